@@ -17,6 +17,7 @@ from hashlib import sha256
 from typing import Final
 
 from bindery.api.names import GPU_RESOURCE, GROUP, MIG_PREFIX
+from bindery.api.shown import quoted
 
 FRACTION_ANNOTATION: Final = "gpu-fraction"
 """On a pod: the part of each device, above 0 and below 1."""
@@ -62,7 +63,6 @@ NOT_PREPARED: Final = (
 WHOLE: Final = 10**9
 """Units of one device, so fine that shares by memory add up to a whole device exactly."""
 _MOST_DEVICES: Final = 64
-_MOST_SHOWN: Final = 40
 _HAMI_RESOURCES: Final = frozenset(
     {"nvidia.com/gpumem", "nvidia.com/gpumem-percentage", "nvidia.com/gpucores"}
 )
@@ -209,10 +209,10 @@ def _wrong_values(annotations: Mapping[str, str]) -> list[str]:
     if fraction is not None and memory is not None:
         found.append(f"{FRACTION_ANNOTATION} and {MEMORY_ANNOTATION} cannot both be given")
     if fraction is not None and not _is_fraction(fraction):
-        found.append(f"{FRACTION_ANNOTATION} must be above 0 and below 1, not {_shown(fraction)}")
+        found.append(f"{FRACTION_ANNOTATION} must be above 0 and below 1, not {quoted(fraction)}")
     if memory is not None and not _is_positive(memory):
         found.append(
-            f"{MEMORY_ANNOTATION} must be a whole number of MiB above 0, not {_shown(memory)}"
+            f"{MEMORY_ANNOTATION} must be a whole number of MiB above 0, not {quoted(memory)}"
         )
     if devices is not None:
         if fraction is None and memory is None:
@@ -221,7 +221,7 @@ def _wrong_values(annotations: Mapping[str, str]) -> list[str]:
         if not _is_positive(devices) or int(devices) > _MOST_DEVICES:
             found.append(
                 f"{DEVICES_ANNOTATION} must be a whole number from 1 to {_MOST_DEVICES}, "
-                f"not {_shown(devices)}"
+                f"not {quoted(devices)}"
             )
     return found
 
@@ -238,7 +238,7 @@ def _wrong_company(ask: GpuAsk) -> list[str]:
     name = ask.annotations.get(CONTAINER_ANNOTATION)
     if name is not None and name not in ask.containers:
         found.append(
-            f"{CONTAINER_ANNOTATION} names {_shown(name)}, and the pod has no such container"
+            f"{CONTAINER_ANNOTATION} names {quoted(name)}, and the pod has no such container"
         )
     return found
 
@@ -251,8 +251,3 @@ def _is_fraction(text: str) -> bool:
 
 def _is_positive(text: str) -> bool:
     return _INTEGER.fullmatch(text) is not None and int(text) > 0
-
-
-def _shown(text: str) -> str:
-    """Return `text` for a message: annotations may be hundreds of kilobytes long."""
-    return repr(text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…")

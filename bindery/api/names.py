@@ -1,5 +1,6 @@
 """Well-known names: API group, labels, annotations, finalizers, conditions, entry points."""
 
+import re
 from typing import Final
 
 GROUP: Final = "scheduling.bindery.dev"
@@ -172,3 +173,16 @@ DEFAULT_QUEUE: Final = "default"
 # Entry point groups for third-party plugins
 SCHEDULER_PLUGINS: Final = "bindery.scheduler_plugins"
 BINDER_PLUGINS: Final = "bindery.binder_plugins"
+
+_LABEL: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_NAME: Final = re.compile(rf"{_LABEL}(\.{_LABEL})*")
+_MOST_NAME: Final = 253
+
+
+def name_problem(name: str) -> str:
+    """Return why no PodGroup can have `name` (RFC 1123 subdomain); "" if one can."""
+    if len(name) > _MOST_NAME:
+        return f"a name has at most {_MOST_NAME} characters"
+    if _NAME.fullmatch(name) is None:
+        return "a name has lower case letters, digits, - and ., and no - or . at its ends"
+    return ""

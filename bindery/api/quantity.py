@@ -10,6 +10,8 @@ from decimal import ROUND_CEILING, Decimal, localcontext
 from functools import lru_cache
 from typing import Final
 
+from bindery.api.shown import quoted
+
 _INT64_MAX: Final = 2**63 - 1
 
 _NANO: Final = 10**9
@@ -54,9 +56,9 @@ def parse(text: str | float, resource: str) -> int:
         value = _decimal(text) * scale(resource)
         amount = int(value.to_integral_value(rounding=ROUND_CEILING))
     except (ValueError, ArithmeticError, TypeError) as error:
-        raise QuantityError(f"{text!r} is not a Kubernetes quantity") from error
+        raise QuantityError(f"{quoted(text)} is not a Kubernetes quantity") from error
     if abs(amount) > _INT64_MAX:
-        raise QuantityError(f"{text!r} is out of range for {resource}")
+        raise QuantityError(f"{quoted(text)} is out of range for {resource}")
     return amount
 
 
@@ -71,7 +73,7 @@ def nano(text: str | float) -> int:
         with localcontext(prec=_EXACT_DIGITS):
             return int((_decimal(text) * _NANO).to_integral_value(rounding=ROUND_CEILING))
     except (ValueError, ArithmeticError, TypeError) as error:
-        raise QuantityError(f"{text!r} is not a Kubernetes quantity") from error
+        raise QuantityError(f"{quoted(text)} is not a Kubernetes quantity") from error
 
 
 def _decimal(text: str | float) -> Decimal:

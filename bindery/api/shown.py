@@ -4,11 +4,15 @@ Names, annotations and errors contain what users wrote: escape sequences that re
 marks that reverse the direction of text, or a hundred thousand characters.
 """
 
+import re
 import unicodedata
 from typing import Final
 
 MOST_SHOWN: Final = 1024
 """How long a message of a condition or an event is at the most."""
+MOST_QUOTED: Final = 200
+"""How long one name or value of a user is in a message at the most: the reason follows it."""
+_LONG_WORD: Final = re.compile(rf"(\S{{{MOST_QUOTED}}})\S+")
 _UNSAFE: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 """Unicode categories: controls, format characters (bidirectional marks among them), surrogates,
 characters without a meaning, separators of lines."""
@@ -26,6 +30,20 @@ def shown(text: str, most: int = MOST_SHOWN, *, keep: str = "") -> str:
     if len(cut) > most or len(text) > most:
         cut = cut[: most - len(_ELLIPSIS)] + _ELLIPSIS
     return cut
+
+
+def shown_message(text: str) -> str:
+    """Return `text` for a condition or an event; longer words than `MOST_QUOTED` are cut.
+
+    Names are words: the longest that the API server accepts must not hide what follows it.
+    """
+    return shown(_LONG_WORD.sub(rf"\1{_ELLIPSIS}", text) if len(text) > MOST_QUOTED else text)
+
+
+def quoted(value: object) -> str:
+    """Return `value`, which a user wrote, in quotes, in about `MOST_QUOTED` characters."""
+    text = str(value)
+    return repr(text if len(text) <= MOST_QUOTED else f"{text[:MOST_QUOTED]}{_ELLIPSIS}")
 
 
 def _escaped(character: str) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence, Sized
 import msgspec
 
 from bindery.api.bindrequest import BindFailureReason, Phase
-from bindery.api.shown import shown
+from bindery.api.shown import shown_message
 from bindery.binder.outcome import BoundReason, Outcome, PodOutcome, Verdict, Wait
 from bindery.kube.bindrequests import (
     BindRequest,
@@ -61,7 +61,7 @@ def waiting_status(wait: Wait) -> Status:
     return {
         "phase": Phase.BINDING if wait.is_begun else Phase.PENDING,
         "reason": wait.reason,
-        "message": shown(wait.message),
+        "message": shown_message(wait.message),
     }
 
 
@@ -83,7 +83,7 @@ def malformed_status(message: str, now: str, pods: Iterable[PodBinding] = ()) ->
     return {
         "phase": Phase.FAILED,
         "reason": BindFailureReason.MALFORMED,
-        "message": shown(message),
+        "message": shown_message(message),
         "completionTime": now,
         "nextAttemptTime": None,
         "unboundPods": [_given_up(pod, BindFailureReason.MALFORMED) for pod in pods],
@@ -159,7 +159,7 @@ def _summary(
     if _phase(speaker) is Phase.FAILED:
         count = sum(_phase(entry) is Phase.FAILED for entry in entries)
         text = f"{count} of {len(entries)} Statements failed; {text or gang}"
-    return reason, shown(text)
+    return reason, shown_message(text)
 
 
 def _speaker(entries: Sequence[Mapping[str, object]]) -> Mapping[str, object] | None:
@@ -182,7 +182,7 @@ def _progress(request: BindRequest, outcome: Outcome) -> Status:
     bound = [pod.binding.pod_uid for pod in pods if pod.bound]
     return {
         "reason": outcome.reason,
-        "message": shown(outcome.message),
+        "message": shown_message(outcome.message),
         "boundPods": bound,
         "boundCount": len(bound),
     }
@@ -205,5 +205,5 @@ def _given_up(pod: PodBinding, reason: str, message: str = "") -> dict[str, str]
         "podUID": pod.pod_uid,
         "node": pod.selected_node,
         "reason": reason,
-        "message": shown(message),
+        "message": shown_message(message),
     }

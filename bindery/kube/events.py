@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import structlog
 
-from bindery.api.shown import shown
+from bindery.api.shown import shown_message
 from bindery.api.times import timestamp_micro
 from bindery.kube.client import Client
 from bindery.kube.errors import KubeError
@@ -154,8 +154,8 @@ def _count(series: Series) -> dict[str, Any]:
 
 def shortened(message: str) -> str:
     """Return `message` as the note of an event has it."""
-    message = shown(message, _NOTE_BYTES_MAX)
-    encoded = message.encode()
+    note = shown_message(message)
+    encoded = note.encode()
     if len(encoded) <= _NOTE_BYTES_MAX:
-        return message
+        return note
     return encoded[: _NOTE_BYTES_MAX - 3].decode(errors="ignore") + "…"

@@ -270,7 +270,7 @@ class Engine:
             return
         spared = [e.task.uid for e in plan.left if e.task.job == refused.job]
         cluster.failures.spare(spared, until)
-        text = f"no room was made: pod {refused.name} is not evicted: {plan.problem}"
+        text = f"no room was made: {_refusal_text(plan)}"
         cluster.failures.note_refused_room(claimant, until, text, spared)
 
     def evicted(self, eviction: Eviction) -> None:
@@ -281,3 +281,11 @@ class Engine:
     def refused(self, draft: BindRequestDraft) -> None:
         """Record that the request could not be created; its pods are planned again."""
         self.cluster.forget(draft.key)
+
+
+def _refusal_text(plan: RefusedPlan) -> str:
+    """Return which eviction of `plan` was refused; the claimant reads no names of others."""
+    refused = plan.refused.task
+    if refused.namespace == plan.refused.preemptor.namespace:
+        return f"pod {refused.name} is not evicted: {plan.problem}"
+    return f"a pod of queue {refused.queue} is not evicted: the API server has refused it"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bindery.api.shown import MOST_SHOWN, shown
+from bindery.api.shown import MOST_QUOTED, MOST_SHOWN, quoted, shown, shown_message
 
 
 @pytest.mark.parametrize(
@@ -28,6 +28,17 @@ def test_long_text_is_cut_with_a_sign_of_it() -> None:
     assert shown("x" * 100_000) == "x" * (MOST_SHOWN - 1) + "…"
     assert shown("\x1b" * 1_000, 10) == "\\x1b\\x1b\\…"
     assert shown("x" * MOST_SHOWN) == "x" * MOST_SHOWN
+
+
+def test_a_long_name_does_not_hide_the_rest_of_a_message() -> None:
+    name = "x" * 100_000
+
+    told = shown_message(f"PriorityClass {name} does not exist")
+
+    assert told == f"PriorityClass {'x' * MOST_QUOTED}… does not exist"
+    assert shown_message(f"queue {name[:MOST_QUOTED]} is closed").endswith("x is closed")
+    assert quoted(name) == f"'{'x' * MOST_QUOTED}…'"
+    assert quoted("a b") == "'a b'"
 
 
 def test_line_breaks_can_be_kept() -> None:

@@ -161,7 +161,7 @@ async def test_reclaim_takes_another_victim_when_a_disruption_budget_guards_the_
 
 async def keeps_the_trail(corner: Corner, gone: Gang, claimant: Gang) -> None:
     """Check that the PodGroup of `gone`, which was reclaimed whole, names its claimant."""
-    reason = f"reclaim for {corner.namespace}/{claimant.name}"
+    reason = f"reclaim for {claimant.name} (queue {claimant.queue})"
 
     async def says_so() -> bool:
         status = (await corner.group(gone)).status

@@ -86,6 +86,19 @@ async def test_a_job_whose_gang_was_reclaimed_whole_runs_again_whole(
         return not first.keys() & (await living(corner)).keys()
 
     await wait_for(all_went, "the gang goes whole")
+    seen: set[tuple[str | None, str]] = set()
+
+    async def waits_again() -> bool:
+        status = (await corner.client.get(POD_GROUPS, "gang", corner.namespace)).status
+        said = {condition.type: condition for condition in status.conditions or ()}
+        if "Evicted" in said:
+            seen.add((status.state, said["Evicted"].status))
+            assert said["Evicted"].message.startswith(f"{SIZE} pods were evicted"), said
+        return status.state == "Waiting"
+
+    # The Job keeps the failed pods until it replaces them, ten seconds later.
+    await wait_for(waits_again, "the gang waits with new pods")
+    assert seen == {("Evicted", "True"), ("Waiting", "True")}
     await corner.delete_gang(claimant)
 
     second = await wait_for(all_run, "the Job's gang runs again")

@@ -22,12 +22,14 @@ from schedulerworld import (
 )
 from sizes import examples
 
-from bindery.kube.objects import Condition, PodGroup
+from bindery.kube.objects import Condition, PodGroup, PodStatus
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.model.evictions import Eviction
-from bindery.scheduler.model.jobs import JobKey
+from bindery.scheduler.model.jobs import JobKey, Uid
 from bindery.scheduler.status.conditions import ConditionWrite, Subject, pending_writes
+from bindery.scheduler.status.gangs import eviction_text
 
+URGENT = JobKey("vision", "urgent", True)
 EARLIER = "2025-06-15T10:00:00Z"
 THEN = "2025-06-15T15:06:40Z"
 """The clock's time."""
@@ -255,6 +257,93 @@ def test_an_evicted_gang_says_so_and_keeps_the_trail_when_it_runs_again() -> Non
     evicted = next(each for each in write.all_conditions if each.type == "Evicted")
     assert (says(write)[2], write.state) == ("True", "Binding")
     assert (evicted.status, evicted.reason) == ("False", "Reclaim")
+
+
+DISRUPTED = Condition(
+    type="DisruptionTarget", status="True", reason="EvictionByEvictionAPI", message="by bindery"
+)
+
+
+def test_an_evicted_gang_is_not_finished_while_its_job_keeps_the_failed_pods() -> None:
+    engine = engine_with(node("n"), group("g", 2))
+    bound = [pod(f"g-{i}", group="g", on="n") for i in range(2)]
+    add(engine.cluster, *bound)
+    modify(engine.cluster, told(engine, writes_of(engine)["g"]))
+    for task in list(engine.cluster.state.tasks.values()):
+        engine.evicted(Eviction(task, "reclaim for queue q", URGENT, action="reclaim"))
+    modify(
+        engine.cluster,
+        *(
+            pod(f"g-{i}", group="g", on="n", phase="Failed", deleting=THEN, conditions=[DISRUPTED])
+            for i in range(2)
+        ),
+    )
+
+    write = writes_of(engine)["g"]
+
+    assert (says(write)[2:], write.state) == (("False", "Evicted"), "Evicted")
+    assert write.all_conditions[1].status == "True"
+    modify(engine.cluster, told(engine, write))
+    add(engine.cluster, *(pod(f"new-{i}", group="g", cpu=9) for i in range(2)))
+    write = writes_of(engine)["g"]
+    assert (says(write)[2:], write.state) == (("False", "Unschedulable"), "Waiting")
+    assert write.all_conditions[1].status == "True"
+    assert says(write)[1] == "Scheduled"
+
+
+def test_a_gang_with_pods_that_nodes_refused_waits_and_names_the_refusal() -> None:
+    pods = [pod(f"g-{i}", group="g", on="n") for i in range(2)]
+    refused = replace(
+        pods[0], status=PodStatus(phase="Failed", reason="OutOfcpu", message="no cpu is left")
+    )
+    failed = [replace(pods[1], status=PodStatus(phase="Failed", conditions=[DISRUPTED]))]
+    engine = engine_with(node("n"), group("g", 2), refused, *failed)
+
+    write = writes_of(engine)["g"]
+
+    assert (says(write)[2:], write.state) == (("False", "BelowMinimum"), "Waiting")
+    assert write.condition.message == (
+        "0 of 2 required pods have a node; 2 pods were lost: node n refused g-0 "
+        "(OutOfcpu: no cpu is left); g-1 was disrupted (EvictionByEvictionAPI: by bindery)"
+    )
+
+
+def test_a_gang_whose_replacements_have_ended_is_finished_beside_lost_pods() -> None:
+    lost = replace(
+        pod("g-0", group="g", on="n"), status=PodStatus(phase="Failed", reason="OutOfcpu")
+    )
+    ended = [pod(f"g-{i}", group="g", on="n", phase="Succeeded") for i in (1, 2)]
+
+    write = writes_of(engine_with(node("n"), group("g", 2), lost, *ended))["g"]
+
+    assert (write.state, write.condition.message) == ("Finished", "2 pods succeeded, 1 failed")
+
+
+def test_evicted_pods_are_counted_over_all_plans_until_the_gang_is_whole_again() -> None:
+    clock = Clock()
+    engine = engine_with(node("n"), group("g", 4), clock=clock)
+    bound = [pod(f"g-{i}", group="g", on="n") for i in range(4)]
+    add(engine.cluster, *bound)
+    plan(engine)
+
+    def evict(*numbers: int, by: str) -> str:
+        preemptor, cluster = JobKey("team", by, True), engine.cluster
+        for number in numbers:
+            cluster.evicting(cluster.state.tasks[Uid(f"uid-g-{number}")], preemptor)
+        for number in numbers:
+            task = cluster.state.tasks[Uid(f"uid-g-{number}")]
+            engine.evicted(Eviction(task, f"reclaim for {by}", preemptor, action="reclaim"))
+        delete(cluster, *(bound[number] for number in numbers))
+        (record,) = (cluster.eviction_history.of(key) for key in cluster.groups)
+        assert record is not None
+        return eviction_text(record).partition(",")[0].partition(" at ")[0]
+
+    assert evict(0, 1, by="a") == "2 pods were evicted"
+    clock.now += 1000
+    assert evict(2, by="b") == "3 pods were evicted"
+    assert evict(3, by="b") == "4 pods were evicted"
+    add(engine.cluster, *bound)
+    assert evict(0, by="a") == "1 pod was evicted"
 
 
 def test_a_scheduler_that_has_just_begun_leaves_the_trail_of_earlier_evictions() -> None:

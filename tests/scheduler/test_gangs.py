@@ -16,7 +16,7 @@ from schedulerworld import (
     report_of,
 )
 
-from bindery.kube.objects import KubeObject, Meta, PriorityClass
+from bindery.kube.objects import KubeObject, Meta, PriorityClass, SubGroup
 
 LEAVING = "2025-06-15T15:06:41Z"
 """Shortly before the clock's time."""
@@ -79,6 +79,25 @@ def test_a_gang_waits_for_pods_that_have_not_come() -> None:
     report = report_of(engine, "g")
     assert report.reason == "NotEnoughPods"
     assert report.message == "2 of 3 required pods exist, 1 more is gated"
+
+
+def test_a_gang_names_the_roles_and_sub_groups_whose_pods_have_not_come() -> None:
+    parts = [SubGroup(name=name, min_member=2) for name in ("left", "right")]
+    engine = engine_with(
+        node("n"),
+        group("by-role", 2, roles={"leader": 1, "worker": 1}),
+        *(pod(f"r-{i}", group="by-role", role="worker") for i in range(2)),
+        group("by-part", 3, sub_groups=parts),
+        *(pod(f"p-{i}", group="by-part", sub_group="left") for i in range(3)),
+    )
+
+    assert plan(engine) == {}
+    assert report_of(engine, "by-role").message == (
+        "2 pods exist, but too few of role leader (0 of 1)"
+    )
+    assert report_of(engine, "by-part").message == (
+        "3 pods exist, but too few of sub-group right (0 of 2)"
+    )
 
 
 def test_a_negative_minimum_is_the_gangs_own_problem() -> None:

@@ -137,6 +137,24 @@ def test_pods_of_a_controller_wait_for_the_grouper() -> None:
         assert "whether the grouper runs" in report.message
 
 
+def test_a_mark_that_is_no_name_is_in_the_reason_of_its_pod() -> None:
+    marked = pod("marked", controlled=False, labels={"kueue.x-k8s.io/pod-group-name": "My_Gang"})
+    annotated = pod("annotated", controlled=False)
+    annotated.metadata.annotations["pod-group-name"] = "x" * 5000
+    engine = engine_with(BIG, marked, annotated, pod("own", group="Not A Name"), grouper=WAITING)
+    plan(engine)
+
+    report = report_of(engine, "marked")
+    assert report.reason == JobReason.WAITING_FOR_GROUP
+    assert report.message.startswith(
+        "its label kueue.x-k8s.io/pod-group-name is 'My_Gang': a name has lower case letters"
+    )
+    assert "at most 253 characters" in report_of(engine, "annotated").message[:400]
+    assert report_of(engine, "Not A Name").message.startswith(
+        "PodGroup Not A Name does not exist: a name has lower case letters"
+    )
+
+
 def test_pods_that_others_have_marked_wait_for_the_grouper() -> None:
     kueue = pod("kueue", controlled=False, labels={"kueue.x-k8s.io/pod-group-name": "g"})
     grove, skipped = pod("grove"), pod("skipped")

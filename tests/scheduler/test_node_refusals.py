@@ -39,6 +39,17 @@ def test_the_prediction_and_the_answer_of_the_node_are_told() -> None:
     )
 
 
+def test_the_pod_of_another_namespace_that_a_node_refused_is_not_named() -> None:
+    other = pod("merger", cpu=2, namespace="acme")
+    world = NumaWorld(node("a"), other)
+    world.put(refused(other, "a", "OutOfcpu"), pod("p", cpu=2))
+    world.drafts()
+
+    (waiting,) = report_of(world.engine, "p").pods.values()
+    assert "node a refused an equal pod (OutOfcpu" in waiting.message
+    assert "merger" not in waiting.message
+
+
 def test_nodes_without_zones_refuse_pods_too() -> None:
     world = NumaWorld(node("a"), node("b"), pod("p", cpu=2), pod("q", cpu=1))
     failed = refused(pod("p", cpu=2), "a", "OutOfcpu")

@@ -3,7 +3,19 @@
 from collections.abc import Sequence
 
 from msgspec.structs import replace
-from schedulerworld import NOW, Clock, add, delete, engine_with, modify, node, plan, pod, report_of
+from schedulerworld import (
+    NAMESPACE,
+    NOW,
+    Clock,
+    add,
+    delete,
+    engine_with,
+    modify,
+    node,
+    plan,
+    pod,
+    report_of,
+)
 
 from bindery.kube.objects import Pod
 from bindery.scheduler.cache.failures import MOST_REFUSALS, SPARE_S
@@ -21,8 +33,15 @@ def low(name: str, on: str, *, cpu: int = 8, deleting: str | None = None) -> Pod
     return pod(name, cpu=cpu, on=on, priority=1, deleting=deleting)
 
 
-def high(name: str = "high", *, cpu: int = 8, nominated: str = "", priority: int = 9) -> Pod:
-    made = pod(name, cpu=cpu, priority=priority)
+def high(
+    name: str = "high",
+    *,
+    cpu: int = 8,
+    nominated: str = "",
+    priority: int = 9,
+    namespace: str = NAMESPACE,
+) -> Pod:
+    made = pod(name, cpu=cpu, priority=priority, namespace=namespace)
     return replace(made, status=replace(made.status, nominated_node_name=nominated))
 
 
@@ -212,6 +231,30 @@ def test_a_job_whose_plan_was_refused_says_why_and_has_no_place() -> None:
     assert place_of(engine, "high") == ("Pending", "")
     clock.now += SPARE_S
     assert evicted(engine) == ["l"]
+
+
+def test_no_tenant_reads_names_of_another_in_what_an_eviction_tells() -> None:
+    engine = engine_with(node("n"), low("merger", "n"), high("takeover", namespace="acme"))
+    evicted(engine)
+    [eviction] = engine.report.evictions
+    assert eviction.reason == "preempt for queue default"
+    refuse(engine)
+
+    evicted(engine)
+
+    message = report_of(engine, "takeover").message
+    assert message.endswith(
+        "no room was made: a pod of queue default is not evicted: the API server has refused it"
+    )
+
+
+def test_an_eviction_names_its_claimant_in_the_namespace_of_both() -> None:
+    engine = engine_with(node("n"), low("l", "n"), high())
+    evicted(engine)
+
+    [eviction] = engine.report.evictions
+
+    assert eviction.reason == "preempt for high (queue default)"
 
 
 def test_the_room_of_a_plan_that_was_refused_halfway_is_kept_for_whom_it_was_made() -> None:

@@ -222,6 +222,7 @@ class Cluster:
 
     def evicting(self, task: Task, claimant: JobKey) -> None:
         """Count `task` as releasing, as its eviction for `claimant` is about to be requested."""
+        self.eviction_history.expect(task.job, self.state.jobs[task.job].placed.total)
         self._tasks.evicting(task)
         if claimant != task.job:  # the rest of a broken gang is evicted for no other job
             self.promises.make(claimant, self._clock())

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from bindery.api import names
 from bindery.api.names import POD_GROUP_ANNOTATION
+from bindery.api.shown import quoted
 from bindery.kube.membership import (
     Claims,
     GroupKey,
@@ -158,6 +159,21 @@ def _is_for_grouper(pod: Pod) -> bool:
         return True
     has_controller = any(owner.controller for owner in meta.owner_references)
     return has_controller and not skips(names.KAI_SKIP_KEY)
+
+
+def mark_problem(pod: Pod) -> str:
+    """Return why a mark of `pod` cannot be the name of a gang; "" if all can."""
+    annotations, labels = pod.metadata.annotations, pod.metadata.labels
+    kinds = (
+        ("annotation", annotations, names.MARK_ANNOTATIONS),
+        ("label", labels, names.MARK_LABELS),
+    )
+    for kind, texts, keys in kinds:
+        for key in keys:
+            problem = names.name_problem(texts[key]) if key in texts else ""
+            if problem:
+                return f"its {kind} {key} is {quoted(texts[key])}: {problem}"
+    return ""
 
 
 def _selects_alike(one: PodGroup, other: PodGroup) -> bool:

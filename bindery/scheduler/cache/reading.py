@@ -24,9 +24,10 @@ from bindery.api.states import GangState
 from bindery.api.times import seconds
 from bindery.kube.membership import member_problem
 from bindery.kube.objects import Pod, PodGroup
-from bindery.scheduler.cache.members import Place
+from bindery.scheduler.cache.members import Place, mark_problem
 from bindery.scheduler.model import constraints, gangs, stages
 from bindery.scheduler.model.jobs import DEFAULT_STAGE_TIMEOUT_S, NO_ROW, Job, Task, TaskStatus, Uid
+from bindery.scheduler.model.node_refusals import loss_text
 from bindery.scheduler.model.shapes import Shape
 
 _PREEMPTIBILITY = {"Preemptible": True, "NonPreemptible": False}
@@ -97,6 +98,8 @@ def read_pod(pod: Pod, status: TaskStatus, shape: Shape, scheduler_name: str, pl
         is_ours=pod.spec.scheduler_name == scheduler_name,
         is_recreated=any(owner.controller for owner in pod.metadata.owner_references),
         awaits_group=place.awaits_group,
+        mark_problem=mark_problem(pod) if place.awaits_group else "",
+        loss=loss_text(pod),
         labels=pod.metadata.labels,
     )
 

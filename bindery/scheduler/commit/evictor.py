@@ -211,7 +211,13 @@ class Evictor:
         if not dry_run:
             EVICTIONS.labels("evicted").inc()
             self.evicted.append(eviction)
-            _log.info("evicted", pod=task.name, namespace=task.namespace, reason=eviction.reason)
+            _log.info(
+                "evicted",
+                pod=task.name,
+                namespace=task.namespace,
+                reason=eviction.reason,
+                claimant=str(eviction.preemptor),
+            )
             pod = ObjectReference("v1", "Pod", task.namespace, task.name, task.uid)
             self._events.normal(pod, "Evicted", eviction.reason)
         return None

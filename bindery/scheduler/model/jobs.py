@@ -153,6 +153,11 @@ class Task:
     """When its work was last saved: seconds since the epoch, or 0."""
     labels: Mapping[str, str] = field(default_factory=dict)
     """The labels of the pod."""
+    mark_problem: str = ""
+    """Why the grouper cannot use the mark that names its gang; "" if it can. Planning does not
+    read it."""
+    loss: str = ""
+    """Why it failed without an end of its own; "" if it did not. Planning does not read it."""
     eviction_committed: bool = False
     """Whether a committed plan evicts it; the pod object may not show this yet."""
 
@@ -160,7 +165,8 @@ class Task:
         """Take over from a newer state of the pod what no sum depends on."""
         self.runs, self.asks, self.checkpoint_at = newer.runs, newer.asks, newer.checkpoint_at
         self.labels, self.asks_until = newer.labels, newer.asks_until
-        self.kept_room = newer.kept_room
+        self.kept_room, self.loss = newer.kept_room, newer.loss
+        self.mark_problem = newer.mark_problem
 
     def asks_at(self, now: float) -> Asks:
         """Return why it asks to be left in place. `now`: seconds since the epoch."""

@@ -1,6 +1,7 @@
-"""Refusals of pods by their nodes, read from failed pods.
+"""Why pods failed that did not end by themselves: refused by their nodes, disrupted, deleted.
 
-A kubelet that does not admit a pod sets its phase to Failed, with a reason and a message. Pure.
+A kubelet that does not admit a pod sets its phase to Failed, with a reason and a message. Whoever
+evicts a pod sets its condition DisruptionTarget. Pure.
 """
 
 from collections.abc import Iterable
@@ -24,6 +25,9 @@ TOPOLOGY_REASONS: Final = frozenset(
 _OUT_OF: Final = "OutOf"
 """What the reasons of the kubelet begin with when a resource is used up, as in OutOfcpu."""
 _FAILED: Final = "Failed"
+_REJECTED: Final = "Pod was rejected"
+"""What the kubelet's message about a pod that it does not admit begins with."""
+_DISRUPTION_TARGET: Final = "DisruptionTarget"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +56,29 @@ def node_refusal(pod: Pod) -> NodeRefusal | None:
     return NodeRefusal(
         pod.spec.node_name, status.reason, status.message, seconds(status.start_time)
     )
+
+
+def loss_text(pod: Pod) -> str:
+    """Return why `pod` failed without an end of its own; "" if it has not, or ended by itself.
+
+    Its controller is expected to replace it.
+    """
+    status = pod.status
+    if status.phase != _FAILED:
+        return ""
+    name = pod.metadata.name
+    if node_refusal(pod) is not None or status.message.startswith(_REJECTED):
+        why = _because(status.reason, status.message)
+        return f"node {pod.spec.node_name} refused {name}{why}"
+    for condition in status.conditions or ():
+        if (condition.type, condition.status) == (_DISRUPTION_TARGET, "True"):
+            return f"{name} was disrupted{_because(condition.reason, condition.message)}"
+    return f"{name} was deleted" if pod.metadata.deletion_timestamp is not None else ""
+
+
+def _because(reason: str, message: str) -> str:
+    said = f"{reason}: {message}" if reason and message else reason or message
+    return f" ({said})" if said else ""
 
 
 def resource_key(containers: Iterable[Container], init_containers: Iterable[Container]) -> bytes:

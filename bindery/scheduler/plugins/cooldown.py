@@ -33,8 +33,7 @@ class _Known:
     """The last refusal of equal pods by one node."""
 
     refusal: NodeRefusal
-    text: str
-    """The refusal for people."""
+    pod: Pod
     at: float | None
     """Seconds since the epoch; None until the next session, if the pod does not have the time."""
 
@@ -65,7 +64,7 @@ class Cooldown:
         known = by_node.get(refusal.node_name)
         # The initial list has pods in any order.
         if known is None or _is_later(refusal.at, known.at):
-            by_node[refusal.node_name] = _Known(refusal, _text(pod, refusal), refusal.at)
+            by_node[refusal.node_name] = _Known(refusal, pod, refusal.at)
         return False
 
     def invalid(self, session: SessionView, job: Job) -> Refusal | None:
@@ -98,7 +97,7 @@ class Cooldown:
         if not self.keeps_room_for(task.shape):
             return None
         known = sorted(self._current(session, task.shape).items())
-        texts = [each.text for _, each in known[:_MOST_SHOWN]]
+        texts = [_text(each.pod, each.refusal, task) for _, each in known[:_MOST_SHOWN]]
         more = len(known) - len(texts)
         return "; ".join([*texts, *([f"{more} more nodes refused equal pods"] if more else [])])
 
@@ -121,10 +120,13 @@ def _is_later(at: float | None, known: float | None) -> bool:
     return at is None or (known is not None and at >= known)
 
 
-def _text(pod: Pod, refusal: NodeRefusal) -> str:
+def _text(pod: Pod, refusal: NodeRefusal, waiting: Task) -> str:
+    """Return the refusal of `pod` for the owner of `waiting`, who may not know the pod's name."""
     said = f"{refusal.reason}: {refusal.message}" if refusal.message else refusal.reason
     when = f" at {timestamp(refusal.at)}" if refusal.at is not None else ""
-    text = f"node {refusal.node_name} refused pod {pod.metadata.name}{when} ({said})"
+    is_near = pod.metadata.namespace == waiting.namespace
+    what = f"pod {pod.metadata.name}" if is_near else "an equal pod"
+    text = f"node {refusal.node_name} refused {what}{when} ({said})"
     record = pod.metadata.annotations.get(NUMA_ZONES_ANNOTATION)
     expected = numaplacement.from_record(record, pod.metadata.uid)
     if expected is None:

@@ -1,8 +1,10 @@
 """gang: a job is bound with at least its minimum of pods, or not at all."""
 
+from bindery.api.names import name_problem
 from bindery.api.podgroup import INVALID
 from bindery.scheduler.model.jobs import Job, TaskStatus
 from bindery.scheduler.model.reasons import JobReason
+from bindery.scheduler.model.shortages import missing_text
 from bindery.scheduler.model.verdicts import Refusal, SortKey
 from bindery.scheduler.plugins.view import SessionView
 
@@ -24,22 +26,18 @@ class Gang:
     def invalid(self, session: SessionView, job: Job) -> Refusal | None:  # noqa: ARG002
         """Refuse a job without PodGroup, with an invalid one, or with too few pods."""
         if not job.exists:
-            return Refusal(
-                JobReason.POD_GROUP_DOES_NOT_EXIST, f"PodGroup {job.key.name} does not exist"
-            )
+            problem = name_problem(job.key.name)
+            text = f"PodGroup {job.key.name} does not exist{f': {problem}' if problem else ''}"
+            return Refusal(JobReason.POD_GROUP_DOES_NOT_EXIST, text)
         if job.awaits_group:
-            return Refusal(JobReason.WAITING_FOR_GROUP, _WAITING_FOR_GROUP)
+            marks = [task.mark_problem for task in job.tasks.values() if task.mark_problem]
+            return Refusal(JobReason.WAITING_FOR_GROUP, "; ".join([*marks, _WAITING_FOR_GROUP]))
         if job.invalid is not None:
             return Refusal(INVALID, job.invalid)
         if not job.has_come:
-            come = job.placed.total + job.waiting.total
             verb = "is" if job.gated_count == 1 else "are"
             gated = f", {job.gated_count} more {verb} gated" if job.gated_count else ""
-            text = f"{come} of {job.min_member} required pods exist"
-            # The total may suffice while a role or sub-group still lacks pods.
-            if come >= job.min_member:
-                text = f"{come} pods exist, but not enough of every role and sub-group"
-            return Refusal(JobReason.NOT_ENOUGH_PODS, f"{text}{gated}")
+            return Refusal(JobReason.NOT_ENOUGH_PODS, f"{missing_text(job)}{gated}")
         # Extra pods of a satisfied gang need not wait: the binder orders them after the gang.
         if not job.is_satisfied and job.placed.total > 0:
             return _await_outcome(job)

@@ -41,11 +41,18 @@ def evict_unit(context: SearchContext, gone: Sequence[int], index: int) -> bool:
     savepoint = statement.savepoint()
     try:
         for task in table.units[index].tasks:
-            statement.evict(task, f"{rule.name} for {context.claim.job.key}")
+            statement.evict(task, _reason(rule.name, context.claim.job, task))
     except LedgerRefusalError:
         statement.rollback(savepoint)
         return False
     return True
+
+
+def _reason(action: str, claimant: Job, victim: Task) -> str:
+    """Return why `victim` is evicted. Other namespaces read of the claimant only its queue."""
+    if victim.namespace == claimant.key.namespace:
+        return f"{action} for {claimant.key.name} (queue {claimant.queue})"
+    return f"{action} for queue {claimant.queue}"
 
 
 def promise(statement: Statement, task: Task, row: int) -> bool:

@@ -11,7 +11,7 @@ from enum import Enum
 
 from msgspec.structs import replace as replace_struct
 
-from bindery.api.shown import shown
+from bindery.api.shown import shown_message
 from bindery.api.states import GangState
 from bindery.api.times import seconds
 from bindery.kube.objects import Condition, Meta, Pod
@@ -207,7 +207,9 @@ def _unscheduled(reason: str, message: str) -> Condition:
     such as a limit of a queue.
     """
     word = UNSCHEDULABLE if not reason or reason in LACKS_ROOM else reason
-    return Condition(type=POD_SCHEDULED, status="False", reason=word, message=shown(message))
+    return Condition(
+        type=POD_SCHEDULED, status="False", reason=word, message=shown_message(message)
+    )
 
 
 def _shares_gpu(cluster: Cluster, uid: Uid) -> bool:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from bindery.api.podgroup import INVALID
 from bindery.api.podgroup import SCHEDULED as SCHEDULED_CONDITION
-from bindery.api.shown import shown
+from bindery.api.shown import shown_message
 from bindery.api.states import EVICTED, GangState
 from bindery.api.times import timestamp
 from bindery.kube.objects import Condition, PodGroup
@@ -20,6 +20,7 @@ from bindery.scheduler.cache.eviction_history import EvictionRecord
 from bindery.scheduler.model.jobs import Job, Tally, Task, TaskStatus
 from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.shapes import Need
+from bindery.scheduler.model.shortages import missing_text
 from bindery.scheduler.planning.gang_notes import notes
 from bindery.scheduler.planning.reports import JobReport
 
@@ -30,6 +31,8 @@ _REASONS = {
     "runtimelimit": JobReason.RUN_TIME_EXCEEDED.value,
 }
 """Action -> reason, for actions with several words; the names of others are capitalized."""
+_MOST_LOSSES = 3
+"""Maximum number of lost pods in a message, with their reasons."""
 _HAS_ITS_MINIMUM = frozenset(
     {GangState.BINDING, GangState.RUNNING, GangState.FINISHED, GangState.IDLE}
 )
@@ -104,7 +107,7 @@ def _state(job: Job, group: PodGroup, *, was_evicted: bool) -> GangState:
     if job.invalid is not None:
         return GangState.INVALID
     statuses = {task.status for task in job.tasks.values()}
-    if statuses and statuses <= _ENDED:
+    if statuses and statuses <= _ENDED and _ended_by_itself(job):
         return GangState.FINISHED
     if job.is_satisfied and job.placed.total:
         return GangState.RUNNING if _is_bound(job, statuses) else GangState.BINDING
@@ -113,6 +116,18 @@ def _state(job: Job, group: PodGroup, *, was_evicted: bool) -> GangState:
     if was_evicted and statuses <= _LEAVING | _ENDED:
         return GangState.EVICTED
     return GangState.WAITING if statuses or not job.is_satisfied else GangState.IDLE
+
+
+def _ended_by_itself(job: Job) -> bool:
+    """Return whether the ended pods of `job` are its minimum also without the lost ones.
+
+    A Job keeps evicted and refused pods as Failed until it has replaced them, and longer.
+    """
+    own = Tally()
+    for task in job.tasks.values():
+        if not task.loss:
+            own.count(task, 1)
+    return own.total == len(job.tasks) or (own.total > 0 and job.is_met_by(own))
 
 
 def _is_bound(job: Job, statuses: set[TaskStatus]) -> bool:
@@ -162,10 +177,14 @@ def _scheduled(
 def _shortage(job: Job) -> tuple[str, str]:
     """Return reason and text for a gang below its minimum without waiting pods."""
     required = f"of {job.min_member} required pods"
-    if job.has_come and job.tasks:
-        return JobReason.BELOW_MINIMUM, f"{job.placed.total} {required} have a node"
-    count = job.placed.total + job.waiting.total
-    return JobReason.NOT_ENOUGH_PODS, f"{count} {required} exist"
+    losses = [task.loss for task in job.tasks.values() if task.loss]
+    if losses or (job.has_come and job.tasks):
+        text = f"{job.placed.total} {required} have a node"
+        if losses:
+            verb = "was" if len(losses) == 1 else "were"
+            text = f"{text}; {_pods(len(losses))} {verb} lost: {'; '.join(losses[:_MOST_LOSSES])}"
+        return JobReason.BELOW_MINIMUM, text
+    return JobReason.NOT_ENOUGH_PODS, missing_text(job)
 
 
 def _ended_text(job: Job) -> str:
@@ -200,7 +219,7 @@ def eviction_text(record: EvictionRecord) -> str:
 
 
 def _condition(kind: str, status: str, reason: str, message: str) -> Condition:
-    return Condition(type=kind, status=status, reason=reason, message=shown(message))
+    return Condition(type=kind, status=status, reason=reason, message=shown_message(message))
 
 
 def same_words(one: Condition | None, other: Condition | None) -> bool:

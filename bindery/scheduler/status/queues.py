@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from bindery.api.names import NODE_POOL_LABEL
 from bindery.api.queue import READY, WARNING
-from bindery.api.shown import shown
+from bindery.api.shown import shown_message
 from bindery.api.times import timestamp
 from bindery.kube.objects import Condition, Meta, Queue, QueueStatus
 from bindery.scheduler.cache.cluster import Cluster
@@ -104,7 +104,7 @@ def _conditions(queue: Queue, verdict: Verdict, now: float) -> list[Condition]:
 
 
 def _condition(kind: str, status: str, finding: Finding) -> Condition:
-    message = shown(finding.message)
+    message = shown_message(finding.message)
     return Condition(type=kind, status=status, reason=finding.reason, message=message)
 
 
