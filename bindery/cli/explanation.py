@@ -150,7 +150,7 @@ def _group_line(snapshot: ClusterSnapshot, about: Subject, now: datetime) -> str
     pods = snapshot.pods_by_group.get((meta.namespace, meta.name), [])
     bound = sum(is_bound(pod) for pod in pods)
     least = about.group.spec.min_member
-    needed = "" if about.group.spec.sub_groups else f", at least {_are_needed(least)}"
+    needed = "" if about.group.spec.sub_groups or not least else f", at least {_are_needed(least)}"
     return (
         f"PodGroup {meta.namespace}/{meta.name} (queue {snapshot.queue_of_group(about.group)}, "
         f"{age(meta.creation_timestamp, now)} old): {bound} of {len(pods)} pods are bound{needed}."

@@ -3,6 +3,7 @@
 Pure: `get` looks and prints. Those of queues are in `queuerows`: they need the scheduler's tables.
 """
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from bindery.api.names import SCHEDULER_NAME
@@ -50,8 +51,16 @@ def _gang_row(group: PodGroup, snapshot: ClusterSnapshot, now: datetime) -> Row:
         "age": age(meta.creation_timestamp, now),
         "reason": said.reason if said is not None and waits else "",
         "message": said.message if said is not None and waits else "",
-        "waits": f"{said.reason}: {said.message}" if said is not None and waits else "",
+        "waits": f"{said.reason}: {said.message}"
+        if said is not None and waits
+        else _extra(said, pods),
     }
+
+
+def _extra(said: Condition | None, pods: Sequence[Pod]) -> str:
+    """Return why pods of a scheduled gang wait; "" if none does."""
+    waits = any(not is_bound(pod) and pod.status.phase not in FINISHED for pod in pods)
+    return said.message if said is not None and said.reason == SCHEDULED and waits else ""
 
 
 def _state(group: PodGroup) -> str:

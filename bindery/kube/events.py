@@ -70,13 +70,20 @@ class EventRecorder:
 
         `is_minor`: another event reports the same of a larger object; this one gives way to it.
         """
-        self._record(Occurrence(regarding, Severity.NORMAL, reason, message, is_minor))
+        self.record(Occurrence(regarding, Severity.NORMAL, reason, message, is_minor))
 
     def warning(
         self, regarding: ObjectReference, reason: str, message: str, *, is_minor: bool = False
     ) -> None:
         """Record that something went wrong, or is wrong with the object."""
-        self._record(Occurrence(regarding, Severity.WARNING, reason, message, is_minor))
+        self.record(Occurrence(regarding, Severity.WARNING, reason, message, is_minor))
+
+    def record(self, occurrence: Occurrence) -> None:
+        """Record what happened to an object."""
+        dropped = self._book.observe(occurrence, self._clock())
+        if dropped is not None:
+            EVENTS_DROPPED.labels(dropped.severity, "overflow").inc()
+        self._wake.set()
 
     def later(self, occurrences: Iterator[Occurrence]) -> None:
         """Record what is told when nothing else waits; it is made when it is written."""
@@ -94,12 +101,6 @@ class EventRecorder:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._book.wait_s(self._clock())):
                     await self._wake.wait()
-
-    def _record(self, occurrence: Occurrence) -> None:
-        dropped = self._book.observe(occurrence, self._clock())
-        if dropped is not None:
-            EVENTS_DROPPED.labels(dropped.severity, "overflow").inc()
-        self._wake.set()
 
     async def _write(self, series: Series) -> None:
         occurrence = series.occurrence

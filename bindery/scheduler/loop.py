@@ -11,12 +11,10 @@ from dataclasses import dataclass
 
 import structlog
 
-from bindery.api.bindrequest import few_names
 from bindery.api.configuration import SchedulerConfiguration
-from bindery.api.names import API_VERSION, DEFAULT_QUEUE
+from bindery.api.names import DEFAULT_QUEUE
 from bindery.kube.events import EventRecorder, ObjectReference
 from bindery.kube.lease import Leadership
-from bindery.kube.queueaccess import AccessReason
 from bindery.scheduler.background import CycleHangsError, CycleRunner
 from bindery.scheduler.cache.feed import Feed
 from bindery.scheduler.commit import metrics
@@ -25,13 +23,12 @@ from bindery.scheduler.commit.evictor import Evictor
 from bindery.scheduler.commit.stale import stale_requests
 from bindery.scheduler.commit.writer import UNCONFIRMED_AFTER_S, RequestWriter
 from bindery.scheduler.engine import Engine
-from bindery.scheduler.model.jobs import JobKey, TaskStatus
-from bindery.scheduler.model.reasons import STILL_COMING, JobReason
-from bindery.scheduler.planning.reports import CycleReport, JobReport
+from bindery.scheduler.model.jobs import Uid
+from bindery.scheduler.planning.reports import CycleReport
 from bindery.scheduler.planning.rounds import Deadline
 from bindery.scheduler.status import scaling
-from bindery.scheduler.status.conditions import Subject, pending_writes
-from bindery.scheduler.status.owners import owner_of
+from bindery.scheduler.status.conditions import pending_writes
+from bindery.scheduler.status.job_events import JobEvents
 from bindery.scheduler.status.provisioning import arguments_of, steps
 from bindery.scheduler.status.provisioning_writer import ProvisioningWriter
 from bindery.scheduler.status.queue_metrics import QueueFigures
@@ -52,15 +49,6 @@ REQUEST_NODES_EVERY_S = 1.0
 """Minimum time between two looks at the ProvisioningRequests, as each loops over all gangs."""
 SCALE_EVERY_S = 5.0
 """Minimum time between two looks at all waiting shares; autoscalers look every ten seconds."""
-_FOR_OWNERS = frozenset(
-    (
-        *AccessReason,
-        JobReason.QUEUE_DOES_NOT_EXIST,
-        JobReason.QUEUE_CLOSED,
-        JobReason.TOPOLOGY,
-    )
-)
-"""The reasons that are also written as events on the object that creates the pods."""
 _FORGET_EVERY = 100
 """Cycles between two removals of memories about deleted objects; each loops over all objects."""
 
@@ -103,8 +91,7 @@ class SchedulingLoop:
         self._runner = CycleRunner(self._submit)
         self._free = asyncio.Lock()
         """Held while a cycle uses the engine."""
-        self._told: dict[str, tuple[str, bool]] = {}
-        """Job UID -> reason, and whether it was satisfied, in the last event about it."""
+        self._job_events = JobEvents(engine.cluster)
         self._clear_at_s = 0.0
         """Time of the next check for stale requests, by the event loop's clock."""
         self._request_nodes_at_s = 0.0
@@ -254,8 +241,8 @@ class SchedulingLoop:
             _log.warning("object unusable", kind=problem.kind, name=meta.name, why=problem.message)
         cluster.problems.clear()
         self._tell_defects()
-        for job in report.jobs.values():
-            self._tell_event(job)
+        for occurrence in self._job_events.of_cycle(report, self._clock()):
+            self._events.record(occurrence)
         if self.cycles % _FORGET_EVERY == 1:
             self._forget_gone()
 
@@ -301,57 +288,17 @@ class SchedulingLoop:
         cluster = self._engine.cluster
         for eviction in self._evictor.evicted:
             self._engine.evicted(eviction)
-            key = eviction.task.job
-            job, group = cluster.state.jobs.get(key), cluster.groups.get(key)
+            job = cluster.state.jobs.get(eviction.task.job)
             queue = job.queue if job is not None else ""
             metrics.EVICTED_PODS.labels(eviction.action, queue).inc()
-            if group is not None:
-                # One text for all evictions of a plan, so that they become one event with a count.
-                self._events.normal(_reference(key, group.metadata.uid), "Evicted", eviction.reason)
+        for occurrence in self._job_events.of_evictions(self._evictor.evicted):
+            self._events.record(occurrence)
         self._evictor.evicted.clear()
-
-    def _tell_event(self, job: JobReport) -> None:
-        """Write an event when the reason of a gang or single pod has changed."""
-        told = self._told.get(job.uid)
-        if not job.uid or not job.is_known or told == (job.reason, job.satisfied):
-            return
-        if job.reason == JobReason.WAITING_FOR_GROUP:  # every pod waits so for a moment
-            return
-        self._told[job.uid] = (job.reason, job.satisfied)
-        reference = _reference(job.key, job.uid)
-        if job.satisfied:
-            # If it never waited, the binder's event has the same information.
-            self._events.normal(
-                reference, JobReason.SCHEDULED, _places_text(job), is_minor=told is None
-            )
-        elif job.reason in STILL_COMING:
-            self._events.normal(reference, job.reason, job.message)
-        else:
-            self._events.warning(reference, job.reason, job.message)
-            owner = owner_of(self._engine.cluster, job.key) if job.reason in _FOR_OWNERS else None
-            if owner is not None:
-                self._events.warning(owner, job.reason, job.message)
 
     def _forget_gone(self) -> None:
         cluster = self._engine.cluster
         metrics.drop_queues({*cluster.queues, DEFAULT_QUEUE})
-        alive = {meta.metadata.uid for meta in cluster.groups.values()}
+        alive = {Uid(meta.metadata.uid) for meta in cluster.groups.values()}
         alive |= set(cluster.state.tasks)
         self._status.forget(self._status.known - alive)
-        for uid in self._told.keys() - alive:
-            del self._told[uid]
-
-
-def _places_text(job: JobReport) -> str:
-    """Return a text with the nodes of the pods of `job`, and the pods that still wait."""
-    nodes = [pod.node for pod in job.pods.values() if pod.state == TaskStatus.BINDING.value]
-    pods = "1 pod goes" if len(nodes) == 1 else f"{len(nodes)} pods go"
-    text = f"{pods} to {few_names(nodes)}" if nodes else "it has its minimum"
-    return f"{text}; {job.message}" if job.message else text
-
-
-def _reference(key: JobKey, uid: str) -> ObjectReference:
-    """Return the reference to the PodGroup, or single pod, of a job for events."""
-    kind = Subject.POD_GROUP if key.is_group else Subject.POD
-    version = API_VERSION if key.is_group else "v1"
-    return ObjectReference(version, kind.value, key.namespace, key.name, uid)
+        self._job_events.keep(alive)

@@ -80,6 +80,38 @@ def test_the_gate_that_holds_a_gang_comes_with_what_to_do(
     assert advice in answer.splitlines()[-1]
 
 
+def test_a_gang_that_needs_no_pods_hears_why_none_fits() -> None:
+    world = scenario_of(
+        """
+        nodes: [{name: n, gpus: 2}]
+        jobs: [{name: web, minMember: 0, pods: [{count: 2, gpus: 3}]}]
+        """
+    )
+
+    text = explained(world, "web")
+
+    assert "(queue default, 1s old): 0 of 2 pods are bound.\n" in text
+    assert "Held by: Unschedulable: 0/1 nodes are available: 1 too small, nvidia.com/gpu" in text
+    assert "What to do: Free or add nodes, or let the pods request less" in text
+
+
+def test_extra_pods_that_do_not_fit_come_with_what_to_do() -> None:
+    world = scenario_of(
+        """
+        nodes: [{name: n, gpus: 2}]
+        jobs:
+        - name: web
+          minMember: 1
+          pods: [{count: 1, gpus: 2, state: Running, node: n}, {count: 2, gpus: 2}]
+        """
+    )
+
+    text = explained(world, "web")
+
+    assert "2 more pods wait: 0/1 nodes are available: 1 insufficient nvidia.com/gpu" in text
+    assert text.endswith("or let the pods request less or other nodes.")
+
+
 def test_a_pod_is_explained_with_its_gang(cluster: Scenario) -> None:
     answer = explained(cluster, "pod/over-2").splitlines()
 

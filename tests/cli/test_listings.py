@@ -118,6 +118,20 @@ def test_a_gang_that_is_scheduled_waits_for_nothing() -> None:
     assert gang_rows(snapshot, SCENARIO.now)[1]["waits"] == ""
 
 
+def test_a_scheduled_gang_shows_why_its_other_pods_wait() -> None:
+    snapshot = snapshot_of(SCENARIO)
+    text = "2 more pods wait: 0/5 nodes are available"
+    said = Condition(type=SCHEDULED, status="True", reason="Scheduled", message=text)
+    groups = tuple(
+        msgspec.structs.replace(g, status=msgspec.structs.replace(g.status, conditions=[said]))
+        for g in snapshot.groups
+    )
+
+    _, part = gang_rows(replace(snapshot, groups=groups), SCENARIO.now)
+
+    assert (part["reason"], part["waits"]) == ("", text)
+
+
 def test_a_queue_shows_what_it_and_those_below_it_hold_of_their_limits() -> None:
     snapshot = with_condition(snapshot_of(SCENARIO), "part", "False")
 

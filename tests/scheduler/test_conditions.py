@@ -73,8 +73,37 @@ def test_extra_pods_that_wait_say_so_though_their_gang_is_scheduled() -> None:
     writes = writes_of(engine_with(node("n", 2), *gang("g", 3, 2)))
 
     assert says(writes["g"])[2] == "True"
-    assert writes["g"].condition.message.startswith("1 more pods wait: ")
+    assert writes["g"].condition.message.startswith("1 more pod waits: ")
     assert says(writes["g-2"])[2] == "False"
+
+
+def test_a_gang_that_needs_no_pods_waits_while_none_of_its_pods_has_a_place() -> None:
+    engine = engine_with(node("n"), *gang("g", 2, 0, cpu=9))
+
+    writes = writes_of(engine)
+
+    assert says(writes["g"])[2:] == ("False", "Unschedulable")
+    assert writes["g"].state == "Waiting"
+    assert writes["g"].condition.message.startswith("0/1 nodes are available")
+    assert says(writes["g-0"])[2:] == ("False", "Unschedulable")
+
+
+def test_a_gang_that_needs_no_pods_is_scheduled_with_the_first_of_them() -> None:
+    engine = engine_with(node("n"), *gang("g", 2, 0, cpu=5))
+    plan(engine)
+    modify(engine.cluster, pod("g-0", group="g", cpu=5, on="n"))
+
+    write = writes_of(engine)["g"]
+
+    assert (says(write)[2:], write.state) == (("True", "Scheduled"), "Running")
+    assert write.condition.message.startswith("1 more pod waits: 0/1 nodes are available")
+
+
+def test_a_gang_that_needs_no_pods_says_that_all_of_them_are_gated() -> None:
+    write = writes_of(engine_with(node("n"), group("g", 0), pod("p", group="g", gated=True)))["g"]
+
+    assert says(write)[2:] == ("False", "SchedulingGated")
+    assert (write.condition.message, write.state) == ("1 pod is gated", "Waiting")
 
 
 def test_gated_pods_are_left_to_the_api_server() -> None:

@@ -51,6 +51,24 @@ def test_quota_limit_fair_share_and_what_waits_are_told_by_queue() -> None:
     assert found["bindery_queue_longest_wait_seconds", "team", ""] == 60
 
 
+def test_pods_of_a_gang_that_needs_none_wait_since_their_creation() -> None:
+    group_, *pods = gang("web", 2, 0, queue="team", gpu=2)
+    old = structs.replace(group_, metadata=_created(group_.metadata, NOW - 86400))
+    made = [
+        structs.replace(p, metadata=_created(p.metadata, NOW - 5 * i)) for i, p in enumerate(pods)
+    ]
+    engine = engine_with(node("n", gpu=3), queue("team", quota=2), old, *made)
+    plan(engine)
+    figures = QueueFigures()
+    note(figures, engine, NOW + 60)
+
+    found = scraped(figures)
+
+    assert found["bindery_queue_waiting_pods", "team", ""] == 1
+    assert found["bindery_queue_waiting_gangs", "team", ""] == 1
+    assert found["bindery_queue_longest_wait_seconds", "team", ""] in (60, 65)
+
+
 def test_a_queue_that_is_gone_has_no_series() -> None:
     team = queue("team", quota=2)
     engine = engine_with(node("n", gpu=3), team)

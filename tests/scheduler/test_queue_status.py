@@ -128,8 +128,13 @@ def test_models_are_spoken_of_where_the_queue_has_rules_for_them() -> None:
         (gang("g", 2, queue="q", on="n", phase="Succeeded"), kube.GangCounts()),
         ([pod("single", queue="q")], kube.GangCounts(running=1)),
         (gang("g", 3, 2, queue="q", cpu=4), kube.GangCounts(running=1)),
+        (gang("g", 2, 0, queue="q", cpu=99), kube.GangCounts(pending=1)),
+        (gang("g", 3, 0, queue="q", cpu=4), kube.GangCounts(running=1)),
     ],
-    ids=["runs", "waits", "not all come", "gated", "finished", "one pod", "extras wait"],
+    ids=[
+        *("runs", "waits", "not all come", "gated", "finished", "one pod", "extras wait"),
+        *("needs none and has none", "needs none and has some"),
+    ],
 )
 def test_gangs_are_counted_by_whether_they_have_their_minimum(
     members: list[kube.KubeObject], counts: kube.GangCounts

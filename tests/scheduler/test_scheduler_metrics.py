@@ -43,6 +43,17 @@ def test_predictions_of_zones_are_counted_with_the_wrong_ones() -> None:
     assert counts() == (total + 2, wrong + 1)
 
 
+def test_pods_that_wait_beside_a_scheduled_gang_count_by_their_own_reason() -> None:
+    engine = engine_with(node("n", 2), *gang("g", 3, 2), *gang("web", 2, 0, cpu=9))
+    list(engine.cycle())
+    list(engine.cycle())
+
+    metrics.record(engine.report, 0.0)
+
+    (family,) = metrics.PENDING_PODS.collect()
+    assert {s.labels["reason"]: s.value for s in family.samples} == {"Unschedulable": 3}
+
+
 def value_of(counter: Counter) -> float:
     (metric,) = counter.collect()
     return next(each.value for each in metric.samples if each.name.endswith("_total"))

@@ -102,7 +102,8 @@ def record(report: CycleReport, cycle_s: float) -> None:
     for job in report.jobs.values():
         waiting = sum(pod.state in _WAITING for pod in job.pods.values())
         if waiting:
-            pending[job.reason] += waiting
+            # Extra pods wait for a reason of their own, while their gang is scheduled.
+            pending[(job.satisfied and job.waits_for) or job.reason] += waiting
     PENDING_PODS.clear()  # drops reasons that no job has any more
     for reason, count in pending.items():
         PENDING_PODS.labels(reason).set(count)

@@ -121,7 +121,7 @@ class _Play:
     def running(self) -> set[JobKey]:
         """Return the jobs with a satisfied gang."""
         jobs = self.world.engine.cluster.state.jobs
-        return {key for key, job in jobs.items() if job.tasks and job.is_satisfied}
+        return {key for key, job in jobs.items() if job.tasks and job.is_scheduled}
 
     def _cycle(self) -> bool:
         """Play one cycle, its bindings, evictions and releases; return whether anything changed."""
@@ -232,7 +232,7 @@ def _zones(pod: Pod) -> tuple[int, ...]:
 
 
 def _outcome(play: _Play, job: Job, explanation: Explanation | None) -> JobOutcome:
-    runs = job.is_satisfied and job.invalid is None
+    runs = job.is_scheduled and job.invalid is None
     on_node = [task for task in job.tasks.values() if task.status is TaskStatus.RUNNING]
     on_node.sort(key=lambda task: task.order)
     return JobOutcome(

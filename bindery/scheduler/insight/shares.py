@@ -86,7 +86,7 @@ def _gangs(session: Session) -> tuple[Counter[int], Counter[int]]:
     waiting: Counter[int] = Counter()
     for job in session.state.jobs.values():
         if job.tasks:
-            (running if job.is_satisfied else waiting)[session.queue_row(job)] += 1
+            (running if job.is_scheduled else waiting)[session.queue_row(job)] += 1
     return running, waiting
 
 

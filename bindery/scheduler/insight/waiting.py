@@ -233,9 +233,10 @@ def _explanation(
         stages=engine.report.stages.get(job.key, ()),
         kept_for_others=tuple(_kept_for_others(engine.report, job.key, reason)),
         advice=advice(
-            reason,
+            # Extra pods wait for a reason of their own, while their gang is scheduled.
+            report.waits_for if report is not None and report.satisfied else reason,
             is_group=job.key.is_group,
-            min_member=job.min_member,
+            min_member=0 if report is not None and report.satisfied else job.min_member,
             budget_blocks=bool(refused_by) or _is_guarded(at_end.victims),
         ),
     )

@@ -385,6 +385,21 @@ class Job:
         return self.is_met_by(self.placed)
 
     @property
+    def is_scheduled(self) -> bool:
+        """Whether it counts as scheduled in all reports: it has its minimum, and no pod of it waits
+        or at least one has a place.
+
+        A gang that needs no pods, as of a Deployment, would have its minimum also if none fits.
+        """
+        waits = self.waiting.total or self.promised.total or self.gated_count
+        return self.is_satisfied and (self.placed.total > 0 or not waits)
+
+    @property
+    def needs_none(self) -> bool:
+        """Whether it has no minimum at all: each of its pods starts by itself."""
+        return not self.min_member and not any(self.roles.values()) and self.tree is None
+
+    @property
     def is_promised(self) -> bool:
         """Whether the gang has its minimum, counting pods that are pipelined in this session."""
         return self.is_met_by(self.placed, self.promised)

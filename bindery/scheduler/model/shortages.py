@@ -25,6 +25,11 @@ def missing_text(job: Job) -> str:
     return f"{exist}, but too few of {', '.join([*parts[:_MOST_PARTS], *more])}"
 
 
+def gated_text(job: Job) -> str:
+    """Return how many pods of `job` have scheduling gates."""
+    return "1 pod is gated" if job.gated_count == 1 else f"{job.gated_count} pods are gated"
+
+
 def _short_parts(job: Job) -> Iterator[str]:
     tallies = (job.placed, job.promised, job.waiting)
     for role, minimum in sorted(job.roles.items()):

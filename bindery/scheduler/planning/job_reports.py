@@ -2,6 +2,7 @@
 
 from bindery.scheduler.model.jobs import Job, Task, TaskStatus
 from bindery.scheduler.model.reasons import LACKS_ROOM, JobReason
+from bindery.scheduler.model.shortages import gated_text
 from bindery.scheduler.planning.gang_notes import notes
 from bindery.scheduler.planning.reports import JobReport, PodReport, ReservationReport
 from bindery.scheduler.planning.session import Session
@@ -10,12 +11,12 @@ from bindery.scheduler.planning.session import Session
 def job_report(session: Session, job: Job) -> JobReport:
     """Return the results of the session for `job`."""
     refusal = session.refusals.get(job)
-    satisfied = job.exists and job.invalid is None and job.is_satisfied
+    satisfied = job.exists and job.invalid is None and job.is_scheduled
     waits_for = refusal.reason if refusal is not None else ""
     if refusal is None:
         gated = job.gated_count > 0 and not satisfied
         reason: str = JobReason.GATED if gated else JobReason.SCHEDULED
-        message = f"{job.gated_count} pods are gated" if gated else ""
+        message = gated_text(job) if gated else ""
     else:
         reason, message = refusal.reason, refusal.message
         refused_room = session.memory.refused_room(job)
@@ -30,7 +31,8 @@ def job_report(session: Session, job: Job) -> JobReport:
     pods = {task.uid: _pod_report(session, task, message, job) for task in job.tasks.values()}
     # A gang with its minimum is scheduled, although extra pods of it still wait.
     if satisfied and refusal is not None:
-        message = f"{len(job.pending)} more pods wait: {message}"
+        more = "1 more pod waits" if len(job.pending) == 1 else f"{len(job.pending)} more pods wait"
+        message = f"{more}: {message}"
         reason = JobReason.SCHEDULED
     message = "; ".join(text for text in (message, notes(job, session.plugins.supported)) if text)
     kept = session.reservations.of(job)

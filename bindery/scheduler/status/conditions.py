@@ -29,6 +29,7 @@ from bindery.scheduler.status.gangs import (
     gang_status,
     same_words,
 )
+from bindery.scheduler.status.job_events import GROUPED_WITHIN_S
 from bindery.scheduler.status.nominations import POD_SCHEDULED, overdue
 
 _BINDING_SHOWN_AFTER_S = 10.0
@@ -37,10 +38,6 @@ _BINDING_SHOWN_AFTER_S = 10.0
 A BindRequest that waits shows the reason in its own status after two seconds."""
 _COMING_SHOWN_AFTER_S = 2.0
 """Delay of conditions of gangs whose pods are still being created, for the same reason."""
-_GROUPED_WITHIN_S = 15.0
-"""Age from which a pod that waits for its PodGroup has a condition."""
-
-
 _COUNTS_SHOWN_AFTER_S = 5.0
 """Delay of counts of pods, in which the pods of a gang usually start."""
 
@@ -197,7 +194,7 @@ def _pod_writes(
 def _is_new_for_grouper(job: JobReport, pod: Pod, now: float) -> bool:
     """Return whether `pod` may still get its PodGroup in time: a write for each costs too much."""
     created = seconds(pod.metadata.creation_timestamp) or 0.0
-    return job.reason == JobReason.WAITING_FOR_GROUP and now - created < _GROUPED_WITHIN_S
+    return job.reason == JobReason.WAITING_FOR_GROUP and now - created < GROUPED_WITHIN_S
 
 
 def _unscheduled(reason: str, message: str) -> Condition:

@@ -20,7 +20,7 @@ from bindery.scheduler.cache.eviction_history import EvictionRecord
 from bindery.scheduler.model.jobs import Job, Tally, Task, TaskStatus
 from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.shapes import Need
-from bindery.scheduler.model.shortages import missing_text
+from bindery.scheduler.model.shortages import gated_text, missing_text
 from bindery.scheduler.planning.gang_notes import notes
 from bindery.scheduler.planning.reports import JobReport
 
@@ -67,7 +67,7 @@ def gang_status(
     if any(_is_being_evicted(task) for task in job.tasks.values()):
         return None  # the outcome of the evictions is known in the next cycle
     evicted = _evicted(group, record)
-    if job.pending and report is None and job.has_come and not job.is_satisfied:
+    if job.pending and report is None and job.has_come and not job.is_scheduled:
         return None  # not planned yet: a later cycle reports why it waits
     state = _state(job, group, was_evicted=evicted is not None and evicted.status == "True")
     if evicted is not None:
@@ -178,6 +178,8 @@ def _shortage(job: Job) -> tuple[str, str]:
     """Return reason and text for a gang below its minimum without waiting pods."""
     required = f"of {job.min_member} required pods"
     losses = [task.loss for task in job.tasks.values() if task.loss]
+    if job.gated_count and job.is_satisfied:  # it needs none of its pods
+        return JobReason.GATED, gated_text(job)
     if losses or (job.has_come and job.tasks):
         text = f"{job.placed.total} {required} have a node"
         if losses:

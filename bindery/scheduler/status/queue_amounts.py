@@ -129,6 +129,6 @@ def _changed(new: IntColumns, old: IntColumns) -> NDArray[np.intp]:
 
 
 def _runs_or_waits(job: Job) -> tuple[int, int]:
-    if not job.is_satisfied:
+    if not job.is_scheduled:
         return 0, int(bool(job.pending))
     return int(any(task.status.is_active for task in job.tasks.values())), 0

@@ -14,7 +14,7 @@ from prometheus_client.registry import Collector
 from bindery.api import quantity
 from bindery.api.times import seconds
 from bindery.scheduler.fairness.division import Amounts
-from bindery.scheduler.model.jobs import NO_ROW
+from bindery.scheduler.model.jobs import NO_ROW, Job
 from bindery.scheduler.model.queues import NO_LIMIT
 from bindery.scheduler.model.resources import MODEL_PREFIX, PODS, short_name
 from bindery.scheduler.model.state import PlanState
@@ -71,9 +71,9 @@ class QueueFigures(Collector):
             if row == NO_ROW or not job.pending:
                 continue
             pods[row] += len(job.pending)
-            if not job.is_satisfied:
+            if not job.is_scheduled or job.needs_none:
                 gangs[row] += 1
-                created = seconds(job.created)
+                created = seconds(_waits_since(job))
                 waits[row] = max(waits[row], 0.0 if created is None else now - created)
         self._moment = Moment(
             tuple(table.axis.names),
@@ -103,12 +103,12 @@ class QueueFigures(Collector):
             ),
             (
                 "waiting_gangs",
-                "Gangs below their minimum in a queue, without the queues below it.",
+                "Gangs that wait in a queue, without the queues below it.",
                 moment.waiting_gangs,
             ),
             (
                 "longest_wait_seconds",
-                "Age of the oldest gang below its minimum, without the queues below it.",
+                "Age of the oldest gang that waits, without the queues below it.",
                 moment.longest_wait_s,
             ),
         ):
@@ -117,6 +117,13 @@ class QueueFigures(Collector):
                 if queue:
                     family.add_metric([queue], value)
             yield family
+
+
+def _waits_since(job: Job) -> str:
+    """Return the creation of `job`; if it needs no pods, that of its oldest waiting pod."""
+    if not job.needs_none:
+        return job.created
+    return min(task.created for task in job.pending.values())
 
 
 def _amounts(name: str, text: str, moment: Moment, amounts: Amounts) -> GaugeMetricFamily:

@@ -1,0 +1,178 @@
+"""Events about jobs that wait or were placed: at PodGroups, pods and owners. Pure.
+
+The loop records what this module returns after each cycle. A gang has an event when its reason
+changes, and again from time to time while it waits, as the API server deletes events after an hour.
+However many pods a gang has, only one pod of each shape has a copy of the event.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+from zlib import crc32
+
+from bindery.api.bindrequest import few_names
+from bindery.api.names import API_VERSION
+from bindery.api.states import EVICTED
+from bindery.api.times import seconds
+from bindery.kube.eventbook import ObjectReference, Occurrence, Severity
+from bindery.scheduler.cache.cluster import Cluster
+from bindery.scheduler.model.evictions import Eviction
+from bindery.scheduler.model.jobs import JobKey, Task, TaskStatus, Uid
+from bindery.scheduler.model.reasons import STILL_COMING, JobReason
+from bindery.scheduler.model.shapes import Shape
+from bindery.scheduler.planning.reports import CycleReport, JobReport
+from bindery.scheduler.status.owners import owner_of
+
+GROUPED_WITHIN_S: Final = 15.0
+"""Age from which a pod that waits for its PodGroup has a condition and an event."""
+REPEATED_AFTER_S: Final = 1800.0
+"""Maximum time between two events about a gang that waits."""
+_SPREAD_S: Final = 600.0
+"""Repetitions come by so much earlier, by the UID, so that those of a burst are spread."""
+MOST_SHAPES: Final = 20
+"""Maximum number of pods of one gang with an event."""
+_ROOM_MADE: Final = "RoomMade"
+_PASSING: Final = STILL_COMING | {JobReason.COMMIT_UNDER_WAY, JobReason.NOT_TRIED_YET}
+"""Reasons without events on pods: they last for moments, or no pod waits that could be placed."""
+_WAITS: Final = frozenset({TaskStatus.PENDING.value, TaskStatus.PIPELINED.value})
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """The last event about a job."""
+
+    reason: str
+    satisfied: bool
+    waits_for: str
+    at: float
+
+    def is_like(self, job: JobReport) -> bool:
+        return (self.reason, self.satisfied, self.waits_for) == (
+            job.reason,
+            job.satisfied,
+            job.waits_for,
+        )
+
+
+class JobEvents:
+    """Which events jobs have had. All times are seconds since the epoch."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._told: dict[Uid, _Told] = {}
+
+    def of_cycle(self, report: CycleReport, now: float) -> Iterator[Occurrence]:
+        """Yield the events about the jobs of `report`."""
+        for job in report.jobs.values():
+            if job.uid and job.is_known:
+                yield from self._of_job(job, now)
+
+    def of_evictions(self, evictions: Sequence[Eviction]) -> Iterator[Occurrence]:
+        """Yield the events about executed `evictions`: at the gangs that lose pods and their
+        owners, and at the jobs that get the room, which read no names of other tenants.
+        """
+        groups, counts = self._cluster.groups, Counter[tuple[JobKey, str, str]]()
+        for each in evictions:
+            key = each.task.job
+            if each.preemptor != key:  # else the rest of a broken gang
+                counts[each.preemptor, each.action, each.task.queue] += 1
+            if key in groups:
+                # One text for all evictions of a plan: they become one event with a count.
+                owner = owner_of(self._cluster, key)
+                for at in (reference(key, groups[key].metadata.uid), owner):
+                    if at is not None:
+                        yield _normal(at, EVICTED, each.reason, is_minor=False)
+        for (claimant, action, queue), count in counts.items():
+            job = self._cluster.state.jobs.get(claimant)
+            if job is not None and job.uid:
+                pods = "1 pod was" if count == 1 else f"{count} pods were"
+                text = f"{action}: {pods} evicted for it, charged to queue {queue}"
+                yield _normal(reference(claimant, job.uid), _ROOM_MADE, text, is_minor=False)
+
+    def keep(self, alive: set[Uid]) -> None:
+        """Forget all PodGroups and pods that are not in `alive`."""
+        for uid in self._told.keys() - alive:
+            del self._told[uid]
+
+    def _of_job(self, job: JobReport, now: float) -> Iterator[Occurrence]:
+        told = self._told.get(job.uid)
+        is_new = told is None or not told.is_like(job)
+        if not is_new and told is not None and not _is_due(job, told, now):
+            return
+        if job.reason == JobReason.WAITING_FOR_GROUP and self._is_young(job, now):
+            return  # every pod waits so for a moment
+        self._told[job.uid] = _Told(job.reason, job.satisfied, job.waits_for, now)
+        at = reference(job.key, job.uid)
+        if not job.satisfied:
+            yield from self._of_waiting(at, job, is_new=is_new)
+        elif told is None or not told.satisfied:
+            # If it never waited, the binder's event has the same information.
+            yield _normal(at, JobReason.SCHEDULED, _places_text(job), is_minor=told is None)
+        if job.key.is_group and job.waits_for and job.waits_for not in _PASSING:
+            yield from self._of_pods(job)
+
+    def _of_waiting(
+        self, at: ObjectReference, job: JobReport, *, is_new: bool
+    ) -> Iterator[Occurrence]:
+        """Yield the events at the gang or single pod itself and at its owner."""
+        if job.reason in STILL_COMING:
+            yield _normal(at, job.reason, job.message, is_minor=not is_new)
+            return
+        # If all pods of an owner wait for their PodGroup, the owner's event comes first.
+        is_minor = not is_new or job.reason == JobReason.WAITING_FOR_GROUP
+        yield _warning(at, job.reason, job.message, is_minor=is_minor)
+        owner = owner_of(self._cluster, job.key)
+        if owner is not None:
+            yield _warning(owner, job.reason, job.message, is_minor=not is_new)
+
+    def _of_pods(self, job: JobReport) -> Iterator[Occurrence]:
+        """Yield an event about one waiting pod of each shape, so that `describe pod` has one."""
+        known = self._cluster.state.jobs.get(job.key)
+        first: dict[Shape, Task] = {}
+        for task in known.tasks.values() if known is not None else ():
+            report = job.pods.get(task.uid)
+            if report is None or report.state not in _WAITS:
+                continue
+            best = first.get(task.shape)
+            if best is None or task.order < best.order:
+                first[task.shape] = task
+        for task in islice(sorted(first.values(), key=lambda each: each.order), MOST_SHAPES):
+            pod = ObjectReference("v1", "Pod", task.namespace, task.name, task.uid)
+            yield _warning(pod, job.waits_for, job.pods[task.uid].message, is_minor=True)
+
+    def _is_young(self, job: JobReport, now: float) -> bool:
+        known = self._cluster.state.jobs.get(job.key)
+        created = seconds(known.created) if known is not None else None
+        return created is None or now - created < GROUPED_WITHIN_S
+
+
+def _is_due(job: JobReport, told: _Told, now: float) -> bool:
+    """Return whether the event about `job`, which still waits, is to be repeated."""
+    if not job.waits_for:
+        return False
+    early_s = crc32(job.uid.encode()) % int(_SPREAD_S)
+    return now - told.at >= REPEATED_AFTER_S - early_s
+
+
+def _normal(at: ObjectReference, reason: str, text: str, *, is_minor: bool) -> Occurrence:
+    return Occurrence(at, Severity.NORMAL, reason, text, is_minor)
+
+
+def _warning(at: ObjectReference, reason: str, text: str, *, is_minor: bool) -> Occurrence:
+    return Occurrence(at, Severity.WARNING, reason, text, is_minor)
+
+
+def _places_text(job: JobReport) -> str:
+    """Return a text with the nodes of the pods of `job`, and the pods that still wait."""
+    nodes = [pod.node for pod in job.pods.values() if pod.state == TaskStatus.BINDING.value]
+    pods = "1 pod goes" if len(nodes) == 1 else f"{len(nodes)} pods go"
+    text = f"{pods} to {few_names(nodes)}" if nodes else "it has its minimum"
+    return f"{text}; {job.message}" if job.message else text
+
+
+def reference(key: JobKey, uid: str) -> ObjectReference:
+    """Return the reference to the PodGroup, or single pod, of a job for events."""
+    version, kind = (API_VERSION, "PodGroup") if key.is_group else ("v1", "Pod")
+    return ObjectReference(version, kind, key.namespace, key.name, uid)

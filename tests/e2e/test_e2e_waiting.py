@@ -1,0 +1,59 @@
+"""A gang that waits is told where people look: conditions, events on pods, metrics."""
+
+import pytest
+from support import Corner, Gang, metric, wait_for
+
+from bindery.controlplane.components import Component
+
+pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("scheduler", "binder")]
+
+
+async def events_by_object(corner: Corner, reason: str) -> dict[str, int]:
+    """Return kind and name of an object -> number of its events with `reason`."""
+    found = await corner.events(reason)
+    names = [f"{event.regarding['kind']}/{event.regarding['name']}" for event in found]
+    return {name: names.count(name) for name in names}
+
+
+async def test_a_gang_that_needs_no_pods_is_told_to_wait_when_none_fits(
+    corner: Corner, scheduler: Component
+) -> None:
+    await corner.add_nodes("a", cpu="2")
+    queue = await corner.add_queue("web", {"resources": {"cpu": {"quota": "2"}}})
+    web = Gang("web", size=2, min_member=0, cpu="9", queue=queue)
+    await corner.submit(web)
+
+    condition = await corner.wait_condition(web, "False", "Unschedulable")
+
+    assert condition.message == "0/1 nodes are available: 1 too small, cpu"
+    await corner.wait_pods_say(web, condition.message)
+
+    async def told() -> bool:
+        counts = await events_by_object(corner, "Unschedulable")
+        return counts == {"PodGroup/web": 1, "Pod/web-0": 1}
+
+    await wait_for(told, "the gang and one of its equal pods have an event")
+
+    async def counted() -> bool:
+        gangs = metric(scheduler, "bindery_queue_waiting_gangs", queue=queue)
+        pods = metric(scheduler, "bindery_queue_waiting_pods", queue=queue)
+        waits_s = metric(scheduler, "bindery_queue_longest_wait_seconds", queue=queue)
+        return (gangs, pods) == (1, 2) and waits_s > 0
+
+    await wait_for(counted, "the metrics count the gang")
+
+
+async def test_the_events_of_a_large_gang_are_as_few_as_those_of_a_small_one(
+    corner: Corner,
+) -> None:
+    await corner.add_nodes("a", cpu="2")
+    large = Gang("large", size=150)
+    await corner.submit(large)
+    await corner.wait_condition(large, "False", "Unschedulable")
+
+    async def told() -> bool:
+        return "Pod/large-0" in await events_by_object(corner, "Unschedulable")
+
+    await wait_for(told, "a pod of the gang has an event")
+    counts = await events_by_object(corner, "Unschedulable")
+    assert counts == {"PodGroup/large": 1, "Pod/large-0": 1}
