@@ -135,6 +135,8 @@ class NodeStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=F
     allocatable: dict[str, str] | None = None
     conditions: list[Condition] | None = None
     images: list[ContainerImage] | None = None
+    declared_features: list[str] | None = None
+    """The kubelet's features that pods may need (KEP-5328)."""
 
 
 class Node(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):

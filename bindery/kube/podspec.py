@@ -23,6 +23,16 @@ class ContainerPort(msgspec.Struct, frozen=True, rename="camel", kw_only=True, g
     protocol: str = ""
 
 
+class RestartRule(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    """`v1.ContainerRestartRule`."""
+
+    action: str = ""
+
+
+class VolumeMount(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    bind_mount_options: list[str] | None = None
+
+
 class Container(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     name: str = ""
     image: str = ""
@@ -30,6 +40,8 @@ class Container(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=Fa
     ports: list[ContainerPort] | None = None
     restart_policy: str | None = None
     """On an init container, `Always` makes it a sidecar (KEP-753)."""
+    restart_policy_rules: list[RestartRule] | None = None
+    volume_mounts: list[VolumeMount] | None = None
 
 
 class NodeSelectorRequirement(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
@@ -163,6 +175,8 @@ class SchedulingGroup(msgspec.Struct, frozen=True, rename="camel", kw_only=True,
 class PodSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     node_name: str = ""
     scheduler_name: str = ""
+    host_network: bool = False
+    host_users: bool | None = None
     priority: int | None = None
     priority_class_name: str = ""
     preemption_policy: str | None = None

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Final
 
 from bindery.kube import taints
+from bindery.kube.declaredfeatures import required_features
 from bindery.kube.labels import selects_node
 from bindery.kube.objects import Node
 from bindery.kube.podspec import Container, ResourceRequirements
@@ -50,6 +51,7 @@ def candidate_of(pod: HollowPod, node: Node) -> Candidate:
         host_network=spec.host_network,
         host_ipc=spec.host_ipc,
         host_ports=_host_ports(spec),
+        required_features=required_features(spec),
         is_pending=pod.status.phase in ("", "Pending"),
     )
 

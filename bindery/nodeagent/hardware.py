@@ -20,7 +20,7 @@ from bindery.nodecore.cpu import options as cpu_options
 from bindery.nodecore.cpusets import EMPTY, CpuSetError, parse_cpus
 from bindery.nodecore.devices.state import Device
 from bindery.nodecore.errors import NodeCoreError
-from bindery.nodecore.features import Features
+from bindery.nodecore.features import DECLARABLE, Features, declared_features
 from bindery.nodecore.machine import HugePages, Machine, uniform
 from bindery.nodecore.memory import tables
 from bindery.nodecore.pods import Pod
@@ -121,7 +121,7 @@ class KubeletSettings(ApiModel):
     eviction_hard: dict[str, str] = Field(default_factory=dict)
     """Signal -> amount or percentage."""
     feature_gates: dict[str, bool] = Field(default_factory=dict)
-    """CPUManagerPolicyAlphaOptions and CPUManagerPolicyBetaOptions."""
+    """Gates of the options of the CPU manager, and of the features that nodes declare."""
 
     @field_validator("cpu_manager_policy")
     @classmethod
@@ -187,6 +187,8 @@ class KubeletSettings(ApiModel):
 _GATES: Final = {
     "CPUManagerPolicyAlphaOptions": "cpu_policy_alpha_options",
     "CPUManagerPolicyBetaOptions": "cpu_policy_beta_options",
+    "NodeDeclaredFeatures": "node_declared_features",
+    **DECLARABLE,
 }
 
 
@@ -205,6 +207,14 @@ class HollowMachine:
     devices: Mapping[str, tuple[Device, ...]] = field(default_factory=lambda: _NOTHING)
     allocatable: Mapping[str, int] = field(default_factory=dict)
     is_reported: bool = False
+
+    @property
+    def declared_features(self) -> tuple[str, ...] | None:
+        """`status.declaredFeatures`; None if the kubelet declares nothing and compares nothing."""
+        # Nothing runs in a container on a hollow node, so its runtime lacks nothing.
+        return declared_features(
+            self.config.features, runtime_has_user_namespaces_on_host_network=True
+        )
 
 
 def machine_of(

@@ -160,6 +160,7 @@ class HollowKubelet:
             allocatable,
             pods=tuple(self._admitted.values()),
             allowed_sysctls=sysctls.SAFE,
+            declared_features=self.machine.declared_features,
         )
         # The managers must not take what an earlier run gave to this pod for stale.
         self._admitted[uid] = candidate

@@ -110,6 +110,7 @@ def _status(node: HollowNode, existing: Node | None, now_s: float) -> dict[str, 
     return {
         "capacity": node.resources,
         "allocatable": node.allocatable,
+        "declaredFeatures": node.machine.declared_features,
         "conditions": _conditions(existing, now_s),
         "addresses": [
             {"type": "InternalIP", "address": node.address},

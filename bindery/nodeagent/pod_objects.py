@@ -35,6 +35,7 @@ class HollowPodSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True, g
 
     node_name: str = ""
     host_network: bool = False
+    host_users: bool | None = None
     host_ipc: bool = msgspec.field(default=False, name="hostIPC")
     containers: list[Container] = msgspec.field(default_factory=list)
     init_containers: list[Container] | None = None

@@ -6,9 +6,10 @@ named after it and numbered over all its entries, `a-0`, `a-1`, …
 
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from bindery.api.base import NonNegative
+from bindery.kube.declaredfeatures import FEATURES
 from bindery.scenario.constraints import (
     Affinity,
     HostPorts,
@@ -30,6 +31,13 @@ from bindery.scenario.states import INITIAL_STATES, ON_NODE, PodState
 
 def _texts(value: object) -> object:
     return [str(item) for item in value] if isinstance(value, list) else value
+
+
+def _known_features(names: tuple[str, ...]) -> tuple[str, ...]:
+    for name in names:
+        if name not in FEATURES:
+            raise ValueError(f"no pod needs a feature {name}; known: {', '.join(FEATURES)}")
+    return names
 
 
 DeviceIndexes = Annotated[tuple[str, ...], BeforeValidator(_texts)]
@@ -106,6 +114,8 @@ class ScenarioPod(Request):
     """Another scheduler that has placed or nominated the pod; empty: this one."""
     nominated_node: str = ""
     """The node for which that scheduler has nominated the pod, which waits."""
+    required_features: Annotated[tuple[str, ...], AfterValidator(_known_features)] = ()
+    """The features that its node must declare."""
     claims: tuple[Name, ...] = ()
     """Names of resource claims, or of templates from which each pod gets one of its own."""
     volumes: tuple[Name, ...] = ()

@@ -21,6 +21,7 @@ from bindery.scenario.fields import (
     Quantity,
     Repetitions,
     ScenarioModel,
+    Texts,
 )
 
 _MOST_CPU_DIGITS: Final = 5
@@ -118,6 +119,8 @@ class ScenarioNode(ScenarioModel):
     taints: tuple[Taint, ...] = ()
     images: dict[str, Quantity] = Field(default_factory=dict)
     """The container images that it has, with their sizes."""
+    declared_features: Texts = ()
+    """The features of its kubelet that pods may need, as in `status.declaredFeatures`."""
     unschedulable: bool = False
     ready: bool = True
     numa: Numa | None = None

@@ -65,7 +65,7 @@ from bindery.kube.podspec import (
     TopologySpreadConstraint,
     Volume,
 )
-from bindery.scenario import hami, shares, topology
+from bindery.scenario import features, hami, shares, topology
 from bindery.scenario.constraints import HostPorts
 from bindery.scenario.jobs import InitContainer, Request, ScenarioJob, ScenarioPod
 from bindery.scenario.nodes import Device, ScenarioNode
@@ -151,6 +151,7 @@ def node_object(node: ScenarioNode, name: str, at: float) -> Node:
         status=NodeStatus(
             allocatable={**allocatable, **node.resources},
             conditions=[ready],
+            declared_features=list(node.declared_features),
             images=[
                 ContainerImage(names=(name,), size_bytes=quantity.parse(size, "memory"))
                 for name, size in node.images.items()
@@ -319,7 +320,8 @@ def pod_object(
             scheduler_name=pod.scheduler_name or SCHEDULER_NAME,
             priority=priority,
             preemption_policy=pod.preemption_policy,
-            containers=_containers("main", pod, pod, who),
+            **features.spec_fields(pod.required_features),
+            containers=features.needing(pod.required_features, _containers("main", pod, pod, who)),
             init_containers=[
                 each
                 for index, container in enumerate(pod.init_containers)

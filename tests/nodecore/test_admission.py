@@ -147,8 +147,8 @@ def running(uid: str, cpu: float, memory_mib: int = 100, **facts: Any) -> Candid
             "Cannot enforce AppArmor: not enabled",
         ),
         (
-            SMALL,
-            replace(NODE, missing_features=("A", "B")),
+            replace(SMALL, required_features=("A", "B", "C")),
+            replace(NODE, declared_features=("C", "D")),
             "PodFeatureUnsupported",
             "Pod requires node features that are not available: A, B",
         ),

@@ -128,10 +128,12 @@ def check_app_armor(candidate: Candidate, node: NodeFacts) -> Admission:
 
 def check_features(candidate: Candidate, node: NodeFacts) -> Admission:
     """Refuse pods that need features which the node does not declare."""
-    del candidate
-    if node.missing_features:
-        names = ", ".join(node.missing_features)
-        message = f"Pod requires node features that are not available: {names}"
+    declared = node.declared_features
+    missing = (
+        [] if declared is None else [n for n in candidate.required_features if n not in declared]
+    )
+    if missing:
+        message = f"Pod requires node features that are not available: {', '.join(missing)}"
         return Admission(False, "PodFeatureUnsupported", message)
     return ADMITTED
 

@@ -1,6 +1,6 @@
 """What the admission checks know of the pod and of the node."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
@@ -42,6 +42,7 @@ class Candidate:
         host_ipc: whether it is in the node's IPC namespace.
         host_ports: the ports of the node that it takes.
         strict_supplemental_groups: whether `supplementalGroupsPolicy` is Strict.
+        required_features: the features that its node must declare, sorted.
         is_pending: whether it has not started yet.
     """
 
@@ -58,6 +59,7 @@ class Candidate:
     host_ipc: bool = False
     host_ports: Sequence[HostPort] = ()
     strict_supplemental_groups: bool = False
+    required_features: Sequence[str] = ()
     is_pending: bool = True
 
     @property
@@ -79,7 +81,7 @@ class NodeFacts:
         allowed_sysctls: the unsafe sysctls that are allowed, and the safe ones; patterns end in *.
         has_supplemental_groups: whether the runtime supports supplementalGroupsPolicy.
         app_armor_error: why AppArmor profiles cannot be enforced for this pod, None if they can.
-        missing_features: features of the pod that the node does not declare.
+        declared_features: the features that the node declares; None if the kubelet compares none.
         is_shutting_down: whether the machine is about to go down.
     """
 
@@ -90,5 +92,5 @@ class NodeFacts:
     allowed_sysctls: Sequence[str] = ()
     has_supplemental_groups: bool = True
     app_armor_error: str | None = None
-    missing_features: Sequence[str] = ()
+    declared_features: Collection[str] | None = None
     is_shutting_down: bool = False

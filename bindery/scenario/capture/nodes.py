@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from bindery.api import quantity
 from bindery.api.names import GPU_MEMORY_LABEL, GPU_MODEL_LABEL, GPU_RESOURCE, HOSTNAME_LABEL
+from bindery.kube.declaredfeatures import FEATURES
 from bindery.kube.objects import Node
 from bindery.scenario.capture.hami import node_annotations
 from bindery.scheduler.model.images import normalized
@@ -102,6 +103,10 @@ def _entry(node: Node, taken: Mapping[str, int], images: Collection[str]) -> Ent
             for name in map(normalized, image.names)
             if name in images
         },
+        # Others affect no placement.
+        "declaredFeatures": [
+            name for name in node.status.declared_features or () if name in FEATURES
+        ],
         "unschedulable": node.spec.unschedulable,
     }
     entry |= {key: value for key, value in extras.items() if value}

@@ -26,6 +26,7 @@ from bindery.api.names import (
     SCHEDULER_NAME,
 )
 from bindery.api.times import seconds
+from bindery.kube.declaredfeatures import required_features
 from bindery.kube.membership import Claims
 from bindery.kube.objects import Meta, Pod, PodGroup, PodTemplate
 from bindery.kube.podspec import Container
@@ -158,6 +159,7 @@ def _entry(pod: Pod, now: datetime, references: LabelReferences, images: Collect
         **rules,
         "affinity": _plain({"nodeAffinity": node_affinity}) | rules.get("affinity", {}),
         "hostPorts": ports_of(spec.containers),
+        "requiredFeatures": list(required_features(spec)),
         "tolerations": [_plain(toleration) for toleration in spec.tolerations or ()],
         "claims": claim_names(pod),
         "volumes": volume_claims(pod),

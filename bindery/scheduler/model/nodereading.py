@@ -28,6 +28,11 @@ def is_ready(node: Node) -> bool:
     )
 
 
+def declares(node: Node, feature: str) -> bool:
+    """Return whether the node's kubelet declares `feature`."""
+    return feature in (node.status.declared_features or ())
+
+
 def shares_by_hami(node: Node) -> bool:
     """Return whether HAMi shares the node's GPUs; it counts them differently."""
     return HAMI_REGISTER_ANNOTATION in node.metadata.annotations
@@ -80,6 +85,7 @@ def decides_filters(old: Node, new: Node) -> bool:
         old.metadata.labels != new.metadata.labels
         or old.spec != new.spec
         or old.status.allocatable != new.status.allocatable
+        or old.status.declared_features != new.status.declared_features
         or is_ready(old) != is_ready(new)
         or shares_by_hami(old) != shares_by_hami(new)
     )

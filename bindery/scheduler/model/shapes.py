@@ -18,6 +18,7 @@ from bindery.api.hami.requests import DeviceRequest
 from bindery.api.hami.vendortable import MANAGED, NVIDIA, VENDORS
 from bindery.api.names import GPU_RESOURCE
 from bindery.api.quantity import QuantityError
+from bindery.kube.declaredfeatures import required_features
 from bindery.kube.objects import Pod
 from bindery.kube.podspec import (
     Container,
@@ -106,6 +107,8 @@ class Shape:
     pod_level: ResourceRequirements | None = None
     """The resources of the pod as a whole, if it has any."""
     host_ports: frozenset[HostPort] = frozenset()
+    required_features: tuple[str, ...] = ()
+    """The features that its node must declare."""
     claimed_gpus: int = 0
     """The GPUs of its resource claims; `request` has them as `counted_gpus`."""
     images: UsedImages = NO_IMAGES
@@ -177,6 +180,7 @@ class ShapeBook:
                 [c.resources for c in spec.containers],
                 [(c.resources, c.restart_policy) for c in spec.init_containers or ()],
                 sorted(host_ports(spec)),
+                required_features(spec),
                 spec.overhead,
                 spec.resources,
                 spec.node_selector,
@@ -264,6 +268,7 @@ class ShapeBook:
             init_containers=tuple(spec.init_containers or ()),
             pod_level=spec.resources,
             host_ports=host_ports(spec),
+            required_features=required_features(spec),
             images=images,
         )
 

@@ -1,12 +1,13 @@
 """predicates: the hard filters by a pod's spec and a node's state.
 
-Readiness, cordon, taints, node selector and required node affinity have the meaning of
-kube-scheduler's plugins NodeUnschedulable, TaintToleration and NodeAffinity. Free room is checked
-by the node ledger, not by a plugin.
+Readiness, cordon, taints, node selector, required node affinity and declared features have the
+meaning of kube-scheduler's plugins NodeUnschedulable, TaintToleration, NodeAffinity and
+NodeDeclaredFeatures. Free room is checked by the node ledger, not by a plugin.
 """
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from bindery.kube.objects import Node, Taint
 from bindery.kube.taints import tolerates
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.labels import term_mask
-from bindery.scheduler.model.nodereading import is_ready
+from bindery.scheduler.model.nodereading import declares, is_ready
 from bindery.scheduler.model.nodes import taints
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.model.verdicts import NodeFailure
@@ -24,7 +25,7 @@ _CORDON = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 
 
 class Predicates:
-    """Filters nodes by readiness, cordon, taints, selector and affinity, in this order."""
+    """Filters nodes by readiness, cordon, taints, selector, affinity, features, in this order."""
 
     name = "predicates"
 
@@ -45,6 +46,9 @@ class Predicates:
             masks = [term_mask(session.labels, term) for term in required.node_selector_terms]
             matches = np.logical_or.reduce(masks) if masks else np.zeros(len(nodes), np.bool_)
             yield NodeFailure("do not match node affinity", ~matches)
+        for feature in shape.required_features:
+            lacking = _mask(nodes, partial(_lacks, feature))
+            yield NodeFailure(f"do not declare feature {feature}", lacking)
 
     def _taint_failures(self, nodes: Sequence[Node | None], shape: Shape) -> Iterator[NodeFailure]:
         untolerated: defaultdict[str, list[int]] = defaultdict(list)
@@ -60,6 +64,10 @@ class Predicates:
             mask = np.zeros(len(nodes), dtype=np.bool_)
             mask[rows] = True
             yield NodeFailure(f"had untolerated taint {{{text}}}", mask)
+
+
+def _lacks(feature: str, node: Node) -> bool:
+    return not declares(node, feature)
 
 
 def _mask(nodes: Sequence[Node | None], test: Callable[[Node], bool]) -> BoolColumn:
