@@ -141,6 +141,49 @@ class PersistentVolumeClaimSource(
     claim_name: str = ""
 
 
+class GcePersistentDisk(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    pd_name: str = ""
+    read_only: bool = False
+
+
+class AwsElasticBlockStore(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    volume_id: str = msgspec.field(default="", name="volumeID")
+
+
+class AzureDisk(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    disk_uri: str = msgspec.field(default="", name="diskURI")
+
+
+class Cinder(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    volume_id: str = msgspec.field(default="", name="volumeID")
+
+
+class PortworxVolume(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    volume_id: str = msgspec.field(default="", name="volumeID")
+
+
+class Iscsi(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    iqn: str = ""
+    read_only: bool = False
+
+
+class Rbd(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    monitors: list[str] = msgspec.field(default_factory=list)
+    pool: str = "rbd"
+    image: str = ""
+    read_only: bool = False
+
+
+class MigratedSources(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    """In-tree disks that Kubernetes hands over to CSI drivers, of a pod or a PersistentVolume."""
+
+    gce_persistent_disk: GcePersistentDisk | None = None
+    aws_elastic_block_store: AwsElasticBlockStore | None = None
+    azure_disk: AzureDisk | None = None
+    cinder: Cinder | None = None
+    portworx_volume: PortworxVolume | None = None
+
+
 class ImageVolume(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     reference: str = ""
 
@@ -153,13 +196,15 @@ class HostPathSource(msgspec.Struct, frozen=True, rename="camel", kw_only=True, 
     path: str = ""
 
 
-class Volume(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+class Volume(MigratedSources, frozen=True, rename="camel", kw_only=True, gc=False):
     name: str = ""
     persistent_volume_claim: PersistentVolumeClaimSource | None = None
     ephemeral: dict[str, Any] | None = None
     image: ImageVolume | None = None
     empty_dir: EmptyDirSource | None = None
     host_path: HostPathSource | None = None
+    iscsi: Iscsi | None = None
+    rbd: Rbd | None = None
 
     @property
     def has_local_data(self) -> bool:

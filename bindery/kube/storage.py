@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from bindery.kube.objects import KubeObject
-from bindery.kube.podspec import NodeSelectorTerm
+from bindery.kube.podspec import MigratedSources, NodeSelectorTerm
 from bindery.kube.resources import Resource
 from bindery.kube.selectors import LabelSelector
 
@@ -61,7 +61,7 @@ class CSISource(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=Fa
     volume_handle: str = ""
 
 
-class VolumeSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+class VolumeSpec(MigratedSources, frozen=True, rename="camel", kw_only=True, gc=False):
     capacity: dict[str, str] | None = None
     access_modes: list[str] = msgspec.field(default_factory=list)
     claim_ref: ClaimReference | None = None

@@ -4,7 +4,7 @@ Read by `format`; `objects` makes PodGroups and Pods of them. Invariant: the pod
 named after it and numbered over all its entries, `a-0`, `a-1`, …
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
@@ -17,6 +17,7 @@ from bindery.scenario.constraints import (
     TopologySpreadConstraint,
 )
 from bindery.scenario.fields import (
+    AnyObject,
     Count,
     Duration,
     Grace,
@@ -80,6 +81,24 @@ class GpuSelector(ScenarioModel):
     avoid_types: tuple[str, ...] = ()
 
 
+class InTreeDisk(ScenarioModel):
+    """A volume of a pod as Kubernetes writes it; it has one of the sources."""
+
+    gce_persistent_disk: AnyObject | None = None
+    aws_elastic_block_store: AnyObject | None = None
+    azure_disk: AnyObject | None = None
+    cinder: AnyObject | None = None
+    portworx_volume: AnyObject | None = None
+    iscsi: AnyObject | None = None
+    rbd: AnyObject | None = None
+
+    @model_validator(mode="after")
+    def _has_one_source(self) -> Self:
+        if len(self.model_fields_set) != 1:
+            raise ValueError("a disk has exactly one source, such as gcePersistentDisk")
+        return self
+
+
 class ScenarioPod(Request):
     """`count` equal pods of a job."""
 
@@ -118,8 +137,8 @@ class ScenarioPod(Request):
     """The features that its node must declare."""
     claims: tuple[Name, ...] = ()
     """Names of resource claims, or of templates from which each pod gets one of its own."""
-    volumes: tuple[Name, ...] = ()
-    """Names of persistent volume claims."""
+    volumes: tuple[Name | InTreeDisk, ...] = ()
+    """Names of persistent volume claims, and disks that it names itself."""
     local_data: bool = False
     """Whether it has an emptyDir volume on the disk of its node."""
 

@@ -67,13 +67,13 @@ from bindery.kube.podspec import (
 )
 from bindery.scenario import features, hami, shares, topology
 from bindery.scenario.constraints import HostPorts
-from bindery.scenario.jobs import InitContainer, Request, ScenarioJob, ScenarioPod
+from bindery.scenario.jobs import InitContainer, InTreeDisk, Request, ScenarioJob, ScenarioPod
 from bindery.scenario.nodes import Device, ScenarioNode
 from bindery.scenario.queues import GpuShare, ModelShare, ScenarioQueue, Share
 from bindery.scenario.states import PodState
 
 Struct = TypeVar(
-    "Struct", Affinity, ContainerPort, NamespaceRule, Toleration, TopologySpreadConstraint
+    "Struct", Affinity, ContainerPort, NamespaceRule, Toleration, TopologySpreadConstraint, Volume
 )
 
 SCENARIO_GATE: Final = "scenario.bindery.dev/gate"
@@ -376,11 +376,13 @@ def _ports(ports: HostPorts) -> list[ContainerPort] | None:
 
 def _volumes(pod: ScenarioPod) -> list[Volume] | None:
     local = [Volume(name="local-data", empty_dir=EmptyDirSource())] if pod.local_data else []
-    return [*map(_claim_volume, pod.volumes), *local] or None
+    return [*map(_volume, pod.volumes), *local] or None
 
 
-def _claim_volume(name: str) -> Volume:
-    return Volume(name=name, persistent_volume_claim=PersistentVolumeClaimSource(claim_name=name))
+def _volume(each: str | InTreeDisk) -> Volume:
+    if isinstance(each, InTreeDisk):
+        return _converted(each, Volume)
+    return Volume(name=each, persistent_volume_claim=PersistentVolumeClaimSource(claim_name=each))
 
 
 def bound_condition(at: float) -> Condition:

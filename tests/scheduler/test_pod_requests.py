@@ -199,7 +199,7 @@ SUPPORTED_BY_PLUGINS: dict[str, dict[str, Any]] = {
     "topology spread constraints": {"topology_spread_constraints": [TopologySpreadConstraint()]},
     "host ports": {"containers": [Container(ports=[ContainerPort(host_port=80)])]},
     "resource claims": {"resource_claims": [PodResourceClaim(name="gpu")]},
-    "persistent volume claims": {
+    "persistent volume claims or in-tree disks": {
         "volumes": [Volume(persistent_volume_claim=PersistentVolumeClaimSource(claim_name="c"))]
     },
 }

@@ -37,7 +37,7 @@ from bindery.scenario.capture.nodes import Entry, amount_text
 from bindery.scenario.capture.rules import labels_of, ports_of, references_of, rules_of
 from bindery.scenario.capture.shares import Indexes, share_keys
 from bindery.scenario.capture.topology import exclusive_annotations, pod_labels
-from bindery.scenario.capture.volumes import volume_claims
+from bindery.scenario.capture.volumes import disks_of, volume_claims
 from bindery.scenario.states import PodState
 from bindery.scheduler.model.images import normalized
 from bindery.scheduler.model.label_references import LabelReferences
@@ -162,7 +162,7 @@ def _entry(pod: Pod, now: datetime, references: LabelReferences, images: Collect
         "requiredFeatures": list(required_features(spec)),
         "tolerations": [_plain(toleration) for toleration in spec.tolerations or ()],
         "claims": claim_names(pod),
-        "volumes": volume_claims(pod),
+        "volumes": [*volume_claims(pod), *disks_of(pod)],
         "localData": Asks.LOCAL_DATA in asked,
     }
     says = pod.metadata.annotations.get(PREEMPTIBLE_ANNOTATION)

@@ -13,7 +13,9 @@ from bindery.kube.objects import KubeObject, Pod
 from bindery.kube.storage import RESOURCES
 from bindery.scenario.capture.claims import pruned
 from bindery.scenario.capture.nodes import Entry
+from bindery.scenario.jobs import InTreeDisk
 
+_DISKS: Final = {field.alias for field in InTreeDisk.model_fields.values()}
 _KINDS: Final = {resource.type: resource for resource in RESOURCES}
 
 
@@ -30,6 +32,19 @@ def volume_claims(pod: Pod) -> list[str]:
         else f"{pod.metadata.name}-{volume.name}"
         for volume in pod.spec.volumes or ()
         if volume.persistent_volume_claim is not None or volume.ephemeral is not None
+    ]
+
+
+def disks_of(pod: Pod) -> list[Entry]:
+    """Return the in-tree disks of `pod`."""
+    return [
+        {
+            key: value
+            for key, value in msgspec.to_builtins(volume).items()
+            if key in _DISKS and value
+        }
+        for volume in pod.spec.volumes or ()
+        if any(getattr(volume, field) is not None for field in InTreeDisk.model_fields)
     ]
 
 

@@ -19,6 +19,7 @@ from bindery.api.hami.vendortable import MANAGED, NVIDIA, VENDORS
 from bindery.api.names import GPU_RESOURCE
 from bindery.api.quantity import QuantityError
 from bindery.kube.declaredfeatures import required_features
+from bindery.kube.disks import disks, migrated
 from bindery.kube.objects import Pod
 from bindery.kube.podspec import (
     Container,
@@ -60,7 +61,7 @@ class Need(StrEnum):
     TOPOLOGY_SPREAD = "topology spread constraints"
     HOST_PORTS = "host ports"
     RESOURCE_CLAIMS = "resource claims"
-    VOLUMES = "persistent volume claims"
+    VOLUMES = "persistent volume claims or in-tree disks"
     GPU_SHARE = "a share of a GPU"
     HAMI_DEVICES = "devices that HAMi shares"
 
@@ -189,7 +190,7 @@ class ShapeBook:
                 # Claims differ from pod to pod: the shape has whether there are any, and GPUs.
                 bool(spec.resource_claims),
                 claimed_gpus,
-                any(_is_claim(volume) for volume in spec.volumes or ()),
+                any(_is_planned(volume) for volume in spec.volumes or ()),
                 annotations,
                 _forged_annotation(pod),
                 _is_reservation(pod),
@@ -378,7 +379,7 @@ def _needs(spec: PodSpec, annotations: Mapping[str, str]) -> frozenset[Need]:
     asked: dict[Need, object] = {
         Need.HOST_PORTS: host_ports(spec),
         Need.RESOURCE_CLAIMS: spec.resource_claims,
-        Need.VOLUMES: any(_is_claim(volume) for volume in spec.volumes or ()),
+        Need.VOLUMES: any(_is_planned(volume) for volume in spec.volumes or ()),
         Need.GPU_SHARE: gpushare.asks_for_share(annotations),
         Need.HAMI_DEVICES: not HAMI_RESOURCES.isdisjoint(_resource_names(spec)),
     }
@@ -437,5 +438,7 @@ def _is_reservation(pod: Pod) -> bool:
     return gpushare.is_reservation(pod.metadata.namespace, pod.metadata.labels)
 
 
-def _is_claim(volume: Volume) -> bool:
-    return volume.persistent_volume_claim is not None or volume.ephemeral is not None
+def _is_planned(volume: Volume) -> bool:
+    """Return whether a plugin must plan `volume`: not every node may have it."""
+    is_claim = volume.persistent_volume_claim is not None or volume.ephemeral is not None
+    return is_claim or bool(disks([volume])) or migrated(volume, {}) is not None

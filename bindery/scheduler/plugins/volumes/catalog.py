@@ -1,4 +1,4 @@
-"""The volumes, claims and storage classes of the cluster, and the pods with claims.
+"""The volumes, claims and storage classes of the cluster, and the pods with claims or disks.
 
 The plugin writes it between cycles, the ledger reads it. The rules about bound claims and binding
 modes are those of kube-scheduler's `volumebinding` (Kubernetes 1.34).
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from bindery.api.states import ENDED_POD_PHASES
+from bindery.kube.disks import CsiVolume, Disk, disks, migrated
 from bindery.kube.objects import KubeObject, Pod
 from bindery.kube.storage import (
     Claim,
@@ -31,7 +32,7 @@ _OLD_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
 
 @dataclass(frozen=True, slots=True)
 class PodVolumes:
-    """A pod and its claims."""
+    """A pod, its claims and its in-tree disks."""
 
     uid: Uid
     namespace: str
@@ -41,6 +42,10 @@ class PodVolumes:
     """Each once, in the order of the pod."""
     own: frozenset[Key]
     """The claims of generic ephemeral volumes; the pod must be their owner."""
+    disks: tuple[Disk, ...] = ()
+    """Its own disks that exclude those of other pods."""
+    migrated: tuple[CsiVolume, ...] = ()
+    """Its own in-tree volumes that CSI drivers serve."""
 
 
 class Catalog:
@@ -54,7 +59,9 @@ class Catalog:
         self.nodes: dict[str, CSINode] = {}
         self.drivers: dict[str, CSIDriver] = {}
         self.pods: dict[Uid, PodVolumes] = {}
-        """Unfinished pods with claims."""
+        """Unfinished pods with claims or in-tree disks."""
+        self.disk_users: dict[Uid, PodVolumes] = {}
+        """Those of `pods` with disks that exclude others."""
         self.users: defaultdict[Key, set[Uid]] = defaultdict(set)
         """Claim -> its users in `pods`."""
 
@@ -92,6 +99,7 @@ class Catalog:
     def _observe_pod(self, pod: Pod, gone: bool) -> None:
         uid = Uid(pod.metadata.uid)
         former = self.pods.pop(uid, None)
+        self.disk_users.pop(uid, None)
         for key in former.claims if former is not None else ():
             self.users[key].discard(uid)
             if not self.users[key]:  # claims come and go, so empty sets would pile up
@@ -99,15 +107,17 @@ class Catalog:
         if gone or not pod.spec.volumes or pod.status.phase in ENDED_POD_PHASES:
             return
         found = read_pod(pod)
-        if not found.claims:
+        if not (found.claims or found.disks or found.migrated):
             return
         self.pods[uid] = found
+        if found.disks:
+            self.disk_users[uid] = found
         for key in found.claims:
             self.users[key].add(uid)
 
 
 def read_pod(pod: Pod) -> PodVolumes:
-    """Return the claims of `pod`."""
+    """Return the claims and disks of `pod`."""
     meta = pod.metadata
     claims: list[Key] = []
     own: set[Key] = set()
@@ -124,6 +134,12 @@ def read_pod(pod: Pod) -> PodVolumes:
         node_name=pod.spec.node_name,
         claims=tuple(dict.fromkeys(claims)),
         own=frozenset(own),
+        disks=disks(pod.spec.volumes or ()),
+        migrated=tuple(
+            found
+            for volume in pod.spec.volumes or ()
+            if (found := migrated(volume, {})) is not None
+        ),
     )
 
 

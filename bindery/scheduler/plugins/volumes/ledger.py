@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from bindery.kube.disks import CsiVolume
 from bindery.kube.storage import Claim, PersistentVolume
 from bindery.kube.store import Key, key_of
 from bindery.scheduler.ledgers.base import LedgerRefusalError, Operation, OperationKind
@@ -18,12 +19,14 @@ from bindery.scheduler.model.jobs import NO_ROW, Uid
 from bindery.scheduler.model.nodes import NodeTable
 from bindery.scheduler.model.shapes import Need
 from bindery.scheduler.model.verdicts import NodeFailure
-from bindery.scheduler.plugins.volumes.attachments import Attachment, Attachments
+from bindery.scheduler.plugins.volumes.attachments import Attachments
 from bindery.scheduler.plugins.volumes.catalog import SELECTED_NODE, Catalog, PodVolumes, is_bound
+from bindery.scheduler.plugins.volumes.diskusers import DiskUsers
 from bindery.scheduler.plugins.volumes.matching import Candidate, Matching, requested_bytes
 from bindery.scheduler.plugins.volumes.nodeindex import NodeIndex
 
 SINGLE_USER: Final = "ReadWriteOncePod"
+_DISK_IN_USE: Final = "had no available disk"
 NOT_READ_YET: Final = "the scheduler has not read its volumes yet"
 
 
@@ -59,6 +62,7 @@ class VolumeLedger:
         self._placed: dict[Uid, int] = {}
         """Pod of this plan, or at the binder -> row."""
         self.attachments = Attachments(catalog, nodes)
+        self._disk_users = DiskUsers(catalog, nodes)
 
     # -- requests at the binder ------------------------------------------------------------------
 
@@ -77,6 +81,7 @@ class VolumeLedger:
         # `Attachments` has counted the volumes of pods with a node already.
         if pod is not None and not pod.node_name:
             self.attachments.attach(uid, row, self._attached(pod))
+            self._disk_users.add(uid, row, pod.disks)
 
     # -- the ledger ------------------------------------------------------------------------------
 
@@ -101,6 +106,7 @@ class VolumeLedger:
             self._let_go(task.uid, pod)
             raise LedgerRefusalError(full)
         self.attachments.attach(task.uid, row, attached)
+        self._disk_users.add(task.uid, row, pod.disks)
         self._placed[task.uid] = row
 
     def revert(self, operation: Operation) -> None:
@@ -110,6 +116,7 @@ class VolumeLedger:
             return
         pod = self._catalog.pods[task.uid]
         self.attachments.detach(task.uid, operation.row)
+        self._disk_users.remove(task.uid, operation.row, pod.disks)
         del self._placed[task.uid]
         self._let_go(task.uid, pod)
 
@@ -128,6 +135,8 @@ class VolumeLedger:
                 yield from self._against_volume(volume)
         for claim in self._open_claims(pod):
             yield from self._against_claim(claim)
+        if pod.disks:
+            yield NodeFailure(_DISK_IN_USE, self._disk_closed(pod))
         yield from self.attachments.against(self._attached(pod))
 
     def single_user(self, pod: PodVolumes) -> str | None:
@@ -161,6 +170,8 @@ class VolumeLedger:
         user = self.single_user(pod)
         if user is not None:
             raise LedgerRefusalError(user)
+        if row in self._disk_users.closed_rows(pod.uid, pod.disks):
+            raise LedgerRefusalError(_DISK_IN_USE)
         for key in pod.claims:
             volume = self._volume_of(self._catalog.claims[key])
             if volume is not None:
@@ -296,9 +307,14 @@ class VolumeLedger:
             if choice.row != NO_ROW and segment.nodes[choice.row]:
                 self._to_be_made[segment.key] += sign * requested_bytes(claim)
 
-    def _attached(self, pod: PodVolumes) -> frozenset[Attachment]:
+    def _disk_closed(self, pod: PodVolumes) -> BoolColumn:
+        mask = self._index.none()
+        mask[list(self._disk_users.closed_rows(pod.uid, pod.disks))] = True
+        return mask
+
+    def _attached(self, pod: PodVolumes) -> frozenset[CsiVolume]:
         """Return the known attachments of `pod`."""
-        found = set()
+        found = set(self.attachments.own(pod))
         for key in pod.claims:
             claim = self._catalog.claims.get(key)
             if claim is None:

@@ -49,7 +49,7 @@ class Volumes:
         return False
 
     def supported_needs(self) -> Collection[Need]:
-        """Return the need for persistent volume claims."""
+        """Return the need for volumes."""
         return (Need.VOLUMES,)
 
     # -- planning --------------------------------------------------------------------------------
@@ -82,7 +82,7 @@ class Volumes:
         return None if text is None else Refusal(JobReason.VOLUMES_NOT_READY, text)
 
     def filters_tasks_of(self, shape: Shape) -> bool:
-        """Return whether pods of `shape` have claims."""
+        """Return whether pods of `shape` have volumes that are planned."""
         return Need.VOLUMES in shape.needs
 
     def task_node_failures(self, session: SessionView, task: Task) -> Iterator[NodeFailure]:
