@@ -15,6 +15,7 @@ import structlog
 from bindery.api.configuration import BinderConfiguration
 from bindery.binder.api_adapter import ApiAdapter
 from bindery.binder.dependencies import RunDependencies
+from bindery.binder.ending_namespaces import EndingNamespaces
 from bindery.binder.fencing import Fence
 from bindery.binder.intake import Intake
 from bindery.binder.limiter import FairLimiter
@@ -112,6 +113,7 @@ class Term:
             adapter.remove, configuration.time_to_live_seconds, time.time
         )
         self._manager = Manager(dependencies, Fence(), self._retention, adapter)
+        self._ending_namespaces = EndingNamespaces(resources.client, time.time)
         self._waits = Waits(self._manager, adapter, resources.stop.pause)
         intake = Intake(self._manager, adapter)
         self.operator = Operator(
@@ -135,6 +137,7 @@ class Term:
                 tasks = [
                     group.create_task(self.operator.run()),
                     group.create_task(self._waits.run()),
+                    group.create_task(self._ending_namespaces.run()),
                     group.create_task(self._retention.run(self._manager.is_needed)),
                     *(
                         group.create_task(self._run_beside(plugin))
