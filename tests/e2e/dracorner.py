@@ -5,11 +5,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from support import Corner
+from support import Corner, wait_for
 
+from bindery.api.names import API_VERSION, NODE_POOL_LABEL
 from bindery.kube.claims import RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS, ResourceClaim
 from bindery.kube.devices import DEVICE_CLASSES, RESOURCE_SLICES
 from bindery.kube.errors import NotFoundError
+from bindery.kube.resources import BIND_REQUESTS
 
 
 def gpus(count: int, **further: Any) -> list[dict[str, Any]]:
@@ -155,3 +157,32 @@ class Driver:
                 await self.corner.client.delete(RESOURCE_SLICES, slice_.metadata.name)
         with suppress(NotFoundError):
             await self.corner.client.delete(DEVICE_CLASSES, self.class_name)
+
+
+async def request_by_hand(
+    corner: Corner, name: str, binding: Mapping[str, Any], **spec: object
+) -> None:
+    """Create a request with one pod, as no scheduler would."""
+    # In a pool of its own: no scheduler leads there whose term makes it stale.
+    labels = {"bindery.dev/test": "by-hand", NODE_POOL_LABEL: corner.namespace}
+    body = {
+        "apiVersion": API_VERSION,
+        "kind": "BindRequest",
+        "metadata": {"name": name, "labels": labels},
+        "spec": {"pods": [binding], "statement": {"id": name}, **spec},
+    }
+    await corner.client.create(BIND_REQUESTS, body, corner.namespace)
+
+
+async def refusal(corner: Corner, name: str, binding: Mapping[str, Any]) -> str:
+    """Create a request with one pod; return the message with which it fails."""
+    await request_by_hand(corner, name, binding, backoffLimit=0)
+
+    async def refused() -> str:
+        try:
+            request = await corner.client.get(BIND_REQUESTS, name, corner.namespace)
+        except NotFoundError:
+            return ""
+        return request.status.message if request.status.phase == "Failed" else ""
+
+    return await wait_for(refused, f"{name} fails")

@@ -10,18 +10,16 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from dracorner import Driver, gpus, named
+from dracorner import Driver, gpus, named, refusal
 from support import Corner, Gang, binder_configuration, wait_for
 
 from bindery.api.configuration import PluginConfiguration
 from bindery.api.hami import names, nodedevices
 from bindery.api.hami.nodedevices import NodeDevice
 from bindery.api.hami.vendortable import NVIDIA
-from bindery.api.names import NODE_POOL_LABEL
 from bindery.controlplane.components import Component, Components
 from bindery.kube.claims import RESOURCE_CLAIMS
-from bindery.kube.errors import NotFoundError
-from bindery.kube.resources import BIND_REQUESTS, NODES, PODS
+from bindery.kube.resources import NODES, PODS
 from fakes.hami import HamiDevicePlugin
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("scheduler", "binder")]
@@ -191,25 +189,3 @@ async def test_a_request_cannot_name_a_claim_of_another_namespace(
         assert found.metadata.resource_version == claim.metadata.resource_version
     finally:
         await corner.client.delete(RESOURCE_CLAIMS, foreign, "default")
-
-
-async def refusal(corner: Corner, name: str, binding: Mapping[str, Any]) -> str:
-    """Create a request with one pod; return the message with which it fails."""
-    # In a pool of its own no scheduler leads that could have made it stale.
-    labels = {"bindery.dev/test": "forged", NODE_POOL_LABEL: corner.namespace}
-    body = {
-        "apiVersion": "scheduling.bindery.dev/v1alpha1",
-        "kind": "BindRequest",
-        "metadata": {"name": name, "labels": labels},
-        "spec": {"pods": [binding], "statement": {"id": name}, "backoffLimit": 0},
-    }
-    await corner.client.create(BIND_REQUESTS, body, corner.namespace)
-
-    async def refused() -> str:
-        try:
-            request = await corner.client.get(BIND_REQUESTS, name, corner.namespace)
-        except NotFoundError:
-            return ""
-        return request.status.message if request.status.phase == "Failed" else ""
-
-    return await wait_for(refused, f"{name} fails")

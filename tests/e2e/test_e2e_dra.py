@@ -6,13 +6,13 @@ The test plays the driver; kube-controller-manager makes claims from templates a
 from collections.abc import AsyncIterator, Sequence
 
 import pytest
-from dracorner import Driver, gpus, named, templated
+from dracorner import Driver, gpus, named, refusal, request_by_hand, templated
 from support import Corner, Gang, binder_configuration, scheduler_configuration, wait_for
 
 from bindery.api.configuration import PluginConfiguration
 from bindery.controlplane.components import Component, Components
 from bindery.kube.claims import FINALIZER, RESOURCE_CLAIMS, ResourceClaim, is_extended
-from bindery.kube.errors import InvalidError, NotFoundError
+from bindery.kube.errors import InvalidError
 from bindery.kube.resources import BIND_REQUESTS, PODS, QUEUES
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("scheduler", "binder")]
@@ -218,13 +218,7 @@ async def test_a_request_that_is_deleted_while_its_devices_are_waited_for_leaves
         "selectedNode": node,
         "pluginData": {"dra": {"claims": [planned]}},
     }
-    body = {
-        "apiVersion": "scheduling.bindery.dev/v1alpha1",
-        "kind": "BindRequest",
-        "metadata": {"name": "by-hand", "labels": {"bindery.dev/test": "by-hand"}},
-        "spec": {"pods": [binding], "statement": {"id": "by-hand-1"}},
-    }
-    await corner.client.create(BIND_REQUESTS, body, corner.namespace)
+    await request_by_hand(corner, "by-hand", binding)
 
     async def reserved() -> bool:
         return bool((await driver.claim("fabric")).status.reserved_for)
@@ -258,37 +252,15 @@ async def test_a_claim_of_another_pod_is_refused_by_the_binder(
         "isOwn": True,
         "allocation": {"devices": {"results": [result]}},
     }
-    body = {
-        "apiVersion": "scheduling.bindery.dev/v1alpha1",
-        "kind": "BindRequest",
-        "metadata": {
-            "name": "forged",
-            "namespace": corner.namespace,
-            "labels": {"bindery.dev/test": "forged"},
-        },
-        "spec": {
-            "pods": [
-                {
-                    "podName": pod.metadata.name,
-                    "podUID": pod.metadata.uid,
-                    "selectedNode": node,
-                    "pluginData": {"dra": {"claims": [planned]}},
-                }
-            ],
-            "statement": {"id": "forged-1"},
-            "backoffLimit": 0,
-        },
+    binding = {
+        "podName": pod.metadata.name,
+        "podUID": pod.metadata.uid,
+        "selectedNode": node,
+        "pluginData": {"dra": {"claims": [planned]}},
     }
-    await corner.client.create(BIND_REQUESTS, body, corner.namespace)
+    message = await refusal(corner, "forged", binding)
 
-    async def refused() -> str:
-        try:
-            request = await corner.client.get(BIND_REQUESTS, "forged", corner.namespace)
-        except NotFoundError:
-            return ""
-        return request.status.message if request.status.phase == "Failed" else ""
-
-    assert "was not made for this pod" in await wait_for(refused, "the request fails")
+    assert "was not made for this pod" in message
     assert (await driver.claim("other")).status.allocation is None
 
 

@@ -13,6 +13,7 @@ from bindery.api.hami import names
 from bindery.api.hami.assignment import Assignment
 from bindery.api.hami.lock import NodeLock
 from bindery.api.hami.vendortable import NVIDIA
+from bindery.api.names import NODE_POOL_LABEL
 from bindery.controlplane.components import Component
 from bindery.kube.objects import Pod
 from bindery.kube.resources import BIND_REQUESTS, NODES, PODS
@@ -283,7 +284,11 @@ async def test_devices_that_cannot_be_read_fail_their_pod_and_nothing_else(
         body = {
             "apiVersion": "scheduling.bindery.dev/v1alpha1",
             "kind": "BindRequest",
-            "metadata": {"name": "bad", "namespace": hami.namespace},
+            "metadata": {
+                "name": "bad",
+                "namespace": hami.namespace,
+                "labels": {NODE_POOL_LABEL: hami.namespace},
+            },
             "spec": {
                 "statement": {"id": "bad"},
                 "pods": [
