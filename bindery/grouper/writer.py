@@ -30,6 +30,8 @@ from bindery.kube.errors import (
 
 _log: Final = structlog.get_logger(__name__)
 
+_HasBound = Callable[[WrittenGroup], bool]
+
 
 @dataclass(frozen=True)
 class Writer:
@@ -43,7 +45,7 @@ class Writer:
         self,
         wanted: Sequence[Group],
         stored: Iterable[WrittenGroup],
-        has_bound: Callable[[WrittenGroup], bool],
+        has_bound: _HasBound,
     ) -> list[Notice]:
         """Write `wanted` where it differs, and delete what is left of `stored`.
 
@@ -58,25 +60,25 @@ class Writer:
             if (old.metadata.namespace, old.metadata.name) not in keys and not has_bound(old):
                 await self._delete(old)
         for group in wanted:
-            notices += await self._write(group)
+            notices += await self._write(group, has_bound)
         return notices
 
-    async def _write(self, wanted: Group) -> list[Notice]:
+    async def _write(self, wanted: Group, has_bound: _HasBound) -> list[Notice]:
         stored = self.groups.get(wanted.namespace, wanted.name)
         try:
             if stored is None:
                 try:
                     await self._create(wanted)
                 except AlreadyExistsError:
-                    return await self._update_unseen(wanted)
+                    return await self._update_unseen(wanted, has_bound)
                 return []
-            return await self._update(stored, wanted)
+            return await self._update(stored, wanted, has_bound)
         except NamespaceTerminatingError:
             return []
         except (ForbiddenError, InvalidError) as error:
             return [Notice(wanted.owner, Reason.GROUP_REFUSED, _refusal(wanted, str(error)))]
 
-    async def _update_unseen(self, wanted: Group) -> list[Notice]:
+    async def _update_unseen(self, wanted: Group, has_bound: _HasBound) -> list[Notice]:
         """Update a PodGroup that the watch has not shown; return a notice if it is not ours."""
         try:
             stored = await self.client.get(WRITTEN_GROUPS, wanted.name, wanted.namespace)
@@ -87,7 +89,7 @@ class Writer:
             message = _refusal(wanted, "somebody else has made a PodGroup of this name")
             return [Notice(wanted.owner, Reason.NAME_TAKEN, message)]
         self.groups.note(stored)
-        return await self._update(stored, wanted)
+        return await self._update(stored, wanted, has_bound)
 
     async def _create(self, wanted: Group) -> None:
         async with self.places:
@@ -96,27 +98,30 @@ class Writer:
         WRITES.labels("create").inc()
         self.groups.note(created)
 
-    async def _update(self, stored: WrittenGroup, wanted: Group) -> list[Notice]:
-        wanted, notices = _with_queue_kept(stored, wanted)
-        while not is_as_wanted(stored, wanted):
+    async def _update(
+        self, stored: WrittenGroup, wanted: Group, has_bound: _HasBound
+    ) -> list[Notice]:
+        while True:
+            # After a conflict pods may be charged that were not.
+            kept, notices = _with_queue_kept(stored, wanted, has_bound)
+            if is_as_wanted(stored, kept):
+                return notices
             try:
                 async with self.places:
                     changed = await self.client.replace(
-                        WRITTEN_GROUPS, wanted.name, _replacement(stored, wanted), wanted.namespace
+                        WRITTEN_GROUPS, kept.name, _replacement(stored, kept), kept.namespace
                     )
             except ConflictError:
-                stored = await self.client.get(WRITTEN_GROUPS, wanted.name, wanted.namespace)
+                stored = await self.client.get(WRITTEN_GROUPS, kept.name, kept.namespace)
                 self.groups.note(stored)
-                continue
             except NotFoundError:
                 self.groups.note_deleted(stored)
                 await self._create(wanted)
+                return []
+            else:
+                WRITES.labels("update").inc()
+                self.groups.note(changed)
                 return notices
-            WRITES.labels("update").inc()
-            self.groups.note(changed)
-            stored = changed
-            break
-        return notices
 
     async def _delete(self, group: WrittenGroup) -> None:
         meta = group.metadata
@@ -131,14 +136,20 @@ class Writer:
         self.groups.note_deleted(group)
 
 
-def _with_queue_kept(stored: WrittenGroup, wanted: Group) -> tuple[Group, list[Notice]]:
-    """Return `wanted` with the stored queue while pods are bound in it: they stay charged to it."""
+def _with_queue_kept(
+    stored: WrittenGroup, wanted: Group, has_bound: _HasBound
+) -> tuple[Group, list[Notice]]:
+    """Return `wanted` with the stored queue while pods are bound in it: they stay charged to it.
+
+    The status has the mark of that a moment after the pods, and drops it a moment after them.
+    """
     queue = stored.spec.get("queue", "")
-    if not stored.status.queue or queue == wanted.spec.queue:
+    if queue == wanted.spec.queue or not (stored.status.queue or has_bound(stored)):
         return wanted, []
+    charged = stored.status.queue or queue or names.DEFAULT_QUEUE
     message = (
-        f"PodGroup {wanted.name} stays in queue {stored.status.queue} while pods of it are bound, "
-        f"and goes to {wanted.spec.queue or 'the default queue of its namespace'} after that"
+        f"PodGroup {wanted.name} stays in queue {charged} while pods of it are bound, and goes "
+        f"to {wanted.spec.queue or 'the default queue of its namespace'} after that"
     )
     kept = replace(wanted, spec=wanted.spec.model_copy(update={"queue": queue}))
     return kept, [Notice(wanted.owner, Reason.QUEUE_KEPT, message)]

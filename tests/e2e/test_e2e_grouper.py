@@ -127,7 +127,8 @@ async def test_what_is_wrong_with_one_workload_is_said_there_and_stops_no_other(
 
     async def charged() -> bool:
         groups = await maker.corner.client.list(POD_GROUPS, namespace=namespace)
-        return any(group.status.queue for group in groups)
+        owners = {group.metadata.owner_references[0].name: group.status.queue for group in groups}
+        return bool(owners["moved"])
 
     await wait_for(charged, "the pods are charged to their queue")
     patch = {"metadata": {"labels": {names.QUEUE_LABEL: "research"}}}

@@ -159,6 +159,68 @@ async def test_an_event_is_written_once_whatever_befalls_its_write(
     assert [await events(name) for name in names_of_jobs] == [1, 1, 1]
 
 
+async def queue_is_kept(maker: Maker) -> None:
+    """Wait until it is said of the Job that its queue is kept, and check that it is."""
+
+    async def told() -> bool:
+        found = await maker.corner.events("QueueKept")
+        return {event.regarding["name"] for event in found} == {"train"}
+
+    await wait_for(told, "an event says that the queue is kept")
+    (group,) = await maker.groups()
+    assert group.spec.get("queue") is None
+    assert await maker.corner.events("PodGroupRefused") == [], "it was not even tried"
+
+
+async def test_the_queue_is_kept_from_the_moment_when_a_pod_is_bound(
+    maker: Maker, components: Components
+) -> None:
+    """No scheduler runs: the mark that pods are charged to the queue is never set."""
+    await start(components)
+    played = Played(maker)
+    await maker.create(JOBS, maker.job("train", SIZE))
+    (group,) = await maker.wait_groups(1)
+    (node,) = await maker.corner.add_nodes("a")
+    for pod in await maker.pods("train"):
+        await maker.corner.client.bind(
+            maker.corner.namespace,
+            pod.metadata.name,
+            pod.metadata.uid,
+            node,
+            annotations={names.CHARGED_GROUP_ANNOTATION: group.metadata.uid},
+        )
+
+    await played.change("train", "research")
+
+    await queue_is_kept(maker)
+
+
+async def test_the_queue_is_kept_when_pods_are_charged_while_the_change_is_written(
+    maker: Maker, proxied: Proxied
+) -> None:
+    proxy, components = proxied
+    await start(components)
+    played = Played(maker)
+    await maker.create(JOBS, maker.job("train", SIZE))
+    (group,) = await maker.wait_groups(1)
+
+    async def charge() -> None:
+        status = {"status": {"queue": "default"}}
+        await maker.corner.client.patch(
+            POD_GROUPS,
+            group.metadata.name,
+            status,
+            namespace=maker.corner.namespace,
+            subresource="status",
+        )
+
+    trap = proxy.set(Trap("PUT", "/podgroups", charge))
+    await played.change("train", "research")
+    await trap.wait()
+
+    await queue_is_kept(maker)
+
+
 async def test_two_groupers_at_once_write_what_one_would(
     maker: Maker, components: Components
 ) -> None:
