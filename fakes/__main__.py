@@ -19,7 +19,7 @@ from bindery.kube.client import Client
 from bindery.kube.devices import DEVICE_CLASSES, RESOURCE_SLICES
 from bindery.kube.errors import AlreadyExistsError
 from bindery.kube.resources import NODES, Resource
-from bindery.kube.storage import STORAGE_CLASSES
+from bindery.kube.storage import CSI_NODES, STORAGE_CLASSES
 from bindery.observability.health import HealthServer
 from bindery.observability.listening import Listening
 from fakes.haminodes import HamiDevicePlugins
@@ -57,6 +57,7 @@ async def _play(given: argparse.Namespace) -> None:
         await _create(client, DEVICE_CLASSES, _device_class())
         for number in range(given.claimed):
             await _create(client, RESOURCE_SLICES, _slice(f"claimed-{number}"))
+            await _create(client, CSI_NODES, _csi_node(f"claimed-{number}"))
         await _create(client, STORAGE_CLASSES, _storage_class())
         await stack.enter_async_context(GpuDevicePlugins(client, "hollow-").play())
         await stack.enter_async_context(HamiDevicePlugins(client, "", prefix="hami-").at_work())
@@ -101,6 +102,11 @@ def _slice(node: str) -> dict[str, Any]:
     pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
     spec = {"driver": _DRIVER, "nodeName": node, "pool": pool, "devices": devices}
     return {"metadata": {"name": node}, "spec": spec}
+
+
+def _csi_node(node: str) -> dict[str, Any]:
+    """Return what a kubelet writes where no CSI driver is; it is stored with `drivers: null`."""
+    return {"metadata": {"name": node}, "spec": {"drivers": []}}
 
 
 def _storage_class() -> dict[str, Any]:

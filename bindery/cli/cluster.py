@@ -40,7 +40,11 @@ async def read(client: "Client", resource: Resource[T], namespace: str = "") -> 
     for item in found:
         if isinstance(item, Malformed):
             name = "/".join(part for part in (item.meta.namespace, item.meta.name) if part)
-            typer.echo(f"{resource.kind} {name} is left out: {item.message}", err=True)
+            kept = item.kept(None)
+            what = "is left out" if kept is None else "is read in part"
+            typer.echo(f"{resource.kind} {name} {what}: {item.message}", err=True)
+            if kept is not None:
+                objects.append(kept)
         else:
             objects.append(item)
     return tuple(objects)

@@ -160,6 +160,8 @@ class ResourceClaimStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=T
 class ResourceClaim(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):
     spec: ResourceClaimSpec = msgspec.field(default_factory=ResourceClaimSpec)
     status: ResourceClaimStatus = msgspec.field(default_factory=ResourceClaimStatus)
+    unreadable: str = ""
+    """Why it could be read only in part."""
 
 
 class ResourceClaimTemplateSpec(
@@ -227,8 +229,29 @@ def is_extended(claim: ResourceClaim, pod_uid: str) -> bool:
     )
 
 
+def held_claim(claim: ResourceClaim, problem: str) -> ResourceClaim | None:
+    """Return a claim that could be read only in part; None if it holds no device.
+
+    The amount of a share may be what could not be read, so a share holds its whole device.
+    """
+    allocation = claim.status.allocation
+    if allocation is None:
+        return None
+    results = [msgspec.structs.replace(each, share_id=None) for each in allocation.devices.results]
+    devices = msgspec.structs.replace(allocation.devices, results=results)
+    allocation = msgspec.structs.replace(allocation, devices=devices)
+    status = msgspec.structs.replace(claim.status, allocation=allocation)
+    return msgspec.structs.replace(claim, status=status, unreadable=problem)
+
+
 RESOURCE_CLAIMS: Final = Resource(
-    "resource.k8s.io", "v1", "resourceclaims", "ResourceClaim", True, ResourceClaim
+    "resource.k8s.io",
+    "v1",
+    "resourceclaims",
+    "ResourceClaim",
+    True,
+    ResourceClaim,
+    held=held_claim,
 )
 RESOURCE_CLAIM_TEMPLATES: Final = Resource(
     "resource.k8s.io",

@@ -8,7 +8,7 @@ collections made a burst of watch events six times as expensive (56 us an event;
 
 import sys
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
@@ -103,6 +103,8 @@ class PodStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=Fa
 class Pod(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):
     spec: PodSpec = msgspec.field(default_factory=PodSpec)
     status: PodStatus = msgspec.field(default_factory=PodStatus)
+    unreadable: str = ""
+    """Why it could be read only in part."""
 
 
 # ---- Node -----------------------------------------------------------------------------------
@@ -278,21 +280,7 @@ class PodGroup(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):
     spec: PodGroupSpec = msgspec.field(default_factory=PodGroupSpec)
     status: PodGroupStatus = msgspec.field(default_factory=PodGroupStatus)
     unreadable: str = ""
-    """Why its spec does not decode; then `spec` is the default."""
-
-
-class _PodGroupStatusAlone(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):
-    status: PodGroupStatus = msgspec.field(default_factory=PodGroupStatus)
-
-
-def unreadable_group(raw: msgspec.Raw, problem: str) -> PodGroup:
-    """Return the PodGroup of `raw`, whose spec does not decode for the reason `problem`.
-
-    Raises:
-        msgspec.DecodeError: its metadata or status do not decode either.
-    """
-    seen = msgspec.json.decode(raw, type=_PodGroupStatusAlone)
-    return PodGroup(metadata=seen.metadata, status=seen.status, unreadable=problem)
+    """Why it could be read only in part."""
 
 
 class QueueResource(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
@@ -352,18 +340,17 @@ class Queue(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):
     spec: QueueSpec = msgspec.field(default_factory=QueueSpec)
     status: QueueStatus = msgspec.field(default_factory=QueueStatus)
     unreadable: str = ""
-    """Why its spec does not decode; then `spec` is the default."""
+    """Why it could be read only in part."""
 
 
-class _QueueStatusAlone(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):
-    status: QueueStatus = msgspec.field(default_factory=QueueStatus)
+ReadInPart = TypeVar("ReadInPart", Pod, PodGroup, Queue)
 
 
-def unreadable_queue(raw: msgspec.Raw, problem: str) -> Queue:
-    """Return the queue of `raw`, whose spec does not decode for the reason `problem`.
+def unreadable(item: ReadInPart, problem: str) -> ReadInPart:
+    """Return `item`, which could be read only in part, marked with the reason `problem`."""
+    return msgspec.structs.replace(item, unreadable=problem)
 
-    Raises:
-        msgspec.DecodeError: its metadata or status do not decode either.
-    """
-    seen = msgspec.json.decode(raw, type=_QueueStatusAlone)
-    return Queue(metadata=seen.metadata, status=seen.status, unreadable=problem)
+
+def held_pod(pod: Pod, problem: str) -> Pod | None:
+    """Return a pod that could be read only in part; None if it holds no room of a node."""
+    return unreadable(pod, problem) if pod.spec.node_name else None

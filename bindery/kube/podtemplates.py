@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
+from bindery.kube import reading
 from bindery.kube.objects import PodTemplate
 from bindery.kube.podspec import PodSpec
 
@@ -27,7 +28,7 @@ def pod_spec(template: PodTemplate) -> PodSpec:
         PodTemplateError: it is not the spec of a pod.
     """
     try:
-        return msgspec.convert(_in_text(template.spec), PodSpec)
+        return reading.convert(_in_text(template.spec), PodSpec)
     except (msgspec.ValidationError, RecursionError) as error:
         raise PodTemplateError(str(error)) from error
 

@@ -7,7 +7,6 @@ equal ones are interchangeable, and nothing here talks to a server.
 
 import builtins
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final, Generic, TypeVar
@@ -16,7 +15,7 @@ from urllib.parse import quote
 import msgspec
 
 from bindery.api import names
-from bindery.kube import objects
+from bindery.kube import objects, reading
 from bindery.kube.bindrequests import StoredBindRequest
 from bindery.kube.errors import NotFoundError
 from bindery.kube.nesting import cut
@@ -57,8 +56,11 @@ class Resource(Generic[T]):
     """What its objects decode to."""
     partial: bool = field(default=False)
     """Ask the server for metadata alone (PartialObjectMetadata)."""
-    rescue: "Callable[[msgspec.Raw, str], T] | None" = field(default=None, compare=False)
-    """Makes an object of bytes that do not decode, for the given reason; None if it cannot."""
+    rescue: "Callable[[T, str], T] | None" = field(default=None, compare=False)
+    """Marks an object that is used although it could be read only in part, for the given reason."""
+    held: "Callable[[T, str], T | None] | None" = field(default=None, compare=False)
+    """Returns what an object holds that could be read only in part, for the given reason, and of
+    which no earlier version is known; None: nothing. Objects of other kinds count as absent."""
 
     @cached_property
     def api_version(self) -> str:
@@ -87,14 +89,31 @@ class Resource(Generic[T]):
             msgspec.DecodeError: that is impossible.
         """
         try:
-            return self.decoder.decode(raw)
+            return reading.decode(raw, self.decoder)
         except RecursionError as error:
             raise msgspec.DecodeError(f"it is nested too deeply: {error}") from error
-        except msgspec.DecodeError as error:
+        except msgspec.ValidationError as error:
             if self.rescue is not None:
-                with suppress(msgspec.DecodeError):
-                    return self.rescue(msgspec.Raw(raw), str(error))
+                part = reading.read_in_part(msgspec.json.decode(raw), self.type, None)
+                if part is not None:
+                    return self.rescue(part, str(error))
             raise
+
+    def kept(self, raw: bytes, problem: str, known: T | None) -> T | None:
+        """Return what is kept of an object that does not decode; None: it counts as absent.
+
+        Args:
+            raw: the object.
+            problem: why it does not decode.
+            known: its last version that did.
+        """
+        try:
+            part = reading.read_in_part(msgspec.json.decode(raw), self.type, known)
+        except (msgspec.DecodeError, RecursionError):
+            return known
+        if part is None or known is not None:
+            return part
+        return self.held(part, problem) if self.held is not None else None
 
     def decode_page(self, body: bytes) -> ObjectList[T]:
         """Decode one page of a list; objects of it as `decode` does.
@@ -106,9 +125,8 @@ class Resource(Generic[T]):
             return self.list_decoder.decode(body)
         except RecursionError:  # what is nested so deeply is hardly read by anybody
             body = cut(body)
-        except msgspec.DecodeError:
-            if self.rescue is None:
-                raise
+        except msgspec.ValidationError:
+            pass  # one by one
         page = RAW_PAGES.decode(body)
         return ObjectList(
             metadata=page.metadata, items=[self.decode(raw) for raw in page.items or ()]
@@ -139,10 +157,10 @@ class Resource(Generic[T]):
 
 def metadata_only(resource: "Resource[T]") -> Resource[objects.KubeObject]:
     """Return the same kind, of which only the metadata is sent and decoded."""
-    return replace(resource, type=objects.KubeObject, partial=True, rescue=None)  # type: ignore[arg-type, return-value]  # replace() changes the parameter T
+    return replace(resource, type=objects.KubeObject, partial=True, rescue=None, held=None)  # type: ignore[arg-type, return-value]  # replace() changes the parameter T
 
 
-PODS: Final = Resource("", "v1", "pods", "Pod", True, objects.Pod)
+PODS: Final = Resource("", "v1", "pods", "Pod", True, objects.Pod, held=objects.held_pod)
 NODES: Final = Resource("", "v1", "nodes", "Node", False, objects.Node)
 NAMESPACES: Final = Resource("", "v1", "namespaces", "Namespace", False, objects.Namespace)
 CONFIG_MAPS: Final = Resource("", "v1", "configmaps", "ConfigMap", True, objects.ConfigMap)
@@ -159,7 +177,7 @@ POD_GROUPS: Final = Resource(
     True,
     objects.PodGroup,
     # Its pods shall hear why they wait, not that it does not exist.
-    rescue=objects.unreadable_group,
+    rescue=objects.unreadable,
 )
 QUEUES: Final = Resource(
     names.GROUP,
@@ -169,7 +187,7 @@ QUEUES: Final = Resource(
     False,
     objects.Queue,
     # Its gangs shall hear why they wait, not that the queue does not exist.
-    rescue=objects.unreadable_queue,
+    rescue=objects.unreadable,
 )
 BIND_REQUESTS: Final = Resource(
     names.GROUP, names.VERSION, "bindrequests", "BindRequest", True, StoredBindRequest

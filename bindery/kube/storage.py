@@ -38,6 +38,8 @@ class Claim(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):
 
     spec: ClaimSpec = msgspec.field(default_factory=ClaimSpec)
     status: ClaimStatus = msgspec.field(default_factory=ClaimStatus)
+    unreadable: str = ""
+    """Why it could be read only in part."""
 
 
 class ClaimReference(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
@@ -79,6 +81,8 @@ class VolumeStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc
 class PersistentVolume(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):
     spec: VolumeSpec = msgspec.field(default_factory=VolumeSpec)
     status: VolumeStatus = msgspec.field(default_factory=VolumeStatus)
+    unreadable: str = ""
+    """Why it could be read only in part."""
 
 
 class TopologyRequirement(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
@@ -131,16 +135,50 @@ class CSIStorageCapacity(KubeObject, frozen=True, rename="camel", kw_only=True, 
     maximum_volume_size: str | None = None
 
 
+def _held_claim(claim: Claim, problem: str) -> Claim | None:
+    """Return a claim that could be read only in part; None if it has no volume."""
+    is_bound = bool(claim.spec.volume_name)
+    return msgspec.structs.replace(claim, unreadable=problem) if is_bound else None
+
+
+def _held_volume(volume: PersistentVolume, problem: str) -> PersistentVolume | None:
+    """Return a volume that could be read only in part; None if no claim has it."""
+    is_taken = volume.spec.claim_ref is not None
+    return msgspec.structs.replace(volume, unreadable=problem) if is_taken else None
+
+
 _GROUP: Final = "storage.k8s.io"
 
-CLAIMS: Final = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", True, Claim)
+CLAIMS: Final = Resource(
+    "",
+    "v1",
+    "persistentvolumeclaims",
+    "PersistentVolumeClaim",
+    True,
+    Claim,
+    held=_held_claim,
+)
 VOLUMES: Final = Resource(
-    "", "v1", "persistentvolumes", "PersistentVolume", False, PersistentVolume
+    "",
+    "v1",
+    "persistentvolumes",
+    "PersistentVolume",
+    False,
+    PersistentVolume,
+    held=_held_volume,
 )
 STORAGE_CLASSES: Final = Resource(
     _GROUP, "v1", "storageclasses", "StorageClass", False, StorageClass
 )
-CSI_NODES: Final = Resource(_GROUP, "v1", "csinodes", "CSINode", False, CSINode)
+CSI_NODES: Final = Resource(
+    _GROUP,
+    "v1",
+    "csinodes",
+    "CSINode",
+    False,
+    CSINode,
+    held=lambda node, _: node,  # the limits that can be read hold
+)
 CSI_DRIVERS: Final = Resource(_GROUP, "v1", "csidrivers", "CSIDriver", False, CSIDriver)
 CSI_STORAGE_CAPACITIES: Final = Resource(
     _GROUP, "v1", "csistoragecapacities", "CSIStorageCapacity", True, CSIStorageCapacity

@@ -5,11 +5,11 @@ the changes that were returned, applied in their order to an empty mapping, give
 change is returned for a version (uid and resourceVersion) that is known already.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from bindery.kube.objects import KubeObject, Meta
 
@@ -44,6 +44,9 @@ class Malformed:
 
     meta: Meta
     message: str
+    kept: Callable[[Any], Any] = field(default=lambda known: known, compare=False)
+    """Takes its last version that did decode, or None, and returns what is kept of the object, or
+    None."""
 
 
 def key_of(meta: Meta) -> Key:
@@ -65,27 +68,17 @@ class Store(Generic[T]):
         return known is None or not _same_version(known, found.meta)
 
     def see(self, found: T | Malformed) -> list[Change[T]]:
-        """Take note that `found` exists. A malformed object counts as absent."""
+        """Take note that `found` exists. Of a malformed object, `kept` says what is left."""
         if isinstance(found, Malformed):
             key = key_of(found.meta)
             self._malformed[key] = found.meta
-            return self._remove(key, None)
-        meta = found.metadata
-        key = key_of(meta)
+            known = self._objects.get(key)
+            is_known = known is not None and known.metadata.uid == found.meta.uid
+            kept = found.kept(known if is_known else None)
+            return self._remove(key, None) if kept is None else self._put(key, kept)
+        key = key_of(found.metadata)
         self._malformed.pop(key, None)
-        previous = self._objects.get(key)
-        if previous is None:
-            self._objects[key] = found
-            return [Change(EventType.ADDED, found, None)]
-        if previous.metadata.uid == meta.uid:
-            if previous.metadata.resource_version == meta.resource_version:
-                return []
-            self._objects[key] = found
-            return [Change(EventType.MODIFIED, found, previous)]
-        # Deleted and created again under the same name, between two lists.
-        removed = self._remove(key, None)
-        self._objects[key] = found
-        return [*removed, Change(EventType.ADDED, found, None)]
+        return self._put(key, found)
 
     def lose(self, found: T | Malformed) -> list[Change[T]]:
         """Take note that `found` was deleted; it is the object's last state."""
@@ -110,6 +103,22 @@ class Store(Generic[T]):
             yield from self._remove(key, None)
         for each in by_key.values():
             yield from self.see(each)
+
+    def _put(self, key: Key, found: T) -> list[Change[T]]:
+        meta = found.metadata
+        previous = self._objects.get(key)
+        if previous is None:
+            self._objects[key] = found
+            return [Change(EventType.ADDED, found, None)]
+        if previous.metadata.uid == meta.uid:
+            if previous.metadata.resource_version == meta.resource_version:
+                return []
+            self._objects[key] = found
+            return [Change(EventType.MODIFIED, found, previous)]
+        # Deleted and created again under the same name, between two lists.
+        removed = self._remove(key, None)
+        self._objects[key] = found
+        return [*removed, Change(EventType.ADDED, found, None)]
 
     def _remove(self, key: Key, last: T | None) -> list[Change[T]]:
         previous = self._objects.pop(key, None)

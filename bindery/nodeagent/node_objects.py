@@ -18,6 +18,7 @@ LEASE_NAMESPACE: Final = "kube-node-lease"
 LEASE_DURATION_S: Final = 40
 """The kubelet's default (`nodeLeaseDurationSeconds`)."""
 
+_IMAGE_BYTES: Final = 705_000
 _CONDITIONS: Final = (
     ("MemoryPressure", "False", "KubeletHasSufficientMemory"),
     ("DiskPressure", "False", "KubeletHasNoDiskPressure"),
@@ -112,6 +113,8 @@ def _status(node: HollowNode, existing: Node | None, now_s: float) -> dict[str, 
         "allocatable": node.allocatable,
         "declaredFeatures": node.machine.declared_features,
         "conditions": _conditions(existing, now_s),
+        # As after a second import under one tag; the API server writes it with `names: null`.
+        "images": [{"sizeBytes": _IMAGE_BYTES}],
         "addresses": [
             {"type": "InternalIP", "address": node.address},
             {"type": "Hostname", "address": node.name},

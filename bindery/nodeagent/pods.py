@@ -42,7 +42,15 @@ from bindery.nodeagent.pod_status import Patch
 from bindery.nodeagent.shapes import HollowNode
 from bindery.nodeagent.work import WorkQueue
 
-HOLLOW_PODS: Final = Resource(PODS.group, PODS.version, PODS.plural, PODS.kind, True, HollowPod)
+HOLLOW_PODS: Final = Resource(
+    PODS.group,
+    PODS.version,
+    PODS.plural,
+    PODS.kind,
+    True,
+    HollowPod,
+    held=lambda pod, _: pod,  # the node does not forget it
+)
 
 _WORKERS: Final = 32
 """Writes in flight at once; more only wait inside the API server."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from bindery.api.times import timestamp
-from bindery.kube import claims, devices, quotas, storage
+from bindery.kube import claims, devices, quotas, reading, storage
 from bindery.kube.objects import KubeObject
 from bindery.kube.resources import Resource
 from bindery.scenario.fields import AnyObject
@@ -66,6 +66,6 @@ def _object(item: AnyObject, resources: Sequence[Resource[Any]], now: float) -> 
     name = f"{kind}/{meta.get('namespace', '')}/{meta['name']}"
     meta.setdefault("uid", str(uuid.uuid5(uuid.NAMESPACE_URL, name)))
     meta.setdefault("creationTimestamp", timestamp(now))
-    found = msgspec.convert({**item, "metadata": meta}, resource.type)
+    found = reading.convert({**item, "metadata": meta}, resource.type)
     assert isinstance(found, KubeObject)
     return found

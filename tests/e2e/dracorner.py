@@ -124,25 +124,15 @@ class Driver:
     async def claim(self, name: str) -> ResourceClaim:
         return await self.corner.client.get(RESOURCE_CLAIMS, name, self.corner.namespace)
 
-    async def report(self, claim: str, device: str, condition: str) -> None:
-        """Say in the claim's status that `condition` is true of `device`."""
+    async def report(self, claim: str, device: str, condition: str = "") -> None:
+        """Say in the claim's status that `condition` is true of `device`; "": no conditions."""
         found = await self.claim(claim)
         assert found.status.allocation is not None
         result = found.status.allocation.devices.results[0]
-        entry = {
-            "driver": self.name,
-            "pool": result.pool,
-            "device": device,
-            "conditions": [
-                {
-                    "type": condition,
-                    "status": "True",
-                    "reason": "Test",
-                    "message": "",
-                    "lastTransitionTime": "2026-01-01T00:00:00Z",
-                }
-            ],
-        }
+        entry: dict[str, Any] = {"driver": self.name, "pool": result.pool, "device": device}
+        if condition:
+            said = {"type": condition, "status": "True", "reason": "Test", "message": ""}
+            entry["conditions"] = [{**said, "lastTransitionTime": "2026-01-01T00:00:00Z"}]
         await self.corner.client.patch(
             RESOURCE_CLAIMS,
             claim,

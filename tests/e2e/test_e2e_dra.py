@@ -91,6 +91,26 @@ async def test_a_gang_gets_devices_from_a_template_and_the_next_pod_waits_for_th
     await corner.wait_bound(late)
 
 
+async def test_a_device_that_its_driver_reports_without_conditions_is_not_given_twice(
+    corner: Corner, driver: Driver
+) -> None:
+    """The API server then writes `conditions: null`."""
+    (node,) = await corner.add_nodes("a", cpu="8")
+    await driver.publish(node, gpus(1))
+    gangs = [Gang(name, size=1, pod=named(name)) for name in ("first", "second")]
+    for gang in gangs:
+        await driver.make_claim(gang.name)
+    await corner.submit(gangs[0])
+    await corner.wait_bound(gangs[0])
+
+    await driver.report("first", "gpu-0")
+    await corner.submit(gangs[1])
+
+    condition = await corner.wait_condition(gangs[1], "False", "Unschedulable")
+    assert "have too few free devices for its claims" in condition.message
+    assert devices_of(await driver.claims()) == [(node, "gpu-0")]
+
+
 async def test_devices_of_claims_count_as_gpus_of_the_queue(corner: Corner, driver: Driver) -> None:
     (node,) = await corner.add_nodes("a", cpu="8")
     await driver.publish(node, gpus(3))

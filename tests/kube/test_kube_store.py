@@ -65,8 +65,9 @@ def test_changes_replayed_give_the_objects_and_never_repeat(steps: list) -> None
             apply(change, mirror)
         assert {("ns", name): each for name, each in mirror.items()} == dict(store.objects)
         if step == "reconcile":
-            good = [each for each in argument if isinstance(each, KubeObject)]
-            assert {each.metadata.name for each in good} == set(mirror)
+            good = {each.metadata.name for each in argument if isinstance(each, KubeObject)}
+            bad = {each.meta.name for each in argument if isinstance(each, Malformed)}
+            assert good <= set(mirror) <= good | bad
 
 
 def test_a_list_that_shows_what_is_known_tells_nothing() -> None:
@@ -95,6 +96,33 @@ def test_a_deletion_carries_the_last_state() -> None:
 
     assert store.lose(last) == [Change(EventType.DELETED, last, old)]
     assert store.lose(last) == []
+
+
+def test_an_object_that_becomes_malformed_keeps_its_last_version_until_it_is_deleted() -> None:
+    store: Store[KubeObject] = Store()
+    old = seen("a", "u", "1")
+    store.see(old)
+
+    assert store.see(malformed("a", "u", "2")) == []
+    assert list(store.reconcile([malformed("a", "u", "3")])) == []
+    assert store.lose(malformed("a", "u", "4")) == [Change(EventType.DELETED, old, old)]
+
+
+def test_a_malformed_object_takes_nothing_of_another_with_its_name() -> None:
+    store: Store[KubeObject] = Store()
+    old = seen("a", "u", "1")
+    store.see(old)
+
+    assert store.see(malformed("a", "v", "2")) == [Change(EventType.DELETED, old, old)]
+
+
+def test_what_is_kept_of_a_malformed_object_is_told_as_its_new_version() -> None:
+    store: Store[KubeObject] = Store()
+    bad, part = malformed("a", "u", "2"), seen("a", "u", "2")
+    held = Malformed(bad.meta, bad.message, lambda _known: part)
+
+    assert store.see(held) == [Change(EventType.ADDED, part, None)]
+    assert store.see(held) == []
 
 
 def test_a_malformed_version_is_news_once() -> None:

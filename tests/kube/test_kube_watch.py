@@ -345,7 +345,7 @@ async def test_a_malformed_object_is_reported_and_stops_nothing_else(
         await client.create(TEXTS, config_map("watched-bad", n="two"), namespace)
         await client.create(TEXTS, config_map("watched-good"), namespace)
         await mirror.until(lambda: "watched-good" in mirror.objects)
-        # An object that becomes malformed is gone; one that is mended is back.
+        # An object that becomes malformed keeps what could be read; one that is mended is there.
         await client.patch(TEXTS, "listed-good", {"data": {"n": "x"}}, namespace=namespace)
         await client.patch(TEXTS, "listed-bad", {"data": {"n": None}}, namespace=namespace)
         await mirror.until(lambda: "listed-bad" in mirror.objects)
@@ -356,8 +356,8 @@ async def test_a_malformed_object_is_reported_and_stops_nothing_else(
         "listed-good",
     ]
     assert "Expected `int`, got `str` - at `$.data[...]`" in mirror.malformed[0][1]
-    assert set(mirror.objects) == {"watched-good", "listed-bad"}
-    assert mirror.story("listed-good") == ["ADDED", "DELETED"]
+    assert set(mirror.objects) == {"listed-good", "watched-good", "listed-bad"}
+    assert mirror.story("listed-good") == ["ADDED", "MODIFIED"]
 
 
 async def test_a_malformed_object_is_reported_once_per_version(

@@ -23,6 +23,7 @@ from bindery.binder.webhook.applicants import (
 )
 from bindery.binder.webhook.changes import patch
 from bindery.binder.webhook.directory import Directory
+from bindery.kube import reading
 from bindery.kube.objects import SubGroup
 from bindery.kube.subgrouptree import SubGroupTreeError, tree_of
 
@@ -143,7 +144,7 @@ class Access:
 def _flaws(sub_groups: object) -> Iterator[str]:
     """Yield why the sub-groups of a PodGroup form no tree; types are the API server's matter."""
     try:
-        tree_of(msgspec.convert(sub_groups or [], list[SubGroup]))
+        tree_of(reading.convert(sub_groups or [], list[SubGroup]))
     except SubGroupTreeError as error:
         yield str(error)
     except msgspec.ValidationError:

@@ -11,6 +11,7 @@ import msgspec
 
 from bindery.api.gpushare import CONFIG_MAP_ANNOTATION, asks_for_share
 from bindery.api.yamlfile import Document
+from bindery.kube import reading
 from bindery.kube.claims import ResourceClaimTemplate
 from bindery.kube.objects import (
     Condition,
@@ -93,7 +94,7 @@ def _ephemeral_claims(pod: Pod) -> Iterator[Claim]:
                 creation_timestamp=meta.creation_timestamp,
                 owner_references=[owner_of_claims(pod)],
             ),
-            spec=msgspec.convert(template.get("spec") or {}, ClaimSpec, strict=False),
+            spec=reading.convert(template.get("spec") or {}, ClaimSpec, strict=False),
         )
 
 

@@ -18,6 +18,7 @@ from bindery.api.base import CustomResource
 from bindery.api.names import API_VERSION
 from bindery.api.times import seconds, timestamp
 from bindery.api.yamlfile import Document, FileError, read, validate
+from bindery.kube import reading
 from bindery.kube.objects import (
     KubeObject,
     Meta,
@@ -243,7 +244,7 @@ class _Reader:
         if isinstance(given.get("deletionTimestamp"), datetime):  # YAML reads times
             given["deletionTimestamp"] = timestamp(given["deletionTimestamp"].timestamp())
         try:
-            return msgspec.convert(given, Meta)
+            return reading.convert(given, Meta)
         except msgspec.ValidationError as error:
             raise document.error(("metadata",), str(error)) from error
 
@@ -284,7 +285,7 @@ def _converted(document: Document, kind: type[Item], meta: Meta, data: Any) -> I
     """
     rest = {key: _with_text_amounts(value) for key, value in data.items() if key != "metadata"}
     try:
-        item = msgspec.convert(rest, kind, strict=False)
+        item = reading.convert(rest, kind, strict=False)
     except msgspec.ValidationError as error:
         raise document.error((), f"{kind.__name__} {meta.name}: {error}") from error
     return msgspec.structs.replace(item, metadata=meta)

@@ -1,7 +1,7 @@
 """Keeps the error of one object away from all others: it goes into quarantine.
 
-Owned by cluster.py, which applies each change and owns what is applied to. Nothing of an object in
-quarantine is counted: after an error halfway, all sums are computed again.
+Owned by cluster.py, which applies each change and owns what is applied to. Of an object in
+quarantine only a substitute is counted: after an error halfway, all sums are computed again.
 """
 
 from collections import deque

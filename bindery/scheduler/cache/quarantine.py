@@ -1,7 +1,7 @@
 """Objects in quarantine: those that raised an unexpected error during intake.
 
-Owned by intake.py. An object in quarantine is left out of planning; all other objects are planned
-as usual.
+Owned by intake.py. An object in quarantine keeps what it holds and gets nothing; all other objects
+are planned as usual.
 """
 
 from collections.abc import Iterator
@@ -9,7 +9,18 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from bindery.kube.bindrequests import BindRequest
-from bindery.kube.objects import KubeObject, Pod, PodGroup, PodGroupSpec, Queue, QueueSpec
+from bindery.kube.claims import ResourceClaim, held_claim
+from bindery.kube.objects import (
+    KubeObject,
+    Meta,
+    Pod,
+    PodGroup,
+    PodGroupSpec,
+    PodStatus,
+    Queue,
+    QueueSpec,
+)
+from bindery.kube.podspec import PodSpec
 from bindery.kube.store import key_of
 
 _Identity = tuple[object, ...]
@@ -42,15 +53,56 @@ class Quarantine:
 def substitutes(item: KubeObject, known: KubeObject | None, why: str) -> Iterator[KubeObject]:
     """Yield objects to take in instead of `item`, in order of preference.
 
-    A PodGroup or Queue is replaced by an invalid one, so that its gangs show why they wait. A pod
-    that is on a node keeps its last good state, `known`: nothing else may use its room.
+    An object keeps what it holds: its last good state is `known`. Without one, a pod on a node and
+    a resource claim are left with what they hold. A PodGroup or Queue is replaced by an invalid
+    one, so that its gangs show why they wait.
     """
     if isinstance(item, PodGroup):
-        yield replace(item, spec=PodGroupSpec(), unreadable=why)
-    if isinstance(item, Queue):
-        yield replace(item, spec=QueueSpec(), unreadable=why)
-    if isinstance(known, Pod) and known.spec.node_name and _is_same(known, item):
+        for group in (PodGroupSpec(queue=item.spec.queue), PodGroupSpec()):
+            yield replace(item, spec=group, unreadable=why)
+    elif isinstance(item, Queue):
+        for queue in (QueueSpec(parent=item.spec.parent), QueueSpec()):
+            yield replace(item, spec=queue, unreadable=why)
+    elif isinstance(item, Pod):
+        yield from _in_place_of_pod(item, known, why)
+    else:
+        if known is not None and _is_same(known, item):
+            yield known
+        if isinstance(item, ResourceClaim) and (held := held_claim(item, why)) is not None:
+            yield held
+
+
+def _in_place_of_pod(pod: Pod, known: KubeObject | None, why: str) -> Iterator[Pod]:
+    if isinstance(known, Pod) and known.spec.node_name and _is_same(known, pod):
         yield known
+    spec = pod.spec
+    if not spec.node_name:
+        return
+    bare = PodSpec(
+        node_name=spec.node_name,
+        scheduler_name=spec.scheduler_name,
+        priority=spec.priority,
+        containers=spec.containers,
+        init_containers=spec.init_containers,
+        overhead=spec.overhead,
+        resources=spec.resources,
+    )
+    meta = pod.metadata
+    identity = Meta(
+        name=meta.name,
+        namespace=meta.namespace,
+        uid=meta.uid,
+        resource_version=meta.resource_version,
+        deletion_timestamp=meta.deletion_timestamp,
+    )
+    for metadata in (meta, identity):
+        yield replace(
+            pod,
+            metadata=metadata,
+            spec=bare,
+            status=PodStatus(phase=pod.status.phase),
+            unreadable=why,
+        )
 
 
 def _identity(item: KubeObject) -> _Identity:

@@ -70,7 +70,15 @@ class Sharer(KubeObject, frozen=True, rename="camel", kw_only=True):
         return self.metadata.annotations.get(gpushare.INDEX_ANNOTATION, "")
 
 
-SHARERS: Final = Resource(PODS.group, PODS.version, PODS.plural, PODS.kind, True, Sharer)
+SHARERS: Final = Resource(
+    PODS.group,
+    PODS.version,
+    PODS.plural,
+    PODS.kind,
+    True,
+    Sharer,
+    held=lambda pod, _: pod,  # its labels name the groups that it uses
+)
 
 
 def reservation(

@@ -66,5 +66,11 @@ LOCKED_NODES: Final = Resource(
     NODES.group, NODES.version, NODES.plural, NODES.kind, NODES.namespaced, LockedNode, partial=True
 )
 HOLDER_PODS: Final = Resource(
-    PODS.group, PODS.version, PODS.plural, PODS.kind, PODS.namespaced, HolderPod
+    PODS.group,
+    PODS.version,
+    PODS.plural,
+    PODS.kind,
+    PODS.namespaced,
+    HolderPod,
+    held=lambda pod, _: pod,  # its lock is not left by somebody who is gone
 )

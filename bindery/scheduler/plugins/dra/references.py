@@ -74,6 +74,8 @@ def references(
         claim = claims.get(key)
         if claim is None:
             raise ClaimReferenceError(f"resource claim {name} does not exist")
+        if claim.unreadable:
+            raise ClaimReferenceError(f"resource claim {name} cannot be read: {claim.unreadable}")
         if claim.metadata.deletion_timestamp is not None:
             raise ClaimReferenceError(f"resource claim {name} is being deleted")
         user = consumer.uid if consumer is not None else pod.metadata.uid

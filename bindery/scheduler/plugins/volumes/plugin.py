@@ -133,6 +133,8 @@ class Volumes:
                     f'persistentvolumeclaim "{name}"'
                 )
             return f'persistentvolumeclaim "{name}" not found'
+        if claim.unreadable:
+            return f'persistentvolumeclaim "{name}" cannot be read: {claim.unreadable}'
         # The name of an ephemeral claim is predictable, so a stranger's claim may have it.
         owners = {reference.uid for reference in claim.metadata.owner_references}
         if key in pod.own and pod.uid not in owners:
@@ -147,19 +149,27 @@ class Volumes:
             return (
                 f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume "{volume}"'
             )
-        if is_bound(claim):  # the volume may have been deleted since
-            if volume not in self._catalog.volumes:
-                return (
-                    f'persistentvolumeclaim "{name}" bound to non-existent '
-                    f'persistentvolume "{volume}"'
-                )
-            return None
+        if is_bound(claim):
+            return self._lost_volume(claim)
         wanted = class_name(claim)
         if wanted and self._catalog.storage_class(claim) is None:
             return f'storageclass "{wanted}" of persistentvolumeclaim "{name}" not found'
         # With immediate binding, the volume controller binds the claim and not the scheduler.
         if not self._catalog.waits_for_consumer(claim):
             return f'pod has unbound immediate PersistentVolumeClaims: "{name}"'
+        return None
+
+    def _lost_volume(self, claim: Claim) -> str | None:
+        """Return why the volume of a bound claim cannot be used; it may be gone since."""
+        volume = claim.spec.volume_name
+        found = self._catalog.volumes.get(volume)
+        if found is None:
+            return (
+                f'persistentvolumeclaim "{claim.metadata.name}" bound to non-existent '
+                f'persistentvolume "{volume}"'
+            )
+        if found.unreadable:
+            return f'persistentvolume "{volume}" cannot be read: {found.unreadable}'
         return None
 
 
