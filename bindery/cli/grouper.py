@@ -12,7 +12,7 @@ import typer
 from bindery.api import yamlfile
 from bindery.api.configuration import GrouperConfiguration
 from bindery.cli import running
-from bindery.cli.options import Format, examples
+from bindery.cli.options import Format, RowsOption, examples
 from bindery.grouper import process
 from bindery.grouper.table.loading import Table, load
 from bindery.observability.listening import LOOPBACK, Listening
@@ -46,12 +46,6 @@ def run(
         listening=Listening(health_port, metrics_port, listen_address),
     )
     running.run(running.until_stopped(process.run(options)))
-
-
-RowsOption = Annotated[
-    list[Path] | None,
-    typer.Option("--rows", metavar="FILE", help="A file with rows of yours; may be repeated."),
-]
 
 
 @app.command(

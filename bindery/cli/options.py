@@ -49,6 +49,10 @@ PoolOption = Annotated[
     str | None,
     typer.Option("--node-pool", metavar="POOL", help="Ask this pool's scheduler."),
 ]
+RowsOption = Annotated[
+    list[Path] | None,
+    typer.Option("--rows", metavar="FILE", help="A file with rows of yours; may be repeated."),
+]
 NamespaceOption = Annotated[
     str | None,
     typer.Option("-n", "--namespace", help="Default: the namespace of the kubeconfig's context."),

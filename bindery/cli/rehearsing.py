@@ -1,60 +1,73 @@
-"""Answer `bindery whatif`: what would happen if a file were submitted now.
+"""Answer `bindery whatif`: what would happen if files were submitted now.
 
-`sources` reads the cluster, `bindery.scenario.manifests` reads the file, and
+`sources` reads the cluster, `bindery.scenario.manifests` reads the manifests, and
 `bindery.scheduler.insight` plays it in memory. Nothing is changed.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import typer
 
-from bindery.api.configuration import GrouperExpectation, SchedulerConfiguration
+from bindery.api.configuration import SchedulerConfiguration
 from bindery.api.names import NODE_POOL_LABEL
+from bindery.api.yamlfile import Document, read
 from bindery.cli.amounts import listed
 from bindery.cli.errors import CommandError, ExitCode
+from bindery.cli.manifestfiles import read_manifests
 from bindery.cli.options import Format, Origin
+from bindery.cli.source import Source
 from bindery.cli.sources import of_pool, read_source
 from bindery.cli.tables import print_lines
 from bindery.cli.whatiftext import outcome_lines
 from bindery.cli.wire import dump, to_wire
+from bindery.grouper.table.loading import table_of
 from bindery.kube.objects import Pod, PodGroup
-from bindery.scenario.manifests import Submission, read_submission
+from bindery.scenario.manifests import Grouping, Submission, Surroundings, read_documents
 from bindery.scheduler.insight.rehearsal import rehearse
 
 
-def answer(
-    context: typer.Context, origin: Origin, submitted: tuple[Path, str], output: Format
-) -> None:
-    """Print what would happen if a file were submitted; `submitted`: its path, and a namespace.
+@dataclass(frozen=True)
+class Question:
+    """What would be submitted."""
+
+    files: tuple[Path, ...]
+    namespace: str
+    """Of objects that name none."""
+    row_files: tuple[Path, ...] = ()
+    recursive: bool = False
+    """Whether the folders below a folder are meant too."""
+
+    @property
+    def name(self) -> str:
+        """The files, for errors."""
+        return listed([str(file) for file in self.files])
+
+
+def answer(context: typer.Context, origin: Origin, question: Question, output: Format) -> None:
+    """Print what would happen if the files of `question` were submitted.
 
     Raises:
-        FileError: the file cannot be used.
-        CommandError: nothing in it is for the scheduler that is asked.
+        FileError: a file cannot be used.
+        CommandError: nothing in them is for the scheduler that is asked.
         typer.Exit: some of it would wait.
     """
-    manifests, namespace = submitted
+    documents = read_manifests(question.files, recursive=question.recursive)
     source = read_source(context, origin, with_jobs=True)
-    source = replace(source, configuration=_without_grouper(source.configuration))
-    submission = read_submission(manifests, source.snapshot, namespace, source.now)
+    submission = _submission(source, documents, question)
     scheduler = source.configuration.scheduler_name
-    pools = {_pool(pod) for pod in submission.of(Pod) if pod.spec.scheduler_name == scheduler}
+    pools = {_pool(pod) for pod in submission.pods() if pod.spec.scheduler_name == scheduler}
     if origin.node_pool is None and len(pools) == 1:
         source = of_pool(context, origin, source, *pools)
-        source = replace(source, configuration=_without_grouper(source.configuration))
     left_out = _left_out(submission, source.configuration)
     foreign = {pod.metadata.uid for pod, _ in left_out}
     submission.objects = [i for i in submission.objects if i.metadata.uid not in foreign]
-    _demand_something(submission, manifests, [why for _, why in left_out])
-    outcome = rehearse(source.later(submission.takes_s).world, submission.objects)
-    for name, why in submission.passed_over.items():
-        typer.echo(f"{name} is ignored: {why}", err=True)
-    told: dict[str, str] = {}
-    for pod, why in left_out:
-        told.setdefault(_maker(pod), why)
-    for maker, why in told.items():
-        typer.echo(f"{maker} is left out: {why}", err=True)
+    arrivals = [each for each in submission.arrivals if each.pod.metadata.uid not in foreign]
+    _demand_something(submission, question.name, [why for _, why in left_out])
+    world = source.later(submission.takes_s).world
+    outcome = rehearse(world, submission.objects, arrivals, submission.workloads)
+    _tell(submission, left_out)
     if output is Format.TEXT:
         print_lines(outcome_lines(outcome, source.lines))
     else:
@@ -65,9 +78,36 @@ def answer(
         raise typer.Exit(ExitCode.FAILURE)
 
 
-def _without_grouper(configuration: SchedulerConfiguration) -> SchedulerConfiguration:
-    """Return `configuration` for pods whose PodGroups nobody writes, as no grouper runs here."""
-    return configuration.model_copy(update={"grouper": GrouperExpectation()})
+def _submission(source: Source, documents: Sequence[Document], question: Question) -> Submission:
+    """Return the objects of `documents`; those of kind GrouperTable are rows for the others.
+
+    Raises:
+        FileError: a document cannot be used.
+    """
+    tables = [document for document in documents if _is_table(document)]
+    others = [document for document in documents if not _is_table(document)]
+    rows = [row for file in question.row_files for row in read(file)]
+    grouping = Grouping(table_of([*rows, *tables]), source.configuration.scheduler_name)
+    around = Surroundings(source.snapshot, question.namespace, source.now, grouping)
+    return read_documents(others, around)
+
+
+def _is_table(document: Document) -> bool:
+    data = document.data
+    return isinstance(data, dict) and data.get("kind") == "GrouperTable"
+
+
+def _tell(submission: Submission, left_out: Sequence[tuple[Pod, str]]) -> None:
+    """Write to stderr what is not in the answer, and what is wrong with the workloads."""
+    for name, why in submission.passed_over.items():
+        typer.echo(f"{name} is ignored: {why}", err=True)
+    told: dict[str, str] = {}
+    for pod, why in left_out:
+        told.setdefault(_maker(pod), why)
+    for maker, why in told.items():
+        typer.echo(f"{maker} is left out: {why}", err=True)
+    for warning in submission.warnings:
+        typer.echo(f"warning: {warning}", err=True)
 
 
 def _left_out(submission: Submission, asked: SchedulerConfiguration) -> list[tuple[Pod, str]]:
@@ -76,7 +116,7 @@ def _left_out(submission: Submission, asked: SchedulerConfiguration) -> list[tup
     Those that have a node already are not among them: they take room.
     """
     found = []
-    for pod in submission.of(Pod):
+    for pod in submission.pods():
         scheduler, pool = pod.spec.scheduler_name or "default-scheduler", _pool(pod)
         if pod.spec.node_name:
             continue
@@ -90,11 +130,11 @@ def _left_out(submission: Submission, asked: SchedulerConfiguration) -> list[tup
     return found
 
 
-def _demand_something(submission: Submission, path: Path, left_out: Sequence[str]) -> None:
-    """Refuse a file without anything to schedule.
+def _demand_something(submission: Submission, name: str, left_out: Sequence[str]) -> None:
+    """Refuse files without anything to schedule.
 
     Raises:
-        CommandError: it has neither pods that are planned nor what changes how others are.
+        CommandError: they have neither pods that are planned nor what changes how others are.
     """
     if not all(isinstance(item, PodGroup) for item in submission.objects):
         return
@@ -105,7 +145,7 @@ def _demand_something(submission: Submission, path: Path, left_out: Sequence[str
     else:
         reasons = [f"{name}: {why}" for name, why in submission.passed_over.items()]
         problem = f"nothing in it is scheduled ({listed(reasons)})"
-    raise CommandError(f"{path}: {problem}", ExitCode.BAD_INPUT)
+    raise CommandError(f"{name}: {problem}", ExitCode.BAD_INPUT)
 
 
 def _pool(pod: Pod) -> str:

@@ -13,6 +13,7 @@ from bindery.cli.options import (
     NamespaceOption,
     Origin,
     PoolOption,
+    RowsOption,
     examples,
     namespace_of,
 )
@@ -23,22 +24,33 @@ app = typer.Typer(no_args_is_help=True, add_completion=False)
 _EXAMPLES = examples(
     ("whatif job.yaml", "would it run, where, and what is evicted for it"),
     ("whatif job.yaml -n team -o json", "for programs"),
-    ("whatif lower-limit.yaml", "with a changed Queue"),
-    ("whatif job.yaml --file cluster.yaml", "a snapshot"),
+    ("whatif -f queues/ -f job.yaml", "a folder and a file together"),
+    ("whatif - < job.yaml", "from stdin"),
+    ("whatif queue.yaml", "with a changed Queue: what changes for whom"),
+    ("whatif job.yaml --file cluster.yaml", "in a snapshot"),
 )
 
 
 @app.command(epilog=_EXAMPLES)
-def whatif(
+def whatif(  # noqa: PLR0913, PLR0917 -- every option of the command line is one
     context: typer.Context,
     manifests: Annotated[
-        Path, typer.Argument(metavar="FILE", help="Manifests as for kubectl, or a scenario.")
-    ],
+        list[Path] | None,
+        typer.Argument(metavar="[FILE]...", show_default=False, help="Manifests as for kubectl."),
+    ] = None,
+    filename: Annotated[
+        list[Path] | None,
+        typer.Option("-f", "--filename", metavar="FILE", help="The same, as kubectl has it."),
+    ] = None,
+    recursive: Annotated[
+        bool, typer.Option("-R", "--recursive", help="Also the folders below a folder.")
+    ] = False,
     namespace: NamespaceOption = None,
     output: Annotated[Format, typer.Option("-o", "--output")] = Format.TEXT,
     file: FileOption = None,
     config: ConfigOption = None,
     node_pool: PoolOption = None,
+    row_files: RowsOption = None,
 ) -> None:
     """Show what would happen if FILE were submitted now.
 
@@ -46,8 +58,9 @@ def whatif(
 
     Or shows why FILE waits, and what would help.
 
-    FILE has manifests or a scenario: PodGroups, pods, Jobs, CronJobs (one run) and other workloads,
-    queues, priority classes, nodes. Pods of other schedulers are left out and named.
+    FILE is a file, a folder, or - for stdin, with manifests or a scenario: workloads of all kinds
+    that `bindery grouper rows` lists, pods, PodGroups, queues, priority classes, namespaces, nodes.
+    Pods of other schedulers are left out and named.
 
     Cycles run in memory until nothing changes any more; the cluster is only read.
 
@@ -55,7 +68,12 @@ def whatif(
     or has nothing to schedule, 3 if the cluster does not answer, 4 if Bindery itself fails.
     """
     with importing():
-        from bindery.cli.rehearsing import answer
+        from bindery.cli.rehearsing import Question, answer
 
-    submitted = (manifests, namespace_of(context, namespace, file))
-    answer(context, Origin(file, config, node_pool), submitted, output)
+    files = (*(manifests or ()), *(filename or ()))
+    if not files:
+        raise typer.BadParameter("a FILE is needed; - reads from stdin", param_hint="FILE")
+    question = Question(
+        files, namespace_of(context, namespace, file), tuple(row_files or ()), recursive=recursive
+    )
+    answer(context, Origin(file, config, node_pool), question, output)

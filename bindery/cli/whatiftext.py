@@ -1,7 +1,7 @@
 """The Outcome of a rehearsal in lines for people. Used by `rehearsing`."""
 
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 
 from bindery.cli.amounts import amount, listed, plural, title
 from bindery.cli.explaintext import (
@@ -34,14 +34,15 @@ def outcome_lines(outcome: Outcome, planned_by: Sequence[str] = ()) -> Iterator[
         yield f"If this were submitted now, after {plural(outcome.cycles, 'cycle')}:"
     else:
         yield f"If this were submitted now, after {outcome.cycles} cycles, and still changing:"
+    titles = _titles(outcome.jobs)
     for job in outcome.jobs:
-        yield from _job_lines(job)
+        yield from _job_lines(job, titles[job.job])
     if not outcome.jobs:
         yield "  it has no pods"
     for queue in outcome.queues:
         yield from _queue_lines(queue)
     if outcome.evictions:
-        yield from _eviction_lines(outcome.evictions)
+        yield from _eviction_lines(outcome.evictions, titles)
     for jobs, text in (
         (outcome.would_run_too, "Others that would run too"),
         (outcome.would_wait_instead, "Others that would wait instead of running"),
@@ -52,14 +53,31 @@ def outcome_lines(outcome: Outcome, planned_by: Sequence[str] = ()) -> Iterator[
     yield "Nothing has been changed."
 
 
-def _job_lines(job: JobOutcome) -> Iterator[str]:
+def _titles(jobs: Sequence[JobOutcome]) -> dict[JobKey, str]:
+    """Return what people call the submitted jobs: the workload, if one gang is made of it."""
+    count = Counter((job.job.namespace, job.workload) for job in jobs)
+    titles: dict[JobKey, str] = {}
+    for job in jobs:
+        kind, _, name = job.workload.partition("/")
+        titles[job.job] = str(job.job)
+        if job.workload:
+            titles[job.job] = f"{kind} {job.job.namespace}/{name}"
+        if job.workload and count[job.job.namespace, job.workload] > 1:
+            titles[job.job] += f" ({job.job.name})"
+    return titles
+
+
+def _job_lines(job: JobOutcome, title: str) -> Iterator[str]:
     placed, count = len(job.pods), len(job.pods) + job.waiting_pods
     word = "runs" if job.runs else "waits"
-    yield f"  {job.job} (queue {job.queue}) {word}: {placed} of {plural(count, 'pod')} placed"
+    yield f"  {title} (queue {job.queue}) {word}: {placed} of {plural(count, 'pod')} placed"
     if job.runs and job.since_cycle > 1:
         yield f"    from cycle {job.since_cycle} on"
     by_node = pods_by_node([(with_zones(pod), pod.node) for pod in job.pods])
     yield from (f"    {node}: {listed(pods)}" for node, pods in by_node.items())
+    for stage in job.later_stages:
+        pods, ended = plural(stage.pods, "more pod"), listed(stage.after)
+        yield f"    {pods} ({stage.sub_group}) after the end of {ended}: no room is kept"
     said = job.explanation
     if said is not None and said.reason:
         yield f"    {said.reason}: {said.message}"
@@ -80,13 +98,15 @@ def _queue_lines(queue: QueueOutcome) -> Iterator[str]:
     yield "    No other pod of this queue, or of one below it, starts until it holds less."
 
 
-def _eviction_lines(evictions: tuple[RehearsedEviction, ...]) -> Iterator[str]:
+def _eviction_lines(
+    evictions: tuple[RehearsedEviction, ...], titles: Mapping[JobKey, str]
+) -> Iterator[str]:
     yield "Room would be made:"
     by_preemptor: defaultdict[JobKey, list[RehearsedEviction]] = defaultdict(list)
     for told in evictions:
         by_preemptor[told.eviction.preemptor].append(told)
     for preemptor, plan in by_preemptor.items():
-        yield f"  for {preemptor}"
+        yield f"  for {titles.get(preemptor, str(preemptor))}"
         yield from some_lines([f"    {eviction_text(t.eviction)}{_fate(t)}" for t in plan])
 
 

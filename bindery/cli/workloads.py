@@ -11,11 +11,11 @@ from bindery.api.yamlfile import Document, FileError
 from bindery.cli.errors import CommandError, ExitCode
 from bindery.cli.options import Format
 from bindery.cli.tables import Column, print_json, print_table, print_yaml
+from bindery.grouper.controllers.trial import try_out
 from bindery.grouper.table import karta
 from bindery.grouper.table.facts import mapping
 from bindery.grouper.table.loading import Table, table_of
 from bindery.grouper.table.rows import Row
-from bindery.grouper.table.trial import left_to_children, try_out
 
 _COLUMNS = (
     Column("KIND", "kind"),
@@ -51,10 +51,15 @@ def described(row: Row) -> dict[str, str]:
 
 
 def show_plan(files: Sequence[Path], table: Table) -> ExitCode:
-    """Print the PodGroups that the manifests in `files` become, and problems on stderr."""
+    """Print the PodGroups that the manifests in `files` become, and problems on stderr.
+
+    Raises:
+        FileError: a file cannot be read.
+    """
     documents = [document for file in files for document in yamlfile.read(file)]
     items = [item for document in documents for item in _items(document)]
-    found = try_out(items, table)
+    tried = try_out(items, table)
+    found = tried.plan
     written = [group.to_object() for group in found.groups]
     sys.stdout.write(yaml.safe_dump_all(written, sort_keys=False, width=100) if written else "")
     for problem in found.problems:
@@ -62,12 +67,8 @@ def show_plan(files: Sequence[Path], table: Table) -> ExitCode:
         sys.stderr.write(f"{kind}: {problem.object} {problem.reason}: {problem.message}\n")
     for wanted in found.wanted:
         sys.stderr.write(f"warning: {wanted.kind}/{wanted.name} is not in the files: add it\n")
-    for item, kind in left_to_children(items, table):
-        name = mapping(item.get("metadata")).get("name", "")
-        sys.stderr.write(
-            f"note: {item.get('kind')}/{name} becomes no group itself, but {kind}: "
-            "add such an object to see its PodGroup\n"
-        )
+    for reference, why in tried.unknown:
+        sys.stderr.write(f"note: the pods of {reference} are not known: {why}\n")
     return ExitCode.OK if found.groups else ExitCode.FAILURE
 
 

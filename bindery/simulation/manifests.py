@@ -19,7 +19,7 @@ from bindery.kube.snapshot import ClusterSnapshot
 from bindery.scenario.beginning import snapshot_of
 from bindery.scenario.files import read_only_scenario, scenario_files
 from bindery.scenario.format import Scenario
-from bindery.scenario.manifests import read_documents
+from bindery.scenario.manifests import Surroundings, read_documents
 from bindery.scheduler.cache.members import job_key
 from bindery.scheduler.cache.reading import runtime_of
 from bindery.scheduler.model.jobs import JobKey
@@ -39,8 +39,10 @@ def read_manifests(folder: Path) -> Trace:
     if not documents:
         raise TraceError(f"{folder}: its files are empty")
     start = datetime.fromtimestamp(START_S, UTC)
-    submission = read_documents(documents, ClusterSnapshot(), _NAMESPACE, start, keeps_times=True)
-    objects = submission.objects
+    around = Surroundings(ClusterSnapshot(), _NAMESPACE, start, keeps_times=True)
+    submission = read_documents(documents, around)
+    # Pods of later stages are there from the start.
+    objects = [*submission.objects, *(arrival.pod for arrival in submission.arrivals)]
     if not any(isinstance(item, Node) for item in objects):
         raise TraceError(f"{folder}: it has no manifests of nodes")
     jobs = _jobs(objects)

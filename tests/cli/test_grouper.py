@@ -83,7 +83,7 @@ def test_a_row_of_ones_own_can_be_tried(command_line: CommandLine, tmp_path: Pat
 
 
 def test_what_is_missing_or_wrong_is_said(command_line: CommandLine, tmp_path: Path) -> None:
-    wrapper = "{apiVersion: batch/v1, kind: CronJob, metadata: {name: nightly}}"
+    wrapper = "{apiVersion: apps.nvidia.com/v1alpha1, kind: NIMService, metadata: {name: chat}}"
     pod = """{apiVersion: v1, kind: Pod, metadata: {name: p, ownerReferences: [
       {apiVersion: batch/v1, kind: Job, name: gone, uid: x, controller: true}]}}"""
 
@@ -92,9 +92,7 @@ def test_what_is_missing_or_wrong_is_said(command_line: CommandLine, tmp_path: P
     )
 
     assert (done.returncode, done.stdout) == (1, "")
-    assert (
-        "note: CronJob/nightly becomes no group itself, but each Job of it: add such" in done.stderr
-    )
+    assert "note: the pods of NIMService/chat are not known: add what it creates" in done.stderr
     assert "warning: Job/gone is not in the files: add it" in done.stderr
 
 

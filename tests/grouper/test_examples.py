@@ -6,84 +6,73 @@ from typing import Any
 import pytest
 
 from bindery.api import yamlfile
-from bindery.grouper.table import GroupPlan, load
-from bindery.grouper.table.trial import left_to_children, try_out
+from bindery.grouper.controllers.trial import try_out
+from bindery.grouper.table import Group, load
 
 FOLDER = Path(__file__).parents[2] / "examples" / "workloads"
 TABLE = load()
 OWN = FOLDER / "own-kind"
 
 GANGS = {
-    "hyperpodpytorchjob": (4, []),
-    "jaxjob": (4, ["worker 4"]),
-    "job": (4, []),
-    "job-sweep": (1, []),
-    "jobset": (1, ["driver.0 1", "workers.0 4", "workers.1 4"]),
-    "leaderworkerset": (1, ["leader 1", "workers 3"]),
-    "mpijob": (4, ["worker 4", "launcher 1"]),
-    "notebook": (1, []),
-    "paddlejob": (2, ["worker 2"]),
-    "pytorchjob": (9, ["master 1", "worker 8"]),
-    "raycluster": (3, ["headgroup 1", "gpu 2"]),
-    "rayjob": (3, ["headgroup 1", "gpu 2", "submitter 1"]),
-    "sparkapplication": (1, ["driver 1", "executor 2"]),
-    "statefulset": (3, []),
-    "statefulset-in-order": (1, ["pod-0 1", "pod-1 1", "pod-2 1", "others 0"]),
-    "taskrun": (1, []),
-    "tfjob": (7, ["chief 1", "ps 2", "worker 4"]),
-    "volcano-job": (3, ["ps 1", "worker 2"]),
-    "xgboostjob": (3, ["master 1", "worker 2"]),
+    "appwrapper": [(2, ["worker 2"], 2)],
+    "cronjob": [(2, [], 2)],
+    "cronworkflow": [(0, [], 1)],
+    "deployment": [(0, [], 3)],
+    "deployment-gang": [(4, [], 4)],
+    "hyperpodpytorchjob": [(4, [], 4)],
+    "inferenceservice": [(0, [], 1)],
+    "jaxjob": [(4, ["worker 4"], 4)],
+    "job": [(4, [], 4)],
+    "job-sweep": [(1, [], 20)],
+    "jobset": [(1, ["driver.0 1", "workers.0 4", "workers.1 4"], 9)],
+    "knative-service": [(2, [], 2)],
+    "leaderworkerset": [(1, ["leader 1", "workers 3"], 4)] * 2,
+    "mpijob": [(4, ["worker 4", "launcher 1"], 5)],
+    "notebook": [(1, [], 1)],
+    "paddlejob": [(2, ["worker 2"], 4)],
+    "pipelinerun": [(1, [], 1)],
+    "podcliqueset": [(2, ["llm-0-prefill 2"], 2)],
+    "pytorchjob": [(9, ["master 1", "worker 8"], 9)],
+    "raycluster": [(3, ["headgroup 1", "gpu 2"], 3)],
+    "rayjob": [(3, ["headgroup 1", "gpu 2", "submitter 1"], 4)],
+    "rayservice": [(1, ["headgroup 1"], 1)],
+    "scheduledsparkapplication": [(1, ["driver 1", "executor 1"], 5)],
+    "sparkapplication": [(1, ["driver 1", "executor 2"], 5)],
+    "statefulset": [(3, [], 3)],
+    "statefulset-in-order": [(1, ["pod-0 1", "pod-1 1", "pod-2 1", "others 0"], 3)],
+    "taskrun": [(1, [], 1)],
+    "tfjob": [(7, ["chief 1", "ps 2", "worker 4"], 7)],
+    "trainjob": [(1, ["dataset-initializer.0 1", "node.0 2"], 3)],
+    "virtualmachine": [(1, [], 1)],
+    "volcano-job": [(3, ["ps 1", "worker 2"], 5)],
+    "workflow": [(0, [], 1)],
+    "xgboostjob": [(3, ["master 1", "worker 2"], 3)],
 }
-"""The minimum, and that of each leaf."""
-MAKERS = {
-    "appwrapper": "what it makes",
-    "cronjob": "each Job of it",
-    "cronworkflow": "each Workflow of it",
-    "deployment": "each ReplicaSet of it",
-    "deployment-gang": "each ReplicaSet of it",
-    "inferenceservice": "what it makes",
-    "knative-service": "each Revision of it",
-    "pipelinerun": "what it makes",
-    "podcliqueset": "what it makes",
-    "rayservice": "each RayCluster of it",
-    "scheduledsparkapplication": "each SparkApplication of it",
-    "trainjob": "each JobSet of it",
-    "virtualmachine": "each VirtualMachineInstance of it",
-    "workflow": "what it makes",
-}
-"""What the owners make whose pods are grouped."""
+"""For each gang the minimum, that of each leaf, and the number of pods."""
 
 
 def items(path: Path) -> list[Any]:
     return [document.data for document in yamlfile.read(path)]
 
 
-def planned(name: str) -> GroupPlan:
-    return try_out(items(FOLDER / f"{name}.yaml"), TABLE)
-
-
 def test_every_example_is_looked_at() -> None:
-    assert {path.stem for path in FOLDER.glob("*.yaml")} == {*GANGS, *MAKERS}
+    assert {path.stem for path in FOLDER.glob("*.yaml")} == GANGS.keys()
 
 
 @pytest.mark.parametrize("name", sorted(GANGS))
-def test_an_example_becomes_a_gang(name: str) -> None:
-    found = planned(name)
+def test_an_example_becomes_gangs(name: str) -> None:
+    found = try_out(items(FOLDER / f"{name}.yaml"), TABLE)
 
-    (group,) = found.groups
-    parts = [p for p in group.spec.sub_groups if p.min_member is not None]
-    assert found.problems == ()
-    assert group.spec.min_member == GANGS[name][0]
-    assert [f"{part.name} {part.min_member}" for part in parts] == GANGS[name][1]
-    assert "queue" in group.sources
+    assert found.plan.problems == ()
+    assert found.unknown == ()
+    assert [described(group) for group in found.plan.groups] == GANGS[name]
+    assert all("queue" in group.sources for group in found.plan.groups)
 
 
-@pytest.mark.parametrize("name", sorted(MAKERS))
-def test_an_example_leaves_the_gang_to_what_it_makes(name: str) -> None:
-    given = items(FOLDER / f"{name}.yaml")
-
-    assert planned(name).groups == ()
-    assert [kind for _, kind in left_to_children(given, TABLE)] == [MAKERS[name]]
+def described(group: Group) -> tuple[int, list[str], int]:
+    parts = [part for part in group.spec.sub_groups if part.min_member is not None]
+    leaves = [f"{part.name} {part.min_member}" for part in parts]
+    return group.spec.min_member, leaves, len(group.pods)
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.rglob("*.yaml")), ids=lambda path: path.stem)
@@ -93,7 +82,7 @@ def test_the_pods_of_an_example_go_to_bindery(path: Path) -> None:
 
 
 def test_the_row_of_ones_own_is_used() -> None:
-    found = try_out(items(OWN / "training.yaml"), load([OWN / "rows.yaml"]))
+    found = try_out(items(OWN / "training.yaml"), load([OWN / "rows.yaml"])).plan
 
     (group,) = found.groups
     assert found.problems == ()

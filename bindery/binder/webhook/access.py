@@ -13,7 +13,7 @@ from bindery.binder.webhook.applicants import (
     Template,
     Wish,
     is_excepted,
-    owners,
+    is_to_adopt,
     part,
     templates,
     text,
@@ -58,7 +58,7 @@ class Access:
         """
         request = request_in(body)
         pod: Manifest = request["object"]
-        if not self._is_to_adopt(part(pod, "metadata"), part(pod, "spec")):
+        if not is_to_adopt(part(pod, "metadata"), part(pod, "spec")):
             return answer(request, allowed=True)
         spec = {**part(pod, "spec"), "schedulerName": self._scheduler_name}
         return answer(request, allowed=True, **patch(pod, {**pod, "spec": spec}))
@@ -71,8 +71,8 @@ class Access:
         """
         request = request_in(body)
         namespace = text(request, "namespace")
-        known = set(self._problems_in(request.get("oldObject"), namespace))
-        found = dict.fromkeys(self._problems_in(request.get("object"), namespace))
+        known = set(self.problems_in(request.get("oldObject"), namespace))
+        found = dict.fromkeys(self.problems_in(request.get("object"), namespace))
         problems = [problem for problem in found if problem not in known]
         return verdict(request, problems, self._new_warnings(request, namespace))
 
@@ -115,7 +115,8 @@ class Access:
         elif queue is not None and queue.spec.state == "Closed":
             yield f"queue {name} is closed: the gang waits until it is open"
 
-    def _problems_in(self, item: object, namespace: str) -> Iterator[str]:
+    def problems_in(self, item: object, namespace: str) -> Iterator[str]:
+        """Yield why the pods of a workload may not use their queues."""
         for wish in self._wishes_in(item, namespace):
             yield from wish.problems(namespace, self._directory)
 
@@ -132,13 +133,6 @@ class Access:
         if named != DEFAULT_SCHEDULER or not self._directory.is_enabled(namespace):
             return named == self._scheduler_name
         return not is_excepted(template.chain[-1] if template.chain else {})
-
-    def _is_to_adopt(self, metadata: Manifest, spec: Manifest) -> bool:
-        if (text(spec, "schedulerName") or DEFAULT_SCHEDULER) != DEFAULT_SCHEDULER:
-            return False
-        # The pods of a DaemonSet are each for one node: nothing is to be planned.
-        by_node = any(each.get("kind") == "DaemonSet" for each in owners(metadata))
-        return not (by_node or is_excepted(metadata) or text(spec, "nodeName"))
 
 
 def _flaws(sub_groups: object) -> Iterator[str]:

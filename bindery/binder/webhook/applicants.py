@@ -134,6 +134,15 @@ def wish_of_pod(pod: Manifest, namespace: str, directory: Directory) -> Wish | N
     )
 
 
+def is_to_adopt(metadata: Manifest, spec: Manifest) -> bool:
+    """Return whether a pod of an enabled namespace goes to Bindery without naming it."""
+    if (text(spec, "schedulerName") or DEFAULT_SCHEDULER) != DEFAULT_SCHEDULER:
+        return False
+    # The pods of a DaemonSet are each for one node: nothing is to be planned.
+    by_node = any(each.get("kind") == "DaemonSet" for each in owners(metadata))
+    return not (by_node or is_excepted(metadata) or text(spec, "nodeName"))
+
+
 def is_excepted(metadata: Manifest) -> bool:
     """Return whether a pod with `metadata` stays with another scheduler in an enabled namespace."""
     return text(part(metadata, "labels"), ENABLED_LABEL) == "false"

@@ -1,20 +1,13 @@
-"""The queues, namespaces and PriorityClasses that the webhook judges by, from its own watches.
+"""The queues, namespaces and PriorityClasses that the webhook judges by. Pure; `watching` fills it.
 
-Answers come from memory, so a review never waits for the API server. What the watches do not show
-yet, the scheduler judges.
+Answers come from memory, so a review never waits for the API server.
 """
 
-import asyncio
-import time
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from bindery.api.names import DEFAULT_QUEUE, ENABLED_LABEL, QUEUE_LABEL
 from bindery.api.states import MOST_QUEUE_LEVELS
-from bindery.kube.client import Client
 from bindery.kube.objects import Namespace, PriorityClass, Queue, QueueSpec
-from bindery.kube.resources import NAMESPACES, PRIORITY_CLASSES, QUEUES
-from bindery.kube.watch import Change, Reflector
 
 
 class Directory:
@@ -64,43 +57,12 @@ class Directory:
         found = self._classes.get(("", name))
         return found.value if found is not None else None
 
+    def priority_classes(self) -> frozenset[str]:
+        """Return the names of all PriorityClasses."""
+        return frozenset(name for _, name in self._classes)
+
     def default_class(self) -> str:
         """Return the PriorityClass that pods get which name none; "" without one."""
         defaults = [each for each in self._classes.values() if each.global_default]
         # Of several, the API server takes the lowest.
         return min(defaults, key=lambda each: each.value).metadata.name if defaults else ""
-
-
-class WatchedDirectory(Directory):
-    """A directory that is kept up to date while `run` runs."""
-
-    def __init__(self, client: Client) -> None:
-        self._queue_watch = Reflector(client, QUEUES, _ignore)
-        self._namespace_watch = Reflector(client, NAMESPACES, _ignore)
-        self._class_watch = Reflector(client, PRIORITY_CLASSES, _ignore)
-        self._watches: tuple[Reflector[Any], ...] = (
-            self._queue_watch,
-            self._namespace_watch,
-            self._class_watch,
-        )
-        super().__init__(
-            self._queue_watch.objects, self._namespace_watch.objects, self._class_watch.objects
-        )
-
-    async def run(self) -> None:
-        """Watch until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            for watch in self._watches:
-                group.create_task(watch.run())
-
-    def is_synced(self) -> bool:
-        """Return whether everything has been listed."""
-        return all(watch.synced.is_set() for watch in self._watches)
-
-    def is_healthy(self) -> bool:
-        """Return whether no watch is out of date."""
-        return all(watch.healthy(time.monotonic()) for watch in self._watches)
-
-
-def _ignore(change: Change[Any]) -> None:
-    """Ignore `change`: the objects are read when they are needed."""

@@ -16,11 +16,12 @@ from bindery.binder.plugins.interface import BinderPlugin
 from bindery.binder.stopping import Stop
 from bindery.binder.webhook.access import Access, PodAccess
 from bindery.binder.webhook.certificates import Lifetimes
-from bindery.binder.webhook.directory import Directory, WatchedDirectory
+from bindery.binder.webhook.directory import Directory
 from bindery.binder.webhook.queues import QueueReview
 from bindery.binder.webhook.review import Plugins
 from bindery.binder.webhook.rotation import Place, Rotation
 from bindery.binder.webhook.server import Decide, WebhookServer
+from bindery.binder.webhook.watching import WatchedDirectory
 from bindery.kube.client import Client
 from bindery.observability.health import HealthServer
 from bindery.observability.listening import Listening

@@ -1,13 +1,12 @@
 """Read a file of manifests, or a scenario, as objects of the cluster it is submitted to.
 
-Called by `bindery whatif`. Objects get what the API server would add: names, times and priorities;
-a Job or a Deployment becomes its pods.
+Called by `bindery whatif` and by simulations. Objects get what the API server would add: names,
+times and priorities. `workloads` makes pods and PodGroups of Jobs and other workloads.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -15,28 +14,33 @@ from pydantic import BaseModel, ConfigDict
 
 from bindery.api import podgroup, queue
 from bindery.api.base import CustomResource
-from bindery.api.names import API_VERSION
+from bindery.api.names import API_VERSION, MADE_BY_GROUPER, MADE_BY_LABEL
 from bindery.api.times import seconds, timestamp
-from bindery.api.yamlfile import Document, FileError, read, validate
+from bindery.api.yamlfile import Document, validate
+from bindery.binder.webhook.directory import Directory
 from bindery.kube import reading
 from bindery.kube.objects import (
     KubeObject,
     Meta,
-    Node,
+    Namespace,
     Pod,
     PodGroup,
     PriorityClass,
     Queue,
 )
-from bindery.kube.resources import Resource
+from bindery.kube.resources import NAMESPACES, NODES, PRIORITY_CLASSES, Resource
 from bindery.kube.snapshot import ClusterSnapshot
 from bindery.kube.storage import Claim
 from bindery.scenario.beginning import objects_of
 from bindery.scenario.files import parse_scenario
 from bindery.scenario.format import BUILT_IN_PRIORITIES, Scenario
 from bindery.scenario.manifests.defaulting import Defaults, admitted
-from bindery.scenario.manifests.podtemplates import TEMPLATED, claims_of, pods_of
+from bindery.scenario.manifests.demands import demand_sound
+from bindery.scenario.manifests.stages import later_pods
+from bindery.scenario.manifests.workloads import Given, Grouping, group
 from bindery.scenario.raw_objects import KINDS
+from bindery.scheduler.insight.arrivals import Arrival
+from bindery.scheduler.model.jobs import JobKey
 
 Item = TypeVar("Item", bound=KubeObject)
 
@@ -48,6 +52,9 @@ _WHOLE: Final[Mapping[str, Resource[Any]]] = {
 }
 """Kinds of storage and of devices: taken as they are."""
 
+_CLUSTER_WIDE: Final[Mapping[str, Resource[Any]]] = {
+    each.kind: each for each in (NAMESPACES, NODES, PRIORITY_CLASSES)
+}
 _CRITICAL: Final = {"system-cluster-critical": 2000000000, "system-node-critical": 2000001000}
 """Priority classes that every API server has."""
 
@@ -59,12 +66,19 @@ class Submission:
     objects: list[KubeObject] = field(default_factory=list)
     passed_over: dict[str, str] = field(default_factory=dict)
     """`kind/name` of what brings nothing that is planned -> why."""
+    arrivals: list[Arrival] = field(default_factory=list)
+    """Pods of later stages: their controllers create them when others run, or have ended."""
+    workloads: dict[JobKey, str] = field(default_factory=dict)
+    """Gangs that the grouper makes -> `Kind/name` of their workload in the manifest."""
+    warnings: list[str] = field(default_factory=list)
+    """What the grouper or the webhook would say about the workloads."""
     takes_s: int = 0
     """How long submitting takes: jobs of a scenario come one a second."""
 
-    def of(self, kind: type[Item]) -> list[Item]:
-        """Return the objects of one kind."""
-        return [item for item in self.objects if isinstance(item, kind)]
+    def pods(self) -> list[Pod]:
+        """Return all pods, also those that come later."""
+        now = [item for item in self.objects if isinstance(item, Pod)]
+        return [*now, *(arrival.pod for arrival in self.arrivals)]
 
 
 class _Manifest(BaseModel):
@@ -77,53 +91,39 @@ class _Manifest(BaseModel):
     metadata: dict[str, Any]
 
 
-def read_submission(
-    path: Path, snapshot: ClusterSnapshot, namespace: str, now: datetime
-) -> Submission:
-    """Return the objects of the file at `path`, as if submitted to `snapshot` at `now`.
+@dataclass(frozen=True)
+class Surroundings:
+    """Where and when manifests are submitted."""
 
-    Raises:
-        FileError: a part of it cannot be used; the API server would refuse it too.
-    """
-    documents = read(path)
-    if not documents:
-        raise FileError(str(path), 1, "the file is empty")
-    return read_documents(documents, snapshot, namespace, now)
+    snapshot: ClusterSnapshot
+    namespace: str
+    """Of objects that name none."""
+    now: datetime
+    grouping: Grouping = field(default_factory=Grouping)
+    keeps_times: bool = False
+    """Whether objects with a creation time keep it."""
 
 
-def read_documents(
-    documents: Sequence[Document],
-    snapshot: ClusterSnapshot,
-    namespace: str,
-    now: datetime,
-    *,
-    keeps_times: bool = False,
-) -> Submission:
-    """Return the objects of `documents`, as if submitted to `snapshot` at `now`.
-
-    `keeps_times`: objects with a creation time keep it.
+def read_documents(documents: Sequence[Document], around: Surroundings) -> Submission:
+    """Return the objects of `documents`, as if submitted to the cluster of `around`.
 
     Raises:
         FileError: a part of them cannot be used; the API server would refuse it too.
     """
-    reader = _Reader(snapshot, namespace, now, keeps_times=keeps_times)
+    reader = _Reader(around)
     for document in documents:
         reader.take(document)
-    return reader.finished(documents[0])
+    return reader.finished()
 
 
 class _Reader:
-    """Reads one file."""
+    """Reads the documents of one submission."""
 
-    def __init__(
-        self, snapshot: ClusterSnapshot, namespace: str, now: datetime, *, keeps_times: bool
-    ) -> None:
-        self._keeps_times = keeps_times
-        self._snapshot = snapshot
-        self._namespace = namespace
-        self._now = now
+    def __init__(self, around: Surroundings) -> None:
+        self._around = around
+        self._given: list[Given] = []
+        self._objects: list[tuple[Document, KubeObject]] = []
         self._found = Submission()
-        self._taken = {_name(item) for item in (*snapshot.pods, *snapshot.groups)}
 
     def take(self, document: Document) -> None:
         """Read one document.
@@ -133,7 +133,7 @@ class _Reader:
         """
         data = document.data
         if isinstance(data, Mapping) and "kind" not in data and "apiVersion" not in data:
-            self._take_scenario(parse_scenario(document))
+            self._take_scenario(document, parse_scenario(document))
             return
         if isinstance(data, Mapping) and data.get("kind") == "List":
             for index, item in enumerate(data.get("items") or ()):
@@ -141,102 +141,145 @@ class _Reader:
             return
         self._take_manifest(document, validate(_Manifest, document))
 
-    def finished(self, first: Document) -> Submission:
-        """Return all that was found, with the priorities that admission gives.
+    def finished(self) -> Submission:
+        """Return all that was found, as admission and controllers leave it.
 
         Raises:
             FileError: something is there already, or a priority class is missing.
         """
+        self._add_workloads()
+        priorities = self._priorities()
+        taken = {_name(item) for item in (*self._snapshot.pods, *self._snapshot.groups)}
+        made_for = {_owner(group): group for group in self._snapshot.groups}
+        objects: list[KubeObject] = []
+        for document, item in self._completed():
+            kind, meta = type(item).__name__, item.metadata
+            title = f"{kind} {meta.namespace}/{meta.name}"
+            if isinstance(item, PodGroup) and _owner(item) in made_for and _owner(item):
+                owner = meta.owner_references[0]
+                title = f"{owner.kind} {meta.namespace}/{owner.name}"
+            elif not isinstance(item, Pod | PodGroup) or _name(item) not in taken:
+                objects.append(admitted(item, *priorities, document))
+                continue
+            raise document.error((), f"{title} already exists; use bindery explain")
+        made = [item for item in objects if isinstance(item, PodGroup) and _owner(item)]
+        pods = [item for item in objects if isinstance(item, Pod)]
+        self._found.arrivals = later_pods(made, pods)
+        later = {id(arrival.pod) for arrival in self._found.arrivals}
+        self._found.objects = [item for item in objects if id(item) not in later]
+        return self._found
+
+    @property
+    def _snapshot(self) -> ClusterSnapshot:
+        return self._around.snapshot
+
+    def _of(self, kind: type[Item]) -> list[Item]:
+        return [item for _, item in self._objects if isinstance(item, kind)]
+
+    def _priorities(self) -> tuple[dict[str, int], int]:
+        """Return the values of the priority classes, and that of pods that name none."""
         values = {
             **_CRITICAL,
             **{c.metadata.name: c.value for c in self._snapshot.priority_classes},
-            **{c.metadata.name: c.value for c in self._found.of(PriorityClass)},
+            **{c.metadata.name: c.value for c in self._of(PriorityClass)},
         }
         defaults = [c for c in self._snapshot.priority_classes if c.global_default]
-        default = max((c.value for c in defaults), default=0)
-        objects: list[KubeObject] = []
-        for item in self._completed(first):
-            if isinstance(item, Pod | PodGroup) and _name(item) in self._taken:
-                kind, meta = type(item).__name__, item.metadata
-                text = f"{kind} {meta.namespace}/{meta.name} already exists; use bindery explain"
-                raise first.error((), text)
-            objects.append(admitted(item, values, default, first))
-        self._found.objects = objects
-        return self._found
+        return values, max((c.value for c in defaults), default=0)
 
-    def _completed(self, first: Document) -> Iterator[KubeObject]:
+    def _completed(self) -> Iterator[tuple[Document, KubeObject]]:
         """Yield all objects, and before each pod the claims that are made for it."""
-        defaults = Defaults((*self._snapshot.further, *self._found.objects))
-        for item in self._found.objects:
+        defaults = Defaults((*self._snapshot.further, *(item for _, item in self._objects)))
+        for document, item in self._objects:
             try:
-                yield from defaults.complete(item)
+                for each in defaults.complete(item):
+                    yield document, each
             except msgspec.ValidationError as error:
-                meta = item.metadata
-                raise first.error((), f"{type(item).__name__} {meta.name}: {error}") from error
+                text = f"{type(item).__name__} {item.metadata.name}: {error}"
+                raise document.error((), text) from error
 
-    def _take_scenario(self, scenario: Scenario) -> None:
+    def _add_workloads(self) -> None:
+        """Add the pods and PodGroups of all workloads, and the pods that were given.
+
+        Raises:
+            FileError: a part of one cannot be used.
+        """
+        grouped = group(self._given, self._around.grouping, self._directory())
+        for kind, found in (
+            (PodGroup, grouped.groups),
+            (Claim, grouped.claims),
+            (Pod, grouped.pods),
+        ):
+            for each in found:
+                meta = msgspec.convert(each.body["metadata"], Meta)
+                self._add(each.document, _converted(each.document, kind, meta, each.body))
+        self._found.passed_over |= grouped.passed_over
+        self._found.warnings += grouped.warnings
+        self._found.workloads = grouped.workloads
+
+    def _directory(self) -> Directory:
+        """Return the queues, namespaces and PriorityClasses of the cluster and of the documents."""
+        snapshot = self._snapshot
+        return Directory(
+            _by_name((*snapshot.queues, *self._of(Queue))),
+            _by_name((*snapshot.namespaces, *self._of(Namespace))),
+            _by_name((*snapshot.priority_classes, *self._of(PriorityClass))),
+        )
+
+    def _add(self, document: Document, item: KubeObject) -> None:
+        self._objects.append((document, item))
+
+    def _take_scenario(self, document: Document, scenario: Scenario) -> None:
         """Take the objects of a scenario without those that every scenario has.
 
         Its jobs are younger than all that is there.
         """
         takes_s = sum(job.count for job in scenario.jobs)
         self._found.takes_s = max(self._found.takes_s, takes_s)
-        shifted = scenario.model_copy(update={"now": self._now + timedelta(seconds=takes_s)})
+        shifted = scenario.model_copy(update={"now": self._around.now + timedelta(seconds=takes_s)})
         for item in objects_of(shifted):
             name = item.metadata.name
             built_in = isinstance(item, PriorityClass) and (
                 name in BUILT_IN_PRIORITIES and name not in scenario.priority_classes
             )
             if not built_in:
-                self._found.objects.append(item)
+                self._add(document, item)
 
     def _take_manifest(self, document: Document, manifest: _Manifest) -> None:
         kind, version = manifest.kind, manifest.apiVersion
         meta = self._meta(document, manifest)
+        cluster_wide = msgspec.structs.replace(meta, namespace="")
         if version == API_VERSION and kind == "PodGroup":
             wire = _checked(podgroup.PodGroup, document)
-            self._found.objects.append(_converted(document, PodGroup, meta, wire))
+            self._add(document, _converted(document, PodGroup, meta, wire))
         elif version == API_VERSION and kind == "Queue":
             wire = _checked(queue.Queue, document)
-            cluster_wide = msgspec.structs.replace(meta, namespace="")
-            self._found.objects.append(_converted(document, Queue, cluster_wide, wire))
-        elif kind in ("Node", "PriorityClass"):
-            cluster_wide = msgspec.structs.replace(meta, namespace="")
-            type_ = Node if kind == "Node" else PriorityClass
-            self._found.objects.append(_converted(document, type_, cluster_wide, document.data))
-        elif kind == "Pod":
-            pod = _converted(document, Pod, meta, document.data)
-            self._found.objects.append(pod)
-        elif kind in TEMPLATED:
-            pods = list(pods_of(document, meta))
-            if not pods:
-                self._pass_over(kind, meta, "it is suspended or requests no pods")
-            for pod_meta, data in pods:
-                self._found.objects.append(_converted(document, Pod, pod_meta, data))
-                for claim_meta, claim in claims_of(document, pod_meta):
-                    self._found.objects.append(_converted(document, Claim, claim_meta, claim))
+            self._add(document, _converted(document, Queue, cluster_wide, wire))
+        elif kind in _CLUSTER_WIDE and version == _CLUSTER_WIDE[kind].api_version:
+            type_ = _CLUSTER_WIDE[kind].type
+            self._add(document, _converted(document, type_, cluster_wide, document.data))
         elif kind in _WHOLE and version == _WHOLE[kind].api_version:
             resource = _WHOLE[kind]
-            of_kind = meta if resource.namespaced else msgspec.structs.replace(meta, namespace="")
-            self._found.objects.append(_converted(document, resource.type, of_kind, document.data))
+            of_kind = meta if resource.namespaced else cluster_wide
+            self._add(document, _converted(document, resource.type, of_kind, document.data))
         else:
-            self._pass_over(kind, meta, "Bindery does not know which pods it creates")
-
-    def _pass_over(self, kind: str, meta: Meta, why: str) -> None:
-        self._found.passed_over[f"{kind}/{meta.name}"] = why
+            if kind == "Pod":
+                _converted(document, Pod, meta, document.data)
+            demand_sound(document)
+            metadata = msgspec.to_builtins(meta)
+            self._given.append(Given(document, {**manifest.model_dump(), "metadata": metadata}))
 
     def _meta(self, document: Document, manifest: _Manifest) -> Meta:
         """Return the metadata as the API server would complete it."""
         given = dict(manifest.metadata)
-        count = len(self._found.objects)
+        count = len(self._objects) + len(self._given)
         name = given.get("name") or f"{given.get('generateName', '')}{count}"
         if not isinstance(name, str) or not given.get("name", given.get("generateName")):
             raise document.error(("metadata", "name"), "this key is required")
-        namespace = given.get("namespace") or self._namespace
+        namespace = given.get("namespace") or self._around.namespace
         given |= {
             "name": name,
             "namespace": namespace,
-            "uid": f"submitted-{manifest.kind}-{namespace}-{name}".lower(),
+            "uid": _uid(manifest.kind, namespace, name),
             "creationTimestamp": self._created(document, given),
             "labels": given.get("labels") or {},
             "annotations": given.get("annotations") or {},
@@ -244,15 +287,20 @@ class _Reader:
         if isinstance(given.get("deletionTimestamp"), datetime):  # YAML reads times
             given["deletionTimestamp"] = timestamp(given["deletionTimestamp"].timestamp())
         try:
-            return reading.convert(given, Meta)
+            meta = reading.convert(given, Meta)
         except msgspec.ValidationError as error:
             raise document.error(("metadata",), str(error)) from error
+        owners = [
+            msgspec.structs.replace(each, uid=_uid(each.kind, namespace, each.name))
+            for each in meta.owner_references
+        ]
+        return msgspec.structs.replace(meta, owner_references=owners)
 
     def _created(self, document: Document, given: Mapping[str, Any]) -> str:
         """Return the creation time of an object."""
-        created = given.get("creationTimestamp") if self._keeps_times else None
+        created = given.get("creationTimestamp") if self._around.keeps_times else None
         if created is None:
-            return timestamp(self._now.timestamp())
+            return timestamp(self._around.now.timestamp())
         if isinstance(created, str):
             at_s = seconds(created)
         else:  # YAML reads times
@@ -321,5 +369,26 @@ def _children(node: Any, part: str | int) -> Iterator[Any]:
         yield from (value for key, value in node.value if key.value == part)
 
 
+def _uid(kind: str, namespace: str, name: str) -> str:
+    """Return the UID of an object: owner references in files may have UIDs of another cluster."""
+    return f"submitted-{kind}-{namespace}-{name}".lower()
+
+
 def _name(item: KubeObject) -> tuple[str, str, str]:
     return type(item).__name__, item.metadata.namespace, item.metadata.name
+
+
+def _owner(group: PodGroup) -> tuple[str, ...]:
+    """Return namespace, kind and name of the workload for which the grouper made `group`.
+
+    Empty for a PodGroup that users made.
+    """
+    meta = group.metadata
+    if meta.labels.get(MADE_BY_LABEL) != MADE_BY_GROUPER or not meta.owner_references:
+        return ()
+    owner = meta.owner_references[0]
+    return meta.namespace, owner.kind, owner.name
+
+
+def _by_name(items: Iterable[Item]) -> dict[tuple[str, str], Item]:
+    return {("", item.metadata.name): item for item in items}

@@ -5,13 +5,14 @@ has only the differences: jobs that run, wait, are evicted or moved, and the rea
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
 from bindery.api import numaplacement
 from bindery.api.names import NUMA_ZONES_ANNOTATION
 from bindery.kube.objects import KubeObject, Pod, Queue
+from bindery.scheduler.insight.arrivals import Arrival, Arrivals, LaterStage
 from bindery.scheduler.insight.comeback import Comeback, Fate, comeback
 from bindery.scheduler.insight.shares import cluster_shares
 from bindery.scheduler.insight.waiting import (
@@ -35,14 +36,18 @@ class JobOutcome:
     """The outcome for one job."""
 
     job: JobKey
+    workload: str
+    """`Kind/name` of the submitted workload that it comes from; empty for other jobs."""
     queue: str
     runs: bool
-    """Whether its gang has its minimum at the end."""
+    """Whether its gang has its minimum at the end; of independent pods, whether all run."""
     since_cycle: int
     """The cycle in which it got the minimum; 0 if it never does."""
     pods: tuple[PlannedPod, ...]
     """The pods that run at the end, with their nodes."""
     waiting_pods: int
+    later_stages: tuple[LaterStage, ...]
+    """Pods that come when others have ended; no room is kept for them."""
     explanation: Explanation | None
     """Why pods of it wait; None if none does."""
 
@@ -102,8 +107,9 @@ class Outcome:
 class _Play:
     """One world, played cycle by cycle."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, arrivals: Sequence[Arrival] = ()) -> None:
         self.world = world
+        self.arrivals = Arrivals(arrivals)
         self.evictions: list[RehearsedEviction] = []
         self.since: dict[JobKey, int] = {}
         """Job -> the first cycle after which its gang had its minimum."""
@@ -111,8 +117,9 @@ class _Play:
         self.settled = False
 
     def run(self) -> None:
-        """Play cycles until one changes nothing, or up to `MOST_CYCLES`."""
-        while self.cycles < MOST_CYCLES and not self.settled:
+        """Play cycles until one changes nothing; at most `MOST_CYCLES` and one for each arrival."""
+        most = MOST_CYCLES + len(self.arrivals)
+        while self.cycles < most and not self.settled:
             self.cycles += 1
             self.settled = not self._cycle()
             self.world.clock.now += 1
@@ -134,7 +141,8 @@ class _Play:
         for key in self.running():
             self.since.setdefault(key, self.cycles)
         released = world.release()
-        return bool(drafts or evictions or released)
+        arrived = self.arrivals.come(world)
+        return bool(drafts or evictions or released or arrived)
 
     def _evict(self, plan: Sequence[Eviction]) -> None:
         """Carry out the evictions of a plan, or none if a disruption budget forbids one."""
@@ -162,11 +170,21 @@ def _controller(pod: Pod) -> str:
     return next((each.uid for each in pod.metadata.owner_references if each.controller), "")
 
 
-def rehearse(make_world: Callable[[], World], submitted: Sequence[KubeObject]) -> Outcome:
+def rehearse(
+    make_world: Callable[[], World],
+    submitted: Sequence[KubeObject],
+    arrivals: Sequence[Arrival] = (),
+    workloads: Mapping[JobKey, str] | None = None,
+) -> Outcome:
     """Return the outcome of `submitted`: play a world with and a world without it.
 
-    `make_world` is called twice and must return equal worlds.
+    Args:
+        make_world: is called twice and must return equal worlds.
+        submitted: the objects that are there from the start.
+        arrivals: the pods of `submitted` that come later.
+        workloads: `Kind/name` of the workloads of which gangs were made.
     """
+    known_as = workloads or {}
     without = _Play(make_world())
     without.run()
     world = make_world()
@@ -177,7 +195,7 @@ def rehearse(make_world: Callable[[], World], submitted: Sequence[KubeObject]) -
     state = world.engine.cluster.state
     # Jobs are known by their pods: an empty PodGroup has no outcome.
     new = [key for key, job in state.jobs.items() if key not in known and job.tasks]
-    play = _Play(world)
+    play = _Play(world, arrivals)
     play.run()
     waiting = [key for key in new if key in state.waiting]
     explanations = explain_all(world, waiting)
@@ -186,7 +204,10 @@ def rehearse(make_world: Callable[[], World], submitted: Sequence[KubeObject]) -
     return Outcome(
         cycles=play.cycles,
         settled=play.settled,
-        jobs=tuple(_outcome(play, state.jobs[key], explanations.get(key)) for key in new),
+        jobs=tuple(
+            _outcome(play, state.jobs[key], known_as.get(key, ""), explanations.get(key))
+            for key in new
+        ),
         evictions=_beyond(play.evictions, without.evictions),
         would_run_too=tuple(sorted(after - before - set(new))),
         would_wait_instead=tuple(sorted(before - after - gone)),
@@ -231,12 +252,14 @@ def _zones(pod: Pod) -> tuple[int, ...]:
     return () if placement is None else tuple(placement.zones)
 
 
-def _outcome(play: _Play, job: Job, explanation: Explanation | None) -> JobOutcome:
-    runs = job.is_scheduled and job.invalid is None
+def _outcome(play: _Play, job: Job, workload: str, explanation: Explanation | None) -> JobOutcome:
     on_node = [task for task in job.tasks.values() if task.status is TaskStatus.RUNNING]
     on_node.sort(key=lambda task: task.order)
+    waiting = job.waiting.total + job.gated_count + play.arrivals.missing(job)
+    runs = job.is_scheduled and job.invalid is None and not (job.needs_none and waiting)
     return JobOutcome(
         job=job.key,
+        workload=workload,
         queue=job.queue,
         runs=runs,
         since_cycle=play.since.get(job.key, 0) if runs else 0,
@@ -244,6 +267,7 @@ def _outcome(play: _Play, job: Job, explanation: Explanation | None) -> JobOutco
             PlannedPod(task.name, task.node_name, _zones(play.world.pods[task.uid]))
             for task in on_node
         ),
-        waiting_pods=job.waiting.total + job.gated_count,
+        waiting_pods=waiting,
+        later_stages=tuple(play.arrivals.after_end(job)),
         explanation=explanation,
     )

@@ -1,0 +1,48 @@
+"""The directory of the webhook, from its own watches.
+
+What the watches do not show yet, the scheduler judges.
+"""
+
+import asyncio
+import time
+from typing import Any
+
+from bindery.binder.webhook.directory import Directory
+from bindery.kube.client import Client
+from bindery.kube.resources import NAMESPACES, PRIORITY_CLASSES, QUEUES
+from bindery.kube.watch import Change, Reflector
+
+
+class WatchedDirectory(Directory):
+    """A directory that is kept up to date while `run` runs."""
+
+    def __init__(self, client: Client) -> None:
+        self._queue_watch = Reflector(client, QUEUES, _ignore)
+        self._namespace_watch = Reflector(client, NAMESPACES, _ignore)
+        self._class_watch = Reflector(client, PRIORITY_CLASSES, _ignore)
+        self._watches: tuple[Reflector[Any], ...] = (
+            self._queue_watch,
+            self._namespace_watch,
+            self._class_watch,
+        )
+        super().__init__(
+            self._queue_watch.objects, self._namespace_watch.objects, self._class_watch.objects
+        )
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for watch in self._watches:
+                group.create_task(watch.run())
+
+    def is_synced(self) -> bool:
+        """Return whether everything has been listed."""
+        return all(watch.synced.is_set() for watch in self._watches)
+
+    def is_healthy(self) -> bool:
+        """Return whether no watch is out of date."""
+        return all(watch.healthy(time.monotonic()) for watch in self._watches)
+
+
+def _ignore(change: Change[Any]) -> None:
+    """Ignore `change`: the objects are read when they are needed."""
