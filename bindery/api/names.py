@@ -129,6 +129,8 @@ NUMA_ZONES_ANNOTATION: Final = f"{GROUP}/numa-zones"
 CONFIGURATION_ANNOTATION: Final = f"{GROUP}/configuration"
 """On a Lease: JSON, the configuration that its holder uses: its hash, and what differs from the
 defaults."""
+ROWS_ANNOTATION: Final = f"{GROUP}/rows"
+"""On the Lease of the grouper: JSON, the rows of users that it uses."""
 KEPT_ROOM_ANNOTATION: Final = f"{GROUP}/kept-room"
 """On a bound pod of a gang with stages: where room was kept for later ones; JSON, see
 `bindery.api.keptroom`. The binder writes it when it binds the pod."""

@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+import bindery
 from bindery.cli.choice import ClusterChoice
 from bindery.cli.errors import ExitCode
 from bindery.cli.lazy import LazyGroup
@@ -28,6 +29,12 @@ app = typer.Typer(
     rich_markup_mode=None,  # `lazy` says why
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"bindery {bindery.__version__}")
+        raise typer.Exit
 
 
 @app.callback()
@@ -48,6 +55,12 @@ def choose_cluster(
             help="The namespace of the Leases, if the chart has another leaseNamespace.",
         ),
     ] = ClusterChoice.lease_namespace,
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
+        ),
+    ] = False,
 ) -> None:
     """Bindery schedules gangs of pods: all pods of a gang, or none."""
     context.obj = ClusterChoice(kubeconfig, cluster_context, lease_namespace)

@@ -14,7 +14,9 @@ from bindery.api.configuration import SchedulerConfiguration
 from bindery.api.names import NODE_POOL_LABEL
 from bindery.api.yamlfile import Document, read
 from bindery.cli.amounts import listed
+from bindery.cli.connection import lease_namespace, with_client
 from bindery.cli.errors import CommandError, ExitCode
+from bindery.cli.grouperrows import GrouperRows, read_rows
 from bindery.cli.manifestfiles import read_manifests
 from bindery.cli.options import Format, Origin
 from bindery.cli.source import Source
@@ -55,7 +57,8 @@ def answer(context: typer.Context, origin: Origin, question: Question, output: F
     """
     documents = read_manifests(question.files, recursive=question.recursive)
     source = read_source(context, origin, with_jobs=True)
-    submission = _submission(source, documents, question)
+    rows = GrouperRows() if origin.file is not None else _grouper_rows(context)
+    submission = _submission(source, documents, question, rows)
     scheduler = source.configuration.scheduler_name
     pools = {_pool(pod) for pod in submission.pods() if pod.spec.scheduler_name == scheduler}
     if origin.node_pool is None and len(pools) == 1:
@@ -78,7 +81,18 @@ def answer(context: typer.Context, origin: Origin, question: Question, output: F
         raise typer.Exit(ExitCode.FAILURE)
 
 
-def _submission(source: Source, documents: Sequence[Document], question: Question) -> Submission:
+def _grouper_rows(context: typer.Context) -> GrouperRows:
+    """Return the rows of the cluster's grouper.
+
+    Raises:
+        KubeError: the cluster does not answer.
+    """
+    return with_client(context, lambda client: read_rows(client, lease_namespace(context)))
+
+
+def _submission(
+    source: Source, documents: Sequence[Document], question: Question, rows: GrouperRows
+) -> Submission:
     """Return the objects of `documents`; those of kind GrouperTable are rows for the others.
 
     Raises:
@@ -86,10 +100,18 @@ def _submission(source: Source, documents: Sequence[Document], question: Questio
     """
     tables = [document for document in documents if _is_table(document)]
     others = [document for document in documents if not _is_table(document)]
-    rows = [row for file in question.row_files for row in read(file)]
-    grouping = Grouping(table_of([*rows, *tables]), source.configuration.scheduler_name)
+    tables += [document for file in question.row_files for document in read(file)]
+    configuration = source.configuration
+    table, problem = table_of(rows.documents, tables), rows.problem
+    is_grouped = rows.is_there or configuration.grouper.wait_for_groups
+    if not rows.is_there:
+        result = "the answer assumes one" if is_grouped else "pods without a PodGroup are alone"
+        problem = f"no grouper has run in this cluster: {result}"
+    grouping = Grouping(table if is_grouped else None, configuration.scheduler_name)
     around = Surroundings(source.snapshot, question.namespace, source.now, grouping)
-    return read_documents(others, around)
+    submission = read_documents(others, around)
+    submission.warnings += [problem] if problem and not tables else []
+    return submission
 
 
 def _is_table(document: Document) -> bool:

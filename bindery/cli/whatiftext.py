@@ -18,6 +18,7 @@ from bindery.scheduler.insight.rehearsal import (
     QueueOutcome,
     RehearsedEviction,
 )
+from bindery.scheduler.insight.sharechanges import ShareChange
 from bindery.scheduler.model.jobs import JobKey
 
 _FATES = {
@@ -26,6 +27,14 @@ _FATES = {
     Fate.INDEX_FAILS: " and its index fails: evictions exceed backoffLimitPerIndex of its Job",
     Fate.JOB_FAILS: " and its Job fails: evictions exceed backoffLimit (docs/evictions.md)",
 }
+_SHARES = {
+    "quota": "quota",
+    "fair_share": "fair share",
+    "allocated": "allocated",
+    "requested": "requested",
+    "limit": "limit",
+}
+"""Field of a share -> its heading."""
 
 
 def outcome_lines(outcome: Outcome, planned_by: Sequence[str] = ()) -> Iterator[str]:
@@ -38,9 +47,10 @@ def outcome_lines(outcome: Outcome, planned_by: Sequence[str] = ()) -> Iterator[
     for job in outcome.jobs:
         yield from _job_lines(job, titles[job.job])
     if not outcome.jobs:
-        yield "  it has no pods"
+        yield from _without_jobs(outcome)
     for queue in outcome.queues:
         yield from _queue_lines(queue)
+    yield from _share_lines(outcome.shares)
     if outcome.evictions:
         yield from _eviction_lines(outcome.evictions, titles)
     for jobs, text in (
@@ -96,6 +106,41 @@ def _queue_lines(queue: QueueOutcome) -> Iterator[str]:
     yield f"  queue {queue.name} would exceed its limit: {', '.join(amounts)}"
     yield "    A limit evicts nothing: running pods continue."
     yield "    No other pod of this queue, or of one below it, starts until it holds less."
+
+
+def _without_jobs(outcome: Outcome) -> Iterator[str]:
+    """Yield what changes for the jobs of others, if nothing but queues or nodes is submitted."""
+    if outcome.would_run_too or outcome.would_wait_instead or outcome.evictions:
+        starts, ends = len(outcome.would_run_too), len(outcome.would_wait_instead)
+        evicted = plural(len(outcome.evictions), "pod")
+        yield f"  {plural(starts, 'gang')} would start, {ends} would wait, {evicted} would go"
+    else:
+        yield "  no gang would start, wait or be evicted for it"
+
+
+def _share_lines(changes: Sequence[ShareChange]) -> Iterator[str]:
+    """Yield a table of the queues whose shares change, for each resource."""
+    for resource in dict.fromkeys(change.resource for change in changes):
+        rows = [
+            (each.queue, [_change_text(each, name) for name in _SHARES])
+            for each in changes
+            if each.resource == resource
+        ]
+        width = max(len(queue) for queue, _ in rows)
+        yield f"Queues that change, in {title(resource)}:"
+        headings = "".join(f"{heading:>18}" for heading in _SHARES.values())
+        yield f"  {'':<{width}}{headings}"
+        for queue, texts in rows:
+            yield f"  {queue:<{width}}" + "".join(f"{text:>18}" for text in texts)
+
+
+def _change_text(change: ShareChange, field: str) -> str:
+    """Return `8`, or `8 -> 4` if the field of the share changes."""
+    texts = [
+        "none" if share is None else amount(change.resource, getattr(share, field))
+        for share in (change.before, change.after)
+    ]
+    return texts[0] if texts[0] == texts[1] else " -> ".join(texts)
 
 
 def _eviction_lines(

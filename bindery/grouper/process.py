@@ -16,6 +16,7 @@ from bindery.api.configuration import GrouperConfiguration
 from bindery.grouper.loop import GroupingLoop
 from bindery.grouper.metrics import GROUPS, KINDS, LEADING, WORKLOADS
 from bindery.grouper.notices import NoticeBoard, written_events
+from bindery.grouper.table import publishing
 from bindery.grouper.table.loading import Table
 from bindery.grouper.view import View
 from bindery.grouper.writer import Writer
@@ -77,7 +78,7 @@ class Grouper:
             name=COMPONENT,
             identity=self._options.identity,
             configuration=self._options.configuration.leader_election,
-            annotations=lambda: publication.annotations(self._options.configuration),
+            annotations=self._published,
         )
         WORKLOADS.set_function(lambda: len(self._view.all_workloads()))
         GROUPS.set_function(lambda: len(self._view.groups))
@@ -94,6 +95,14 @@ class Grouper:
             finally:
                 for task in background:
                     task.cancel()
+
+    def _published(self) -> dict[str, str]:
+        """Return the annotations of the Lease: the configuration and the rows of users."""
+        options = self._options
+        return {
+            **publication.annotations(options.configuration),
+            **publishing.annotations(options.table),
+        }
 
     async def _lead(self, _leadership: Leadership) -> None:
         options = self._options

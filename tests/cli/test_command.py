@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -118,6 +119,13 @@ def test_no_cluster_is_one_clear_line(tmp_path: Path) -> None:
     assert done.stdout == ""
     missing = tmp_path / "missing"
     assert done.stderr == f"bindery: kubeconfig {missing}: No such file or directory\n"
+
+
+def test_the_version_can_be_asked_for_as_an_option() -> None:
+    done = bindery("--version")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"bindery {version('bindery')}\n"
 
 
 def test_version_needs_no_cluster() -> None:

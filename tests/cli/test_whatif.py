@@ -403,3 +403,33 @@ def test_the_examples_of_the_project_can_be_asked_about(desk: Desk) -> None:
 
     assert code == 1
     assert "too small" in answer or "insufficient" in answer
+
+
+def test_queues_alone_are_answered_with_what_changes_for_whom(desk: Desk) -> None:
+    Path(desk.cluster).write_text(
+        CLUSTER + "- {name: due, count: 1, queue: small, pods: [{gpus: 1}, {gpus: 1}]}\n"
+    )
+
+    code, answer, _ = desk.ask(queue("small", gpu={"quota": 2, "limit": 2}))
+
+    assert code == 0
+    assert "1 gang would start, 0 would wait, 1 pod would go" in answer
+    assert "Queues that change, in GPUs:" in answer
+    table = [line.split("  ") for line in answer.splitlines() if line.startswith("  small ")]
+    (numbers,) = ([part.strip() for part in parts if part.strip()] for parts in table)
+    assert numbers == ["small", "0 -> 2", "0 -> 2", "0 -> 2", "2", "1 -> 2"]
+    assert "Others that would run too: default/due" in answer
+
+
+def test_a_queue_that_changes_nothing_for_anybody_says_so(desk: Desk) -> None:
+    code, answer, _ = desk.ask(queue("unused", gpu={"quota": 0, "limit": 1}))
+
+    assert code == 0
+    assert "no gang would start, wait or be evicted for it" in answer
+
+
+def test_shares_are_in_the_answer_for_programs(desk: Desk) -> None:
+    outcome = desk.outcome(queue("research", gpu={"quota": 2, "overQuotaWeight": 1}))
+
+    (change,) = [c for c in outcome["shares"] if (c["queue"], c["resource"]) == ("research", "gpu")]
+    assert (change["before"]["quota"], change["after"]["quota"]) == (4, 2)

@@ -68,18 +68,18 @@ def load(files: Iterable[Path] = ()) -> Table:
         FileError: a file cannot be read, has an unknown key, a path that is no path, or a second
             row for a kind.
     """
-    return _table(yamlfile.read(file) for file in files)
+    return table_of([document for file in files for document in yamlfile.read(file)])
 
 
-def table_of(documents: Sequence[Document]) -> Table:
-    """Return the table of the shipped rows and of those in `documents`; see `load`."""
-    return _table([documents])
+def table_of(documents: Sequence[Document], *further: Sequence[Document]) -> Table:
+    """Return the table of the shipped rows and of those in `documents`; see `load`.
 
-
-def _table(files: Iterable[Sequence[Document]]) -> Table:
+    `further`: rows that replace those before them of the same kind and version.
+    """
     found = {key: dict(rows) for key, rows in _shipped().items()}
-    for key, rows in _read(files).items():
-        found.setdefault(key, {}).update(rows)
+    for layer in (documents, *further):
+        for key, rows in _read([layer]).items():
+            found.setdefault(key, {}).update(rows)
     return Table(found)
 
 

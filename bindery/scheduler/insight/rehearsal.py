@@ -11,9 +11,10 @@ from itertools import groupby
 
 from bindery.api import numaplacement
 from bindery.api.names import NUMA_ZONES_ANNOTATION
-from bindery.kube.objects import KubeObject, Pod, Queue
+from bindery.kube.objects import KubeObject, Node, Pod, Queue
 from bindery.scheduler.insight.arrivals import Arrival, Arrivals, LaterStage
 from bindery.scheduler.insight.comeback import Comeback, Fate, comeback
+from bindery.scheduler.insight.sharechanges import ShareChange, share_changes
 from bindery.scheduler.insight.shares import cluster_shares
 from bindery.scheduler.insight.waiting import (
     Explanation,
@@ -97,6 +98,8 @@ class Outcome:
     """Other jobs that run only without the submission."""
     queues: tuple[QueueOutcome, ...] = ()
     """The submitted queues with a problem or beyond a limit."""
+    shares: tuple[ShareChange, ...] = ()
+    """If queues or nodes are submitted: the shares that differ at the end."""
 
     @property
     def runs(self) -> bool:
@@ -212,7 +215,18 @@ def rehearse(
         would_run_too=tuple(sorted(after - before - set(new))),
         would_wait_instead=tuple(sorted(before - after - gone)),
         queues=queues,
+        shares=_shares(without.world, world, submitted),
     )
+
+
+def _shares(
+    without: World, world: World, submitted: Sequence[KubeObject]
+) -> tuple[ShareChange, ...]:
+    """Return how shares differ by the submitted queues and nodes; workloads change them, too."""
+    if not any(isinstance(item, Queue | Node) for item in submitted):
+        return ()
+    with without.engine.session() as before, world.engine.session() as after:
+        return tuple(share_changes(cluster_shares(before), cluster_shares(after)))
 
 
 def _queues(world: World, submitted: Sequence[KubeObject]) -> Iterator[QueueOutcome]:
