@@ -273,6 +273,33 @@ def test_a_workload_whose_pods_are_not_known_is_ignored_and_the_rest_is_judged(d
     assert answer.errors == "NIMService/chat is ignored: add what it creates\n"
 
 
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"template": {"metadata": {"labels": {"a": 1}}}}, "Expected `str`, got `int`"),
+        ({"template": {"spec": {"containers": "none"}}}, "Pod train-0: Expected"),
+        ({"parallelism": "two"}, "spec.parallelism: a number of 0 or more is expected"),
+        ({"parallelism": 60_000, "completions": 60_000}, "at most 50,000 pods are supported"),
+        ({"template": None}, "spec.template: this key is required"),
+    ],
+)
+def test_a_workload_that_cannot_be_used_ends_with_the_place_and_the_reason(
+    desk: Desk, changes: dict[str, Any], said: str
+) -> None:
+    wrong = job()
+    for key, value in changes.items():
+        if isinstance(value, dict):
+            wrong["spec"][key].update(value)
+        else:
+            wrong["spec"][key] = value
+
+    answer = desk.ask(desk.file("job.yaml", wrong))
+
+    assert (answer.code, answer.text) == (2, "")
+    assert said in answer.errors
+    assert len(answer.errors.splitlines()) == 1
+
+
 def test_pods_beside_their_workload_are_taken_as_they_are(desk: Desk) -> None:
     template = job()["spec"]["template"]["spec"]
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "controller": True}

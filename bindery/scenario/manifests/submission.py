@@ -210,7 +210,7 @@ class _Reader:
             (Pod, grouped.pods),
         ):
             for each in found:
-                meta = msgspec.convert(each.body["metadata"], Meta)
+                meta = _metadata(each.document, each.body["metadata"])
                 self._add(each.document, _converted(each.document, kind, meta, each.body))
         self._found.passed_over |= grouped.passed_over
         self._found.warnings += grouped.warnings
@@ -286,10 +286,7 @@ class _Reader:
         }
         if isinstance(given.get("deletionTimestamp"), datetime):  # YAML reads times
             given["deletionTimestamp"] = timestamp(given["deletionTimestamp"].timestamp())
-        try:
-            meta = reading.convert(given, Meta)
-        except msgspec.ValidationError as error:
-            raise document.error(("metadata",), str(error)) from error
+        meta = _metadata(document, given)
         owners = [
             msgspec.structs.replace(each, uid=_uid(each.kind, namespace, each.name))
             for each in meta.owner_references
@@ -310,6 +307,18 @@ class _Reader:
             text = f"{created!r} is not a time such as 2026-01-31T12:00:00Z"
             raise document.error(location, text)
         return timestamp(at_s)
+
+
+def _metadata(document: Document, given: Mapping[str, Any]) -> Meta:
+    """Return the metadata `given`, of an object in `document` or of one that is made from it.
+
+    Raises:
+        FileError: a part of it has the wrong type.
+    """
+    try:
+        return reading.convert(given, Meta)
+    except msgspec.ValidationError as error:
+        raise document.error(("metadata",), str(error)) from error
 
 
 def _checked(model: type[CustomResource], document: Document) -> dict[str, Any]:
