@@ -2,7 +2,7 @@
 //
 // It reads JSON lines from standard input, each a cluster and a pod, and writes one JSON line for
 // each: the names of the feasible nodes. The filters are those of kube-scheduler's own packages in
-// their default configuration, without volumes and resource claims. Used by the differential test.
+// their default configuration. Used by the differential test.
 package main
 
 import (
@@ -15,9 +15,11 @@ import (
 	"sort"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/kubernetes/scheme"
+	resourceslicetracker "k8s.io/dynamic-resource-allocation/resourceslice/tracker"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
@@ -25,9 +27,12 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/dynamicresources"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
-	"k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/nodevolumelimits"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
+	"k8s.io/kubernetes/pkg/scheduler/util/assumecache"
 )
 
 var filters = []string{
@@ -39,8 +44,14 @@ var filters = []string{
 	names.NodeAffinity,
 	names.NodePorts,
 	names.NodeResourcesFit,
+	names.VolumeRestrictions,
+	names.NodeVolumeLimits,
+	names.VolumeBinding,
+	names.VolumeZone,
 	names.PodTopologySpread,
 	names.InterPodAffinity,
+	names.DynamicResources,
+	names.NodeDeclaredFeatures,
 }
 
 type question struct {
@@ -48,6 +59,8 @@ type question struct {
 	Namespaces []*v1.Namespace `json:"namespaces"`
 	Pods       []*v1.Pod       `json:"pods"`
 	Pod        *v1.Pod         `json:"pod"`
+	// Storage and devices, each with apiVersion and kind.
+	Objects []json.RawMessage `json:"objects"`
 }
 
 type answer struct {
@@ -71,10 +84,6 @@ func main() {
 }
 
 func answerAll(in io.Reader, out io.Writer) error {
-	client, err := kubernetes.NewForConfig(&rest.Config{Host: "localhost"}) // never called
-	if err != nil {
-		return err
-	}
 	profile, err := filterProfile()
 	if err != nil {
 		return err
@@ -87,7 +96,7 @@ func answerAll(in io.Reader, out io.Writer) error {
 		} else if err != nil {
 			return err
 		}
-		nodes, err := feasible(asked, profile, client)
+		nodes, err := feasible(asked, profile)
 		if err != nil {
 			return err
 		}
@@ -112,33 +121,66 @@ func filterProfile() (*config.KubeSchedulerProfile, error) {
 	return &profile, nil
 }
 
-func feasible(
-	asked question, profile *config.KubeSchedulerProfile, client kubernetes.Interface,
-) ([]string, error) {
+func feasible(asked question, profile *config.KubeSchedulerProfile) ([]string, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	factory := informers.NewSharedInformerFactory(client, 0)
-	known := factory.Core().V1().Namespaces().Informer().GetIndexer()
-	for _, namespace := range asked.Namespaces {
-		if err := known.Add(namespace); err != nil {
-			return nil, err
-		}
+	objects, err := decoded(asked)
+	if err != nil {
+		return nil, err
 	}
 	placed, nominated, err := sorted(asked.Pods)
 	if err != nil {
 		return nil, err
 	}
+	client := fake.NewClientset(objects...)
+	factory := informers.NewSharedInformerFactory(client, 0)
+	watched := record(factory)
+	slices, err := resourceslicetracker.StartTracker(ctx, resourceslicetracker.Options{
+		SliceInformer: factory.Resource().V1().ResourceSlices(), KubeClient: client,
+	})
+	if err != nil {
+		return nil, err
+	}
+	claimInformer := factory.Resource().V1().ResourceClaims().Informer()
+	claims := assumecache.NewAssumeCache(klog.FromContext(ctx), claimInformer, "ResourceClaim", "", nil)
 	snapshot := cache.NewSnapshot(placed, asked.Nodes)
-	scheduler, err := runtime.NewFramework(ctx, plugins.NewInTreeRegistry(), profile,
-		runtime.WithClientSet(client),
-		runtime.WithInformerFactory(factory),
-		runtime.WithSnapshotSharedLister(snapshot),
-		runtime.WithPodNominator(nominated),
+	scheduler, err := frameworkruntime.NewFramework(ctx, plugins.NewInTreeRegistry(), profile,
+		frameworkruntime.WithClientSet(client),
+		frameworkruntime.WithInformerFactory(factory),
+		frameworkruntime.WithSnapshotSharedLister(snapshot),
+		frameworkruntime.WithPodNominator(nominated),
+		frameworkruntime.WithSharedDRAManager(dynamicresources.NewDRAManager(ctx, claims, slices, factory)),
+		frameworkruntime.WithSharedCSIManager(
+			nodevolumelimits.NewCSIManager(factory.Storage().V1().CSINodes().Lister())),
 	)
 	if err != nil {
 		return nil, err
 	}
+	factory.Start(ctx.Done())
+	factory.WaitForCacheSync(ctx.Done())
+	if !watched.wait(ctx) {
+		return nil, ctx.Err()
+	}
 	return filtered(ctx, scheduler, snapshot, asked.Pod)
+}
+
+// decoded returns the objects that the informers of the filters list.
+func decoded(asked question) ([]runtime.Object, error) {
+	objects := []runtime.Object{}
+	for _, namespace := range asked.Namespaces {
+		objects = append(objects, namespace)
+	}
+	for _, node := range asked.Nodes {
+		objects = append(objects, node)
+	}
+	for _, raw := range asked.Objects {
+		object, _, err := scheme.Codecs.UniversalDeserializer().Decode(raw, nil, nil)
+		if err != nil {
+			return nil, err
+		}
+		objects = append(objects, object)
+	}
+	return objects, nil
 }
 
 // sorted returns the pods that are on nodes, and those that are nominated for one.

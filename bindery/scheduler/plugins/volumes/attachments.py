@@ -92,7 +92,7 @@ class Attachments:
         """Return why `volumes` cannot be added to the node at `row`; None if they can."""
         for driver, wanted in _by_driver(volumes).items():
             limit = self._limits[driver].get(row)
-            if limit is not None and self._count(driver, row, wanted) > limit:
+            if limit is not None and self._is_above(limit, driver, row, wanted):
                 return _FULL
         return None
 
@@ -101,14 +101,15 @@ class Attachments:
         full: BoolColumn = np.zeros(len(self._nodes.nodes), dtype=np.bool_)
         for driver, wanted in _by_driver(volumes).items():
             for row, limit in self._limits[driver].items():
-                full[row] |= self._count(driver, row, wanted) > limit
+                full[row] |= self._is_above(limit, driver, row, wanted)
         yield NodeFailure(_FULL, full)
 
-    def _count(self, driver: str, row: int, wanted: frozenset[CsiVolume]) -> int:
-        """Return the number of volumes of `driver` on the node with `wanted` added."""
+    def _is_above(self, limit: int, driver: str, row: int, wanted: frozenset[CsiVolume]) -> bool:
+        """Return whether the node has more than `limit` volumes of `driver` with `wanted` added."""
         attached: Mapping[CsiVolume, set[Uid]] = self._users.get(row, {})
-        there = sum(each.driver == driver and each not in wanted for each in attached)
-        return there + len(wanted)
+        added = sum(each not in attached for each in wanted)
+        # What is attached already may be used above the limit, which the driver may have lowered.
+        return added > 0 and added + sum(each.driver == driver for each in attached) > limit
 
 
 def _by_driver(volumes: frozenset[CsiVolume]) -> dict[str, frozenset[CsiVolume]]:
