@@ -45,7 +45,10 @@ class RandomCluster:
         self.pod["spec"]["schedulerName"] = "bindery"
         if r.random() < 0.5:
             self.pod["spec"]["priority"] = r.choice((0, 10, 20))
-            self.pods += [self._nominated(f"m{index}") for index in range(r.randint(1, 4))]
+            nominated = [self._nominated(f"m{index}") for index in range(r.randint(1, 4))]
+            constraints = self.pod["spec"].get("topologySpreadConstraints", ())
+            if not any(each.get("labelSelector") == {} for each in constraints):
+                self.pods += nominated
 
     @property
     def question(self) -> Manifest:

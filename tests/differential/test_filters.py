@@ -7,6 +7,8 @@ Rules in which the two differ by intent, and which the clusters therefore leave 
 - readiness: kube-scheduler reads only the taints of a node that is not ready;
 - nominated pods: kube-scheduler counts their anti-affinity only for pods with such rules of their
   own, Bindery for all pods;
+- spread constraints whose selector selects everything count no pods: kube-scheduler counts those
+  that are nominated;
 - node pools: topology spread constraints count nodes of the pool only.
 """
 

@@ -16,7 +16,7 @@ from bindery.scheduler.model.jobs import Uid
 
 pytestmark = pytest.mark.e2e  # needs the Go modules of the control plane
 
-CLUSTERS = 4000 if IS_LONG else 200
+CLUSTERS = 2000 if IS_LONG else 200
 BATCH = 100
 
 

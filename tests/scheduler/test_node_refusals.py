@@ -10,7 +10,13 @@ from bindery.api.names import NUMA_ZONES_ANNOTATION
 from bindery.kube import objects as kube
 from bindery.kube.bindrequests import PodBinding
 
-REASONS = ["TopologyAffinityError", "UnexpectedAdmissionError", "SMTAlignmentError", "OutOfcpu"]
+REASONS = [
+    "TopologyAffinityError",
+    "UnexpectedAdmissionError",
+    "SMTAlignmentError",
+    "OutOfcpu",
+    "PodFeatureUnsupported",
+]
 
 
 @pytest.mark.parametrize("reason", REASONS)

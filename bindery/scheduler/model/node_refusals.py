@@ -22,6 +22,8 @@ TOPOLOGY_REASONS: Final = frozenset(
     }
 )
 """The kubelet's reasons for which the zones of the node decide; see `nodecore.admission`."""
+_FEATURE: Final = "PodFeatureUnsupported"
+"""The kubelet's reason if the pod needs a feature that it does not declare."""
 _OUT_OF: Final = "OutOf"
 """What the reasons of the kubelet begin with when a resource is used up, as in OutOfcpu."""
 _FAILED: Final = "Failed"
@@ -51,7 +53,8 @@ def node_refusal(pod: Pod) -> NodeRefusal | None:
     status = pod.status
     if status.phase != _FAILED or not pod.spec.node_name:
         return None
-    if status.reason not in TOPOLOGY_REASONS and not status.reason.startswith(_OUT_OF):
+    is_known = status.reason in TOPOLOGY_REASONS or status.reason == _FEATURE
+    if not is_known and not status.reason.startswith(_OUT_OF):
         return None
     return NodeRefusal(
         pod.spec.node_name, status.reason, status.message, seconds(status.start_time)
