@@ -97,6 +97,8 @@ class PodBinding(ApiModel):
     pod_uid: str = Field(alias="podUID")
     """Pods are matched by UID: a re-created pod with the same name is another pod."""
     selected_node: str
+    non_preemptible: bool = False
+    """Whether the pod is charged as non-preemptible."""
     received_resource_type: ReceivedResourceType = ReceivedResourceType.REGULAR
     received_gpu: ReceivedGPU | None = Field(default=None, alias="receivedGPU")
     selected_gpu_groups: tuple[str, ...] = Field(

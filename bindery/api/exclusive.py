@@ -1,11 +1,23 @@
-"""Exclusive domains that JobSet and LeaderWorkerSet ask for, by annotations of their pods.
+"""Exclusive domains: those that annotations of pods ask for, and the record of those that are held.
 
-Each child Job of a JobSet, or group of a LeaderWorkerSet, has a domain of its own: nodes with one
-value of the label that the annotation names.
+Each child Job of a JobSet, or group of a LeaderWorkerSet, may ask for a domain of its own: nodes
+with one value of the label that the annotation names. PodGroups ask in their topology constraints.
+
+A pod holds a domain only if it was placed with that constraint. The scheduler hands the levels to
+the binder in the `pluginData`, and the binder records them on the pod
+(`names.EXCLUSIVE_DOMAINS_ANNOTATION`). Owners can change what pods and PodGroups ask for, but not
+what was granted.
 """
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
+
+import msgspec
+
+PLUGIN_DATA: Final = "topology"
+"""The key in `pluginData`. No binder plugin is needed to record it."""
+
+Level = Annotated[str, msgspec.Meta(max_length=1024)]
 
 _UNITS: Final = (
     ("alpha.jobset.sigs.k8s.io/exclusive-topology", "jobset.sigs.k8s.io/job-key"),
@@ -30,6 +42,11 @@ class ExclusiveUnit(NamedTuple):
     node_label: str
     key: str
 
+    @property
+    def level(self) -> str:
+        """The level of its domain in records."""
+        return f"{self.node_label} of {self.key}"
+
 
 def exclusive_unit(
     annotations: Mapping[str, str], labels: Mapping[str, str]
@@ -39,3 +56,43 @@ def exclusive_unit(
         if annotations.get(annotation) and labels.get(label):
             return ExclusiveUnit(annotations[annotation], labels[label])
     return None
+
+
+class HeldDomains(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The levels at which a pod holds the domain of its node for its gang alone."""
+
+    levels: tuple[Level, ...]
+    pod: str = ""
+    """The UID of the pod, in the record on the pod: annotations are copied from pod to pod."""
+
+    def as_data(self) -> dict[str, Any]:
+        """Return the JSON object for `pluginData`."""
+        return {"levels": list(self.levels)}
+
+    def record(self, pod_uid: str) -> str:
+        """Return the value of the annotation for the pod with `pod_uid`."""
+        return msgspec.json.encode(msgspec.structs.replace(self, pod=pod_uid)).decode()
+
+
+def from_data(data: object) -> HeldDomains | None:
+    """Return the domains in `pluginData`; None if there are none.
+
+    Users may create BindRequests with any content.
+    """
+    if not isinstance(data, Mapping):
+        return None
+    try:
+        return msgspec.convert(dict(data), HeldDomains)
+    except msgspec.ValidationError:
+        return None
+
+
+def from_record(text: str | None, pod_uid: str) -> HeldDomains | None:
+    """Return the recorded domains; None if `text` is missing, broken or of another pod."""
+    if not text:
+        return None
+    try:
+        found = msgspec.json.decode(text, type=HeldDomains)
+    except msgspec.DecodeError:
+        return None
+    return found if found.pod == pod_uid else None

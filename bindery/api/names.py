@@ -134,6 +134,9 @@ ROWS_ANNOTATION: Final = f"{GROUP}/rows"
 KEPT_ROOM_ANNOTATION: Final = f"{GROUP}/kept-room"
 """On a bound pod of a gang with stages: where room was kept for later ones; JSON, see
 `bindery.api.keptroom`. The binder writes it when it binds the pod."""
+EXCLUSIVE_DOMAINS_ANNOTATION: Final = f"{GROUP}/exclusive-domains"
+"""On a bound pod: the levels at which it holds the domain of its node for its gang alone; JSON, see
+`bindery.api.exclusive`. The binder writes it when it binds the pod."""
 
 SCALES_FOR_ANNOTATION: Final = f"{GROUP}/scales-for"
 """On a scaling pod: the UIDs of the waiting pods whose GPUs it requests."""
@@ -148,6 +151,9 @@ pod."""
 CHARGED_GROUP_ANNOTATION: Final = f"{GROUP}/charged-pod-group"
 """On a bound pod: the UID of the PodGroup that it was bound with. The binder writes it when it
 binds the pod."""
+CHARGED_PREEMPTIBILITY_ANNOTATION: Final = f"{GROUP}/charged-preemptibility"
+"""On a bound pod: whether it counts as `Preemptible` or `NonPreemptible`. The binder writes it when
+it binds the pod, and the scheduler when a cycle has granted a change."""
 SPREAD_DEVICES_ANNOTATION: Final = f"{GROUP}/spread-devices"
 """On a pod: "true" keeps it off the GPUs of which another pod of its job has a part."""
 GPU_INDEXES_ANNOTATION: Final = f"{GROUP}/gpu-indexes"

@@ -80,6 +80,8 @@ QUEUE_RECORDS: Final = Records(
         {
             names.CHARGED_QUEUE_ANNOTATION,
             names.CHARGED_GROUP_ANNOTATION,
+            names.CHARGED_PREEMPTIBILITY_ANNOTATION,
+            names.EXCLUSIVE_DOMAINS_ANNOTATION,
             names.NUMA_ZONES_ANNOTATION,
             names.KEPT_ROOM_ANNOTATION,
         }

@@ -37,6 +37,7 @@ items of a list refer to each other, and CEL has no recursion."""
 NON_PREEMPTIBLE_FROM: Final = 100
 """Gangs of this priority or higher are not evicted for others, unless they allow it."""
 
+
 ENDED_POD_PHASES: Final = frozenset({"Succeeded", "Failed"})
 """The phases of pods of which no container runs any more or will run again."""
 

@@ -10,12 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from bindery.api import keptroom
+from bindery.api import exclusive, keptroom, preemptibility
 from bindery.api.bindrequest import ReceivedResourceType
 from bindery.api.gpushare import RECEIVED_TYPE_ANNOTATION
 from bindery.api.names import (
     CHARGED_GROUP_ANNOTATION,
+    CHARGED_PREEMPTIBILITY_ANNOTATION,
     CHARGED_QUEUE_ANNOTATION,
+    EXCLUSIVE_DOMAINS_ANNOTATION,
     KEPT_ROOM_ANNOTATION,
     NODE_POOL_LABEL,
 )
@@ -40,12 +42,17 @@ def recorded(request: BindRequest, binding: PodBinding) -> BindingMetadata:
     if binding.received_gpu is not None or received != ReceivedResourceType.REGULAR:
         annotations[RECEIVED_TYPE_ANNOTATION] = received
     if request.spec.queue:
+        charged_as = preemptibility.word(not binding.non_preemptible)
         annotations[CHARGED_QUEUE_ANNOTATION] = request.spec.queue
+        annotations[CHARGED_PREEMPTIBILITY_ANNOTATION] = charged_as
         if request.spec.pod_group is not None:
             annotations[CHARGED_GROUP_ANNOTATION] = request.spec.pod_group.uid
     room = keptroom.from_data(binding.plugin_data.get(keptroom.PLUGIN_DATA))
     if room is not None:
         annotations[KEPT_ROOM_ANNOTATION] = room.record(binding.pod_uid)
+    held = exclusive.from_data(binding.plugin_data.get(exclusive.PLUGIN_DATA))
+    if held is not None:
+        annotations[EXCLUSIVE_DOMAINS_ANNOTATION] = held.record(binding.pod_uid)
     pool = request.metadata.labels.get(NODE_POOL_LABEL)
     labels = {NODE_POOL_LABEL: pool} if pool else {}
     return BindingMetadata(labels, annotations) if labels or annotations else NOTHING

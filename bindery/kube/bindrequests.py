@@ -26,6 +26,7 @@ class PodBinding(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=F
     pod_name: str
     pod_uid: str = msgspec.field(name="podUID")
     selected_node: str
+    non_preemptible: bool = False
     received_resource_type: str = "Regular"
     received_gpu: ReceivedGPU | None = msgspec.field(default=None, name="receivedGPU")
     selected_gpu_groups: list[str] = msgspec.field(default_factory=list, name="selectedGPUGroups")

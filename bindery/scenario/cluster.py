@@ -16,6 +16,7 @@ from bindery.kube.claims import ResourceClaim, ResourceClaimTemplate
 from bindery.kube.objects import KubeObject, Meta, Namespace, Node, Pod, PriorityClass
 from bindery.kube.store import Change, EventType
 from bindery.scenario import hami, objects, shares, topology
+from bindery.scenario.charges import Charges
 from bindery.scenario.claims import ClaimKeeper
 from bindery.scenario.events import Event, InFlightRequest
 from bindery.scenario.fields import expand
@@ -223,7 +224,9 @@ class ScenarioCluster:
         for offset, name in enumerate(expand(job.name, job.count)):
             at = created_at + offset
             stale_since = None if job.stale_for is None else self.now - job.stale_for
-            self._added(objects.group_object(job, name, self._node_pool, at, stale_since))
+            group = objects.group_object(job, name, self._node_pool, at, stale_since)
+            self._added(group)
+            charges = Charges(group, priority)
             pods_at = at if job.pending_for is None else self.now - job.pending_for
             entries = [entry for entry in job.pods for _ in range(entry.count)]
             for index, entry in enumerate(entries):
@@ -240,7 +243,7 @@ class ScenarioCluster:
                     shared_devices=self._shared_devices(entry.node),
                     recreate=job.recreate,
                 )
-                self._create_pod(who, entry, priority=priority)
+                self._create_pod(who, entry, priority=priority, charges=charges)
 
     def _shared_devices(self, node_name: str) -> tuple[Device, ...] | None:
         """Return the devices of a node, in a scenario about HAMi's protocol."""
@@ -256,13 +259,23 @@ class ScenarioCluster:
 
     # -- pods ------------------------------------------------------------------------------------
 
-    def _create_pod(self, who: PodIdentity, entry: ScenarioPod, *, priority: int) -> None:
+    def _create_pod(
+        self,
+        who: PodIdentity,
+        entry: ScenarioPod,
+        *,
+        priority: int,
+        charges: Charges | None = None,
+    ) -> None:
+        """Create a pod. `charges`: of its job, for a pod that may begin on a node."""
         pod = objects.pod_object(
             entry, who, priority=priority, node_pool=self._node_pool, now=self.now
         )
         pod = self._claims.complete(pod, entry.claims)
         if entry.state in ON_NODE:
             pod = self._with_zones(pod, entry)
+            if charges is not None and not entry.scheduler_name:
+                pod = charges.on(pod, entry)
         stuck = entry.state is PodState.STUCK_IN_RELEASING
         self.pods[who.name] = PodRecord(who, entry, priority, pod, stuck)
         self._added(pod)

@@ -121,6 +121,11 @@ class ScenarioPod(Request):
     node: str = ""
     charged_queue: str = ""
     """The queue that a pod on a node is charged to; empty: the queue of its job."""
+    charged_preemptible: bool | None = None
+    """Whether a pod on a node is charged as preemptible; default: as it and its job ask."""
+    exclusive: bool | None = None
+    """Whether a pod on a node holds the exclusive domains that it and its job ask for; default:
+    it does."""
     gpu: DeviceIndexes = ()
     """The devices that it holds, by index on the node."""
     node_selector: dict[str, str] = Field(default_factory=dict)
@@ -156,6 +161,10 @@ class ScenarioPod(Request):
             raise ValueError("nominatedNode needs a pod that is Pending and has a schedulerName")
         if self.charged_queue and self.state not in ON_NODE:
             raise ValueError(f"a pod that is {self.state} has no chargedQueue")
+        if self.charged_preemptible is not None and self.state not in ON_NODE:
+            raise ValueError(f"a pod that is {self.state} has no chargedPreemptible")
+        if self.exclusive is not None and self.state not in ON_NODE:
+            raise ValueError(f"a pod that is {self.state} has no exclusive domain")
         if self.qos == "BestEffort" and (self.cpu != "0" or self.memory != "0"):
             raise ValueError("a BestEffort pod asks for no cpu and no memory")
         return self

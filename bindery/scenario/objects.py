@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from bindery.api import quantity
+from bindery.api import preemptibility, quantity
 from bindery.api.base import ApiModel
 from bindery.api.hami.requests import in_modules
 from bindery.api.names import (
@@ -89,9 +89,6 @@ _PHASES: Final = {
     PodState.SUCCEEDED: "Succeeded",
     PodState.FAILED: "Failed",
 }
-
-
-_PREEMPTIBILITY: Final = {True: "Preemptible", False: "NonPreemptible"}
 
 
 @dataclass(frozen=True)
@@ -233,7 +230,9 @@ def group_object(
             ],
             min_sub_group=job.min_sub_group,
             topology=topology.constraint(job.topology),
-            preemptibility=None if job.preemptible is None else _PREEMPTIBILITY[job.preemptible],
+            preemptibility=None
+            if job.preemptible is None
+            else preemptibility.word(job.preemptible),
             preemption_delay_seconds=job.preemption_delay,
             staleness_grace_period_seconds=job.staleness_grace,
             expected_runtime_seconds=job.expected_runtime,
@@ -247,6 +246,10 @@ def group_object(
             conditions=None if stale_since is None else [_unscheduled_condition(stale_since)],
         ),
     )
+
+
+def _word(preemptible: bool | None) -> str | None:
+    return None if preemptible is None else preemptibility.word(preemptible)
 
 
 def _template(pod: ScenarioPod | None, job: ScenarioJob, name: str) -> PodTemplate | None:

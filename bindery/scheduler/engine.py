@@ -215,6 +215,7 @@ class Engine:
     def _open(self) -> Session:
         now = self._clock()
         self.cluster.note_time(now)
+        self.cluster.settle_preemptibility()
         return Session(self.cluster, self._plugins, self._filters, now, self.past)
 
     def _evictions(self, action: str, commit: Commit) -> list[Eviction]:

@@ -27,12 +27,12 @@ from bindery.scheduler.model.jobs import Uid
 from bindery.scheduler.planning.reports import CycleReport
 from bindery.scheduler.planning.rounds import Deadline
 from bindery.scheduler.status import scaling
+from bindery.scheduler.status.charge_records import ChargeRecorder
 from bindery.scheduler.status.conditions import pending_writes
 from bindery.scheduler.status.job_events import JobEvents
 from bindery.scheduler.status.provisioning import arguments_of, steps
 from bindery.scheduler.status.provisioning_writer import ProvisioningWriter
 from bindery.scheduler.status.queue_metrics import QueueFigures
-from bindery.scheduler.status.queue_records import QueueRecorder
 from bindery.scheduler.status.queue_writer import QueueStatusWriter
 from bindery.scheduler.status.scaling_writer import ScalingWriter
 from bindery.scheduler.status.writer import StatusWriter
@@ -64,7 +64,7 @@ class Writers:
     status: StatusWriter
     queues: QueueStatusWriter
     queue_figures: QueueFigures
-    records: QueueRecorder
+    records: ChargeRecorder
     provisioning: ProvisioningWriter
     scaling: ScalingWriter
     events: EventRecorder

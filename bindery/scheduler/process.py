@@ -33,9 +33,9 @@ from bindery.scheduler.commit.writer import RequestWriter
 from bindery.scheduler.configuration import ConfigurationFile
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.loop import SchedulingLoop, Writers
+from bindery.scheduler.status.charge_records import ChargeRecorder
 from bindery.scheduler.status.provisioning_writer import ProvisioningWriter
 from bindery.scheduler.status.queue_metrics import QueueFigures
-from bindery.scheduler.status.queue_records import QueueRecorder
 from bindery.scheduler.status.queue_writer import QueueStatusWriter
 from bindery.scheduler.status.queues import QueueStatuses
 from bindery.scheduler.status.scaling_writer import ScalingWriter
@@ -75,7 +75,7 @@ async def run(options: Options, clock: Callable[[], float] = time.time) -> None:
         )
         evictor = Evictor(client, events, feed.changed.set, engine.cluster)
         figures = QueueFigures()
-        records = QueueRecorder(client, clock)
+        records = ChargeRecorder(client, clock)
         nodes = ProvisioningWriter(client, events, clock)
         scaling = ScalingWriter(client, events, clock)
         writers = Writers(writer, evictor, status, queues, figures, records, nodes, scaling, events)

@@ -124,4 +124,21 @@ def test_the_queue_that_the_request_charges_is_recorded() -> None:
     assert written.annotations == {
         "scheduling.bindery.dev/charged-queue": "research",
         "scheduling.bindery.dev/charged-pod-group": "uid-g",
+        "scheduling.bindery.dev/charged-preemptibility": "Preemptible",
+    }
+
+
+def test_what_the_scheduler_has_granted_to_the_pod_is_recorded() -> None:
+    levels = {"topology": {"levels": ["dc/rack"]}}
+    bound = PodBinding(
+        pod_name="p", pod_uid="u", selected_node="n", non_preemptible=True, plugin_data=levels
+    )
+    spec = BindRequestSpec(pods=[bound], statement=StatementReference(id="s"), queue="research")
+
+    written = recorded(BindRequest(spec=spec), bound)
+
+    assert written.annotations == {
+        "scheduling.bindery.dev/charged-queue": "research",
+        "scheduling.bindery.dev/charged-preemptibility": "NonPreemptible",
+        "scheduling.bindery.dev/exclusive-domains": '{"levels":["dc/rack"],"pod":"u"}',
     }

@@ -332,3 +332,26 @@ def test_every_object_gets_an_answer_or_is_called_malformed(item: Any, old: Any)
         except MalformedReviewError:
             continue
         assert answer["response"]["uid"] == "7"
+
+
+@pytest.mark.parametrize(
+    ("change", "is_bound", "warned"),
+    [
+        ({"preemptibility": "NonPreemptible"}, True, True),
+        ({"priorityClassName": "high"}, True, True),
+        ({"preemptibility": "NonPreemptible"}, False, False),
+        ({"preemptibility": "Preemptible"}, True, False),
+    ],
+)
+def test_whoever_pins_a_running_gang_learns_that_it_takes_the_quota(
+    change: dict[str, str], *, is_bound: bool, warned: bool
+) -> None:
+    status = {"queue": "default"} if is_bound else {}
+    old = {"spec": {"minMember": 1}, "status": status}
+    changed = review({"spec": {"minMember": 1, **change}, "status": status}, old)
+
+    answer = Access(DIRECTORY, "bindery").validate_group(changed)
+
+    assert not message(answer)
+    warnings = answer["response"].get("warnings", [])
+    assert any("stay preemptible" in warning for warning in warnings) is warned

@@ -16,6 +16,7 @@ from schedulerworld import CONTROLLER, NOW, group, node, pod, queue, request, sh
 from bindery.api.configuration import SchedulerConfiguration
 from bindery.api.names import (
     CHARGED_GROUP_ANNOTATION,
+    CHARGED_PREEMPTIBILITY_ANNOTATION,
     CHARGED_QUEUE_ANNOTATION,
     POD_GROUP_ANNOTATION,
     PREEMPTIBLE_ANNOTATION,
@@ -83,9 +84,12 @@ def apply(cluster: Cluster, change: Change[kube.KubeObject]) -> None:
         cluster.apply(each)
 
 
-def recorded(meta: kube.Meta, queue: str, group: str = "") -> kube.Meta:
+def recorded(
+    meta: kube.Meta, queue: str, group: str = "", charged_as: str = "Preemptible"
+) -> kube.Meta:
     """Return `meta` with the queue that the binder has charged the pod to; `group`: a UID."""
     annotations = {**meta.annotations, CHARGED_QUEUE_ANNOTATION: queue}
+    annotations[CHARGED_PREEMPTIBILITY_ANNOTATION] = charged_as
     if group:
         annotations[CHARGED_GROUP_ANNOTATION] = group
     return msgspec.structs.replace(meta, annotations=annotations)
@@ -248,14 +252,16 @@ class CacheMachine(RuleBasedStateMachine):
             if spec.node_name or spec.scheduling_gates:
                 return
             spec = replace(spec, node_name=to)
-            meta = recorded(meta, charged, self._group_of(meta))
+            word = "NonPreemptible" if charged == "q1" else "Preemptible"
+            meta = recorded(meta, charged, self._group_of(meta), word)
         elif what == "relabel":
             meta = replace(meta, labels=labels)
         elif what == "regroup":
             record = meta.annotations.get(CHARGED_QUEUE_ANNOTATION)
             meta = replace(meta, annotations={"scheduling.bindery.dev/pod-group": "g1"})
             of = old.metadata.annotations.get(CHARGED_GROUP_ANNOTATION, "")
-            meta = recorded(meta, record, of) if record else meta
+            word = old.metadata.annotations.get(CHARGED_PREEMPTIBILITY_ANNOTATION, "")
+            meta = recorded(meta, record, of, word) if record else meta
         elif what == "leave":
             meta = replace(meta, deletion_timestamp="2025-06-15T15:06:41Z")
         else:
@@ -386,10 +392,20 @@ class CacheMachine(RuleBasedStateMachine):
                     of = group_of(item, groups)
                     assert task.job[1:] == (of or item.metadata.name, bool(of))
                     assert task.sub_group == sub_group_of(item, groups.get(of))
-                    assert task.is_preemptible == may_be_evicted(item, groups.get(of), classes)
+                    asks = may_be_evicted(item, groups.get(of), classes)
+                    if self.configuration.tenancy_policy_enforced or not wanted.holds_room:
+                        assert task.is_preemptible == charged_as(item, wanted, asks=asks)
             else:
                 assert item.spec.scheduler_name == "other"
                 assert not wanted.holds_room or wanted is TaskStatus.BINDING
+
+
+def charged_as(item: kube.Pod, status: TaskStatus, *, asks: bool) -> bool:
+    """Return whether a pod counts as preemptible. The requests charge all pods as preemptible."""
+    record = item.metadata.annotations.get(CHARGED_PREEMPTIBILITY_ANNOTATION)
+    if status is TaskStatus.BINDING or (status.holds_room and record is None):
+        return True
+    return record == "Preemptible" if status.holds_room else asks
 
 
 def group_of(item: kube.Pod, groups: Mapping[str, kube.PodGroup]) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from bindery.api import preemptibility
 from bindery.api.configuration import (
     BindRequestConfiguration,
     PluginConfiguration,
@@ -10,6 +11,7 @@ from bindery.api.configuration import (
 )
 from bindery.api.names import (
     CHARGED_GROUP_ANNOTATION,
+    CHARGED_PREEMPTIBILITY_ANNOTATION,
     CHARGED_QUEUE_ANNOTATION,
     GPU_MODEL_LABEL,
     POD_GROUP_ANNOTATION,
@@ -114,6 +116,7 @@ def pod(
     labels: Mapping[str, str] | None = None,
     charged: str = "",
     charged_group: str = "",
+    charged_preemptible: bool | None = None,
     conditions: Sequence[kube.Condition] = (),
     more: Amounts | None = None,
     controlled: bool = True,
@@ -121,12 +124,16 @@ def pod(
 ) -> kube.Pod:
     """Return a pod that asks for `cpu` and `gpu`; `spec`: further fields of its spec.
 
-    `charged`: the queue that the binder has recorded. `controlled`: with a controller, which
+    `charged`: the queue that the binder has recorded; `charged_preemptible`: as what it has
+    charged the pod. `controlled`: with a controller, which
     creates another one in its place when it is deleted.
     """
     annotations = {POD_GROUP_ANNOTATION: group or "", CHARGED_QUEUE_ANNOTATION: charged}
     if charged and group:
         annotations[CHARGED_GROUP_ANNOTATION] = charged_group or f"uid-group-{group}"
+    if charged_preemptible is not None:
+        charged_as = preemptibility.word(charged_preemptible)
+        annotations[CHARGED_PREEMPTIBILITY_ANNOTATION] = charged_as
     if preemptible is not None:
         annotations[PREEMPTIBLE_ANNOTATION] = str(preemptible).lower()
     said = {QUEUE_LABEL: queue, ROLE_LABEL: role, SUB_GROUP_LABEL: sub_group}
@@ -412,6 +419,7 @@ def as_created(draft: BindRequestDraft) -> BindRequest:
                     pod_name=p.pod_name,
                     pod_uid=p.pod_uid,
                     selected_node=p.selected_node,
+                    non_preemptible=p.non_preemptible,
                     plugin_data=p.plugin_data,
                     received_resource_type=p.received_resource_type.value,
                     selected_gpu_groups=list(p.selected_gpu_groups),

@@ -4,6 +4,7 @@ A change is refused for what it makes wrong, not for what was wrong before.
 """
 
 from collections.abc import Iterator
+from typing import Final
 
 import msgspec
 
@@ -26,6 +27,10 @@ from bindery.binder.webhook.directory import Directory
 from bindery.kube import reading
 from bindery.kube.objects import SubGroup
 from bindery.kube.subgrouptree import SubGroupTreeError, tree_of
+
+_BOUND_PODS: Final = (
+    "pods that are bound stay preemptible until the quota of their queue has room for them"
+)
 
 
 class PodAccess:
@@ -94,7 +99,12 @@ class Access:
         problems = [problem for problem in found if not old or problem not in known]
         if not old or part(old, "spec").get("subGroups") != new.get("subGroups"):
             problems += _flaws(new.get("subGroups"))
-        return verdict(request, problems, list(self._obstacles(wish.queue, wish.priority_class)))
+        warnings = [*self._obstacles(wish.queue, wish.priority_class)]
+        if old and text(part(old, "status"), "queue") and wish.is_pinned(directory):
+            before = wish_of_group(part(old, "spec"), namespace, directory)
+            if not before.is_pinned(directory):
+                warnings.append(_BOUND_PODS)
+        return verdict(request, problems, warnings)
 
     def _new_warnings(self, request: Review, namespace: str) -> list[str]:
         """Return why the pods of a workload will wait for a queue that they did not ask for yet."""

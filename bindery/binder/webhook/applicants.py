@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from bindery.api import preemptibility
 from bindery.api.names import (
     ENABLED_LABEL,
     POD_GROUP_ANNOTATION,
@@ -38,17 +39,21 @@ class Wish:
 
     def problems(self, namespace: str, directory: Directory) -> list[str]:
         """Return why the use is not allowed; empty if it is."""
-        priority = self.priority
-        if priority is None:
-            priority = directory.priority(self.priority_class) or 0
-        is_pinned = not self.says_preemptible
-        if self.says_preemptible is None:
-            is_pinned = priority >= NON_PREEMPTIBLE_FROM
+        is_pinned = self.is_pinned(directory)
         classes = frozenset({self.priority_class} - {""})
         labels = directory.labels(namespace)
         applicant = Applicant(namespace, labels, classes, is_pinned=is_pinned)
         refusal = access_refusal(directory.chain(self.queue), applicant)
         return [refusal.text] if refusal is not None else []
+
+    def is_pinned(self, directory: Directory) -> bool:
+        """Return whether it is for non-preemptible pods."""
+        if self.says_preemptible is not None:
+            return not self.says_preemptible
+        priority = self.priority
+        if priority is None:
+            priority = directory.priority(self.priority_class) or 0
+        return priority >= NON_PREEMPTIBLE_FROM
 
 
 @dataclass(frozen=True)
@@ -103,13 +108,13 @@ def wish_of_template(template: Template, namespace: str, directory: Directory) -
     return Wish(
         template.said(*QUEUE_KEYS) or directory.queue_of(namespace),
         named or directory.default_class(),
-        _SAYS.get(template.said(PREEMPTIBLE_ANNOTATION).lower()),
+        preemptibility.said(template.said(PREEMPTIBLE_ANNOTATION)),
     )
 
 
 def wish_of_group(spec: Manifest, namespace: str, directory: Directory) -> Wish:
     """Return what a PodGroup with `spec` asks for."""
-    says = {"Preemptible": True, "NonPreemptible": False}.get(text(spec, "preemptibility"))
+    says = preemptibility.read(text(spec, "preemptibility"))
     queue = text(spec, "queue") or directory.queue_of(namespace)
     return Wish(queue, text(spec, "priorityClassName"), says)
 
@@ -124,7 +129,7 @@ def wish_of_pod(pod: Manifest, namespace: str, directory: Directory) -> Wish | N
     is_controlled = any(owner.get("controller") for owner in owners(metadata))
     if POD_GROUP_ANNOTATION in annotations or (is_controlled and not queue):
         return None
-    says = _SAYS.get(text(annotations, PREEMPTIBLE_ANNOTATION).lower())
+    says = preemptibility.said(text(annotations, PREEMPTIBLE_ANNOTATION))
     priority = spec.get("priority")
     return Wish(
         queue or directory.queue_of(namespace),
@@ -164,6 +169,3 @@ def text(item: Mapping[str, Any], key: str) -> str:
     """Return the text at `key`; "" if there is none."""
     found = item.get(key)
     return found if isinstance(found, str) else ""
-
-
-_SAYS: Final = {"true": True, "false": False}

@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 
+from bindery.api import preemptibility
 from bindery.api.bindrequest import Phase
 from bindery.api.gpushare import is_reservation
 from bindery.api.names import (
@@ -124,7 +125,10 @@ def _capture_jobs(snapshot: ClusterSnapshot, now: datetime) -> _Jobs:
         if pod.spec.scheduler_name == SCHEDULER_NAME and pod.status.phase not in ENDED_POD_PHASES
     )
     numa = capture_numa(snapshot.nodes, [*ours, *chain(*others.values())], snapshot.further)
-    around = Around(device_indexes(snapshot.pods), references, _images(snapshot), numa.pods)
+    priorities = {item.metadata.name: item.value for item in snapshot.priority_classes}
+    around = Around(
+        device_indexes(snapshot.pods), references, _images(snapshot), priorities, numa.pods
+    )
     jobs = _Jobs(around, numa)
     singles = [
         pod
@@ -317,9 +321,7 @@ def _gang_entry(group: PodGroup, now: datetime) -> Entry:
         "minSubGroup": spec.min_sub_group,
         "disruptionMode": spec.disruption_mode,
         "preemptionPolicy": spec.preemption_policy,
-        "preemptible": {"Preemptible": True, "NonPreemptible": False}.get(
-            spec.preemptibility or ""
-        ),
+        "preemptible": preemptibility.read(spec.preemptibility or ""),
         "subGroups": [
             {
                 key: value

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from bindery.api import disruption, quantity
+from bindery.api import disruption, preemptibility, quantity
 from bindery.api.disruption import Asks
 from bindery.api.names import (
     CHARGED_GROUP_ANNOTATION,
@@ -31,6 +31,7 @@ from bindery.kube.membership import Claims
 from bindery.kube.objects import Meta, Pod, PodGroup, PodTemplate
 from bindery.kube.podspec import Container
 from bindery.kube.podtemplates import PodTemplateError, pod_spec
+from bindery.scenario.capture.charges import Charges
 from bindery.scenario.capture.claims import claim_names
 from bindery.scenario.capture.hami import pod_annotations
 from bindery.scenario.capture.nodes import Entry, amount_text
@@ -56,6 +57,8 @@ class Around:
     """The labels to which rules of pods refer."""
     images: Collection[str] = ()
     """The images that pods of this scheduler use and nodes have."""
+    priorities: Mapping[str, int] = field(default_factory=dict)
+    """PriorityClass -> its value."""
     zones: Mapping[str, list[int]] = field(default_factory=dict)
     """Pod UID -> NUMA zones."""
 
@@ -67,6 +70,7 @@ def capture_pods(
 
     `queue`: the queue of the job.
     """
+    charges = Charges(owner, around.priorities)
     claims = Claims([owner] if isinstance(owner, PodGroup) else ())
     entries = [
         {
@@ -74,6 +78,7 @@ def capture_pods(
             **_written({"numa": around.zones.get(pod.metadata.uid)}),
             **_written({"subGroup": claims.of(pod).sub_group}),
             **_written({"chargedQueue": _charged_elsewhere(pod, owner, queue)}),
+            **charges.of(pod, claims.of(pod).sub_group),
             **_written(share_keys(pod, around.devices)),
         }
         for pod in pods
@@ -165,13 +170,13 @@ def _entry(pod: Pod, now: datetime, references: LabelReferences, images: Collect
         "volumes": [*volume_claims(pod), *disks_of(pod)],
         "localData": Asks.LOCAL_DATA in asked,
     }
-    says = pod.metadata.annotations.get(PREEMPTIBLE_ANNOTATION)
+    says = preemptibility.said(pod.metadata.annotations.get(PREEMPTIBLE_ANNOTATION, ""))
     entry |= {
         "role": pod.metadata.labels.get(ROLE_LABEL),
         "preemptionPolicy": "Never" if spec.preemption_policy == "Never" else None,
     }
     written = _written(entry)
-    return written if says is None else {**written, "preemptible": says.lower() == "true"}
+    return written if says is None else {**written, "preemptible": says}
 
 
 def _is_guaranteed(pod: Pod) -> bool:

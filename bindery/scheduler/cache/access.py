@@ -1,8 +1,8 @@
 """Whether a job may use its queue, by the rules of queues about namespaces."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-from bindery.kube.objects import Pod
+from bindery.kube.objects import Pod, QueueSpec
 from bindery.kube.queueaccess import AccessRefusal, Applicant, access_refusal
 from bindery.scheduler.cache.namespaces import Namespaces
 from bindery.scheduler.model.jobs import Job, Uid
@@ -31,6 +31,18 @@ def refusal_of_job(
         frozenset(name for name in classes if name),
         is_pinned=any(not task.is_preemptible for task in job.pending.values()),
     )
+    return access_refusal(chain, applicant)
+
+
+def refusal_of_pins(
+    queues: Iterable[tuple[str, QueueSpec | None]], namespace: str, namespaces: Namespaces
+) -> AccessRefusal | None:
+    """Return why pods of `namespace` may not become non-preemptible; None if they may.
+
+    `queues`: names and rules of their queue and those above it, bottom up.
+    """
+    chain = [(name, access) for name, access in queues if access is not None]
+    applicant = Applicant(namespace, namespaces.labels(namespace), is_pinned=True)
     return access_refusal(chain, applicant)
 
 

@@ -42,6 +42,7 @@ from bindery.scheduler.cache.members import Members, Place
 from bindery.scheduler.cache.namespaces import Namespaces
 from bindery.scheduler.cache.observers import Observe, Observers
 from bindery.scheduler.cache.orphans import Orphans
+from bindery.scheduler.cache.pinning import Pinning
 from bindery.scheduler.cache.priorities import PriorityClasses
 from bindery.scheduler.cache.problems import mistakes
 from bindery.scheduler.cache.promises import Promises
@@ -83,6 +84,9 @@ class Cluster:
             self.namespaces,
             self.defects,
             configuration,
+        )
+        self._pinning = Pinning(
+            self.state, self._tasks, self.priority_classes, self.namespaces, self._report_owner
         )
         self.future_tasks = self._tasks.futures.tasks
         self.commit_counts: dict[Uid, int] = {}
@@ -193,8 +197,12 @@ class Cluster:
         return self._configuration.tenancy_policy_enforced
 
     def unrecorded(self) -> list[Task]:
-        """Return the bound pods that were assigned to another queue than the recorded one."""
+        """Return the bound pods whose record is not what they are charged as."""
         return [self.state.tasks[uid] for uid in sorted(self._tasks.unrecorded)]
+
+    def settle_preemptibility(self) -> None:
+        """Let bound pods count as preemptible or not as their owners ask, if they may."""
+        self._pinning.settle()
 
     def note_time(self, now: float) -> None:
         """Apply the changes that time alone makes: promises end, pods get stuck in deletion."""
@@ -209,6 +217,15 @@ class Cluster:
     def report_group(self, reason: str, meta: Meta, text: str) -> None:
         """Let an event say `text` at a PodGroup."""
         self.problems.append(ObjectProblem(API_VERSION, "PodGroup", meta, reason, text))
+
+    def _report_owner(self, task: Task, reason: str, text: str) -> None:
+        """Let an event say `text` at the PodGroup of `task`, or at the pod without one."""
+        group = self.groups.get(task.job)
+        pod = self.observers.get(Pod, (task.namespace, task.name))
+        if group is not None:
+            self.report_group(reason, group.metadata, text)
+        elif pod is not None:
+            self.problems.append(ObjectProblem("v1", "Pod", pod.metadata, reason, text))
 
     # -- commits -------------------------------------------------------------------------------
 

@@ -80,7 +80,7 @@ class FuturePods:
             task.is_future = True
             if not task.has_own_priority:
                 task.priority = self._priority_classes.default
-            task.is_preemptible = self._priority_classes.is_preemptible(job, task)
+            task.is_preemptible = self._priority_classes.asks_preemptible(job, task)
             task.queue, task.queue_row = job.queue, self._state.queues.row(job.queue)
             found.append(task)
         return found

@@ -51,6 +51,8 @@ class Hold:
     """The GPU groups of the pod."""
     queue: str = ""
     """The queue that the request charges the pod to; "" if the request has none."""
+    is_preemptible: bool = True
+    """As what the request charges the pod."""
     pod_group: str = ""
     """The UID of the PodGroup of the request; "" for none."""
 
@@ -122,6 +124,7 @@ class Holds:
                 data=pod.plugin_data,
                 gpu_groups=pod.selected_gpu_groups,
                 queue=spec.queue,
+                is_preemptible=not pod.non_preemptible,
                 pod_group=_group_of(spec),
             )
             for pod in spec.pods
@@ -152,6 +155,7 @@ class Holds:
                     data=pod.plugin_data,
                     gpu_groups=tuple(pod.selected_gpu_groups),
                     queue=request.spec.queue,
+                    is_preemptible=not pod.non_preemptible,
                     pod_group=_group_of(request.spec),
                 )
                 for pod in request.spec.pods

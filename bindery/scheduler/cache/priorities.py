@@ -35,8 +35,8 @@ class PriorityClasses:
         found = self._classes.get(name or "")
         return found.value if found is not None else None
 
-    def is_preemptible(self, job: Job, task: Task) -> bool:
-        """Return whether `task` of `job` may be evicted for other jobs.
+    def asks_preemptible(self, job: Job, task: Task) -> bool:
+        """Return whether `task` of `job` is to be preemptible, by what its owners ask for.
 
         The pod decides, then its PodGroup, then the priority (below 100, as in KAI-Scheduler).
         """
@@ -46,6 +46,11 @@ class PriorityClasses:
             return job.says_preemptible
         of_class = self.value(job.priority_class)
         return (task.priority if of_class is None else of_class) < NON_PREEMPTIBLE_FROM
+
+    def knows(self, job: Job) -> bool:
+        """Return whether the objects are known by which `job` asks to be preemptible or not."""
+        is_by_class = job.says_preemptible is None and job.priority_class
+        return job.exists and (not is_by_class or job.priority_class in self._classes)
 
     def never_preempts(self, name: str | None) -> bool:
         """Return whether no pods may be evicted for gangs of the class `name`."""

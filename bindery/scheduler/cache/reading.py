@@ -6,11 +6,12 @@ one object.
 
 import math
 
-from bindery.api import disruption, gpushare, keptroom, ranks
-from bindery.api.exclusive import exclusive_unit
+from bindery.api import disruption, exclusive, gpushare, keptroom, preemptibility, ranks
 from bindery.api.names import (
     CHARGED_GROUP_ANNOTATION,
+    CHARGED_PREEMPTIBILITY_ANNOTATION,
     CHARGED_QUEUE_ANNOTATION,
+    EXCLUSIVE_DOMAINS_ANNOTATION,
     EXPECTED_RUNTIME_ANNOTATION,
     GPU_INDEXES_ANNOTATION,
     KEPT_ROOM_ANNOTATION,
@@ -30,9 +31,7 @@ from bindery.scheduler.model.jobs import DEFAULT_STAGE_TIMEOUT_S, NO_ROW, Job, T
 from bindery.scheduler.model.node_refusals import loss_text
 from bindery.scheduler.model.shapes import Shape
 
-_PREEMPTIBILITY = {"Preemptible": True, "NonPreemptible": False}
 _INDEX_DIGITS = 4
-_SAYS = {"true": True, "false": False}
 
 
 def queue_of(pod: Pod, default: str) -> str:
@@ -76,8 +75,8 @@ def read_pod(pod: Pod, status: TaskStatus, shape: Shape, scheduler_name: str, pl
         checkpoint_at=seconds(pod.metadata.annotations.get(LAST_CHECKPOINT_ANNOTATION)) or 0.0,
         pod_node=pod.spec.node_name,
         gone_by=seconds(pod.metadata.deletion_timestamp) or math.inf,
-        says_preemptible=_SAYS.get(
-            pod.metadata.annotations.get(PREEMPTIBLE_ANNOTATION, "").lower()
+        says_preemptible=preemptibility.said(
+            pod.metadata.annotations.get(PREEMPTIBLE_ANNOTATION, "")
         ),
         bound_at=_bound_at(pod),
         runtime_s=runtime_of(pod),
@@ -87,6 +86,7 @@ def read_pod(pod: Pod, status: TaskStatus, shape: Shape, scheduler_name: str, pl
         gpu_groups=gpushare.groups(pod.metadata.labels),
         gpu_indexes=_gpu_indexes(pod),
         recorded_queue=_recorded(pod, CHARGED_QUEUE_ANNOTATION),
+        recorded_preemptible=recorded_preemptible(pod),
         recorded_group=_recorded(pod, CHARGED_GROUP_ANNOTATION),
         kept_room=keptroom.from_record(
             pod.metadata.annotations.get(KEPT_ROOM_ANNOTATION), pod.metadata.uid
@@ -94,7 +94,8 @@ def read_pod(pod: Pod, status: TaskStatus, shape: Shape, scheduler_name: str, pl
         reserves_gpu=gpushare.is_reservation(pod.metadata.namespace, pod.metadata.labels),
         spreads_devices=pod.metadata.annotations.get(SPREAD_DEVICES_ANNOTATION) == "true",
         rank=ranks.rank(pod.metadata.labels),
-        exclusive_unit=exclusive_unit(pod.metadata.annotations, pod.metadata.labels),
+        held_levels=_held_levels(pod),
+        exclusive_unit=exclusive.exclusive_unit(pod.metadata.annotations, pod.metadata.labels),
         is_ours=pod.spec.scheduler_name == scheduler_name,
         is_recreated=any(owner.controller for owner in pod.metadata.owner_references),
         awaits_group=place.awaits_group,
@@ -117,6 +118,8 @@ def are_equivalent(one: Task, other: Task) -> bool:
         and (one.gone_by, one.is_recreated) == (other.gone_by, other.is_recreated)
         and one.recorded_queue == other.recorded_queue
         and one.recorded_group == other.recorded_group
+        and (one.held_levels == other.held_levels or not other.pod_node)
+        and one.recorded_preemptible == other.recorded_preemptible
         and one.is_of_pool == other.is_of_pool
         and _devices(one) == _devices(other)
     )
@@ -163,7 +166,7 @@ def read_group(job: Job, group: PodGroup) -> None:
     job.checkpoint_at = seconds(checkpoint) or 0.0
     job.ran_s = group.status.ran_seconds
     job.running_since = seconds(group.status.since) if runs else None
-    job.says_preemptible = _PREEMPTIBILITY.get(group.spec.preemptibility or "")
+    job.says_preemptible = preemptibility.read(group.spec.preemptibility or "")
     job.goes_whole = group.spec.disruption_mode == "Group"
     job.preemption_policy = group.spec.preemption_policy
     job.invalid, job.stages, job.groups, job.successors = None, (), {}, {}
@@ -215,6 +218,17 @@ def _devices(task: Task) -> tuple[object, ...]:
     is_bound = task.pod_status.holds_room
     groups = task.gpu_groups if is_bound else ()
     return groups, task.gpu_indexes, task.reserves_gpu, task.spreads_devices
+
+
+def recorded_preemptible(pod: Pod) -> bool | None:
+    """Return whether a bound pod is recorded as preemptible; None without a record."""
+    return preemptibility.read(_recorded(pod, CHARGED_PREEMPTIBILITY_ANNOTATION))
+
+
+def _held_levels(pod: Pod) -> tuple[str, ...]:
+    text = _recorded(pod, EXCLUSIVE_DOMAINS_ANNOTATION)
+    held = exclusive.from_record(text, pod.metadata.uid)
+    return held.levels if held is not None else ()
 
 
 def _recorded(pod: Pod, key: str) -> str:

@@ -40,10 +40,6 @@ class TaskQueues:
             return task.recorded_queue or seen or job.named_queue
         return seen or task.recorded_queue or job.named_queue
 
-    def is_misplaced(self, task: Task) -> bool:
-        """Return whether `task` counts in another queue than it should."""
-        return task.is_ours and task.queue != self.queue_of(self._jobs[task.job], task)
-
     def note_binding(self, uid: Uid, before: Task | None) -> None:
         """Remember the queue of a pod that has just been bound; `before` is its old task."""
         if uid in self._bound_in:

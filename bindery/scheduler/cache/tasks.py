@@ -7,6 +7,7 @@ their statuses, as a task is always withdrawn before it changes and entered agai
 import math
 from collections.abc import Iterable
 
+from bindery.api import exclusive
 from bindery.api.configuration import SchedulerConfiguration
 from bindery.api.names import DEFAULT_QUEUE, NODE_POOL_LABEL
 from bindery.kube.objects import Pod, PodGroup
@@ -19,6 +20,7 @@ from bindery.scheduler.cache.holds import Holds
 from bindery.scheduler.cache.members import Members
 from bindery.scheduler.cache.namespaces import Namespaces
 from bindery.scheduler.cache.pod_shapes import PodShapes
+from bindery.scheduler.cache.preemptibility import ChargedPreemptibility
 from bindery.scheduler.cache.priorities import PriorityClasses
 from bindery.scheduler.cache.reading import (
     are_equivalent,
@@ -27,6 +29,7 @@ from bindery.scheduler.cache.reading import (
     queue_of,
     read_group,
     read_pod,
+    recorded_preemptible,
     shows_its_binding,
     status_by_pod,
 )
@@ -61,13 +64,17 @@ class TaskStore:
         self._holds = holds
         self.shapes = PodShapes(state.nodes)
         self._queues = TaskQueues(state.jobs, holds, trusts_records=self._trusts_records)
+        self.preemptibility = ChargedPreemptibility(
+            priority_classes, holds, trusts_records=self._trusts_records
+        )
         self._grants = Grants(holds, trusts_records=self._trusts_records)
         self._scheduler_name = configuration.scheduler_name
         self._node_pool = configuration.node_pool
         self._evicting: set[Uid] = set()
         """Tasks with a committed eviction that their pods do not show yet."""
         self.unrecorded: set[Uid] = set()
-        """Bound pods whose job was assigned to another queue than the recorded one."""
+        """Bound pods that count as something else than recorded: in an assigned queue, or as
+        preemptible or not."""
         self._leaving: set[Uid] = set()
         """Tasks with pods that are being deleted from their node."""
         self._stuck_before = -math.inf
@@ -96,6 +103,7 @@ class TaskStore:
         if pod.spec.node_name:
             # `note_binding` reads the hold, so it comes before the hold ends.
             self._queues.note_binding(uid, old)
+            self.preemptibility.note_binding(uid, old, recorded_preemptible(pod))
             self._holds.settle(uid)
         if status is not TaskStatus.RUNNING:  # the pod shows its eviction, or has ended
             self._evicting.discard(uid)
@@ -158,6 +166,7 @@ class TaskStore:
         self.reshape(self.shapes.forget(uid))
         self._evicting.discard(uid)
         self._queues.forget(uid)
+        self.preemptibility.forget(uid)
         task = self._state.tasks.get(uid)
         if task is not None:
             self._take_out(task)
@@ -177,8 +186,8 @@ class TaskStore:
         if task is None:
             self._expect_reservations(uid)
             return False
-        if self._stands(task) == (task.status, task.node_name) and not self._queues.is_misplaced(
-            task
+        if self._stands(task) == (task.status, task.node_name) and not (
+            task.is_ours and self._is_misplaced(self._state.jobs[task.job], task)
         ):
             return False
         self._withdraw(task)
@@ -231,7 +240,7 @@ class TaskStore:
         The ledgers have charged it already, so only its status and node name change.
         """
         job = self._state.jobs[task.job]
-        self._take_groups(task)
+        self._take_grants(task)
         self.charges.adopt(task, node_name)
         job.move(task, TaskStatus.BINDING)
         self._note_waiting(job)
@@ -338,15 +347,25 @@ class TaskStore:
 
     def _reenter(self, job: Job) -> None:
         """Enter again the tasks of `job` whose queue or preemptibility has changed."""
-        changed = [
-            task
-            for task in job.tasks.values()
-            if task.queue != self._queues.queue_of(job, task)
-            or task.is_preemptible != self._priority_classes.is_preemptible(job, task)
-        ]
+        changed = [task for task in job.tasks.values() if self._is_misplaced(job, task)]
         for task in changed:
             self._withdraw(task)
         for task in changed:
+            self._enter(task)
+        for task in job.tasks.values():
+            self.preemptibility.note(job, task)
+
+    def _is_misplaced(self, job: Job, task: Task) -> bool:
+        """Return whether `task` counts in another queue, or as something else, than it should."""
+        return task.queue != self._queues.queue_of(
+            job, task
+        ) or task.is_preemptible != self.preemptibility.of(job, task)
+
+    def charge_as(self, tasks: Iterable[Task], *, is_preemptible: bool) -> None:
+        """Count bound `tasks` as preemptible or not from now on, whatever their records are."""
+        for task in tasks:
+            self._withdraw(task)
+            self.preemptibility.settle(task, is_preemptible=is_preemptible)
             self._enter(task)
 
     def _job(self, task: Task, pod: Pod) -> Job:
@@ -394,7 +413,7 @@ class TaskStore:
     def _enter(self, task: Task) -> None:
         self.charges.writes += 1
         task.status, task.node_name = self._stands(task)
-        self._take_groups(task)
+        self._take_grants(task)
         task.eviction_committed = task.uid in self._evicting
         if task.pod_status is TaskStatus.RELEASING:
             self._leaving.add(task.uid)
@@ -405,11 +424,11 @@ class TaskStore:
             task.queue_row = self._state.queues.row(task.queue)
             if not task.has_own_priority:
                 task.priority = self._default_priority
-            task.is_preemptible = self._priority_classes.is_preemptible(job, task)
+            self.preemptibility.note(job, task)
             job.add(task)
             self._note_waiting(job)
-            if task.pod_status is TaskStatus.RUNNING and is_to_record(job, task):
-                self.unrecorded.add(task.uid)
+            if task.pod_status is TaskStatus.RUNNING:
+                self._note_record(job, task)
         self.charges.enter(task)
 
     def _confirm(self, old: Task, task: Task) -> bool:
@@ -426,20 +445,25 @@ class TaskStore:
             return False
         if not task.has_own_priority:
             task.priority = self._default_priority
-        if old.is_preemptible != self._priority_classes.is_preemptible(job, task):
+        self.preemptibility.note(job, task)
+        if task.is_preemptible != old.is_preemptible:
             return False
-        task.is_preemptible = old.is_preemptible
         task.row, task.queue, task.queue_row = old.row, old.queue, old.queue_row
-        if is_to_record(job, task):
-            self.unrecorded.add(task.uid)
+        self._note_record(job, task)
         self._state.tasks[task.uid] = job.tasks[task.uid] = task
         return True
 
-    def _take_groups(self, task: Task) -> None:
-        """Set the GPU groups of `task` from its request, if it has one with groups."""
+    def _note_record(self, job: Job, task: Task) -> None:
+        if is_to_record(job, task) or self.preemptibility.is_to_record(task):
+            self.unrecorded.add(task.uid)
+
+    def _take_grants(self, task: Task) -> None:
+        """Set the GPU groups and exclusive domains of `task` from its request, if it has one."""
         hold = self._holds.get(task.uid)
-        if hold is not None and hold.gpu_groups:
-            task.gpu_groups = hold.gpu_groups
+        if hold is not None:
+            task.gpu_groups = hold.gpu_groups or task.gpu_groups
+            held = exclusive.from_data(hold.data.get(exclusive.PLUGIN_DATA))
+            task.held_levels = held.levels if held is not None else ()
 
     def _withdraw(self, task: Task) -> None:
         self.charges.writes += 1

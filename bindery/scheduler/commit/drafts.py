@@ -286,6 +286,7 @@ class Committer:
             pod_name=task.name,
             pod_uid=task.uid,
             selected_node=session.state.nodes.name(operation.row),
+            non_preemptible=not task.is_preemptible,
             received_resource_type=self._received_type(task, groups),
             received_gpu=None if share is None else _received(devices, share, operation.row),
             selected_gpu_groups=groups,

@@ -122,7 +122,7 @@ class Judge:
         free = np.where(own, self._eligible[0], self._eligible[1])
         levels = np.where(free, 0, 2)
         for index, unit in enumerate(table.units):
-            if any(not task.is_preemptible for task in unit.tasks):
+            if unit.is_pinned:
                 levels[index] = 3
             elif levels[index] == 0 and self.guard(unit):
                 levels[index] = 1
@@ -139,7 +139,7 @@ class Judge:
     def _protection(self, unit: EvictionUnit) -> Iterator[Refusal]:
         """Yield what protects `unit` from every action."""
         session = self._session
-        if any(not task.is_preemptible for task in unit.tasks):
+        if unit.is_pinned:
             priority = session.priority(unit.job)
             yield Refusal(JobReason.NON_PREEMPTIBLE, f"it is not preemptible (priority {priority})")
         guard = self.guard(unit)

@@ -45,6 +45,13 @@ class Constraint:
     """The constraint of each segment."""
 
     @property
+    def level(self) -> str:
+        """The level of its domain in records: "TOPOLOGY/LABEL", "/LABEL" or "tier N"."""
+        if self.tier is not None:
+            return f"tier {self.tier}"
+        return f"{self.tree.topology}/{self.required}"
+
+    @property
     def limits(self) -> bool:
         """Whether it restricts or orders nodes for the whole group."""
         return bool(self.required or self.preferred or self.tree.is_of_hyper_nodes)

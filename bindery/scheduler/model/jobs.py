@@ -116,6 +116,8 @@ class Task:
     queue_row: int = NO_ROW
     recorded_queue: str = ""
     """The queue that the binder recorded on the pod."""
+    recorded_preemptible: bool | None = None
+    """Whether it counts as preemptible by the record on the pod; None without a record."""
     recorded_group: str = ""
     """The UID of the PodGroup that the binder recorded on the pod."""
     bound_at: float | None = None
@@ -144,7 +146,9 @@ class Task:
     kept_room: KeptRoom | None = None
     """Where room was kept for later stages of its gang when it was bound."""
     exclusive_unit: ExclusiveUnit | None = None
-    """The pods with which it has a domain that no others may use."""
+    """The pods with which it asks for a domain that no others may use."""
+    held_levels: Sequence[str] = ()
+    """The levels at which it was granted the domain of its node, by its BindRequest or record."""
     asks: Asks = Asks.NOTHING
     """Why it asks to be left in place; see `asks_at`."""
     asks_until: float = math.inf
@@ -370,6 +374,19 @@ class Job:
             for group in self.tree.all_groups():
                 if group.topology is not None:
                     yield group.name, group.topology
+
+    def exclusive_levels(self, leaf: str, unit: ExclusiveUnit | None) -> tuple[str, ...]:
+        """Return the levels at which pods ask for a domain without pods of other gangs.
+
+        `leaf`: their sub-group, or "". `unit`: what their annotations ask for.
+        """
+        levels = [
+            constraint.level
+            for name, constraint in self.constraints()
+            if constraint.is_exclusive
+            and ((leaves := self.leaves_of(name)) is None or leaf in leaves)
+        ]
+        return (*levels, unit.level) if unit is not None else tuple(levels)
 
     def leaves_of(self, name: str) -> frozenset[str] | None:
         """Return the names of the leaves of the group `name`; None for the whole gang."""

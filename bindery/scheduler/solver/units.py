@@ -1,7 +1,8 @@
 """The units of eviction of a job: each extra pod is one, and the rest of its gang is one.
 
-Extra pods go before the core, the last pods first. Used by `victims`, which turns units into
-columns.
+Extra pods go before the core, the last pods first. A core with non-preemptible pods stays, if the
+quota of its queue has room for the other pods of the core too: otherwise one pod within the quota
+would protect a large gang on borrowed room. Used by `victims`, which turns units into columns.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 
 from bindery.scheduler.model.gangs import Group
 from bindery.scheduler.model.jobs import NO_ROW, Job, Task, TaskStatus, Uid
+from bindery.scheduler.model.pinned_quota import PinnedQuota
 from bindery.scheduler.planning.session import Session
 
 
@@ -21,32 +23,61 @@ class EvictionUnit:
     tasks: tuple[Task, ...]
     is_core: bool
     """Whether the gang falls below its minimum if the unit is evicted."""
+    is_pinned: bool = False
+    """Whether it stays because of non-preemptible pods."""
 
 
 def may_go(session: Session, task: Task) -> bool:
     """Return whether `task` may be evicted for any job."""
-    return task.is_preemptible and task.row != NO_ROW and task.uid not in session.memory.spared
+    return task.is_preemptible and _is_evictable(session, task)
+
+
+def _is_evictable(session: Session, task: Task) -> bool:
+    return task.row != NO_ROW and task.uid not in session.memory.spared
 
 
 MayGo = Callable[[Session, Task], bool]
 
 
-def units(session: Session, job: Job, allowed: MayGo = may_go) -> list[EvictionUnit]:
+def units(
+    session: Session, job: Job, quota: PinnedQuota, allowed: MayGo = may_go
+) -> list[EvictionUnit]:
     """Return the units of eviction of `job`, in the order of eviction.
 
     Pods that are not `allowed` to go still count towards the minimum, so others can be extra pods.
+    `quota`: takes the cores that non-preemptible pods protect.
     """
     running = [task for task in job.tasks.values() if task.status is TaskStatus.RUNNING]
     if len(running) > 1:  # most jobs have one pod, and keys are the largest cost here
         running.sort(key=session.pod_sort_key, reverse=True)
     free = {task.uid for task in running if allowed(session, task)}
     extras = () if job.goes_whole else _extras(job, running, free)
-    found = [EvictionUnit(job, tuple(extra), is_core=False) for extra in extras]
+    found = [
+        EvictionUnit(job, tuple(extra), is_core=False, is_pinned=any(map(_is_pinned, extra)))
+        for extra in extras
+    ]
     gone = {task.uid for unit in found for task in unit.tasks}
     core = tuple(task for task in running if task.uid not in gone)
-    if core and all(task.uid in free for task in core):
-        found.append(EvictionUnit(job, core, is_core=True))
+    if not core:
+        return found
+    is_pinned = _is_protected(core, quota)
+    if not is_pinned:  # its non-preemptible pods go with the others
+        free |= {task.uid for task in core if _is_pinned(task) and _is_evictable(session, task)}
+    if all(task.uid in free for task in core):
+        found.append(EvictionUnit(job, core, is_core=True, is_pinned=is_pinned))
     return found
+
+
+def _is_pinned(task: Task) -> bool:
+    return not task.is_preemptible
+
+
+def _is_protected(core: Sequence[Task], quota: PinnedQuota) -> bool:
+    """Return whether `core` stays because of non-preemptible pods."""
+    others = [task for task in core if task.is_preemptible]
+    if len(others) in (0, len(core)):  # nearly all gangs
+        return not others
+    return not quota.take(others[0].queue_row, others)
 
 
 def _extras(job: Job, running: Sequence[Task], free: AbstractSet[Uid]) -> Iterable[list[Task]]:

@@ -13,6 +13,7 @@ from bindery.api.names import GPU_RESOURCE
 from bindery.scheduler.ledgers.base import LedgerRefusalError
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.jobs import Task
+from bindery.scheduler.model.pinned_quota import PinnedQuota
 from bindery.scheduler.model.verdicts import SortKey
 from bindery.scheduler.planning.session import LAST, Session
 from bindery.scheduler.solver.preferences import PodCost, preference
@@ -95,10 +96,11 @@ class VictimTable:
         unit_of: list[int] = []
         rows: list[int] = []
         requests: list[Task] = []
+        quota = PinnedQuota(session.state)
         for job in session.state.jobs.values():
             found: list[EvictionUnit] = []
             with session.guarded(job):
-                found = units(session, job, allowed)
+                found = units(session, job, quota, allowed)
             for unit in found:
                 for task in unit.tasks:
                     unit_of.append(len(self.units))

@@ -1,7 +1,8 @@
 """Exclusive domains: which nodes are closed to a gang because others are there.
 
 A gang with an exclusive domain enters no domain with pods of other gangs, and keeps them out of its
-own. Only pods that this scheduler plans count: agents on every node do not.
+own. It has a domain once pods of it were placed there with this constraint. Only pods that this
+scheduler plans count: agents on every node do not.
 """
 
 from collections.abc import Iterator
@@ -65,6 +66,13 @@ class Occupancy(Ledger):
         masks = [mask for key, mask in held.items() if key != job.key]
         return np.logical_or.reduce(masks) if masks else None
 
+    def asked_levels(self, task: Task) -> tuple[str, ...]:
+        """Return the levels at which `task` is planned into a domain for its gang alone."""
+        job = self._state.jobs[task.job]
+        if not job.is_constrained:
+            return ()
+        return job.exclusive_levels(task.sub_group, task.exclusive_unit)
+
     def taken_by_others(self, constraint: Constraint, is_member: IsMember) -> BoolColumn:
         """Return the rows of domains of `constraint` with pods that are no members, as a mask."""
         rows = [task.row for task in self._placed() if not is_member(task)]
@@ -97,7 +105,10 @@ class Occupancy(Ledger):
         return np.logical_or.reduce(masks) if masks else None
 
     def _holdings(self, job: Job) -> Iterator[tuple[Constraint, Rows]]:
-        """Yield the exclusive constraints of `job`, each with the rows of its pods."""
+        """Yield the exclusive constraints of `job`, each with the rows of pods that hold a domain.
+
+        What is asked for on pods that have a place was not granted: others may be there.
+        """
         placed = [
             task
             for task in job.tasks.values()
@@ -106,12 +117,14 @@ class Occupancy(Ledger):
         ]
         for name, constraint in job.constraints():
             if constraint.is_exclusive:
-                leaves = job.leaves_of(name)
-                rows = [t.row for t in placed if leaves is None or t.sub_group in leaves]
+                leaves, level = job.leaves_of(name), constraint.level
+                members = [t for t in placed if leaves is None or t.sub_group in leaves]
+                rows = [task.row for task in members if _has(task, level)]
                 yield constraint, np.array(rows, dtype=np.intp)
         units = {task.exclusive_unit for task in placed if task.exclusive_unit is not None}
         for unit in units:
-            rows = [task.row for task in placed if task.exclusive_unit == unit]
+            members = [task for task in placed if task.exclusive_unit == unit]
+            rows = [task.row for task in members if _has(task, unit.level)]
             yield of_unit(unit), np.array(rows, dtype=np.intp)
 
     def _domains_of(self, constraint: Constraint, rows: Rows) -> BoolColumn:
@@ -125,6 +138,12 @@ class Occupancy(Ledger):
         column = padded(levels.tree, levels.allowed[-1], len(nodes.nodes))
         domains = np.unique(column[rows]) if len(rows) else column[:0]
         return np.isin(column, domains[domains != NOWHERE])
+
+
+def _has(task: Task, level: str) -> bool:
+    """Return whether `task` holds its domain of `level`, or gets it by the present plan."""
+    is_planned = task.status in (TaskStatus.ALLOCATED, TaskStatus.PIPELINED)
+    return is_planned or level in task.held_levels
 
 
 def _is_exclusive(job: Job) -> bool:

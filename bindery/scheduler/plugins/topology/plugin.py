@@ -5,13 +5,14 @@ level that they should not leave. The plugin keeps the trees and offers the doma
 planning tries them with the same Statements as all other plans.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bindery.api import exclusive
 from bindery.kube.objects import KubeObject
 from bindery.kube.resources import NODES, Resource
 from bindery.kube.store import Change
@@ -98,6 +99,11 @@ class Topology:
         if len(ask.beside):
             text += f" beside the {len(ask.beside)} that have a place"
         return f"{text}; the most that fit are {most}, in {name}{wrong}" if count else text + wrong
+
+    def bind_data(self, session: SessionView, task: Task, row: int) -> Mapping[str, Any] | None:  # noqa: ARG002
+        """Return the levels at which `task` is granted the domain of its node; None for none."""
+        levels = session.ledger(Occupancy).asked_levels(task)
+        return exclusive.HeldDomains(levels=levels).as_data() if levels else None
 
     def tree_positions(self, session: SessionView, constraint: Constraint) -> NDArray[np.intp]:
         """Return node row -> position in the tree of `constraint`; nodes in no domain come last."""

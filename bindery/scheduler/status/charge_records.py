@@ -1,18 +1,19 @@
-"""Records the assigned queue of a moved gang on its bound pods.
+"""Records on bound pods what they are charged as, once it has changed.
 
-The binder records the queue when it binds a pod. If an authorized user moves the running gang to
-another queue, the record on its pods must change too, so that it is right after a restart and after
-the deletion of the PodGroup. `loop` offers the pods after each cycle; the writes run in the
-background.
+The binder records it when it binds a pod. If an authorized user moves the running gang to another
+queue, or the gang has become preemptible or non-preemptible, the record on its pods must change
+too, so that it is right after a restart and after the deletion of the PodGroup. `loop` offers the
+pods after each cycle; the writes run in the background.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import structlog
 
-from bindery.api.names import CHARGED_QUEUE_ANNOTATION
+from bindery.api import preemptibility
+from bindery.api.names import CHARGED_PREEMPTIBILITY_ANNOTATION, CHARGED_QUEUE_ANNOTATION
 from bindery.kube.client import Client
 from bindery.kube.errors import KubeError, NotFoundError
 from bindery.kube.lease import Leadership
@@ -30,10 +31,10 @@ _log = structlog.get_logger()
 class _Record:
     namespace: str
     name: str
-    queue: str
+    annotations: Mapping[str, str]
 
 
-class QueueRecorder:
+class ChargeRecorder:
     """Patches the records of pods. `clock` returns seconds since the epoch."""
 
     def __init__(self, client: Client, clock: Callable[[], float]) -> None:
@@ -44,11 +45,11 @@ class QueueRecorder:
         self._wake = asyncio.Event()
 
     def offer(self, tasks: Iterable[Task]) -> None:
-        """Record the queue of each of `tasks`, unless that was tried recently."""
+        """Record what each of `tasks` is charged as, unless that was tried recently."""
         since = self._clock() - _SHOWN_AFTER_S
         self._tried = {uid: tried for uid, tried in self._tried.items() if tried[1] > since}
         for task in tasks:
-            record = _Record(task.namespace, task.name, task.queue)
+            record = _Record(task.namespace, task.name, charges(task))
             if task.uid not in self._tried or self._tried[task.uid][0] != record:
                 self._waiting[task.uid] = record
                 self._wake.set()
@@ -69,8 +70,7 @@ class QueueRecorder:
         del self._waiting[uid]  # before the call: a record offered during it must stay
         self._tried[uid] = (record, self._clock())
         # RBAC allows the scheduler only pods/status; a status patch may also change metadata.
-        annotations = {CHARGED_QUEUE_ANNOTATION: record.queue}
-        patch = {"metadata": {"uid": uid, "annotations": annotations}}
+        patch = {"metadata": {"uid": uid, "annotations": record.annotations}}
         try:
             await self._client.patch(
                 PODS, record.name, patch, namespace=record.namespace, subresource="status"
@@ -78,4 +78,14 @@ class QueueRecorder:
         except NotFoundError:
             return
         except KubeError as error:
-            _log.warning("queue not recorded", pod=record.name, error=str(error))
+            _log.warning("charge not recorded", pod=record.name, error=str(error))
+
+
+def charges(task: Task) -> dict[str, str]:
+    """Return the annotations of the bound pod of `task` that must change."""
+    annotations: dict[str, str] = {}
+    if task.recorded_queue and task.recorded_queue != task.queue:
+        annotations[CHARGED_QUEUE_ANNOTATION] = task.queue
+    if task.recorded_preemptible != task.is_preemptible:
+        annotations[CHARGED_PREEMPTIBILITY_ANNOTATION] = preemptibility.word(task.is_preemptible)
+    return annotations
