@@ -135,6 +135,21 @@ class CSIStorageCapacity(KubeObject, frozen=True, rename="camel", kw_only=True, 
     maximum_volume_size: str | None = None
 
 
+class AttachmentSource(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    persistent_volume_name: str | None = None
+
+
+class AttachmentSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    attacher: str = ""
+    """The CSI driver."""
+    node_name: str = ""
+    source: AttachmentSource = msgspec.field(default_factory=AttachmentSource)
+
+
+class VolumeAttachment(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):
+    spec: AttachmentSpec = msgspec.field(default_factory=AttachmentSpec)
+
+
 def _held_claim(claim: Claim, problem: str) -> Claim | None:
     """Return a claim that could be read only in part; None if it has no volume."""
     is_bound = bool(claim.spec.volume_name)
@@ -183,6 +198,9 @@ CSI_DRIVERS: Final = Resource(_GROUP, "v1", "csidrivers", "CSIDriver", False, CS
 CSI_STORAGE_CAPACITIES: Final = Resource(
     _GROUP, "v1", "csistoragecapacities", "CSIStorageCapacity", True, CSIStorageCapacity
 )
+VOLUME_ATTACHMENTS: Final = Resource(
+    _GROUP, "v1", "volumeattachments", "VolumeAttachment", False, VolumeAttachment
+)
 RESOURCES: Final[tuple[Resource[Any], ...]] = (
     STORAGE_CLASSES,
     VOLUMES,
@@ -190,4 +208,5 @@ RESOURCES: Final[tuple[Resource[Any], ...]] = (
     CSI_STORAGE_CAPACITIES,
     CSI_NODES,
     CSI_DRIVERS,
+    VOLUME_ATTACHMENTS,
 )

@@ -114,3 +114,36 @@ def test_a_template_that_cannot_be_used_ends_with_the_place_and_the_reason(
 
     assert ended.returncode == 2
     assert said in ended.stderr
+
+
+RESTARTS = """
+apiVersion: v1
+kind: Pod
+metadata: {name: p}
+spec:
+  schedulerName: bindery
+  containers:
+  - name: main
+    image: busybox
+    restartPolicy: Never
+    restartPolicyRules: [{action: RestartAllContainers, exitCodes: {operator: In, values: [1]}}]
+"""
+NEEDS_A_FEATURE = """
+nodes: [{name: n0}, {name: n1}]
+jobs:
+- {name: train, pods: [{cpu: 1, requiredFeatures: [UserNamespacesHostNetworkSupport]}]}
+"""
+
+
+def test_whatif_and_explain_name_the_feature_that_nodes_do_not_declare(
+    command_line: CommandLine, tmp_path: Path
+) -> None:
+    cluster, pod = tmp_path / "cluster.yaml", tmp_path / "pod.yaml"
+    cluster.write_text(NEEDS_A_FEATURE)
+    pod.write_text(RESTARTS)
+
+    asked = command_line("whatif", str(pod), "--file", str(cluster))
+    explained = command_line("explain", "train", "--file", str(cluster))
+
+    assert "2 do not declare feature RestartAllContainersOnContainerExits" in asked.stdout
+    assert "2  do not declare feature UserNamespacesHostNetworkSupport" in explained.stdout

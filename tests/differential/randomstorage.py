@@ -1,8 +1,8 @@
 """Random clusters with volumes, in-tree disks, claimed devices and declared features, as manifests.
 
 The same seed gives the same cluster: one of `RandomCluster`, to which storage and devices are
-added. What the two schedulers treat differently by intent (docs/volumes.md) is left out: volumes
-that are attached without a pod, and volumes of nominated pods.
+added. What the two schedulers treat differently by intent (docs/volumes.md) is left out: a new pod
+with a volume that is attached without a pod, and volumes of nominated pods.
 """
 
 from random import Random
@@ -50,6 +50,8 @@ class RandomStorage:
                 self._add_slice(name)
         for _ in range(r.randint(0, 6)):
             self._add_free_volume()
+        for _ in range(r.choice((0, 0, 1, 3))):
+            self._add_attached_volume()
         for pod in self.cluster.pods:
             if "nodeName" in pod["spec"] and r.random() < 0.5:
                 self._add_to(pod, pod["spec"]["nodeName"])
@@ -134,6 +136,18 @@ class RandomStorage:
 
     def _add_free_volume(self) -> None:
         self._volume(f"free{len(self.objects)}", "local", self._random.choice(MODES), None)
+
+    def _add_attached_volume(self) -> None:
+        """Add a volume that is attached to a node, and that no pod uses."""
+        name = f"attached{len(self.objects)}"
+        source = {"csi": {"driver": CSI, "volumeHandle": name}}
+        self._volume(name, "made", "ReadWriteOnce", f"red/of-{name}", **source)
+        spec = {
+            "attacher": CSI,
+            "nodeName": self._random.choice(self._names),
+            "source": {"persistentVolumeName": name},
+        }
+        self._add(STORAGE, "VolumeAttachment", f"to-{name}", {}, spec=spec)
 
     def _volume(self, name: str, of: str, mode: str, claim: str | None, **source: Any) -> None:
         r, meta = self._random, {}

@@ -1,23 +1,27 @@
 """Counts the attached volumes of each CSI driver on each node, and checks the limits.
 
 A volume counts once on a node, for any number of pods (kube-scheduler's `nodevolumelimits`). A
-volume that is not made yet counts under the name of its claim. In-tree disks count as volumes of
+volume that is not made yet counts under the name of its claim, and one that is attached counts
+without a pod, until it is detached. In-tree disks count as volumes of
 the CSI driver that serves them.
 """
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 import numpy as np
 
 from bindery.kube.disks import MIGRATED_PROVISIONERS, CsiVolume, migrated
-from bindery.kube.storage import Claim, PersistentVolume
+from bindery.kube.storage import Claim, PersistentVolume, VolumeAttachment
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.jobs import NO_ROW, Uid
 from bindery.scheduler.model.nodes import NodeTable
 from bindery.scheduler.model.verdicts import NodeFailure
 from bindery.scheduler.plugins.volumes.catalog import Catalog, PodVolumes
 
+_ATTACHED: Final = Uid("")
+"""Takes the place of a user while Kubernetes has a volume attached."""
 _FULL = "exceed max volume count"
 
 
@@ -39,6 +43,8 @@ class Attachments:
         )
         """Row -> attached volume -> its users."""
         # Most clusters have no limits, and then nothing needs to be counted.
+        for held in catalog.attachments.values() if self._limits else ():
+            self._add_held(held)
         for uid, pod in catalog.pods.items() if self._limits else ():
             row = nodes.rows.get(pod.node_name, NO_ROW)
             if row == NO_ROW:
@@ -48,6 +54,16 @@ class Attachments:
                 attachment = self.of(claim, catalog.volumes.get(claim.spec.volume_name))
                 if attachment is not None:
                     self._users[row][attachment].add(uid)
+
+    def _add_held(self, held: VolumeAttachment) -> None:
+        """Count a volume that is attached to a node, also while no pod uses it."""
+        row = self._nodes.rows.get(held.spec.node_name, NO_ROW)
+        volume = self._catalog.volumes.get(held.spec.source.persistent_volume_name or "")
+        if row == NO_ROW or volume is None or volume.spec.csi is None:
+            return
+        if held.spec.attacher in self._limits:
+            handle = volume.spec.csi.volume_handle
+            self._users[row][CsiVolume(held.spec.attacher, handle)].add(_ATTACHED)
 
     def of(self, claim: Claim, volume: PersistentVolume | None) -> CsiVolume | None:
         """Return the attachment for `claim` with `volume`; None without a limit of its driver.

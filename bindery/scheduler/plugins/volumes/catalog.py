@@ -18,6 +18,7 @@ from bindery.kube.storage import (
     CSIStorageCapacity,
     PersistentVolume,
     StorageClass,
+    VolumeAttachment,
 )
 from bindery.kube.store import Change, EventType, Key, key_of
 from bindery.scheduler.model.jobs import Uid
@@ -58,6 +59,7 @@ class Catalog:
         self.capacities: dict[Key, CSIStorageCapacity] = {}
         self.nodes: dict[str, CSINode] = {}
         self.drivers: dict[str, CSIDriver] = {}
+        self.attachments: dict[str, VolumeAttachment] = {}
         self.pods: dict[Uid, PodVolumes] = {}
         """Unfinished pods with claims or in-tree disks."""
         self.disk_users: dict[Uid, PodVolumes] = {}
@@ -82,6 +84,8 @@ class Catalog:
             _put(self.nodes, item.metadata.name, item, gone)
         elif isinstance(item, CSIDriver):
             _put(self.drivers, item.metadata.name, item, gone)
+        elif isinstance(item, VolumeAttachment):
+            _put(self.attachments, item.metadata.name, item, gone)
 
     def storage_class(self, claim: Claim) -> StorageClass | None:
         """Return the class of `claim`; None if it has none, or the class does not exist."""
