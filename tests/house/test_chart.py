@@ -108,7 +108,7 @@ def test_every_key_of_pods_is_known_by_who_writes_it() -> None:
     }
     of_groups = {names.MADE_BY_LABEL, names.SOURCES_ANNOTATION}
     of_nodes = {names.NUMA_DETAIL_ANNOTATION}
-    of_leases = {names.CONFIGURATION_ANNOTATION}
+    of_leases = {names.CONFIGURATION_ANNOTATION, names.ROWS_ANNOTATION}
     of_scaling_pods = {names.SCALES_FOR_ANNOTATION, names.SCALED_BY_LABEL}
 
     assert (
