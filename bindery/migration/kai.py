@@ -3,6 +3,7 @@
 Field names and meanings: pkg/apis of NVIDIA/KAI-Scheduler, v0.17, and its docs/queues.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -71,8 +72,11 @@ def _queue(found: Migration, body: Body) -> None:
     spec: dict[str, Any] = {}
     if given.get("parentQueue"):
         spec["parent"] = str(given["parentQueue"])
-    if given.get("priority") is not None:
-        spec["priority"] = given["priority"]
+    priority = given.get("priority")
+    if isinstance(priority, int) and not isinstance(priority, bool):
+        spec["priority"] = priority
+    elif priority is not None:
+        found.lose(body, "spec.priority", priority, UNREADABLE)
     for ours, theirs in (
         ("preemptMinRuntimeSeconds", "preemptMinRuntime"),
         ("reclaimMinRuntimeSeconds", "reclaimMinRuntime"),
@@ -104,7 +108,8 @@ def _rule(found: Migration, body: Body, name: str, given: Body) -> dict[str, Any
     rule: dict[str, Any] = {}
     for key in ("quota", "overQuotaWeight", "limit"):
         value = given.get(key, 0)
-        if isinstance(value, bool) or not isinstance(value, int | float):
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not math.isfinite(value):
             found.lose(body, f"{path}.{key}", value, UNREADABLE)
             value = 0
         rule[key] = value if key == "overQuotaWeight" else _amount(value, _RESOURCES[name])

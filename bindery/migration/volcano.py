@@ -4,6 +4,7 @@ Field names and meanings: pkg/apis of volcano-sh/apis, and the plugins proportio
 of Volcano's scheduler, 2026-08.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -27,6 +28,7 @@ ROOT: Final = "root"
 """The queue above all others; here there is no object for it."""
 HIERARCHY: Final = "volcano.sh/hierarchy"
 WEIGHTS: Final = "volcano.sh/hierarchy-weights"
+_UNREADABLE_WEIGHT: Final = f"{UNREADABLE}: 1 is written"
 _LEAST: Final = ("cpu", "memory", "gpu")
 """Resources that every queue gets a rule for: Volcano divides all of them by weight."""
 
@@ -69,7 +71,7 @@ def migrate(bodies: Sequence[Body], *, with_owned: bool = False) -> Migration:
 def _queues(found: Migration, bodies: Sequence[Body]) -> None:
     given = [body for body in bodies if metadata_of(body).get("name") != ROOT]
     has_priorities = any(part(body, "spec").get("priority") for body in given)
-    parents, groups = _hierarchy(given)
+    parents, groups = _hierarchy(found, given)
     existing = {str(metadata_of(body).get("name")) for body in given}
     for name, (parent, weight) in groups.items():
         if name not in existing:
@@ -81,7 +83,7 @@ def _queues(found: Migration, bodies: Sequence[Body]) -> None:
 
 
 def _hierarchy(
-    bodies: Sequence[Body],
+    found: Migration, bodies: Sequence[Body]
 ) -> tuple[dict[str, tuple[str, float]], dict[str, tuple[str, float]]]:
     """Return the tree that the annotations of the plugin drf describe.
 
@@ -96,8 +98,7 @@ def _hierarchy(
         path = [step for step in annotations.get(HIERARCHY, "").split("/") if step]
         if len(path) < 2 or path[0] != ROOT:
             continue
-        weights = [_number(each) for each in annotations.get(WEIGHTS, "").split("/")]
-        weights += [1.0] * (len(path) - len(weights))
+        weights = _hierarchy_weights(found, body, len(path))
         for depth in range(1, len(path) - 1):
             above = path[depth - 1] if depth > 1 else ""
             groups.setdefault(path[depth], (above, weights[depth]))
@@ -106,11 +107,29 @@ def _hierarchy(
     return parents, groups
 
 
-def _number(text: str) -> float:
+def _hierarchy_weights(found: Migration, body: Body, length: int) -> list[float]:
+    """Return the weights along the path of a queue; 1 where the annotation has none."""
+    text = str(annotations_of(body).get(WEIGHTS, ""))
+    weights = [_weight_in(each) for each in text.split("/")] if text else []
+    if None in weights:
+        found.lose(body, f"metadata.annotations[{WEIGHTS}]", text, _UNREADABLE_WEIGHT)
+    known = [1.0 if each is None else each for each in weights]
+    return known + [1.0] * (length - len(known))
+
+
+def _weight_in(text: str) -> float | None:
     try:
-        return max(0.0, float(text))
+        weight = float(text)
     except ValueError:
-        return 1.0
+        return None
+    return weight if weight >= 0 and math.isfinite(weight) else None
+
+
+def _own_weight(found: Migration, body: Body, given: Body) -> float:
+    weight = count(given.get("weight"))
+    if weight is None and given.get("weight") is not None:
+        found.lose(body, "spec.weight", given["weight"], _UNREADABLE_WEIGHT)
+    return float(weight or 1)  # unset is 1 there, and 0 is unset
 
 
 def _queue(
@@ -121,14 +140,17 @@ def _queue(
     has_priorities: bool,
 ) -> None:
     given, name = part(body, "spec"), str(metadata_of(body).get("name"))
-    weight = float(count(given.get("weight")) or 1)
+    weight = _own_weight(found, body, given)
     parent = str(given.get("parent") or "")
     if name in parents and parent in ("", ROOT):
         parent, weight = parents[name]
     spec: dict[str, Any] = {"parent": parent} if parent not in ("", ROOT) else {}
     if has_priorities:
         # Unset is 0 there and 100 here, so all are written as soon as one is set.
-        spec["priority"] = count(given.get("priority")) or 0
+        priority = count(given.get("priority"))
+        if priority is None and given.get("priority") is not None:
+            found.lose(body, "spec.priority", given["priority"], UNREADABLE)
+        spec["priority"] = priority or 0
     if part(body, "status").get("state") in ("Closed", "Closing"):
         spec["state"] = "Closed"
     if given.get("reclaimable") is False:

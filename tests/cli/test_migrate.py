@@ -2,6 +2,7 @@
 
 import io
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,83 @@ def test_an_unreadable_value_is_said_and_the_rest_is_translated(
     lines = [line.split() for line in done.stderr.splitlines()]
     assert ["Queue", "odd", "spec.preemptMinRuntime", "soon"] in [line[:4] for line in lines]
     assert ["Queue", "odd", "spec.resources.gpu.quota", "many"] in [line[:4] for line in lines]
+
+
+VOLCANO_QUEUE = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue"}
+
+
+def migrated_queues(
+    command_line: CommandLine, directory: Path, *bodies: Mapping[str, Any], peer: str = "volcano"
+) -> tuple[dict[str, Any], list[list[str]]]:
+    """Return the specs of the migrated queues by name, and the words of the printed lines."""
+    file = directory / "queues.yaml"
+    file.write_text(yaml.safe_dump_all(bodies))
+    done = command_line("migrate", peer, str(file))
+    assert done.returncode == 0, done.stderr
+    found = {each["metadata"]["name"]: each["spec"] for each in yaml.safe_load_all(done.stdout)}
+    return found, [line.split() for line in done.stderr.splitlines()]
+
+
+@pytest.mark.parametrize("weight", ["three", -2, 2.5, True, float("nan"), [4]])
+def test_an_unreadable_weight_of_volcano_is_said_and_counts_as_1(
+    command_line: CommandLine, tmp_path: Path, weight: object
+) -> None:
+    odd = {**VOLCANO_QUEUE, "metadata": {"name": "odd"}, "spec": {"weight": weight}}
+    plain = {**VOLCANO_QUEUE, "metadata": {"name": "plain"}, "spec": {"weight": 3}}
+
+    queues, lines = migrated_queues(command_line, tmp_path, odd, plain)
+
+    assert queues["odd"]["resources"]["gpu"]["overQuotaWeight"] == 1
+    assert queues["plain"]["resources"]["gpu"]["overQuotaWeight"] == 3
+    assert [line[:3] for line in lines if "spec.weight" in line] == [
+        ["Queue", "odd", "spec.weight"]
+    ]
+
+
+@pytest.mark.parametrize("weights", ["1/x/4", "1/nan/4", "1/-2/4", "1/inf/4", "1//4"])
+def test_an_unreadable_weight_in_the_annotation_of_volcano_is_said(
+    command_line: CommandLine, tmp_path: Path, weights: str
+) -> None:
+    marks = {"volcano.sh/hierarchy": "root/eng/dev", "volcano.sh/hierarchy-weights": weights}
+    body = {**VOLCANO_QUEUE, "metadata": {"name": "dev", "annotations": marks}, "spec": {}}
+
+    queues, lines = migrated_queues(command_line, tmp_path, body)
+
+    assert queues["eng"]["resources"]["gpu"]["overQuotaWeight"] == 1
+    assert queues["dev"]["resources"]["gpu"]["overQuotaWeight"] == 4
+    assert [line[3] for line in lines if line[:2] == ["Queue", "dev"]] == [weights]
+
+
+@pytest.mark.parametrize(
+    ("peer", "api_version"),
+    [("volcano", "scheduling.volcano.sh/v1beta1"), ("kai", "scheduling.run.ai/v2")],
+)
+def test_an_unreadable_priority_of_a_queue_is_said_and_left_out(
+    command_line: CommandLine, tmp_path: Path, peer: str, api_version: str
+) -> None:
+    body = {"apiVersion": api_version, "kind": "Queue", "metadata": {"name": "odd"}}
+    odd = {**body, "spec": {"priority": "high"}}
+
+    queues, lines = migrated_queues(command_line, tmp_path, odd, peer=peer)
+
+    assert queues["odd"].get("priority", 0) == 0
+    assert ["Queue", "odd", "spec.priority", "high"] in [line[:4] for line in lines]
+
+
+def test_an_amount_of_kai_that_is_no_number_is_said(
+    command_line: CommandLine, tmp_path: Path
+) -> None:
+    body = {
+        "apiVersion": "scheduling.run.ai/v2",
+        "kind": "Queue",
+        "metadata": {"name": "odd"},
+        "spec": {"resources": {"gpu": {"quota": float("nan"), "limit": float("inf")}}},
+    }
+
+    queues, lines = migrated_queues(command_line, tmp_path, body, peer="kai")
+
+    assert queues["odd"]["resources"]["gpu"]["quota"] == 0
+    assert ["Queue", "odd", "spec.resources.gpu.quota", "nan"] in [line[:4] for line in lines]
 
 
 @pytest.mark.parametrize("peer", ["kai", "volcano"])
