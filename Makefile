@@ -63,6 +63,7 @@ crds: $(VENV)/ready ## Write definitions, the chart's files and generated pages 
 	$(RUN)/python tests/house/nodecorereference.py docs/nodecore-reference.md
 	$(RUN)/python -m bindery.api.podkeys charts/bindery/files/pod-keys.yaml
 	$(RUN)/python -m bindery.grouper.ownerkinds charts/bindery/files/owner-kinds.yaml
+	$(RUN)/python tests/house/chartnames.py charts/bindery/files/known-names.yaml
 
 bench: controlplane ## Measure against kube-scheduler and a bare client; writes build/bench.json.
 	$(RUN)/python -m benchmarks

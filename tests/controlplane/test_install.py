@@ -86,6 +86,34 @@ def test_a_component_may_not_do_the_work_of_another(
     assert not may(installation, component, verb, resource, scope)
 
 
+def with_plugins(component: str, *plugins: Mapping[str, object]) -> dict[str, Any]:
+    return {component: {"configuration": {"plugins": list(plugins)}}}
+
+
+def with_rows(text: str) -> dict[str, Any]:
+    return {"grouper": {"rowFiles": {"mine.yaml": text}}}
+
+
+def test_plugins_of_an_own_image_and_their_arguments_are_accepted(
+    control_plane: ControlPlane,
+) -> None:
+    racks = {"name": "racks", "arguments": {"label": "example.com/rack"}}
+    shipped = {"name": "node_lock", "arguments": {"nodePolicy": None, "devicePolicy": "numa"}}
+    values = {
+        "ownPlugins": ["racks"],
+        **with_plugins("scheduler", racks, shipped),
+        **with_plugins("binder", {"name": "node_lock", "arguments": {"expireSeconds": 5}}),
+    }
+
+    render(control_plane, values)
+
+
+def test_rows_of_the_examples_are_accepted(control_plane: ControlPlane) -> None:
+    rows = checkout.directory("examples") / "workloads" / "own-kind" / "rows.yaml"
+
+    render(control_plane, with_rows(rows.read_text()))
+
+
 def test_an_installation_can_be_repeated(installation: Installation) -> None:
     again = install(installation.control_plane)
 
@@ -104,6 +132,38 @@ def test_an_installation_can_be_repeated(installation: Installation) -> None:
         ({"scheduler": {"configuration": {"actions": ["nonsense"]}}}, "actions/0"),
         ({"binder": {"replicas": -1}}, "replicas"),
         ({"hollow": {"enabled": "yes"}}, "hollow/enabled"),
+        (with_plugins("scheduler", {"name": "topolgy"}), "there is no plugin topolgy; shipped are"),
+        (with_plugins("binder", {"name": "gang"}), r"binder\.configuration\.plugins\[0\]: .* gang"),
+        (
+            {"nodePools": [{"name": "a", **with_plugins("scheduler", {"name": "x"})["scheduler"]}]},
+            "there is no plugin x",
+        ),
+        (
+            with_plugins("scheduler", {"name": "gang"}, {"name": "dra", "arguments": {"a": 1}}),
+            r"plugins\[1\]: the plugin dra has no argument a; it has: none",
+        ),
+        (
+            with_plugins("scheduler", {"name": "nodeplacement", "arguments": {"gpus": "spread"}}),
+            "nodeplacement has no argument gpus; it has: cpu, device, gpu",
+        ),
+        (
+            with_plugins("scheduler", {"name": "nodeplacement", "arguments": {"gpu": "fast"}}),
+            r"arguments\.gpu: fast is none of: fragmentation, binpack, spread",
+        ),
+        (
+            with_plugins("binder", {"name": "volumes", "arguments": {"bindTimeoutSeconds": "2m"}}),
+            r"arguments\.bindTimeoutSeconds: this must be of type number",
+        ),
+        (
+            {"grouper": {"configuration": {"rowFiles": ["mine.yaml"]}}},
+            r"there is no file mine\.yaml in grouper\.rowFiles",
+        ),
+        (with_rows("rows: [}"), r"grouper\.rowFiles\.mine\.yaml: .*yaml"),
+        (with_rows("kind: ConfigMap\nrows: []"), "the kind is ConfigMap, and not GrouperTable"),
+        (with_rows("row: []"), "unknown key row; there are: apiVersion, kind, rows"),
+        (with_rows("kind: GrouperTable"), "rows must be a list"),
+        (with_rows("rows: [{match: {kind: A}, mim: x}]"), r"rows\[0\] has an unknown key mim"),
+        (with_rows("rows: []\n---\nrows: [{min: x}]"), r"rows\[0\]\.match\.kind is missing"),
     ],
 )
 def test_wrong_values_are_refused_with_the_name_of_their_key(

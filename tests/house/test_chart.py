@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import chartnames
 import jsonschema
 import pytest
 import yaml
@@ -92,6 +93,13 @@ def test_the_grouper_may_read_the_owners_that_have_a_row(tmp_path: Path) -> None
 
     written = (CHART / "files" / "owner-kinds.yaml").read_text()
     assert written == (tmp_path / "owner-kinds.yaml").read_text(), "run `make crds`"
+
+
+def test_the_chart_knows_the_plugins_their_arguments_and_the_keys_of_rows(tmp_path: Path) -> None:
+    chartnames.write(tmp_path / "known-names.yaml")
+
+    written = (CHART / "files" / "known-names.yaml").read_text()
+    assert written == (tmp_path / "known-names.yaml").read_text(), "run `make crds`"
 
 
 def test_every_key_of_pods_is_known_by_who_writes_it() -> None:

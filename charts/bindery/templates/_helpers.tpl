@@ -158,9 +158,83 @@ subjects:
     namespace: {{ .root.Release.Namespace }}
 {{- end }}
 
+{{/* Refuses plugins that there are not, and arguments that they do not have: the process would end at its
+start. */}}
+{{- define "bindery.checkPlugins" -}}
+{{- $known := index (.root.Files.Get "files/known-names.yaml" | fromYaml).plugins .component }}
+{{- $kinds := dict "string" (list "string") "boolean" (list "bool") "null" (list "invalid")
+  "number" (list "float64" "int64" "int") "integer" (list "float64" "int64" "int")
+  "object" (list "map") "array" (list "slice") }}
+{{- $at := printf "%s.configuration.plugins" .component }}
+{{- range $index, $plugin := (index .root.Values .component).configuration.plugins }}
+{{- if hasKey $known $plugin.name }}
+{{- $arguments := index $known $plugin.name }}
+{{- range $key, $value := $plugin.arguments }}
+{{- if not (hasKey $arguments $key) }}
+{{- $there := keys $arguments | sortAlpha | join ", " | default "none" }}
+{{- fail (printf "%s[%d]: the plugin %s has no argument %s; it has: %s" $at $index $plugin.name $key $there) }}
+{{- end }}
+{{- $argument := index $arguments $key }}
+{{- $allowed := list }}
+{{- range $argument.types }}{{ $allowed = concat $allowed (index $kinds .) }}{{ end }}
+{{- if not (has (kindOf $value) $allowed) }}
+{{- fail (printf "%s[%d].arguments.%s: this must be of type %s" $at $index $key (join " or " $argument.types)) }}
+{{- end }}
+{{- if and $argument.enum $value (not (has $value $argument.enum)) }}
+{{- fail (printf "%s[%d].arguments.%s: %v is none of: %s" $at $index $key $value (join ", " $argument.enum)) }}
+{{- end }}
+{{- end }}
+{{- else if not (has $plugin.name $.root.Values.ownPlugins) }}
+{{- $there := keys $known | sortAlpha | join ", " }}
+{{- fail (printf "%s[%d]: there is no plugin %s; shipped are: %s. List plugins of an image of your own in ownPlugins" $at $index $plugin.name $there) }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* Refuses row files that are not there, or that the grouper could not read. */}}
+{{- define "bindery.checkRowFiles" -}}
+{{- $known := .root.Files.Get "files/known-names.yaml" | fromYaml }}
+{{- $files := .root.Values.grouper.rowFiles }}
+{{- range .root.Values.grouper.configuration.rowFiles }}
+{{- if not (or (isAbs .) (hasKey $files .)) }}
+{{- fail (printf "grouper.configuration.rowFiles: there is no file %s in grouper.rowFiles" .) }}
+{{- end }}
+{{- end }}
+{{- range $name, $text := $files }}
+{{- $at := printf "grouper.rowFiles.%s" $name }}
+{{- range regexSplit "(?m)^---.*$" $text -1 }}
+{{- $document := fromYaml . }}
+{{- if $document }}
+{{- with $document.Error }}{{ fail (printf "%s: %s" $at .) }}{{ end }}
+{{- range keys $document | sortAlpha }}
+{{- if not (has . $known.rowFileKeys) }}
+{{- fail (printf "%s: unknown key %s; there are: %s" $at . (join ", " $known.rowFileKeys)) }}
+{{- end }}
+{{- end }}
+{{- if ne ($document.kind | default "GrouperTable") "GrouperTable" }}
+{{- fail (printf "%s: the kind is %s, and not GrouperTable" $at $document.kind) }}
+{{- end }}
+{{- if not (kindIs "slice" $document.rows) }}{{ fail (printf "%s: rows must be a list" $at) }}{{ end }}
+{{- range $index, $row := $document.rows }}
+{{- if not (kindIs "map" $row) }}{{ fail (printf "%s: rows[%d] must have keys" $at $index) }}{{ end }}
+{{- range keys $row | sortAlpha }}
+{{- if not (has . $known.rowKeys) }}
+{{- fail (printf "%s: rows[%d] has an unknown key %s; there are: %s" $at $index . (join ", " $known.rowKeys)) }}
+{{- end }}
+{{- end }}
+{{- if not (and (kindIs "map" $row.match) (dig "kind" "" ($row.match | default dict))) }}
+{{- fail (printf "%s: rows[%d].match.kind is missing" $at $index) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{/* Takes also "kind", the kind of the component's configuration file. */}}
 {{- define "bindery.configuration" -}}
 {{- $given := (index .root.Values .component).configuration }}
+{{- if eq .component "grouper" }}{{ include "bindery.checkRowFiles" . }}{{ else }}{{ include "bindery.checkPlugins" . }}{{ end }}
 {{- $fixed := dict "apiVersion" "scheduling.bindery.dev/v1alpha1" "kind" .kind }}
 {{- $lease := dict "leaderElection" (dict "namespace" .root.Values.leaseNamespace) }}
 {{- if and (eq .component "scheduler") .root.Values.tenancyPolicy.enabled }}
