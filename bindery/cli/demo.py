@@ -52,7 +52,11 @@ def run(nodes: Nodes = 20) -> None:
 def up(nodes: Nodes = 20) -> None:
     """Bring the same cluster up and leave it up to play with."""
     state_dir = _state_dir()
-    if stack.is_up(state_dir):
+    left = stack.left_up(state_dir)
+    if left.running:
+        if left.ended:
+            _console.print(f"these processes of the demo have ended: {', '.join(left.ended)}")
+            _console.print(f"the logs are in {state_dir / 'logs'}", markup=False)
         _console.print("the demo is up already; take it down with `make demo-down`")
         raise typer.Exit(1)
     shutil.rmtree(state_dir, ignore_errors=True)
@@ -83,15 +87,19 @@ def down() -> None:
 
 
 def _play(cluster: stack.Stack, nodes: int) -> None:
-    plane = cluster.control_plane
+    scene = demo_story.Scene(cluster.control_plane, _report, cluster.check)
     with_devices = demo_story.DEVICE_EXAMPLES if cluster.has_devices else ()
     examples = (*demo_story.EXAMPLES, *demo_story.WORKLOADS, *with_devices)
-    demo_story.wait_for_nodes(plane, nodes, _report)
-    demo_story.submit(plane, examples, _report)
-    demo_story.wait_for_outcomes(plane, examples, _report)
-    for step in demo_story.steps(plane):
-        _console.print(f"\n[bold]$ {escape(step.shown)}[/bold]")
-        _console.print(step.run().rstrip(), markup=False)
+    try:
+        demo_story.wait_for_nodes(scene, nodes)
+        demo_story.submit(scene, examples)
+        demo_story.wait_for_outcomes(scene, examples)
+        for step in demo_story.steps(scene.plane):
+            _console.print(f"\n[bold]$ {escape(step.shown)}[/bold]")
+            _console.print(step.run().rstrip(), markup=False)
+    except ControlPlaneError:
+        cluster.check()  # a process that has ended is the reason
+        raise
 
 
 def _report(line: str) -> None:

@@ -58,6 +58,29 @@ DEVICE_EXAMPLES: Final = (
 
 
 @dataclass(frozen=True)
+class Scene:
+    """Where the examples are played."""
+
+    plane: ControlPlane
+    report: Report
+    check: Callable[[], None]
+    """Raises a ControlPlaneError that names a process that should run and does not."""
+
+    def wait(self, is_done: Callable[[], bool], describe: Callable[[], str]) -> None:
+        """Wait until `is_done`, while all processes run; `describe` returns what is missing.
+
+        Raises:
+            ControlPlaneError: it is not in time, or a process has ended.
+        """
+        deadline = time.monotonic() + _TIMEOUT_SECONDS
+        while not is_done():
+            self.check()
+            if time.monotonic() > deadline:
+                raise ControlPlaneError(f"{describe()}, after {_TIMEOUT_SECONDS:.0f} s")
+            time.sleep(_POLL_SECONDS)
+
+
+@dataclass(frozen=True)
 class Step:
     """A command that the demo shows, with its output."""
 
@@ -102,26 +125,27 @@ class _Objects(msgspec.Struct):
     items: list[_Object]
 
 
-def wait_for_nodes(plane: ControlPlane, count: int, report: Report) -> None:
+def wait_for_nodes(scene: Scene, count: int) -> None:
     """Wait until `count` nodes are Ready.
 
     Raises:
-        ControlPlaneError: they are not in time.
+        ControlPlaneError: they are not in time, or a process has ended.
     """
-    report(f"waiting for {count} nodes to be Ready")
+    scene.report(f"waiting for {count} nodes to be Ready")
 
     def ready() -> int:
-        nodes = _get(plane, "nodes")
+        nodes = _get(scene.plane, "nodes")
         conditions = [node.condition("Ready") for node in nodes]
         return sum(1 for condition in conditions if condition and condition.status == "True")
 
-    _wait(lambda: ready() >= count, lambda: f"{ready()} of {count} nodes are Ready")
+    scene.wait(lambda: ready() >= count, lambda: f"{ready()} of {count} nodes are Ready")
 
 
-def submit(plane: ControlPlane, examples: Sequence[Example], report: Report) -> None:
+def submit(scene: Scene, examples: Sequence[Example]) -> None:
     """Create `examples` in a namespace of the demo, which is deleted first."""
+    plane = scene.plane
     names = ", ".join(example.name for example in examples)
-    report(f"submitting examples/: {names}")
+    scene.report(f"submitting examples/: {names}")
     plane.kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", timeout_s=120)
     plane.kubectl("create", "namespace", NAMESPACE)
     directory = checkout.directory("examples")
@@ -130,18 +154,19 @@ def submit(plane: ControlPlane, examples: Sequence[Example], report: Report) -> 
     plane.kubectl("apply", f"--filename={directory}", f"--namespace={NAMESPACE}")
     job = directory / "workloads" / "job.yaml"
     plane.kubectl("apply", f"--filename={job}", f"--namespace={NAMESPACE}")
-    _play_pipeline(plane, report)
+    _play_pipeline(scene)
     if set(DEVICE_EXAMPLES) <= set(examples):
         plane.kubectl("apply", f"--filename={directory / 'devices'}", f"--namespace={NAMESPACE}")
 
 
-def _play_pipeline(plane: ControlPlane, report: Report) -> None:
+def _play_pipeline(scene: Scene) -> None:
     """Create the Pipeline, and do as its controller would: a stage when the one before is ready."""
+    plane = scene.plane
     directory = checkout.directory("examples") / "stages"
     definition = f"--filename={directory / 'definition.yaml'}"
     plane.kubectl("apply", definition)
     established = '--output=jsonpath={.status.conditions[?(@.type=="Established")].status}'
-    _wait(
+    scene.wait(
         lambda: plane.kubectl("get", definition, established) == "True",
         lambda: "the kind Pipeline is not served",
     )
@@ -150,11 +175,11 @@ def _play_pipeline(plane: ControlPlane, report: Report) -> None:
     pipeline = msgspec.json.decode(text)
     for stage in pipeline["spec"]["stages"]:
         job = _stage_job(pipeline, stage)
-        report(f"the Pipeline's controller creates the Job {job['metadata']['name']}")
+        scene.report(f"the Pipeline's controller creates the Job {job['metadata']['name']}")
         body = msgspec.json.encode(job).decode()
         plane.kubectl("create", "--filename=-", f"--namespace={NAMESPACE}", stdin=body)
         example = Example(job["metadata"]["name"], running=stage["size"])
-        _wait(
+        scene.wait(
             lambda: _is_settled(example, _get(plane, "pods")),  # noqa: B023  # asked at once
             lambda: f"the stage {example.name} is not ready",  # noqa: B023
         )
@@ -179,24 +204,24 @@ def _stage_job(pipeline: dict[str, Any], stage: dict[str, Any]) -> dict[str, Any
     }
 
 
-def wait_for_outcomes(plane: ControlPlane, examples: Sequence[Example], report: Report) -> None:
+def wait_for_outcomes(scene: Scene, examples: Sequence[Example]) -> None:
     """Wait until every example has its expected state.
 
     Raises:
-        ControlPlaneError: one is not in time; the text says which, and where it is.
+        ControlPlaneError: one is not in time, with its state, or a process has ended.
     """
     seen: list[str] = []
 
     def settled() -> bool:
-        objects = _get(plane, "pods,podgroups.scheduling.bindery.dev")
+        objects = _get(scene.plane, "pods,podgroups.scheduling.bindery.dev")
         lines = [_state(example, objects) for example in examples]
         text = ", ".join(lines)
         if seen[-1:] != [text]:
             seen.append(text)
-            report(text)
+            scene.report(text)
         return all(_is_settled(example, objects) for example in examples)
 
-    _wait(settled, lambda: f"not all examples reached their expected state: {seen[-1]}")
+    scene.wait(settled, lambda: f"not all examples reached their expected state: {seen[-1]}")
 
 
 def steps(plane: ControlPlane) -> Iterator[Step]:
@@ -213,17 +238,16 @@ def steps(plane: ControlPlane) -> Iterator[Step]:
         f"kubectl get pods -o wide -n {NAMESPACE}",
         lambda: plane.kubectl("get", "pods", "--output=wide", f"--namespace={NAMESPACE}"),
     )
+    yield Step("bindery queues", partial(_bindery, plane, "queues"))
     for example in EXAMPLES:
         if example.reason:
-            yield Step(
-                f"bindery explain {example.name} -n {NAMESPACE}",
-                partial(_explain, plane, example.name),
-            )
+            words = ("explain", example.name, "-n", NAMESPACE)
+            yield Step(f"bindery {' '.join(words)}", partial(_bindery, plane, *words))
 
 
-def _explain(plane: ControlPlane, name: str) -> str:
+def _bindery(plane: ControlPlane, *words: str) -> str:
     command = [sys.executable, "-m", "bindery.cli.main", f"--kubeconfig={plane.admin_kubeconfig}"]
-    return plane.run([*command, "explain", name, f"--namespace={NAMESPACE}"])
+    return plane.run([*command, *words])
 
 
 def _is_settled(example: Example, objects: list[_Object]) -> bool:
@@ -266,11 +290,3 @@ def _condition(example: Example, objects: list[_Object]) -> _Condition | None:
 def _get(plane: ControlPlane, kinds: str) -> list[_Object]:
     text = plane.kubectl("get", kinds, f"--namespace={NAMESPACE}", "--output=json")
     return msgspec.json.decode(text, type=_Objects).items
-
-
-def _wait(check: Callable[[], bool], describe: Callable[[], str]) -> None:
-    deadline = time.monotonic() + _TIMEOUT_SECONDS
-    while not check():
-        if time.monotonic() > deadline:
-            raise ControlPlaneError(f"{describe()}, after {_TIMEOUT_SECONDS:.0f} s")
-        time.sleep(_POLL_SECONDS)

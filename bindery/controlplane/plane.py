@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Self
 
 from bindery.controlplane.errors import ControlPlaneError, UnsupportedError
-from bindery.controlplane.processes import Detached
+from bindery.controlplane.processes import Detached, Process
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,11 @@ class ControlPlane(ABC):
     @abstractmethod
     def is_shared(self) -> bool:
         """Whether it was there before `start` and goes on after `stop`."""
+
+    @property
+    def processes(self) -> tuple[Process, ...]:
+        """The processes that `start` started, in start order."""
+        return ()
 
     @abstractmethod
     def start(self) -> None:

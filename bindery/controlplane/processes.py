@@ -117,6 +117,15 @@ class Process:
         except subprocess.TimeoutExpired as error:
             raise self.error(f"is still running after {timeout_s:.0f} s") from error
 
+    def check(self) -> None:
+        """Check that it runs.
+
+        Raises:
+            ProcessError: it has ended.
+        """
+        if not self.is_running:
+            raise self.error(f"ended with exit code {self.exit_code}")
+
     def kill(self) -> None:
         """End it as a crash does (SIGKILL), and wait until it is gone."""
         self._child.kill()

@@ -72,6 +72,16 @@ class Stack:
             self.stop()
             raise
 
+    def check(self) -> None:
+        """Check that all processes that were started still run.
+
+        Raises:
+            ProcessError: one has ended; the text has its name and the end of its log.
+        """
+        components = self._components.started if self._components is not None else ()
+        for process in (*self.control_plane.processes, *(each.process for each in components)):
+            process.check()
+
     def stop(self) -> None:
         """Take everything down."""
         if self.control_plane.is_shared and self._components is not None:
@@ -154,10 +164,22 @@ def _start_device_nodes(components: Components) -> None:
     components.start_fakes(counts)
 
 
-def is_up(state_dir: Path) -> bool:
-    """Return whether anything of the stack that was detached in `state_dir` still runs."""
+@dataclass(frozen=True)
+class Left:
+    """The processes of a detached stack."""
+
+    running: tuple[str, ...] = ()
+    ended: tuple[str, ...] = ()
+
+
+def left_up(state_dir: Path) -> Left:
+    """Return the names of the processes of the stack that was detached in `state_dir`."""
     record = _read(state_dir)
-    return record is not None and any(is_recorded_running(process) for process in record.processes)
+    if record is None:
+        return Left()
+    running = [each.name for each in record.processes if is_recorded_running(each)]
+    ended = [each.name for each in record.processes if each.name not in running]
+    return Left(tuple(running), tuple(ended))
 
 
 def take_down(state_dir: Path, report: Report) -> bool:
@@ -171,7 +193,8 @@ def take_down(state_dir: Path, report: Report) -> bool:
         return False
     for process in record.processes:
         report(f"stopping {process.name}")
-        stop_recorded(process)
+        if not stop_recorded(process):
+            report(f"{process.name} had ended before")
     if record.command:
         report(" ".join(record.command))
         try:

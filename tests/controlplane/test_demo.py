@@ -16,16 +16,26 @@ pytestmark = pytest.mark.e2e
 BINDERY = [sys.executable, "-m", "bindery.cli.main"]
 
 
-def processes_of(directory: Path) -> list[str]:
-    """The command lines of the processes that were given a file below `directory`."""
-    found = []
+def command_lines(directory: Path) -> dict[int, str]:
+    """The command lines of the processes that were given a file below `directory`, by id."""
+    found = {}
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             line = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
         except OSError:
             continue  # it ended just now
         if str(directory) in line:
-            found.append(line)
+            found[int(path.parent.name)] = line
+    return found
+
+
+def processes_of(directory: Path) -> list[str]:
+    return list(command_lines(directory).values())
+
+
+def process_id(directory: Path, words: str) -> int:
+    """The id of the only process of the demo with these words in its command line."""
+    [found] = [each for each, line in command_lines(directory).items() if f" {words} " in line]
     return found
 
 
@@ -71,6 +81,10 @@ def test_the_demo_shows_gangs_and_devices_that_run_and_two_that_say_why_they_wai
     }  # fmt: skip
     assert "Unschedulable: 0 of 4 pods fit" in result.stdout
     assert "OverLimit: queue small-team" in result.stdout
+    shares = result.stdout.partition("$ bindery queues\n")[2]
+    assert shares.startswith("GPUs: ")
+    [small] = [line.split() for line in shares.splitlines() if line.startswith("small-team")]
+    assert small[1:3] == ["0", "16"], "it holds nothing and asks for 16"
     assert not processes_of(tmp_path)
     assert not list(tmp_path.glob("bindery-*"))
 
@@ -82,6 +96,8 @@ def test_what_was_left_up_works_until_it_is_taken_down(
     try:
         assert up.returncode == 0, up.stdout + up.stderr
         again = demo(environment, "up")
+        os.kill(process_id(tmp_path, "grouper run"), signal.SIGKILL)
+        without_grouper = demo(environment, "up")
         kubeconfig = tmp_path / "state" / "bindery" / "demo" / "admin.kubeconfig"
         gangs = subprocess.run(
             [*BINDERY, f"--kubeconfig={kubeconfig}", "get", "gangs", "-A"],
@@ -96,10 +112,32 @@ def test_what_was_left_up_works_until_it_is_taken_down(
 
     assert again.returncode == 1
     assert "up already" in again.stdout
+    assert "have ended" not in again.stdout
+    assert "these processes of the demo have ended: grouper\n" in without_grouper.stdout
+    assert "grouper had ended before" in down.stdout
     assert "never-fits" in gangs.stdout
     assert down.returncode == 0, down.stdout + down.stderr
     assert not processes_of(tmp_path)
     assert "is not up" in demo(environment, "down").stdout
+
+
+def test_a_demo_whose_process_dies_ends_at_once_and_names_it(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    with subprocess.Popen(
+        [*BINDERY, "demo", "run"], env=environment, stdout=subprocess.PIPE, text=True
+    ) as running:
+        assert running.stdout is not None
+        lines = iter(running.stdout)
+        assert any("submitting examples/" in line for line in lines)
+
+        os.kill(process_id(tmp_path, "scheduler run"), signal.SIGKILL)
+
+        rest = "".join(lines)
+    assert running.returncode == 1
+    assert "scheduler: ended with exit code -9" in rest
+    assert "after 60 s" not in rest
+    assert not processes_of(tmp_path)
 
 
 @pytest.fixture
