@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from required import lacking
 
 from bindery.api.configuration import DEFAULT_ACTIONS, DEFAULT_PLUGINS
 from bindery.controlplane import settings
@@ -72,7 +73,7 @@ def plugins_of(plane: LocalControlPlane, folder: Path, *arguments: str) -> set[s
 @pytest.fixture
 def plane(control_plane: ControlPlane) -> LocalControlPlane:
     if not isinstance(control_plane, LocalControlPlane):
-        pytest.skip("only the own control plane has the program")
+        lacking("only the own control plane has the program")
     return control_plane
 
 

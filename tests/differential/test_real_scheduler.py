@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 from randomclusters import Manifest, RandomCluster, feasible_places
+from required import lacking
 
 from bindery.api.configuration import SchedulerConfiguration
 from bindery.controlplane import settings
@@ -36,7 +37,7 @@ THEIRS = "real-scheduler"
 def kube_scheduler(control_plane: ControlPlane) -> Iterator[None]:
     """kube-scheduler, for pods that name it."""
     if not isinstance(control_plane, LocalControlPlane):
-        pytest.skip("only the own control plane has the program")
+        lacking("only the own control plane has the program")
     file = control_plane.state_dir / "real-scheduler.yaml"
     text = settings.kube_scheduler(control_plane.admin_kubeconfig)
     file.write_text(f"{text}profiles: [{{schedulerName: {THEIRS}}}]\n", encoding="utf-8")

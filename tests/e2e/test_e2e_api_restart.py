@@ -1,6 +1,7 @@
 """The API server dies and comes back while gangs are being scheduled."""
 
 import pytest
+from required import lacking
 from support import Corner, Gang, Observer, binder_configuration, scheduler_configuration, wait_for
 
 from bindery.controlplane.components import Components
@@ -13,7 +14,7 @@ async def test_gangs_are_bound_whole_and_run_when_the_api_server_was_killed_in_t
     corner: Corner, observer: Observer, components: Components, control_plane: ControlPlane
 ) -> None:
     if control_plane.is_shared:
-        pytest.skip("this cluster's API server is not ours to kill")
+        lacking("this cluster's API server is not ours to kill")
     arguments = [f"--node-pool={corner.pool}", f"--name-prefix={corner.namespace}-"]
     agent = components.start_hollow_nodes(10, [*arguments, "--remove-on-exit"]).wait_ready()
     gangs = [Gang(f"gang-{index}", size=4, run_seconds=1) for index in range(30)]

@@ -11,6 +11,7 @@ import pytest
 from administrator import Plain
 from operators import JOBSET, LWS, install_definitions, running
 from playedoperators import JOB_SETS, KubeRay, MpiOperator, train_job
+from required import lacking
 from support import Corner, scheduler_configuration, wait_for
 from traps import ready
 from workloads import JOBS, STATEFUL_SETS, Maker
@@ -36,7 +37,7 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def operators(installation: Installation) -> Iterator[None]:
     if installation.control_plane.is_shared:
-        pytest.skip("this cluster's API server cannot call webhooks on this machine")
+        lacking("this cluster's API server cannot call webhooks on this machine")
     plane = installation.control_plane
     # The MPIJob of the training operator is another version of the same kind.
     plane.kubectl("delete", "crd", "mpijobs.kubeflow.org", "--ignore-not-found")

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 from provisioningkind import DEFINITION, DEFINITION_NAME, StandInAutoscaler
+from required import lacking
 from support import Corner, Gang, scheduler_configuration, wait_for
 
 from bindery.api.configuration import DEFAULT_PLUGINS, PluginConfiguration
@@ -32,7 +33,7 @@ ASKS = {PROVISIONING_REQUEST_ANNOTATION: "true"}
 def installation(control_plane: ControlPlane) -> Iterator[Installation]:
     """The chart with the plugin, which has further rights; afterwards the chart without it."""
     if control_plane.is_shared:
-        pytest.skip("this cluster may have the kind already")
+        lacking("this cluster may have the kind already")
     control_plane.kubectl("apply", "--server-side", "--filename=-", stdin=json.dumps(DEFINITION))
     control_plane.kubectl(
         "wait", "--for=condition=Established", "--timeout=30s", f"crd/{DEFINITION_NAME}"

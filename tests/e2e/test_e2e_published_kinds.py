@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from operators import install_definitions
+from required import lacking
 
 from bindery.api import podfingerprint
 from bindery.controlplane import published
@@ -25,7 +26,7 @@ KINDS = (
 @pytest.fixture(scope="module")
 def definitions(control_plane: ControlPlane) -> None:
     if control_plane.is_shared:
-        pytest.skip("this cluster may have other versions of these kinds")
+        lacking("this cluster may have other versions of these kinds")
     install_definitions(control_plane, [name for name in published.DEFINITIONS if name != MPI])
 
 

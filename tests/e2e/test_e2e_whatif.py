@@ -20,6 +20,7 @@ from definitions import install_files
 from handmade import Step, made
 from operators import JOBSET, LWS, running
 from playedoperators import controlled
+from required import lacking
 from support import Corner, scheduler_configuration, wait_for
 from traps import ready
 
@@ -92,7 +93,7 @@ def pool() -> str:
 @pytest.fixture(scope="module")
 def operators(installation: Installation) -> Iterator[None]:
     if installation.control_plane.is_shared:
-        pytest.skip("this cluster's API server cannot call webhooks on this machine")
+        lacking("this cluster's API server cannot call webhooks on this machine")
     with running(installation.control_plane, [JOBSET, LWS]):
         yield
 

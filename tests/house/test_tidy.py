@@ -1,12 +1,15 @@
 """Rules of the house that no linter knows."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
+from required import lacking
 from spreading import LONGEST
 
 PACKAGE = Path(__file__).resolve().parents[2] / "bindery"
+TESTS = PACKAGE.parent / "tests"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 MOST_LINES_OF_A_MODULE = 500  # the length follows the idea; beyond this it is more than one
 MOST_LINES_OF_A_FUNCTION = 70
@@ -31,3 +34,25 @@ def test_a_module_can_be_held_in_the_head(path: Path) -> None:
 
 def test_the_tests_that_begin_first_exist() -> None:
     assert [file for file in LONGEST if not (PACKAGE.parent / file).is_file()] == []
+
+
+def test_no_test_is_skipped_where_everything_is_required() -> None:
+    """Tests skip by `lacking`; only those of `make test-long` are left out by their size."""
+    sources = {each: each.read_text(encoding="utf-8") for each in sorted(TESTS.rglob("*.py"))}
+    by_hand = re.compile(r"pytest\.(skip|importorskip)\(|mark\.skip\b|skipif\((?!not IS_LONG)")
+
+    assert [path for path, text in sources.items() if by_hand.search(text)] == [
+        TESTS / "required.py"
+    ]
+
+
+def test_what_a_machine_lacks_is_skipped_and_fails_where_everything_is_required(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("BINDERY_REQUIRE", raising=False)
+    with pytest.raises(pytest.skip.Exception, match="there is no GPU"):
+        lacking("there is no GPU")
+
+    monkeypatch.setenv("BINDERY_REQUIRE", "1")
+    with pytest.raises(pytest.fail.Exception, match="there is no GPU"):
+        lacking("there is no GPU")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from administrator import Administrator
+from required import lacking
 from support import Corner, binder_configuration, scheduler_configuration
 from upstreamcorner import Upstream
 
@@ -29,7 +30,7 @@ def control_plane(
 ) -> Iterator[ControlPlane]:
     module = request.module
     if module.IS_NEXT and not build.are_built(build.NEXT, build.NEXT_MODULE):
-        pytest.skip("the next Kubernetes is not built: make controlplane-next")
+        lacking("the next Kubernetes is not built: make controlplane-next")
     options = find.Options(
         state_dir=tmp_path_factory.mktemp("upstream"),
         features=module.FEATURES,
