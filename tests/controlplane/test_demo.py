@@ -59,7 +59,7 @@ def demo(environment: dict[str, str], command: str) -> subprocess.CompletedProce
         env=environment,
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=420,
         check=False,
     )
 
