@@ -352,12 +352,8 @@ def _object(owners: Owners, kind: KindKey, key: GangKey, name: str) -> Body | Mi
 
 
 def _key(pod: PodFacts) -> GangKey | None:
-    """Return the gang that `pod` names; None for one that the owners decide about.
-
-    KAI-Scheduler's key for skipping means that the pods are marked already, so only ours counts.
-    """
-    skips = (pod.annotations.get(names.SKIP_GROUPER_KEY), pod.labels.get(names.SKIP_GROUPER_KEY))
-    if names.POD_GROUP_ANNOTATION in pod.annotations or "true" in skips:
+    """Return the gang that `pod` names; None for one that the owners decide about."""
+    if contracts.is_left_to_owners(pod):
         return None
     if pod.scheduling_group:
         return GangKey(UPSTREAM, pod.namespace, pod.scheduling_group)

@@ -235,6 +235,24 @@ def test_rows_of_users_make_gangs_of_their_kinds(desk: Desk) -> None:
     assert as_manifest.wire == as_option.wire
 
 
+def test_pods_that_other_tools_have_marked_are_one_gang(desk: Desk) -> None:
+    """Two Jobs with Kueue's mark of one group."""
+    marks = {
+        "labels": {"kueue.x-k8s.io/pod-group-name": "both"},
+        "annotations": {"kueue.x-k8s.io/pod-group-total-count": "4"},
+    }
+    jobs = [job(size=2), job(size=2)]
+    for name, each in zip(("a", "b"), jobs, strict=True):
+        each["metadata"]["name"] = name
+        each["spec"]["template"]["metadata"] = marks
+
+    answer = desk.ask(desk.file("jobs.yaml", yaml.safe_dump_all(jobs)))
+
+    (outcome,) = answer.wire["jobs"]
+    assert outcome["job"]["name"] == "kueue-both"
+    assert (outcome["runs"], len(outcome["pods"])) == (True, 4)
+
+
 def test_what_the_webhook_refuses_is_said(desk: Desk) -> None:
     desk.cluster["queues"] = [{"name": "closed", "namespaces": {"names": ["other"]}}]
     closed = job(labels={"scheduling.bindery.dev/queue": "closed"})

@@ -122,7 +122,8 @@ def definition(name: str, kind: Resource[Plain]) -> dict[str, Any]:
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": name},
+        # Groups below k8s.io demand it.
+        "metadata": {"name": name, "annotations": {"api-approved.kubernetes.io": "unapproved"}},
         "spec": {
             "group": kind.group,
             "scope": "Namespaced",

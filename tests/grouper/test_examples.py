@@ -91,3 +91,38 @@ def test_the_row_of_ones_own_is_used() -> None:
         ("gpu", 8, 1),
         ("loader", 2, 1),
     ]
+
+
+def test_what_a_wrapper_has_created_is_not_assumed_once_more() -> None:
+    """As kubectl prints a PodCliqueSet with all that Grove has made of it."""
+    (clique_set,) = items(FOLDER / "podcliqueset.yaml")
+    clique = {
+        "apiVersion": "grove.io/v1alpha1",
+        "kind": "PodClique",
+        "metadata": {"name": "llm-0-prefill", "ownerReferences": [owner(clique_set)]},
+    }
+    gang = {
+        "apiVersion": "scheduler.grove.io/v1alpha1",
+        "kind": "PodGang",
+        "metadata": {"name": "llm-0", "ownerReferences": [owner(clique_set)]},
+        "spec": {"podgroups": [{"name": "llm-0-prefill", "minReplicas": 2}]},
+    }
+    labels = {"grove.io/podgang": "llm-0", "grove.io/podclique": "llm-0-prefill"}
+    pods = [
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "labels": labels, "ownerReferences": [owner(clique)]},
+        }
+        for name in ("a", "b")
+    ]
+
+    found = try_out([clique_set, clique, gang, *pods], TABLE)
+
+    assert [described(group) for group in found.plan.groups] == GANGS["podcliqueset"]
+    assert (found.unknown, found.plan.problems) == ((), ())
+
+
+def owner(item: dict[str, Any]) -> dict[str, Any]:
+    kind, name = item["kind"], item["metadata"]["name"]
+    return {"apiVersion": item["apiVersion"], "kind": kind, "name": name, "controller": True}

@@ -74,14 +74,15 @@ def expand(items: Sequence[KubeObject], table: Table) -> Expansion:
 
 
 def _idle(found: Expansion) -> list[Body]:
-    """Return the owners that control nothing."""
+    """Return the owners that control nothing, and may."""
     controlled = {
         reference.get("uid")
         for item in (*found.owners.values(), *found.pods)
         for reference in item["metadata"].get("ownerReferences") or ()
         if reference.get("controller")
     }
-    return [item for uid, item in found.owners.items() if uid not in controlled]
+    idle = (item for uid, item in found.owners.items() if uid not in controlled)
+    return [item for item in idle if _key(item) != _POD_GANG]
 
 
 @dataclass(frozen=True)

@@ -114,6 +114,15 @@ def contract_of(pod: PodFacts) -> tuple[Contract, str] | None:
     return None
 
 
+def is_left_to_owners(pod: PodFacts) -> bool:
+    """Return whether `pod` is in no gang that it names to the grouper.
+
+    KAI-Scheduler's key for skipping means that the pods are marked already, so only ours counts.
+    """
+    skips = (pod.annotations.get(names.SKIP_GROUPER_KEY), pod.labels.get(names.SKIP_GROUPER_KEY))
+    return names.POD_GROUP_ANNOTATION in pod.annotations or "true" in skips
+
+
 def plan(gang: MarkedGang) -> GroupPlan:
     """Return the PodGroup of a marked gang; none while the object of the mark is awaited."""
     if not gang.pods:

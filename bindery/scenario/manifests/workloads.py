@@ -5,7 +5,7 @@ The grouper's own table decides: `bindery.grouper.controllers` makes the pods, a
 `submission`.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -16,7 +16,10 @@ from bindery.binder.webhook.access import Access, PodAccess
 from bindery.binder.webhook.applicants import is_to_adopt, owners
 from bindery.binder.webhook.directory import Directory
 from bindery.grouper.controllers import Expansion, expand
+from bindery.grouper.marks import contracts
+from bindery.grouper.marks.contracts import Contract, MarkedGang
 from bindery.grouper.table import Group, GroupPlan, Surroundings, Table, load, plan, pod_facts
+from bindery.grouper.table.facts import PodFacts, reference_of
 from bindery.scheduler.model.jobs import JobKey
 
 _UNKNOWN: Final = "Bindery does not know which pods it creates"
@@ -108,7 +111,39 @@ class _Rules:
             namespace_labels=self.directory.labels(namespace),
             priority_classes=self.directory.priority_classes(),
         )
-        return plan(owners, map(pod_facts, pods), self.table, surroundings)
+        facts = [pod_facts(pod) for pod in pods]
+        marked = list(_marked(facts, owners.values(), namespace))
+        apart = {pod.uid for gang in marked for pod in gang.pods}
+        rest = [pod for pod in facts if pod.uid not in apart]
+        plans = [plan(owners, rest, self.table, surroundings), *map(contracts.plan, marked)]
+        return GroupPlan(
+            tuple(group for each in plans for group in each.groups),
+            tuple(problem for each in plans for problem in each.problems),
+            tuple(wanted for each in plans for wanted in each.wanted),
+        )
+
+
+def _marked(
+    pods: Sequence[PodFacts], objects: Iterable[Body], namespace: str
+) -> Iterator[MarkedGang]:
+    """Yield the gangs of the pods that other schedulers' tools have marked."""
+    found: dict[tuple[str, str], tuple[Contract, list[PodFacts]]] = {}
+    for pod in pods:
+        if pod.scheduling_group or contracts.is_left_to_owners(pod):
+            continue
+        named = contracts.contract_of(pod)
+        if named is not None:
+            contract, name = named
+            found.setdefault((contract.name, name), (contract, []))[1].append(pod)
+    by_name = {
+        (reference.group, reference.kind, reference.name): item
+        for item in objects
+        if (reference := reference_of(item)).namespace == namespace
+    }
+    for (_, name), (contract, members) in found.items():
+        kind = contract.kind
+        body = None if kind is None else by_name.get((kind.group, kind.kind, name))
+        yield MarkedGang(contract, name, namespace, members, body)
 
 
 def _without_template(found: Expansion) -> Iterator[tuple[str, str]]:
