@@ -318,6 +318,18 @@ def test_a_workload_that_cannot_be_used_ends_with_the_place_and_the_reason(
     assert len(answer.errors.splitlines()) == 1
 
 
+def test_pods_get_names_that_are_free_as_their_controllers_give_them(desk: Desk) -> None:
+    desk.cluster["jobs"] = [
+        {"name": "train", "pods": [{"gpus": 1, "state": "Running", "node": "node0"}]}
+    ]
+
+    answer = desk.ask(desk.file("job.yaml", job(size=2, gpus=1)))
+
+    assert outcomes(answer) == [("Job/train", "default", True, 2)]
+    (outcome,) = answer.wire["jobs"]
+    assert "train-0" not in {pod["name"] for pod in outcome["pods"]}
+
+
 def test_pods_beside_their_workload_are_taken_as_they_are(desk: Desk) -> None:
     template = job()["spec"]["template"]["spec"]
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "controller": True}

@@ -55,6 +55,8 @@ _WHOLE: Final[Mapping[str, Resource[Any]]] = {
 _CLUSTER_WIDE: Final[Mapping[str, Resource[Any]]] = {
     each.kind: each for each in (NAMESPACES, NODES, PRIORITY_CLASSES)
 }
+_GENERATING: Final = frozenset({"Job", "ReplicaSet", "ReplicationController"})
+"""Controllers that give their pods names which nobody else has."""
 _CRITICAL: Final = {"system-cluster-critical": 2000000000, "system-node-critical": 2000001000}
 """Priority classes that every API server has."""
 
@@ -152,7 +154,8 @@ class _Reader:
         taken = {_name(item) for item in (*self._snapshot.pods, *self._snapshot.groups)}
         made_for = {_owner(group): group for group in self._snapshot.groups}
         objects: list[KubeObject] = []
-        for document, item in self._completed():
+        for document, found in self._completed():
+            item = _with_free_name(found) if _name(found) in taken else found
             kind, meta = type(item).__name__, item.metadata
             title = f"{kind} {meta.namespace}/{meta.name}"
             if isinstance(item, PodGroup) and _owner(item) in made_for and _owner(item):
@@ -385,6 +388,16 @@ def _uid(kind: str, namespace: str, name: str) -> str:
 
 def _name(item: KubeObject) -> tuple[str, str, str]:
     return type(item).__name__, item.metadata.namespace, item.metadata.name
+
+
+def _with_free_name(item: KubeObject) -> KubeObject:
+    """Return `item`; a pod whose controller generates names with another one."""
+    meta = item.metadata
+    owners = {owner.kind for owner in meta.owner_references if owner.controller}
+    if not isinstance(item, Pod) or owners.isdisjoint(_GENERATING):
+        return item
+    meta = msgspec.structs.replace(meta, name=f"{meta.name}-{meta.uid[:5]}")
+    return msgspec.structs.replace(item, metadata=meta)
 
 
 def _owner(group: PodGroup) -> tuple[str, ...]:
