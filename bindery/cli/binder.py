@@ -4,16 +4,10 @@ Called by the `bindery` command; `bindery.binder.process` takes over. A configur
 used ends with exit code 2 before anything is done.
 """
 
-from pathlib import Path
-
 import typer
 
-from bindery.api import yamlfile
-from bindery.api.configuration import BinderConfiguration
-from bindery.api.plugins import PluginConfigurationError
 from bindery.binder import process
 from bindery.binder.plugins import registry
-from bindery.binder.plugins.interface import BinderPlugin
 from bindery.cli import running
 from bindery.observability.listening import LOOPBACK, Listening
 
@@ -36,7 +30,7 @@ def run(
     log_level: running.LogLevel = "info",
 ) -> None:
     """Carry out BindRequests: bind all pods of a gang, or none."""
-    configuration, plugins = load_plugins(config)
+    configuration, plugins = registry.load(config)
     running.prepare(process.COMPONENT, log_level)
     options = process.Options(
         configuration=configuration,
@@ -46,20 +40,3 @@ def run(
         listening=Listening(health_port, metrics_port, listen_address),
     )
     running.run(process.run(options))
-
-
-def load_plugins(path: Path | None) -> tuple[BinderConfiguration, tuple[BinderPlugin, ...]]:
-    """Return the configuration at `path`, or the default one, and its plugins.
-
-    Raises:
-        FileError: they cannot be used; at the line concerned.
-    """
-    if path is None:
-        configuration = BinderConfiguration()
-        return configuration, registry.build(configuration.plugins)
-    configuration = yamlfile.load(BinderConfiguration, path)
-    try:
-        return configuration, registry.build(configuration.plugins)
-    except PluginConfigurationError as error:
-        document = yamlfile.read(path)[0]
-        raise document.error(error.location, error.message) from error

@@ -98,7 +98,7 @@ def run(  # noqa: PLR0913, PLR0917 -- every option of the command line is one
             },
             settings or (),
         )  # fmt: skip
-    running.prepare("nodeagent", log_level)
+    running.prepare(COMPONENT, log_level)
     listening = Listening(health_port, metrics_port, listen_address)
     places = Places(checkpoints, topology_delay)
     running.run(_run(nodes, kubeconfig, listening, remove_on_exit, places))

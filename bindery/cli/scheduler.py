@@ -41,7 +41,7 @@ def run(
         bindery scheduler run --kubeconfig ~/.kube/config --health-port 0
     """
     configuration_file = ConfigurationFile(config)
-    running.prepare("scheduler", log_level)
+    running.prepare(process.COMPONENT, log_level)
     options = Options(
         configuration_file=configuration_file,
         kubeconfig=kubeconfig,

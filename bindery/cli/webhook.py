@@ -9,9 +9,9 @@ from typing import Annotated
 
 import typer
 
+from bindery.binder.plugins import registry
 from bindery.binder.webhook import process
 from bindery.cli import running
-from bindery.cli.binder import load_plugins
 from bindery.observability import logs
 from bindery.observability.listening import LOOPBACK, Listening
 
@@ -36,7 +36,7 @@ def run(
     log_level: running.LogLevel = "info",
 ) -> None:
     """Serve /validate and /mutate with certificates that are created and renewed here."""
-    configuration, plugins = load_plugins(config)
+    configuration, plugins = registry.load(config)
     logs.configure(process.COMPONENT, log_level)
     listening = Listening(health_port, metrics_port, listen_address)
     options = process.Options(configuration.webhook, plugins, kubeconfig, listening)

@@ -24,6 +24,10 @@ class OutcomeUnknownError(KubeError):
     """The connection was lost, or time ran out, after sending: it may have taken effect."""
 
 
+class SilentError(OutcomeUnknownError):
+    """Nothing has come through an open watch for long: nothing happened, or it is broken."""
+
+
 class MalformedAnswerError(KubeError):
     """The answer does not match the requested type."""
 

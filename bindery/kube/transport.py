@@ -28,6 +28,7 @@ from bindery.kube.credentials import Credentials
 from bindery.kube.errors import (
     KubeError,
     OutcomeUnknownError,
+    SilentError,
     UnreachableError,
     error_from_answer,
 )
@@ -110,9 +111,15 @@ class Transport:
         return Answer(response.status, body, response.headers.get("Retry-After"))
 
     async def stream(self, request: Request, idle_s: float) -> AsyncGenerator[bytes, None]:
-        """Yield the lines of an answer that does not end; silence for `idle_s` is a failure."""
+        """Yield the lines of an answer that does not end.
+
+        Raises:
+            SilentError: nothing has come for `idle_s`.
+            KubeError: it cannot be opened, or has broken.
+        """
         if self._credentials.due:
             await self._credentials.renew()
+        is_open = False
         try:
             async with self._session.request(
                 request.method,
@@ -128,9 +135,13 @@ class Transport:
                 _count(request, str(response.status))
                 if response.status >= 400:
                     await self._refuse(response)
+                is_open = True
                 async for line in lines(response.content.iter_any()):
                     yield line
         except (aiohttp.ClientError, OSError) as error:
+            if is_open and isinstance(error, aiohttp.SocketTimeoutError):
+                text = f"watch {request.resource}: nothing came for {idle_s:g} s"
+                raise SilentError(text) from error
             raise _failure(request, error) from error
 
     async def _refuse(self, response: aiohttp.ClientResponse) -> NoReturn:

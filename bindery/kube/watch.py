@@ -18,7 +18,7 @@ import structlog
 
 from bindery.kube.client import Client
 from bindery.kube.decoding import LenientDecoder
-from bindery.kube.errors import GoneError, KubeError
+from bindery.kube.errors import GoneError, KubeError, SilentError
 from bindery.kube.metrics import WATCH_CHANGES, WATCH_ERRORS, WATCH_MALFORMED, WATCH_RELISTS
 from bindery.kube.objects import KubeObject, Meta
 from bindery.kube.requests import Selection
@@ -42,11 +42,11 @@ class WatchTiming:
     """The server is asked to end a watch after a random time between the two, so that watches
     spread over API servers again after one was down (client-go's reflector does the same)."""
     idle_s: float = 90.0
-    """Bookmarks come every 60 s, even when nothing changes: a longer silence is a broken
-    connection."""
+    """Bookmarks come every 60 s, even when nothing changes, but not for every kind (events). After
+    a longer silence, the watch is opened again."""
     backoff_base_s: float = 0.1
     backoff_cap_s: float = 30.0
-    unhealthy_after_s: float = 180.0
+    unhealthy_after_s: float = 240.0
     """Without any word from the server for so long, the mirror counts as out of date."""
 
 
@@ -121,6 +121,10 @@ class Reflector(Generic[T]):
             except GoneError:
                 _log.info("watch expired", resource=self.resource.plural, at=self._resume_at)
                 self._resume_at = ""
+            except SilentError:
+                # Nothing happens, or the connection is broken: both end by connecting again.
+                _log.debug("watch silent", resource=self.resource.plural)
+                self._heard(time.monotonic() - self.timing.idle_s)  # it was opened then, or later
             except KubeError as error:
                 _log.warning("watch failed", resource=self.resource.plural, error=str(error))
                 if self.on_failure is not None:
@@ -183,8 +187,12 @@ class Reflector(Generic[T]):
         async with aclosing(stream) as lines:
             async for line in lines:
                 self._take(line)
-                self._last_word_s = time.monotonic()
-                self._failures = 0
+                self._heard(time.monotonic())
+
+    def _heard(self, at_s: float) -> None:
+        """Take note that the server has answered at `at_s` (of `time.monotonic`)."""
+        self._last_word_s = max(self._last_word_s, at_s)
+        self._failures = 0
 
     def _take(self, line: bytes) -> None:
         kind, found = self._decoder.event(line)

@@ -37,8 +37,8 @@ def level_number(level: str) -> int:
 def configure(component: str, level: str = "info", stream: TextIO | None = None) -> None:
     """Send all logs of this process from `level` on to `stream`, as JSON.
 
-    `component` is the process's part in Bindery: scheduler, binder, ... `stream` is stderr unless
-    given. May be called again; the last call counts. Raises ValueError for an unknown level.
+    `component` is the name that events and requests of the process have too. `stream` is stderr
+    unless given. May be called again; the last call counts. Raises ValueError for an unknown level.
     """
     number = level_number(level)
     target = stream if stream is not None else sys.stderr
@@ -99,13 +99,15 @@ def _name_kopf_object(_logger: WrappedLogger, _method: str, event: EventDict) ->
 
 
 def _shorten_network_error(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """Report an API server that a library cannot reach as a warning of one line.
+    """Report an API server that a library cannot reach, or that refuses, as a warning of one line.
 
-    It is no defect, and the library tries again; its traceback would hide those that matter.
+    It is no defect, and the library tries again; its traceback would hide those that matter. A
+    server that has just started refuses with 403 until it has read its roles.
     """
     info = event.get("exc_info")
     error = info[1] if isinstance(info, tuple) else None
-    if isinstance(error, (aiohttp.ClientError, ConnectionError, TimeoutError)):
+    is_answer = type(error).__module__.startswith("kopf.") and hasattr(error, "status")
+    if is_answer or isinstance(error, (aiohttp.ClientError, ConnectionError, TimeoutError)):
         del event["exc_info"]
         event["level"], event["error"] = "warning", str(error) or repr(error)
     return event

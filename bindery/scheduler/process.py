@@ -12,12 +12,13 @@ import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import structlog
 from prometheus_client import REGISTRY
 from prometheus_client.registry import Collector
 
+from bindery import __version__
 from bindery.api.names import scheduler_lease
 from bindery.kube import publication
 from bindery.kube.client import Client
@@ -44,6 +45,8 @@ from bindery.scheduler.usage import keeping
 from bindery.scheduler.usage.keeper import UsageKeeper
 from bindery.scheduler.usage.metrics import QueueCollector
 
+COMPONENT: Final = "bindery-scheduler"
+
 _DRAIN_S = 5.0
 """Time that an ending process waits for commits in flight, in seconds."""
 
@@ -64,10 +67,11 @@ class Options:
 async def run(options: Options, clock: Callable[[], float] = time.time) -> None:
     """Schedule until cancelled. `clock` returns seconds since the epoch."""
     configuration = options.configuration_file.current
-    async with Client.connect(options.kubeconfig, user_agent="bindery-scheduler") as client:
+    agent = f"{COMPONENT}/{__version__}"
+    async with Client.connect(options.kubeconfig, user_agent=agent) as client:
         engine = Engine(configuration, clock)
         feed = Feed(client, engine.cluster, engine.watched_resources())
-        events = EventRecorder(client, "bindery-scheduler")
+        events = EventRecorder(client, COMPONENT)
         writer = RequestWriter(client, feed.changed.set, lambda: engine.configuration.bind_request)
         status = StatusWriter(client, clock, lambda: engine.cluster.holds.has_live)
         queues = QueueStatusWriter(

@@ -7,13 +7,15 @@ from collections.abc import AsyncIterator
 
 import msgspec
 import pytest
+import structlog
 from faultproxy import Fault, FaultProxy
 from mirror import WAIT_S, Aside, Mirror, running, wait_until
 
 from bindery.controlplane.plane import ControlPlane
 from bindery.kube.client import Client
+from bindery.kube.errors import KubeError
 from bindery.kube.objects import KubeObject
-from bindery.kube.resources import CONFIG_MAPS, Resource, metadata_only
+from bindery.kube.resources import CONFIG_MAPS, EVENTS, Resource, metadata_only
 from bindery.kube.watch import Change, Reflector, WatchTiming
 
 pytestmark = pytest.mark.e2e
@@ -313,6 +315,36 @@ async def test_a_silent_connection_is_noticed_and_replaced(
         await mirror.until(lambda: "unheard" in mirror.objects)
 
     assert mirror.story("unheard") == ["ADDED"]
+
+
+async def test_a_watch_of_a_kind_without_bookmarks_is_healthy_and_quiet_while_nothing_happens(
+    client: Client, namespace: str, mirror: Mirror
+) -> None:
+    """The API server sends none for events."""
+    timing = WatchTiming(idle_s=0.5, unhealthy_after_s=3)
+    failures: list[KubeError] = []
+    made = reflector(client, namespace, mirror, resource=EVENTS, timing=timing)
+    made.on_failure = failures.append
+    with running(made), structlog.testing.capture_logs() as lines:
+        await asyncio.wait_for(made.synced.wait(), WAIT_S)
+        for _ in range(40):
+            await asyncio.sleep(0.1)
+            assert made.healthy(time.monotonic())
+        body = {
+            "metadata": {"name": "late", "labels": {"test": "watch"}},
+            "eventTime": "2026-01-01T00:00:00.000000Z",
+            "regarding": {"kind": "Pod", "name": "p", "namespace": namespace},
+            "action": "Test",
+            "reason": "Test",
+            "type": "Normal",
+            "reportingController": "test",
+            "reportingInstance": "test",
+        }
+        await client.create(EVENTS, body, namespace)
+        await mirror.until(lambda: "late" in mirror.objects)
+
+    assert failures == []
+    assert [line for line in lines if line["log_level"] != "debug"] == []
 
 
 async def test_an_outage_makes_it_unhealthy_and_its_end_healthy_again(

@@ -10,6 +10,7 @@ from typing import Any
 import aiohttp
 import pytest
 import structlog
+from kopf._cogs.clients.errors import APIForbiddenError
 
 from bindery.observability import logs
 
@@ -89,9 +90,17 @@ def test_exceptions_stay_on_one_line(stream: io.StringIO) -> None:
 
 
 @pytest.mark.parametrize(
-    "error", [ConnectionRefusedError("no server"), TimeoutError(), aiohttp.ClientError("cut off")]
+    "error",
+    [
+        ConnectionRefusedError("no server"),
+        TimeoutError(),
+        aiohttp.ClientError("cut off"),
+        pytest.param(
+            APIForbiddenError("no roles yet", status=403, headers={}), id="after a restart"
+        ),
+    ],
 )
-def test_a_server_that_a_library_cannot_reach_is_a_warning_without_a_traceback(
+def test_a_server_that_a_library_cannot_reach_or_that_refuses_is_a_warning_without_a_traceback(
     stream: io.StringIO, error: Exception
 ) -> None:
     logs.configure("binder", "info", stream)

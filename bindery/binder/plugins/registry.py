@@ -6,9 +6,10 @@ use and their order. An error ends the start; it has the key in the configuratio
 
 from collections.abc import Iterable
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 
-from bindery.api import plugins
-from bindery.api.configuration import BinderPluginConfiguration
+from bindery.api import plugins, yamlfile
+from bindery.api.configuration import BinderConfiguration, BinderPluginConfiguration
 from bindery.api.names import BINDER_PLUGINS
 from bindery.api.plugins import PluginConfigurationError
 from bindery.binder.plugins.interface import (
@@ -22,6 +23,23 @@ from bindery.binder.plugins.interface import (
 )
 
 _STEPS = (PreBinds, BindsInTurn, PostBinds, RollsBack, ValidatesPods, MutatesPods)
+
+
+def load(path: Path | None) -> tuple[BinderConfiguration, tuple[BinderPlugin, ...]]:
+    """Return the configuration at `path`, or the default one, and its plugins.
+
+    Raises:
+        FileError: they cannot be used; at the line concerned.
+    """
+    if path is None:
+        configuration = BinderConfiguration()
+        return configuration, build(configuration.plugins)
+    configuration = yamlfile.load(BinderConfiguration, path)
+    try:
+        return configuration, build(configuration.plugins)
+    except PluginConfigurationError as error:
+        document = yamlfile.read(path)[0]
+        raise document.error(error.location, error.message) from error
 
 
 def build(
