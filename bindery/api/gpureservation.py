@@ -19,10 +19,14 @@ RESOURCES_VARIABLE: Final = "BINDERY_GPU_RESERVATION_RESOURCES"
 
 
 class ReservationResources(ApiModel):
-    """Requests and limits of a reservation pod's container."""
+    """Requests and limits of a reservation pod's container.
+
+    There is no limit of CPU by default: the start takes half a second of it, and the first share
+    of a GPU waits for that.
+    """
 
     requests: dict[str, str] = Field(default_factory=lambda: {"cpu": "1m", "memory": "32Mi"})
-    limits: dict[str, str] = Field(default_factory=lambda: {"cpu": "50m", "memory": "128Mi"})
+    limits: dict[str, str] = Field(default_factory=lambda: {"memory": "128Mi"})
 
     @field_validator("requests", "limits")
     @classmethod

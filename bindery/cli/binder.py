@@ -9,6 +9,7 @@ import typer
 from bindery.binder import process
 from bindery.binder.plugins import registry
 from bindery.cli import running
+from bindery.cli.options import LogLevel
 from bindery.observability.listening import LOOPBACK, Listening
 
 app = typer.Typer(help="Carries out the scheduler's decisions.", no_args_is_help=True)
@@ -27,7 +28,7 @@ def run(
     health_port: running.HealthPort = None,
     metrics_port: running.MetricsPort = None,
     identity: running.Identity = "",
-    log_level: running.LogLevel = "info",
+    log_level: LogLevel = "info",
 ) -> None:
     """Carry out BindRequests: bind all pods of a gang, or none."""
     configuration, plugins = registry.load(config)

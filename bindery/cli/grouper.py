@@ -12,7 +12,7 @@ import typer
 from bindery.api import yamlfile
 from bindery.api.configuration import GrouperConfiguration
 from bindery.cli import running
-from bindery.cli.options import Format, RowsOption, examples
+from bindery.cli.options import Format, LogLevel, RowsOption, examples
 from bindery.grouper import process
 from bindery.grouper.table.loading import Table, load
 from bindery.observability.listening import LOOPBACK, Listening
@@ -33,7 +33,7 @@ def run(
     health_port: running.HealthPort = None,
     metrics_port: running.MetricsPort = None,
     identity: running.Identity = "",
-    log_level: running.LogLevel = "info",
+    log_level: LogLevel = "info",
 ) -> None:
     """Write PodGroups for workloads whose pods go to Bindery, until stopped."""
     configuration, table = load_rows(config)

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from bindery import __version__
 from bindery.api import yamlfile
 from bindery.cli import running
-from bindery.cli.options import examples
+from bindery.cli.options import LogLevel, examples
 from bindery.kube.client import Client
 from bindery.nodeagent.agent import COMPONENT, HollowAgent
 from bindery.nodeagent.shapes import HollowNode, HollowNodesFile, NodeShape, expand
@@ -75,7 +75,7 @@ def run(  # noqa: PLR0913, PLR0917 -- every option of the command line is one
     remove_on_exit: Annotated[
         bool, typer.Option("--remove-on-exit", help="Delete the nodes at a clean stop.")
     ] = False,
-    log_level: running.LogLevel = "info",
+    log_level: LogLevel = "info",
 ) -> None:
     """Run hollow nodes: Node objects, Leases and pod statuses without machines behind them."""
     if (hollow is None) == (shapes is None):

@@ -37,6 +37,16 @@ class Origin:
     node_pool: str | None = None
 
 
+def _known_level(level: str) -> str:
+    from bindery.observability.plainlogs import level_number
+
+    try:
+        level_number(level)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+    return level
+
+
 FileOption = Annotated[
     Path | None,
     typer.Option("--file", metavar="SCENARIO", help="Use this scenario, not a cluster."),
@@ -56,6 +66,10 @@ RowsOption = Annotated[
 NamespaceOption = Annotated[
     str | None,
     typer.Option("-n", "--namespace", help="Default: the namespace of the kubeconfig's context."),
+]
+
+LogLevel = Annotated[
+    str, typer.Option(callback=_known_level, help="debug, info, warning or error.")
 ]
 
 

@@ -1,6 +1,10 @@
-"""`bindery reservation hold`: runs in a reservation pod, which holds a GPU for others to share."""
+"""`bindery reservation hold`: runs in a reservation pod, which holds a GPU for others to share.
+
+It imports little: the first share of a GPU waits for it.
+"""
 
 import asyncio
+import logging
 import os
 import signal
 from typing import Annotated
@@ -9,13 +13,15 @@ import typer
 
 from bindery import __version__
 from bindery.cli.errors import CommandError
-from bindery.cli.running import LogLevel
+from bindery.cli.options import LogLevel
 from bindery.kube.client import Client
 from bindery.nodeagent.reservation import Identity, NoDeviceError, hold, visible_device
-from bindery.observability import logs
+from bindery.observability import plainlogs
 
 COMPONENT = "bindery-reservation"
 app = typer.Typer(help="Holds a GPU for the pods that share it.", no_args_is_help=True)
+
+_log = logging.getLogger(__name__)
 
 
 @app.callback()
@@ -30,7 +36,8 @@ def hold_device(
     log_level: LogLevel = "info",
 ) -> None:
     """Write on this pod which GPU it got, and hold it until the pod is deleted."""
-    logs.configure(COMPONENT, log_level)
+    plainlogs.configure(COMPONENT, log_level)
+    _log.info("looks for its GPU", extra=plainlogs.with_fields(pod=pod, namespace=namespace))
     try:
         asyncio.run(_hold(Identity(namespace, pod)))
     except NoDeviceError as error:
@@ -45,5 +52,6 @@ async def _hold(who: Identity) -> None:
     # As process 1 of its container it would not end by the signal itself.
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, work.cancel)
     device = await visible_device(os.environ)
-    async with Client.connect(user_agent=f"{COMPONENT}/{__version__}") as client:
+    agent = f"{COMPONENT}/{__version__}"
+    async with Client.connect(user_agent=agent, is_command=True) as client:
         await hold(client, who, device)

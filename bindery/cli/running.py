@@ -20,15 +20,6 @@ from bindery.cli.errors import CommandError, ExitCode
 from bindery.observability import interpreter, logs
 from bindery.observability.listening import ListenError
 
-
-def _known_level(level: str) -> str:
-    try:
-        logs.level_number(level)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from error
-    return level
-
-
 ConfigurationOption = Annotated[
     Path | None,
     typer.Option("--config", metavar="FILE", help="Configuration; default: all defaults."),
@@ -41,9 +32,6 @@ Identity = Annotated[
     typer.Option(
         metavar="NAME", help="Unique name in the Lease; default: host, process and a random number."
     ),
-]
-LogLevel = Annotated[
-    str, typer.Option(callback=_known_level, help="debug, info, warning or error.")
 ]
 ListenAddress = Annotated[
     str,

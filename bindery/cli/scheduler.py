@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from bindery.cli import running
+from bindery.cli.options import LogLevel
 from bindery.observability.listening import LOOPBACK, Listening
 from bindery.scheduler import process
 from bindery.scheduler.background import CycleHangsError
@@ -31,7 +32,7 @@ def run(
     health_port: running.HealthPort = 8080,
     metrics_port: running.MetricsPort = None,
     identity: running.Identity = "",
-    log_level: running.LogLevel = "info",
+    log_level: LogLevel = "info",
 ) -> None:
     """Plan gangs until stopped (SIGTERM, SIGINT).
 

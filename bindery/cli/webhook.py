@@ -12,6 +12,7 @@ import typer
 from bindery.binder.plugins import registry
 from bindery.binder.webhook import process
 from bindery.cli import running
+from bindery.cli.options import LogLevel
 from bindery.observability import logs
 from bindery.observability.listening import LOOPBACK, Listening
 
@@ -33,7 +34,7 @@ def run(
     listen_address: running.ListenAddress = LOOPBACK,
     health_port: running.HealthPort = None,
     metrics_port: running.MetricsPort = None,
-    log_level: running.LogLevel = "info",
+    log_level: LogLevel = "info",
 ) -> None:
     """Serve /validate and /mutate with certificates that are created and renewed here."""
     configuration, plugins = registry.load(config)

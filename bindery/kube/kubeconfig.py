@@ -14,8 +14,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
-
 from bindery.kube.errors import ConfigurationError
 
 _KINDS: Final = {"clusters": "cluster", "contexts": "context", "users": "user"}
@@ -166,6 +164,8 @@ def _merge(merged: _Merged, path: Path) -> None:
 
 def _document(path: Path) -> Mapping[str, Any]:
     """Return the content of one file; an empty one is an empty mapping."""
+    import yaml  # pods have no kubeconfig, and reservation pods must start fast
+
     raw = read_file(path, lambda problem: ConfigurationError(f"kubeconfig {problem}"))
     try:
         document = yaml.safe_load(raw)

@@ -5,24 +5,25 @@ pkg/resourcereservation): the answer is an annotation of the pod itself, which t
 """
 
 import asyncio
+import logging
 import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-import structlog
-
 from bindery.api.gpushare import INDEX_ANNOTATION
 from bindery.kube.client import Client
 from bindery.kube.resources import PODS, metadata_only
+from bindery.observability.plainlogs import with_fields
 
 _NO_DEVICE: Final = frozenset({"", "void", "none", "all"})
 """Values of the variable that name no device: other ways of handing it over are in use then."""
 _DEVICE: Final = re.compile(r"GPU-[0-9a-fA-F-]{8,64}|[0-9]{1,4}")
 _QUERY: Final = ("nvidia-smi", "--query-gpu=uuid", "--format=csv,noheader")
 
-_log: Final = structlog.get_logger(__name__)
+# Not structlog, whose import takes longer than all of this program's work.
+_log: Final = logging.getLogger(__name__)
 
 
 class NoDeviceError(Exception):
@@ -57,7 +58,7 @@ async def hold(client: Client, who: Identity, device: str) -> None:
     """Write `device` on the pod `who`, then hold it until cancelled."""
     patch = {"metadata": {"annotations": {INDEX_ANNOTATION: device}}}
     await client.patch(metadata_only(PODS), who.name, patch, namespace=who.namespace)
-    _log.info("the GPU is held", device=device)
+    _log.info("the GPU is held", extra=with_fields(device=device))
     await asyncio.Event().wait()
 
 

@@ -16,22 +16,12 @@ import msgspec
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
+from bindery.observability.plainlogs import level_number
+
 _FIRST: Final = ("timestamp", "level", "component", "event")
 
 _CHATTY: Final = ("aiohttp.access", "asyncio")
 """Loggers whose information is noise at our own level: heard from warnings on."""
-
-
-def level_number(level: str) -> int:
-    """Return the number that the standard library has for `level`, in upper or lower case.
-
-    Raises:
-        ValueError: there is no such level.
-    """
-    number = logging.getLevelNamesMapping().get(level.upper())
-    if number is None:
-        raise ValueError(f"log level {level!r} is not one of debug, info, warning, error, critical")
-    return number
 
 
 def configure(component: str, level: str = "info", stream: TextIO | None = None) -> None:

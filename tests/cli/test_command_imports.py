@@ -78,6 +78,14 @@ def test_a_cluster_that_cannot_be_found_is_not_looked_for(tmp_path: Path) -> Non
     assert (libraries, packages) == (set(OFFLINE.split()), {"api", "cli", "kube"})
 
 
+def test_a_reservation_pod_imports_little_before_it_reports_its_gpu() -> None:
+    """The first share of a GPU waits for it. What `logs` needs took three times as long."""
+    libraries, packages = imported("reservation", "hold", "--help")
+
+    assert libraries == {"msgspec", "typer"}
+    assert packages == {"api", "cli", "kube", "nodeagent", "observability"}
+
+
 @pytest.mark.parametrize("module", ["bindery.scheduler.process", "bindery.binder.process"])
 def test_no_component_imports_the_kubernetes_client(module: str) -> None:
     """It takes up to a second and tens of MiB; only `auth-provider` in a kubeconfig needs it."""

@@ -12,7 +12,7 @@ import pytest
 import structlog
 from kopf._cogs.clients.errors import APIForbiddenError
 
-from bindery.observability import logs
+from bindery.observability import logs, plainlogs
 
 
 @pytest.fixture
@@ -52,6 +52,27 @@ def test_ids_bound_to_the_context_are_on_every_line(stream: io.StringIO) -> None
     assert (planned["cycle"], planned["gang"]) == (7, "ns/g")
     assert (slow["cycle"], slow["gang"]) == (7, "ns/g")
     assert "cycle" not in idle
+
+
+def test_the_lines_of_a_process_that_must_start_fast_have_the_same_form(
+    stream: io.StringIO,
+) -> None:
+    plainlogs.configure("reservation", "info", stream)
+    try:
+        int("eight")
+    except ValueError:
+        logging.getLogger("any").exception("failed", extra=plainlogs.with_fields(pod="p"))
+    logging.getLogger("any").debug("unheard")
+
+    [line] = lines(stream)
+    assert list(line) == ["timestamp", "level", "component", "event", "pod", "exception"]
+    assert line["timestamp"].endswith("Z")
+    assert (line["level"], line["component"], line["event"], line["pod"]) == (
+        "error",
+        "reservation",
+        "failed",
+        "p",
+    )
 
 
 def test_a_logger_made_before_configure_obeys_it(stream: io.StringIO) -> None:
