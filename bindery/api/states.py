@@ -15,6 +15,9 @@ INVALID: Final = "Invalid"
 MALFORMED: Final = "Malformed"
 """The reason of a BindRequest, or one of its Statements, that cannot be understood."""
 
+PODS_NOT_RUNNING: Final = "PodsNotRunning"
+"""The PodGroup condition that exists, with status True, while bound pods do not start."""
+
 EVICTED: Final = "Evicted"
 """The PodGroup condition with the record of its last eviction. True while the gang has not
 had its minimum again since."""

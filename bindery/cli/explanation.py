@@ -97,6 +97,7 @@ def describe(source: Source, about: Subject, now: datetime) -> list[str]:
     explained = _asked(source, about)
     if explained is not None:
         lines += stage_lines(explained.stages)
+        lines += [f"{explained.not_running}."] if explained.not_running else []
     return lines + list(_why(explained, about, source.absence))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from bindery.api.names import SCHEDULER_NAME
-from bindery.api.states import INVALID, SCHEDULED, GangState
+from bindery.api.states import INVALID, PODS_NOT_RUNNING, SCHEDULED, GangState
 from bindery.api.times import age
 from bindery.cli.requesttext import few, gang_of, phase_of, reason_of
 from bindery.cli.tables import Row
@@ -28,8 +28,12 @@ def gang_rows(snapshot: ClusterSnapshot, now: datetime) -> list[Row]:
 
 def scheduled_condition(group: PodGroup) -> Condition | None:
     """Return the condition `Scheduled` of `group`, if it has one."""
+    return _condition(group, SCHEDULED)
+
+
+def _condition(group: PodGroup, kind: str) -> Condition | None:
     conditions = group.status.conditions or ()
-    return next((item for item in conditions if item.type == SCHEDULED), None)
+    return next((item for item in conditions if item.type == kind), None)
 
 
 def _gang_row(group: PodGroup, snapshot: ClusterSnapshot, now: datetime) -> Row:
@@ -53,12 +57,16 @@ def _gang_row(group: PodGroup, snapshot: ClusterSnapshot, now: datetime) -> Row:
         "message": said.message if said is not None and waits else "",
         "waits": f"{said.reason}: {said.message}"
         if said is not None and waits
-        else _extra(said, pods),
+        else _not_all(group, pods),
     }
 
 
-def _extra(said: Condition | None, pods: Sequence[Pod]) -> str:
-    """Return why pods of a scheduled gang wait; "" if none does."""
+def _not_all(group: PodGroup, pods: Sequence[Pod]) -> str:
+    """Return why pods of a scheduled gang wait or do not start; "" if none does."""
+    late = _condition(group, PODS_NOT_RUNNING)
+    if late is not None:
+        return f"{late.reason}: {late.message}"
+    said = scheduled_condition(group)
     waits = any(not is_bound(pod) and pod.status.phase not in FINISHED for pod in pods)
     return said.message if said is not None and said.reason == SCHEDULED and waits else ""
 

@@ -79,8 +79,18 @@ class ExtendedClaimStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=T
     request_mappings: list[RequestMapping] = msgspec.field(default_factory=list)
 
 
+class WaitingContainer(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    reason: str = ""
+    message: str = ""
+
+
+class ContainerState(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    waiting: WaitingContainer | None = None
+
+
 class ContainerStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     name: str = ""
+    state: ContainerState | None = None
     resources: ResourceRequirements | None = None
     """The resources in effect."""
     allocated_resources: dict[str, str] | None = None

@@ -95,6 +95,19 @@ def test_a_gang_that_needs_no_pods_hears_why_none_fits() -> None:
     assert "What to do: Free or add nodes, or let the pods request less" in text
 
 
+def test_bound_pods_on_a_node_that_is_not_ready_are_told() -> None:
+    world = scenario_of(
+        """
+        nodes: [{name: n, gpus: 2, ready: false}]
+        jobs: [{name: runs, pods: [{gpus: 1, state: Bound, node: n}]}]
+        """
+    )
+
+    text = explained(world, "runs")
+
+    assert "1 of 1 bound pods is not known to run: runs-0: node n is not ready." in text
+
+
 def test_extra_pods_that_do_not_fit_come_with_what_to_do() -> None:
     world = scenario_of(
         """

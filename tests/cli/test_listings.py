@@ -132,6 +132,19 @@ def test_a_scheduled_gang_shows_why_its_other_pods_wait() -> None:
     assert (part["reason"], part["waits"]) == ("", text)
 
 
+def test_a_gang_shows_which_of_its_bound_pods_do_not_start() -> None:
+    snapshot = snapshot_of(SCENARIO)
+    late = Condition(type="PodsNotRunning", status="True", reason="NodeNotReady", message="node n")
+    groups = tuple(
+        msgspec.structs.replace(g, status=msgspec.structs.replace(g.status, conditions=[late]))
+        for g in snapshot.groups
+    )
+
+    _, part = gang_rows(replace(snapshot, groups=groups), SCENARIO.now)
+
+    assert part["waits"] == "NodeNotReady: node n"
+
+
 def test_a_queue_shows_what_it_and_those_below_it_hold_of_their_limits() -> None:
     snapshot = with_condition(snapshot_of(SCENARIO), "part", "False")
 

@@ -1,9 +1,16 @@
 """A gang that waits is told where people look: conditions, events on pods, metrics."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import pytest
 from support import Corner, Gang, metric, wait_for
 
+from bindery.api.states import PODS_NOT_RUNNING
 from bindery.controlplane.components import Component
+from bindery.kube.client import PatchKind
+from bindery.kube.objects import Condition
+from bindery.kube.resources import NODES, PODS
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("scheduler", "binder")]
 
@@ -57,3 +64,55 @@ async def test_the_events_of_a_large_gang_are_as_few_as_those_of_a_small_one(
     await wait_for(told, "a pod of the gang has an event")
     counts = await events_by_object(corner, "Unschedulable")
     assert counts == {"PodGroup/large": 1, "Pod/large-0": 1}
+
+
+async def not_running(corner: Corner, gang: Gang) -> Condition | None:
+    """Return the condition of `gang` about bound pods that do not run."""
+    conditions = (await corner.group(gang)).status.conditions or ()
+    return next((each for each in conditions if each.type == PODS_NOT_RUNNING), None)
+
+
+async def test_bound_pods_that_do_not_start_are_told_with_the_reasons_of_their_nodes(
+    corner: Corner,
+) -> None:
+    (name,) = await corner.add_nodes("a", cpu="2")
+    gang = Gang("late", size=2)
+    await corner.submit(gang)
+    await corner.wait_bound(gang)
+    await corner.wait_condition(gang, "True", "Scheduled")
+    assert await not_running(corner, gang) is None
+
+    async def node_is(status: str) -> None:
+        ready = {"type": "Ready", "status": status, "lastTransitionTime": "2026-01-01T00:00:00Z"}
+        body: Mapping[str, Any] = {"status": {"conditions": [ready]}}
+        await corner.client.patch(NODES, name, body, subresource="status", kind=PatchKind.STRATEGIC)
+
+    async def told(reason: str, text: str) -> None:
+        async def said() -> bool:
+            condition = await not_running(corner, gang)
+            return (
+                condition is not None and condition.reason == reason and text in condition.message
+            )
+
+        await wait_for(said, f"the gang says {text}")
+
+    async def untold() -> bool:
+        return await not_running(corner, gang) is None
+
+    await node_is("Unknown")
+    await told("NodeNotReady", f"node {name} has not been ready since 2026-01-01T00:00:00Z")
+    await node_is("True")
+    await wait_for(untold, "the condition goes when the node is ready")
+    waiting = {"reason": "ImagePullBackOff", "message": "Back-off pulling image"}
+    container = {
+        "name": "worker", "image": "worker", "imageID": "", "ready": False,
+        "restartCount": 0, "state": {"waiting": waiting},
+    }
+    status = {"status": {"containerStatuses": [container]}}
+    await corner.client.patch(
+        PODS, "late-0", status, namespace=corner.namespace, subresource="status"
+    )
+    await told(
+        "ImageNotPulled", "late-0: container worker: ImagePullBackOff: Back-off pulling image"
+    )
+    assert (await corner.group(gang)).status.state == "Running"

@@ -46,9 +46,45 @@ def test_a_node_that_failed_a_job_is_avoided_for_a_while_by_that_job_alone() -> 
     assert plan(engine) == {"q": "n"}
     text = "0/1 nodes are available: 1 failed to bind it a short while ago"
     assert report_of(engine, "p").message == text
-    clock.now += 59
+    clock.now += 4
     assert plan(engine) == {}
     clock.now += 2
+    assert plan(engine) == {"p": "n"}
+
+
+def test_the_cooldown_doubles_with_each_failure_up_to_the_configured_time() -> None:
+    memory, at, cooldowns = FailureMemory(60.0), NOW, []
+    for _ in range(6):
+        memory.note(failed("g-0", "n", of="g"), lambda _: None, at)
+        end = next(s for s in range(100) if not memory.avoided(JOB, at + s))
+        cooldowns.append(end)
+        at += end + 1
+        memory.expire(at)
+    assert cooldowns == [5, 10, 20, 40, 60, 60]
+
+    memory.expire(at + 60)
+    memory.note(failed("g-0", "n", of="g"), lambda _: None, at + 60)
+    assert memory.avoided(JOB, at + 64) == ["n"]
+    assert memory.avoided(JOB, at + 65) == []
+
+
+def test_failures_of_pods_that_were_bound_together_count_once() -> None:
+    memory = FailureMemory(60.0)
+    for second in (2, 0, 1):
+        memory.note(failed("g-0", "n", of="g"), lambda _: None, NOW + second)
+
+    assert memory.avoided(JOB, NOW + 4) == ["n"]
+    assert memory.avoided(JOB, NOW + 5) == []
+
+
+def test_a_cooldown_ends_when_the_allocatable_resources_of_the_node_change() -> None:
+    engine = engine_with(node("n"), node("m", cpu=0), pod("p"), failed("p", "n"))
+    assert plan(engine) == {}
+    modify(engine.cluster, node("n", labels={"a": "b"}))
+    assert plan(engine) == {}
+
+    modify(engine.cluster, node("n", gpu=2))
+
     assert plan(engine) == {"p": "n"}
 
 
@@ -161,7 +197,7 @@ def answers(memory: FailureMemory, now: float) -> tuple[object, ...]:
 
 
 def remembering() -> FailureMemory:
-    """Return a memory of failures that all end at NOW + 60."""
+    """Return a memory of failures that all end at NOW + 60 or before."""
     memory = FailureMemory(60.0)
     memory.note(failed("g-0", "n", of="g"), lambda _: None, NOW)
     memory.postpone(JOB, NOW + 60, "no quota")
@@ -184,7 +220,7 @@ def test_what_has_ended_is_forgotten_and_refusals_are_counted_from_one_again() -
 
     memory.expire(NOW + 59)
     assert answers(memory, NOW + 59) == answers(remembering(), NOW + 59)
-    memory.expire(NOW + 60)
+    memory.expire(NOW + 65)
     assert answers(memory, NOW) == ([], None, None, False, frozenset())
     memory.note_refused_room(JOB, NOW + 120, "a budget", [Uid("v")])
     assert not memory.has_tried_enough(JOB, NOW + 60)

@@ -29,8 +29,36 @@ def test_equal_pods_avoid_a_node_that_refused_one_for_a_while(reason: str) -> No
     assert world.zones() == {"larger": ("n", [0])}
     message = report_of(world.engine, "b").message
     assert message == "0/1 nodes are available: 1 refused an equal pod a short while ago"
-    world.clock.now += 61
+    world.clock.now += 4
+    assert "b" not in world.zones()
+    world.clock.now += 2
     assert world.zones() == {"b": ("n", [1])}
+
+
+def test_a_node_that_refuses_again_is_avoided_for_longer() -> None:
+    world = NumaWorld(node("n"))
+    ends = []
+    for turn in range(5):
+        world.put(refused(pod(f"p{turn}"), "n", "OutOfcpu"), pod(f"q{turn}"))
+        for waits_s in range(100):
+            if f"q{turn}" in world.zones():
+                ends.append(waits_s)
+                break
+            world.clock.now += 1
+
+    assert ends == [5, 10, 20, 40, 60]
+
+
+def test_a_refusal_ends_when_the_device_plugin_of_the_node_comes() -> None:
+    world = NumaWorld(node("n"), pod("p"))
+    world.put(refused(pod("p"), "n", "UnexpectedAdmissionError"), pod("q"))
+    assert world.zones() == {}
+    world.put(node("n", labels={"a": "b"}))
+    assert world.zones() == {}
+
+    world.put(node("n", gpu=2))
+
+    assert world.zones() == {"q": ("n", None)}
 
 
 def test_the_prediction_and_the_answer_of_the_node_are_told() -> None:
@@ -77,7 +105,7 @@ def test_a_refusal_before_the_start_counts_from_its_own_time() -> None:
         status = msgspec.structs.replace(item.status, start_time=text)
         return msgspec.structs.replace(item, status=status)
 
-    for text, expected in (("2025-06-15T15:05:39Z", {"b"}), ("2025-06-15T15:06:30Z", set())):
+    for text, expected in (("2025-06-15T15:06:35Z", {"b"}), ("2025-06-15T15:06:36Z", set())):
         world = NumaWorld(numa_node("n"), at(text), report("n"), aligned_pod("b"))
         assert NOW == 1_750_000_000
         assert set(world.zones()) == expected

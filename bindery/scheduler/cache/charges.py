@@ -54,6 +54,10 @@ class Charges:
         task.node_name = node_name
         self._on_node[node_name].add(task.uid)
 
+    def on_node(self, node_name: str) -> tuple[Uid, ...]:
+        """Return the tasks that hold room on a node."""
+        return tuple(self._on_node.get(node_name, ()))
+
     def node_came(self, node_name: str, row: int) -> None:
         """Charge the tasks of a node that has just become known."""
         tasks = (self._state.tasks[uid] for uid in self._on_node.get(node_name, ()))

@@ -48,8 +48,10 @@ from bindery.scheduler.cache.problems import mistakes
 from bindery.scheduler.cache.promises import Promises
 from bindery.scheduler.cache.stage_rooms import StageRooms
 from bindery.scheduler.cache.staleness import StalenessMemory
+from bindery.scheduler.cache.starting import Starting
 from bindery.scheduler.cache.tasks import TaskStore
 from bindery.scheduler.model.jobs import Job, JobKey, Task, Uid
+from bindery.scheduler.model.nodereading import is_ready
 from bindery.scheduler.model.problems import ObjectProblem
 from bindery.scheduler.model.resources import ResourceAxis
 from bindery.scheduler.model.state import PlanState
@@ -101,6 +103,7 @@ class Cluster:
         self.observers = Observers()
         self._contests = Contests(partial(self.report_group, "PodsTaken"))
         self._orphans = Orphans()
+        self._starting = Starting(self.state.tasks)
         self.budgets = Budgets()
         self._intake = Intake(
             self._take_in,
@@ -208,6 +211,7 @@ class Cluster:
         """Apply the changes that time alone makes: promises end, pods get stuck in deletion."""
         self._tasks.sweep_queues()
         self._tasks.note_time(now)
+        self.changed_jobs.update(self._starting.late(now))
         self.promises.expire(now)
         self.failures.expire(now)
         for meta, text in self._orphans.due(self.state.jobs, now):
@@ -290,7 +294,9 @@ class Cluster:
             self.problems.extend(mistakes(pod, known))
             self._take_up_promise(pod, known)
             self.pods[uid] = pod
-        return self._tasks.put_pod(pod) or is_news
+        is_news |= self._tasks.put_pod(pod)
+        self._starting.note(uid)
+        return is_news
 
     def _pod_gone(self, uid: Uid, pod: Pod) -> None:
         task = self.state.tasks.get(uid)
@@ -298,6 +304,7 @@ class Cluster:
         self.changed_jobs.add(key)
         self.pods.pop(uid, None)
         self._tasks.remove_pod(uid)
+        self._starting.note(uid)
         self._members.drop_pod(pod)
         self.holds.settled.pop(uid, None)
         self.commit_counts.pop(uid, None)
@@ -353,6 +360,7 @@ class Cluster:
             # Its pods count other amounts: withdrawn with the old devices, entered with the new.
             self._tasks.charges.node_goes(name)
             known = False
+        old = nodes.nodes[nodes.rows[name]] if name in nodes.rows else None
         try:
             row = nodes.put(node)
         except QuantityError as error:
@@ -361,6 +369,11 @@ class Cluster:
             )
             self._apply_node(node, gone=True)  # its old state is no longer true either
             return
+        if old is not None and old.status.allocatable != node.status.allocatable:
+            self.failures.node_changed(name)  # such as a device plugin that has come
+        if old is None or is_ready(old) != is_ready(node):
+            on_it = (self.state.tasks[uid].job for uid in self._tasks.charges.on_node(name))
+            self.changed_jobs.update(on_it)
         images = nodes.images.put(row, node.status.images or ())
         self._tasks.reshape(self._tasks.shapes.images_came(images))
         if not known:

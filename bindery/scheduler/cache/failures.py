@@ -1,6 +1,7 @@
 """The memory of failures: nodes that jobs avoid, and jobs that are not planned for a while.
 
-A job avoids a node for a cool-down time after a binding failed there. A job is postponed when its
+A job avoids a node for a cooldown after a binding failed there, or until the allocatable resources
+of the node change. A job is postponed when its
 BindRequest could not be created. Otherwise the scheduler would repeat the same decision in every
 cycle, the hot loop that KAI-Scheduler's users report (its issues 2074 and 2075).
 """
@@ -10,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable
 
 from bindery.api.bindrequest import BindFailureReason
 from bindery.kube.bindrequests import BindRequest
+from bindery.scheduler.model.cooldowns import Cooldown
 from bindery.scheduler.model.jobs import JobKey, Uid
 
 SPARE_S = 60.0
@@ -21,11 +23,13 @@ One budget may protect hundreds of pods, and the scheduler would try them one af
 
 
 class FailureMemory:
-    """Job -> node name -> end of the cool-down, in seconds since the epoch."""
+    """What failed lately, for each job. All times are seconds since the epoch."""
 
     def __init__(self, cooldown_s: float) -> None:
         self.cooldown_s = cooldown_s
-        self._until: dict[JobKey, dict[str, float]] = {}
+        """The longest cooldown."""
+        self._cooldowns: dict[JobKey, dict[str, Cooldown]] = {}
+        """Job -> node name -> its failed bindings there."""
         self._spared: dict[Uid, float] = {}
         """Pod UID -> end of the time in which it is not evicted."""
         self._postponed: dict[JobKey, tuple[float, str]] = {}
@@ -49,15 +53,16 @@ class FailureMemory:
             if pod.node and _blames_node(pod.reason):
                 name = group.name if group is not None else pod.pod_name
                 job = job_of(pod.pod_uid) or JobKey(namespace, name, group is not None)
-                nodes = self._until.setdefault(job, {})
-                # Events of requests come in any order: an older failure shortens nothing.
-                nodes[pod.node] = max(nodes.get(pod.node, 0.0), failed_at + self.cooldown_s)
+                nodes = self._cooldowns.setdefault(job, {})
+                nodes[pod.node] = nodes.get(pod.node, Cooldown()).failed(failed_at)
 
     def expire(self, now: float) -> None:
         """Drop the entries that ended by `now`, and the counts of refused plans with them."""
-        for job, nodes in self._until.items():
-            self._until[job] = {name: until for name, until in nodes.items() if until > now}
-        self._until = {job: nodes for job, nodes in self._until.items() if nodes}
+        longest_s = self.cooldown_s
+        for job, nodes in self._cooldowns.items():
+            current = {name: it for name, it in nodes.items() if not it.is_over(longest_s, now)}
+            self._cooldowns[job] = current
+        self._drop_empty()
         self._spared = {uid: until for uid, until in self._spared.items() if until > now}
         self._ending = {name: until for name, until in self._ending.items() if until > now}
         self._postponed = _current(self._postponed, now)
@@ -66,7 +71,17 @@ class FailureMemory:
 
     def avoided(self, job: JobKey, now: float) -> list[str]:
         """Return the names of the nodes that `job` avoids at `now`."""
-        return sorted(name for name, until in self._until.get(job, {}).items() if until > now)
+        nodes = self._cooldowns.get(job, {})
+        return sorted(name for name, it in nodes.items() if it.until(self.cooldown_s) > now)
+
+    def node_changed(self, name: str) -> None:
+        """Forget the failures on a node whose allocatable resources have changed."""
+        for nodes in self._cooldowns.values():
+            nodes.pop(name, None)
+        self._drop_empty()
+
+    def _drop_empty(self) -> None:
+        self._cooldowns = {job: nodes for job, nodes in self._cooldowns.items() if nodes}
 
     def postpone(self, job: JobKey, until: float, why: str) -> None:
         """Do not plan `job` until `until`: its request could not be created."""
@@ -118,7 +133,7 @@ class FailureMemory:
 
     def forget(self, job: JobKey) -> None:
         """Forget a deleted job."""
-        self._until.pop(job, None)
+        self._cooldowns.pop(job, None)
         self._postponed.pop(job, None)
         self._forget_refused_room(job)
 

@@ -30,6 +30,7 @@ from bindery.scheduler.model import constraints, gangs, stages
 from bindery.scheduler.model.jobs import DEFAULT_STAGE_TIMEOUT_S, NO_ROW, Job, Task, TaskStatus, Uid
 from bindery.scheduler.model.node_refusals import loss_text
 from bindery.scheduler.model.shapes import Shape
+from bindery.scheduler.model.starts import obstacle
 
 _INDEX_DIGITS = 4
 
@@ -101,6 +102,7 @@ def read_pod(pod: Pod, status: TaskStatus, shape: Shape, scheduler_name: str, pl
         awaits_group=place.awaits_group,
         mark_problem=mark_problem(pod) if place.awaits_group else "",
         loss=loss_text(pod),
+        obstacle=obstacle(pod) if status is TaskStatus.RUNNING else None,
         labels=pod.metadata.labels,
     )
 

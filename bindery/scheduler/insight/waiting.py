@@ -24,6 +24,7 @@ from bindery.scheduler.model.jobs import Job, JobKey, Task, Uid
 from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.resources import total
 from bindery.scheduler.model.shapes import Shape
+from bindery.scheduler.model.starts import late_starts, late_text
 from bindery.scheduler.planning.explain import node_reasons
 from bindery.scheduler.planning.reports import CycleReport, ReservationReport, StageReport
 from bindery.scheduler.planning.session import Session
@@ -111,6 +112,8 @@ class Explanation:
     """The best nodes for its pods, or for the one pod that was asked about."""
     stages: tuple[StageReport, ...] = ()
     """The room of its later stages."""
+    not_running: str = ""
+    """Which bound pods do not run, and why; empty if all do."""
     kept_for_others: tuple[KeptRoom, ...] = ()
     """Room that is kept for later stages of other gangs, while it finds none."""
 
@@ -126,6 +129,7 @@ class _Before:
     nodes: tuple[NodeCounts, ...]
     shares: tuple[QueueShare, ...]
     victims: VictimPlan | None
+    not_running: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +185,7 @@ def explain_all(world: World, keys: Collection[JobKey]) -> dict[JobKey, Explanat
 
 
 def _before(session: Session, job: Job, world: World) -> _Before:
+    late = late_starts(job, session.state.nodes, session.now)
     return _Before(
         job,
         priority=session.priority(job),
@@ -189,6 +194,7 @@ def _before(session: Session, job: Job, world: World) -> _Before:
         nodes=tuple(_node_counts(session, job)),
         shares=chain_shares(session, session.queue_row(job)),
         victims=_victims(session, job, world),
+        not_running=late_text(late, job) if late else "",
     )
 
 
@@ -231,6 +237,7 @@ def _explanation(
         victims=at_end.victims,
         reservation=report.reservation if report is not None else None,
         stages=engine.report.stages.get(job.key, ()),
+        not_running=known.not_running,
         kept_for_others=tuple(_kept_for_others(engine.report, job.key, reason)),
         advice=advice(
             # Extra pods wait for a reason of their own, while their gang is scheduled.

@@ -74,6 +74,16 @@ class JobKey(NamedTuple):
         return f"{self.namespace}/{self.name}"
 
 
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """What keeps the containers of a bound pod from running; see `starts`."""
+
+    reason: str
+    text: str
+    is_sure: bool = True
+    """Whether it is one at once, and not only if it lasts."""
+
+
 @dataclass(slots=True, eq=False)
 class Task:
     """One pod, with the fields that planning reads."""
@@ -160,6 +170,8 @@ class Task:
     mark_problem: str = ""
     """Why the grouper cannot use the mark that names its gang; "" if it can. Planning does not
     read it."""
+    obstacle: Obstacle | None = None
+    """What keeps its containers from running, if it is bound; planning does not read it."""
     loss: str = ""
     """Why it failed without an end of its own; "" if it did not. Planning does not read it."""
     eviction_committed: bool = False
@@ -170,7 +182,7 @@ class Task:
         self.runs, self.asks, self.checkpoint_at = newer.runs, newer.asks, newer.checkpoint_at
         self.labels, self.asks_until = newer.labels, newer.asks_until
         self.kept_room, self.loss = newer.kept_room, newer.loss
-        self.mark_problem = newer.mark_problem
+        self.mark_problem, self.obstacle = newer.mark_problem, newer.obstacle
 
     def asks_at(self, now: float) -> Asks:
         """Return why it asks to be left in place. `now`: seconds since the epoch."""

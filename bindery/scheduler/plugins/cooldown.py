@@ -1,7 +1,8 @@
 """cooldown: keeps pods away from nodes that failed or refused them a short while ago.
 
 A job avoids the nodes of its recent binding failures. All pods with equal resources avoid a node
-that refused such a pod: the kubelet would most likely refuse the next one as well.
+that refused such a pod: the kubelet would most likely refuse the next one as well. A change of the
+node's allocatable resources ends both, as its device plugin may have come.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,9 +14,10 @@ import numpy as np
 from bindery.api import numaplacement
 from bindery.api.names import NUMA_ZONES_ANNOTATION
 from bindery.api.times import timestamp
-from bindery.kube.objects import KubeObject, Pod
-from bindery.kube.resources import PODS, Resource
+from bindery.kube.objects import KubeObject, Node, Pod
+from bindery.kube.resources import NODES, PODS, Resource
 from bindery.kube.store import Change, EventType
+from bindery.scheduler.model import cooldowns as model
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.jobs import NO_ROW, Job, Task
 from bindery.scheduler.model.node_refusals import NodeRefusal, node_refusal, resource_key
@@ -30,16 +32,19 @@ _MOST_SHOWN: Final = 3
 
 @dataclass(slots=True)
 class _Known:
-    """The last refusal of equal pods by one node."""
+    """The refusals of equal pods by one node."""
 
     refusal: NodeRefusal
+    """The last of them."""
     pod: Pod
-    at: float | None
-    """Seconds since the epoch; None until the next session, if the pod does not have the time."""
+    """The pod of the last one."""
+    times: model.Cooldown
+    is_untimed: bool
+    """Whether a refusal without a time came since the last session: it counts from the next one."""
 
 
 class Cooldown:
-    """Filters nodes by recent failures and refusals, for `failedNodeCooldownSeconds`."""
+    """Filters nodes by recent failures and refusals, for up to `failedNodeCooldownSeconds`."""
 
     name = "cooldown"
 
@@ -48,12 +53,15 @@ class Cooldown:
         """Key of the pods' resources -> node name -> last refusal."""
 
     def watched_resources(self) -> Sequence[Resource[Any]]:
-        """Return pods."""
-        return (PODS,)
+        """Return pods and nodes."""
+        return (PODS, NODES)
 
     def observe(self, change: Change[KubeObject]) -> bool:
         """Note a refused pod; return False, because this plugin has no `node_failures`."""
         pod = change.object
+        if isinstance(pod, Node):
+            self._note_node(pod, change.previous, gone=change.type is EventType.DELETED)
+            return False
         if not isinstance(pod, Pod) or change.type is EventType.DELETED:
             return False
         refusal, old = node_refusal(pod), change.previous
@@ -62,10 +70,22 @@ class Cooldown:
         key = resource_key(pod.spec.containers, pod.spec.init_containers or ())
         by_node = self._refused.setdefault(key, {})
         known = by_node.get(refusal.node_name)
+        times = known.times if known is not None else model.Cooldown()
+        if refusal.at is not None:
+            times = times.failed(refusal.at)
         # The initial list has pods in any order.
-        if known is None or _is_later(refusal.at, known.at):
-            by_node[refusal.node_name] = _Known(refusal, pod, refusal.at)
+        is_last = known is None or refusal.at is None or times.times[-1] == refusal.at
+        last = (refusal, pod) if known is None or is_last else (known.refusal, known.pod)
+        untimed = refusal.at is None or (known is not None and known.is_untimed)
+        by_node[refusal.node_name] = _Known(*last, times, untimed)
         return False
+
+    def _note_node(self, node: Node, old: KubeObject | None, *, gone: bool) -> None:
+        """Forget the refusals of a node whose allocatable resources have changed."""
+        is_same = isinstance(old, Node) and old.status.allocatable == node.status.allocatable
+        if gone or not (is_same or old is None):
+            for by_node in self._refused.values():
+                by_node.pop(node.metadata.name, None)
 
     def invalid(self, session: SessionView, job: Job) -> Refusal | None:
         """Refuse a job for some time after its BindRequest could not be created."""
@@ -102,22 +122,17 @@ class Cooldown:
         return "; ".join([*texts, *([f"{more} more nodes refused equal pods"] if more else [])])
 
     def _current(self, session: SessionView, shape: Shape) -> dict[str, _Known]:
-        """Return the refusals that count now, and drop those that do not."""
-        key, since = _key(shape), session.now - session.memory.cooldown_s
+        """Return the refusals that count now, and drop those that can count no more."""
+        key, longest_s, now = _key(shape), session.memory.cooldown_s, session.now
         by_node = self._refused.get(key, {})
         for name, known in list(by_node.items()):
-            if known.at is None:
-                known.at = session.now
-            if known.at <= since:
+            if known.is_untimed:
+                known.times, known.is_untimed = known.times.failed(now), False
+            if known.times.is_over(longest_s, now):
                 del by_node[name]
         if not by_node:
             self._refused.pop(key, None)
-        return by_node
-
-
-def _is_later(at: float | None, known: float | None) -> bool:
-    """Return whether `at` is not before `known`; a time that is not given is now."""
-    return at is None or (known is not None and at >= known)
+        return {name: it for name, it in by_node.items() if it.times.until(longest_s) > now}
 
 
 def _text(pod: Pod, refusal: NodeRefusal, waiting: Task) -> str:

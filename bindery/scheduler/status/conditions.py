@@ -12,13 +12,14 @@ from enum import Enum
 from msgspec.structs import replace as replace_struct
 
 from bindery.api.shown import shown_message
-from bindery.api.states import GangState
+from bindery.api.states import PODS_NOT_RUNNING, GangState
 from bindery.api.times import seconds
 from bindery.kube.objects import Condition, Meta, Pod
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.cache.defects import Stage, of_job
 from bindery.scheduler.model.jobs import JobKey, Uid
 from bindery.scheduler.model.reasons import LACKS_ROOM, STILL_COMING, JobReason
+from bindery.scheduler.model.starts import late_starts
 from bindery.scheduler.planning.reports import CycleReport, JobReport
 from bindery.scheduler.status.figures import GangFigures, figures
 from bindery.scheduler.status.gangs import (
@@ -133,26 +134,27 @@ def _group_write(
     group, job = cluster.groups.get(key), cluster.state.jobs.get(key)
     if group is None or job is None:
         return
-    status = gang_status(
-        job, group, report, cluster.eviction_history.of(key), cluster.state.supported
-    )
+    late = late_starts(job, cluster.state.nodes, now)
+    record = cluster.eviction_history.of(key)
+    status = gang_status(job, group, report, record, late, cluster.state.supported)
     if status is None:
         return
     old_and_new = [
         (find(group, new.type), new)
-        for new in (status.scheduled, status.evicted)
+        for new in (status.scheduled, status.evicted, status.not_running)
         if new is not None
     ]
+    ends = status.not_running is None and find(group, PODS_NOT_RUNNING) is not None
     state = group.status.state or GangState.WAITING
     counted = figures(job, group, status.state, now)
     queue = charged_queue(job, is_guarded=cluster.is_guarded)
     moves = queue is not None and queue != group.status.queue
-    is_same = all(same_words(old, new) for old, new in old_and_new)
+    is_same = not ends and all(same_words(old, new) for old, new in old_and_new)
     is_minor = state == status.state and not moves and is_same
     if is_minor and counted.pods == group.status.pods:
         return
     dated_ones = [dated(new, old, now) for old, new in old_and_new]
-    kinds = {condition.type for condition in dated_ones}
+    kinds = {PODS_NOT_RUNNING, *(condition.type for condition in dated_ones)}
     is_coming = status.scheduled.reason in STILL_COMING
     others = [each for each in group.status.conditions or () if each.type not in kinds]
     yield ConditionWrite(

@@ -5,7 +5,7 @@ restarted scheduler writes the same. Called by `conditions`, which compares it w
 """
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from bindery.api.podgroup import INVALID
 from bindery.api.podgroup import SCHEDULED as SCHEDULED_CONDITION
 from bindery.api.shown import shown_message
-from bindery.api.states import EVICTED, GangState
+from bindery.api.states import EVICTED, PODS_NOT_RUNNING, GangState
 from bindery.api.times import timestamp
 from bindery.kube.objects import Condition, PodGroup
 from bindery.scheduler.cache.eviction_history import EvictionRecord
@@ -21,6 +21,7 @@ from bindery.scheduler.model.jobs import Job, Tally, Task, TaskStatus
 from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.shapes import Need
 from bindery.scheduler.model.shortages import gated_text, missing_text
+from bindery.scheduler.model.starts import LateStart, late_text
 from bindery.scheduler.planning.gang_notes import notes
 from bindery.scheduler.planning.reports import JobReport
 
@@ -46,6 +47,8 @@ class GangStatus:
     scheduled: Condition
     evicted: Condition | None
     """None if the gang was never evicted."""
+    not_running: Condition | None
+    """None if all bound pods run, as far as is known."""
 
 
 def gang_status(
@@ -53,6 +56,7 @@ def gang_status(
     group: PodGroup,
     report: JobReport | None,
     record: EvictionRecord | None,
+    late: Sequence[LateStart] = (),
     supported: Collection[Need] = (),
 ) -> GangStatus | None:
     """Return the status of `group`; None if it must stay as it is for now.
@@ -62,6 +66,7 @@ def gang_status(
         group: its present PodGroup.
         report: the last cycle's report about the gang, if it waits.
         record: its last evictions by this process.
+        late: its bound pods that do not run, by cause.
         supported: the needs of pods that plugins support.
     """
     if any(_is_being_evicted(task) for task in job.tasks.values()):
@@ -74,7 +79,12 @@ def gang_status(
         recovered = state in _HAS_ITS_MINIMUM or evicted.status == "False"
         evicted = replace(evicted, status="False" if recovered else "True")
     note = notes(job, supported)
-    return GangStatus(state, _scheduled(job, group, state, report, evicted, note), evicted)
+    not_running = None
+    if late:
+        text = late_text(late, job)
+        not_running = _condition(PODS_NOT_RUNNING, "True", late[0].reason, text)
+    scheduled = _scheduled(job, group, state, report, evicted, note)
+    return GangStatus(state, scheduled, evicted, not_running)
 
 
 def charged_queue(job: Job, *, is_guarded: bool) -> str | None:
