@@ -105,8 +105,12 @@ async def test_bound_pods_that_do_not_start_are_told_with_the_reasons_of_their_n
     await wait_for(untold, "the condition goes when the node is ready")
     waiting = {"reason": "ImagePullBackOff", "message": "Back-off pulling image"}
     container = {
-        "name": "worker", "image": "worker", "imageID": "", "ready": False,
-        "restartCount": 0, "state": {"waiting": waiting},
+        "name": "worker",
+        "image": "worker",
+        "imageID": "",
+        "ready": False,
+        "restartCount": 0,
+        "state": {"waiting": waiting},
     }
     status = {"status": {"containerStatuses": [container]}}
     await corner.client.patch(
