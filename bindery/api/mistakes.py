@@ -33,6 +33,18 @@ def mistaken_keys(annotations: Mapping[str, str], labels: Mapping[str, str]) -> 
     return [text for _, text in sorted(found)]
 
 
+def mistaken_keys_of_owner(annotations: Mapping[str, str], labels: Mapping[str, str]) -> list[str]:
+    """Return what is wrong with the keys of an object that creates pods, one sentence each.
+
+    The grouper reads annotations and labels of owners alike.
+    """
+    found: list[tuple[str, str]] = []
+    for kind, keys in (("annotation", annotations), ("label", labels)):
+        rest = {key: value for key, value in keys.items() if key not in _KNOWN[_OTHER[kind]]}
+        found += _mistakes(kind, rest)
+    return [text for _, text in sorted(found)]
+
+
 def _mistakes(kind: str, keys: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     for key in keys:
         if key in _KNOWN[kind] or _DOMAIN not in key:

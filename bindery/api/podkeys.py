@@ -31,6 +31,7 @@ GROUPER_KEYS: Final = frozenset(
         names.STAGE_TIMEOUT_KEY,
         names.DISRUPTION_MODE_KEY,
         names.SKIP_GROUPER_KEY,
+        names.USER_KEY,
     }
 )
 """Owners of pods write these for the grouper, as labels or annotations."""

@@ -355,3 +355,57 @@ def test_whoever_pins_a_running_gang_learns_that_it_takes_the_quota(
     assert not message(answer)
     warnings = answer["response"].get("warnings", [])
     assert any("stay preemptible" in warning for warning in warnings) is warned
+
+
+OURS = "scheduling.bindery.dev/"
+
+
+def keyed(on: str, kind: str, key: str, value: str) -> dict[str, Any]:
+    """Return a Job with a key on itself or on its template."""
+    made = template()
+    item = job(made)
+    metadata = item["metadata"] if on == "workload" else made["metadata"]
+    metadata.setdefault(kind, {})[f"{OURS}{key}"] = value
+    return item
+
+
+@pytest.mark.parametrize("on", ["workload", "template"])
+@pytest.mark.parametrize(
+    ("kind", "key", "value", "problem"),
+    [
+        ("labels", "queues", "research", f"did you mean the label {OURS}queue?"),
+        ("annotations", "min-members", "4", f"did you mean the annotation {OURS}min-member?"),
+        ("labels", "colour", "red", "it is not known"),
+        ("labels", "min-member", "abc", "'abc' means nothing: it must be a whole number"),
+        ("annotations", "preemptible", "maybe", "it must be true or false"),
+        ("annotations", "run-time-limit-seconds", "-1", "positive number of seconds"),
+        ("annotations", "disruption-mode", "All", "it must be Pod or Group"),
+    ],
+)
+def test_wrong_keys_and_values_on_a_workload_are_refused(
+    on: str, kind: str, key: str, value: str, problem: str
+) -> None:
+    item = keyed(on, kind, key, value)
+    access = Access(DIRECTORY, "bindery")
+
+    assert problem in message(access.validate_workload(review(item)))
+    # A change is refused for what it makes wrong.
+    assert not message(access.validate_workload(review(item, item)))
+
+
+@pytest.mark.parametrize("key", ["queue", "min-member", "preemptible", "user", "node-pool"])
+@pytest.mark.parametrize("kind", ["annotations", "labels"])
+def test_owners_write_keys_as_annotations_or_labels(key: str, kind: str) -> None:
+    value = {"min-member": "2", "preemptible": "true"}.get(key, "research")
+
+    item = keyed("workload", kind, key, value)
+    answer = Access(DIRECTORY, "bindery").validate_workload(review(item, namespace="free"))
+    assert not message(answer)
+
+
+def test_a_workload_whose_class_does_not_exist_is_warned_of() -> None:
+    item = keyed("workload", "labels", "priority-class", "missing")
+
+    answer = Access(DIRECTORY, "bindery").validate_workload(review(item, namespace="free"))
+    assert not message(answer)
+    assert "PriorityClass missing does not exist" in answer["response"]["warnings"][0]

@@ -156,12 +156,17 @@ def test_what_can_be_asked_for_besides(key: str, text: str, field: str, value: o
     assert list(group.sources.values()).count("Job/train") == 2
 
 
-def test_a_class_that_does_not_exist_is_ignored_and_said() -> None:
-    asking = job(annotations={names.PRIORITY_CLASS_KEY: "gone"})
+@pytest.mark.parametrize(
+    ("key", "name"), [(names.PRIORITY_CLASS_KEY, "gone"), ("priorityClassName", None)]
+)
+def test_a_gang_waits_for_the_class_that_our_key_names_and_it_is_said(
+    key: str, name: str | None
+) -> None:
+    asking = job(annotations={key: "gone"})
 
     found = planned(pods_of(asking), asking, priority_classes=frozenset({"high"}))
 
-    assert only(found).spec.priority_class_name is None
+    assert only(found).spec.priority_class_name == name
     assert reasons(found) == [("Job/train", "InvalidValue")]
 
 

@@ -4,17 +4,20 @@ A change is refused for what it makes wrong, not for what was wrong before.
 """
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import Final
 
 import msgspec
 
+from bindery.api.mistakes import mistaken_keys_of_owner
+from bindery.api.podvalues import wrong_values
 from bindery.binder.webhook.answers import Manifest, Review, answer, request_in, verdict
 from bindery.binder.webhook.applicants import (
     DEFAULT_SCHEDULER,
     Template,
-    Wish,
     is_excepted,
     is_to_adopt,
+    mistakes_of_pod,
     part,
     templates,
     text,
@@ -69,7 +72,9 @@ class Access:
         return answer(request, allowed=True, **patch(pod, {**pod, "spec": spec}))
 
     def validate_workload(self, body: bytes) -> Review:
-        """Refuse an object whose pods may not use their queue; warn of a queue that serves none.
+        """Refuse an object with wrong keys or values, or whose pods may not use their queue.
+
+        Warn of a queue that serves none, and of a PriorityClass that does not exist.
 
         Raises:
             MalformedReviewError: the review cannot be read.
@@ -107,10 +112,11 @@ class Access:
         return verdict(request, problems, warnings)
 
     def _new_warnings(self, request: Review, namespace: str) -> list[str]:
-        """Return why the pods of a workload will wait for a queue that they did not ask for yet."""
-        known = set(self._queues_in(request.get("oldObject"), namespace))
-        asked = dict.fromkeys(self._queues_in(request.get("object"), namespace))
-        return [text for each in asked if each not in known for text in self._of_queue(each)]
+        """Return why the pods of a workload will wait for what they did not ask for yet."""
+        known = set(self._asked_in(request.get("oldObject"), namespace))
+        asked = dict.fromkeys(self._asked_in(request.get("object"), namespace))
+        found = (self._obstacles(*each) for each in asked if each not in known)
+        return list(dict.fromkeys(chain.from_iterable(found)))
 
     def _obstacles(self, queue_name: str, priority_class: str) -> Iterator[str]:
         """Yield why a gang will wait although it is allowed."""
@@ -127,16 +133,25 @@ class Access:
 
     def problems_in(self, item: object, namespace: str) -> Iterator[str]:
         """Yield why the pods of a workload may not use their queues."""
-        for wish in self._wishes_in(item, namespace):
+        for template in self._ours_in(item, namespace):
+            wish = wish_of_template(template, namespace, self._directory)
             yield from wish.problems(namespace, self._directory)
+            yield from mistakes_of_pod(template.own)
+            for owner in template.owners:
+                annotations, labels = part(owner, "annotations"), part(owner, "labels")
+                yield from mistaken_keys_of_owner(annotations, labels)
+                yield from wrong_values(annotations, labels)
 
-    def _queues_in(self, item: object, namespace: str) -> Iterator[str]:
-        return (wish.queue for wish in self._wishes_in(item, namespace))
+    def _asked_in(self, item: object, namespace: str) -> Iterator[tuple[str, str]]:
+        """Yield queue and PriorityClass of the pods of `item`."""
+        for template in self._ours_in(item, namespace):
+            wish = wish_of_template(template, namespace, self._directory)
+            yield wish.queue, wish.priority_class
 
-    def _wishes_in(self, item: object, namespace: str) -> Iterator[Wish]:
+    def _ours_in(self, item: object, namespace: str) -> Iterator[Template]:
         for template in templates(item) if isinstance(item, dict) else ():
             if self._is_ours(template, namespace):
-                yield wish_of_template(template, namespace, self._directory)
+                yield template
 
     def _is_ours(self, template: Template, namespace: str) -> bool:
         named = text(template.spec, "schedulerName") or DEFAULT_SCHEDULER

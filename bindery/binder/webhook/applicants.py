@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from bindery.api import preemptibility
+from bindery.api.mistakes import mistaken_keys
 from bindery.api.names import (
     ENABLED_LABEL,
     POD_GROUP_ANNOTATION,
@@ -17,6 +18,7 @@ from bindery.api.names import (
     QUEUE_KEYS,
     QUEUE_LABEL,
 )
+from bindery.api.podvalues import wrong_values
 from bindery.api.states import NON_PREEMPTIBLE_FROM
 from bindery.binder.webhook.answers import Manifest
 from bindery.binder.webhook.directory import Directory
@@ -63,6 +65,13 @@ class Template:
     chain: tuple[Manifest, ...]
     """The metadata of the object and of all templates around this one, outside in."""
     spec: Manifest
+    own: Manifest
+    """The metadata of the template itself, which its pods get; empty if it has none."""
+
+    @property
+    def owners(self) -> tuple[Manifest, ...]:
+        """The metadata of what creates the pods."""
+        return self.chain[:-1] if self.own else self.chain
 
     def said(self, *keys: str) -> str:
         """Return the value of the first of these annotations or labels; "" if none.
@@ -95,7 +104,7 @@ def _templates(item: object, chain: tuple[Manifest, ...], level: int) -> Iterato
         chain = (*chain, part(item, "metadata"))
     spec = item.get("spec")
     if isinstance(spec, dict) and isinstance(spec.get("containers"), list):
-        yield Template(chain, spec)
+        yield Template(chain, spec, part(item, "metadata"))
         return
     for key, value in item.items():
         if key not in ("metadata", "status"):
@@ -146,6 +155,12 @@ def is_to_adopt(metadata: Manifest, spec: Manifest) -> bool:
     # The pods of a DaemonSet are each for one node: nothing is to be planned.
     by_node = any(each.get("kind") == "DaemonSet" for each in owners(metadata))
     return not (by_node or is_excepted(metadata) or text(spec, "nodeName"))
+
+
+def mistakes_of_pod(metadata: Manifest) -> list[str]:
+    """Return what is wrong with the keys of a pod, or of its template, and with their values."""
+    annotations, labels = part(metadata, "annotations"), part(metadata, "labels")
+    return [*mistaken_keys(annotations, labels), *wrong_values(annotations, labels)]
 
 
 def is_excepted(metadata: Manifest) -> bool:

@@ -12,7 +12,6 @@ from typing import Any, Final
 
 import structlog
 
-from bindery.api.mistakes import mistaken_keys
 from bindery.binder.plugins.interface import (
     BinderPlugin,
     MutatesPods,
@@ -20,6 +19,7 @@ from bindery.binder.plugins.interface import (
     ValidatesPods,
 )
 from bindery.binder.webhook.answers import Review, answer, request_in, verdict
+from bindery.binder.webhook.applicants import mistakes_of_pod, part
 from bindery.binder.webhook.changes import patch
 
 _log: Final = structlog.get_logger(__name__)
@@ -84,16 +84,13 @@ def _new_problems(plugin: ValidatesPods, request: Mapping[str, Any]) -> list[str
 
 
 def _new_mistakes(request: Mapping[str, Any]) -> list[str]:
-    """Return the problems of keys that are new on the pod."""
+    """Return the problems of keys and values that are new on the pod."""
     known = _mistakes(request.get("oldObject"))
     return [problem for problem in _mistakes(request["object"]) if problem not in known]
 
 
 def _mistakes(pod: object) -> list[str]:
-    metadata = pod.get("metadata") if isinstance(pod, dict) else None
-    if not isinstance(metadata, dict):
-        return []
-    return mistaken_keys(metadata.get("annotations") or {}, metadata.get("labels") or {})
+    return mistakes_of_pod(part(pod, "metadata")) if isinstance(pod, dict) else []
 
 
 def _broken(plugin: BinderPlugin, step: str, error: Exception) -> str:

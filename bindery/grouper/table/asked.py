@@ -183,16 +183,23 @@ class Asker:
         return Found(name, Reference("v1", "Namespace", namespace, "")) if name else None
 
     def _priority_class(self, links: Sequence[Link]) -> Found[str] | None:
-        """Return the first PriorityClass that exists; a name of none is a problem."""
+        """Return the first PriorityClass that our key names, or that another key names and exists.
+
+        A gang whose class does not exist waits, as with a PodGroup that its user has written.
+        """
         known = self.around.priority_classes
         for link in links:
-            found = settings.look_up(settings.PRIORITY_CLASS, (link,), self.problems)
+            ours = settings.look_up(settings.OWN_PRIORITY_CLASS, (link,), self.problems)
+            found = ours or settings.look_up(settings.PRIORITY_CLASS, (link,), self.problems)
             if found is None:
                 continue
             if known is None or found.value in known:
                 return found
-            message = f"the PriorityClass {found.value} does not exist and is ignored"
+            what = "the gang waits until it does" if ours else "it is ignored"
+            message = f"PriorityClass {found.value} does not exist: {what}"
             self.problems.add(Problem(found.source, ProblemReason.INVALID_VALUE, message))
+            if ours is not None:
+                return ours
         return None
 
 
