@@ -253,6 +253,17 @@ def test_pods_that_other_tools_have_marked_are_one_gang(desk: Desk) -> None:
     assert (outcome["runs"], len(outcome["pods"])) == (True, 4)
 
 
+def test_pods_in_a_pod_group_of_kubernetes_are_judged_without_it_and_that_is_said(
+    desk: Desk,
+) -> None:
+    upstream = job(size=2)
+    upstream["spec"]["template"]["spec"]["schedulingGroup"] = {"podGroupName": "theirs"}
+
+    answer = desk.ask(desk.file("job.yaml", upstream))
+
+    assert "warning: PodGroup theirs of scheduling.k8s.io is not read" in answer.errors
+
+
 def test_what_the_webhook_refuses_is_said(desk: Desk) -> None:
     desk.cluster["queues"] = [{"name": "closed", "namespaces": {"names": ["other"]}}]
     closed = job(labels={"scheduling.bindery.dev/queue": "closed"})

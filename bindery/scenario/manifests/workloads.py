@@ -241,6 +241,11 @@ def _add_groups(
             key = JobKey(namespace, body["metadata"]["name"], True)
             grouped.workloads[key] = given.title
         grouped.warnings += [f"{each.object}: {each.message}" for each in planned.problems]
+        named = dict.fromkeys(filter(None, (pod_facts(pod).scheduling_group for pod in pods)))
+        grouped.warnings += [
+            f"PodGroup {name} of scheduling.k8s.io is not read: its pods are judged without it"
+            for name in named
+        ]
         missing = [f"{each.kind}/{each.name}" for each in planned.wanted]
         grouped.warnings += [f"{each} is not in the files: add it" for each in missing]
 
