@@ -207,7 +207,7 @@ def test_the_api_server_takes_the_deployments_under_the_restricted_standard(
 def rules(plane: ControlPlane, component: str, *plugins: str) -> dict[str, set[str]]:
     """Return what the ClusterRole of `component` allows where it runs only `plugins`."""
     chosen = [{"name": name} for name in plugins]
-    values = {component: {"configuration": {"plugins": chosen}}}
+    values = {component: {"configuration": {"plugins": chosen}}, "ownPlugins": ["third-party"]}
     [role] = [
         document
         for document in render(plane, values)
