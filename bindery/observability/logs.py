@@ -20,6 +20,9 @@ from bindery.observability.plainlogs import level_number
 
 _FIRST: Final = ("timestamp", "level", "component", "event")
 
+_KOPF_RETRY: Final = "Request attempt #"
+"""How kopf begins to say, at level error, that it will ask an API server again."""
+
 _CHATTY: Final = ("aiohttp.access", "asyncio")
 """Loggers whose information is noise at our own level: heard from warnings on."""
 
@@ -94,6 +97,8 @@ def _shorten_network_error(_logger: WrappedLogger, _method: str, event: EventDic
     It is no defect, and the library tries again; its traceback would hide those that matter. A
     server that has just started refuses with 403 until it has read its roles.
     """
+    if str(event.get("event")).startswith(_KOPF_RETRY):
+        event["level"] = "warning"
     info = event.get("exc_info")
     error = info[1] if isinstance(info, tuple) else None
     is_answer = type(error).__module__.startswith("kopf.") and hasattr(error, "status")

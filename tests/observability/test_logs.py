@@ -136,6 +136,14 @@ def test_a_server_that_a_library_cannot_reach_or_that_refuses_is_a_warning_witho
     assert "exception" not in line
 
 
+def test_a_request_that_kopf_repeats_is_a_warning(stream: io.StringIO) -> None:
+    logs.configure("binder", "info", stream)
+    logging.getLogger("kopf.api").error("Request attempt #1/5 failed; will retry: GET")
+
+    [line] = lines(stream)
+    assert line["level"] == "warning"
+
+
 def test_other_errors_of_the_system_keep_their_traceback(stream: io.StringIO) -> None:
     logs.configure("binder", "info", stream)
     try:
