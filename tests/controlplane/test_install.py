@@ -225,7 +225,8 @@ def test_a_component_gets_the_rights_of_a_plugin_only_with_the_plugin(
     control_plane: ControlPlane,
 ) -> None:
     bare = rules(control_plane, "binder", "third-party")
-    assert bare["pods"] == bare["nodes"] == {"get", "list", "watch"}
+    assert bare["nodes"] == {"get", "list", "watch"}
+    assert bare["pods"] == {"get", "list", "watch", "patch"}, "finalizers of ended pods go"
     assert not bare.keys() & {"configmaps", "persistentvolumes", "resourceclaims"}
     assert "patch" in rules(control_plane, "binder", "volumes")["persistentvolumes"]
     assert "create" in rules(control_plane, "binder", "gpu_sharing")["configmaps"]
