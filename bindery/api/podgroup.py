@@ -5,6 +5,7 @@ from typing import Any, ClassVar, Final, Literal, Self
 from pydantic import ConfigDict, Field, model_validator
 
 from bindery.api.base import ApiModel, Condition, CustomResource, Kind, NonNegative, PrinterColumn
+from bindery.api.queue import QueueGangs
 from bindery.api.states import INVALID, MOST_SUB_GROUPS, SCHEDULED, GangState
 from bindery.api.topology import TopologyConstraint
 
@@ -173,6 +174,38 @@ class PodCounts(ApiModel):
     failed: int = 0
 
 
+class Turn(ApiModel):
+    """The place of a gang among those that wait and were tried before it; 1 is first.
+
+    A place after the tenth is written again when it has changed by a tenth.
+    """
+
+    place: int
+    of: int
+    """How many gangs and single pods of the node pool wait for room."""
+    place_in_queue: int
+    of_queue: int
+    """How many of them are in the same queue."""
+
+
+class GangQueue(ApiModel):
+    """What the scheduler has written into the status of a queue, and rules of the queue.
+
+    By resource; amounts include the queues below.
+    """
+
+    name: str
+    quota: dict[str, str] = Field(default_factory=dict)
+    """Without an entry: none for GPUs, unlimited for other resources."""
+    limit: dict[str, str] = Field(default_factory=dict)
+    """Without an entry: unlimited."""
+    fair_share: dict[str, str] = Field(default_factory=dict)
+    allocated: dict[str, str] = Field(default_factory=dict)
+    requested: dict[str, str] = Field(default_factory=dict)
+    """Allocated and pending."""
+    gangs: QueueGangs = QueueGangs()
+
+
 class PodGroupStatus(ApiModel):
     """What the scheduler found."""
 
@@ -186,6 +219,13 @@ class PodGroupStatus(ApiModel):
     queue: str = ""
     """The queue that its bound pods are charged to. While it is set, the admission policy lets
     `spec.queue` be changed only by those who may assign to the new queue."""
+    assigned_queue: str = ""
+    """The queue that the gang is scheduled in: `spec.queue`, else that of its namespace."""
+    turn: Turn | None = None
+    """Its place while it waits for room; written some seconds late."""
+    queue_figures: GangQueue | None = None
+    """The figures of its queue, for users who may not read queues. Written some seconds late, on
+    the oldest gang of each queue in a namespace."""
     conditions: tuple[Condition, ...] = Field(
         default=(),
         json_schema_extra={
@@ -206,7 +246,7 @@ class PodGroup(CustomResource):
         short_names=("pg",),
         namespaced=True,
         columns=(
-            PrinterColumn(name="Queue", json_path=".spec.queue"),
+            PrinterColumn(name="Queue", json_path=".status.assignedQueue"),
             PrinterColumn(name="Min", type="integer", json_path=".spec.minMember"),
             PrinterColumn(name="State", json_path=".status.state"),
             PrinterColumn(name="Since", type="date", json_path=".status.since"),

@@ -125,6 +125,8 @@ class QueueStatus(ApiModel):
     """Allocated and pending."""
     pending: dict[str, str] = Field(default_factory=dict)
     """What pods ask for that wait."""
+    kept: dict[str, str] = Field(default_factory=dict)
+    """Room that is kept for later stages and reservations of its gangs, and not allocated."""
     gangs: QueueGangs = QueueGangs()
     conditions: tuple[Condition, ...] = Field(
         default=(),

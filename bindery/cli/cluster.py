@@ -19,7 +19,15 @@ from bindery.kube.decoding import LenientDecoder
 from bindery.kube.errors import ForbiddenError, NotFoundError
 from bindery.kube.objects import KubeObject
 from bindery.kube.requests import Selection
-from bindery.kube.resources import BIND_REQUESTS, NAMESPACES, POD_GROUPS, PODS, QUEUES, Resource
+from bindery.kube.resources import (
+    BIND_REQUESTS,
+    NAMESPACES,
+    NODES,
+    POD_GROUPS,
+    PODS,
+    QUEUES,
+    Resource,
+)
 from bindery.kube.snapshot import ClusterSnapshot
 from bindery.kube.store import Malformed
 
@@ -109,7 +117,10 @@ async def read_requests(client: "Client", namespace: str = "") -> ClusterSnapsho
 async def read_queues(client: "Client") -> ClusterSnapshot:
     """Read what a table of queues shows: the queues and all that they hold."""
     with demanding_kinds():
-        snapshot, queues, claims = await asyncio.gather(
-            read_gangs(client), read(client, QUEUES), _read_claims(client)
+        snapshot, queues, nodes, claims = await asyncio.gather(
+            read_gangs(client),
+            read(client, QUEUES),
+            read_visible(client, NODES),
+            _read_claims(client),
         )
-    return replace(snapshot, queues=queues, further=claims)
+    return replace(snapshot, queues=queues, nodes=nodes, further=claims)

@@ -6,36 +6,32 @@ Of a queue: its shares, and what waits in it.
 answer together.
 """
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 
-import msgspec
 import typer
 
-from bindery.api.names import SOURCES_ANNOTATION
-from bindery.api.times import age
 from bindery.cli.errors import CommandError
 from bindery.cli.explaintext import (
     outlook_lines,
     queue_lines,
     ranking_lines,
-    some_lines,
     stage_lines,
     waiting_lines,
 )
 from bindery.cli.listings import request_rows, scheduled_condition
 from bindery.cli.options import Format, Origin
-from bindery.cli.requesttext import lines_of_gang, statements_of
+from bindery.cli.ownview import explain_own
+from bindery.cli.peoplenames import PeopleNames
 from bindery.cli.source import Source
 from bindery.cli.sources import of_pool, read_source
-from bindery.cli.subgrouptext import sub_group_lines
 from bindery.cli.subjects import Subject, named_queue, subject
 from bindery.cli.tables import print_lines, working
 from bindery.cli.wire import dump, to_wire
-from bindery.kube.bindrequests import BindRequest
-from bindery.kube.objects import Condition, Pod, PodGroup
-from bindery.kube.snapshot import FINISHED, ClusterSnapshot, is_bound
+from bindery.cli.writtenstate import are_needed, state_lines, statements_about
+from bindery.kube.errors import ForbiddenError
+from bindery.kube.objects import Condition, Pod
+from bindery.kube.snapshot import ClusterSnapshot, is_bound
 from bindery.scheduler.insight.advice import advice
 from bindery.scheduler.insight.queue import explain_queue
 from bindery.scheduler.insight.waiting import Explanation
@@ -49,14 +45,19 @@ def answer(context: typer.Context, origin: Origin, about: tuple[str, str], outpu
     Raises:
         CommandError: there is no such object, or it is not planned.
     """
-    with working("reading the cluster"):
-        source = read_source(context, origin)
+    try:
+        with working("reading the cluster"):
+            source = read_source(context, origin)
+    except ForbiddenError as error:
+        if not explain_own(context, about, output, error):
+            raise
+        return
     queue = named_queue(source.snapshot, about[0])
     if queue is not None:
         with working("planning in memory"):
             stands = explain_queue(source.world(), queue.metadata.name)
         lines = [*queue_lines(stands, source.absence), *source.lines]
-        _print(output, lines, source.described(stands))
+        _print(output, PeopleNames(source.snapshot.groups).lines(lines), source.described(stands))
         return
     found = subject(source.snapshot, *about)
     source = of_pool(context, origin, source, found.node_pool)
@@ -64,6 +65,7 @@ def answer(context: typer.Context, origin: Origin, about: tuple[str, str], outpu
         now = source.now if origin.file is not None else datetime.now(UTC)
         if output is Format.TEXT:
             lines, said = [*describe(source, found, now), *source.lines], None
+            lines = list(PeopleNames(source.snapshot.groups).lines(lines))
         else:
             lines, said = [], _for_programs(source, found, now)
     if said is None and output is not Format.TEXT:
@@ -81,19 +83,11 @@ def _print(output: Format, lines: Iterable[str], answer: object) -> None:
 
 def describe(source: Source, about: Subject, now: datetime) -> list[str]:
     """Return the answer, line by line."""
-    snapshot, lines = source.snapshot, about.introduction.splitlines()
-    if about.pod is not None:
-        lines.append(_pod_line(snapshot, about.pod))
-        ours = source.configuration.scheduler_name
-        if about.pod.spec.scheduler_name != ours:
-            scheduler = about.pod.spec.scheduler_name or "default-scheduler"
-            return [*lines, f"It is planned by {scheduler}, not by {ours}."]
-    if about.key.is_group:
-        lines.append(_group_line(snapshot, about, now))
-        lines += _source_lines(about.group)
-    if about.group is not None:
-        lines += some_lines(list(sub_group_lines(snapshot, about.group)))
-    lines += some_lines(list(lines_of_gang(snapshot, _untold(snapshot, about))))
+    lines = state_lines(source.snapshot, about, now)
+    ours = source.configuration.scheduler_name
+    if about.pod is not None and about.pod.spec.scheduler_name != ours:
+        scheduler = about.pod.spec.scheduler_name or "default-scheduler"
+        return [*lines, f"It is planned by {scheduler}, not by {ours}."]
     explained = _asked(source, about)
     if explained is not None:
         lines += stage_lines(explained.stages)
@@ -106,77 +100,13 @@ def _asked(source: Source, about: Subject) -> Explanation | None:
     return explain_job(source.world(), about.key, pod)
 
 
-def _statements(snapshot: ClusterSnapshot, about: Subject) -> list[BindRequest]:
-    """Return the Statements that bind, or were to bind, pods of `about`."""
-    if about.key.is_group:
-        pods = snapshot.pods_by_group.get((about.key.namespace, about.key.name), [])
-    else:
-        pods = [about.pod] if about.pod is not None else []
-    return statements_of(snapshot, pods)
-
-
-def _untold(snapshot: ClusterSnapshot, about: Subject) -> list[BindRequest]:
-    """Return the Statements of `about` that its introduction does not show."""
-    found = _statements(snapshot, about)
-    return [each for each in found if each.metadata.name != about.request]
-
-
 def _for_programs(source: Source, about: Subject, now: datetime) -> object:
     """Return the answer with the Statements of `about`; None if it is not planned."""
     explained = _asked(source, about)
     if explained is None:
         return None
-    found = ClusterSnapshot(requests=tuple(_statements(source.snapshot, about)))
+    found = ClusterSnapshot(requests=tuple(statements_about(source.snapshot, about)))
     return source.described({**to_wire(explained), "requests": request_rows(found, now)})
-
-
-def _pod_line(snapshot: ClusterSnapshot, pod: Pod) -> str:
-    name = f"Pod {pod.metadata.namespace}/{pod.metadata.name}"
-    if pod.status.phase in FINISHED:
-        return f"{name} is {pod.status.phase}."
-    if pod.metadata.deletion_timestamp is not None:
-        return f"{name} is being deleted."
-    if pod.spec.node_name:
-        return f"{name} is bound to node {pod.spec.node_name} ({pod.status.phase})."
-    node = snapshot.requested_nodes.get(pod.metadata.uid)
-    if node is not None:
-        return f"{name} is being bound to node {node}."
-    return f"{name} waits."
-
-
-def _group_line(snapshot: ClusterSnapshot, about: Subject, now: datetime) -> str:
-    if about.group is None:
-        return f"Its PodGroup {about.key} does not exist."
-    meta = about.group.metadata
-    pods = snapshot.pods_by_group.get((meta.namespace, meta.name), [])
-    bound = sum(is_bound(pod) for pod in pods)
-    least = about.group.spec.min_member
-    needed = "" if about.group.spec.sub_groups or not least else f", at least {_are_needed(least)}"
-    return (
-        f"PodGroup {meta.namespace}/{meta.name} (queue {snapshot.queue_of_group(about.group)}, "
-        f"{age(meta.creation_timestamp, now)} old): {bound} of {len(pods)} pods are bound{needed}."
-    )
-
-
-def _are_needed(pods: int) -> str:
-    return f"{pods} {'is' if pods == 1 else 'are'} needed"
-
-
-def _source_lines(group: PodGroup | None) -> Iterator[str]:
-    """Yield which objects gave the values of a PodGroup that was written for a workload."""
-    text = group.metadata.annotations.get(SOURCES_ANNOTATION) if group is not None else None
-    if not text:
-        return
-    try:
-        sources = msgspec.json.decode(text, type=dict[str, str])
-    except msgspec.DecodeError:
-        yield f"Its annotation {SOURCES_ANNOTATION} cannot be read."
-        return
-    by_object: defaultdict[str, list[str]] = defaultdict(list)
-    for field, source in sorted(sources.items()):
-        by_object[source].append(field)
-    parts = (f"{', '.join(fields)} from {source}" for source, fields in sorted(by_object.items()))
-    yield f"Its values: {'; '.join(parts)}."
 
 
 def _why(explained: Explanation | None, about: Subject, absence: str) -> Iterator[str]:
@@ -226,7 +156,7 @@ def _missing_lines(explained: Explanation, said: Condition | None) -> Iterator[s
     if said is not None:
         yield f"The scheduler says: {said.reason}: {said.message}".rstrip(": ")
     else:
-        yield f"It has no pods yet: at least {_are_needed(explained.min_member)}."
+        yield f"It has no pods yet: at least {are_needed(explained.min_member)}."
     problem = explained.shares[-1].problem
     if problem:
         yield f"Its queue: {problem}"

@@ -1,7 +1,7 @@
 """`bindery get`: queues, gangs and BindRequests as tables, JSON or YAML.
 
-`cluster` reads what is shown, `listings` and `queuerows` make the rows, `tables` prints them. What
-a kind needs is imported when it is asked for.
+`cluster` reads what is shown, `listings` and `queuelisting` make the rows, `tables` prints them.
+What a kind needs is imported when it is asked for.
 """
 
 from collections.abc import Sequence
@@ -44,6 +44,7 @@ _COLUMNS: Final[dict[Kind, tuple[Column, ...]]] = {
         Column("GPUS", "gpu", is_number=True),
         Column("CPU", "cpu", is_number=True),
         Column("MEMORY", "memory", is_number=True),
+        Column("KEPT", "kept"),
         Column("GANGS", "gangs", is_number=True),
         Column("WAITING", "waiting", is_number=True),
         Column("PROBLEM", "problem"),
@@ -56,6 +57,7 @@ _COLUMNS: Final[dict[Kind, tuple[Column, ...]]] = {
         Column("BOUND", "bound", is_number=True),
         Column("MIN", "min", is_number=True),
         Column("PODS", "pods", is_number=True),
+        Column("TURN", "turn"),
         Column("AGE", "age"),
         Column("WAITS BECAUSE", "waits"),
     ),
@@ -118,7 +120,7 @@ def get(
         raise typer.BadParameter("only requests are chosen by their gang", param_hint="--gang")
     columns, chosen = _COLUMNS[kind], ""
     if kind is Kind.QUEUES:
-        where = "the cluster"
+        chosen, where = namespace or "", "the cluster"
     elif all_namespaces:
         columns, where = (_NAMESPACE, *columns), "any namespace"
     else:
@@ -135,16 +137,19 @@ def get(
 
 
 def _rows(context: typer.Context, kind: Kind, namespace: str, gang: str) -> Sequence[Row]:
-    """Return the rows of `kind`; `namespace` is empty for those of all namespaces."""
+    """Return the rows of `kind`; `namespace` is empty for those of all namespaces.
+
+    Queues: `namespace` is where to look for a user who may not read the cluster.
+    """
     with importing():
         from bindery.cli import cluster, listings
         from bindery.cli.connection import with_client
 
         if kind is Kind.QUEUES:
-            from bindery.cli.queuerows import queue_rows
+            from bindery.cli.queuelisting import listed_queues
 
     if kind is Kind.QUEUES:
-        return queue_rows(with_client(context, cluster.read_queues))
+        return listed_queues(context, namespace)
     read = cluster.read_gangs if kind is Kind.GANGS else cluster.read_requests
     snapshot = with_client(context, lambda client: read(client, namespace))
     now = datetime.now(UTC)

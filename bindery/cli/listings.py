@@ -43,6 +43,7 @@ def _gang_row(group: PodGroup, snapshot: ClusterSnapshot, now: datetime) -> Row:
     if group.unreadable:  # its older conditions no longer hold
         said = Condition(type=SCHEDULED, status="False", reason=INVALID, message=group.unreadable)
     waits = said is not None and said.status != "True"
+    turn = group.status.turn
     return {
         "namespace": meta.namespace,
         "name": meta.name,
@@ -52,6 +53,7 @@ def _gang_row(group: PodGroup, snapshot: ClusterSnapshot, now: datetime) -> Row:
         "bound": sum(is_bound(pod) for pod in pods),
         "min": group.spec.min_member,
         "pods": len(pods),
+        "turn": f"{turn.place}/{turn.of}" if turn is not None and waits else "",
         "age": age(meta.creation_timestamp, now),
         "reason": said.reason if said is not None and waits else "",
         "message": said.message if said is not None and waits else "",
@@ -99,6 +101,7 @@ def _single_row(pod: Pod, snapshot: ClusterSnapshot, now: datetime) -> Row:
         "bound": 0,
         "min": 1,
         "pods": 1,
+        "turn": "",
         "age": age(meta.creation_timestamp, now),
         "reason": said.reason if said is not None and waits else "",
         "message": said.message if said is not None and waits else "",

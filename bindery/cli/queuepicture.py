@@ -13,11 +13,14 @@ from rich.live import Live
 from bindery.cli.amounts import short
 from bindery.cli.errors import CommandError, ExitCode
 from bindery.cli.options import Origin, WideFormat
+from bindery.cli.ownqueues import show_own
 from bindery.cli.queuetree import ASCII, UNICODE, View, draw
 from bindery.cli.source import Source
 from bindery.cli.sources import read_source
 from bindery.cli.tables import print_lines
 from bindery.cli.wire import dump
+from bindery.kube.errors import ForbiddenError
+from bindery.scheduler.actions.holding import hold_rooms
 from bindery.scheduler.insight.shares import ClusterShares, cluster_shares
 
 _PIPE_WIDTH = 100
@@ -33,7 +36,11 @@ def show(
     if watch:
         _watch(context, origin, resource, output)
         return
-    shares, source = _look(context, origin)
+    try:
+        shares, source = _look(context, origin)
+    except ForbiddenError as error:
+        show_own(context, resource, output, error)
+        return
     if output in (WideFormat.JSON, WideFormat.YAML):
         typer.echo(dump(source.described(shares), output), nl=False)
         return
@@ -64,6 +71,7 @@ def _watch(context: typer.Context, origin: Origin, resource: str, output: WideFo
 def _look(context: typer.Context, origin: Origin) -> tuple[ClusterShares, Source]:
     source = read_source(context, origin)
     with source.world().engine.session() as session:
+        hold_rooms(session)
         return cluster_shares(session), source
 
 

@@ -7,6 +7,7 @@ that the command line never counts differently from the scheduler.
 from collections import Counter
 
 from bindery.api import quantity
+from bindery.api.gpus import GpuResources
 from bindery.cli.listings import scheduled_condition
 from bindery.cli.tables import Row
 from bindery.kube.claims import ResourceClaim
@@ -14,14 +15,15 @@ from bindery.kube.snapshot import FINISHED, ClusterSnapshot, is_bound
 from bindery.scheduler.cache.claim_gpus import ClaimGpus
 from bindery.scheduler.model.columns import IntColumns
 from bindery.scheduler.model.jobs import Uid
+from bindery.scheduler.model.nodes import NodeTable
 from bindery.scheduler.model.queues import NO_LIMIT, QueueTable, rolled_up
 from bindery.scheduler.model.resources import ResourceAxis
 from bindery.scheduler.model.shapes import ShapeBook
 
 
-def queue_rows(snapshot: ClusterSnapshot) -> list[Row]:
-    """Return one row for each queue, by name."""
-    table = _queue_table(snapshot)
+def queue_rows(snapshot: ClusterSnapshot, gpus: GpuResources | None = None) -> list[Row]:
+    """Return one row for each queue, by name. `gpus`: what counts as GPUs; None: the defaults."""
+    table = _queue_table(snapshot, gpus)
     held = rolled_up(table.allocated, table.chains())
     gangs = Counter(snapshot.queue_of_group(group) for group in snapshot.groups)
     waiting = Counter(
@@ -36,6 +38,7 @@ def queue_rows(snapshot: ClusterSnapshot) -> list[Row]:
             "priority": queue.spec.priority,
             "state": queue.spec.state,
             **_shares(table, held, table.row(queue.metadata.name)),
+            "kept": ", ".join(f"{value} {name}" for name, value in queue.status.kept.items()),
             "gangs": gangs[queue.metadata.name],
             "waiting": waiting[queue.metadata.name],
             "problem": ": ".join(table.problem(table.row(queue.metadata.name)) or ()),
@@ -44,20 +47,22 @@ def queue_rows(snapshot: ClusterSnapshot) -> list[Row]:
     ]
 
 
-def _queue_table(snapshot: ClusterSnapshot) -> QueueTable:
-    """Return the scheduler's queue table with the requests of the running pods."""
-    axis = ResourceAxis()
-    table, shapes = QueueTable(axis), ShapeBook(axis)
+def _queue_table(snapshot: ClusterSnapshot, gpus: GpuResources | None) -> QueueTable:
+    """Return the scheduler's queue table with what the running pods count on their nodes."""
+    axis = ResourceAxis(gpus)
+    table, shapes, nodes = QueueTable(axis), ShapeBook(axis), NodeTable(axis)
+    rows = {node.metadata.name: nodes.put(node) for node in snapshot.nodes}
     for queue in snapshot.queues:
         table.put(queue)
     claimed = _claimed_gpus(snapshot, axis)
     for pod in snapshot.pods:
         holds = is_bound(pod) or pod.metadata.uid in snapshot.requested_nodes
         if holds and pod.metadata.deletion_timestamp is None:
-            row, request = (
-                table.row(snapshot.queue_of(pod)),
-                shapes.of(pod, claimed_gpus=claimed.of(Uid(pod.metadata.uid))).request,
-            )
+            row = table.row(snapshot.queue_of(pod))
+            request = shapes.of(pod, claimed_gpus=claimed.of(Uid(pod.metadata.uid))).request
+            node = pod.spec.node_name or snapshot.requested_nodes[pod.metadata.uid]
+            if node in rows:
+                request = nodes.charge(rows[node], request)
             table.hold(row, request, preemptible=True, sign=1)
     return table
 

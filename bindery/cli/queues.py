@@ -37,6 +37,9 @@ def queues(
     Marks show its quota, its fair share and its limit.
 
     All bars have the same scale: from 0 to the capacity of the cluster.
+
+    A user who may not see the cluster gets a table of the queues of the gangs in the namespace of
+    the context.
     """
     with importing():
         from bindery.cli.queuepicture import show

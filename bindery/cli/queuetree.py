@@ -54,9 +54,11 @@ def draw(shares: ClusterShares, view: View) -> Iterator[Text | Table]:
     tops = [queue.resources.get(name) for queue in shares.queues if queue.depth == 0]
     held = sum(top.allocated for top in tops if top)
     asked = sum(top.requested for top in tops if top)
+    kept = sum(top.kept for top in tops if top)
     yield Text(
         f"{title(name)}: {amount(name, total)} in all, {amount(name, held)} allocated, "
-        f"{amount(name, asked - held)} more asked for"
+        + (f"{amount(name, kept)} kept for later stages, " if kept else "")
+        + f"{amount(name, asked - held)} more asked for"
     )
     if not shares.queues:
         yield Text("There are no queues.")
@@ -112,6 +114,10 @@ def _table(queues: Sequence[QueueShare], view: View, total: float) -> Table:
     names, marks = list(_tree_names(queues, view.marks)), view.marks
     rows = [_cells(queue, view) for queue in queues]
     headings = ["HELD", "ASKED", "FAIR", "QUOTA", "LIMIT"]
+    if any(_kept(queue, view) for queue in queues):
+        headings.insert(1, "KEPT")
+        for queue, row in zip(queues, rows, strict=True):
+            row.insert(1, amount(view.resource, _kept(queue, view)))
     if view.wide:
         headings += ["WEIGHT", "PRIORITY", "RUNNING", "WAITING"]
     widths = [max(len(head), *(len(row[i]) for row in rows)) for i, head in enumerate(headings)]
@@ -129,6 +135,11 @@ def _table(queues: Sequence[QueueShare], view: View, total: float) -> Table:
         drawn = bar(share, scale, bar_width, marks) if share is not None else ""
         table.add_row(Text(name), *row, _coloured(drawn, marks))
     return table
+
+
+def _kept(queue: QueueShare, view: View) -> float:
+    share = queue.resources.get(view.resource)
+    return share.kept if share is not None else 0.0
 
 
 def _cells(queue: QueueShare, view: View) -> list[str]:

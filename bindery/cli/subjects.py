@@ -53,14 +53,20 @@ class Subject:
         return owner.metadata.labels.get(NODE_POOL_LABEL, "") if owner is not None else ""
 
 
+def own_queue_name(name: str) -> str | None:
+    """Return `research` for a name such as `queue/research`; None for other kinds."""
+    prefix, _, bare = name.rpartition("/")
+    return bare if _own_kind(prefix) == "Queue" else None
+
+
 def named_queue(snapshot: ClusterSnapshot, name: str) -> Queue | None:
     """Return the queue of a name such as `queue/research`; None for other kinds.
 
     Raises:
         CommandError: there is no such queue; the message names similar ones.
     """
-    prefix, _, bare = name.rpartition("/")
-    if _own_kind(prefix) != "Queue":
+    bare = own_queue_name(name)
+    if bare is None:
         return None
     queues = {queue.metadata.name: queue for queue in snapshot.queues}
     if bare not in queues:

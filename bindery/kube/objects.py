@@ -278,12 +278,37 @@ class PodCounts(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=Fa
     failed: int = 0
 
 
+class GangCounts(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    running: int = 0
+    pending: int = 0
+
+
+class Turn(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    place: int
+    of: int
+    place_in_queue: int
+    of_queue: int
+
+
+class GangQueue(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    name: str
+    quota: dict[str, str] = msgspec.field(default_factory=dict)
+    limit: dict[str, str] = msgspec.field(default_factory=dict)
+    fair_share: dict[str, str] = msgspec.field(default_factory=dict)
+    allocated: dict[str, str] = msgspec.field(default_factory=dict)
+    requested: dict[str, str] = msgspec.field(default_factory=dict)
+    gangs: GangCounts = msgspec.field(default_factory=GangCounts)
+
+
 class PodGroupStatus(ConditionedStatus, frozen=True, rename="camel", kw_only=True, gc=False):
     state: str = ""
     since: str | None = None
     pods: PodCounts = msgspec.field(default_factory=PodCounts)
     ran_seconds: float = 0.0
     queue: str = ""
+    assigned_queue: str = ""
+    turn: Turn | None = None
+    queue_figures: GangQueue | None = None
 
 
 class PodGroup(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):
@@ -332,16 +357,12 @@ class QueueSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=Fa
     fair_users: FairUsers | None = None
 
 
-class GangCounts(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    running: int = 0
-    pending: int = 0
-
-
 class QueueStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     allocated: dict[str, str] = msgspec.field(default_factory=dict)
     fair_share: dict[str, str] = msgspec.field(default_factory=dict)
     requested: dict[str, str] = msgspec.field(default_factory=dict)
     pending: dict[str, str] = msgspec.field(default_factory=dict)
+    kept: dict[str, str] = msgspec.field(default_factory=dict)
     gangs: GangCounts = msgspec.field(default_factory=GangCounts)
     conditions: list[Condition] | None = None
 

@@ -57,6 +57,8 @@ class Engine:
         self.report = CycleReport()
         self._position: Position | None = None
         """The position at which the last cycle ran out of time; None if it did not."""
+        self._order: list[JobKey] = []
+        """The waiting jobs in the order of trying, over the cycles of a round."""
         self._refusals: dict[tuple[JobKey, Uid], Refusal] = {}
         """Refusals of jobs in the last cycle with a deadline."""
         self.configure(configuration)
@@ -74,6 +76,7 @@ class Engine:
             (watcher.watched_resources(), watcher.observe) for watcher in plugins.watchers
         )
         self._actions = made
+        self._first_filler = next((each for each in made if each.fills), None)
         self.configuration = configuration
         self.past.configure(configuration.usage)
         self.cluster.state.disruption = configuration.disruption
@@ -170,6 +173,8 @@ class Engine:
                 report.seconds_by_action[action.name] = time.perf_counter() - started_s
                 if action.tries_jobs:
                     turns.finish(action.name, turn)
+                if action is self._first_filler:
+                    self._order = turn.order(self._order)
                 if action.fills and turns.has_deadline:
                     self._recall_refusals(session, turn)
             yield from committer.flush()
@@ -177,7 +182,11 @@ class Engine:
             committer.abandon()
         report.fair = session.shares.fair
         report.jobs = {job.key: self._report_of(session, job) for job in (*waiting, *session.stale)}
+        self._order = [key for key in self._order if key in report.jobs]
+        report.order = tuple(self._order)
         report.fair_shares = session.shares.by_queue()
+        if session.reservations.kept_in_queues is not None:
+            report.kept = session.reservations.kept_in_queues
         reports = session.stage_reports.items()
         report.stages = {job.key: tuple(stages) for job, stages in reports if stages}
         self._note_places(report)

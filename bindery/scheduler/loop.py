@@ -35,6 +35,7 @@ from bindery.scheduler.status.provisioning_writer import ProvisioningWriter
 from bindery.scheduler.status.queue_metrics import QueueFigures
 from bindery.scheduler.status.queue_writer import QueueStatusWriter
 from bindery.scheduler.status.scaling_writer import ScalingWriter
+from bindery.scheduler.status.standing_writer import StandingWriter
 from bindery.scheduler.status.writer import StatusWriter
 
 POSTPONE_S = 10.0
@@ -64,6 +65,7 @@ class Writers:
     status: StatusWriter
     queues: QueueStatusWriter
     queue_figures: QueueFigures
+    standings: StandingWriter
     records: ChargeRecorder
     provisioning: ProvisioningWriter
     scaling: ScalingWriter
@@ -84,7 +86,7 @@ class SchedulingLoop:
         self._feed = feed
         self._writer, self._evictor = writers.requests, writers.evictor
         self._status, self._queues, self._events = writers.status, writers.queues, writers.events
-        self._figures = writers.queue_figures
+        self._figures, self._standings = writers.queue_figures, writers.standings
         self._records = writers.records
         self._provisioning, self._scaling = writers.provisioning, writers.scaling
         self._clock = clock
@@ -231,6 +233,7 @@ class SchedulingLoop:
         self._request_nodes(report)
         self._scale(report)
         self._queues.look(report)
+        self._standings.look(cluster, report)
         self._figures.note(cluster.state, report.fair, self._clock())
         for problem in cluster.problems:
             meta = problem.meta

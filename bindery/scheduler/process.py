@@ -40,6 +40,7 @@ from bindery.scheduler.status.queue_metrics import QueueFigures
 from bindery.scheduler.status.queue_writer import QueueStatusWriter
 from bindery.scheduler.status.queues import QueueStatuses
 from bindery.scheduler.status.scaling_writer import ScalingWriter
+from bindery.scheduler.status.standing_writer import StandingWriter
 from bindery.scheduler.status.writer import StatusWriter
 from bindery.scheduler.usage import keeping
 from bindery.scheduler.usage.keeper import UsageKeeper
@@ -79,10 +80,13 @@ async def run(options: Options, clock: Callable[[], float] = time.time) -> None:
         )
         evictor = Evictor(client, events, feed.changed.set, engine.cluster)
         figures = QueueFigures()
+        standings = StandingWriter(client, clock)
         records = ChargeRecorder(client, clock)
         nodes = ProvisioningWriter(client, events, clock)
         scaling = ScalingWriter(client, events, clock)
-        writers = Writers(writer, evictor, status, queues, figures, records, nodes, scaling, events)
+        writers = Writers(
+            writer, evictor, status, queues, figures, standings, records, nodes, scaling, events
+        )
         loop = SchedulingLoop(engine, feed, writers, clock)
         lease_name = scheduler_lease(configuration.node_pool)
         usage = keeping.keeper(configuration, engine.past, client, events, clock)
@@ -101,7 +105,7 @@ async def run(options: Options, clock: Callable[[], float] = time.time) -> None:
             try:
                 async with usage.kept(leadership):
                     # Within the term, so that a write that is being retried ends with it.
-                    told = (status, queues, records, nodes, scaling)
+                    told = (status, queues, standings, records, nodes, scaling)
                     telling = [each.run(leadership) for each in told]
                     with _exported(QueueCollector(engine.past), figures):
                         async with _together(*telling):

@@ -91,8 +91,9 @@ def test_a_gang_that_needs_no_pods_hears_why_none_fits() -> None:
     text = explained(world, "web")
 
     assert "(queue default, 1s old): 0 of 2 pods are bound.\n" in text
-    assert "Held by: Unschedulable: 0/1 nodes are available: 1 too small, nvidia.com/gpu" in text
-    assert "What to do: Free or add nodes, or let the pods request less" in text
+    lacks = "1 have less nvidia.com/gpu in all than requested"
+    assert f"Held by: Unschedulable: 0/1 nodes are available: {lacks}" in text
+    assert "What to do: No node is large enough, even if it is empty" in text
 
 
 def test_bound_pods_on_a_node_that_is_not_ready_are_told() -> None:

@@ -3,8 +3,9 @@
 from dataclasses import replace
 
 import msgspec
-from inlinescenarios import scenario_of, snapshot_of
+from inlinescenarios import scenario_of, snapshot_of, source_of
 
+from bindery.api.gpus import GpuResources
 from bindery.api.podgroup import SCHEDULED
 from bindery.cli.listings import gang_rows, request_rows
 from bindery.cli.queuerows import queue_rows
@@ -19,6 +20,7 @@ from bindery.kube.claims import (
 from bindery.kube.objects import Condition, QueueSpec
 from bindery.kube.podspec import PodResourceClaim
 from bindery.kube.snapshot import ClusterSnapshot
+from bindery.scheduler.insight.shares import cluster_shares
 
 SCENARIO = scenario_of(
     """
@@ -67,6 +69,7 @@ def test_a_gang_shows_its_pods_and_why_it_waits() -> None:
         "bound": 2,
         "min": 2,
         "pods": 4,
+        "turn": "",
         "age": "2s",
         "reason": "OverLimit",
         "message": "queue is full",
@@ -158,6 +161,7 @@ def test_a_queue_shows_what_it_and_those_below_it_hold_of_their_limits() -> None
         "gpu": "6/10",
         "cpu": "1500m/-",
         "memory": "1Gi/-",
+        "kept": "",
         "gangs": 1,
         "waiting": 0,
         "problem": "",
@@ -170,6 +174,7 @@ def test_a_queue_shows_what_it_and_those_below_it_hold_of_their_limits() -> None
         "gpu": "4/-",
         "cpu": "1500m/4",
         "memory": "1Gi/-",
+        "kept": "",
         "gangs": 1,
         "waiting": 1,
         "problem": "QueueClosed: queue team is closed",
@@ -226,3 +231,40 @@ def test_a_request_shows_its_progress_and_nodes() -> None:
     assert row["nodes"] == "node1"
     assert row["attempts"] == 2
     assert row["age"] == "5m"
+
+
+def test_a_pod_with_a_part_of_a_hami_card_counts_as_that_part() -> None:
+    """As for the scheduler: 2500 of 10000 MiB are a quarter of the card."""
+    scenario = scenario_of(
+        """
+        nodes: [{name: n0, gpuMemory: 10000, devices: [{shares: 10}, {shares: 10}]}]
+        queues: [{name: q}]
+        jobs:
+        - {name: a, queue: q, pods: [{gpuMemory: 2500, state: Running, node: n0, gpu: ["0"]}]}
+        - {name: b, queue: q, pods: [{gpuMemory: 5000, state: Running, node: n0, gpu: ["1"]}]}
+        """
+    )
+
+    (row,) = queue_rows(snapshot_of(scenario))
+
+    with source_of(scenario).world().engine.session() as session:
+        (share,) = (each for each in cluster_shares(session).queues if each.name == "q")
+    assert row["gpu"] == "0.75/-"
+    assert share.resources["gpu"].allocated == 0.75
+
+
+def test_a_queue_counts_what_the_scheduler_counts_as_gpus() -> None:
+    scenario = scenario_of(
+        """
+        nodes: [{name: n0, resources: {vendor.com/accelerator: 4}}]
+        queues: [{name: q}]
+        jobs:
+        - name: a
+          queue: q
+          pods: [{resources: {vendor.com/accelerator: 3}, state: Running, node: n0}]
+        """
+    )
+
+    (row,) = queue_rows(snapshot_of(scenario), GpuResources(("vendor.com/*",)))
+
+    assert row["gpu"] == "3/-"

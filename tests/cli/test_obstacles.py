@@ -14,7 +14,8 @@ from bindery.cli.subjects import subject
 from bindery.kube.budgets import BudgetSpec, BudgetStatus, DisruptionBudget
 from bindery.kube.objects import Meta, PodGroup, PodGroupSpec
 from bindery.kube.selectors import LabelSelector
-from bindery.scheduler.insight.advice import advice
+from bindery.scheduler.insight.advice import advice, node_advice
+from bindery.scheduler.insight.waiting import explain_all
 from bindery.scheduler.model.reasons import JobReason
 
 GUARDED = """
@@ -185,3 +186,40 @@ def test_room_that_two_actions_would_have_to_make_together_is_not_promised() -> 
         "But reclaim is forbidden: preempt takes pods of its own queue only and reclaim pods of "
         "others only, and neither makes enough room alone." in answer
     )
+
+
+@pytest.mark.parametrize(
+    ("against", "starts"),
+    [
+        (["do not match node selector disk=ssd", "do not match node affinity"], "No node has the"),
+        (["did not match pod affinity rules"], "The pod affinity selects no pod"),
+        (["did not match pod anti-affinity rules"], "The pod anti-affinity leaves no node"),
+        (
+            ["did not match pod affinity rules", "did not match pod anti-affinity rules"],
+            "The pod affinity and the pod anti-affinity together",
+        ),
+        (["had untolerated taint {gpu}"], "Add a toleration"),
+        (["have no nvidia.com/gpu", "have less cpu in all than requested"], "No node is large"),
+        (["do not match node selector disk=ssd", "insufficient cpu"], ""),
+        ([], ""),
+    ],
+)
+def test_the_advice_fits_what_closes_all_nodes(against: list[str], starts: str) -> None:
+    found = node_advice(against)
+
+    assert found.startswith(starts)
+    assert bool(found) == bool(starts)
+
+
+def test_a_pod_that_selects_a_label_of_no_node_is_told_so() -> None:
+    scenario = scenario_of(
+        """
+        nodes: [{name: n0, gpus: 8}]
+        jobs: [{name: picky, pods: [{gpus: 1, nodeSelector: {disk: ssd}}]}]
+        """
+    )
+    world = source_of(scenario).world()
+
+    (found,) = explain_all(world, list(world.engine.cluster.state.jobs)).values()
+
+    assert found.advice.startswith("No node has the labels that the pods require")

@@ -152,6 +152,7 @@ def test_machines_get_all_resources_of_all_queues(
         "nonPreemptible": 0,
         "requested": 18,
         "limit": 12,
+        "kept": 0,
     }
     assert vision["resources"]["cpu"]["quota"] is None
 
@@ -208,3 +209,27 @@ def test_no_two_marks_of_a_bar_look_alike() -> None:
     for marks in (UNICODE, ASCII):
         signs = (marks.held, marks.wanted, marks.nothing, marks.quota, marks.fair, marks.limit)
         assert len(set(signs)) == len(signs)
+
+
+def test_room_that_is_kept_for_a_later_stage_has_a_column(tmp_path: Path, lines: Lines) -> None:
+    path = tmp_path / "stages.yaml"
+    path.write_text(
+        """
+nodes: [{name: node0, gpus: 4}]
+queues: [{name: org}, {name: team, parent: org, gpu: {quota: 4}}]
+jobs:
+- name: set
+  queue: team
+  subGroups:
+  - {name: first, minMember: 1}
+  - {name: later, minMember: 2, after: [{subGroup: first, condition: Ready}], template: {gpus: 1}}
+  pods:
+  - {gpus: 1, subGroup: first, state: Running, node: node0}
+"""
+    )
+
+    title, heading, *rows = lines("--file", str(path))
+
+    assert title == "GPUs: 4 in all, 1 allocated, 2 kept for later stages, 0 more asked for"
+    assert heading.split()[:4] == ["QUEUE", "HELD", "KEPT", "ASKED"]
+    assert [row.split()[:3] for row in rows[:2]] == [["org", "1", "2"], ["└─", "team", "1"]]

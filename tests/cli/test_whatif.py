@@ -402,7 +402,7 @@ def test_the_examples_of_the_project_can_be_asked_about(desk: Desk) -> None:
     code, answer, _ = desk.ask("\n---\n".join(texts))
 
     assert code == 1
-    assert "too small" in answer or "insufficient" in answer
+    assert "in all than requested" in answer or "insufficient" in answer
 
 
 def test_queues_alone_are_answered_with_what_changes_for_whom(desk: Desk) -> None:

@@ -32,7 +32,7 @@ async def test_a_gang_that_needs_no_pods_is_told_to_wait_when_none_fits(
 
     condition = await corner.wait_condition(web, "False", "Unschedulable")
 
-    assert condition.message == "0/1 nodes are available: 1 too small, cpu"
+    assert condition.message == "0/1 nodes are available: 1 have less cpu in all than requested"
     await corner.wait_pods_say(web, condition.message)
 
     async def told() -> bool:

@@ -92,7 +92,7 @@ def test_queues_that_are_too_deep_say_so_and_the_others_are_served() -> None:
     assert report_of(engine, "deep").message == (
         f"queue q1199 is more than {MOST_QUEUE_LEVELS} levels deep"
     )
-    writes = QueueStatuses(engine.cluster, "").writes(engine.report.fair, NOW)
+    writes = QueueStatuses(engine.cluster, "").writes(engine.report, NOW)
     reasons = {write.meta.name: (write.wanted.conditions or [])[0].reason for write in writes}
     assert reasons[lowest] == "Valid"
     assert reasons[f"q{MOST_QUEUE_LEVELS}"] == reasons["q1199"] == "TooDeep"
@@ -119,7 +119,7 @@ def test_a_long_cycle_of_queues_harms_nobody_else() -> None:
 
     assert plan(engine) == {"good": "n"}
     assert "its own ancestor" in report_of(engine, "odd").message
-    writes = QueueStatuses(engine.cluster, "").writes(engine.report.fair, NOW)
+    writes = QueueStatuses(engine.cluster, "").writes(engine.report, NOW)
     conditions = {write.meta.name: (write.wanted.conditions or [])[0] for write in writes}
     assert conditions["q3"].reason == "Cycle"
     assert conditions["q3"].message.endswith("q9 is below … is below q3")

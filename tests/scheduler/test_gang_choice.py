@@ -62,7 +62,9 @@ def test_a_role_without_a_pod_that_fits_keeps_its_gang_waiting() -> None:
     engine = engine_with(node("n"), *items)
 
     assert plan(engine) == {}
-    assert report_of(engine, "g").message == ("0/1 nodes are available: 1 too small, cpu")
+    assert report_of(engine, "g").message == (
+        "0/1 nodes are available: 1 have less cpu in all than requested"
+    )
 
 
 def test_sub_groups_are_filled_by_the_pods_that_fit() -> None:

@@ -38,6 +38,7 @@ def written(engine: Engine, clock: Clock) -> PodGroup:
         pods=figures.pods,
         since=figures.since,
         ran_seconds=figures.ran_seconds,
+        assigned_queue=figures.assigned_queue,
     )
     shown = replace(known, status=status)
     modify(engine.cluster, shown)

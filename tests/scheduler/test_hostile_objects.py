@@ -71,7 +71,7 @@ def test_a_gang_is_planned_beside_an_object_with_any_content(
 
     assert {"good-0", "good-1"} <= planned.keys()
     list(pending_writes(engine.cluster, engine.report, NOW))
-    QueueStatuses(engine.cluster, "").writes(engine.report.fair, NOW)
+    QueueStatuses(engine.cluster, "").writes(engine.report, NOW)
     assert view(engine.cluster.state) == recount(engine.cluster.state)
     assert engine.cluster.defects.take() == []
     delete(engine.cluster, *items)
@@ -300,5 +300,5 @@ def test_queues_that_nobody_names_any_more_take_no_columns() -> None:
     assert len(state.queues.entries) < MOST_UNKNOWN_QUEUES
     assert {"top", "q", "never"} <= state.queues.rows.keys()
     assert view(state) == recount(state)
-    writes = QueueStatuses(engine.cluster, "").writes(engine.report.fair, NOW)
+    writes = QueueStatuses(engine.cluster, "").writes(engine.report, NOW)
     assert {w.meta.name: w.wanted.allocated["cpu"] for w in writes} == {"top": "4", "q": "4"}

@@ -185,7 +185,10 @@ def test_pods_that_ask_for_more_than_there_can_be_do_not_overflow_a_node() -> No
     engine = engine_with(node("n"), *huge, pod("p", more={"memory": "128Gi"}))
 
     assert plan(engine) == {}
-    assert report_of(engine, "p").message == "0/1 nodes are available: 1 too small, memory"
+    assert (
+        report_of(engine, "p").message
+        == "0/1 nodes are available: 1 have less memory in all than requested"
+    )
 
 
 SOFT_SPREAD = TopologySpreadConstraint(when_unsatisfiable="ScheduleAnyway")

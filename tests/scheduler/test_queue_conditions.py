@@ -48,7 +48,7 @@ def queue(
 
 def writes_of(engine: Engine) -> dict[str, QueueWrite]:
     plan(engine)
-    writes = QueueStatuses(engine.cluster, "").writes(engine.report.fair, NOW)
+    writes = QueueStatuses(engine.cluster, "").writes(engine.report, NOW)
     return {write.meta.name: write for write in writes}
 
 

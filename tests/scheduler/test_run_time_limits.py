@@ -3,12 +3,14 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from inlinescenarios import scenario_of, source_of
 from msgspec.structs import replace
 from schedulerworld import NAMESPACE, NOW, Clock, engine_with, group, node, plan, pod, report_of
 
 from bindery.api.times import timestamp
 from bindery.kube import objects as kube
 from bindery.scheduler.engine import Engine
+from bindery.scheduler.insight.shares import cluster_shares
 from bindery.scheduler.model.jobs import JobKey
 from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.planning.reports import RefusedPlan
@@ -63,7 +65,9 @@ def test_replacements_wait_after_a_restart_too_until_the_limit_is_raised() -> No
     assert plan(engine) == {}
     report = report_of(engine, "g")
     assert report.reason == JobReason.RUN_TIME_EXCEEDED
-    assert report.message == "it has run for the limit of 100 s of its PodGroup"
+    assert report.message == (
+        "it has run for the limit of 100 s of its PodGroup; delete its workload, or raise the limit"
+    )
 
     raised = replace(spent, spec=replace(spent.spec, run_time_limit_seconds=2 * LIMIT_S))
     engine = engine_with(node("n"), raised, pod("r-0", group="g"), pod("r-1", group="g"))
@@ -114,3 +118,24 @@ def test_the_shortest_limit_of_the_gang_and_of_all_queues_above_it_applies(
 
     limits = [limit for limit in (own, *of_queues) if limit is not None]
     assert bool(evicted(engine)) == any(round(age) >= limit for limit in limits)
+
+
+def test_a_gang_that_has_used_up_its_time_leaves_the_fair_share() -> None:
+    """Its waiting pods never start, so others may use the room that they ask for."""
+    scenario = scenario_of(
+        """
+        nodes: [{name: node0, gpus: 8}]
+        queues:
+        - {name: a, gpu: {quota: 0, weight: 1}}
+        - {name: b, gpu: {quota: 0, weight: 1}}
+        jobs:
+        - {name: spent, queue: a, runTimeLimit: 1h, ran: 1h, pods: [{count: 8, gpus: 1}]}
+        - {name: more, queue: b, pods: [{count: 8, gpus: 1}]}
+        """
+    )
+
+    with source_of(scenario).world().engine.session() as session:
+        found = {each.name: each.resources["gpu"] for each in cluster_shares(session).queues}
+
+    assert (found["a"].fair_share, found["a"].requested) == (0, 0)
+    assert found["b"].fair_share == 8

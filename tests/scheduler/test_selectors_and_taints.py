@@ -183,7 +183,7 @@ def test_a_node_with_a_soft_taint_is_taken_last() -> None:
         ("1 are cordoned", node("n", unschedulable=True)),
         ("1 had untolerated taint {k: v}", node("n", taints=[HARD])),
         ("1 do not match node selector disk=ssd", node("n", labels={"disk": "hdd"})),
-        ("1 too small, cpu", node("n", cpu=1, labels={"disk": "ssd"})),
+        ("1 have less cpu in all than requested", node("n", cpu=1, labels={"disk": "ssd"})),
     ],
 )
 def test_a_pod_that_fits_nowhere_is_told_why(reason: str, item: object) -> None:
@@ -205,5 +205,6 @@ def test_reasons_are_counted_most_nodes_first_and_each_node_once() -> None:
 
     assert plan(engine) == {}
     assert report_of(engine, "p").message == (
-        "0/4 nodes are available: 2 too small, cpu, 1 are not ready, 1 insufficient cpu"
+        "0/4 nodes are available: 2 have less cpu in all than requested, "
+        "1 are not ready, 1 insufficient cpu"
     )

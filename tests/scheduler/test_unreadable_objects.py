@@ -119,7 +119,7 @@ def test_a_queue_with_any_spec_is_there_and_another_queues_gang_is_planned(spec:
     engine = engine_with(node("n"), found, other, *of_odd, *gang("good", 2, queue="other"))
 
     assert {"good-0", "good-1"} <= plan(engine).keys()
-    QueueStatuses(engine.cluster, "").writes(engine.report.fair, NOW)
+    QueueStatuses(engine.cluster, "").writes(engine.report, NOW)
 
 
 @pytest.mark.parametrize("spec", [None, [], "text", 3, {"minMember": "two"}, {"roles": [1]}])

@@ -10,6 +10,8 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import Any
 
+from msgspec.structs import replace
+
 from bindery.api.bindrequest import BindRequestSpec
 from bindery.api.configuration import SchedulerConfiguration
 from bindery.api.gpus import GpuResources
@@ -143,8 +145,10 @@ class Cluster:
             # Requests of another pool belong to its scheduler; its nodes have no row here.
             return not item.is_fence and self._apply_request(item, gone or not self._in_pool(item))
         if isinstance(item, PodGroup):
+            known = self.groups.get(JobKey(item.metadata.namespace, item.metadata.name, True))
             self._apply_group(item, gone or not self._in_pool(item))
-        elif isinstance(item, Queue):
+            return gone or known is None or _without_standing(known) != _without_standing(item)
+        if isinstance(item, Queue):
             self._apply_queue(item, gone)
         elif isinstance(item, PriorityClass):
             self.priority_classes.put(item, gone=gone)
@@ -477,3 +481,10 @@ class Cluster:
         owner, count = owner_and_commit(request.spec.statement.id)
         if owner and count:
             self.commit_counts[owner] = max(self.commit_counts.get(owner, 0), count)
+
+
+def _without_standing(group: PodGroup) -> PodGroup:
+    """Return `group` without what `status.standings` writes, on which no plan depends."""
+    metadata = replace(group.metadata, resource_version="")
+    status = replace(group.status, turn=None, queue_figures=None)
+    return replace(group, metadata=metadata, status=status)

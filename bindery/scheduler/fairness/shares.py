@@ -12,7 +12,7 @@ from bindery.api import quantity
 from bindery.api.names import GPU_RESOURCE
 from bindery.scheduler.fairness.division import Amounts, Demand, QueueTree, fair_shares
 from bindery.scheduler.ledgers.queues import QueueLedger
-from bindery.scheduler.model.columns import BoolColumn
+from bindery.scheduler.model.columns import BoolColumn, IntColumns
 from bindery.scheduler.model.queuechains import ChainFlaw
 from bindery.scheduler.model.resources import MODEL_PREFIX, PODS, ResourceAxis
 from bindery.scheduler.model.state import PlanState
@@ -33,15 +33,21 @@ class Shares:
         total: NDArray[np.int64],
         past: PastUsage,
         now: float,
+        *,
+        hopeless: IntColumns | None = None,
     ) -> None:
-        """`total`: the amounts to divide [resource]."""
+        """`total`: the amounts to divide [resource].
+
+        `hopeless`: pending amounts that no share is for, [resource, queue] of each queue itself.
+        """
         queues, axis = state.queues, state.axis
         self._ledger = ledger
         self._axis, self._entries = axis, list(queues.entries)
         self.quota, self.weight, self.limit = queues.rules()
         self.total: Amounts = total.astype(np.float64)
         """[resource]: the amounts to divide."""
-        self.pending = ledger.rolled_up(queues.pending).astype(np.float64)
+        pending = queues.pending if hopeless is None else queues.pending - hopeless
+        self.pending = ledger.rolled_up(pending).astype(np.float64)
         self.request: Amounts = ledger.allocated + self.pending
         """Held and pending amounts, with all queues below."""
         _ask_for_models(axis, self.request, self.pending)

@@ -1,6 +1,6 @@
 """The advice for a waiting job, by the scheduler's reason."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from bindery.kube.queueaccess import AccessReason
@@ -30,7 +30,8 @@ _BY_REASON: Final[Mapping[str, str]] = {
         "or ask an administrator to allow it in the queue."
     ),
     Reason.RUN_TIME_EXCEEDED: (
-        "Raise spec.runTimeLimitSeconds or the limit of the queue, or create the workload again."
+        "Delete the workload, for example the Job, and create it again; or raise "
+        "spec.runTimeLimitSeconds or the limit of the queue."
     ),
     Reason.NOT_ENOUGH_PODS: "Create the missing pods, or lower spec.minMember.",
     Reason.BELOW_MINIMUM: (
@@ -96,6 +97,57 @@ _NOTHING_TO_LOWER: Final = "Free or add nodes, or let the pods request less or o
 _BUDGET: Final = (
     "Wait until the disruption budget allows an eviction (kubectl get pdb), or relax the budget."
 )
+
+
+_LABELS: Final = "labels"
+_AFFINITY: Final = "pod affinity"
+_ANTI_AFFINITY: Final = "pod anti-affinity"
+_KINDS: Final = (
+    ("do not match node selector", _LABELS),
+    ("do not match node affinity", _LABELS),
+    ("have no domain for its pod affinity", _AFFINITY),
+    ("did not match pod affinity rules", _AFFINITY),
+    ("did not match pod anti-affinity rules", _ANTI_AFFINITY),
+    ("had untolerated taint", "taint"),
+    ("are not ready", "state"),
+    ("are cordoned", "state"),
+    ("have no ", "size"),
+    ("have less ", "size"),
+)
+"""The beginning of a reason against nodes, and its kind; the first that fits."""
+
+_BY_KINDS: Final[Mapping[frozenset[str], str]] = {
+    frozenset({_LABELS}): (
+        "No node has the labels that the pods require: correct their node selector or node "
+        "affinity, or label nodes."
+    ),
+    frozenset({_AFFINITY}): (
+        "The pod affinity selects no pod on any node that may take them: start the pods that it "
+        "selects first, or relax the affinity."
+    ),
+    frozenset({_ANTI_AFFINITY}): (
+        "The pod anti-affinity leaves no node: add nodes, remove pods that it excludes, or relax "
+        "the anti-affinity."
+    ),
+    frozenset({_AFFINITY, _ANTI_AFFINITY}): (
+        "The pod affinity and the pod anti-affinity together leave no node: relax one of them."
+    ),
+    frozenset({"taint"}): "Add a toleration to the pods, or remove the taint from nodes.",
+    frozenset({"state"}): "Make nodes ready, or uncordon them (kubectl get nodes).",
+    frozenset({"size"}): (
+        "No node is large enough, even if it is empty: let the pods request less, or add larger "
+        "nodes."
+    ),
+}
+"""The advice if all nodes are closed for reasons of these kinds."""
+
+
+def node_advice(against: Collection[str]) -> str:
+    """Return the advice if `against` are the reasons of all nodes; empty if none is better."""
+    kinds = {
+        next((kind for start, kind in _KINDS if reason.startswith(start)), "") for reason in against
+    }
+    return _BY_KINDS.get(frozenset(kinds), "")
 
 
 def advice(reason: str, *, is_group: bool, min_member: int, budget_blocks: bool) -> str:

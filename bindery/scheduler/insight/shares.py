@@ -29,6 +29,8 @@ class ResourceShare:
     requested: float
     """Held and pending amounts together."""
     limit: float | None
+    kept: float = 0.0
+    """Room that is kept for later stages and reservations, and not held."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +138,7 @@ def _queue(session: Session, row: int, depth: int, gangs: tuple[int, int]) -> Qu
 
 def _share(session: Session, row: int, index: int) -> ResourceShare:
     shares, ledger = session.shares, session.queue_ledger
+    kept = session.reservations.kept_in_queues
     scale = quantity.scale(session.state.axis.names[index])
 
     def wholes(amount: float) -> float | None:
@@ -149,5 +152,6 @@ def _share(session: Session, row: int, index: int) -> ResourceShare:
         allocated=allocated / scale,
         non_preemptible=float(ledger.non_preemptible[index, row]) / scale,
         requested=(allocated + float(shares.pending[index, row])) / scale,
+        kept=float(kept[index, row]) / scale if kept is not None else 0.0,
         limit=wholes(shares.limit[index, row]),
     )

@@ -12,7 +12,7 @@ from typing import Any
 from bindery.api import numaplacement
 from bindery.scheduler.actions.consolidation import most_moved
 from bindery.scheduler.commit.drafts import BindRequestDraft
-from bindery.scheduler.insight.advice import advice
+from bindery.scheduler.insight.advice import advice, node_advice
 from bindery.scheduler.insight.objections import BUDGET
 from bindery.scheduler.insight.order import Position, Turns
 from bindery.scheduler.insight.ranking import Ranking, rank_pod, rankings
@@ -21,7 +21,7 @@ from bindery.scheduler.insight.victims import VictimPlan, cheapest_victims
 from bindery.scheduler.insight.world import World
 from bindery.scheduler.model.evictions import Eviction
 from bindery.scheduler.model.jobs import Job, JobKey, Task, Uid
-from bindery.scheduler.model.reasons import JobReason
+from bindery.scheduler.model.reasons import LACKS_ROOM, JobReason
 from bindery.scheduler.model.resources import total
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.model.starts import late_starts, late_text
@@ -239,7 +239,8 @@ def _explanation(
         stages=engine.report.stages.get(job.key, ()),
         not_running=known.not_running,
         kept_for_others=tuple(_kept_for_others(engine.report, job.key, reason)),
-        advice=advice(
+        advice=_node_advice(known.nodes, reason)
+        or advice(
             # Extra pods wait for a reason of their own, while their gang is scheduled.
             report.waits_for if report is not None and report.satisfied else reason,
             is_group=job.key.is_group,
@@ -247,6 +248,13 @@ def _explanation(
             budget_blocks=bool(refused_by) or _is_guarded(at_end.victims),
         ),
     )
+
+
+def _node_advice(nodes: Sequence[NodeCounts], reason: str) -> str:
+    """Return the advice for pods that no node would take, even if it were empty."""
+    closed = (each for each in nodes if each.node_count and not each.open_nodes)
+    first = next(closed, None)
+    return node_advice(first.against) if first is not None and reason in LACKS_ROOM else ""
 
 
 def _kept_for_others(report: CycleReport, own: JobKey, reason: str) -> Iterator[KeptRoom]:

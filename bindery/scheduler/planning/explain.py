@@ -33,7 +33,11 @@ def node_reasons(
         future = nodes.idle[index] + nodes.releasing[index] - nodes.pipelined[index]
         allocatable = nodes.allocatable[index]
         too_small = (allocatable[rows] < amount) & open_rows
-        counts[f"too small, {axis.names[index]}"] += int(too_small.sum())
+        without = too_small & (allocatable[rows] <= 0)
+        counts[f"have no {axis.names[index]}"] += int(without.sum())
+        counts[f"have less {axis.names[index]} in all than requested"] += int(
+            (too_small & ~without).sum()
+        )
         open_rows &= ~too_small
         if session.reservations.kept is not None:
             kept = session.reservations.kept[index]

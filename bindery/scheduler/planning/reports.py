@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bindery.scheduler.fairness.division import Amounts
+from bindery.scheduler.model.columns import IntColumns
 from bindery.scheduler.model.evictions import Eviction
 from bindery.scheduler.model.jobs import JobKey, Uid
 from bindery.scheduler.plugins.findings import NodeAnswer
@@ -94,6 +95,8 @@ class CycleReport:
 
     jobs: dict[JobKey, JobReport] = field(default_factory=dict)
     """The jobs that waited at the start of the cycle, and stale gangs."""
+    order: tuple[JobKey, ...] = ()
+    """Those of them that were tried for free room, in this or an earlier cycle, in that order."""
     evictions: list[Eviction] = field(default_factory=list)
     """In the order in which they must be requested."""
     stages: dict[JobKey, tuple[StageReport, ...]] = field(default_factory=dict)
@@ -104,6 +107,9 @@ class CycleReport:
     """Queue -> resource -> fair share, in devices, cores or bytes."""
     fair: Amounts = field(default_factory=lambda: np.zeros((0, 0)))
     """The same as columns: [resource, queue], in ledger units."""
+    kept: IntColumns = field(default_factory=lambda: np.zeros((0, 0), dtype=np.int64))
+    """The room that is kept for later stages and for reservations, of each queue and all below it:
+    [resource, queue], in ledger units."""
     is_cut: bool = False
     """Whether it ran out of time; the next cycle continues it."""
     committed_pods: int = 0

@@ -88,7 +88,8 @@ class Turn:
         self._kind = kind
         self._left = left
         self._members: frozenset[JobKey] = frozenset()
-        self._tried: set[JobKey] = set()
+        self._tried: dict[JobKey, None] = {}
+        """In the order of trying."""
         self.reserved = reserved
         """Jobs with a reservation in the last cycle, if this cycle continues it."""
         self.is_cut = False
@@ -97,11 +98,21 @@ class Turn:
     @property
     def untried(self) -> frozenset[JobKey]:
         """The untried members."""
-        return self._members - self._tried
+        return self._members - self._tried.keys()
 
     def has_tried(self, job: Job) -> bool:
         """Return whether `job` was tried in this cycle."""
         return job.key in self._tried
+
+    def order(self, before: Iterable[JobKey]) -> list[JobKey]:
+        """Return the jobs in the order of trying. `before`: the result of the last cycle's turn.
+
+        A cycle that is cut, or that continues another, has tried some of them only.
+        """
+        others = [key for key in before if key not in self._tried]
+        if self._left is not None:
+            return [*others, *self._tried]
+        return [*self._tried, *(others if self.is_cut else ())]
 
     def members(self, jobs: Iterable[Job]) -> list[Job]:
         """Return the `jobs` that the action has not tried in this round."""
@@ -123,7 +134,7 @@ class Turn:
                 if since_s is not None and self._is_over(deadline, since_s):
                     self.is_cut = True
                     return
-            self._tried.add(job.key)
+            self._tried[job.key] = None
             yield job
             # After the first job: preparations for all jobs do not count.
             if deadline is not None and since_s is None:

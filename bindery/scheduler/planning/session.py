@@ -44,7 +44,7 @@ from bindery.scheduler.planning.memory import Memory
 from bindery.scheduler.planning.placement import Placement
 from bindery.scheduler.planning.reports import StageReport
 from bindery.scheduler.planning.reservations import Reservations
-from bindery.scheduler.planning.run_times import RunTimeLimit, exceeded
+from bindery.scheduler.planning.run_times import RunTimeLimit, exceeded, spent_requests
 from bindery.scheduler.planning.statement import Savepoint, Statement
 from bindery.scheduler.plugins.registry import PluginSet
 from bindery.scheduler.plugins.view import PackingStrategies
@@ -127,7 +127,14 @@ class Session:
         self.queue_ledger = QueueLedger(self.state.queues, self.state.nodes)
         offers = [plugin.offered_gpus(self.state) for plugin in plugins.gpu_offers]
         total = self.state.nodes.total(offers)
-        self.shares = Shares(self.state, self.queue_ledger, total, past or nothing_past(), now)
+        self.shares = Shares(
+            self.state,
+            self.queue_ledger,
+            total,
+            past or nothing_past(),
+            now,
+            hopeless=spent_requests(self.state, now) if self.has_run_time_limits else None,
+        )
         """The fair share of each queue."""
         self.users = UserLedger(self.state) if UserLedger.is_needed(self.state) else None
         """What users hold; None unless a job waits in a queue that is fair between its users."""

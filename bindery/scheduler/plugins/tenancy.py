@@ -19,4 +19,5 @@ class Tenancy:
         limit = session.exceeded_limit(job)
         if limit is None:
             return None
-        return Refusal(JobReason.RUN_TIME_EXCEEDED, f"it has run for {limit.text()}")
+        text = f"it has run for {limit.text()}; delete its workload, or raise the limit"
+        return Refusal(JobReason.RUN_TIME_EXCEEDED, text)

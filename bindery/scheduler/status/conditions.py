@@ -79,7 +79,7 @@ class ConditionWrite:
     figures: GangFigures | None = None
     """The figures of a gang."""
     is_minor: bool = False
-    """Whether only counts of pods change. Such writes wait for each other."""
+    """Whether only figures change. Such writes wait for each other."""
     queue: str | None = None
     """The queue that a gang's bound pods are charged to, "" for none. None means no change.
 
@@ -151,7 +151,7 @@ def _group_write(
     moves = queue is not None and queue != group.status.queue
     is_same = not ends and all(same_words(old, new) for old, new in old_and_new)
     is_minor = state == status.state and not moves and is_same
-    if is_minor and counted.pods == group.status.pods:
+    if is_minor and counted.is_shown_by(group.status):
         return
     dated_ones = [dated(new, old, now) for old, new in old_and_new]
     kinds = {PODS_NOT_RUNNING, *(condition.type for condition in dated_ones)}

@@ -1,4 +1,4 @@
-"""The figures in the status of a PodGroup: counts of pods, and the time of its state. Pure.
+"""The figures in the status of a PodGroup: counts of pods, its queue, the time of its state. Pure.
 
 They are computed from the tasks and the present status, so that a restarted scheduler goes on where
 the last one stopped.
@@ -19,14 +19,20 @@ class GangFigures:
     """The figures of one gang, as its status has them."""
 
     pods: PodCounts
+    assigned_queue: str
     since: str | None
     ran_seconds: float
+
+    def is_shown_by(self, said: PodGroupStatus) -> bool:
+        """Return whether `said` has these figures; times are not compared."""
+        return (self.pods, self.assigned_queue) == (said.pods, said.assigned_queue)
 
     def to_wire(self) -> dict[str, object]:
         """Return the fields of the status; all counts, as a merge patch keeps what is left out."""
         counts = ("pending", "bound", "running", "succeeded", "failed")
         pods = {name: getattr(self.pods, name) for name in counts}
-        return {"pods": pods, "since": self.since, "ranSeconds": self.ran_seconds}
+        times = {"since": self.since, "ranSeconds": self.ran_seconds}
+        return {"pods": pods, "assignedQueue": self.assigned_queue, **times}
 
 
 def figures(job: Job, group: PodGroup, state: GangState, now: float) -> GangFigures:
@@ -34,12 +40,12 @@ def figures(job: Job, group: PodGroup, state: GangState, now: float) -> GangFigu
     said = group.status
     pods = said.pods if state is GangState.FINISHED and not job.tasks else _counts(job)
     if state == (said.state or GangState.WAITING) and said.since:
-        return GangFigures(pods, said.since, said.ran_seconds)
+        return GangFigures(pods, job.queue, said.since, said.ran_seconds)
     since = now
     if state is GangState.RUNNING:  # the last of its pods to be bound completed it
         bound = (task.bound_at for task in job.tasks.values() if task.bound_at is not None)
         since = min(now, max(bound, default=now))
-    return GangFigures(pods, timestamp(since), _ran_s(said, now))
+    return GangFigures(pods, job.queue, timestamp(since), _ran_s(said, now))
 
 
 def _ran_s(said: PodGroupStatus, now: float) -> float:

@@ -40,11 +40,12 @@ class QueueAmounts:
         self._columns: IntColumns = np.zeros((0, 0), dtype=np.int64)
         self._statuses: list[QueueStatus] = []
 
-    def by_row(self, fair: Amounts) -> Sequence[QueueStatus]:
+    def by_row(self, fair: Amounts, kept: IntColumns) -> Sequence[QueueStatus]:
         """Return the status of each queue without conditions, by row.
 
         A queue without changes gets the same object as before.
-        `fair`: [resource, queue], fair shares of the last cycle; newer resources and queues have 0.
+        `fair`, `kept`: [resource, queue], fair shares and kept room of the last cycle; newer
+        resources and queues have 0.
         """
         queues, count = self._state.queues, len(self._state.axis)
         is_new = queues.version != self._version
@@ -62,7 +63,10 @@ class QueueAmounts:
         deserved = np.zeros_like(allocated)
         # The status has whole units; rounded down, siblings are never above their parent.
         deserved[: fair.shape[0], : fair.shape[1]] = np.floor(fair)
-        columns = np.concatenate([allocated, deserved, allocated + pending, pending, gangs])
+        waiting = np.zeros_like(allocated)
+        waiting[: kept.shape[0], : kept.shape[1]] = kept
+        amounts = [allocated, deserved, allocated + pending, pending, waiting]
+        columns = np.concatenate([*amounts, gangs])
         changed = _all(columns) if is_new else _changed(columns, self._columns)
         self._columns = columns
         self._statuses = self._statuses[: len(self._chains)]
@@ -85,15 +89,17 @@ class QueueAmounts:
 
     def _status(self, row: int) -> QueueStatus:
         count = len(self._state.axis)
-        amounts = self._columns[: 4 * count, row].reshape(4, count)
+        amounts = self._columns[: 5 * count, row].reshape(5, count)
         indices = self._listed(row, amounts)
-        allocated, deserved, requested, pending = (self._texts(indices, own) for own in amounts)
-        running, waiting = self._columns[4 * count :, row].tolist()
+        allocated, deserved, requested, pending = (self._texts(indices, own) for own in amounts[:4])
+        kept = self._texts(np.flatnonzero(amounts[4]).tolist(), amounts[4])
+        running, waiting = self._columns[5 * count :, row].tolist()
         return QueueStatus(
             allocated=allocated,
             fair_share=deserved,
             requested=requested,
             pending=pending,
+            kept=kept,
             gangs=GangCounts(running=running, pending=waiting),
         )
 

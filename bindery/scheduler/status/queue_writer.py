@@ -68,7 +68,7 @@ class QueueStatusWriter:
         # A negative difference means that the clock was set back.
         if self._statuses.has_news or not 0 <= now - self._looked_at < LOOK_EVERY_S:
             self._looked_at = now
-            self.offer(self._statuses.writes(report.fair, now))
+            self.offer(self._statuses.writes(report, now))
 
     def offer(self, writes: Iterable[QueueWrite]) -> None:
         """Replace the waiting writes with `writes`, without those that were just written."""

@@ -15,7 +15,7 @@ from bindery.api.shown import shown_message
 from bindery.api.times import timestamp
 from bindery.kube.objects import Condition, Meta, Queue, QueueStatus
 from bindery.scheduler.cache.cluster import Cluster
-from bindery.scheduler.fairness.division import Amounts
+from bindery.scheduler.planning.reports import CycleReport
 from bindery.scheduler.status.queue_amounts import QueueAmounts
 from bindery.scheduler.status.queue_findings import Finding, Verdict, verdicts
 
@@ -58,16 +58,17 @@ class QueueStatuses:
         """Whether a queue has changed since the last call of `writes`."""
         return self.cluster.state.queues.version != self._version
 
-    def writes(self, fair: Amounts, now: float) -> list[QueueWrite]:
+    def writes(self, report: CycleReport, now: float) -> list[QueueWrite]:
         """Return the needed writes, sorted by name.
 
-        `fair`: [resource, queue], fair shares of the last cycle. `now`: seconds since the epoch.
+        `report`: of the last cycle. `now`: seconds since the epoch.
         """
         table = self.cluster.state.queues
         if self.has_news:
             self._version, self._verdicts = table.version, verdicts(table)
             self._settled.clear()
-        by_row = self._amounts.by_row(fair)
+        fair = report.fair
+        by_row = self._amounts.by_row(fair, report.kept)
         found = []
         for name, queue in self.cluster.queues.items():
             row = table.rows[name]

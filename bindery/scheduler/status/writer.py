@@ -53,9 +53,9 @@ class _Written:
         """Return whether the written content is the same as `write`."""
         same_queue = write.queue is None or write.queue == self.write.queue
         # Times of a state are not compared: they are computed from the state before it.
-        same_pods = _pods(self.write) == _pods(write)
+        same_figures = _figures(self.write) == _figures(write)
         same_words = _words(self.write) == _words(write)
-        return self.is_like(write) and same_queue and same_pods and same_words
+        return self.is_like(write) and same_queue and same_figures and same_words
 
     def is_like(self, write: ConditionWrite) -> bool:
         """Return whether `write` differs at most in its message."""
@@ -200,8 +200,9 @@ class StatusWriter:
         self._written[uid] = _Written(write, self._clock())
 
 
-def _pods(write: ConditionWrite) -> PodCounts | None:
-    return write.figures.pods if write.figures is not None else None
+def _figures(write: ConditionWrite) -> tuple[PodCounts, str] | None:
+    found = write.figures
+    return (found.pods, found.assigned_queue) if found is not None else None
 
 
 def _words(write: ConditionWrite) -> list[tuple[str, str, str, str]]:

@@ -179,7 +179,10 @@ class NodeLock:
         return "have no room on their devices"
 
     def explain_wait(self, session: SessionView, job: Job, task: Task, message: str) -> str | None:  # noqa: ARG002  # the protocol's
-        """Return HAMi's reasons against the devices of some nodes."""
+        """Return HAMi's reasons against the devices of some nodes.
+
+        A pod with whole devices only has them if it can run nowhere but on HAMi's nodes.
+        """
         if self._requests.of(task.shape) is None or not self._fleet.nodes:
             return None
         if task.spreads_devices:  # the reasons depend on the other pods of its job
@@ -188,10 +191,23 @@ class NodeLock:
             self._explained[task.shape] = self._explain(session, task)
         return self._explained[task.shape]
 
+    def _has_other_nodes(self, session: SessionView, rows: Rows, shape: Shape) -> bool:
+        """Return whether one of `rows` that HAMi does not share is large enough for `shape`."""
+        nodes = session.state.nodes
+        enough = np.ones(len(rows), dtype=np.bool_)
+        for index, amount in nodes.demands(shape.request, rows):
+            enough &= nodes.allocatable[index][rows] >= amount
+        own = {position for position, _ in self._own(session, rows)}
+        return any(position not in own for position in np.flatnonzero(enough).tolist())
+
     def _explain(self, session: SessionView, task: Task) -> str | None:
         passing, found = session.passing(task.shape), Reasons()
+        rows, wanted = session.order[passing[session.order]], self._requests.of(task.shape)
+        shares = wanted is not None and wanted.request.names_shares
+        if not shares and self._has_other_nodes(session, rows, task.shape):
+            return None
         # In name order, so that the explanation is stable from cycle to cycle.
-        for row in session.order[passing[session.order]][:_EXPLAINED_NODES]:
+        for row in rows[:_EXPLAINED_NODES]:
             found += session.ledger(HamiLedger).reasons(task, session.state.nodes.name(int(row)))
         return f"devices: {found}" if found else None
 

@@ -1,0 +1,42 @@
+"""Gangs in answers have the names of their workloads, which people gave."""
+
+import pytest
+
+from bindery.api.names import MADE_BY_GROUPER, MADE_BY_LABEL
+from bindery.cli.peoplenames import PeopleNames
+from bindery.kube.objects import Meta, OwnerReference, PodGroup
+
+
+def group(name: str, owner: str, made_by: str = MADE_BY_GROUPER) -> PodGroup:
+    references = [OwnerReference(kind="Job", name=owner)] if owner else []
+    labels = {MADE_BY_LABEL: made_by} if made_by else {}
+    meta = Meta(name=name, namespace="team", labels=labels, owner_references=references)
+    return PodGroup(metadata=meta)
+
+
+GROUPS = [
+    group("job-vis0-f3ba2458", "vis0"),
+    group("job-set-0-11111111", "set"),
+    group("job-set-1-22222222", "set"),
+    group("written", "mine", made_by=""),
+]
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        (
+            "before it come team/job-vis0-f3ba2458, team/b and 3 more.",
+            "before it come Job team/vis0, team/b and 3 more.",
+        ),
+        ("  team/job-vis0-f3ba2458 (queue a)", "  Job team/vis0 (queue a)"),
+        ("team/job-vis0-f3ba2458: Unschedulable", "Job team/vis0: Unschedulable"),
+        ("PodGroup team/job-vis0-f3ba2458 (queue a)", "PodGroup team/job-vis0-f3ba2458 (queue a)"),
+        ("reclaim: team/job-vis0-f3ba2458-0 leaves", "reclaim: team/job-vis0-f3ba2458-0 leaves"),
+        ("  team/job-set-0-11111111", "  team/job-set-0-11111111"),
+        ("  team/written", "  team/written"),
+        ("other/job-vis0-f3ba2458", "other/job-vis0-f3ba2458"),
+    ],
+)
+def test_a_gang_that_the_grouper_named_is_shown_as_its_workload(line: str, shown: str) -> None:
+    assert list(PeopleNames(GROUPS).lines([line])) == [shown]
