@@ -1,7 +1,7 @@
 """Write the Statements of BindRequests as text. Pure.
 
-Used by `listings`, `subjects` and `explanation`. A snapshot has one `BindRequest` per Statement, so
-those of one request have the same metadata.
+Used by `listings`, `subjects` and `writtenstate`. A snapshot has one `BindRequest` per Statement,
+so those of one request have the same metadata.
 """
 
 from collections import Counter

@@ -1,4 +1,4 @@
-"""The sub-groups of a gang as a tree of lines, with their pods. Used by `explanation`."""
+"""The sub-groups of a gang as a tree of lines, with their pods. Used by `writtenstate`."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping

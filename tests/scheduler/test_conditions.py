@@ -439,6 +439,10 @@ def told(engine: Engine, write: ConditionWrite) -> PodGroup:
     if write.figures is not None:
         figures = write.figures
         status = replace(
-            status, pods=figures.pods, since=figures.since, ran_seconds=figures.ran_seconds
+            status,
+            pods=figures.pods,
+            assigned_queue=figures.assigned_queue,
+            since=figures.since,
+            ran_seconds=figures.ran_seconds,
         )
     return replace(known, status=status)

@@ -37,7 +37,7 @@ def _rule(quota: Any, weight: float) -> kube.QueueResource:
 
 def writes_of(engine: Engine, pool: str = "") -> dict[str, QueueWrite]:
     plan(engine)
-    writes = QueueStatuses(engine.cluster, pool).writes(engine.report.fair, NOW)
+    writes = QueueStatuses(engine.cluster, pool).writes(engine.report, NOW)
     return {write.meta.name: write for write in writes}
 
 
@@ -235,9 +235,9 @@ def test_what_is_kept_from_look_to_look_never_shows(steps: list[tuple[str, Any, 
     for index, step in enumerate(steps):
         do(engine, step, index)
         plan(engine)
-        fair = engine.report.fair
-        fresh = QueueStatuses(engine.cluster, "").writes(fair, NOW)
-        assert without_gangs(kept.writes(fair, NOW)) == without_gangs(fresh)
+        report = engine.report
+        fresh = QueueStatuses(engine.cluster, "").writes(report, NOW)
+        assert without_gangs(kept.writes(report, NOW)) == without_gangs(fresh)
 
 
 def test_gangs_are_counted_anew_in_time_though_amounts_did_not_show_the_change() -> None:
@@ -246,7 +246,7 @@ def test_gangs_are_counted_anew_in_time_though_amounts_did_not_show_the_change()
     plan(engine)
 
     def running() -> int:
-        (write,) = statuses.writes(engine.report.fair, NOW)
+        (write,) = statuses.writes(engine.report, NOW)
         return write.wanted.gangs.running
 
     assert running() == 1
