@@ -5,7 +5,11 @@ from typing import Annotated, ClassVar
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+from bindery.api.states import MOST_GANG_PODS
+
 NonNegative = Annotated[int, Field(ge=0)]
+PodCount = Annotated[int, Field(ge=0, le=MOST_GANG_PODS)]
+"""A number of pods that users demand."""
 Quantity = Annotated[
     int | str,
     Field(json_schema_extra={"x-bindery-quantity": True}),

@@ -10,10 +10,12 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
+from bindery.api.states import MOST_GANG_PODS
+
 PLUGIN_DATA: Final = "stages"
 """The key in `pluginData`. No plugin is needed to record it."""
 
-Count = Annotated[int, msgspec.Meta(ge=0, le=100_000)]
+Count = Annotated[int, msgspec.Meta(ge=0, le=MOST_GANG_PODS)]
 
 
 class KeptRoom(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

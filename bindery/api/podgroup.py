@@ -4,9 +4,15 @@ from typing import Any, ClassVar, Final, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
-from bindery.api.base import ApiModel, Condition, CustomResource, Kind, NonNegative, PrinterColumn
+from bindery.api.base import ApiModel, Condition, CustomResource, Kind, PodCount, PrinterColumn
 from bindery.api.queue import QueueGangs
-from bindery.api.states import INVALID, MOST_SUB_GROUPS, SCHEDULED, GangState
+from bindery.api.states import (
+    INVALID,
+    LONGEST_STAGE_TIMEOUT_S,
+    MOST_SUB_GROUPS,
+    SCHEDULED,
+    GangState,
+)
 from bindery.api.topology import TopologyConstraint
 
 __all__ = ["INVALID", "SCHEDULED"]
@@ -97,9 +103,9 @@ class SubGroup(ApiModel):
     name: str = Field(min_length=1)
     parent: str | None = None
     """The sub-group above; unset: directly under the PodGroup."""
-    min_member: NonNegative | None = None
+    min_member: PodCount | None = None
     """How many pods of this sub-group must be placed together. Default: all of them."""
-    min_sub_group: NonNegative | None = None
+    min_sub_group: PodCount | None = None
     """How many of the sub-groups below must be placed. Default: all of them."""
     topology: TopologyConstraint | None = None
     """The domain in which the pods of this sub-group must, or should, be together: inside the
@@ -121,14 +127,14 @@ class SubGroup(ApiModel):
 class PodGroupSpec(ApiModel):
     """What the owner of a gang asks for."""
 
-    min_member: NonNegative = 1
+    min_member: PodCount = 1
     """How many pods must be placed together. Pods beyond it are added one by one; 0 makes every
     pod independent."""
-    roles: dict[str, NonNegative] = Field(default_factory=dict, max_length=MOST_ROLES)
+    roles: dict[str, PodCount] = Field(default_factory=dict, max_length=MOST_ROLES)
     """How many pods of each role must be among them."""
     sub_groups: tuple[SubGroup, ...] = Field(default=(), max_length=MOST_SUB_GROUPS)
     """Parts of the gang, as a tree of at most 16 levels."""
-    min_sub_group: NonNegative | None = None
+    min_sub_group: PodCount | None = None
     """How many of the top sub-groups must be placed. Default: all of them."""
     topology: TopologyConstraint | None = None
     """The domain in which all pods must, or should, be together."""
@@ -149,7 +155,7 @@ class PodGroupSpec(ApiModel):
     """The pods of this PodGroup, in its namespace, beside those that name it in the annotation
     `scheduling.bindery.dev/pod-group`. The annotation of a pod comes first; of two PodGroups that
     select one pod, the older one has it."""
-    stage_timeout_seconds: float | None = Field(default=None, ge=0)
+    stage_timeout_seconds: float | None = Field(default=None, ge=0, le=LONGEST_STAGE_TIMEOUT_S)
     """How long the room of sub-groups is kept whose pods come later. Default: 600."""
     disruption_mode: Literal["Pod", "Group"] | None = None
     """What is evicted together: single pods above the minimum (`Pod`, the default), or always the

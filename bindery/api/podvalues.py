@@ -11,10 +11,10 @@ from typing import Any, Final, Literal, TypeVar
 import durationpy
 
 from bindery.api import names
+from bindery.api.states import MOST_GANG_PODS
 from bindery.api.topology import HARD, SOFT
 
 Value = TypeVar("Value")
-_MOST_NUMBER: Final = 1_000_000
 _MOST_SHOWN: Final = 80
 _LABEL_VALUE: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 
@@ -34,8 +34,8 @@ def _duration(text: str) -> float:
 def count(text: str) -> int:
     """Return a whole number."""
     number = _number(text, int, "a whole number")
-    if not 0 <= number <= _MOST_NUMBER:
-        raise ValueError(f"it must be from 0 to {_MOST_NUMBER}")
+    if not 0 <= number <= MOST_GANG_PODS:
+        raise ValueError(f"it must be from 0 to {MOST_GANG_PODS}")
     return number
 
 

@@ -29,6 +29,12 @@ MOST_QUEUE_LEVELS: Final = 32
 """Maximum depth of the tree of queues. A schema cannot limit it, as each queue is an object by
 itself. The scheduler does not serve a deeper queue, and sets its condition `Ready` to False."""
 
+MOST_GANG_PODS: Final = 100_000
+"""Maximum of each number of pods that a PodGroup can demand."""
+
+LONGEST_STAGE_TIMEOUT_S: Final = 86_400.0
+"""Maximum time for which the room of later stages is kept."""
+
 MOST_SUB_GROUPS: Final = 10_000
 """Maximum number of sub-groups of a PodGroup."""
 

@@ -5,6 +5,7 @@ from typing import Annotated, ClassVar, Final, Literal
 from pydantic import Field
 
 from bindery.api.base import ApiModel, CustomResource, Kind, NonNegative, PrinterColumn
+from bindery.api.states import MOST_GANG_PODS
 
 MOST_LEVELS: Final = 16
 """How many levels a Topology may have."""
@@ -21,7 +22,7 @@ NodeLabel = Annotated[str, Field(min_length=1, max_length=317)]
 class Segments(ApiModel):
     """Consecutive pods of a gang, in the order of their ranks, that share a domain."""
 
-    size: Annotated[int, Field(ge=1)]
+    size: Annotated[int, Field(ge=1, le=MOST_GANG_PODS)]
     """Number of pods in a segment; the last one has the rest."""
     required: str | None = None
     """The level of which a segment must not leave a domain. Default: the preferred level, else the

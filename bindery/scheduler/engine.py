@@ -43,13 +43,23 @@ _NOT_TRIED_YET = Refusal(
 class Engine:
     """Plans in cycles on its own `cluster`. `clock` returns seconds since the epoch.
 
+    `stopwatch` returns the seconds that the thread of the cycle has worked. An attempt to plan one
+    job ends after `attemptSeconds` by it. Without it, attempts may take any time, and the same
+    objects give the same plan.
+
     Raises:
         PluginConfigurationError: a configured plugin cannot be used.
         UnknownActionError: the configuration names an action that does not exist.
     """
 
-    def __init__(self, configuration: SchedulerConfiguration, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        configuration: SchedulerConfiguration,
+        clock: Callable[[], float],
+        stopwatch: Callable[[], float] | None = None,
+    ) -> None:
         self._clock = clock
+        self._stopwatch = stopwatch
         self._filters = FilterCache()
         self.cluster = Cluster(configuration, clock)
         self.past = past_usage(configuration.usage)
@@ -80,7 +90,9 @@ class Engine:
         self.configuration = configuration
         self.past.configure(configuration.usage)
         self.cluster.state.disruption = configuration.disruption
-        self.cluster.failures.cooldown_s = configuration.failed_node_cooldown_seconds
+        failures = self.cluster.failures
+        failures.cooldown_s = configuration.failed_node_cooldown_seconds
+        failures.set_aside.attempt_s = configuration.attempt_seconds
         self._filters = FilterCache()
 
     def watched_resources(self) -> tuple[Resource[Any], ...]:
@@ -165,6 +177,7 @@ class Engine:
                 for commit in action.execute(session, turn):
                     report.evictions.extend(self._evictions(action.name, commit))
                     report.committed_statements += 1
+                    self.cluster.failures.set_aside.forget(commit.job.key)
                     report.committed_pods += len(commit.operations)
                     with session.guarded(commit.job):
                         yield from committer.add(commit)
@@ -180,6 +193,7 @@ class Engine:
             yield from committer.flush()
         finally:
             committer.abandon()
+        report.took_too_long = [job.key for job in session.took_too_long]
         report.fair = session.shares.fair
         report.jobs = {job.key: self._report_of(session, job) for job in (*waiting, *session.stale)}
         self._order = [key for key in self._order if key in report.jobs]
@@ -225,7 +239,7 @@ class Engine:
         now = self._clock()
         self.cluster.note_time(now)
         self.cluster.settle_preemptibility()
-        return Session(self.cluster, self._plugins, self._filters, now, self.past)
+        return Session(self.cluster, self._plugins, self._filters, now, self.past, self._stopwatch)
 
     def _evictions(self, action: str, commit: Commit) -> list[Eviction]:
         places = {

@@ -244,6 +244,8 @@ class SchedulingLoop:
             _log.warning("object unusable", kind=problem.kind, name=meta.name, why=problem.message)
         cluster.problems.clear()
         self._tell_defects()
+        for key in report.took_too_long:
+            _log.warning("job set aside: planning it took too long", job=str(key))
         for occurrence in self._job_events.of_cycle(report, self._clock()):
             self._events.record(occurrence)
         if self.cycles % _FORGET_EVERY == 1:

@@ -3,19 +3,22 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from itertools import pairwise
 
 import msgspec
 import pytest
 from structlog.testing import capture_logs
 from support import Corner, Gang, metric, wait_for
 
+from bindery.api.names import SUB_GROUP_LABEL
 from bindery.controlplane.components import Component
 from bindery.kube.claims import RESOURCE_CLAIMS
 from bindery.kube.client import Client
-from bindery.kube.errors import MalformedAnswerError, NotFoundError
+from bindery.kube.errors import InvalidError, MalformedAnswerError, NotFoundError
 from bindery.kube.lease import Leadership
 from bindery.kube.objects import Condition
 from bindery.kube.resources import NAMESPACES, PODS, QUEUES
+from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.status.conditions import ConditionWrite, Subject
 from bindery.scheduler.status.writer import StatusWriter
 
@@ -152,3 +155,46 @@ async def test_a_gang_in_a_namespace_that_is_being_deleted_is_left_alone(
         with suppress(NotFoundError):
             await ending.delete_gang(gang)
         await client.patch(NAMESPACES, name, {"metadata": {"finalizers": None}})
+
+
+STAGE = {"containers": [{"name": "main", "resources": {"requests": {"cpu": "1m"}}}]}
+
+
+def later_stages(*minima: int) -> dict[str, object]:
+    """Return the sub-groups of a gang whose first stage runs, each stage after the one before."""
+    names = ["first", *(f"later{i}" for i in range(len(minima)))]
+    after = [
+        {
+            "name": name,
+            "minMember": minimum,
+            "after": [{"subGroup": before, "condition": "Ready"}],
+            "template": {"spec": STAGE},
+        }
+        for (before, name), minimum in zip(pairwise(names), minima, strict=True)
+    ]
+    return {"minMember": 1, "subGroups": [{"name": "first", "minMember": 1}, *after]}
+
+
+async def test_a_number_of_pods_beyond_any_gang_is_refused_by_the_api_server(
+    corner: Corner,
+) -> None:
+    with pytest.raises(InvalidError, match="less than or equal to 100000"):
+        await corner.submit(Gang("typing-error", size=1, group=later_stages(1_000_000_000)))
+    forever = Gang("forever", size=1, group={"stageTimeoutSeconds": 1e308})
+    with pytest.raises(InvalidError, match="less than or equal to 86400"):
+        await corner.submit(forever)
+
+
+@pytest.mark.parametrize("minima", [[100_000], [1] * 400], ids=["one large stage", "many stages"])
+async def test_later_stages_of_any_size_delay_nobody(corner: Corner, minima: list[int]) -> None:
+    await corner.add_nodes("a", cpu="2")
+    labels = {SUB_GROUP_LABEL: "first"}
+    hostile = Gang("hostile", size=1, cpu="1m", group=later_stages(*minima), labels=labels)
+    await corner.submit(hostile)
+    gang = Gang("plain", size=2, cpu="500m")
+    await corner.submit(gang)
+
+    await corner.wait_bound(gang)
+
+    condition = await corner.wait_condition(hostile, "False", JobReason.UNSCHEDULABLE)
+    assert "the later stage" in condition.message

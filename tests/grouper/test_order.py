@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bindery.api.states import MOST_GANG_PODS
 from bindery.grouper.table import KubeObject, PodFacts, load, plan
 
 TABLE = load()
@@ -87,6 +88,37 @@ def test_a_field_of_the_wrong_shape_is_reported_at_its_owner(
     found = plan(golden.owners, golden.pods, TABLE)
 
     assert pods_of(found.groups), "its pods still are in groups"
+    assert (uid, reason) in {(each.object.uid, each.reason) for each in found.problems}
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "reason"),
+    [
+        ("job", "parallelism completions", "MinimumTooHigh"),
+        ("jobset-in-order", "replicatedJobs.1.template.spec.parallelism", "MinimumTooHigh"),
+        ("jobset-in-order", "replicatedJobs.1.replicas", "PathNotFound"),
+        ("lws", "leaderWorkerTemplate.size", "MinimumTooHigh"),
+        ("lws-segments-leader-ready", "leaderWorkerTemplate.size", "InvalidValue"),
+    ],
+)
+def test_a_mistyped_number_of_pods_gives_a_group_that_can_be_stored_and_is_told(
+    name: str, path: str, reason: str
+) -> None:
+    golden = goldens.load_golden(name)
+    uid, owner = next(iter(golden.owners.items()))
+    for each in path.split():
+        *parents, last = each.split(".")
+        inner: Any = owner["spec"]
+        for key in parents:
+            inner = inner[int(key) if key.isdigit() else key]
+        inner[last] = 2_000_000_000
+
+    found = plan(golden.owners, golden.pods, TABLE)
+
+    assert found.groups
+    for group in found.groups:
+        demanded = [each.min_member or 0 for each in group.spec.sub_groups]
+        assert max((group.spec.min_member, *demanded)) <= MOST_GANG_PODS
     assert (uid, reason) in {(each.object.uid, each.reason) for each in found.problems}
 
 

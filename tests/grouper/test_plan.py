@@ -174,7 +174,7 @@ def test_a_gang_waits_for_the_class_that_our_key_names_and_it_is_said(
     ("key", "value", "why"),
     [
         (names.MIN_MEMBER_KEY, "many", "it must be a whole number"),
-        (names.MIN_MEMBER_KEY, "-1", "it must be from 0 to 1000000"),
+        (names.MIN_MEMBER_KEY, "-1", "it must be from 0 to 100000"),
         (names.EXPECTED_RUNTIME_ANNOTATION, "0", "it must be a positive number of seconds"),
         (names.EXPECTED_RUNTIME_ANNOTATION, "nan", "it must be a positive number of seconds"),
         (names.EXPECTED_RUNTIME_ANNOTATION, "long", "it must be a number of seconds"),

@@ -11,6 +11,7 @@ from schedulerworld import (
     as_created,
     delete,
     engine_with,
+    gang,
     group,
     modify,
     node,
@@ -437,3 +438,171 @@ def test_the_minimum_is_that_of_the_first_stages_also_if_it_counts_all(minimum: 
     assert plan(engine) == {"leader-0": "n"}
     (job,) = engine.cluster.state.jobs.values()
     assert job.min_member == 1
+
+
+# ---- numbers and times that users set -----------------------------------------------------------
+
+
+def many(count: int, name: str = "workers") -> kube.SubGroup:
+    """Return a stage of `count` pods that ask for next to nothing."""
+    spec = {"containers": [{"name": "main", "resources": {"requests": {"cpu": "1m"}}}]}
+    return kube.SubGroup(
+        name=name,
+        min_member=count,
+        after=[kube.Dependency(sub_group="leader", condition="Ready")],
+        template=kube.PodTemplate(spec=spec),
+    )
+
+
+@pytest.mark.parametrize("count", [10_000, 99_999])
+def test_a_later_stage_that_no_nodes_could_ever_take_is_refused_before_its_pods_are_made(
+    count: int,
+) -> None:
+    engine = engine_with(
+        node("n", 8, 2), staged(stage("leader", 1), many(count)), member("leader-0", "leader"),
+        *gang("plain", 2),
+    )  # fmt: skip
+    watch = Watch()
+    engine._stopwatch = watch
+
+    assert plan(engine) == {"plain-0": "n", "plain-1": "n"}
+
+    assert watch.reads < 200
+    report = report_of(engine, "gang")
+    assert report.reason == JobReason.UNSCHEDULABLE
+    assert report.message == (
+        "the later stage workers must fit at the same time: its sub-group workers needs "
+        f"{count} pods, and all nodes together could take 110 such pods"
+    )
+
+
+def test_a_running_gang_whose_later_stage_is_raised_keeps_no_room_and_is_told_why() -> None:
+    clock = Clock()
+    engine = engine_with(
+        node("n", 8, 3), staged(stage("leader", 1), many(99_999)), leader_runs(clock),
+        pod("other"), clock=clock,
+    )  # fmt: skip
+
+    assert plan(engine) == {"other": "n"}
+
+    ((report,),) = engine.report.stages.values()
+    assert (report.nodes, report.pods) == ((), 99_999)
+    assert "all nodes together could take 110 such pods" in report.problem
+
+
+class Watch:
+    """A stopwatch that stands still and counts how often planning looks at it."""
+
+    def __init__(self) -> None:
+        self.reads = 0
+
+    def __call__(self) -> float:
+        self.reads += 1
+        return 0.0
+
+
+def test_room_that_stays_where_it_was_is_kept_without_planning_it_pod_by_pod() -> None:
+    clock = Clock()
+    engine = engine_with(
+        *(node(f"n{i}", 8, 2) for i in range(5)),
+        staged(stage("leader", 1), many(400)),
+        leader_runs(clock),
+        clock=clock,
+    )
+    watch = Watch()
+    engine._stopwatch = watch
+    plan(engine)
+    (first,), planned = engine.report.stages.values(), watch.reads
+    assert len(first[0].nodes) == 4
+
+    watch.reads = 0
+    plan(engine)
+
+    (second,) = engine.report.stages.values()
+    assert second == first
+    assert planned > 400
+    assert watch.reads < 40
+
+
+def test_room_is_planned_again_when_its_nodes_no_longer_take_it() -> None:
+    clock = Clock()
+    engine = engine_with(
+        node("n", 8, 3), node("o", 8, 3), staged(stage("leader", 1), many(50)), leader_runs(clock),
+        clock=clock,
+    )  # fmt: skip
+    plan(engine)
+    assert stages_of(engine) == {"workers": (("n",), True)}
+
+    modify(engine.cluster, node("n", 8, 3, unschedulable=True))
+    plan(engine)
+
+    assert stages_of(engine) == {"workers": (("o",), True)}
+
+
+def test_room_is_kept_for_a_day_at_most() -> None:
+    clock = Clock()
+    engine = engine_with(
+        node("n", 8, 3),
+        staged(*LEADER_READY, stage_timeout_seconds=1e308),
+        leader_runs(clock),
+        pod("other", 0, 1),
+        clock=clock,
+    )
+    assert plan(engine) == {}
+
+    clock.now += 86_401
+
+    assert plan(engine) == {"other": "n"}
+
+
+def test_no_room_is_kept_for_a_stage_that_follows_only_pods_that_have_ended() -> None:
+    clock = Clock()
+    engine = engine_with(
+        node("n", 8, 3), staged(*LEADER_READY), leader_runs(clock), pod("other", 0, 1), clock=clock
+    )
+    assert plan(engine) == {}
+
+    modify(engine.cluster, leader_runs(clock, phase="Succeeded"))
+
+    assert plan(engine) == {"other": "n"}
+    assert stages_of(engine) == {}
+
+
+def test_room_is_kept_while_one_of_the_stages_before_still_runs() -> None:
+    clock = Clock()
+    workers = stage("workers", 2, ("leader", "Ready"), ("helper", "Ready"))
+    engine = engine_with(
+        node("n", 8, 4),
+        staged(stage("leader", 1), stage("helper", 1), workers),
+        leader_runs(clock, phase="Succeeded"),
+        member("helper-0", "helper", on="n", conditions=bound(clock)),
+        pod("other", 0, 2),
+        clock=clock,
+    )
+
+    assert plan(engine) == {}
+    assert stages_of(engine) == {"workers": (("n",), True)}
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"min_member": 100_001}, "spec.minMember is 100001: the maximum is 100000"),
+        ({"roles": {"worker": 10**9}}, "spec.roles demands 1000000000 pods: the maximum is 100000"),
+        (
+            {"sub_groups": [kube.SubGroup(name="all", min_member=10**9)]},
+            "all has a minimum of 1000000000, the maximum is 100000",
+        ),
+    ],
+)
+def test_a_minimum_that_no_gang_may_have_is_told_as_invalid(
+    fields: dict[str, Any], told: str
+) -> None:
+    minimum = fields.pop("min_member", 1)
+    engine = engine_with(node("n"), group("gang", minimum, **fields), pod("p", group="gang"))
+
+    assert plan(engine) == {}
+
+    report = report_of(engine, "gang")
+    assert report.reason == JobReason.INVALID
+    assert told in report.message

@@ -8,6 +8,7 @@ from typing import Any
 
 from bindery.api import names
 from bindery.api.podgroup import Member, PodGroupSpec, SubGroup
+from bindery.api.states import MOST_GANG_PODS, MOST_SUB_GROUPS
 from bindery.grouper.table import settings
 from bindery.grouper.table.asked import Asked, Asker, Surroundings, digest, name_of
 from bindery.grouper.table.cutting import MOST_IN_ORDER, into_order, into_segments
@@ -19,6 +20,9 @@ from bindery.grouper.table.settings import Found
 from bindery.grouper.table.targets import Target
 from bindery.grouper.table.templates import scheduling_part
 from bindery.grouper.table.walk import Chain, Link
+
+_MOST_SEGMENTS = MOST_SUB_GROUPS // 4
+"""How many segments a gang is cut into: each takes a sub-group, and one for each role in it."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +94,7 @@ class Gang:
         """Return the PodGroup."""
         parts = self._with_own_minimums(self._parts)
         total, parts = self._with_total(parts)
+        parts = self._bounded(parts)
         asked = self._asked()
         self._sources |= asked.sources()
         spec: dict[str, Any] = asked.to_spec()
@@ -191,6 +196,7 @@ class Gang:
             if size == 0:
                 message = f"{', '.join(segment.size)}: a segment has at least one pod"
                 self._problems.add(Problem(self._at, ProblemReason.INVALID_VALUE, message))
+            size = min(size or 0, MOST_GANG_PODS)
             return replace(place, size=Found(size, self._at)) if size else place
         return place
 
@@ -234,7 +240,29 @@ class Gang:
         has_one_left = (total - 1) % cut.size == 0
         if None in counts or total <= cut.size or not (_later(parts) or has_one_left):
             return []
+        if total > cut.size * _MOST_SEGMENTS:
+            message = f"{total} pods in segments of {cut.size}: the maximum is {_MOST_SEGMENTS}"
+            self._problems.add(Problem(self._at, ProblemReason.INVALID_VALUE, message))
+            return []
         return into_segments(parts, cut, segment.label, found.name)
+
+    def _bounded(self, parts: Sequence[Part]) -> list[Part]:
+        """Return `parts` with numbers that a PodGroup may have; a mistyped one may be far above.
+
+        The gang then waits for as many pods as it may have.
+        """
+        most = max(part.least for part in parts)
+        if most > MOST_GANG_PODS:
+            message = f"{most} pods are needed at once: a gang may have at most {MOST_GANG_PODS}"
+            self._problems.add(Problem(self._at, ProblemReason.MINIMUM_TOO_HIGH, message))
+        return [
+            replace(
+                part,
+                least=min(part.least, MOST_GANG_PODS),
+                count=None if part.count is None else min(part.count, MOST_GANG_PODS),
+            )
+            for part in parts
+        ]
 
     def _with_own_minimums(self, parts: Sequence[Part]) -> list[Part]:
         """Return `parts` with the minimums that their own pods or templates ask for."""
@@ -293,6 +321,7 @@ class Gang:
         first = sum(part.least for part in leaves if part.name not in later)
         if total is not None and not later:
             first = max(first, total)
+        first = min(first, MOST_GANG_PODS)
         asked = self._first_number(self._row.min_sub_group)
         if asked is None or not self._has_roles:
             return {"min_member": first}
@@ -301,7 +330,7 @@ class Gang:
         sums = sorted(_pods_below(top, parts) for top in tops if top.name not in later)
         self._sources["minSubGroup"] = str(self._at)
         least = max(sum(sums[:needed]), total or 0) if not later else sum(sums[:needed])
-        return {"min_member": least, "min_sub_group": needed}
+        return {"min_member": min(least, MOST_GANG_PODS), "min_sub_group": needed}
 
     def _sub_groups(self, parts: Sequence[Part]) -> Iterator[SubGroup]:
         reader, later = Reader(self._problems, self._item, self._at), _later(parts)

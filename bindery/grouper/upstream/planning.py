@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from bindery.api import names
 from bindery.api.podgroup import Member, PodGroupSpec, SubGroup
-from bindery.api.states import ENDED_POD_PHASES
+from bindery.api.states import ENDED_POD_PHASES, MOST_GANG_PODS
 from bindery.api.topology import Segments, TopologyConstraint
 from bindery.grouper.table import settings
 from bindery.grouper.table.facts import PodFacts, Reference, mapping
@@ -98,6 +98,9 @@ def _error(gang: Gang) -> str:
     for group in (gang.root, *gang.below):
         if group.problem:
             return f"{group.reference}: {group.problem}"
+        if (group.minimum or 0) > MOST_GANG_PODS:
+            text = f"its minimum is {group.minimum}, and at most {MOST_GANG_PODS} is possible"
+            return f"{group.reference}: {text}"
     strange = _living(gang.strangers)
     if strange and _living(gang.pods):
         first = min(strange, key=lambda pod: pod.name)

@@ -88,7 +88,8 @@ class Allocate:
                     self._reserver.consider(session, job)
             # A gang with promised places gets no extra pods before it is bound.
             has_gang = isinstance(served, Commit) or job.is_satisfied
-            if served is not Outcome.WAITS and has_gang and job.pending:
+            may_go_on = has_gang and session.timer.has_time(job)
+            if served is not Outcome.WAITS and may_go_on and job.pending:
                 put_back(job)
 
 
@@ -126,12 +127,12 @@ class Attempts:
 
     def _serve(self, job: Job) -> Commit | Outcome:
         session = self._session
-        for validator in session.plugins.validity:
-            refusal = validator.invalid(session, job)
-            if refusal is not None:
-                return self._refuse(job, refusal)
+        refusal = session.invalid(job)
+        if refusal is not None:
+            return self._refuse(job, refusal)
         served: Commit | Outcome = Outcome.WAITS
         for wish in wishes(session, job):
+            session.timer.check()
             served = self._serve_stage(job, wish) if wish.starts else self._serve_wish(job, wish)
             if served is not Outcome.WAITS:
                 return served
@@ -253,6 +254,7 @@ class Attempts:
     def _advance(self, attempt: "_Attempt", tasks: Sequence[Task]) -> "_Problem | None":
         """Place `tasks` in order; bar the first that cannot be placed and return the problem."""
         session, job, barred = self._session, attempt.job, attempt.barred
+        session.timer.check()
         refusals = [(task, session.task_refusal(task)) for task in tasks]
         refused = [(task, refusal) for task, refusal in refusals if refusal is not None]
         for task, _ in refused:

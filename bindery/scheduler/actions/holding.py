@@ -6,19 +6,31 @@ objects count: after a restart of the scheduler the room is kept as before, unti
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
 
 from bindery.api.times import timestamp
 from bindery.scheduler.actions.allocate import Attempts
+from bindery.scheduler.actions.later_places import has_rules
 from bindery.scheduler.actions.wishes import Placing
-from bindery.scheduler.model.jobs import Job
+from bindery.scheduler.model.jobs import Job, Task
 from bindery.scheduler.model.stages import Stage
 from bindery.scheduler.planning.futures import Placed
 from bindery.scheduler.planning.nesting import Nest
 from bindery.scheduler.planning.reports import StageReport
 from bindery.scheduler.planning.session import Session
-from bindery.scheduler.planning.stage_rooms import lacking_pods, note_room, reservation
+from bindery.scheduler.planning.stage_rooms import (
+    RoomCounts,
+    counts,
+    lacking_pods,
+    needs_on_nodes,
+    note_room,
+    reservation,
+)
 from bindery.scheduler.planning.staging import awaited, kept_until
+from bindery.scheduler.solver.moves import over_capacity
 
 
 def hold_rooms(session: Session) -> None:
@@ -35,7 +47,8 @@ def hold_rooms(session: Session) -> None:
     is_new = not any(session.memory.knows_rooms(job) for job in jobs)
     for job in jobs:
         if not session.memory.knows_rooms(job):
-            session.memory.recall_rooms(job, awaited(job))
+            with session.guarded(job):
+                session.memory.recall_rooms(job, awaited(job))
     moved = _hold_all(session, jobs, only_in_place=True)
     without = _hold_all(session, moved)
     if not without or not is_new or len(moved) == 1:
@@ -74,36 +87,127 @@ def _hold(session: Session, job: Job, attempts: Attempts, *, only_in_place: bool
     `only_in_place`: if a part of it is not where it was, keep nothing and return False.
     """
     stages = awaited(job)
-    reports: list[StageReport] = []
-    has_all = True
     names = {stage.name for stage in stages}
     for stage in job.stages:
         if stage.name not in names:
             session.memory.let_room_go(job, stage.name)
     until = kept_until(job, stages)
     due = [stage for stage in stages if _is_kept(session, until[stage.name])]
-    try:
-        placed = _places(session, job, due, attempts) if due else {}
-        if only_in_place and not _are_in_place(session, job, placed):
+    reports = _hold_by_sums(session, job, due, until)
+    aside = session.memory.set_aside(job)
+    if reports is None and aside is not None:  # planning its room again would take as long again
+        reports = [_without(job, stage, until, aside) for stage in due]
+    if reports is None:
+        try:
+            reports = _hold_by_plan(session, job, due, until, attempts, only_in_place)
+        finally:
+            session.futures.clear()
+            session.refusals.pop(job, None)
+    if reports is None:
+        return False
+    of_due = iter(reports)
+    session.stage_reports[job] = [
+        next(of_due) if stage in due else _let_go(session, job, stage, until[stage.name])
+        for stage in stages
+    ]
+    lacking = session.futures.lacking
+    kept = (
+        report.nodes or not lacking(job, each) for each, report in zip(due, reports, strict=True)
+    )
+    return aside is not None or all(kept)
+
+
+_Until = Mapping[str, float | None]
+"""Stage -> when its room is let go; see `kept_until`."""
+
+
+def _hold_by_sums(
+    session: Session, job: Job, stages: Sequence[Stage], until: _Until
+) -> list[StageReport] | None:
+    """Keep the room of `stages` where it was, if sums of resources are enough to do so.
+
+    None: it must be planned again. Most sessions change nothing about kept room, and this takes the
+    same time for any number of pods.
+    """
+    futures, finder = session.futures, session.placement.finder(job)
+    if job.is_constrained or finder.is_restricted or finder.nominated is not None:
+        return None
+    rooms: dict[str, RoomCounts] = {}
+    asked: list[Task] = []
+    for stage in stages:
+        lacking = futures.lacking(job, stage)
+        kept = session.memory.room_counts(job, stage.name)
+        of_leaf: Counter[str] = Counter()
+        for (leaf, _), count in kept.items():
+            of_leaf[leaf] += count
+        if not lacking or of_leaf != {name: count for name, (_, count) in lacking.items()}:
+            return None
+        rooms[stage.name] = {(lacking[leaf][0].shape, row): n for (leaf, row), n in kept.items()}
+        for first, count in lacking.values():
+            asked += [first] * count
+    if not asked or not _fit_by_sums(session, job, asked, rooms.values()):
+        return None
+    session.reservations.replace_stages(
+        job, [*rooms], [reservation(session, job, each, rooms[each.name]) for each in stages]
+    )
+    return [
+        StageReport(
+            each.name,
+            sum(rooms[each.name].values()),
+            tuple(sorted({session.state.nodes.name(row) for _, row in rooms[each.name]})),
+            until[each.name],
+        )
+        for each in stages
+    ]
+
+
+def _fit_by_sums(
+    session: Session, job: Job, asked: Sequence[Task], rooms: Iterable[RoomCounts]
+) -> bool:
+    """Return whether the pods `asked` fit into `rooms` now, and planning asks no more than that."""
+    different = {task.shape: task for task in asked}.values()
+    if has_rules(session, [*different]):
+        return False
+    if any(session.task_refusal(task) is not None for task in different):
+        return False
+    if over_capacity(session, job, asked) is not None:
+        return False
+    nodes, needs = session.state.nodes, np.zeros_like(session.state.nodes.idle)
+    for room in rooms:
+        if not all(session.placement.passing(shape)[row] for shape, row in room):
             return False
-        rooms = [(each, placed[each.name]) for each in due]
-        kept = [reservation(session, job, each, room) for each, room in rooms if room]
-        if kept:
-            session.reservations.replace_stages(job, [each.stage for each in kept], kept)
-        for stage in stages:
-            end = until[stage.name]
-            if stage.name not in placed:
-                reports.append(_let_go(session, job, stage, end))
-            elif not placed[stage.name] and session.futures.of(job, stage):
-                problem, has_all = _why(session, job), False
-                reports.append(StageReport(stage.name, lacking_pods(job, stage), (), end, problem))
-            else:
-                reports.append(note_room(session, job, stage, placed[stage.name], end))
-    finally:
-        session.futures.clear()
-        session.refusals.pop(job, None)
-    session.stage_reports[job] = reports
-    return has_all
+        needs += needs_on_nodes(session, room)
+    left = nodes.idle + nodes.releasing - nodes.pipelined
+    return not bool(((needs > 0) & (needs > left)).any())
+
+
+def _hold_by_plan(
+    session: Session,
+    job: Job,
+    stages: Sequence[Stage],
+    until: _Until,
+    attempts: Attempts,
+    only_in_place: bool,
+) -> list[StageReport] | None:
+    """Plan the room of `stages` and keep it; None as for `only_in_place` of `_hold`."""
+    placed = _places(session, job, stages, attempts) if stages else {}
+    if only_in_place and not _are_in_place(session, job, placed):
+        return None
+    rooms = [(each, placed[each.name]) for each in stages]
+    kept = [reservation(session, job, each, counts(room)) for each, room in rooms if room]
+    if kept:
+        session.reservations.replace_stages(job, [each.stage for each in kept], kept)
+    return [
+        note_room(session, job, stage, room, until[stage.name])
+        if room or not session.futures.lacking(job, stage)
+        else _without(job, stage, until, _why(session, job))
+        for stage, room in rooms
+    ]
+
+
+def _without(job: Job, stage: Stage, until: _Until, problem: str) -> StageReport:
+    """Return the report about `stage`, which has no room because of `problem`."""
+    return StageReport(stage.name, lacking_pods(job, stage), (), until[stage.name], problem)
 
 
 def _is_kept(session: Session, until: float | None) -> bool:
@@ -111,7 +215,7 @@ def _is_kept(session: Session, until: float | None) -> bool:
 
 
 def _places(
-    session: Session, job: Job, stages: list[Stage], attempts: Attempts
+    session: Session, job: Job, stages: Sequence[Stage], attempts: Attempts
 ) -> dict[str, list[Placed]]:
     """Return stage -> the places of its future pods, all at once; none where they do not fit."""
     found: dict[str, list[Placed]] = {}

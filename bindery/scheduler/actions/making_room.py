@@ -328,7 +328,6 @@ def _may_try(session: Session, job: Job) -> bool:
 def _is_starving(session: Session, job: Job) -> bool:
     if not job.pending or job.promised.total or session.memory.has_tried_enough(job):
         return False
-    plugins = session.plugins
-    if not all(plugin.is_starving(session, job) for plugin in plugins.starvation):
+    if not all(plugin.is_starving(session, job) for plugin in session.plugins.starvation):
         return False
-    return all(plugin.invalid(session, job) is None for plugin in plugins.validity)
+    return session.invalid(job) is None

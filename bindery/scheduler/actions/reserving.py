@@ -213,6 +213,7 @@ class _Timeline:
 
     def _rows(self, moment: float) -> list[int] | None:
         """Return the node row of each pod if the gang fits at `moment`."""
+        self._session.timer.check()
         if not self._is_possible(moment):
             return None
         if self._places is not None:

@@ -13,7 +13,9 @@ from bindery.scheduler.model import gangs
 from bindery.scheduler.model.gangs import Group
 from bindery.scheduler.model.jobs import Job, Task
 from bindery.scheduler.model.parts import split
+from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.stages import Stage
+from bindery.scheduler.model.verdicts import Refusal
 from bindery.scheduler.planning import next_pods
 from bindery.scheduler.planning.by_size import largest_part
 from bindery.scheduler.planning.nesting import Nest
@@ -85,6 +87,7 @@ class Placing:
         )
 
     def _later(self, starts: frozenset[str], inside: Group | None) -> list[Stage]:
+        self._session.timer.check()
         found = awaited(self._job, starts)
         if inside is None or inside is self._job.tree:
             return found
@@ -92,6 +95,10 @@ class Placing:
 
     def place_stage(self, stage: Stage) -> bool:
         """Place the future pods of `stage`; True also if it has no template for them."""
+        problem = self._session.futures.problem(self._job, stage)
+        if problem is not None:
+            self._session.refusals[self._job] = Refusal(JobReason.UNSCHEDULABLE, problem)
+            return False
         futures = self._session.futures.of(self._job, stage)
         return not futures or _SubGroups(self._job, futures).place(stage.path, self)
 

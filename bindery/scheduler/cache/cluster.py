@@ -48,6 +48,7 @@ from bindery.scheduler.cache.pinning import Pinning
 from bindery.scheduler.cache.priorities import PriorityClasses
 from bindery.scheduler.cache.problems import mistakes
 from bindery.scheduler.cache.promises import Promises
+from bindery.scheduler.cache.rule_costs import RuleCosts
 from bindery.scheduler.cache.stage_rooms import StageRooms
 from bindery.scheduler.cache.staleness import StalenessMemory
 from bindery.scheduler.cache.starting import Starting
@@ -70,7 +71,9 @@ class Cluster:
         self._clock = clock
         self.state = PlanState(ResourceAxis(GpuResources(*configuration.counted_as_gpus)))
         self.holds = Holds()
-        self.failures = FailureMemory(configuration.failed_node_cooldown_seconds)
+        self.failures = FailureMemory(
+            configuration.failed_node_cooldown_seconds, configuration.attempt_seconds
+        )
         self.groups: dict[JobKey, PodGroup] = {}
         self.pods: dict[Uid, Pod] = {}
         """The unbound pods of this scheduler; the status writer compares with their conditions."""
@@ -92,7 +95,7 @@ class Cluster:
         self._pinning = Pinning(
             self.state, self._tasks, self.priority_classes, self.namespaces, self._report_owner
         )
-        self.future_tasks = self._tasks.futures.tasks
+        self.future_task = self._tasks.futures.task
         self.commit_counts: dict[Uid, int] = {}
         """Gang or pod UID -> number of Statements committed for it."""
         self.problems: deque[ObjectProblem] = deque(maxlen=_MOST_PROBLEMS)
@@ -107,6 +110,8 @@ class Cluster:
         self._orphans = Orphans()
         self._starting = Starting(self.state.tasks)
         self.budgets = Budgets()
+        self._costs = RuleCosts()
+        self._tasks.shapes.refusals = self._costs.problems
         self._intake = Intake(
             self._take_in,
             self.state.nodes,
@@ -123,7 +128,10 @@ class Cluster:
         Returns:
             Whether a plan may change: not by an expected binding, or a node's heartbeat.
         """
-        return self._intake.apply(change)
+        is_news = False
+        for each in self._costs.admit(change):
+            is_news |= self._intake.apply(each)
+        return is_news
 
     def observe(self, observers: Iterable[tuple[Sequence[Resource[Any]], Observe]]) -> None:
         """Replace the observers of changes, and pass the existing objects to the new ones."""
@@ -404,6 +412,8 @@ class Cluster:
         self.groups[key] = group
         moved = self._members.put_group(group)
         self._tasks.put_group(group)
+        if known is None or known.spec != group.spec:
+            self.failures.set_aside.forget(key)  # its user may have mended it
         if (known.spec.sub_groups if known is not None else []) != group.spec.sub_groups:
             moved += self._pods_of(key)
         self._place_again(moved)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable
 
 from bindery.api.bindrequest import BindFailureReason
 from bindery.kube.bindrequests import BindRequest
+from bindery.scheduler.cache.set_aside import SetAside
 from bindery.scheduler.model.cooldowns import Cooldown
 from bindery.scheduler.model.jobs import JobKey, Uid
 
@@ -23,13 +24,18 @@ One budget may protect hundreds of pods, and the scheduler would try them one af
 
 
 class FailureMemory:
-    """What failed lately, for each job. All times are seconds since the epoch."""
+    """What failed lately, for each job. All times are seconds since the epoch.
 
-    def __init__(self, cooldown_s: float) -> None:
+    `attempt_s`: the configured time for one attempt to plan a job.
+    """
+
+    def __init__(self, cooldown_s: float, attempt_s: float) -> None:
         self.cooldown_s = cooldown_s
         """The longest cooldown."""
         self._cooldowns: dict[JobKey, dict[str, Cooldown]] = {}
         """Job -> node name -> its failed bindings there."""
+        self.set_aside = SetAside(attempt_s)
+        """The jobs that took too long."""
         self._spared: dict[Uid, float] = {}
         """Pod UID -> end of the time in which it is not evicted."""
         self._postponed: dict[JobKey, tuple[float, str]] = {}
@@ -66,6 +72,7 @@ class FailureMemory:
         self._spared = {uid: until for uid, until in self._spared.items() if until > now}
         self._ending = {name: until for name, until in self._ending.items() if until > now}
         self._postponed = _current(self._postponed, now)
+        self.set_aside.expire(now)
         for job in self._refused_room.keys() - _current(self._refused_room, now).keys():
             self._forget_refused_room(job)
 
@@ -135,6 +142,7 @@ class FailureMemory:
         """Forget a deleted job."""
         self._cooldowns.pop(job, None)
         self._postponed.pop(job, None)
+        self.set_aside.forget(job)
         self._forget_refused_room(job)
 
     def _forget_refused_room(self, job: JobKey) -> None:

@@ -63,27 +63,25 @@ class FuturePods:
         for pod in self._templates.pop(job.key, {}).values():
             yield from self._shapes.forget(Uid(pod.metadata.uid))
 
-    def tasks(self, job: Job, leaf: str, count: int) -> list[Task]:
-        """Return `count` pods of the sub-group `leaf` of `job`; none without a template.
+    def task(self, job: Job, leaf: str) -> Task | None:
+        """Return the first future pod of the sub-group `leaf` of `job`; None without a template.
 
-        They are not entered into the state.
+        The others differ from it by name and UID only. It is not entered into the state.
         """
         template = self._templates.get(job.key, {}).get(leaf)
         if template is None:
-            return []
+            return None
         shape, place = self._shapes.of(template, ours=True), Place(job.key, leaf)
-        meta, found = template.metadata, []
-        for index in range(count):
-            name, uid = f"{meta.name}-{index}", future_uid(job.uid, leaf, index)
-            pod = replace(template, metadata=replace(meta, name=name, uid=uid))
-            task = read_pod(pod, TaskStatus.PENDING, shape, self._scheduler_name, place)
-            task.is_future = True
-            if not task.has_own_priority:
-                task.priority = self._priority_classes.default
-            task.is_preemptible = self._priority_classes.asks_preemptible(job, task)
-            task.queue, task.queue_row = job.queue, self._state.queues.row(job.queue)
-            found.append(task)
-        return found
+        meta = template.metadata
+        first = replace(meta, name=f"{meta.name}-0", uid=future_uid(job.uid, leaf, 0))
+        pod = replace(template, metadata=first)
+        task = read_pod(pod, TaskStatus.PENDING, shape, self._scheduler_name, place)
+        task.is_future = True
+        if not task.has_own_priority:
+            task.priority = self._priority_classes.default
+        task.is_preemptible = self._priority_classes.asks_preemptible(job, task)
+        task.queue, task.queue_row = job.queue, self._state.queues.row(job.queue)
+        return task
 
     def _pod(self, meta: Meta, leaf: str, template: PodTemplate) -> Pod:
         spec = replace(

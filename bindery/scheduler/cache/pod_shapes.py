@@ -5,7 +5,7 @@ did not have before; then the shapes of the pods with these labels change. So do
 with an image when it comes to its first node, and of pods whose claims have other GPUs.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from bindery.api.states import ENDED_POD_PHASES
 from bindery.kube.claims import ResourceClaim
@@ -30,6 +30,8 @@ class PodShapes:
         self._users: dict[str, dict[Uid, None]] = {}
         """Image -> the pods of this scheduler that use it."""
         self._claims = ClaimGpus(nodes.axis.gpus.counts_class)
+        self.refusals: Mapping[Uid, str] = {}
+        """Pod -> why it is not planned, if that does not follow from its shape."""
 
     def note(self, pod: Pod, *, ours: bool) -> Iterator[tuple[Uid, Shape]]:
         """Note a new state of `pod`; yield the other pods that it gives new shapes."""
@@ -53,7 +55,10 @@ class PodShapes:
         if not ours:
             return self.book.of(pod)
         seen = self._references.of(pod.metadata.namespace, pod.metadata.labels)
-        return self.book.of(pod, read_rules(pod), seen, self._claims.of(Uid(pod.metadata.uid)))
+        uid = Uid(pod.metadata.uid)
+        shape = self.book.of(pod, read_rules(pod), seen, self._claims.of(uid))
+        refusal = self.refusals.get(uid)
+        return shape if refusal is None else self.book.refused(shape, refusal)
 
     def claim_changed(self, claim: ResourceClaim, *, gone: bool) -> Iterator[tuple[Uid, Shape]]:
         """Note a new state of `claim`; yield the pods to which it gives new shapes."""

@@ -21,7 +21,7 @@ from bindery.api.names import (
     ROLE_LABEL,
     SPREAD_DEVICES_ANNOTATION,
 )
-from bindery.api.states import GangState
+from bindery.api.states import LONGEST_STAGE_TIMEOUT_S, MOST_GANG_PODS, GangState
 from bindery.api.times import seconds
 from bindery.kube.membership import member_problem
 from bindery.kube.objects import Pod, PodGroup
@@ -191,12 +191,19 @@ def read_group(job: Job, group: PodGroup) -> None:
         job.invalid = problem
     elif group.spec.min_member < 0:
         job.invalid = f"spec.minMember is {group.spec.min_member}: it must not be negative"
+    elif group.spec.min_member > MOST_GANG_PODS:
+        text = f"spec.minMember is {group.spec.min_member}"
+        job.invalid = f"{text}: the maximum is {MOST_GANG_PODS}"
+    elif (most := max(group.spec.roles.values(), default=0)) > MOST_GANG_PODS:
+        job.invalid = f"spec.roles demands {most} pods: the maximum is {MOST_GANG_PODS}"
 
 
 def _read_stages(job: Job, group: PodGroup) -> None:
     """Write the later stages of `job`; its minimum is without them, as they cannot exist yet."""
     timeout_s = group.spec.stage_timeout_seconds
-    job.stage_timeout_s = DEFAULT_STAGE_TIMEOUT_S if timeout_s is None else timeout_s
+    job.stage_timeout_s = (
+        DEFAULT_STAGE_TIMEOUT_S if timeout_s is None else min(timeout_s, LONGEST_STAGE_TIMEOUT_S)
+    )
     if job.tree is None:
         return
     job.stages = stages.read(job.tree)

@@ -7,9 +7,11 @@ the gang when it binds them; a restarted scheduler begins with these records.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import NamedTuple
 
 from bindery.api.keptroom import KeptRoom
+from bindery.api.states import MOST_GANG_PODS
 from bindery.scheduler.cache.future_pods import future_uid
 from bindery.scheduler.model.jobs import Job, JobKey, Uid
 from bindery.scheduler.model.stages import Stage
@@ -38,6 +40,14 @@ class StageRooms:
         kept = self._places.get(job, {})
         return {uid: at.node_name for places in kept.values() for uid, at in places.items()}
 
+    def knows(self, job: JobKey) -> bool:
+        """Return whether it is known where room was kept for later stages of `job`."""
+        return any(self._places.get(job, {}).values())
+
+    def counts(self, job: JobKey, stage: str) -> Counter[KeptPlace]:
+        """Return how many future pods of `stage` of `job` have each place."""
+        return Counter(self._places.get(job, {}).get(stage, {}).values())
+
     def record(self, job: JobKey) -> KeptRoom | None:
         """Return the nodes of all later stages of `job` for a pod's record; None for none."""
         rooms: dict[str, Counter[str]] = {}
@@ -54,7 +64,8 @@ class StageRooms:
             places: dict[Uid, KeptPlace] = {}
             for leaf in stage.group.leaves():
                 nodes = Counter(record.rooms.get(leaf.name, {})).elements()
-                for index, node_name in enumerate(nodes):
+                lacking = min(max(0, job.lacking(leaf)), MOST_GANG_PODS)
+                for index, node_name in enumerate(islice(nodes, lacking)):
                     uid = future_uid(job.uid, leaf.name, index)
                     places[uid] = KeptPlace(leaf.name, node_name)
             if places:

@@ -37,6 +37,10 @@ OBJECT_ERRORS = Counter(
 CUT_CYCLES = Counter(
     "bindery_cut_cycles_total", "Cycles that ran out of time and were continued by the next."
 )
+SET_ASIDE = Counter(
+    "bindery_jobs_set_aside_total",
+    "Times a job was set aside because planning it took longer than attemptSeconds.",
+)
 COMMIT_SECONDS = Histogram(
     "bindery_commit_latency_seconds",
     "Time from the creation of the newest pod of a Statement to its commit, by queue. The time "
@@ -92,6 +96,7 @@ def record(report: CycleReport, cycle_s: float) -> None:
     for plugin, plugin_s in report.seconds_by_plugin.items():
         PLUGIN_SECONDS.labels(plugin).inc(plugin_s)
     CUT_CYCLES.inc(report.is_cut)
+    SET_ASIDE.inc(len(report.took_too_long))
     for answer in report.answers:
         NUMA_PREDICTIONS.inc()
         if answer.reason:

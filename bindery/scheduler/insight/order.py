@@ -14,7 +14,9 @@ from bindery.scheduler.planning.session import Session
 from bindery.scheduler.planning.work_list import UserParts, WorkList
 
 _SHOWN_AHEAD = 5
-_PASSING = frozenset({JobReason.COMMIT_FAILED, JobReason.COMMIT_UNDER_WAY})
+_PASSING = frozenset(
+    {JobReason.COMMIT_FAILED, JobReason.COMMIT_UNDER_WAY, JobReason.PLANNING_TOOK_TOO_LONG}
+)
 """Temporary reasons."""
 
 
@@ -107,9 +109,9 @@ def _users_of(
 
 def can_ever_run(session: Session, job: Job) -> bool:
     """Return whether more pods of `job` would fit if nothing else ran."""
-    refusals = [plugin.invalid(session, job) for plugin in session.plugins.validity]
+    refusal = session.invalid(job)
     # A job with a temporary refusal keeps its turn.
-    if any(refusal is not None and refusal.reason not in _PASSING for refusal in refusals):
+    if refusal is not None and refusal.reason not in _PASSING:
         return False
     tasks = session.next_pods(job)
     if not tasks or any(session.task_refusal(task) is not None for task in tasks):

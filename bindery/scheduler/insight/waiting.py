@@ -155,7 +155,11 @@ def _rankings(world: World, key: JobKey, pod: str) -> tuple[Ranking, ...]:
     job = world.engine.cluster.state.jobs.get(key)
     found: tuple[Ranking, ...] = ()
     if job is not None:
-        with world.engine.session() as session, session.guarded(job):
+        with (
+            world.engine.session() as session,
+            session.timer.limited(job),
+            session.guarded(job),
+        ):
             found = rank_pod(session, job, pod) if pod else rankings(session, job)
     return found
 
@@ -288,22 +292,26 @@ def planned(eviction: Eviction, world: World) -> PlannedEviction:
 
 
 def _victims(session: Session, job: Job, world: World) -> VictimPlan | None:
-    """Return the cheapest victims for a valid job; None for an invalid one."""
-    for plugin in session.plugins.validity:
-        if plugin.invalid(session, job) is not None:
-            return None
-    configuration = world.engine.configuration
-    try:
-        with session.reservations.lifted(lambda each: each.job is job):
-            return cheapest_victims(
-                session,
-                job,
-                configuration.actions,
-                most_moved(configuration),
-                world.engine.cluster.blocking_budget,
-            )
-    finally:
-        session.futures.clear()
+    """Return the cheapest victims for a valid job; None for an invalid one.
+
+    None too if the search takes longer than an attempt of the scheduler may take.
+    """
+    if session.invalid(job) is not None:
+        return None
+    configuration, found = world.engine.configuration, None
+    with (
+        session.timer.limited(job),
+        session.reservations.lifted(lambda each: each.job is job),
+    ):
+        found = cheapest_victims(
+            session,
+            job,
+            configuration.actions,
+            most_moved(configuration),
+            world.engine.cluster.blocking_budget,
+        )
+    session.futures.clear()
+    return found
 
 
 def _node_counts(session: Session, job: Job) -> list[NodeCounts]:

@@ -5,7 +5,8 @@ file. A world can carry out its plans, as the binder and the nodes would.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -38,10 +39,15 @@ class World:
     """An engine, its clock, and its pods."""
 
     def __init__(
-        self, objects: Iterable[KubeObject], configuration: SchedulerConfiguration, now: float
+        self,
+        objects: Iterable[KubeObject],
+        configuration: SchedulerConfiguration,
+        now: float,
+        stopwatch: Callable[[], float] = time.thread_time,
     ) -> None:
+        """`now`: seconds since the epoch. `stopwatch`: see `Engine`."""
         self.clock = Clock(now)
-        self.engine = Engine(configuration, self.clock)
+        self.engine = Engine(configuration, self.clock, stopwatch)
         self.pods: dict[Uid, Pod] = {}
         self.workload_jobs: dict[str, WorkloadJob] = {}
         """UID -> Job; the fate of evicted pods depends on it."""

@@ -8,6 +8,7 @@ children.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from bindery.api.states import MOST_GANG_PODS
 from bindery.kube.objects import SubGroup
 from bindery.kube.subgrouptree import SubGroupTreeError, tree_of
 from bindery.scheduler.model import constraints
@@ -86,7 +87,8 @@ def build(sub_groups: Sequence[SubGroup], min_sub_group: int | None) -> Group | 
     The tree is at most `MOST_SUB_GROUP_LEVELS` deep, so functions on it may recurse.
 
     Raises:
-        GangError: they do not form a tree, a minimum is negative, or a topology contradicts itself.
+        GangError: they do not form a tree, a minimum is negative or too high, or a topology
+            contradicts itself.
     """
     if not sub_groups:
         return None
@@ -106,6 +108,9 @@ def _built(group: SubGroup, children: tuple[Group, ...]) -> Group:
     for part in (group.min_member, group.min_sub_group):
         if part is not None and part < 0:
             raise GangError(f"spec.subGroups: {group.name} has a negative minimum")
+        if part is not None and part > MOST_GANG_PODS:
+            text = f"{group.name} has a minimum of {part}, the maximum is {MOST_GANG_PODS}"
+            raise GangError(f"spec.subGroups: {text}")
     try:
         topology = constraints.read(group.topology)
     except constraints.ConstraintError as error:
@@ -125,14 +130,14 @@ def wanted(
         missing = max(0, lacking(group))
         return {group.name: missing} if missing <= waiting.get(group.name, 0) else None
     found: dict[str, int] = {}
-    done = _done(group, lacking)
+    done, needed = _done(group, lacking), group.needed_children
     for child in group.children:
-        if done < group.needed_children and not child.after and not child.is_satisfied(lacking):
+        if done < needed and not child.after and not child.is_satisfied(lacking):
             below = wanted(child, lacking, waiting)
             if below is not None:  # else a later child may count in its place
                 found |= below
                 done += 1
-    return found if done >= group.needed_children else None
+    return found if done >= needed else None
 
 
 def optional(group: Group, lacking: Callable[[Group], int]) -> Iterator[Group]:
@@ -167,9 +172,9 @@ def satisfy(
     if group.is_leaf:
         return is_satisfied(group) or attempt(group)
     children = [child for child in group.children if not child.after]
-    done = sum(map(is_satisfied, children))
+    done, needed = sum(map(is_satisfied, children)), group.needed_children
     for child in in_order(children):
-        if done >= group.needed_children:
+        if done >= needed:
             break
         if is_satisfied(child):
             continue
@@ -178,4 +183,4 @@ def satisfy(
             done += 1
         else:
             go_back()
-    return done >= group.needed_children
+    return done >= needed

@@ -474,6 +474,10 @@ class Job:
             needed = sum(t.groups[leaf.name] for t in (self.placed, self.promised, self.waiting))
         return needed - sum(tally.groups[leaf.name] for tally in tallies)
 
+    def runs(self, leaf: Group) -> bool:
+        """Return whether a pod of the sub-group `leaf` is placed and has not ended."""
+        return self.placed.groups[leaf.name] > self.succeeded.groups[leaf.name]
+
     def is_over(self, leaf: str) -> bool:
         """Return whether pods exist that are created when those of `leaf` have succeeded."""
         if not self.successors:

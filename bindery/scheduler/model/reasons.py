@@ -51,6 +51,8 @@ class JobReason(StrEnum):
     """It waits for room that is being released."""
     NOT_TRIED_YET = "NotTriedYet"
     """Planning takes several cycles and has not reached it."""
+    PLANNING_TOOK_TOO_LONG = "PlanningTookTooLong"
+    """An attempt to plan it took too long; it is tried again later."""
     COMMIT_UNDER_WAY = "CommitUnderWay"
     """The binder is carrying out its BindRequest."""
     COMMIT_FAILED = "CommitFailed"

@@ -141,9 +141,10 @@ class ShapeBook:
     """Memory of the smallest GPU, in MiB; `amounts` of shares by memory refer to it."""
     known_images: Collection[str] = ()
     """The images that any node has; shapes have no others."""
-    _shapes: dict[bytes, Shape] = field(default_factory=dict)
+    _shapes: WeakValueDictionary[bytes, Shape] = field(default_factory=WeakValueDictionary)
+    """Weak, as the others: each pod may have a shape of its own, and shapes go with their pods."""
     _ruled: WeakValueDictionary[Hashable, Shape] = field(default_factory=WeakValueDictionary)
-    """Weak: each job may have rules of its own, and its shapes go with its pods."""
+    _refused: WeakValueDictionary[Hashable, Shape] = field(default_factory=WeakValueDictionary)
 
     def of(
         self,
@@ -166,6 +167,14 @@ class ShapeBook:
         if shape is None:
             shape = self._ruled[key] = _ruled(plain, rules, namespace, labels)
         return shape
+
+    def refused(self, shape: Shape, why: str) -> Shape:
+        """Return `shape` for pods that are not planned because of `why`."""
+        key = shape, why
+        found = self._refused.get(key)
+        if found is None:
+            found = self._refused[key] = replace(shape, refusal=why)
+        return found
 
     def _plain(self, pod: Pod, claimed_gpus: int) -> Shape:
         spec = _effective_spec(pod)
@@ -209,12 +218,12 @@ class ShapeBook:
         """Set the memory of the smallest GPU; return the changed shapes: old -> new."""
         self.device_mib = device_mib
         renewed: dict[Shape, Shape] = {}
-        for key, shape in self._shapes.items():
+        for key, shape in list(self._shapes.items()):
             share = shape.request.share
             if share is not None and share.memory_mib:
                 index, amount = self.axis.index(GPU_RESOURCE), self._amount(share)
                 new = replace(shape, request=shape.request.instead(index, amount))
-                self._shapes[key] = renewed[shape] = new  # no new key, so the loop may go on
+                self._shapes[key] = renewed[shape] = new
         for shape in list(self._ruled.values()):
             plain = renewed.get(shape.plain)
             if plain is not None:

@@ -52,3 +52,17 @@ class NodeFailure:
     """Whether it would remain after any evictions."""
     is_shared: bool = False
     """Whether other jobs have the very same mask, so that their pods can share vectors."""
+
+
+class _Last:
+    """Compares greater than every part of a plugin's sort key."""
+
+    def __lt__(self, other: object) -> bool:
+        return False
+
+    def __gt__(self, other: object) -> bool:
+        return other is not self
+
+
+LAST = _Last()
+"""First part of the sort key of an item whose plugin failed."""

@@ -1,5 +1,7 @@
 """The results of static filters, kept over sessions. Used by `placement`."""
 
+from weakref import WeakKeyDictionary
+
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.model.verdicts import NodeFailure
@@ -11,8 +13,9 @@ class FilterCache:
 
     def __init__(self) -> None:
         self._version = -1
-        self._failures: dict[Shape, tuple[NodeFailure, ...]] = {}
-        self._passing: dict[Shape, BoolColumn] = {}
+        # Weak: the masks of a shape go with its last pod.
+        self._failures: WeakKeyDictionary[Shape, tuple[NodeFailure, ...]] = WeakKeyDictionary()
+        self._passing: WeakKeyDictionary[Shape, BoolColumn] = WeakKeyDictionary()
 
     def failures(self, session: PlanningView, shape: Shape) -> tuple[NodeFailure, ...]:
         """Return the failures of nodes for `shape` from the filter plugins."""

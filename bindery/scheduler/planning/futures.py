@@ -5,51 +5,115 @@ are taken out, and a reservation keeps their room.
 """
 
 from collections.abc import Callable, Sequence
+from copy import copy
 
 from bindery.scheduler.model import gangs
-from bindery.scheduler.model.jobs import Job, JobKey, Task, TaskStatus
+from bindery.scheduler.model.columns import BoolColumn
+from bindery.scheduler.model.fits import pods_per_node
+from bindery.scheduler.model.jobs import Job, JobKey, Task, TaskStatus, Uid
+from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.model.stages import Stage
 from bindery.scheduler.model.state import PlanState
 from bindery.scheduler.planning.statement import Plan, Savepoint, Statement
 
-Make = Callable[[Job, str, int], list[Task]]
-"""Returns tasks for a number of pods of a sub-group."""
+Make = Callable[[Job, str], Task | None]
+"""Returns the first future pod of a sub-group; None without a template for it."""
+_ENDLESS = 10**9
+"""How many pods without requests fit on a node; the sum over nodes must not overflow."""
 Placed = tuple[Task, int]
 """A future pod and the row of its node."""
 
 
 class Futures:
-    """The future pods that are part of their jobs now. `make`: see `Make`."""
+    """The future pods that are part of their jobs now. `make`: see `Make`.
 
-    def __init__(self, state: PlanState, make: Make) -> None:
+    `passing` returns the nodes that pass all filters for a shape. `check` is called for each stage
+    and pod; it raises an error if the attempt must end.
+    """
+
+    def __init__(
+        self,
+        state: PlanState,
+        make: Make,
+        passing: Callable[[Shape], BoolColumn],
+        check: Callable[[], None],
+    ) -> None:
         self._state = state
         self._make = make
+        self._passing = passing
+        self._check = check
         self._present: dict[tuple[JobKey, str], list[Task]] = {}
         """Job and leaf -> its future pods."""
+        self._first: dict[tuple[JobKey, str], Task | None] = {}
+        """Job and leaf -> what its future pods are copied from; None without a template."""
+
+    def problem(self, job: Job, stage: Stage) -> str | None:
+        """Return why no nodes could ever take the pods that `stage` lacks; None if they could.
+
+        Users set the number of pods, so this is asked before any of them is made.
+        """
+        for name, (first, count) in self.lacking(job, stage).items():
+            most = self._most(first.shape)
+            if count > most:
+                return (
+                    f"its sub-group {name} needs {count} pods, and all nodes together could take "
+                    f"{most} such pods"
+                )
+        return None
 
     def of(self, job: Job, stage: Stage) -> Sequence[Task]:
         """Return the pods that `stage` lacks for its minimum, as pending pods of `job`.
 
-        None without a template for them.
+        None without a template for them, or if there is a `problem` with them.
         """
-        present = {leaf.name: self._of_leaf(job, leaf) for leaf in stage.group.leaves()}
-        counts = gangs.wanted(
-            stage.group, job.lacking, {name: len(tasks) for name, tasks in present.items()}
-        )
-        return [task for name, count in (counts or {}).items() for task in present[name][:count]]
+        if self.problem(job, stage) is not None:
+            return ()
+        return [
+            task
+            for name, (first, count) in self.lacking(job, stage).items()
+            for task in self._of_leaf(job, name, first, count)
+        ]
 
-    def _of_leaf(self, job: Job, leaf: gangs.Group) -> list[Task]:
-        key = (job.key, leaf.name)
-        if key not in self._present:
-            tasks = self._make(job, leaf.name, max(0, job.lacking(leaf)))
-            self._present[key] = tasks
-            for task in tasks:
-                self._state.tasks[task.uid] = task
-                job.add(task)
-        return [t for t in self._present[key] if t.status is TaskStatus.PENDING]
+    def _most(self, shape: Shape) -> int:
+        """Return how many pods of `shape` all nodes together could take if they were empty."""
+        nodes = self._state.nodes
+        fit = pods_per_node(nodes, shape.request, nodes.allocatable, _ENDLESS)
+        return int(fit[self._passing(shape)].sum())
+
+    def lacking(self, job: Job, stage: Stage) -> dict[str, tuple[Task, int]]:
+        """Return leaf -> its first future pod, and how many the minimum of `stage` lacks."""
+        self._check()
+        made = {leaf.name: self._first_of(job, leaf.name) for leaf in stage.group.leaves()}
+        found = {name: first for name, first in made.items() if first is not None}
+        lacking = {leaf.name: max(0, job.lacking(leaf)) for leaf in stage.group.leaves()}
+        there = {name: lacking[name] for name in found}
+        counts = gangs.wanted(stage.group, job.lacking, there) or {}
+        return {name: (found[name], count) for name, count in counts.items() if count}
+
+    def _first_of(self, job: Job, leaf: str) -> Task | None:
+        key = (job.key, leaf)
+        if key not in self._first:
+            self._first[key] = self._make(job, leaf)
+        return self._first[key]
+
+    def _of_leaf(self, job: Job, name: str, first: Task, count: int) -> list[Task]:
+        """Return `count` pending future pods of a leaf; make those that are missing."""
+        present = self._present.setdefault((job.key, name), [])
+        pending = [task for task in present if task.status is TaskStatus.PENDING][:count]
+        head, uid = first.name.removesuffix("0"), first.uid.removesuffix("0")
+        while len(pending) < count:
+            self._check()
+            task = copy(first)
+            task.name, task.uid = f"{head}{len(present)}", Uid(f"{uid}{len(present)}")
+            present.append(task)
+            pending.append(task)
+            self._state.tasks[task.uid] = task
+            job.add(task)
+        return pending
 
     def clear(self) -> None:
         """Remove all future pods from their jobs. None may be part of a plan any more."""
+        self._first.clear()
         if not self._present:
             return
         for (key, _), tasks in self._present.items():

@@ -47,6 +47,10 @@ class Memory:
         """Return why the job is not planned for now; None if it is."""
         return self._cluster.failures.postponed(job.key, self._now)
 
+    def set_aside(self, job: Job) -> str | None:
+        """Return why `job` is set aside, as planning it took too long; None if it is not."""
+        return self._cluster.failures.set_aside.why(job.key, self._now)
+
     def refused_room(self, job: Job) -> str | None:
         """Return why pods could not be evicted for `job` recently; None if not so."""
         return self._cluster.failures.refused_room(job.key, self._now)
@@ -78,7 +82,18 @@ class Memory:
 
     def knows_rooms(self, job: Job) -> bool:
         """Return whether it is known where room was kept for later stages of `job`."""
-        return bool(self._cluster.stage_rooms.places(job.key))
+        return self._cluster.stage_rooms.knows(job.key)
+
+    def room_counts(self, job: Job, stage: str) -> Mapping[tuple[str, int], int]:
+        """Return for how many future pods of `stage` room was kept: by sub-group and node row.
+
+        Empty if a node is gone.
+        """
+        rows = self._cluster.state.nodes.rows
+        found = self._cluster.stage_rooms.counts(job.key, stage).items()
+        if any(place.node_name not in rows for place, _ in found):
+            return {}
+        return {(place.leaf, rows[place.node_name]): count for place, count in found}
 
     def recall_rooms(self, job: Job, stages: Sequence[Stage]) -> None:
         """Note where room was kept for `stages` of `job` by the newest record of its pods."""

@@ -200,6 +200,7 @@ class Placement:
 
     def __init__(self, session: PlanningView, filters: FilterCache) -> None:
         self._session = session
+        self.check_time = session.timer.check
         self._filters = filters
         self._vectors: dict[tuple[Shape, Nominated | None], ShapeVectors] = {}
         self._beside: dict[tuple[Shape, Nominated | None], ShapeVectors] = {}
@@ -454,6 +455,7 @@ class JobFinder:
 
     def _vectors(self, task: Task) -> ShapeVectors:
         shape = task.shape
+        self._placement.check_time()
         if self._placement.is_filtered(shape):
             return self._task_vectors(task)
         is_tied = shape in self._of_shapes

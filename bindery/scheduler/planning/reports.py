@@ -110,6 +110,8 @@ class CycleReport:
     kept: IntColumns = field(default_factory=lambda: np.zeros((0, 0), dtype=np.int64))
     """The room that is kept for later stages and for reservations, of each queue and all below it:
     [resource, queue], in ledger units."""
+    took_too_long: list[JobKey] = field(default_factory=list)
+    """The jobs that were set aside in this cycle."""
     is_cut: bool = False
     """Whether it ran out of time; the next cycle continues it."""
     committed_pods: int = 0

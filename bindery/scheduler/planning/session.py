@@ -38,6 +38,7 @@ from bindery.scheduler.model.shapes import Shape, unmet_text
 from bindery.scheduler.model.state import PlanState
 from bindery.scheduler.model.verdicts import Refusal, Rows, SortKey
 from bindery.scheduler.planning import next_pods
+from bindery.scheduler.planning.attempt_timer import AttemptTimer, AttemptTooLongError
 from bindery.scheduler.planning.filter_cache import FilterCache
 from bindery.scheduler.planning.futures import Futures
 from bindery.scheduler.planning.memory import Memory
@@ -54,30 +55,20 @@ L = TypeVar("L", bound=Ledger)
 T = TypeVar("T")
 
 
-class _Last:
-    """Compares greater than every part of a plugin's sort key."""
-
-    def __lt__(self, other: object) -> bool:
-        return False
-
-    def __gt__(self, other: object) -> bool:
-        return other is not self
-
-
-LAST = _Last()
-"""First part of the sort key of an item whose plugin failed."""
-
-
 class _JobGuard(AbstractContextManager[None, bool]):
-    """Fails a job in a session if its block raises. No generator: it is slow in hot loops."""
+    """Fails a job in a session if its block raises. No generator: it is slow in hot loops.
 
-    __slots__ = ("_job", "_session")
+    The outermost guard measures the attempt. A guard inside is about a part of it, perhaps another
+    job, and does not take the blame for its time.
+    """
+
+    __slots__ = ("_is_outermost", "_job", "_session")
 
     def __init__(self, session: "Session", job: Job) -> None:
-        self._session, self._job = session, job
+        self._session, self._job, self._is_outermost = session, job, False
 
     def __enter__(self) -> None:
-        return None
+        self._is_outermost = self._session.timer.start(self._job)
 
     def __exit__(
         self,
@@ -85,14 +76,23 @@ class _JobGuard(AbstractContextManager[None, bool]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> bool:
+        if self._is_outermost:
+            self._session.timer.stop()
         if not isinstance(error, Exception):
             return False
-        self._session.fail(self._job, error)
-        return True
+        if not isinstance(error, AttemptTooLongError):
+            self._session.fail(self._job, error)
+            return True
+        if self._is_outermost:
+            self._session.set_aside(self._job, error)
+        return self._is_outermost
 
 
 class Session:
-    """The state of planning during one cycle. `now`: seconds since the epoch."""
+    """The state of planning during one cycle. `now`: seconds since the epoch.
+
+    `stopwatch`: the clock of attempts, seconds, monotonic; None: they may take any time.
+    """
 
     def __init__(
         self,
@@ -101,6 +101,7 @@ class Session:
         filters: FilterCache,
         now: float,
         past: PastUsage | None = None,
+        stopwatch: Callable[[], float] | None = None,
     ) -> None:
         self.state: PlanState = cluster.state
         self.plugins = plugins
@@ -115,6 +116,10 @@ class Session:
         """Job -> why it waits, for the jobs tried in this cycle."""
         self.failed: set[Job] = set()
         """Jobs whose planning raised an error. They are skipped until the session ends."""
+        self.took_too_long: list[Job] = []
+        """Jobs that were set aside in this session."""
+        self.timer = AttemptTimer(stopwatch, cluster.failures.set_aside)
+        """The time of the attempt under way."""
         self.last_places: dict[Job, dict[Uid, int]] = {}
         """Job whose gang was given up -> pod -> row of the node that it had found."""
         self.order: NDArray[np.intp] = self.state.nodes.in_name_order()
@@ -151,7 +156,7 @@ class Session:
         """Jobs below their minimum."""
         self.reservations = Reservations(self.state.nodes, self.node_ledger, self.queue_ledger)
         """Room that is reserved for gangs that do not fit now, and for later stages."""
-        self.futures = Futures(self.state, cluster.future_tasks)
+        self.futures = Futures(self.state, cluster.future_task, self.passing, self.timer.check)
         """The pods of later stages that do not exist, while a plan is made for them."""
         self.stage_reports: dict[Job, list[StageReport]] = {}
         """Job -> the stages that it awaits."""
@@ -213,7 +218,8 @@ class Session:
     def once(self, kind: type[T], make: Callable[["Session"], T]) -> T:
         """Return the one `kind` of this session; the first call makes it with `make`."""
         if kind not in self._made:
-            self._made[kind] = make(self)
+            with self.timer.paused():
+                self._made[kind] = make(self)
         made = self._made[kind]
         assert isinstance(made, kind)
         return made
@@ -274,7 +280,22 @@ class Session:
         self.failed.add(job)
         self.refusals[job] = Refusal(JobReason.INTERNAL_ERROR, f"planning it has failed: {text}")
 
+    def set_aside(self, job: Job, error: AttemptTooLongError) -> None:
+        """Skip `job` until the session ends, and in later ones for a while: it took too long."""
+        why = self._cluster.failures.set_aside.add(job.key, error.limit_s, self.now)
+        self.failed.add(job)
+        self.took_too_long.append(job)
+        self.refusals[job] = Refusal(JobReason.PLANNING_TOOK_TOO_LONG, why)
+
     # -- jobs and queues -----------------------------------------------------------------------
+
+    def invalid(self, job: Job) -> Refusal | None:
+        """Return why `job` cannot be planned now, whatever room there is; None if it can."""
+        why = self.memory.set_aside(job)
+        if why is not None:
+            return Refusal(JobReason.PLANNING_TOOK_TOO_LONG, why)
+        answers = (plugin.invalid(self, job) for plugin in self.plugins.validity)
+        return next((refusal for refusal in answers if refusal is not None), None)
 
     def priority(self, job: Job) -> int:
         """Return the priority of `job`."""

@@ -4,13 +4,15 @@
 finds the room again at the beginning of each session. No other job may use such room.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 
 from bindery.scheduler.cache.stage_rooms import KeptPlace
+from bindery.scheduler.model.columns import IntColumns
 from bindery.scheduler.model.jobs import Job
-from bindery.scheduler.model.resources import total
+from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.model.stages import Stage
 from bindery.scheduler.planning.futures import Placed
 from bindery.scheduler.planning.reports import StageReport
@@ -34,7 +36,7 @@ def keep_rooms(
     session.reservations.replace_stages(
         job,
         own_stages(job, starts),
-        [reservation(session, job, stage, room) for stage, room in rooms if room],
+        [reservation(session, job, stage, counts(room)) for stage, room in rooms if room],
     )
     until = kept_until(job, stages)
     session.stage_reports[job] = [
@@ -66,20 +68,37 @@ def _of_stage(stage: Stage, placed: Iterable[Placed]) -> list[Placed]:
     return [(task, row) for task, row in placed if task.sub_group in leaves]
 
 
-def reservation(session: Session, job: Job, stage: Stage, placed: Sequence[Placed]) -> Reservation:
-    """Return the reservation that keeps `placed`, which is not empty, for `stage`."""
-    nodes, queues = session.state.nodes, session.queue_ledger
+RoomCounts = Mapping[tuple[Shape, int], int]
+"""Shape and node row -> how many future pods of the shape have room there."""
+
+
+def counts(placed: Iterable[Placed]) -> RoomCounts:
+    """Return `placed` as counts."""
+    return Counter((task.shape, row) for task, row in placed)
+
+
+def needs_on_nodes(session: Session, rooms: RoomCounts) -> IntColumns:
+    """Return what the pods of `rooms` hold on nodes: [resource, node]."""
+    nodes = session.state.nodes
     needs = np.zeros_like(nodes.idle)
-    for task, row in placed:
-        request = nodes.demand(row, task.shape.request)
-        needs[list(request.indices), row] += request.amounts
+    for (shape, row), count in rooms.items():
+        request = nodes.demand(row, shape.request)
+        needs[list(request.indices), row] += np.multiply(request.amounts, count)
+    return needs
+
+
+def reservation(session: Session, job: Job, stage: Stage, rooms: RoomCounts) -> Reservation:
+    """Return the reservation that keeps `rooms`, which are not empty, for `stage`."""
+    queues, needs = session.queue_ledger, needs_on_nodes(session, rooms)
     queue_needs = np.zeros_like(queues.allocated)
     chain = list(queues.chains[session.queue_row(job)])
-    for index, amount in total(task.shape.request.in_queues for task, _ in placed).items():
-        queue_needs[index, chain] = amount
+    for (shape, _), count in rooms.items():
+        in_queues = shape.request.in_queues
+        for index, amount in zip(in_queues.indices, in_queues.amounts, strict=True):
+            queue_needs[index, chain] += amount * count
     return Reservation(
         job=job,
-        rows=tuple(sorted({row for _, row in placed}, key=lambda r: int(session.position[r]))),
+        rows=tuple(sorted({row for _, row in rooms}, key=lambda r: int(session.position[r]))),
         start=None,
         needs=needs,
         returned=np.zeros_like(needs),

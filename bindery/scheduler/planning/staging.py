@@ -32,6 +32,8 @@ def _together(group: Group) -> Iterator[str]:
 def awaited(job: Job, starting: Collection[str] = ()) -> list[Stage]:
     """Return the stages without their pods that run together with what runs now.
 
+    A stage whose predecessors have all ended runs with nothing, so nothing waits for its room.
+
     `starting`: the sub-groups that are about to start; they count as running. A stage that waits
     for others to complete is not awaited before they have.
     """
@@ -39,26 +41,29 @@ def awaited(job: Job, starting: Collection[str] = ()) -> list[Stage]:
         return []
     running, found = set(starting), []
     for stage in job.stages:
-        if stage.name in running:
+        if stage.name in running or stage.group.is_satisfied(job.lacking):
             continue
-        if stage.group.is_satisfied(job.lacking):
-            running.add(stage.name)
-        elif _is_next(job, stage, running):
+        if _is_next(job, stage, running):
             running.update(groups_of(stage.group))
             found.append(stage)
     return found
 
 
 def _is_next(job: Job, stage: Stage, running: Collection[str]) -> bool:
-    """Return whether the pods of `stage` come next, and while those of another group run."""
+    """Return whether the pods of `stage` come next, and while those of another group run.
+
+    `running`: groups that start now or are awaited themselves.
+    """
     runs_with_others = False
     for other, condition in stage.after:
         group = _group(job, other)
         if condition == COMPLETE:
             if not is_complete(job, group):
                 return False
-        elif other in running or group.is_satisfied(job.lacking):
+        elif other in running:
             runs_with_others = True
+        elif group.is_satisfied(job.lacking):
+            runs_with_others |= any(job.runs(leaf) for leaf in group.leaves())
         else:
             return False
     return runs_with_others

@@ -11,6 +11,7 @@ from bindery.scheduler.model.nominations import Nominated
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.model.state import PlanState
 from bindery.scheduler.model.verdicts import Rows
+from bindery.scheduler.planning.attempt_timer import AttemptTimer
 from bindery.scheduler.planning.reservations import Reservations
 from bindery.scheduler.plugins.registry import PluginSet
 from bindery.scheduler.plugins.view import SessionView
@@ -27,6 +28,11 @@ class PlanningView(SessionView, Protocol):
     @property
     def plugins(self) -> PluginSet:
         """The plugins by extension point."""
+        ...
+
+    @property
+    def timer(self) -> AttemptTimer:
+        """The time of the attempt under way."""
         ...
 
     @property

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from bindery.scheduler.fairness.users import UserTurns
 from bindery.scheduler.ledgers.users import UserLedger
 from bindery.scheduler.model.jobs import Job
-from bindery.scheduler.model.verdicts import SortKey
+from bindery.scheduler.model.verdicts import LAST, SortKey
 from bindery.scheduler.planning.queue_walk import QueueWalk, serving_key
-from bindery.scheduler.planning.session import LAST, Session
+from bindery.scheduler.planning.session import Session
 
 
 class UserParts:

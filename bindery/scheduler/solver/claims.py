@@ -4,7 +4,7 @@ If no plan exists for a claim, the search may report the pod without room. The n
 same attempt leaves out all pods that need as much.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from bindery.scheduler.model import gangs
 from bindery.scheduler.model.jobs import Job, Task
@@ -20,10 +20,12 @@ def next_claim(session: Session, job: Job, barred: Barred) -> Claim | None:
     Pods that a plugin refuses are added to `barred`, and barred pods are left out.
     """
     while tasks := session.next_pods(job, barred):
+        session.timer.check()
         # Barring one pod can bring in others, so the choice is repeated.
         refused = [task for task in tasks if session.task_refusal(task) is not None]
         if not refused:
-            return Claim(job, (*tasks, *_later(session, job, tasks)))
+            later = _later(session, job, tasks)
+            return Claim(job, (*tasks, *later)) if later is not None else None
         for task in refused:
             barred.add(task)
     return None
@@ -41,14 +43,16 @@ def starts(job: Job, tasks: Sequence[Task]) -> frozenset[str]:
     return frozenset(name for group in found for name in groups_of(group))
 
 
-def _later(session: Session, job: Job, tasks: Sequence[Task]) -> Iterator[Task]:
-    """Yield the future pods of the stages that run at the same time as `tasks`.
+def _later(session: Session, job: Job, tasks: Sequence[Task]) -> list[Task] | None:
+    """Return the future pods of the stages that run at the same time as `tasks`.
 
-    The caller clears them when it has tried the claim.
+    None if no nodes could ever take them. The caller clears them when it has tried the claim.
     """
     starting = starts(job, tasks)
-    for stage in awaited(job, starting) if starting else ():
-        yield from session.futures.of(job, stage)
+    stages = awaited(job, starting) if starting else []
+    if any(session.futures.problem(job, stage) is not None for stage in stages):
+        return None
+    return [task for stage in stages for task in session.futures.of(job, stage)]
 
 
 def do_without(barred: Barred, claim: Claim, lost: Task | None) -> bool:

@@ -34,6 +34,7 @@ def evict_unit(context: SearchContext, gone: Sequence[int], index: int) -> bool:
     `gone`: the units that the plan has evicted. The rule may limit how many jobs they belong to.
     """
     statement, table, rule = context.statement, context.table, context.rule
+    context.session.timer.check()
     most = rule.most_jobs
     if most is not None and table.job_count((*gone, index)) > most:
         return False

@@ -14,8 +14,8 @@ from bindery.scheduler.ledgers.base import LedgerRefusalError
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.jobs import Task
 from bindery.scheduler.model.pinned_quota import PinnedQuota
-from bindery.scheduler.model.verdicts import SortKey
-from bindery.scheduler.planning.session import LAST, Session
+from bindery.scheduler.model.verdicts import LAST, SortKey
+from bindery.scheduler.planning.session import Session
 from bindery.scheduler.solver.preferences import PodCost, preference
 from bindery.scheduler.solver.returning import Returning
 from bindery.scheduler.solver.units import EvictionUnit, MayGo, may_go, units

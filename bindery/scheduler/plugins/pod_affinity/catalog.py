@@ -108,8 +108,10 @@ class TermCatalog:
 
     def _add(self, uid: Uid, owned: OwnedTerm) -> None:
         if owned not in self._owners:
-            for index in self._indexes(owned):
-                index[owned] = None
+            for label in _anchors(owned):
+                self._anchored.setdefault(label, {})[owned] = None
+            if owned.term.pods.selector.anchor is None:
+                self._loose[owned] = None
         self._owners.setdefault(owned, Counter())[uid] += 1
 
     def _remove(self, uid: Uid, owned: OwnedTerm) -> None:
@@ -117,13 +119,15 @@ class TermCatalog:
         owners.pop(uid, None)
         if not owners and owned in self._owners:
             del self._owners[owned]
-            for index in self._indexes(owned):
-                del index[owned]
+            self._loose.pop(owned, None)
+            for label in _anchors(owned):
+                del self._anchored[label][owned]
+                if not self._anchored[label]:
+                    del self._anchored[label]
 
-    def _indexes(self, owned: OwnedTerm) -> Iterator[dict[OwnedTerm, None]]:
-        anchor = owned.term.pods.selector.anchor
-        if anchor is None:
-            yield self._loose
-            return
-        for value in anchor.values:
-            yield self._anchored.setdefault((anchor.key, value), {})
+
+def _anchors(owned: OwnedTerm) -> Iterator[tuple[str, str]]:
+    """Yield the labels of which a pod has one if the term selects it; none if it can have any."""
+    anchor = owned.term.pods.selector.anchor
+    if anchor is not None:
+        yield from ((anchor.key, value) for value in anchor.values)

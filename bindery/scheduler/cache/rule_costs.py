@@ -1,0 +1,132 @@
+"""Bounds on the rules about other pods that the pods of one namespace may bring.
+
+Owned by cluster.py. Each different set of pods that an affinity term or a spread constraint selects
+takes memory and time in every cycle, for all jobs. A pod beyond the bounds is taken in without its
+rules. It is not planned until there is room for them, and its condition has the reason.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+
+from msgspec.structs import replace
+
+from bindery.api.states import ENDED_POD_PHASES
+from bindery.kube.objects import KubeObject, Pod
+from bindery.kube.store import Change, EventType
+from bindery.scheduler.model.jobs import Uid
+from bindery.scheduler.model.pod_rules import PodSet, read_rules
+
+MOST_OF_POD = 100
+"""How many terms and constraints about other pods a pod may have."""
+MOST_OF_NAMESPACE = 5_000
+"""How many different sets of pods the rules of a namespace may select."""
+MOST_WITH_BOUND = 4 * MOST_OF_NAMESPACE
+"""The same for pods that are on a node already. The rules of further ones are not followed."""
+
+_OF_POD = (
+    f"it has more than {MOST_OF_POD} terms of pod affinity, pod anti-affinity and topology spread"
+)
+_OF_NAMESPACE = (
+    f"the pods of its namespace select {MOST_OF_NAMESPACE} different sets of pods by pod affinity, "
+    "pod anti-affinity and topology spread, which is the maximum: it waits until some of them go"
+)
+
+
+class RuleCosts:
+    """The rules of all pods by namespace."""
+
+    def __init__(self) -> None:
+        self._in_namespace: defaultdict[str, Counter[PodSet]] = defaultdict(Counter)
+        self._of_pod: dict[Uid, Sequence[PodSet]] = {}
+        """The pods whose rules count."""
+        self._waiting: defaultdict[str, dict[Uid, Pod]] = defaultdict(dict)
+        """Namespace -> the pods that wait for room for their rules, the oldest first."""
+        self.problems: dict[Uid, str] = {}
+        """Pod -> why it is not planned."""
+
+    def admit(self, change: Change[KubeObject]) -> Iterator[Change[KubeObject]]:
+        """Yield `change`, with a pod without rules if they are too many.
+
+        Then changes about the other pods for whose rules there is room now.
+        """
+        pod = change.object
+        if not isinstance(pod, Pod):
+            yield change
+            return
+        uid, namespace = Uid(pod.metadata.uid), pod.metadata.namespace
+        has_gone = change.type is EventType.DELETED or pod.status.phase in ENDED_POD_PHASES
+        if not has_gone and uid not in self._of_pod:
+            sets: Sequence[PodSet] = ()
+            with suppress(Exception):  # if they cannot be read, taking the pod in says so
+                sets = read_rules(pod).pod_sets
+            problem = self._problem(pod, sets)
+            self._forget(uid, namespace)
+            if problem:
+                self._refuse(pod, problem)
+                change = Change(change.type, _without_rules(pod), change.previous)
+            else:
+                self._take(uid, namespace, sets)
+        elif has_gone:
+            self._forget(uid, namespace)
+        yield change
+        yield from self._again(namespace)
+
+    def _problem(self, pod: Pod, sets: Sequence[PodSet]) -> str:
+        """Return why `pod` is not planned with the rules that select `sets`; "" if it is."""
+        if not sets:
+            return ""
+        is_bound = bool(pod.spec.node_name)
+        if len(sets) > MOST_OF_POD and not is_bound:
+            return _OF_POD
+        known = self._in_namespace[pod.metadata.namespace]
+        new = len(set(sets).difference(known))
+        most = MOST_WITH_BOUND if is_bound else MOST_OF_NAMESPACE
+        return _OF_NAMESPACE if new and len(known) + new > most else ""
+
+    def _take(self, uid: Uid, namespace: str, sets: Sequence[PodSet]) -> None:
+        if sets:
+            self._of_pod[uid] = sets
+            self._in_namespace[namespace].update(sets)
+
+    def _refuse(self, pod: Pod, problem: str) -> None:
+        uid = Uid(pod.metadata.uid)
+        if not pod.spec.node_name:
+            self.problems[uid] = problem
+        if problem is _OF_NAMESPACE:
+            self._waiting[pod.metadata.namespace][uid] = pod
+
+    def _forget(self, uid: Uid, namespace: str) -> None:
+        self.problems.pop(uid, None)
+        waiting, counts = self._waiting.get(namespace), self._in_namespace.get(namespace)
+        if waiting is not None:
+            waiting.pop(uid, None)
+            if not waiting:
+                del self._waiting[namespace]
+        if counts is None:
+            return
+        for each in self._of_pod.pop(uid, ()):
+            counts[each] -= 1
+            if not counts[each]:
+                del counts[each]
+        if not counts:
+            del self._in_namespace[namespace]
+
+    def _again(self, namespace: str) -> Iterator[Change[KubeObject]]:
+        """Yield the pods of `namespace` for whose rules there is room now, in their order."""
+        for uid, pod in list(self._waiting.get(namespace, {}).items()):
+            if len(self._in_namespace.get(namespace, ())) >= MOST_OF_NAMESPACE:
+                return
+            sets = read_rules(pod).pod_sets
+            if self._problem(pod, sets):
+                return
+            self._forget(uid, namespace)
+            self._take(uid, namespace, sets)
+            yield Change(EventType.MODIFIED, pod, None)
+
+
+def _without_rules(pod: Pod) -> Pod:
+    affinity = pod.spec.affinity
+    if affinity is not None:
+        affinity = replace(affinity, pod_affinity=None, pod_anti_affinity=None)
+    return replace(pod, spec=replace(pod.spec, affinity=affinity, topology_spread_constraints=None))

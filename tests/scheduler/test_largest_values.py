@@ -1,0 +1,185 @@
+"""A gang whose fields have the largest values that the API server takes does not delay others."""
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from recounting import recount, view
+from schedulerworld import Clock, add, configuration, gang, group, node, pod
+from sizes import examples
+
+from bindery.api.podgroup import MOST_MEMBERS, MOST_ROLES
+from bindery.api.states import (
+    LONGEST_STAGE_TIMEOUT_S,
+    MOST_GANG_PODS,
+    MOST_SUB_GROUP_LEVELS,
+    MOST_SUB_GROUPS,
+)
+from bindery.kube import objects as kube
+from bindery.scheduler.engine import Engine
+from bindery.scheduler.status.conditions import pending_writes
+
+WITHIN_S = 2.0
+NODES = 60
+SMALL = {"containers": [{"name": "m", "resources": {"requests": {"cpu": "1m"}}}]}
+LARGE = {"containers": [{"name": "m", "resources": {"requests": {"cpu": "1000000"}}}]}
+ZONE = kube.TopologyConstraint(required="zone")
+HOST = kube.TopologyConstraint(
+    required="zone", segments=kube.Segments(size=1, required="kubernetes.io/hostname")
+)
+
+
+def leaves(count: int, **fields: Any) -> list[kube.SubGroup]:
+    return [kube.SubGroup(name=f"s{i}", **fields) for i in range(count)]
+
+
+def later(count: int, minimum: int, spec: Mapping[str, Any], **fields: Any) -> list[kube.SubGroup]:
+    """Return a first stage of one pod, and `count` stages that follow it or each other."""
+    return [
+        kube.SubGroup(name="s0", min_member=1),
+        *(
+            kube.SubGroup(
+                name=f"s{i + 1}",
+                min_member=minimum,
+                after=[kube.Dependency(sub_group=f"s{i}", condition="Ready")],
+                template=kube.PodTemplate(spec=dict(spec)),
+                **fields,
+            )
+            for i in range(count)
+        ),
+    ]
+
+
+def deep() -> list[kube.SubGroup]:
+    """Return as many sub-groups as there may be, as deep as they may be."""
+    found, above = [], None
+    for level in range(MOST_SUB_GROUP_LEVELS - 1):
+        found.append(kube.SubGroup(name=f"l{level}", parent=above, topology=ZONE))
+        above = f"l{level}"
+    count = MOST_SUB_GROUPS - len(found)
+    return [*found, *leaves(count, parent=above, min_member=1, topology=HOST)]
+
+
+SUB_GROUPS: list[list[kube.SubGroup]] = [
+    [],
+    leaves(1, min_member=MOST_GANG_PODS),
+    leaves(MOST_SUB_GROUPS, min_member=1),
+    leaves(MOST_SUB_GROUPS, min_member=0, topology=ZONE),
+    leaves(MOST_SUB_GROUPS, min_member=MOST_GANG_PODS, min_sub_group=MOST_GANG_PODS),
+    deep(),
+    later(1, MOST_GANG_PODS, SMALL),
+    later(1, NODES * 110, SMALL),
+    later(1, NODES * 50, SMALL, topology=HOST),
+    later(1, MOST_GANG_PODS, LARGE),
+    later(1_000, MOST_GANG_PODS, SMALL),
+    later(1_000, 1, SMALL),
+    later(1_000, 1, LARGE, topology=ZONE),
+]
+VALUES: dict[str, list[Any]] = {
+    "min_member": [0, 1, MOST_GANG_PODS],
+    "queue": ["default", "q" * 253],
+    "priority_class_name": [None, "p" * 253],
+    "roles": [{}, {f"r{i}": MOST_GANG_PODS for i in range(MOST_ROLES)}, {"r0": 1}],
+    "sub_groups": SUB_GROUPS,
+    "min_sub_group": [None, 1, MOST_GANG_PODS],
+    "topology": [
+        None,
+        ZONE,
+        HOST,
+        kube.TopologyConstraint(required="kubernetes.io/hostname", exclusive=True),
+        kube.TopologyConstraint(required="zone", segments=kube.Segments(size=MOST_GANG_PODS)),
+    ],
+    "preemptibility": [None, "NonPreemptible"],
+    "preemption_delay_seconds": [0.0, 1e308],
+    "staleness_grace_period_seconds": [None, -1e308, 1e308],
+    "expected_runtime_seconds": [None, 1e-300, 1e308],
+    "members": [
+        [],
+        [kube.Member(annotation=kube.Mark(key="k", value=f"{i}")) for i in range(MOST_MEMBERS)],
+    ],
+    "stage_timeout_seconds": [None, 0.0, LONGEST_STAGE_TIMEOUT_S, 1e308],
+    "disruption_mode": [None, "Group"],
+    "preemption_policy": [None, "Never"],
+    "run_time_limit_seconds": [None, 1e-300, 1e308],
+}
+
+
+def hostile(fields: Mapping[str, Any], pods: int, running: int) -> list[kube.KubeObject]:
+    """Return the gang; `running` of its `pods` run. They are of the first sub-group and role."""
+    minimum, name = fields["min_member"], "s0" if fields["sub_groups"] else ""
+    rest = {key: value for key, value in fields.items() if key not in ("min_member", "queue")}
+    members = [
+        pod(
+            f"hostile-{i}", cpu="1m", group="hostile", sub_group=name, role="r0",
+            on=f"n{i % NODES}" if i < running else "", labels={"app": "hostile"},
+        )
+        for i in range(pods)
+    ]  # fmt: skip
+    made = group("hostile", minimum, fields["queue"])
+    return [
+        msgspec.structs.replace(made, spec=msgspec.structs.replace(made.spec, **rest)),
+        *members,
+    ]
+
+
+def engine_beside(*items: kube.KubeObject, clock: Clock) -> Engine:
+    engine = Engine(configuration(), clock, time.thread_time)
+    for i in range(NODES):
+        labels = {"zone": f"z{i % 6}", "kubernetes.io/hostname": f"n{i}"}
+        add(engine.cluster, node(f"n{i}", 8, labels=labels))
+    add(engine.cluster, *items)
+    return engine
+
+
+def bound_after_s(engine: Engine, name: str) -> float:
+    """Return after how many seconds of planning the gang `name` is committed."""
+    begun_s, found = time.thread_time(), list[float]()
+    for draft in engine.cycle():
+        if any(task.job.name == name for task in draft.tasks):
+            found.append(time.thread_time() - begun_s)
+    assert found, f"{name} is not bound"
+    list(pending_writes(engine.cluster, engine.report, engine._clock()))
+    return found[0]
+
+
+def test_every_field_of_a_gang_has_its_largest_values_here() -> None:
+    assert VALUES.keys() == {each.name for each in msgspec.structs.fields(kube.PodGroupSpec)}
+
+
+@pytest.mark.parametrize("index", range(len(SUB_GROUPS)))
+@pytest.mark.parametrize("running", [0, 1])
+def test_a_plain_gang_binds_in_time_beside_any_tree_of_sub_groups(index: int, running: int) -> None:
+    fields = {name: values[0] for name, values in VALUES.items()}
+    fields |= {"sub_groups": SUB_GROUPS[index], "min_member": 1}
+    clock = Clock()
+    engine = engine_beside(*hostile(fields, 30, running), *gang("plain", 2), clock=clock)
+
+    assert bound_after_s(engine, "plain") < WITHIN_S
+
+    for number in range(3):
+        clock.now += 30
+        add(engine.cluster, *gang(f"later{number}", 2))
+        assert bound_after_s(engine, f"later{number}") < 2 * WITHIN_S
+
+
+@given(
+    fields=st.fixed_dictionaries({name: st.sampled_from(vs) for name, vs in VALUES.items()}),
+    pods=st.sampled_from([1, 2, 300]),
+    running=st.sampled_from([0, 0, 1, 50]),
+)
+@settings(suppress_health_check=list(HealthCheck), deadline=None, max_examples=examples(25))
+def test_a_plain_gang_binds_in_time_beside_a_gang_with_the_largest_values(
+    fields: dict[str, Any], pods: int, running: int
+) -> None:
+    engine = engine_beside(
+        *hostile(fields, pods, min(pods, running)), *gang("plain", 2), clock=Clock()
+    )
+
+    assert bound_after_s(engine, "plain") < WITHIN_S * 1.5
+
+    assert view(engine.cluster.state) == recount(engine.cluster.state)
+    assert engine.cluster.defects.take() == []

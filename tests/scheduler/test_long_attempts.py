@@ -1,0 +1,185 @@
+"""An attempt that takes too long is the matter of its gang; the jobs beside it are planned."""
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from recounting import recount, view
+from schedulerworld import (
+    NOW,
+    Clock,
+    add,
+    configuration,
+    engine_with,
+    gang,
+    group,
+    modify,
+    node,
+    places,
+    pod,
+    queue,
+    report_of,
+)
+
+from bindery.kube import objects as kube
+from bindery.scheduler.engine import Engine
+from bindery.scheduler.insight.waiting import explain
+from bindery.scheduler.insight.world import World
+from bindery.scheduler.model.jobs import JobKey
+from bindery.scheduler.model.reasons import JobReason
+from bindery.scheduler.status.conditions import pending_writes
+
+
+class Ticks:
+    """A stopwatch that moves on by `step_s` whenever it is read."""
+
+    def __init__(self, step_s: float) -> None:
+        self.step_s, self.now_s = step_s, 0.0
+
+    def __call__(self) -> float:
+        self.now_s += self.step_s
+        return self.now_s
+
+
+def engine_of(
+    *items: kube.KubeObject, clock: Clock | None = None, step_s: float = 0.1, **fields: Any
+) -> Engine:
+    """Return an engine in which an attempt may look at the time 20 times."""
+    fields.setdefault("attempt_seconds", 2.0)
+    engine = Engine(configuration(**fields), clock or Clock(), Ticks(step_s))
+    add(engine.cluster, *items)
+    return engine
+
+
+def plan(engine: Engine) -> dict[str, str]:
+    planned = places(engine.cycle())
+    assert view(engine.cluster.state) == recount(engine.cluster.state)
+    assert engine.cluster.defects.take() == []
+    return planned
+
+
+def test_a_gang_that_takes_too_long_is_set_aside_and_the_others_are_planned() -> None:
+    engine = engine_of(node("n", 100, pods=300), *gang("large", 40), *gang("plain", 2))
+
+    assert plan(engine) == {"plain-0": "n", "plain-1": "n"}
+
+    report = report_of(engine, "large")
+    assert report.reason == JobReason.PLANNING_TOOK_TOO_LONG
+    assert report.message == (
+        "planning it took longer than 2 s, so that other jobs go first: "
+        "it is tried again at 2025-06-15T15:06:50Z"
+    )
+    assert [key.name for key in engine.report.took_too_long] == ["large"]
+    writes = list(pending_writes(engine.cluster, engine.report, NOW))
+    assert JobReason.PLANNING_TOOK_TOO_LONG in {write.condition.reason for write in writes}
+
+
+def test_it_is_tried_again_later_with_more_time_until_it_fits_into_it() -> None:
+    clock = Clock()
+    engine = engine_of(node("n", 100, pods=300), *gang("large", 60), clock=clock)
+    tried_at: list[float] = []
+
+    for _ in range(100):
+        if plan(engine):
+            break
+        tried_at += [clock.now - NOW] * bool(engine.report.took_too_long)
+        clock.now += 1
+
+    assert tried_at == [0, 10]
+    assert clock.now - NOW == 30
+
+
+def test_it_waits_twice_as_long_each_time_up_to_a_bound() -> None:
+    clock = Clock()
+    engine = engine_of(node("n", 1000, pods=2000), *gang("huge", 400), clock=clock)
+    tried_at: list[float] = []
+
+    for _ in range(230):
+        assert list(engine.cycle()) == []
+        tried_at += [clock.now - NOW] * bool(engine.report.took_too_long)
+        clock.now += 10
+
+    waits = [late - early for early, late in pairwise(tried_at)]
+    assert waits == [10, 20, 40, 80, 160, 320, 640, 900]
+
+
+def test_a_gang_that_its_user_has_changed_is_tried_at_once() -> None:
+    engine = engine_of(node("n", 100, pods=300), *gang("large", 40))
+    assert plan(engine) == {}
+
+    modify(engine.cluster, group("large", 3))
+
+    assert len(plan(engine)) >= 3
+
+
+def test_many_gangs_of_a_namespace_that_take_too_long_share_their_time() -> None:
+    engine = engine_of(
+        node("n", 1000, pods=2000), *(item for i in range(8) for item in gang(f"large{i}", 300))
+    )
+    stopwatch = engine._stopwatch
+    assert isinstance(stopwatch, Ticks)
+
+    assert plan(engine) == {}
+
+    assert len(engine.report.took_too_long) == 8
+    assert stopwatch.now_s < 2 * 8 * 0.75
+
+
+def reclaims() -> list[kube.KubeObject]:
+    """Return a gang for which many pods have to go, in a cluster without free room."""
+    return [
+        queue("rich", quotas={"cpu": 0}),
+        queue("poor", quotas={"cpu": 60}),
+        *(node(f"n{i:02}", 2) for i in range(30)),
+        *(pod(f"runs{i:02}", queue="rich", on=f"n{i // 2:02}") for i in range(60)),
+        *gang("large", 40, queue="poor"),
+    ]
+
+
+def preempts() -> list[kube.KubeObject]:
+    return [
+        *(node(f"n{i:02}", 2) for i in range(30)),
+        *(pod(f"runs{i:02}", on=f"n{i // 2:02}", priority=1) for i in range(60)),
+        *gang("large", 40, priority=50),
+    ]
+
+
+def consolidates() -> list[kube.KubeObject]:
+    return [
+        *(node(f"n{i:02}", 4) for i in range(40)),
+        *(pod(f"runs{i:02}", on=f"n{i:02}", cpu=2) for i in range(40)),
+        *gang("large", 10, cpu=4),
+    ]
+
+
+@pytest.mark.parametrize("world", [reclaims, preempts, consolidates])
+def test_making_room_for_one_gang_does_not_take_longer(
+    world: Callable[[], list[kube.KubeObject]],
+) -> None:
+    engine = engine_of(*world(), step_s=0.06)
+    add(engine.cluster, node("own", 2, labels={"own": "yes"}))
+    add(engine.cluster, pod("plain", node_selector={"own": "yes"}, priority=0))
+
+    plan(engine)
+
+    report = report_of(engine, "large")
+    assert report.reason == JobReason.PLANNING_TOOK_TOO_LONG
+    assert not engine.report.evictions
+
+
+def test_without_a_stopwatch_attempts_may_take_any_time() -> None:
+    engine = engine_with(node("n", 100, pods=300), *gang("large", 60))
+
+    assert len(places(engine.cycle())) == 60
+
+
+def test_explaining_a_gang_ends_with_the_time_of_an_attempt() -> None:
+    stopwatch = Ticks(0.06)
+    world = World(preempts(), configuration(), NOW, stopwatch)
+
+    explanation = explain(world, JobKey("team", "large", True))
+
+    assert explanation is not None
+    assert explanation.reason == JobReason.PLANNING_TOOK_TOO_LONG
+    assert stopwatch.now_s < 5 * 2.5
