@@ -56,10 +56,9 @@ T = TypeVar("T")
 
 
 class _JobGuard(AbstractContextManager[None, bool]):
-    """Fails a job in a session if its block raises. No generator: it is slow in hot loops.
+    """Fails a job if its block raises; the outermost guard takes the blame for the time.
 
-    The outermost guard measures the attempt. A guard inside is about a part of it, perhaps another
-    job, and does not take the blame for its time.
+    No generator: it is slow in hot loops.
     """
 
     __slots__ = ("_is_outermost", "_job", "_session")
@@ -89,10 +88,7 @@ class _JobGuard(AbstractContextManager[None, bool]):
 
 
 class Session:
-    """The state of planning during one cycle. `now`: seconds since the epoch.
-
-    `stopwatch`: the clock of attempts, seconds, monotonic; None: they may take any time.
-    """
+    """The state of planning in one cycle. `now`: epoch seconds; `stopwatch`: see `Engine`."""
 
     def __init__(
         self,
@@ -119,7 +115,6 @@ class Session:
         self.took_too_long: list[Job] = []
         """Jobs that were set aside in this session."""
         self.timer = AttemptTimer(stopwatch, cluster.failures.set_aside)
-        """The time of the attempt under way."""
         self.last_places: dict[Job, dict[Uid, int]] = {}
         """Job whose gang was given up -> pod -> row of the node that it had found."""
         self.order: NDArray[np.intp] = self.state.nodes.in_name_order()
