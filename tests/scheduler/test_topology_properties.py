@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from itertools import product
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from schedulerworld import engine_with, group, node, plan, pod
 from sizes import examples
@@ -265,6 +265,7 @@ def test_gangs_that_are_moved_stay_in_one_rack(
     ),
     st.integers(1, 6),
 )
+@example(racks=[[2], [1, 1]], running=[(0, 10), (0, 20), (1, 20), (2, 20)], size=2)
 def test_preempt_empties_the_rack_with_the_fewest_victims_and_then_the_lowest_priorities(
     racks: list[list[int]], running: list[tuple[int, int]], size: int
 ) -> None:

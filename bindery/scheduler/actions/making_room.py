@@ -240,7 +240,10 @@ def _cost(statement: Statement, found: Zones) -> _Cost:
 
 
 def _is_better(session: Session, plan: _Candidate, than: _Candidate) -> bool:
-    """Return whether `plan` is better: it costs less, or its victims go before the others'."""
+    """Return whether `plan` is better.
+
+    It costs less, its victims have lower priorities, or they go before the others in their order.
+    """
     if plan.cost != than.cost:
         return plan.cost < than.cost
     table = _table(session)
@@ -248,8 +251,14 @@ def _is_better(session: Session, plan: _Candidate, than: _Candidate) -> bool:
     among[[*plan.search.gone, *than.search.gone]] = True
     place = {index: at for at, index in enumerate(victims(session, table, among))}
     one, other = (
-        # The victim that would go last counts most.
-        sorted((place[index] for index in each.search.gone), reverse=True)
+        # The victim that would go last counts most, and priorities count before ages.
+        (
+            sorted(
+                (session.priority(table.units[index].job) for index in each.search.gone),
+                reverse=True,
+            ),
+            sorted((place[index] for index in each.search.gone), reverse=True),
+        )
         for each in (plan, than)
     )
     return one < other
