@@ -46,7 +46,7 @@ def test_a_node_that_failed_a_job_is_avoided_for_a_while_by_that_job_alone() -> 
     assert plan(engine) == {"q": "n"}
     text = "0/1 nodes are available: 1 failed to bind it a short while ago"
     assert report_of(engine, "p").message == text
-    clock.now += 4
+    clock.now += 14
     assert plan(engine) == {}
     clock.now += 2
     assert plan(engine) == {"p": "n"}
@@ -60,12 +60,12 @@ def test_the_cooldown_doubles_with_each_failure_up_to_the_configured_time() -> N
         cooldowns.append(end)
         at += end + 1
         memory.expire(at)
-    assert cooldowns == [5, 10, 20, 40, 60, 60]
+    assert cooldowns == [15, 30, 60, 60, 60, 60]
 
     memory.expire(at + 60)
     memory.note(failed("g-0", "n", of="g"), lambda _: None, at + 60)
-    assert memory.avoided(JOB, at + 64) == ["n"]
-    assert memory.avoided(JOB, at + 65) == []
+    assert memory.avoided(JOB, at + 74) == ["n"]
+    assert memory.avoided(JOB, at + 75) == []
 
 
 def test_failures_of_pods_that_were_bound_together_count_once() -> None:
@@ -73,8 +73,8 @@ def test_failures_of_pods_that_were_bound_together_count_once() -> None:
     for second in (2, 0, 1):
         memory.note(failed("g-0", "n", of="g"), lambda _: None, NOW + second)
 
-    assert memory.avoided(JOB, NOW + 4) == ["n"]
-    assert memory.avoided(JOB, NOW + 5) == []
+    assert memory.avoided(JOB, NOW + 14) == ["n"]
+    assert memory.avoided(JOB, NOW + 15) == []
 
 
 def test_a_cooldown_ends_when_the_allocatable_resources_of_the_node_change() -> None:
@@ -220,7 +220,7 @@ def test_what_has_ended_is_forgotten_and_refusals_are_counted_from_one_again() -
 
     memory.expire(NOW + 59)
     assert answers(memory, NOW + 59) == answers(remembering(), NOW + 59)
-    memory.expire(NOW + 65)
+    memory.expire(NOW + 75)
     assert answers(memory, NOW) == ([], None, None, False, frozenset())
     memory.note_refused_room(JOB, NOW + 120, "a budget", [Uid("v")])
     assert not memory.has_tried_enough(JOB, NOW + 60)

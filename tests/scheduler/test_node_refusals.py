@@ -29,7 +29,7 @@ def test_equal_pods_avoid_a_node_that_refused_one_for_a_while(reason: str) -> No
     assert world.zones() == {"larger": ("n", [0])}
     message = report_of(world.engine, "b").message
     assert message == "0/1 nodes are available: 1 refused an equal pod a short while ago"
-    world.clock.now += 4
+    world.clock.now += 14
     assert "b" not in world.zones()
     world.clock.now += 2
     assert world.zones() == {"b": ("n", [1])}
@@ -46,7 +46,7 @@ def test_a_node_that_refuses_again_is_avoided_for_longer() -> None:
                 break
             world.clock.now += 1
 
-    assert ends == [5, 10, 20, 40, 60]
+    assert ends == [15, 30, 60, 60, 60]
 
 
 def test_a_refusal_ends_when_the_device_plugin_of_the_node_comes() -> None:
@@ -105,7 +105,7 @@ def test_a_refusal_before_the_start_counts_from_its_own_time() -> None:
         status = msgspec.structs.replace(item.status, start_time=text)
         return msgspec.structs.replace(item, status=status)
 
-    for text, expected in (("2025-06-15T15:06:35Z", {"b"}), ("2025-06-15T15:06:36Z", set())):
+    for text, expected in (("2025-06-15T15:06:25Z", {"b"}), ("2025-06-15T15:06:26Z", set())):
         world = NumaWorld(numa_node("n"), at(text), report("n"), aligned_pod("b"))
         assert NOW == 1_750_000_000
         assert set(world.zones()) == expected

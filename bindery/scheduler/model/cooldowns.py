@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-FIRST_COOLDOWN_S: Final = 5.0
+FIRST_COOLDOWN_S: Final = 15.0
 """How long a node is avoided after the first failure, if the configured time is not shorter."""
 _MOST_TIMES: Final = 16
 
