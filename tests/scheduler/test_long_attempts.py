@@ -176,12 +176,10 @@ def test_without_a_stopwatch_attempts_may_take_any_time() -> None:
     assert len(places(engine.cycle())) == 60
 
 
-def test_explaining_a_gang_ends_with_the_time_of_an_attempt() -> None:
-    stopwatch = Ticks(0.06)
-    world = World(preempts(), configuration(), NOW, stopwatch)
-
-    explanation = explain(world, JobKey("team", "large", True))
+def test_explain_and_whatif_have_no_limit_so_that_equal_questions_have_equal_answers() -> None:
+    explanation = explain(
+        World(preempts(), configuration(attempt_seconds=1e-9), NOW), JobKey("team", "large", True)
+    )
 
     assert explanation is not None
-    assert explanation.reason == JobReason.PLANNING_TOOK_TOO_LONG
-    assert stopwatch.now_s < 5 * 2.5
+    assert explanation.reason != JobReason.PLANNING_TOOK_TOO_LONG

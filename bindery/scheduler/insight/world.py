@@ -5,8 +5,7 @@ file. A world can carry out its plans, as the binder and the nodes would.
 """
 
 import math
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -43,11 +42,10 @@ class World:
         objects: Iterable[KubeObject],
         configuration: SchedulerConfiguration,
         now: float,
-        stopwatch: Callable[[], float] = time.thread_time,
     ) -> None:
-        """`now`: seconds since the epoch. `stopwatch`: see `Engine`."""
+        """`now`: seconds since the epoch."""
         self.clock = Clock(now)
-        self.engine = Engine(configuration, self.clock, stopwatch)
+        self.engine = Engine(configuration, self.clock)
         self.pods: dict[Uid, Pod] = {}
         self.workload_jobs: dict[str, WorkloadJob] = {}
         """UID -> Job; the fate of evicted pods depends on it."""
