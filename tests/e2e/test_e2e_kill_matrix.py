@@ -68,7 +68,11 @@ async def shared_ground(
     async with merger.serve():
         kubeconfigs = {**installation.kubeconfigs, "scheduler": merger.kubeconfig}
         with Components(replace(installation, kubeconfigs=kubeconfigs)) as components:
-            await ready(components.start_scheduler(scheduler_configuration(pool), name="merged"))
+            # No gang comes back to the node that refuses before the last one has failed there.
+            configuration = scheduler_configuration(pool).model_copy(
+                update={"failed_node_cooldown_seconds": 600.0}
+            )
+            await ready(components.start_scheduler(configuration, name="merged"))
             async with binder_attacked(client, installation, tmp_path, pool) as ground:
                 ground.arena.notes_status = True
                 yield ground

@@ -9,8 +9,8 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-FIRST_COOLDOWN_S: Final = 15.0
-"""How long a node is avoided after the first failure, if the configured time is not shorter."""
+_FIRST_PART: Final = 4
+"""After the first failure a node is avoided for this part of the configured time."""
 _MOST_TIMES: Final = 16
 
 
@@ -31,11 +31,12 @@ class Cooldown:
         Failures during a cooldown do not prolong it: their pods were bound before it. If none
         follows for `longest_s` after it, the next one is a first one again.
         """
-        until, next_s = -math.inf, FIRST_COOLDOWN_S
+        first_s = longest_s / _FIRST_PART
+        until, next_s = -math.inf, first_s
         for at in self.times:
             if at < until:
                 continue
-            next_s = FIRST_COOLDOWN_S if at >= until + longest_s else next_s
+            next_s = first_s if at >= until + longest_s else next_s
             until, next_s = at + min(next_s, longest_s), next_s * 2
         return until
 
