@@ -186,7 +186,7 @@ class SchedulerConfiguration(ApiModel):
     cycle_budget_seconds: float = Field(default=5.0, gt=0)
     """How long a cycle plans further jobs. Then it commits its plans, and the next cycle continues
     with the remaining jobs."""
-    attempt_seconds: float = Field(default=5.0, gt=0)
+    attempt_seconds: float = Field(default=1.0, gt=0)
     """How long a cycle may plan one job at once. A job that takes longer is set aside for 10 s, and
     each further time for twice as long, up to 15 min; then it gets twice the time, up to 16 times.
     """

@@ -29,7 +29,7 @@ class FailureMemory:
     `attempt_s`: the configured time for one attempt to plan a job.
     """
 
-    def __init__(self, cooldown_s: float, attempt_s: float = 5.0) -> None:
+    def __init__(self, cooldown_s: float, attempt_s: float = 1.0) -> None:
         self.cooldown_s = cooldown_s
         """The longest cooldown."""
         self._cooldowns: dict[JobKey, dict[str, Cooldown]] = {}
