@@ -51,6 +51,10 @@ _BY_REASON: Final[Mapping[str, str]] = {
     Reason.NOT_SUPPORTED: "Remove the unsupported fields from the pod, or configure the plugin.",
     Reason.COMMIT_UNDER_WAY: "Wait: the binder is binding its pods (bindery get requests).",
     Reason.COMMIT_FAILED: "Wait: the scheduler tries again soon.",
+    Reason.PLANNING_TOOK_TOO_LONG: (
+        "Wait: the scheduler tries again at that time and plans for longer. Fewer sub-groups and "
+        "rules about other pods help, or a higher attemptSeconds."
+    ),
     Reason.NOT_TRIED_YET: "Wait: the scheduler needs several cycles to try all waiting jobs.",
     Reason.WAITS_FOR_RELEASE: "Wait: it is placed when the deleted pods are gone.",
     Reason.VOLUMES_UNKNOWN: "Wait: the scheduler has not read the pod's volumes yet.",
