@@ -23,7 +23,10 @@ APART = frozenset({KILL_MATRIX, DEMO})
 LONGEST = (
     KILL_MATRIX,
     "tests/e2e/test_e2e_chaos.py",
+    "tests/e2e/test_e2e_whatif.py",
     DEMO,
+    "tests/e2e/test_e2e_namespace_ends.py",
+    "tests/e2e/test_e2e_pods.py",
     "tests/hami/test_hami_node_lock.py",
     "tests/nodeagent/test_hollow_nodes.py",
     "tests/binder/test_binder_volumes.py",
