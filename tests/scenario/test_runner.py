@@ -87,7 +87,7 @@ def test_a_pod_that_starts_after_the_match_is_no_oscillation() -> None:
 
 def test_the_clock_goes_on_by_a_second_a_cycle_and_by_what_events_say() -> None:
     waits_five_seconds = """
-        config: {bindRequest: {backoffLimit: 0}, failedNodeCooldownSeconds: 10}
+        config: {bindRequest: {backoffLimit: 0}, failedNodeCooldownSeconds: 20}
         jobs: [{name: a, pods: [{gpus: 1}]}]
         faults: [{call: bind, pod: a-0}]
         rounds: 30

@@ -79,8 +79,14 @@ def late(engine: Engine, now: float = NOW) -> Condition | None:
 def told(write: ConditionWrite) -> PodGroup:
     made = group("g", 2, conditions=write.all_conditions)
     assert write.figures is not None
-    status = replace(made.status, state=write.state, pods=write.figures.pods)
-    return replace(made, status=replace(status, since=write.figures.since))
+    status = replace(
+        made.status,
+        state=write.state,
+        pods=write.figures.pods,
+        since=write.figures.since,
+        assigned_queue=write.figures.assigned_queue,
+    )
+    return replace(made, status=status)
 
 
 def test_pods_on_a_node_that_is_not_ready_are_told_with_the_time_until_it_is_ready() -> None:

@@ -87,6 +87,7 @@ def told(group: PodGroup, write: ConditionWrite) -> PodGroup:
         pods=write.figures.pods,
         since=write.figures.since,
         ran_seconds=write.figures.ran_seconds,
+        assigned_queue=write.figures.assigned_queue,
     )
     return structs.replace(group, status=status)
 
