@@ -155,11 +155,7 @@ def _rankings(world: World, key: JobKey, pod: str) -> tuple[Ranking, ...]:
     job = world.engine.cluster.state.jobs.get(key)
     found: tuple[Ranking, ...] = ()
     if job is not None:
-        with (
-            world.engine.session() as session,
-            session.timer.limited(job),
-            session.guarded(job),
-        ):
+        with world.engine.session() as session, session.guarded(job):
             found = rank_pod(session, job, pod) if pod else rankings(session, job)
     return found
 
@@ -292,17 +288,11 @@ def planned(eviction: Eviction, world: World) -> PlannedEviction:
 
 
 def _victims(session: Session, job: Job, world: World) -> VictimPlan | None:
-    """Return the cheapest victims for a valid job; None for an invalid one.
-
-    None too if the search takes longer than an attempt of the scheduler may take.
-    """
+    """Return the cheapest victims for a valid job; None for an invalid one."""
     if session.invalid(job) is not None:
         return None
-    configuration, found = world.engine.configuration, None
-    with (
-        session.timer.limited(job),
-        session.reservations.lifted(lambda each: each.job is job),
-    ):
+    configuration = world.engine.configuration
+    with session.reservations.lifted(lambda each: each.job is job):
         found = cheapest_victims(
             session,
             job,

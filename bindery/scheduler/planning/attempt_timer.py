@@ -7,7 +7,7 @@ that one job cannot delay all others. Decision 050.
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 from bindery.scheduler.cache.set_aside import SetAside
 from bindery.scheduler.model.jobs import Job
@@ -62,19 +62,6 @@ class AttemptTimer:
         limit_s = self._limits.limit_s(self._job.key)
         if self._clock() - self._since_s > limit_s:
             raise AttemptTooLongError(limit_s)
-
-    @contextmanager
-    def limited(self, job: Job) -> Iterator[None]:
-        """Return a context that ends after the time of an attempt for `job`, without an error.
-
-        For work beside planning. The job is not set aside.
-        """
-        self.start(job)
-        try:
-            with suppress(AttemptTooLongError):
-                yield
-        finally:
-            self.stop()
 
     @contextmanager
     def paused(self) -> Iterator[None]:
