@@ -292,16 +292,17 @@ def _victims(session: Session, job: Job, world: World) -> VictimPlan | None:
     if session.invalid(job) is not None:
         return None
     configuration = world.engine.configuration
-    with session.reservations.lifted(lambda each: each.job is job):
-        found = cheapest_victims(
-            session,
-            job,
-            configuration.actions,
-            most_moved(configuration),
-            world.engine.cluster.blocking_budget,
-        )
-    session.futures.clear()
-    return found
+    try:
+        with session.reservations.lifted(lambda each: each.job is job):
+            return cheapest_victims(
+                session,
+                job,
+                configuration.actions,
+                most_moved(configuration),
+                world.engine.cluster.blocking_budget,
+            )
+    finally:
+        session.futures.clear()
 
 
 def _node_counts(session: Session, job: Job) -> list[NodeCounts]:
