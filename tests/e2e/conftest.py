@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+import readers
 from sabotage import PLUGIN_DIRECTORY
 from support import Corner, Observer, binder_configuration, scheduler_configuration
 
@@ -33,6 +34,17 @@ async def client(control_plane: ControlPlane) -> AsyncIterator[Client]:
 def pool() -> str:
     """The node pool of the module's schedulers and nodes."""
     return f"e2e-{secrets.token_hex(4)}"
+
+
+@pytest.fixture(scope="module")
+def reader(
+    control_plane: ControlPlane,
+    installation: Installation,  # brings the kinds
+    pool: str,
+) -> Iterator[Path]:
+    """The kubeconfig of a user with the chart's role for readers and nothing else."""
+    with readers.reader(control_plane, pool) as path:
+        yield path
 
 
 @pytest.fixture(scope="module")

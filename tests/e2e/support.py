@@ -46,6 +46,8 @@ _WRITES = ("create", "update", "patch", "delete")
 T = TypeVar("T")
 
 NO_ELECTION = LeaderElection(enabled=False)
+SHORT_LEASES = LeaderElection(lease_seconds=9, renew_deadline_seconds=7, retry_seconds=0.2)
+"""Of terms that tests end. With a deadline of 2 s, a busy machine ended them too."""
 BY_DEFAULT = BindRequestConfiguration()
 
 

@@ -2,42 +2,28 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-import readers
 from commandline import CommandLine
-from support import Corner, Gang, scheduler_configuration, wait_for
+from support import SHORT_LEASES, Corner, Gang, scheduler_configuration, wait_for
 
-from bindery.api.configuration import DEFAULT_ACTIONS, LeaderElection, SchedulerConfiguration
+from bindery.api.configuration import DEFAULT_ACTIONS, SchedulerConfiguration
 from bindery.api.names import scheduler_lease
 from bindery.controlplane.components import Components
-from bindery.controlplane.install import Installation
-from bindery.controlplane.plane import ControlPlane
 from bindery.kube.publication import configuration_hash
 from bindery.kube.resources import LEASES, NODES
 
 pytestmark = pytest.mark.e2e
 
-SOON = LeaderElection(lease_seconds=3, renew_deadline_seconds=2, retry_seconds=0.2)
 Ask = Callable[..., str]
 
 
 @pytest.fixture
 def configuration(pool: str) -> SchedulerConfiguration:
-    return scheduler_configuration(pool, leader_election=SOON)
-
-
-@pytest.fixture(scope="module")
-def reader(
-    control_plane: ControlPlane,
-    installation: Installation,  # brings the kinds
-    pool: str,
-) -> Iterator[Path]:
-    with readers.reader(control_plane, pool) as path:
-        yield path
+    return scheduler_configuration(pool, leader_election=SHORT_LEASES)
 
 
 @pytest.fixture
@@ -118,7 +104,7 @@ async def test_a_killed_scheduler_is_named_in_place_of_a_promise(
     scheduler = components.start_scheduler(configuration)
     await asyncio.to_thread(scheduler.wait_ready)
     lease = scheduler_lease(corner.pool)
-    holder = (await corner.client.get(LEASES, lease, SOON.namespace)).spec.holder_identity
+    holder = (await corner.client.get(LEASES, lease, SHORT_LEASES.namespace)).spec.holder_identity
     scheduler.kill()
     await corner.add_nodes("a", cpu="2")
     await corner.submit(Gang("late", 2))
@@ -142,15 +128,19 @@ async def test_a_configuration_that_is_too_large_is_not_planned_with_and_that_is
     await asyncio.to_thread(scheduler.wait_ready)
 
     await corner.add_nodes("a")
-    answer = await asyncio.to_thread(ask, "queues", "--resource=cpu")
 
+    async def asked() -> str:  # the Lease of the scheduler before has to end
+        text = await asyncio.to_thread(ask, "queues", "--resource=cpu")
+        return "" if "No scheduler leads" in text else text
+
+    answer = await wait_for(asked, "the scheduler leads")
     assert "Configuration: the defaults, because the scheduler's is too large" in answer
 
 
 async def test_without_a_lease_the_defaults_are_planned_with_and_that_is_told(
     corner: Corner, ask: Ask
 ) -> None:
-    await corner.client.delete(LEASES, scheduler_lease(corner.pool), SOON.namespace)
+    await corner.client.delete(LEASES, scheduler_lease(corner.pool), SHORT_LEASES.namespace)
     await corner.add_nodes("a")
 
     answer = await asyncio.to_thread(ask, "queues", "--resource=cpu")

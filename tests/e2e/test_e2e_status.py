@@ -2,36 +2,20 @@
 
 import asyncio
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import readers
 from commandline import CommandLine, Done
-from support import Corner, scheduler_configuration, wait_for
+from support import SHORT_LEASES, Corner, scheduler_configuration, wait_for
 from webhooks import Webhooks
 
-from bindery.api.configuration import LeaderElection
 from bindery.api.names import scheduler_lease
 from bindery.controlplane.components import Components
-from bindery.controlplane.install import Installation
 from bindery.controlplane.plane import ControlPlane
 from bindery.kube.publication import configuration_hash
 
 pytestmark = pytest.mark.e2e
-
-SOON = LeaderElection(lease_seconds=3, renew_deadline_seconds=2, retry_seconds=0.2)
-
-
-@pytest.fixture(scope="module")
-def reader(
-    control_plane: ControlPlane,
-    installation: Installation,  # brings the kinds
-    pool: str,
-) -> Iterator[Path]:
-    with readers.reader(control_plane, pool) as path:
-        yield path
 
 
 Rows = dict[str, dict[str, Any]]
@@ -44,7 +28,7 @@ def rows_of(done: Done) -> Rows:
 async def test_status_names_the_leaders_and_the_lease_that_ended(
     corner: Corner, components: Components, command_line: CommandLine, reader: Path
 ) -> None:
-    configuration = scheduler_configuration(corner.pool, leader_election=SOON)
+    configuration = scheduler_configuration(corner.pool, leader_election=SHORT_LEASES)
     scheduler = components.start_scheduler(configuration)
     grouper = components.start_grouper()
     binder = components.start_binder()
