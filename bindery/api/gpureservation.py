@@ -12,6 +12,7 @@ from pydantic import Field, field_validator
 
 from bindery.api import quantity
 from bindery.api.base import ApiModel
+from bindery.api.gpushare import RESERVATION_REQUESTS
 from bindery.api.names import GPU_RESOURCE
 
 RESOURCES_VARIABLE: Final = "BINDERY_GPU_RESERVATION_RESOURCES"
@@ -25,7 +26,7 @@ class ReservationResources(ApiModel):
     of a GPU waits for that.
     """
 
-    requests: dict[str, str] = Field(default_factory=lambda: {"cpu": "1m", "memory": "32Mi"})
+    requests: dict[str, str] = Field(default_factory=lambda: dict(RESERVATION_REQUESTS))
     limits: dict[str, str] = Field(default_factory=lambda: {"memory": "128Mi"})
 
     @field_validator("requests", "limits")

@@ -51,6 +51,8 @@ RESERVATION_NAMESPACE: Final = "kai-resource-reservation"
 RESERVATION_APP: Final = "kai-resource-reservation"
 """The value of the label `app` of reservation pods."""
 RESERVATION_PREFIX: Final = "gpu-reservation-"
+RESERVATION_REQUESTS: Final[Mapping[str, str]] = {"cpu": "1m", "memory": "32Mi"}
+"""What a reservation pod requests beside its GPU, unless the configuration names something else."""
 
 PLUGIN: Final = "gpu_sharing"
 """The plugin of the scheduler, and the one of the binder, to which it hands its choice over."""

@@ -8,6 +8,7 @@ from typing import Final
 
 _WHOLE_SECONDS: Final = "%Y-%m-%dT%H:%M:%SZ"
 _MICROSECONDS: Final = "%Y-%m-%dT%H:%M:%S.%fZ"
+_LAST_S: Final = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC).timestamp()
 
 
 def seconds(text: str | None) -> float | None:
@@ -21,8 +22,11 @@ def seconds(text: str | None) -> float | None:
 
 
 def timestamp(at_s: float) -> str:
-    """Return `at_s`, in seconds since the epoch, as `metav1.Time`: whole seconds."""
-    return datetime.fromtimestamp(at_s, UTC).strftime(_WHOLE_SECONDS)
+    """Return `at_s`, in seconds since the epoch, as `metav1.Time`: whole seconds.
+
+    A later time than RFC 3339 can write (a user's delay may be 1e308 s) is the last of year 9999.
+    """
+    return datetime.fromtimestamp(min(at_s, _LAST_S), UTC).strftime(_WHOLE_SECONDS)
 
 
 def timestamp_milli(at_s: float) -> str:

@@ -13,6 +13,10 @@ def test_a_time_is_written_in_utc_as_precisely_as_its_field_has_it() -> None:
     assert timestamp_micro(0.75) == "1970-01-01T00:00:00.750000Z"
 
 
+def test_a_time_that_rfc_3339_cannot_write_is_the_last_that_it_can() -> None:
+    assert timestamp(1e308) == "9999-12-31T23:59:59Z"
+
+
 @pytest.mark.parametrize("text", ["2026-07-01T00:00:00Z", "2026-07-01T02:00:00.000+02:00"])
 def test_a_time_of_any_zone_is_read_as_seconds_since_the_epoch(text: str) -> None:
     assert seconds(text) == 1782864000

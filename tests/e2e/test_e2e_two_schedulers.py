@@ -138,9 +138,9 @@ async def test_gangs_that_two_leaders_commit_with_different_neighbours_are_bound
     stale = [s for s in observer.requests.values() if s.key.statement in {e["id"] for e in shared}]
     refused = [s for s in stale if s.status.reason == "StaleScheduler"]
     assert all(s.status.bound_pods == [] for s in refused)
-    # What is late may find its pods on the nodes that it names.
-    found_bound = [s for s in stale if s.status.reason == "Bound"]
-    assert len(refused) + len(found_bound) == len(stale)
+    # What is late may find all pods, or one of them, on the nodes that it names.
+    found_bound = [s for s in stale if s.status.reason in ("Bound", "BoundElsewhere")]
+    assert len(refused) + len(found_bound) == len(stale), Counter(s.status.reason for s in stale)
     assert refused
     assert not found_bound or comes_first == "own"
 

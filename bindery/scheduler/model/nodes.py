@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bindery.api import quantity
-from bindery.api.gpureservation import ReservationResources
-from bindery.api.gpushare import WHOLE
+from bindery.api.gpushare import RESERVATION_REQUESTS, WHOLE
 from bindery.api.names import GPU_MODEL_LABEL, GPU_RESOURCE
 from bindery.kube.objects import Node, Taint
 from bindery.scheduler.model.columns import BoolColumn, IntColumns, grown
@@ -61,9 +60,7 @@ class NodeTable:
         self._order_version = -1
         self._ready: NDArray[np.intp] = np.zeros(0, dtype=np.intp)
         self._ready_version = -1
-        self.reservation: Request = axis.request(
-            reservation_amounts(ReservationResources().planned)
-        )
+        self.reservation: Request = axis.request(reservation_amounts(RESERVATION_REQUESTS))
         """Request of one reservation pod beside its device."""
         self._slots: Counter[int] = Counter()
         """Row -> number of reservation pods that are needed and do not exist yet."""
