@@ -205,7 +205,7 @@ def _row(each: ComponentState, now: datetime) -> Row:
 
 
 def _lines(row: Row) -> Iterator[str]:
-    """Yield what is said about a component below the table."""
+    """Yield the lines about a component that stand below the table."""
     if row["detail"]:
         yield f"{row['component']}: {row['detail']}"
     configuration = row["configuration"]

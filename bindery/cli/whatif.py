@@ -26,7 +26,7 @@ _EXAMPLES = examples(
     ("whatif job.yaml -n team -o json", "for programs"),
     ("whatif -f queues/ -f job.yaml", "a folder and a file together"),
     ("whatif - < job.yaml", "from stdin"),
-    ("whatif queue.yaml", "with a changed Queue: what changes for whom"),
+    ("whatif queue.yaml", "with a changed Queue: the gangs and queues that it affects"),
     ("whatif job.yaml --file cluster.yaml", "in a snapshot"),
 )
 

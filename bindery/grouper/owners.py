@@ -262,7 +262,7 @@ class Owners:
     def _release(self, kind: _Kind) -> None:
         """Forget a kind on which nothing depends; one that is watched stays: our role bounds them.
 
-        So a workload that comes and goes does not list its kind anew.
+        So the grouper does not list a kind again for each workload that comes and goes.
         """
         if not kind.is_used and kind.mirror is None:
             del self._kinds[kind.key]

@@ -1,4 +1,4 @@
-"""`bindery whatif` against the cluster: what it says of each example is what then happens.
+"""`bindery whatif` against the cluster: its answer for each example is what then happens.
 
 All examples are asked about in one submission, and then created. kube-controller-manager serves
 Jobs, Deployments and StatefulSets; JobSets and LeaderWorkerSets have their own controllers. For

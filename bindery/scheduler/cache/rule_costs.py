@@ -58,7 +58,7 @@ class RuleCosts:
         has_gone = change.type is EventType.DELETED or pod.status.phase in ENDED_POD_PHASES
         if not has_gone and uid not in self._of_pod:
             sets: Sequence[PodSet] = ()
-            with suppress(Exception):  # if they cannot be read, taking the pod in says so
+            with suppress(Exception):  # taking the pod in reports terms that cannot be read
                 sets = read_rules(pod).pod_sets
             problem = self._problem(pod, sets)
             self._forget(uid, namespace)
