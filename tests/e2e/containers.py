@@ -126,16 +126,17 @@ def _script(plane: ControlPlane, pod: Pod, directory: Path) -> Iterator[str]:
     yield f"mkdir -p {root}/proc {root}/dev {root}/etc {root}/var"
     yield f"mount --rbind /proc {root}/proc"
     yield f"mount --rbind /dev {root}/dev"
-    for path in _shown():
-        yield from _mounted(root, Path(path), path)
-    passwd = _written(files / "passwd", "root:x:0:0:root:/root:/bin/sh\n")
-    yield from _mounted(root, passwd, "/etc/passwd")
     for source, target, is_writable in _volumes(plane, pod, files):
         if is_writable:
             yield f"mkdir -p {root}{target}"
             yield f"mount -t tmpfs -o mode=1777 volume {root}{target}"
         else:
             yield from _mounted(root, source, target)
+    # After the volumes: this project may itself lie below the container's /tmp.
+    for path in _shown():
+        yield from _mounted(root, Path(path), path)
+    passwd = _written(files / "passwd", "root:x:0:0:root:/root:/bin/sh\n")
+    yield from _mounted(root, passwd, "/etc/passwd")
     yield f"mount -o remount,ro {root}"
     context = pod.spec["securityContext"]
     user, group = context["runAsUser"], context.get("runAsGroup", 0)

@@ -5,21 +5,18 @@ from typing import Any
 
 import pytest
 from administrator import Plain
-from support import Corner, metric, samples, scheduler_configuration, wait_for
+from support import SHORT_LEASES, Corner, metric, samples, scheduler_configuration, wait_for
 from traps import ready
 from workloads import CRON_JOBS, DEPLOYMENTS, JOBS, STATEFUL_SETS, Maker
 
 from bindery.api import names
-from bindery.api.configuration import GrouperExpectation, LeaderElection
+from bindery.api.configuration import GrouperExpectation
 from bindery.controlplane.components import Component, Components
 from bindery.controlplane.install import Installation
 from bindery.kube.objects import Pod
 from bindery.kube.resources import POD_GROUPS, PODS
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("scheduler", "binder")]
-
-# Short enough for a test to wait until the Lease of a killed grouper has run out.
-ELECTION = LeaderElection(lease_seconds=3, renew_deadline_seconds=2, retry_seconds=0.3)
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +33,7 @@ def scheduler(module_components: Components, pool: str) -> Component:
 @pytest.fixture(scope="module")
 def grouper(module_components: Components, installation: Installation) -> Component:
     configuration = installation.grouper_configuration
-    quick = configuration.model_copy(update={"leader_election": ELECTION})
+    quick = configuration.model_copy(update={"leader_election": SHORT_LEASES})
     return module_components.start_grouper(quick).wait_ready()
 
 

@@ -7,10 +7,18 @@ from pathlib import Path
 
 import pytest
 from gates import gated
-from support import Corner, Gang, Observer, metric, scheduler_configuration, wait_for
+from support import (
+    SHORT_LEASES,
+    Corner,
+    Gang,
+    Observer,
+    metric,
+    scheduler_configuration,
+    wait_for,
+)
 from traps import ready
 
-from bindery.api.configuration import BindRequestConfiguration, LeaderElection
+from bindery.api.configuration import BindRequestConfiguration
 from bindery.api.names import API_VERSION, NODE_POOL_LABEL
 from bindery.controlplane.components import Component, Components
 from bindery.controlplane.install import Installation
@@ -19,10 +27,6 @@ from bindery.kube.resources import BIND_REQUESTS
 from bindery.scheduler.commit.writer import CONCURRENT_CREATIONS
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("binder")]
-
-ELECTION = LeaderElection(lease_seconds=3, renew_deadline_seconds=2, retry_seconds=0.3)
-PATIENT = LeaderElection(lease_seconds=8, renew_deadline_seconds=6, retry_seconds=0.5)
-"""No busy machine ends a term."""
 
 
 def is_leading(component: Component) -> bool:
@@ -51,7 +55,7 @@ async def test_two_schedulers_without_an_election_bind_every_gang_whole_and_once
 async def test_when_the_leading_scheduler_is_killed_the_other_takes_over_with_a_higher_token(
     corner: Corner, observer: Observer, components: Components
 ) -> None:
-    configuration = scheduler_configuration(corner.pool, leader_election=ELECTION)
+    configuration = scheduler_configuration(corner.pool, leader_election=SHORT_LEASES)
     pair = [
         components.start_scheduler(configuration, name=f"scheduler-{name}")
         for name in ("one", "other")
@@ -97,7 +101,7 @@ async def test_gangs_that_two_leaders_commit_with_different_neighbours_are_bound
     corner: Corner, observer: Observer, installation: Installation, tmp_path: Path, comes_first: str
 ) -> None:
     """Requests of a leader without a Lease reach the API server when another one leads."""
-    configuration = scheduler_configuration(corner.pool, leader_election=PATIENT)
+    configuration = scheduler_configuration(corner.pool, leader_election=SHORT_LEASES)
     async with (
         gated(installation, tmp_path / "early") as (early, first),
         gated(installation, tmp_path / "late") as (late, second),

@@ -15,11 +15,10 @@ from typing import Any, Final
 from dracorner import Driver
 from faultproxy import FaultProxy
 from storagecorner import Storage
-from support import Corner, wait_for
+from support import SHORT_LEASES, Corner, wait_for
 
 from bindery.api.configuration import (
     BinderConfiguration,
-    LeaderElection,
     PluginConfiguration,
     SchedulerConfiguration,
 )
@@ -49,7 +48,6 @@ CLAIMED_DEVICES: Final = 2
 LIMITED_CORES: Final = 24
 TEMPLATE: Final = "device"
 _BEAT_S: Final = 15.0
-_LEASE: Final = LeaderElection(lease_seconds=6, renew_deadline_seconds=4, retry_seconds=1)
 
 
 @dataclass
@@ -128,7 +126,7 @@ class Ground:
             await asyncio.to_thread(component.wait_ready)
 
     def _scheduler(self) -> SchedulerConfiguration:
-        return SchedulerConfiguration(node_pool=self.corner.pool, leader_election=_LEASE)
+        return SchedulerConfiguration(node_pool=self.corner.pool, leader_election=SHORT_LEASES)
 
     async def _add_hami_nodes(self, stack: AsyncExitStack) -> None:
         names = [f"h{number}" for number in range(HAMI_NODES)]
@@ -196,7 +194,7 @@ def _binder() -> BinderConfiguration:
         ),
         time_to_live_seconds=1.0,
         max_backoff_seconds=2.0,
-        leader_election=_LEASE,
+        leader_election=SHORT_LEASES,
     )
 
 
