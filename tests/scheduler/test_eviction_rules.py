@@ -13,6 +13,7 @@ from bindery.scenario.faults import Faults
 from bindery.scenario.format import Scenario
 from bindery.scenario.planning import Planner
 from bindery.scheduler.actions.consolidation import ConsolidationRule
+from bindery.scheduler.actions.keeping_quotas import QuotaKeepingReclaim
 from bindery.scheduler.actions.preempt import PreemptRule
 from bindery.scheduler.actions.reclaim import ReclaimRule
 from bindery.scheduler.model.reasons import JobReason
@@ -61,7 +62,7 @@ def test_the_vectors_leave_out_just_the_units_that_are_refused(world: Scenario) 
     with planner.engine.session() as session:
         table = VictimTable(session)
         for claim in claims(session):
-            for rule in RULES:
+            for rule in (*RULES, QuotaKeepingReclaim()):
                 eligible = rule.eligible(session, claim, table).tolist()
                 movable = rule.movable(session, claim, table).tolist()
                 for index, unit in enumerate(table.units):

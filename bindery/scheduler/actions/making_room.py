@@ -1,7 +1,7 @@
 """The common part of reclaim, preempt and consolidation: one search for each waiting job."""
 
 from collections import Counter
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -28,7 +28,7 @@ from bindery.scheduler.solver.claims import do_without, next_claim, starts
 from bindery.scheduler.solver.context import SearchContext
 from bindery.scheduler.solver.order import victims
 from bindery.scheduler.solver.rearrange import Rearrangement
-from bindery.scheduler.solver.rules import Claim, Rule, is_empty
+from bindery.scheduler.solver.rules import Claim, Rule, SparingRule, is_empty
 from bindery.scheduler.solver.search import Search
 from bindery.scheduler.solver.victims import VictimTable
 
@@ -39,8 +39,10 @@ class MakeRoom:
     tries_jobs = True
     fills = False
 
-    def __init__(self, rule: Rule) -> None:
+    def __init__(self, rule: Rule, sparing: Callable[[], SparingRule] | None = None) -> None:
+        """`sparing`: makes a stricter rule for one search; its plans go before those of `rule`."""
         self._rule = rule
+        self._sparing = sparing
         self.name = rule.name
 
     def execute(self, session: Session, turn: Turn) -> Iterator[Commit]:
@@ -148,14 +150,25 @@ class MakeRoom:
         lost = exceeds_idle(session, claim) if self._rule.moves_all else None
         if lost is not None:
             return None, lost
-        table = _table(session)
-        freeable, first = self._freeable(session, claim)
+        if self._sparing is not None:
+            stricter = self._sparing()
+            found, lost = self._find_by(stricter, session, statement, claim)
+            if found is not None or not stricter.has_spared:
+                return found, lost
+        return self._find_by(self._rule, session, statement, claim)
+
+    def _find_by(
+        self, rule: Rule, session: Session, statement: Statement, claim: Claim
+    ) -> tuple[Search | Rearrangement | None, Task | None]:
+        """Return what `_find` returns, with victims that `rule` allows."""
+        table, lost = _table(session), None
+        freeable, first = _freeable(session, claim, rule)
         start = statement.savepoint()
         best: _Candidate | None = None
         offered = zones(session, claim.job, claim.tasks, freeable=freeable, first_victim=first)
         for found in islice(offered, _MOST_ZONES):
-            context = SearchContext(session, statement, claim, self._rule, table, found)
-            search, without = self._search_in(context)
+            context = SearchContext(session, statement, claim, rule, table, found)
+            search, without = _search_in(context)
             lost = without or lost
             if search is None:
                 continue
@@ -170,50 +183,53 @@ class MakeRoom:
         statement.replay(best.plan)
         return best.search, None
 
-    def _search_in(
-        self, context: SearchContext
-    ) -> tuple[Search | Rearrangement | None, Task | None]:
-        """Return what `_find` returns, for the zones of `context`."""
-        start, lost = context.statement.savepoint(), None
-        for search in self._searches(context):
+
+def _search_in(
+    context: SearchContext,
+) -> tuple[Search | Rearrangement | None, Task | None]:
+    """Return what `_find` returns, for the zones of `context`."""
+    start, lost = context.statement.savepoint(), None
+    for search in _searches(context):
+        if search.run():
+            return search, None
+        lost = search.lost or lost
+        context.statement.rollback(start)
+    tasks = largest_first(context.claim.tasks, context.session.cluster_total)
+    if tasks:
+        by_size = replace(context, claim=Claim(context.claim.job, tuple(tasks)))
+        for search in _searches(by_size):
             if search.run():
                 return search, None
-            lost = search.lost or lost
             context.statement.rollback(start)
-        tasks = largest_first(context.claim.tasks, context.session.cluster_total)
-        if tasks:
-            by_size = replace(context, claim=Claim(context.claim.job, tuple(tasks)))
-            for search in self._searches(by_size):
-                if search.run():
-                    return search, None
-                context.statement.rollback(start)
-        return None, lost
+    return None, lost
 
-    def _freeable(
-        self, session: Session, claim: Claim
-    ) -> tuple[IntColumns | None, NDArray[np.intp] | None]:
-        """Return what all pods hold that may go or move for `claim`: [resource, node].
 
-        And the place of the first of them on each node; None and None for a job without constraint.
-        """
-        if not claim.job.is_constrained:
-            return None, None
-        table = _table(session)
-        eligible = self._rule.eligible(session, claim, table)
-        eligible = (eligible | self._rule.movable(session, claim, table)) & table.alive
-        held = table.evictable(eligible, range(len(session.state.axis)))
-        return held, table.first_places(eligible)
+def _freeable(
+    session: Session, claim: Claim, rule: Rule
+) -> tuple[IntColumns | None, NDArray[np.intp] | None]:
+    """Return what all pods hold that may go or move for `claim`: [resource, node].
 
-    def _searches(self, context: SearchContext) -> Iterator[Search | Rearrangement]:
-        """Yield the searches in order; plans that move protected pods come last.
+    And the place of the first of them on each node; None and None for a job without constraint.
+    """
+    if not claim.job.is_constrained:
+        return None, None
+    table = _table(session)
+    eligible = rule.eligible(session, claim, table)
+    eligible = (eligible | rule.movable(session, claim, table)) & table.alive
+    held = table.evictable(eligible, range(len(session.state.axis)))
+    return held, table.first_places(eligible)
 
-        The Statement is rolled back between them.
-        """
-        if self._rule.moves_all:
-            yield Rearrangement(context)
-        has_idle = _has_idle(context.session, context.claim)
-        for with_moves in (False, True) if has_idle else (False,):
-            yield Search(context, with_moves=with_moves)
+
+def _searches(context: SearchContext) -> Iterator[Search | Rearrangement]:
+    """Yield the searches in order; plans that move protected pods come last.
+
+    The Statement is rolled back between them.
+    """
+    if context.rule.moves_all:
+        yield Rearrangement(context)
+    has_idle = _has_idle(context.session, context.claim)
+    for with_moves in (False, True) if has_idle else (False,):
+        yield Search(context, with_moves=with_moves)
 
 
 _Cost = tuple[int, int, int]

@@ -10,6 +10,7 @@ from bindery.scheduler.actions.allocate import Allocate
 from bindery.scheduler.actions.backfill import Backfill
 from bindery.scheduler.actions.base import Action
 from bindery.scheduler.actions.consolidation import ConsolidationRule, most_moved
+from bindery.scheduler.actions.keeping_quotas import QuotaKeepingReclaim
 from bindery.scheduler.actions.making_room import MakeRoom
 from bindery.scheduler.actions.preempt import PreemptRule
 from bindery.scheduler.actions.reclaim import ReclaimRule
@@ -33,7 +34,7 @@ def _backfill(configuration: SchedulerConfiguration) -> Backfill:
 
 _MAKING_ROOM: dict[str, Callable[[SchedulerConfiguration], MakeRoom]] = {
     "consolidation": lambda it: MakeRoom(ConsolidationRule(most_moved(it))),
-    "reclaim": lambda _: MakeRoom(ReclaimRule()),
+    "reclaim": lambda _: MakeRoom(ReclaimRule(), QuotaKeepingReclaim),
     "preempt": lambda _: MakeRoom(PreemptRule()),
 }
 ACTIONS: dict[str, Maker] = {

@@ -107,6 +107,15 @@ class Rule(Protocol):
         ...
 
 
+class SparingRule(Rule, Protocol):
+    """A stricter rule, made for one search: it refuses victims that another rule allows."""
+
+    @property
+    def has_spared(self) -> bool:
+        """Whether it has refused such a victim; if not, the other rule finds no more."""
+        ...
+
+
 def is_empty(refusals: Iterator[object]) -> bool:
     """Return whether there are no refusals; at most one is computed."""
     return next(refusals, None) is None

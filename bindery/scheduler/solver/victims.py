@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 
 from bindery.api.configuration import DisruptionConfiguration, VictimPreference
 from bindery.api.disruption import Asks
-from bindery.api.names import GPU_RESOURCE
 from bindery.scheduler.ledgers.base import LedgerRefusalError
-from bindery.scheduler.model.columns import BoolColumn
+from bindery.scheduler.model.columns import BoolColumn, IntColumns
 from bindery.scheduler.model.jobs import Task
 from bindery.scheduler.model.pinned_quota import PinnedQuota
 from bindery.scheduler.model.verdicts import LAST, SortKey
@@ -114,7 +113,7 @@ class VictimTable:
         self._first: NDArray[np.intp] = np.searchsorted(self.unit, np.arange(len(self.units) + 1))
         self.request: NDArray[np.int64] = np.zeros((len(session.state.axis), len(rows)), np.int64)
         """[resource, pod]: what each pod takes on its node."""
-        self._gpu = session.state.axis.index(GPU_RESOURCE)
+        self._nodes = session.state.nodes
         for pod, task in enumerate(requests):
             request = session.state.nodes.demand(task.row, task.shape.request)
             self.request[list(request.indices), pod] = request.amounts
@@ -193,10 +192,13 @@ class VictimTable:
         return np.asarray(held[:, self.row[pods] == row].sum(axis=1))
 
     @cached_property
-    def _counted_gpus(self) -> NDArray[np.int64]:
-        """Pod -> the GPUs that only queues count for it."""
-        counted = (task.shape.request.counted_gpus for unit in self.units for task in unit.tasks)
-        return np.array([gpus[1] if gpus is not None else 0 for gpus in counted], dtype=np.int64)
+    def _charged(self) -> NDArray[np.int64]:
+        """[resource, pod]: what queues count for each pod."""
+        charged = np.zeros_like(self.request)
+        for pod, task in enumerate(task for unit in self.units for task in unit.tasks):
+            request = self._nodes.charge(task.row, task.shape.request)
+            charged[list(request.indices), pod] = request.amounts
+        return charged
 
     def held_from(self, unit: int) -> NDArray[np.int64]:
         """Return what `unit` and the later units of its job hold, as queues count: [resource]."""
@@ -204,9 +206,19 @@ class VictimTable:
         while end < len(self.units) and self._job_starts[end] == self._job_starts[unit]:
             end += 1
         pods = slice(int(self._first[unit]), int(self._first[end]))
-        held = np.asarray(self.request[:, pods].sum(axis=1))
-        held[self._gpu] += self._counted_gpus[pods].sum()
-        return held
+        return np.asarray(self._charged[:, pods].sum(axis=1))
+
+    def lost(self) -> IntColumns:
+        """Return what queues lose with each unit: [resource, unit].
+
+        With a core, its queue loses the extra pods of the job, too.
+        """
+        if not self.units:
+            return np.zeros((len(self.request), 0), np.int64)
+        lost = np.add.reduceat(self._charged, self._first[:-1], axis=1)
+        starts, of_job = np.unique(self._job_starts, return_inverse=True)
+        of_jobs = np.add.reduceat(np.where(self.alive, lost, 0), starts, axis=1)
+        return np.where(self.is_core, of_jobs[:, of_job], lost)
 
     def evictable(self, eligible: BoolColumn, resources: Sequence[int]) -> NDArray[np.int64]:
         """Return what the `eligible` units (mask) hold on each node: [position in resources, node].
