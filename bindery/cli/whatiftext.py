@@ -22,7 +22,6 @@ from bindery.scheduler.insight.sharechanges import ShareChange
 from bindery.scheduler.model.jobs import JobKey
 
 _FATES = {
-    Fate.COMES_BACK: " and waits again",
     Fate.GONE: " and is gone: no controller creates it again",
     Fate.INDEX_FAILS: " and its index fails: evictions exceed backoffLimitPerIndex of its Job",
     Fate.JOB_FAILS: " and its Job fails: evictions exceed backoffLimit (docs/evictions.md)",
@@ -53,14 +52,16 @@ def outcome_lines(outcome: Outcome, planned_by: Sequence[str] = ()) -> Iterator[
     yield from _share_lines(outcome.shares)
     if outcome.evictions:
         yield from _eviction_lines(outcome.evictions, titles)
-    for jobs, text in (
-        (outcome.would_run_too, "Others that would run too"),
-        (outcome.would_wait_instead, "Others that would wait instead of running"),
-    ):
-        if jobs:
-            yield f"{text}: {listed([str(job) for job in jobs])}"
+    if too := outcome.would_run_too:
+        yield f"{plural(len(too), 'waiting gang')} would run too: {_names(too)}"
+    if instead := outcome.would_wait_instead:
+        yield f"{plural(len(instead), 'running gang')} would wait instead: {_names(instead)}"
     yield from planned_by
     yield "Nothing has been changed."
+
+
+def _names(jobs: Sequence[JobKey]) -> str:
+    return listed([str(job) for job in jobs])
 
 
 def _titles(jobs: Sequence[JobOutcome]) -> dict[JobKey, str]:
@@ -160,6 +161,9 @@ def _fate(told: RehearsedEviction) -> str:
     if told.eviction.moves_to:
         return ""
     after = told.comeback
-    if after.fate is Fate.COMES_BACK and after.after_s:
-        return f" and comes back after {after.after_s:.0f} s, the backoff of its Job"
-    return _FATES[after.fate]
+    if after.fate is not Fate.COMES_BACK:
+        return _FATES[after.fate]
+    backoff = f" after {after.after_s:.0f} s, the backoff of its Job" if after.after_s else ""
+    if told.runs_again:
+        return f" and comes back{backoff}" if backoff else " and runs again"
+    return f" and waits again{f', created{backoff}' if backoff else ''}"

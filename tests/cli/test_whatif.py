@@ -8,6 +8,12 @@ import pytest
 import yaml
 from commandline import CommandLine
 
+from bindery.cli.whatiftext import outcome_lines
+from bindery.scheduler.insight.comeback import Comeback, Fate
+from bindery.scheduler.insight.rehearsal import Outcome, RehearsedEviction
+from bindery.scheduler.insight.waiting import PlannedEviction
+from bindery.scheduler.model.jobs import JobKey
+
 CLUSTER = """
 nodes: [{name: "node{i}", count: 2, gpus: 4}]
 queues:
@@ -195,7 +201,70 @@ def test_who_waits_instead_is_named(desk: Desk) -> None:
     )
 
     assert "default/urgent (queue small) runs" in answer
-    assert "Others that would wait instead of running: default/patient" in answer
+    assert "1 running gang would wait instead: default/patient" in answer
+
+
+GANG_ON_LOAN = """
+nodes: [{name: n0, gpus: 8}]
+queues:
+- {name: lent, gpu: {quota: 6, weight: 1}}
+- {name: owed, gpu: {quota: 2, weight: 1}}
+jobs:
+- {name: whole, queue: lent, pods: [{count: 4, gpus: 2, state: Running, node: n0}]}
+"""
+
+
+def test_an_evicted_gang_that_cannot_come_back_is_counted_and_named(desk: Desk) -> None:
+    Path(desk.cluster).write_text(GANG_ON_LOAN)
+
+    code, answer, _ = desk.ask("jobs: [{name: claim, queue: owed, pods: [{gpus: 2}]}]")
+
+    assert code == 0
+    assert "default/whole-0 leaves n0 (queue lent) and waits again" in answer
+    assert "1 running gang would wait instead: default/whole" in answer
+
+
+def test_queues_that_cost_a_running_gang_its_place_say_so(desk: Desk) -> None:
+    Path(desk.cluster).write_text(
+        GANG_ON_LOAN.replace("quota: 2", "quota: 0")
+        + "- {name: claim, queue: owed, priority: 10, pods: [{gpus: 2}]}\n"
+    )
+    queue = {
+        "apiVersion": "scheduling.bindery.dev/v1alpha1",
+        "kind": "Queue",
+        "metadata": {"name": "owed"},
+        "spec": {"resources": {"gpu": {"quota": 4}}},
+    }
+
+    _, answer, _ = desk.ask(yaml.safe_dump(queue))
+
+    assert "1 gang would start, 1 would wait, 4 pods would go" in answer
+    assert "1 running gang would wait instead: default/whole" in answer
+
+
+@pytest.mark.parametrize(
+    ("comeback", "runs_again", "text"),
+    [
+        (Comeback(Fate.COMES_BACK, 10.0), True, "comes back after 10 s, the backoff of its Job"),
+        (
+            Comeback(Fate.COMES_BACK, 10.0),
+            False,
+            "waits again, created after 10 s, the backoff of its Job",
+        ),
+        (Comeback(Fate.COMES_BACK), True, "runs again"),
+        (Comeback(Fate.COMES_BACK), False, "waits again"),
+        (Comeback(Fate.GONE), False, "is gone: no controller creates it again"),
+    ],
+)
+def test_a_pod_comes_back_only_if_it_is_placed_again(
+    comeback: Comeback, runs_again: bool, text: str
+) -> None:
+    claimant, victim = JobKey("a", "claim", True), JobKey("a", "gone", True)
+    eviction = PlannedEviction("reclaim", "a", "gone-0", victim, "lent", "n0", "", claimant)
+    told = RehearsedEviction(1, eviction, True, comeback, runs_again)
+    outcome = Outcome(1, True, (), (told,), (), ())
+
+    assert f"a/gone-0 leaves n0 (queue lent) and {text}" in "\n".join(outcome_lines(outcome))
 
 
 def test_only_what_would_not_happen_anyway_is_told(desk: Desk) -> None:
@@ -418,7 +487,7 @@ def test_queues_alone_are_answered_with_what_changes_for_whom(desk: Desk) -> Non
     table = [line.split("  ") for line in answer.splitlines() if line.startswith("  small ")]
     (numbers,) = ([part.strip() for part in parts if part.strip()] for parts in table)
     assert numbers == ["small", "0 -> 2", "0 -> 2", "0 -> 2", "2", "1 -> 2"]
-    assert "Others that would run too: default/due" in answer
+    assert "1 waiting gang would run too: default/due" in answer
 
 
 def test_a_queue_that_changes_nothing_for_anybody_says_so(desk: Desk) -> None:

@@ -6,7 +6,7 @@ has only the differences: jobs that run, wait, are evicted or moved, and the rea
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from bindery.api import numaplacement
@@ -62,6 +62,8 @@ class RehearsedEviction:
     comes_back: bool
     """Whether its controller creates the pod again."""
     comeback: Comeback
+    runs_again: bool = False
+    """Whether the pod, or the one created for it, runs at the end of the rehearsal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +97,8 @@ class Outcome:
     would_run_too: tuple[JobKey, ...]
     """Other jobs that run only with the submission."""
     would_wait_instead: tuple[JobKey, ...]
-    """Other jobs that run only without the submission."""
+    """Other jobs that run only without the submission; of those that are evicted, the ones that do
+    not run again."""
     queues: tuple[QueueOutcome, ...] = ()
     """The submitted queues with a problem or beyond a limit."""
     shares: tuple[ShareChange, ...] = ()
@@ -165,7 +168,7 @@ class _Play:
             returns = after.fate is Fate.COMES_BACK
             told = RehearsedEviction(self.cycles, planned(eviction, world), returns, after)
             self.evictions.append(told)
-            world.evict(eviction.task.uid)
+            world.evict(eviction.task.uid, comes_back=returns)
 
 
 def _controller(pod: Pod) -> str:
@@ -203,7 +206,7 @@ def rehearse(
     waiting = [key for key in new if key in state.waiting]
     explanations = explain_all(world, waiting)
     before, after = without.running(), play.running()
-    gone = {told.eviction.job for told in play.evictions}
+    waits = {key for key in before - after if key in state.jobs and state.jobs[key].tasks}
     return Outcome(
         cycles=play.cycles,
         settled=play.settled,
@@ -211,9 +214,9 @@ def rehearse(
             _outcome(play, state.jobs[key], known_as.get(key, ""), explanations.get(key))
             for key in new
         ),
-        evictions=_beyond(play.evictions, without.evictions),
+        evictions=_with_ends(play, _beyond(play.evictions, without.evictions)),
         would_run_too=tuple(sorted(after - before - set(new))),
-        would_wait_instead=tuple(sorted(before - after - gone)),
+        would_wait_instead=tuple(sorted(waits)),
         queues=queues,
         shares=_shares(without.world, world, submitted),
     )
@@ -256,6 +259,18 @@ def _beyond(
         told
         for told in evictions
         if (told.eviction.namespace, told.eviction.pod, told.eviction.preemptor) not in expected
+    )
+
+
+def _with_ends(
+    play: _Play, evictions: Sequence[RehearsedEviction]
+) -> tuple[RehearsedEviction, ...]:
+    """Return `evictions` with `runs_again`. A pod that is created again keeps its name here."""
+    tasks = play.world.engine.cluster.state.tasks.values()
+    running = {(t.namespace, t.name) for t in tasks if t.status is TaskStatus.RUNNING}
+    return tuple(
+        replace(told, runs_again=(told.eviction.namespace, told.eviction.pod) in running)
+        for told in evictions
     )
 
 

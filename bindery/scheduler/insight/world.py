@@ -49,6 +49,8 @@ class World:
         self.pods: dict[Uid, Pod] = {}
         self.workload_jobs: dict[str, WorkloadJob] = {}
         """UID -> Job; the fate of evicted pods depends on it."""
+        self._ended: set[Uid] = set()
+        """Evicted pods that are not created again."""
         self._lives = 0
         """Number of pods that were created again after an eviction."""
         for item in objects:
@@ -99,16 +101,19 @@ class World:
         refused = self._count(pods, {})
         return "" if refused is None else refused[1]
 
-    def evict(self, uid: Uid) -> None:
-        """Start the deletion of a pod."""
+    def evict(self, uid: Uid, *, comes_back: bool) -> None:
+        """Start the deletion of a pod. `comes_back`: whether its controller creates it again."""
         pod = self.pods[uid]
+        if not comes_back:
+            self._ended.add(uid)
         meta = msgspec.structs.replace(pod.metadata, deletion_timestamp=timestamp(self.clock.now))
         self._put(msgspec.structs.replace(pod, metadata=meta))
 
     def release(self) -> bool:
         """Remove the pods that are being deleted; return whether there were any.
 
-        A pod with a controller comes back and waits. A pod that is stuck in deletion stays.
+        A pod comes back and waits if its controller creates it again. A pod that is stuck in
+        deletion stays.
         """
         tasks = self.engine.cluster.state.tasks
         # Pods of other pools are not tasks in this engine.
@@ -122,7 +127,8 @@ class World:
         for uid in going:
             pod = self.pods.pop(uid)
             self._apply(EventType.DELETED, pod)
-            if any(owner.controller for owner in pod.metadata.owner_references):
+            has_controller = any(owner.controller for owner in pod.metadata.owner_references)
+            if has_controller and uid not in self._ended:
                 self.add(self._reborn(pod))
         self._spare(self.pods)
         return bool(going)
