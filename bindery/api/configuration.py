@@ -187,9 +187,9 @@ class SchedulerConfiguration(ApiModel):
     """How long a cycle plans further jobs. Then it commits its plans, and the next cycle continues
     with the remaining jobs."""
     attempt_seconds: float = Field(default=1.0, gt=0)
-    """How long a cycle may plan one job at once. A job that takes longer is set aside for 10 s, and
-    each further time for twice as long, up to 15 min; then it gets twice the time, up to 16 times.
-    """
+    """How long a cycle may plan one job at once; making room for it may take five times as long. A
+    job that takes longer is set aside for 10 s, and each further time for twice as long, up to 15
+    min; then it gets twice the time, up to 16 times."""
     max_cycle_seconds: float = Field(default=120.0, gt=0)
     """Longest duration of a cycle. Then the cycle hangs, for example in a plugin, and the process
     ends."""

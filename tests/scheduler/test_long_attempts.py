@@ -23,6 +23,7 @@ from schedulerworld import (
 )
 
 from bindery.kube import objects as kube
+from bindery.scheduler.cache.set_aside import SetAside
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.insight.waiting import explain
 from bindery.scheduler.insight.world import World
@@ -156,10 +157,22 @@ def consolidates() -> list[kube.KubeObject]:
 
 
 @pytest.mark.parametrize("world", [reclaims, preempts, consolidates])
+def test_making_room_for_a_gang_may_take_five_times_as_long_as_placing_it(
+    world: Callable[[], list[kube.KubeObject]],
+) -> None:
+    engine = engine_of(*world(), step_s=0.03)
+
+    plan(engine)
+
+    assert engine.report.took_too_long == []
+    assert engine.report.evictions
+
+
+@pytest.mark.parametrize("world", [reclaims, preempts, consolidates])
 def test_making_room_for_one_gang_does_not_take_longer(
     world: Callable[[], list[kube.KubeObject]],
 ) -> None:
-    engine = engine_of(*world(), step_s=0.06)
+    engine = engine_of(*world(), step_s=0.3)
     add(engine.cluster, node("own", 2, labels={"own": "yes"}))
     add(engine.cluster, pod("plain", node_selector={"own": "yes"}, priority=0))
 
@@ -167,7 +180,33 @@ def test_making_room_for_one_gang_does_not_take_longer(
 
     report = report_of(engine, "large")
     assert report.reason == JobReason.PLANNING_TOOK_TOO_LONG
+    assert report.message.startswith("planning it took longer than 10 s")
     assert not engine.report.evictions
+
+
+def test_making_room_never_takes_longer_than_the_longest_attempt_of_any_kind() -> None:
+    memory, job = SetAside(attempt_s=1.0), JobKey("team", "large", True)
+    limits = []
+    for _ in range(6):
+        limits.append((memory.limit_s(job), memory.making_room_s(job)))
+        memory.add(job, memory.limit_s(job), NOW)
+
+    assert limits == [(1, 5), (2, 10), (4, 16), (8, 16), (16, 16), (16, 16)]
+
+
+def test_room_is_made_last_for_a_gang_that_took_too_long_before() -> None:
+    clock = Clock()
+    engine = engine_of(*reclaims(), clock=clock, step_s=0.3)
+    plan(engine)
+    assert [key.name for key in engine.report.took_too_long] == ["large"]
+    add(engine.cluster, pod("small", queue="poor", priority=0))
+    clock.now += 10
+    engine._stopwatch.step_s = 0.03
+
+    plan(engine)
+
+    claimants = list(dict.fromkeys(each.preemptor.name for each in engine.report.evictions))
+    assert claimants == ["small", "large"]
 
 
 def test_without_a_stopwatch_attempts_may_take_any_time() -> None:

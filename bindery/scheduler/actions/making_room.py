@@ -1,7 +1,7 @@
 """The common part of reclaim, preempt and consolidation: one search for each waiting job."""
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -14,6 +14,7 @@ from bindery.scheduler.ledgers.base import OperationKind
 from bindery.scheduler.model.columns import IntColumns
 from bindery.scheduler.model.jobs import Job, Task
 from bindery.scheduler.model.shapes import Shape
+from bindery.scheduler.planning.attempt_timer import Kind
 from bindery.scheduler.planning.by_size import largest_first
 from bindery.scheduler.planning.futures import take_out
 from bindery.scheduler.planning.next_pods import Barred
@@ -56,10 +57,10 @@ class MakeRoom:
         if not waiting:
             return
         failed: _Failed = {}
-        for job in turn.take(WorkList(session, waiting)):
+        for job in turn.take(_in_turn(session, waiting)):
             made: Commit | _Outcome = _Outcome.NO_PLAN
             if job not in session.failed:
-                with session.guarded(job):
+                with session.guarded(job, Kind.MAKING_ROOM):
                     made = self._serve(session, job, failed)
                 session.futures.clear()
             if isinstance(made, Commit):
@@ -80,7 +81,7 @@ class MakeRoom:
     def could_serve(self, session: Session, job: Job) -> bool:
         """Return whether a plan exists now that makes room for `job`. Changes nothing."""
         could = False
-        with session.guarded(job):
+        with session.guarded(job, Kind.MAKING_ROOM):
             could = _may_try(session, job) and self._could_serve(session, job)
         session.futures.clear()
         return could
@@ -230,6 +231,13 @@ def _searches(context: SearchContext) -> Iterator[Search | Rearrangement]:
     has_idle = _has_idle(context.session, context.claim)
     for with_moves in (False, True) if has_idle else (False,):
         yield Search(context, with_moves=with_moves)
+
+
+def _in_turn(session: Session, waiting: Sequence[Job]) -> Iterator[Job]:
+    """Yield the jobs in the order of serving; last those that may take longer than others."""
+    is_late = session.memory.was_set_aside
+    yield from WorkList(session, [job for job in waiting if not is_late(job)])
+    yield from WorkList(session, [job for job in waiting if is_late(job)])
 
 
 _Cost = tuple[int, int, int]

@@ -15,6 +15,8 @@ _FIRST_WAIT_S = 10.0
 _LONGEST_WAIT_S = 900.0
 _MOST_DOUBLINGS = 4
 """A job gets at most sixteen times the configured time."""
+_MAKING_ROOM = 5.0
+"""Making room for a job may take this many times as long, but never longer than all doublings."""
 _LEAST_PART = 0.125
 """A job gets at least this part of the configured time, however many others are set aside."""
 
@@ -42,6 +44,14 @@ class SetAside:
         others = self._in_namespace[job.namespace] - (entry is not None)
         times = min(entry.times, _MOST_DOUBLINGS) if entry is not None else 0
         return self.attempt_s * max(_LEAST_PART, (1 << times) / (1 + others))
+
+    def making_room_s(self, job: JobKey) -> float:
+        """Return how long an attempt to make room for `job` may take."""
+        return min(_MAKING_ROOM * self.limit_s(job), self.attempt_s * (1 << _MOST_DOUBLINGS))
+
+    def has(self, job: JobKey) -> bool:
+        """Return whether an attempt for `job` took too long, and none has succeeded since."""
+        return job in self._entries
 
     def add(self, job: JobKey, limit_s: float, now: float) -> str:
         """Set `job` aside after an attempt that took longer than `limit_s`; return the message."""

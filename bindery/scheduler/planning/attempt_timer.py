@@ -8,9 +8,18 @@ that one job cannot delay all others. Decision 050.
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from enum import Enum
 
 from bindery.scheduler.cache.set_aside import SetAside
 from bindery.scheduler.model.jobs import Job
+
+
+class Kind(Enum):
+    """What an attempt does."""
+
+    ANY = "any"
+    MAKING_ROOM = "making room"
+    """It comes after free room was given to others, and tries many places for many pods."""
 
 
 class AttemptTooLongError(Exception):
@@ -31,14 +40,17 @@ class AttemptTimer:
         self._clock = clock
         self._limits = limits
         self._job: Job | None = None
+        self._limit_s = 0.0
         self._since_s: float | None = None
         self._spent_s: defaultdict[Job, float] = defaultdict(float)
         """Job -> the time of its attempts that have ended."""
 
-    def start(self, job: Job) -> bool:
+    def start(self, job: Job, kind: Kind) -> bool:
         """Start an attempt for `job`; return False if it is a part of one that is under way."""
         if self._clock is None or self._job is not None:
             return False
+        limits, is_long = self._limits, kind is Kind.MAKING_ROOM
+        self._limit_s = (limits.making_room_s if is_long else limits.limit_s)(job.key)
         self._job, self._since_s = job, self._clock()
         return True
 
@@ -59,9 +71,8 @@ class AttemptTimer:
         """Raise AttemptTooLongError if the attempt under way has taken too long."""
         if self._since_s is None or self._clock is None or self._job is None:
             return
-        limit_s = self._limits.limit_s(self._job.key)
-        if self._clock() - self._since_s > limit_s:
-            raise AttemptTooLongError(limit_s)
+        if self._clock() - self._since_s > self._limit_s:
+            raise AttemptTooLongError(self._limit_s)
 
     @contextmanager
     def paused(self) -> Iterator[None]:

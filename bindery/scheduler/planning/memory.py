@@ -51,6 +51,10 @@ class Memory:
         """Return why `job` is set aside, as planning it took too long; None if it is not."""
         return self._cluster.failures.set_aside.why(job.key, self._now)
 
+    def was_set_aside(self, job: Job) -> bool:
+        """Return whether planning `job` took too long lately, so that it has more time now."""
+        return self._cluster.failures.set_aside.has(job.key)
+
     def refused_room(self, job: Job) -> str | None:
         """Return why pods could not be evicted for `job` recently; None if not so."""
         return self._cluster.failures.refused_room(job.key, self._now)

@@ -38,7 +38,7 @@ from bindery.scheduler.model.shapes import Shape, unmet_text
 from bindery.scheduler.model.state import PlanState
 from bindery.scheduler.model.verdicts import Refusal, Rows, SortKey
 from bindery.scheduler.planning import next_pods
-from bindery.scheduler.planning.attempt_timer import AttemptTimer, AttemptTooLongError
+from bindery.scheduler.planning.attempt_timer import AttemptTimer, AttemptTooLongError, Kind
 from bindery.scheduler.planning.filter_cache import FilterCache
 from bindery.scheduler.planning.futures import Futures
 from bindery.scheduler.planning.memory import Memory
@@ -61,13 +61,13 @@ class _JobGuard(AbstractContextManager[None, bool]):
     No generator: it is slow in hot loops.
     """
 
-    __slots__ = ("_is_outermost", "_job", "_session")
+    __slots__ = ("_is_outermost", "_job", "_kind", "_session")
 
-    def __init__(self, session: "Session", job: Job) -> None:
-        self._session, self._job, self._is_outermost = session, job, False
+    def __init__(self, session: "Session", job: Job, kind: Kind) -> None:
+        self._session, self._job, self._kind, self._is_outermost = session, job, kind, False
 
     def __enter__(self) -> None:
-        self._is_outermost = self._session.timer.start(self._job)
+        self._is_outermost = self._session.timer.start(self._job, self._kind)
 
     def __exit__(
         self,
@@ -262,12 +262,12 @@ class Session:
 
     # -- errors --------------------------------------------------------------------------------
 
-    def guarded(self, job: Job) -> AbstractContextManager[None, bool]:
+    def guarded(self, job: Job, kind: Kind = Kind.ANY) -> AbstractContextManager[None, bool]:
         """Return a context that turns an exception of its block into a refusal of `job`.
 
         Statements must be opened inside the block, so that an exception discards them.
         """
-        return _JobGuard(self, job)
+        return _JobGuard(self, job, kind)
 
     def fail(self, job: Job, error: Exception) -> None:
         """Skip `job` until the session ends: planning it raised `error`."""

@@ -138,12 +138,12 @@ def _move(
     `may_stay`: its own node counts as a place too.
     """
     assert task.status is TaskStatus.RELEASING, "only what was evicted is moved"
-    finder = finders.new(task)  # it may lose nodes that are good for equal pods
-    place = finder.best(task)
+    place = finders.of(task).best(task)
     if place is not None and place.row == task.row and not may_stay:
         # Other GPUs of the same node count as a move: they can make room for a whole GPU.
         if _changes_devices(session, statement, task):
             return True
+        finder = finders.new(task)  # the shared finder must not lose the node for equal pods
         finder.exclude(task, task.row, "it is moved away from it")
         place = finder.best(task)
     return place is not None and promise(statement, task, place.row)
