@@ -12,6 +12,7 @@ from schedulerworld import (
     delete,
     engine_with,
     gang,
+    modify,
     node,
     plan,
     pod,
@@ -28,7 +29,7 @@ from bindery.kube.podspec import (
 )
 from bindery.kube.selectors import LabelSelector
 from bindery.scheduler.cache import rule_costs
-from bindery.scheduler.cache.rule_costs import MOST_OF_NAMESPACE, MOST_OF_POD
+from bindery.scheduler.cache.rule_costs import IGNORED, MOST_OF_NAMESPACE, MOST_OF_POD
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.model.pod_rules import Term
 from bindery.scheduler.model.reasons import JobReason
@@ -74,7 +75,7 @@ def test_a_pod_with_too_many_terms_waits_and_is_told_why() -> None:
     assert plan(engine).keys() == {"even"}
 
     report = report_of(engine, "odd")
-    assert report.reason == JobReason.NOT_SUPPORTED
+    assert report.reason == JobReason.TOO_MANY_DIFFERENT_PODS
     assert f"more than {MOST_OF_POD} terms" in report.message
     (write,) = (
         w for w in pending_writes(engine.cluster, engine.report, NOW) if w.meta.name == "odd"
@@ -122,6 +123,38 @@ def test_the_rules_of_pods_on_nodes_are_followed_beyond_the_bound_of_waiting_pod
 
     assert "waits" not in planned
     assert all(planned[f"new{i}"] != f"n{i}" for i in range(9))
+
+
+@pytest.mark.usefixtures("small")
+def test_an_event_says_once_that_the_rules_of_pods_on_nodes_are_not_followed() -> None:
+    engine = world(*(keeping_apart(f"runs{i}", 8, on=f"n{i}") for i in range(10)))
+    beyond = [keeping_apart(f"late{i}", 8, on=f"n{i}") for i in range(3)]
+
+    def told() -> list[tuple[str, str]]:
+        found = [(each.meta.name, each.reason) for each in engine.cluster.problems]
+        engine.cluster.problems.clear()
+        return found
+
+    assert told() == []
+    add(engine.cluster, *beyond)
+    modify(engine.cluster, *beyond)
+    assert told() == [("late0", IGNORED)]
+
+    delete(engine.cluster, *beyond)
+    add(engine.cluster, keeping_apart("again", 8, on="n1"))
+    assert told() == [("again", IGNORED)]
+
+
+def test_many_pods_with_rules_go_at_once_in_time() -> None:
+    engine = world()
+    pods = [keeping_apart(f"odd{i:03}", 60) for i in range(600)]
+    add(engine.cluster, *pods)
+    begun_s = time.thread_time()
+
+    delete(engine.cluster, *pods)
+
+    assert time.thread_time() - begun_s < 3.0
+    assert not engine.cluster._costs._in_namespace
 
 
 def test_a_stranger_is_planned_in_time_beside_600_pods_with_60_terms_each() -> None:

@@ -110,7 +110,7 @@ class Cluster:
         self._orphans = Orphans()
         self._starting = Starting(self.state.tasks)
         self.budgets = Budgets()
-        self._costs = RuleCosts()
+        self._costs = RuleCosts(self.problems)
         self._tasks.shapes.refusals = self._costs.problems
         self._intake = Intake(
             self._take_in,
@@ -128,10 +128,7 @@ class Cluster:
         Returns:
             Whether a plan may change: not by an expected binding, or a node's heartbeat.
         """
-        is_news = False
-        for each in self._costs.admit(change):
-            is_news |= self._intake.apply(each)
-        return is_news
+        return self._intake.apply(self._costs.admit(change))
 
     def observe(self, observers: Iterable[tuple[Sequence[Resource[Any]], Observe]]) -> None:
         """Replace the observers of changes, and pass the existing objects to the new ones."""
@@ -222,6 +219,9 @@ class Cluster:
     def note_time(self, now: float) -> None:
         """Apply the changes that time alone makes: promises end, pods get stuck in deletion."""
         self._tasks.sweep_queues()
+        for change in self._costs.due():
+            self._intake.apply(change)
+        self._tasks.admit_waiting()
         self._tasks.note_time(now)
         self.changed_jobs.update(self._starting.late(now))
         self.promises.expire(now)

@@ -11,6 +11,7 @@ from bindery.api.states import ENDED_POD_PHASES
 from bindery.kube.claims import ResourceClaim
 from bindery.kube.objects import Pod
 from bindery.scheduler.cache.claim_gpus import ClaimGpus
+from bindery.scheduler.cache.shape_costs import ShapeCosts
 from bindery.scheduler.model.images import image_names
 from bindery.scheduler.model.jobs import Uid
 from bindery.scheduler.model.label_references import LabelReferences
@@ -30,6 +31,7 @@ class PodShapes:
         self._users: dict[str, dict[Uid, None]] = {}
         """Image -> the pods of this scheduler that use it."""
         self._claims = ClaimGpus(nodes.axis.gpus.counts_class)
+        self._costs = ShapeCosts()
         self.refusals: Mapping[Uid, str] = {}
         """Pod -> why it is not planned, if that does not follow from its shape."""
 
@@ -48,7 +50,7 @@ class PodShapes:
                 *affected,
                 *(self._claims.forget_pod(uid) if ended else self._claims.put_pod(pod)),
             }
-        yield from self._shaped(affected)
+        yield from self._shaped(sorted(affected))
 
     def of(self, pod: Pod, *, ours: bool) -> Shape:
         """Return the shape of `pod`, which was noted."""
@@ -58,27 +60,37 @@ class PodShapes:
         uid = Uid(pod.metadata.uid)
         shape = self.book.of(pod, read_rules(pod), seen, self._claims.of(uid))
         refusal = self.refusals.get(uid)
-        return shape if refusal is None else self.book.refused(shape, refusal)
+        if refusal is None and not pod.spec.node_name:
+            refusal = self._costs.note(uid, pod.metadata.namespace, shape)
+        else:
+            self._costs.forget(uid, pod.metadata.namespace)
+        return self.book.refused(shape, refusal) if refusal else shape
+
+    def due(self) -> Iterator[tuple[Uid, Shape]]:
+        """Yield the pods for whose shapes there is room now, with their shapes."""
+        yield from self._shaped(self._costs.due())
 
     def claim_changed(self, claim: ResourceClaim, *, gone: bool) -> Iterator[tuple[Uid, Shape]]:
         """Note a new state of `claim`; yield the pods to which it gives new shapes."""
-        yield from self._shaped(self._claims.put_claim(claim, gone=gone))
+        yield from self._shaped(sorted(self._claims.put_claim(claim, gone=gone)))
 
     def forget(self, uid: Uid) -> Iterator[tuple[Uid, Shape]]:
         """Forget a pod; yield the pods to which this gives new shapes."""
         self._references.remove(uid)
         self._note_images(uid, None)
-        self._planned.pop(uid, None)
-        yield from self._shaped(self._claims.forget_pod(uid))
+        pod = self._planned.pop(uid, None)
+        if pod is not None:
+            self._costs.forget(uid, pod.metadata.namespace)
+        yield from self._shaped(sorted(self._claims.forget_pod(uid)))
 
     def images_came(self, names: Iterable[str]) -> Iterator[tuple[Uid, Shape]]:
         """Yield the pods to which new images on nodes give new shapes."""
         users = {uid: None for name in names for uid in self._users.get(name, ())}
-        yield from self._shaped(users)
+        yield from self._shaped(sorted(users))
 
     def _shaped(self, pods: Iterable[Uid]) -> Iterator[tuple[Uid, Shape]]:
         """Yield `pods` with their shapes."""
-        for uid in sorted(pods):
+        for uid in pods:
             yield uid, self.of(self._planned[uid], ours=True)
 
     def _note_images(self, uid: Uid, pod: Pod | None) -> None:

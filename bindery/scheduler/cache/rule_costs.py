@@ -5,7 +5,7 @@ takes memory and time in every cycle, for all jobs. A pod beyond the bounds is t
 rules. It is not planned until there is room for them, and its condition has the reason.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
@@ -16,6 +16,7 @@ from bindery.kube.objects import KubeObject, Pod
 from bindery.kube.store import Change, EventType
 from bindery.scheduler.model.jobs import Uid
 from bindery.scheduler.model.pod_rules import PodSet, read_rules
+from bindery.scheduler.model.problems import ObjectProblem
 
 MOST_OF_POD = 100
 """How many terms and constraints about other pods a pod may have."""
@@ -31,32 +32,42 @@ _OF_NAMESPACE = (
     f"the pods of its namespace select {MOST_OF_NAMESPACE} different sets of pods by pod affinity, "
     "pod anti-affinity and topology spread, which is the maximum: it waits until some of them go"
 )
+IGNORED = "RulesNotFollowed"
+_IGNORED = (
+    f"the pods of its namespace select {MOST_WITH_BOUND} different sets of pods by pod affinity, "
+    "pod anti-affinity and topology spread, which is the maximum for pods on nodes: the rules of "
+    "this pod, and of further ones, keep no other pods away"
+)
 
 
 class RuleCosts:
     """The rules of all pods by namespace."""
 
-    def __init__(self) -> None:
+    def __init__(self, reports: deque[ObjectProblem]) -> None:
+        """Start without pods. `reports`: gets the problems that no condition shows."""
         self._in_namespace: defaultdict[str, Counter[PodSet]] = defaultdict(Counter)
         self._of_pod: dict[Uid, Sequence[PodSet]] = {}
         """The pods whose rules count."""
         self._waiting: defaultdict[str, dict[Uid, Pod]] = defaultdict(dict)
         """Namespace -> the pods that wait for room for their rules, the oldest first."""
+        self._freed: set[str] = set()
+        """Namespaces whose pods select fewer sets than before."""
         self.problems: dict[Uid, str] = {}
         """Pod -> why it is not planned."""
+        self._reports = reports
+        self._ignored: defaultdict[str, set[Uid]] = defaultdict(set)
+        """Namespace -> the pods on nodes whose rules are not followed."""
 
-    def admit(self, change: Change[KubeObject]) -> Iterator[Change[KubeObject]]:
-        """Yield `change`, with a pod without rules if they are too many.
-
-        Then changes about the other pods for whose rules there is room now.
-        """
+    def admit(self, change: Change[KubeObject]) -> Change[KubeObject]:
+        """Return `change`, with a pod without rules if they are too many."""
         pod = change.object
         if not isinstance(pod, Pod):
-            yield change
-            return
+            return change
         uid, namespace = Uid(pod.metadata.uid), pod.metadata.namespace
-        has_gone = change.type is EventType.DELETED or pod.status.phase in ENDED_POD_PHASES
-        if not has_gone and uid not in self._of_pod:
+        if change.type is EventType.DELETED or pod.status.phase in ENDED_POD_PHASES:
+            self._forget(uid, namespace)
+            self._drop_ignored(uid, namespace)
+        elif uid not in self._of_pod:
             sets: Sequence[PodSet] = ()
             with suppress(Exception):  # taking the pod in reports terms that cannot be read
                 sets = read_rules(pod).pod_sets
@@ -64,13 +75,16 @@ class RuleCosts:
             self._forget(uid, namespace)
             if problem:
                 self._refuse(pod, problem)
-                change = Change(change.type, _without_rules(pod), change.previous)
-            else:
-                self._take(uid, namespace, sets)
-        elif has_gone:
-            self._forget(uid, namespace)
-        yield change
-        yield from self._again(namespace)
+                return Change(change.type, _without_rules(pod), change.previous)
+            self._drop_ignored(uid, namespace)
+            self._take(uid, namespace, sets)
+        return change
+
+    def due(self) -> Iterator[Change[KubeObject]]:
+        """Yield the pods for whose rules there is room now, the oldest of a namespace first."""
+        freed, self._freed = self._freed, set()
+        for namespace in sorted(freed):
+            yield from self._again(namespace)
 
     def _problem(self, pod: Pod, sets: Sequence[PodSet]) -> str:
         """Return why `pod` is not planned with the rules that select `sets`; "" if it is."""
@@ -80,7 +94,7 @@ class RuleCosts:
         if len(sets) > MOST_OF_POD and not is_bound:
             return _OF_POD
         known = self._in_namespace[pod.metadata.namespace]
-        new = len(set(sets).difference(known))
+        new = sum(each not in known for each in set(sets))
         most = MOST_WITH_BOUND if is_bound else MOST_OF_NAMESPACE
         return _OF_NAMESPACE if new and len(known) + new > most else ""
 
@@ -93,8 +107,24 @@ class RuleCosts:
         uid = Uid(pod.metadata.uid)
         if not pod.spec.node_name:
             self.problems[uid] = problem
+        else:
+            self._note_ignored(uid, pod)
         if problem is _OF_NAMESPACE:
             self._waiting[pod.metadata.namespace][uid] = pod
+
+    def _note_ignored(self, uid: Uid, pod: Pod) -> None:
+        """Note a pod on a node without its rules; report the first of its namespace."""
+        ignored = self._ignored[pod.metadata.namespace]
+        if not ignored:
+            self._reports.append(ObjectProblem("v1", "Pod", pod.metadata, IGNORED, _IGNORED))
+        ignored.add(uid)
+
+    def _drop_ignored(self, uid: Uid, namespace: str) -> None:
+        ignored = self._ignored.get(namespace)
+        if ignored is not None:
+            ignored.discard(uid)
+            if not ignored:
+                del self._ignored[namespace]
 
     def _forget(self, uid: Uid, namespace: str) -> None:
         self.problems.pop(uid, None)
@@ -105,7 +135,10 @@ class RuleCosts:
                 del self._waiting[namespace]
         if counts is None:
             return
-        for each in self._of_pod.pop(uid, ()):
+        sets = self._of_pod.pop(uid, ())
+        if sets and namespace in self._waiting:
+            self._freed.add(namespace)
+        for each in sets:
             counts[each] -= 1
             if not counts[each]:
                 del counts[each]

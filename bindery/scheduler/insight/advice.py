@@ -49,6 +49,10 @@ _BY_REASON: Final[Mapping[str, str]] = {
     ),
     Reason.INVALID: "Correct the spec of the PodGroup.",
     Reason.NOT_SUPPORTED: "Remove the unsupported fields from the pod, or configure the plugin.",
+    Reason.TOO_MANY_DIFFERENT_PODS: (
+        "Wait, or give the pods of the namespace equal requests, selectors and rules; pods that "
+        "differ by intent can go into several namespaces."
+    ),
     Reason.COMMIT_UNDER_WAY: "Wait: the binder is binding its pods (bindery get requests).",
     Reason.COMMIT_FAILED: "Wait: the scheduler tries again soon.",
     Reason.PLANNING_TOOK_TOO_LONG: (

@@ -5,62 +5,87 @@ its terms, as in `v1.NodeSelector`. A session has one set of label columns.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 
 from bindery.kube.podspec import NodeAffinity, NodeSelectorRequirement, NodeSelectorTerm
 from bindery.scheduler.model.columns import BoolColumn
+from bindery.scheduler.model.verdicts import Rows
 from bindery.scheduler.model.views import NodesView
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 
 
 class LabelColumns:
-    """Label values as columns over node rows, built on first use."""
+    """Node rows by label and value, indexed on first use.
+
+    Users choose the labels in selectors: what no node has takes no memory, and no loop over nodes.
+    """
 
     def __init__(self, nodes: NodesView) -> None:
         self._nodes = nodes.nodes
-        self._columns: dict[str, list[str | None]] = {}
-        self._masks: dict[tuple[str, str], BoolColumn] = {}
+        self._keys: frozenset[str] | None = None
+        """All labels of nodes."""
+        self._rows: dict[str, dict[str, Rows]] = {}
+        """Label -> value -> the rows with it."""
 
     def equals(self, key: str, value: str) -> BoolColumn:
-        """Return a mask of the nodes with the label `key` and `value`."""
-        mask = self._masks.get((key, value))
-        if mask is None:
-            mask = self._mask(text == value for text in self._column(key))
-            self._masks[key, value] = mask
-        return mask
+        """Return a new mask of the nodes with the label `key` and `value`."""
+        rows = self._index(key).get(value)
+        return self._mask(() if rows is None else (rows,))
 
     def has(self, key: str) -> BoolColumn:
-        """Return a mask of the nodes with the label `key`."""
-        return self._mask(text is not None for text in self._column(key))
+        """Return a new mask of the nodes with the label `key`."""
+        return self._mask(self._index(key).values())
 
     def compares(self, key: str, operator: str, bound: str) -> BoolColumn:
         """Return a mask of nodes with an integer label `key` above (Gt) or below (Lt) `bound`."""
         limit = _integer(bound)
-        values = [_integer(text) for text in self._column(key)]
+        values = ((_integer(text), rows) for text, rows in self._index(key).items())
+        if limit is None:
+            return self._mask(())
         if operator == "Gt":
-            return self._mask(v is not None and limit is not None and v > limit for v in values)
-        return self._mask(v is not None and limit is not None and v < limit for v in values)
+            return self._mask(rows for v, rows in values if v is not None and v > limit)
+        return self._mask(rows for v, rows in values if v is not None and v < limit)
 
     def every(self) -> BoolColumn:
         """Return a mask of all rows."""
         return np.ones(len(self._nodes), dtype=np.bool_)
 
-    def named(self, names: Sequence[str]) -> BoolColumn:
+    def named(self, names: Collection[str]) -> BoolColumn:
         """Return a mask of the nodes with one of `names`."""
-        return self._mask(node is not None and node.metadata.name in names for node in self._nodes)
+        mask = self._mask(())
+        if names:
+            wanted = frozenset(names)
+            for row, node in enumerate(self._nodes):
+                mask[row] = node is not None and node.metadata.name in wanted
+        return mask
 
-    def _column(self, key: str) -> list[str | None]:
-        column = self._columns.get(key)
-        if column is None:
-            column = [None if n is None else n.metadata.labels.get(key) for n in self._nodes]
-            self._columns[key] = column
-        return column
+    def _index(self, key: str) -> Mapping[str, Rows]:
+        """Return value -> rows of the label `key`."""
+        if self._keys is None:
+            labels = (node.metadata.labels for node in self._nodes if node is not None)
+            self._keys = frozenset().union(*labels)
+        if key not in self._keys:
+            return {}
+        index = self._rows.get(key)
+        if index is None:
+            found = defaultdict[str, list[int]](list)
+            for row, node in enumerate(self._nodes):
+                value = node.metadata.labels.get(key) if node is not None else None
+                if value is not None:
+                    found[value].append(row)
+            index = {value: np.array(rows, dtype=np.intp) for value, rows in found.items()}
+            self._rows[key] = index
+        return index
 
-    def _mask(self, values: Iterable[bool]) -> BoolColumn:
-        return np.fromiter(values, np.bool_, len(self._nodes))
+    def _mask(self, parts: Iterable[Rows]) -> BoolColumn:
+        mask = np.zeros(len(self._nodes), dtype=np.bool_)
+        for rows in parts:
+            mask[rows] = True
+        return mask
 
 
 def node_affinity_mask(

@@ -60,6 +60,8 @@ class NodeTable:
         self._order_version = -1
         self._ready: NDArray[np.intp] = np.zeros(0, dtype=np.intp)
         self._ready_version = -1
+        self._exists: BoolColumn = np.zeros(0, dtype=np.bool_)
+        self._exists_version = -1
         self.reservation: Request = axis.request(reservation_amounts(RESERVATION_REQUESTS))
         """Request of one reservation pod beside its device."""
         self._slots: Counter[int] = Counter()
@@ -107,8 +109,12 @@ class NodeTable:
 
     @property
     def exists(self) -> BoolColumn:
-        """Mask of the rows with a node."""
-        return np.fromiter((node is not None for node in self.nodes), np.bool_, len(self.nodes))
+        """Mask of the rows with a node. Do not write to it."""
+        if self._exists_version != self.version:
+            found = (node is not None for node in self.nodes)
+            self._exists = np.fromiter(found, np.bool_, len(self.nodes))
+            self._exists_version = self.version
+        return self._exists
 
     def used(self) -> IntColumns:
         """Return the amounts that pods hold, releasing pods included."""

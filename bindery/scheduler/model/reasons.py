@@ -25,6 +25,8 @@ class JobReason(StrEnum):
     PRIORITY_CLASS_DOES_NOT_EXIST = "PriorityClassDoesNotExist"
     NOT_SUPPORTED = "NotSupported"
     """Its pods use a feature that no configured plugin supports."""
+    TOO_MANY_DIFFERENT_PODS = "TooManyDifferentPods"
+    """Its pods, or those of its namespace, differ in more ways than planning can take."""
     TOPOLOGY = "TopologyNotUsable"
     """Its topology constraint names a tree or a level that does not exist."""
     INVALID_GPU_SHARE = "InvalidGpuShare"

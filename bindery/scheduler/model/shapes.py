@@ -33,6 +33,7 @@ from bindery.scheduler.model.content_key import content_key
 from bindery.scheduler.model.host_ports import HostPort, host_ports
 from bindery.scheduler.model.images import NO_IMAGES, UsedImages, used_images
 from bindery.scheduler.model.pod_rules import NO_RULES, PodRules
+from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.resizing import effective_spec
 from bindery.scheduler.model.resources import (
     CardPart,
@@ -93,6 +94,7 @@ class Shape:
     tolerations: tuple[Toleration, ...]
     refusal: str | None
     """Why pods of this shape cannot be placed at all, such as a request that does not parse."""
+    refusal_reason: JobReason = JobReason.NOT_SUPPORTED
     share_problems: tuple[str, ...] = ()
     """Mistakes in the request for a share of a GPU."""
     needs: frozenset[Need] = frozenset()
@@ -169,11 +171,13 @@ class ShapeBook:
         return shape
 
     def refused(self, shape: Shape, why: str) -> Shape:
-        """Return `shape` for pods that are not planned because of `why`."""
+        """Return `shape` for pods that would exceed a bound, as `why` says."""
         key = shape, why
         found = self._refused.get(key)
         if found is None:
-            found = self._refused[key] = replace(shape, refusal=why)
+            found = self._refused[key] = replace(
+                shape, refusal=why, refusal_reason=JobReason.TOO_MANY_DIFFERENT_PODS
+            )
         return found
 
     def _plain(self, pod: Pod, claimed_gpus: int) -> Shape:

@@ -1,6 +1,9 @@
 """The results of static filters, kept over sessions. Used by `placement`."""
 
-from weakref import WeakKeyDictionary
+from dataclasses import replace
+from weakref import WeakKeyDictionary, WeakValueDictionary
+
+import numpy as np
 
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.shapes import Shape
@@ -16,6 +19,8 @@ class FilterCache:
         # Weak: the masks of a shape go with its last pod.
         self._failures: WeakKeyDictionary[Shape, tuple[NodeFailure, ...]] = WeakKeyDictionary()
         self._passing: WeakKeyDictionary[Shape, BoolColumn] = WeakKeyDictionary()
+        self._masks: WeakValueDictionary[int, BoolColumn] = WeakValueDictionary()
+        """Hash of the values -> the mask: shapes with equal masks share one."""
 
     def failures(self, session: PlanningView, shape: Shape) -> tuple[NodeFailure, ...]:
         """Return the failures of nodes for `shape` from the filter plugins."""
@@ -27,7 +32,7 @@ class FilterCache:
         found = self._failures.get(shape)
         if found is None:
             found = self._failures[shape] = tuple(
-                failure
+                replace(failure, nodes=self._shared(failure.nodes))
                 for plugin in session.plugins.node_filters
                 for failure in plugin.node_failures(session, shape)
                 if failure.nodes.any()
@@ -40,8 +45,13 @@ class FilterCache:
         failures = self.failures(session, shape)
         mask = self._passing.get(shape)
         if mask is None:
-            mask = session.state.nodes.exists
+            mask = session.state.nodes.exists.copy()
             for failure in failures:
                 mask &= ~failure.nodes
-            self._passing[shape] = mask
+            mask = self._passing[shape] = self._shared(mask)
         return mask
+
+    def _shared(self, mask: BoolColumn) -> BoolColumn:
+        """Return a mask that is equal to `mask`; do not write to it."""
+        known = self._masks.setdefault(hash(mask.tobytes()), mask)
+        return known if np.array_equal(known, mask) else mask

@@ -1,7 +1,7 @@
 """Finding nodes for pods; equal pods share their vectors.
 
 Each pod shape has one mask and one score vector over all nodes. Placing a pod changes one node, so
-only the entries of that node are computed again. A gang of N equal pods costs little more than one.
+only its entries are computed again. A gang of N equal pods costs little more than one.
 All vectors here are in *position* order, nodes sorted by name. So ties go to the first name, and
 the same input gives the same plan.
 """
@@ -26,6 +26,8 @@ from bindery.scheduler.planning.view import PlanningView
 from bindery.scheduler.plugins.interface.nodes import NodeRoom
 
 _NOWHERE = -np.inf
+_MOST_ENTRIES, _LEAST_VECTORS = 5_000_000, 100
+"""The vectors of all shapes have about so many entries of 10 bytes: each pod can have its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,9 +204,11 @@ class Placement:
         self._session = session
         self.check_time = session.timer.check
         self._filters = filters
+        self._most = max(_LEAST_VECTORS, _MOST_ENTRIES // max(len(session.order), 1))
         self._vectors: dict[tuple[Shape, Nominated | None], ShapeVectors] = {}
+        """The last used at the end, at most `_most`."""
         self._beside: dict[tuple[Shape, Nominated | None], ShapeVectors] = {}
-        """The vectors without the nodes of `_closed`."""
+        """The same without the nodes of `_closed`."""
         self._closed: BoolColumn | None = None
         self._rules: dict[tuple[Shape, Nominated | None], Combined | None] = {}
 
@@ -222,25 +226,37 @@ class Placement:
 
         `nominated`: the nominated pods that count.
         """
-        shape = shape.plain
-        vectors = self._vectors.get((shape, nominated))
-        if vectors is None:
-            vectors = self._vectors[shape, nominated] = self.own(shape, None, nominated=nominated)
-        return vectors
+        return self._kept(self._vectors, shape.plain, nominated, None)
 
     def beside(self, shape: Shape, nominated: Nominated | None, closed: BoolColumn) -> ShapeVectors:
-        """Return the vectors of `shape` for all jobs with the same mask of `closed` rows.
+        """Return the vectors of `shape` beside one mask of `closed` rows; else as `shared`.
 
-        Only the vectors of the last mask are kept: it changes with the plan. Else as `shared`.
+        Only the vectors of the last mask are kept: it changes with the plan.
         """
         if closed is not self._closed:
             self._beside, self._closed = {}, closed
-        shape = shape.plain
-        vectors = self._beside.get((shape, nominated))
+        return self._kept(self._beside, shape.plain, nominated, closed)
+
+    def _kept(
+        self,
+        known: dict[tuple[Shape, Nominated | None], ShapeVectors],
+        shape: Shape,
+        nominated: Nominated | None,
+        closed: BoolColumn | None,
+    ) -> ShapeVectors:
+        """Return the vectors from `known`, or new ones, which replace those not used longest."""
+        key = shape, nominated
+        vectors = known.pop(key, None)
         if vectors is None:
-            vectors = self.own(shape, ~closed, nominated=nominated)
-            self._beside[shape, nominated] = vectors
+            vectors = self.own(shape, None if closed is None else ~closed, nominated=nominated)
+            if len(known) >= self._most:
+                del known[next(iter(known))]
+        known[key] = vectors
         return vectors
+
+    def close(self) -> None:
+        """Drop all vectors: they refer to the session, and the session to them."""
+        self._vectors, self._beside, self._rules = {}, {}, {}
 
     def rules(self, shape: Shape, nominated: Nominated | None) -> Combined | None:
         """Return the rules about other pods for `shape`; None if there are none.
@@ -279,8 +295,7 @@ class Placement:
 
     def is_filtered(self, shape: Shape) -> bool:
         """Return whether single pods of `shape` may have own node filters."""
-        plugins = self._session.plugins.task_node_filters
-        return any(plugin.filters_tasks_of(shape) for plugin in plugins)
+        return any(p.filters_tasks_of(shape) for p in self._session.plugins.task_node_filters)
 
     def task_failures(self, task: Task) -> tuple[NodeFailure, ...]:
         """Return the failures of nodes for `task` alone, with the plan so far."""
@@ -458,8 +473,7 @@ class JobFinder:
         self._placement.check_time()
         if self._placement.is_filtered(shape):
             return self._task_vectors(task)
-        is_tied = shape in self._of_shapes
-        if self._bonus is None and shape not in self._own and not is_tied:
+        if self._bonus is None and shape not in self._own and not self.is_tied(shape):
             if self._allowed is None:
                 return self._placement.shared(shape, self.nominated)
             if self._closed is not None:

@@ -197,6 +197,8 @@ class Session:
         self.reservations.close()
         self.undo(self._promises)
         self.futures.clear()
+        self.placement.close()
+        self._made.clear()  # else it stays until the collector of reference cycles runs
 
     # -- between plugins -----------------------------------------------------------------------
 
@@ -241,14 +243,12 @@ class Session:
         """Return the nominated pods of other schedulers that count for pods of `job`."""
         if not self._nominated_priorities:  # nearly always
             return None
-        priority = self.priority(job)
-        counting = [each for each in self._nominated_priorities if each >= priority]
+        counting = [each for each in self._nominated_priorities if each >= self.priority(job)]
         if not counting:
             return None
         least = counting[-1]
         if least not in self._nominated:
-            found = self.state.nominations.from_priority(least, self.state.nodes)
-            self._nominated[least] = found
+            self._nominated[least] = self.state.nominations.from_priority(least, self.state.nodes)
         return self._nominated[least]
 
     def passing(self, shape: Shape) -> BoolColumn:
@@ -289,8 +289,13 @@ class Session:
         why = self.memory.set_aside(job)
         if why is not None:
             return Refusal(JobReason.PLANNING_TOOK_TOO_LONG, why)
+        if not job.key.is_group:  # first: a tenant may have thousands of pods beyond the bounds
+            for task in job.pending.values():
+                if task.shape.refusal is not None:
+                    text = f"pod {task.name}: {task.shape.refusal}"
+                    return Refusal(task.shape.refusal_reason, text)
         answers = (plugin.invalid(self, job) for plugin in self.plugins.validity)
-        return next((refusal for refusal in answers if refusal is not None), None)
+        return next(filter(None, answers), None)
 
     def priority(self, job: Job) -> int:
         """Return the priority of `job`."""
@@ -312,15 +317,14 @@ class Session:
         """Return why `task` cannot be planned even with free nodes; None if it can."""
         shape = task.shape
         if shape.refusal is not None:
-            return Refusal(JobReason.NOT_SUPPORTED, shape.refusal)
+            return Refusal(shape.refusal_reason, shape.refusal)
         if not shape.needs:  # most pods: no plugin is called for them
             return None
         if not shape.needs <= self.plugins.supported:
-            return Refusal(
-                JobReason.NOT_SUPPORTED, unmet_text(shape.needs - self.plugins.supported)
-            )
+            lacking = shape.needs - self.plugins.supported
+            return Refusal(JobReason.NOT_SUPPORTED, unmet_text(lacking))
         answers = (plugin.invalid_task(self, task) for plugin in self.plugins.task_validity)
-        return next((refusal for refusal in answers if refusal is not None), None)
+        return next(filter(None, answers), None)
 
     def pod(self, task: Task) -> Pod | None:
         """Return the pod of `task` if it is unbound and belongs to this scheduler; else None."""
@@ -443,12 +447,8 @@ class Session:
     @cached_property
     def has_soft_taints(self) -> bool:
         """Whether any node has a taint of effect PreferNoSchedule."""
-        return any(
-            taint.effect == "PreferNoSchedule"
-            for node in self.state.nodes.nodes
-            if node is not None
-            for taint in node.spec.taints or ()
-        )
+        nodes = filter(None, self.state.nodes.nodes)
+        return any(t.effect == "PreferNoSchedule" for node in nodes for t in node.spec.taints or ())
 
     def scores(self, shape: Shape, rows: Rows) -> NDArray[np.float64]:
         """Return the weighted sum of all plugins' scores of `rows` for pods of `shape`."""

@@ -19,6 +19,7 @@ from bindery.scheduler.model.nodereading import declares, is_ready
 from bindery.scheduler.model.nodes import taints
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.model.verdicts import NodeFailure
+from bindery.scheduler.model.views import NodesView
 from bindery.scheduler.plugins.view import SessionView
 
 _CORDON = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
@@ -29,14 +30,18 @@ class Predicates:
 
     name = "predicates"
 
+    def __init__(self) -> None:
+        self._states: _NodeStates | None = None
+
     def node_failures(self, session: SessionView, shape: Shape) -> Iterator[NodeFailure]:
         """Yield the reasons against nodes for pods of `shape`."""
         nodes = session.state.nodes.nodes
-        yield NodeFailure("are not ready", _mask(nodes, lambda node: not is_ready(node)))
+        states = self._of_nodes(session.state.nodes)
+        yield NodeFailure("are not ready", states.not_ready)
         # As in Kubernetes, a cordon is a taint that a pod can tolerate.
         if not tolerates(shape.tolerations, _CORDON):
-            yield NodeFailure("are cordoned", _mask(nodes, lambda node: node.spec.unschedulable))
-        yield from self._taint_failures(nodes, shape)
+            yield NodeFailure("are cordoned", states.cordoned)
+        yield from states.taint_failures(shape)
         for key, value in shape.node_selector.items():
             matches = session.labels.equals(key, value)
             yield NodeFailure(f"do not match node selector {key}={value}", ~matches)
@@ -50,18 +55,40 @@ class Predicates:
             lacking = _mask(nodes, partial(_lacks, feature))
             yield NodeFailure(f"do not declare feature {feature}", lacking)
 
-    def _taint_failures(self, nodes: Sequence[Node | None], shape: Shape) -> Iterator[NodeFailure]:
+    def _of_nodes(self, nodes: NodesView) -> "_NodeStates":
+        if self._states is None or self._states.version != nodes.version:
+            self._states = _NodeStates(nodes)
+        return self._states
+
+
+class _NodeStates:
+    """What the filters read of all nodes, as of one version of the node table.
+
+    All shapes share it: a tenant can create pods of thousands of shapes.
+    """
+
+    def __init__(self, nodes: NodesView) -> None:
+        self.version = nodes.version
+        self._count = len(nodes.nodes)
+        self.not_ready = _mask(nodes.nodes, lambda node: not is_ready(node))
+        self.cordoned = _mask(nodes.nodes, lambda node: node.spec.unschedulable)
+        by_taints: defaultdict[tuple[Taint, ...], list[int]] = defaultdict(list)
+        for row, node in enumerate(nodes.nodes):
+            if node is not None and node.spec.taints:
+                by_taints[taints(node)].append(row)
+        self._by_taints = dict(by_taints)
+
+    def taint_failures(self, shape: Shape) -> Iterator[NodeFailure]:
+        """Yield the reasons against tainted nodes for pods of `shape`."""
         untolerated: defaultdict[str, list[int]] = defaultdict(list)
-        for row, node in enumerate(nodes):
-            if node is None or not node.spec.taints:
-                continue
-            for taint in taints(node):
+        for on_node, rows in self._by_taints.items():
+            for taint in on_node:
                 if not tolerates(shape.tolerations, taint):
                     value = f": {taint.value}" if taint.value else ""
-                    untolerated[f"{taint.key}{value}"].append(row)
+                    untolerated[f"{taint.key}{value}"] += rows
                     break  # one reason per node, as in kube-scheduler
         for text, rows in sorted(untolerated.items()):
-            mask = np.zeros(len(nodes), dtype=np.bool_)
+            mask = np.zeros(self._count, dtype=np.bool_)
             mask[rows] = True
             yield NodeFailure(f"had untolerated taint {{{text}}}", mask)
 

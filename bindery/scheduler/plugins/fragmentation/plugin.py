@@ -43,7 +43,6 @@ from bindery.scheduler.plugins.view import FRAGMENTATION, SessionView, without_g
 
 _DECADE = 9.0
 _CPU_ONLY_NODE = 10.0
-_MOST_SHAPES = 10_000
 
 
 class GivenKind(ApiModel):
@@ -153,8 +152,6 @@ class Fragmentation:
         key = (counts, counts.version)
         if key != self._learned_at:
             self._learned_at = key
-            if sum(map(len, counts.by_day.values())) > _MOST_SHAPES:
-                self._kinds.forget_others(s for by in counts.by_day.values() for s in by)
             arguments = self._arguments
             learned = learn(
                 counts.by_day, axis, self._kinds, arguments.half_life_days, arguments.minimum_pods

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import date
 from itertools import accumulate
 from typing import Final
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -57,7 +58,8 @@ class Kinds:
     """The kind of each shape, and the constraints of kinds on nodes apart from room."""
 
     def __init__(self) -> None:
-        self._kinds: dict[Shape, Kind | None] = {}
+        # Weak: shapes go with their pods.
+        self._kinds: WeakKeyDictionary[Shape, Kind | None] = WeakKeyDictionary()
         self._constraints: dict[bytes, Shape] = {}
         self.put({}, None, ())
 
@@ -69,11 +71,6 @@ class Kinds:
         if shape not in self._kinds:
             self._kinds[shape] = self._read(axis, shape)
         return self._kinds[shape]
-
-    def forget_others(self, shapes: Iterable[Shape]) -> None:
-        """Forget the kinds of all shapes except `shapes`."""
-        kept = set(shapes)
-        self._kinds = {shape: kind for shape, kind in self._kinds.items() if shape in kept}
 
     def put(
         self,

@@ -6,6 +6,7 @@ has no request, but a problem for its pods.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from weakref import WeakKeyDictionary
 
 from bindery.api.hami import requests, wishes
 from bindery.api.hami.errors import HamiFormatError
@@ -24,8 +25,11 @@ class DeviceRequests:
     """The planned vendors; requests for other devices are left to other plugins."""
     default_policy: DevicePolicy
     """The order of devices for pods without an annotation."""
-    _read_shapes: dict[Shape, ShapeRequest | None] = field(default_factory=dict)
-    _problems: dict[Shape, str] = field(default_factory=dict)
+    _read_shapes: WeakKeyDictionary[Shape, ShapeRequest | None] = field(
+        default_factory=WeakKeyDictionary
+    )
+    """Weak, as `_problems`: shapes go with their pods."""
+    _problems: WeakKeyDictionary[Shape, str] = field(default_factory=WeakKeyDictionary)
 
     def of(self, shape: Shape) -> ShapeRequest | None:
         """Return the request of pods of `shape`; None without planned devices."""
