@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from recounting import recount, view
-from schedulerworld import Clock, add, configuration, gang, group, node, pod
+from schedulerworld import Clock, add, configuration, engine_with, gang, group, node, plan, pod
 from sizes import examples
 
 from bindery.api.podgroup import MOST_MEMBERS, MOST_ROLES
@@ -167,6 +167,35 @@ def test_a_plain_gang_binds_in_time_beside_any_tree_of_sub_groups(index: int, ru
         clock.now += 30
         add(engine.cluster, *gang(f"later{number}", 2))
         assert bound_after_s(engine, f"later{number}") < 2 * WITHIN_S
+
+
+@pytest.mark.parametrize("nodes", [3, NODES])
+def test_a_later_stage_that_lacks_one_pod_slot_is_refused_by_sums_in_every_cycle(
+    nodes: int,
+) -> None:
+    fields = {name: values[0] for name, values in VALUES.items()} | {"min_member": 1}
+    fields["sub_groups"] = later(1, nodes * 110, SMALL)
+    engine = engine_with(*(node(f"n{i}", 8) for i in range(nodes)), *hostile(fields, 1, 1))
+    begun_s = time.thread_time()
+
+    for _ in range(3):
+        plan(engine)
+        ((report,),) = engine.report.stages.values()
+        assert report.nodes == ()
+        assert f"{nodes * 110 - 1} of {nodes * 110} pods fit" in report.problem
+
+    assert time.thread_time() - begun_s < 0.5
+
+
+def test_a_later_stage_that_takes_all_pod_slots_has_its_room() -> None:
+    fields = {name: values[0] for name, values in VALUES.items()} | {"min_member": 1}
+    fields["sub_groups"] = later(1, 3 * 110 - 1, SMALL)
+    engine = engine_with(*(node(f"n{i}", 8) for i in range(3)), *hostile(fields, 1, 1))
+
+    plan(engine)
+
+    ((report,),) = engine.report.stages.values()
+    assert report.nodes == ("n0", "n1", "n2")
 
 
 @given(

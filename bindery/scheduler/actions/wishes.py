@@ -95,12 +95,13 @@ class Placing:
 
     def place_stage(self, stage: Stage) -> bool:
         """Place the future pods of `stage`; True also if it has no template for them."""
-        problem = self._session.futures.problem(self._job, stage)
+        futures = self._session.futures
+        problem = futures.problem(self._job, stage) or futures.shortage(self._job, stage)
         if problem is not None:
             self._session.refusals[self._job] = Refusal(JobReason.UNSCHEDULABLE, problem)
             return False
-        futures = self._session.futures.of(self._job, stage)
-        return not futures or _SubGroups(self._job, futures).place(stage.path, self)
+        tasks = futures.of(self._job, stage)
+        return not tasks or _SubGroups(self._job, tasks).place(stage.path, self)
 
     def _refuse_for(self, stage: Stage) -> bool:
         """Say in the refusal that `stage` has no room, and return False."""

@@ -4,6 +4,7 @@ They are placed by the same search as other pods, in the same Statement. Before 
 are taken out, and a reservation keeps their room.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from copy import copy
 
@@ -20,6 +21,8 @@ Make = Callable[[Job, str], Task | None]
 """Returns the first future pod of a sub-group; None without a template for it."""
 _ENDLESS = 10**9
 """How many pods without requests fit on a node; the sum over nodes must not overflow."""
+_MANY = 200
+"""From so many equal pods on, sums are asked first whether they fit."""
 Placed = tuple[Task, int]
 """A future pod and the row of its node."""
 
@@ -59,6 +62,25 @@ class Futures:
                     f"its sub-group {name} needs {count} pods, and all nodes together could take "
                     f"{most} such pods"
                 )
+        return None
+
+    def shortage(self, job: Job, stage: Stage) -> str | None:
+        """Return why the pods that `stage` lacks do not all fit now, by sums; None if they may.
+
+        Of few pods it returns None: placing them explains better what each node lacks.
+        """
+        nodes = self._state.nodes
+        counts: Counter[Shape] = Counter()
+        for first, count in self.lacking(job, stage).values():
+            counts[first.shape] += count
+        for shape, count in counts.items():
+            if count < _MANY:
+                continue
+            room = nodes.idle + nodes.releasing - nodes.pipelined
+            fit = pods_per_node(nodes, shape.request, room, _ENDLESS)
+            most = int(fit[self._passing(shape)].sum())
+            if count > most:
+                return f"{most} of {count} pods fit, by the resources that all nodes have left"
         return None
 
     def of(self, job: Job, stage: Stage) -> Sequence[Task]:
