@@ -5,12 +5,14 @@
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from bindery.cli.errors import CommandError
 from bindery.cli.importing import importing
+
+_MOST_WARNINGS: Final = 10
 
 app = typer.Typer(add_completion=False)
 
@@ -32,8 +34,9 @@ def snapshot(
         from bindery.cli.live import read_cluster
         from bindery.scenario.capture import capture
 
+    scenario = capture(with_client(context, read_cluster), datetime.now(UTC), node_pool)
     text = yaml.safe_dump(
-        capture(with_client(context, read_cluster), datetime.now(UTC), node_pool),
+        scenario,
         sort_keys=False,
         default_flow_style=None,
         allow_unicode=True,
@@ -41,9 +44,15 @@ def snapshot(
     )
     if output is None:
         typer.echo(text, nl=False)
-        return
-    try:
-        output.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise CommandError(f"{output} cannot be written: {error.strerror}") from error
-    typer.echo(f"Wrote {output}. Try: bindery scenario run {output}")
+    else:
+        try:
+            output.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise CommandError(f"{output} cannot be written: {error.strerror}") from error
+        typer.echo(f"Wrote {output}. Try: bindery scenario run {output}")
+    needs = scenario.get("needs", ())
+    for line in needs[:_MOST_WARNINGS]:
+        typer.echo(f"warning: {line}", err=True)
+    if len(needs) > _MOST_WARNINGS:
+        rest = len(needs) - _MOST_WARNINGS
+        typer.echo(f"warning: and {rest} more; the key `needs` lists them all", err=True)

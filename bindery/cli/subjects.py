@@ -12,8 +12,9 @@ from typing import Final
 from bindery.api.names import GROUP, NODE_POOL_LABEL
 from bindery.cli.errors import CommandError
 from bindery.cli.requesttext import request_lines
-from bindery.cli.workloadnames import Members, Workload, workloads
+from bindery.cli.workloadnames import Members, workloads
 from bindery.kube.objects import Pod, PodGroup, Queue
+from bindery.kube.ownernames import Workload
 from bindery.kube.snapshot import FINISHED, ClusterSnapshot, is_bound
 from bindery.scheduler.cache.members import job_key
 from bindery.scheduler.model.jobs import JobKey

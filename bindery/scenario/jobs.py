@@ -212,6 +212,13 @@ class SubGroup(ScenarioModel):
     """What its pods ask for, so that their room is planned before they exist."""
 
 
+class Owner(ScenarioModel):
+    """A workload to which a job belongs."""
+
+    kind: Name
+    name: Name
+
+
 class ScenarioJob(ScenarioModel):
     """A gang, or `count` gangs whose names differ in `{i}`."""
 
@@ -222,6 +229,8 @@ class ScenarioJob(ScenarioModel):
     """Default: that of the namespace, by its label, else `default`."""
     labels: dict[str, str] = Field(default_factory=dict)
     """The labels of its PodGroup."""
+    owners: tuple[Owner, ...] = ()
+    """The workloads by whose names `bindery explain` finds it."""
     priority: str | int = "train"
     """A priority class or a number."""
     preemptible: bool | None = None

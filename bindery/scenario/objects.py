@@ -207,6 +207,14 @@ def group_object(
             uid=object_uid("podgroup", job.namespace, name),
             creation_timestamp=timestamp(at),
             labels=job.labels | ({NODE_POOL_LABEL: pool} if pool else {}),
+            owner_references=[
+                OwnerReference(
+                    kind=owner.kind,
+                    name=owner.name,
+                    uid=object_uid(owner.kind, job.namespace, owner.name),
+                )
+                for owner in job.owners
+            ],
         ),
         spec=PodGroupSpec(
             min_member=job.least_pods,

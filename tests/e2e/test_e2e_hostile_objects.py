@@ -1,9 +1,12 @@
 """What tenants and time can do to a scheduler through a real API server: other gangs bind on."""
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from itertools import pairwise
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -12,6 +15,7 @@ from support import Corner, Gang, metric, wait_for
 
 from bindery.api.names import SUB_GROUP_LABEL
 from bindery.controlplane.components import Component
+from bindery.controlplane.plane import ControlPlane
 from bindery.kube.claims import RESOURCE_CLAIMS
 from bindery.kube.client import Client
 from bindery.kube.errors import InvalidError, MalformedAnswerError, NotFoundError
@@ -43,6 +47,28 @@ async def test_a_chain_of_sub_groups_is_invalid_and_ends_nothing(corner: Corner)
     condition = await corner.wait_condition(gang, "False", "Invalid")
 
     assert "levels deep" in condition.message
+
+
+async def test_a_snapshot_leaves_out_a_pod_whose_request_cannot_be_read(
+    corner: Corner, control_plane: ControlPlane, tmp_path: Path
+) -> None:
+    waits = Gang("waits", size=1, pod={"nodeSelector": {"no.such": "label"}})
+    await corner.submit(Gang("huge", size=1, cpu="9E"), waits)
+    await corner.wait_condition(waits, "False", "Unschedulable")
+    file = str(tmp_path / "cluster.yaml")
+
+    def bindery(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "bindery.cli.main", *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, done.stderr
+        return done
+
+    kubeconfig = f"--kubeconfig={control_plane.admin_kubeconfig}"
+    written = bindery(kubeconfig, "snapshot", f"--node-pool={corner.pool}", "-o", file)
+    explained = bindery("explain", "waits", "-n", corner.namespace, "--file", file)
+
+    assert f"warning: pod {corner.namespace}/huge-0 is left out: '9E' is out of" in written.stderr
+    assert "do not match node selector no.such=label" in explained.stdout
 
 
 async def test_a_claim_that_is_nested_too_deeply_to_be_read_ends_no_watch(

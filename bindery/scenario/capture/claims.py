@@ -48,13 +48,14 @@ def claim_names(pod: Pod) -> list[str]:
     return [name for name in names if name]
 
 
-def waits_for_claims(pod: Pod) -> bool:
-    """Return whether a claim of `pod` does not exist yet."""
+def templates_without_claim(pod: Pod) -> list[str]:
+    """Return the claim templates of `pod` of which no claim has been made yet."""
     made = {each.name for each in pod.status.resource_claim_statuses or ()}
-    return any(
-        each.resource_claim_name is None and each.name not in made
+    return [
+        each.resource_claim_template_name or ""
         for each in pod.spec.resource_claims or ()
-    )
+        if each.resource_claim_name is None and each.name not in made
+    ]
 
 
 def _whole(item: KubeObject) -> Entry:

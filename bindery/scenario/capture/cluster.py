@@ -26,23 +26,25 @@ from bindery.api.names import (
 from bindery.api.states import ENDED_POD_PHASES
 from bindery.kube.bindrequests import BindRequest
 from bindery.kube.objects import Pod, PodGroup, Queue, QueueResource, QueueSpec
+from bindery.kube.ownernames import Workload, makers
 from bindery.kube.queueaccess import has_rules
 from bindery.kube.snapshot import ClusterSnapshot, is_bound
-from bindery.scenario.capture.claims import capture_claims, waits_for_claims
+from bindery.scenario.capture.claims import capture_claims, templates_without_claim
 from bindery.scenario.capture.nodes import Entry, capture_nodes
 from bindery.scenario.capture.numa import Captured, capture_numa
 from bindery.scenario.capture.others import others_by_job
 from bindery.scenario.capture.pods import Around, capture_pods, capture_template, state_of
+from bindery.scenario.capture.readable import readable, valid
 from bindery.scenario.capture.rules import namespaces_of, references_of, written
 from bindery.scenario.capture.shares import as_granted, device_indexes, spreads_devices
 from bindery.scenario.capture.topology import capture_constraint, capture_trees
 from bindery.scenario.capture.volumes import capture_volumes
 from bindery.scenario.capture.workload import capture_workload
 from bindery.scenario.fields import format_duration
-from bindery.scenario.format import BUILT_IN_PRIORITIES, Scenario
+from bindery.scenario.format import BUILT_IN_PRIORITIES
 from bindery.scheduler.model.images import image_names, normalized
 from bindery.scheduler.model.resources import ResourceAxis, pod_amounts
-from bindery.scheduler.model.shapes import Need, ShapeBook, unmet_text
+from bindery.scheduler.model.shapes import ShapeBook
 from bindery.scheduler.model.users import user_of
 
 _NUMBER: Final = re.compile(r"\d+")
@@ -65,6 +67,7 @@ class _Jobs:
 
 def capture(snapshot: ClusterSnapshot, now: datetime, node_pool: str = "") -> Entry:
     """Return `snapshot` as a scenario for the scheduler of `node_pool`."""
+    snapshot, left_out = readable(snapshot)
     snapshot = replace(snapshot, pods=as_granted(snapshot.pods))
     jobs = _capture_jobs(snapshot, now)
     classes = {item.metadata.name: item.value for item in snapshot.priority_classes}
@@ -90,9 +93,9 @@ def capture(snapshot: ClusterSnapshot, now: datetime, node_pool: str = "") -> En
             entry for request in snapshot.requests for entry in _request_entries(request, jobs, now)
         ],
     }
-    written = {key: value for key, value in scenario.items() if value}
-    Scenario.model_validate(written)
-    return written
+    kept, refused = valid(scenario)
+    kept["needs"] = [*left_out, *refused, *scenario["needs"]]
+    return {key: value for key, value in kept.items() if value}
 
 
 def _config(snapshot: ClusterSnapshot, node_pool: str) -> Entry:
@@ -223,6 +226,8 @@ def _capture_job(
     for index, pod in enumerate(pods):
         jobs.pod_names[pod.metadata.uid] = f"{name}-{index}"
     captured: Entry = {"name": name, "namespace": meta.namespace, **entry, **_times(pods, now)}
+    if owners := _owners(owner, pods):
+        captured["owners"] = owners
     if "priority" not in entry:
         captured["priority"] = max((pod.spec.priority or 0 for pod in pods), default=0)
     if not any(reference.controller for pod in pods for reference in pod.metadata.owner_references):
@@ -232,6 +237,15 @@ def _capture_job(
     queue = entry.get("queue", DEFAULT_QUEUE)
     entries = capture_pods(pods, owner, queue, now, jobs.around)
     jobs.entries.append({**captured, "pods": entries})
+
+
+def _owners(owner: PodGroup | Pod, pods: Iterable[Pod]) -> list[Entry]:
+    """Return the workloads of the job of `owner`, which has `pods`."""
+    of_group = owner.metadata.owner_references if isinstance(owner, PodGroup) else ()
+    found = dict.fromkeys(Workload(each.kind, each.name) for each in of_group)
+    for pod in pods:
+        found |= dict.fromkeys(makers(pod))
+    return [{"kind": each.kind, "name": each.name} for each in found]
 
 
 def _has_state(pod: Pod, now: datetime) -> bool:
@@ -405,13 +419,10 @@ def _inexpressible(snapshot: ClusterSnapshot, jobs: _Jobs) -> Iterator[str]:
         shape = shapes.of(pod)
         if shape.refusal is not None:
             yield f"{name}: {shape.refusal}"
-        needs = shape.needs - {Need.VOLUMES, Need.HOST_PORTS}
-        if shape.request.share is not None:
-            needs -= {Need.GPU_SHARE}
-        if not waits_for_claims(pod):
-            needs -= {Need.RESOURCE_CLAIMS}
-        if shape.refusal is None and needs:
-            yield f"{name}: {unmet_text(needs)}"
+        for problem in shape.share_problems:
+            yield f"{name}: {problem}"
+        for template in templates_without_claim(pod):
+            yield f"{name}: no claim has been made of ResourceClaimTemplate {template}"
 
 
 def _orphans(snapshot: ClusterSnapshot, jobs: _Jobs) -> Iterator[str]:

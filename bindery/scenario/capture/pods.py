@@ -30,7 +30,7 @@ from bindery.kube.declaredfeatures import required_features
 from bindery.kube.membership import Claims
 from bindery.kube.objects import Meta, Pod, PodGroup, PodTemplate
 from bindery.kube.podspec import Container
-from bindery.kube.podtemplates import PodTemplateError, pod_spec
+from bindery.kube.podtemplates import pod_spec
 from bindery.scenario.capture.charges import Charges
 from bindery.scenario.capture.claims import claim_names
 from bindery.scenario.capture.hami import pod_annotations
@@ -91,12 +91,9 @@ def capture_pods(
 
 
 def capture_template(template: PodTemplate, now: datetime) -> Entry:
-    """Return the entry of the pods that `template` describes."""
+    """Return the entry of the pods that `template` describes, which is readable."""
     meta = Meta(labels=template.metadata.labels, annotations=template.metadata.annotations)
-    try:
-        pod = Pod(metadata=meta, spec=pod_spec(template))
-    except PodTemplateError:  # the gang is invalid, which its condition says
-        return {}
+    pod = Pod(metadata=meta, spec=pod_spec(template))
     references = references_of([pod])
     return {**_entry(pod, now, references, ()), **_written(share_keys(pod, {}))}
 
