@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import typer
 
+from bindery.api.states import GangState
 from bindery.cli.errors import CommandError, ExitCode
 from bindery.kube.bindrequests import BindRequest
 from bindery.kube.claims import RESOURCE_CLAIMS, ResourceClaim
@@ -30,6 +31,7 @@ from bindery.kube.resources import (
 )
 from bindery.kube.snapshot import ClusterSnapshot
 from bindery.kube.store import Malformed
+from bindery.kube.workloads import WORKLOAD_JOBS
 
 if TYPE_CHECKING:
     from bindery.kube.client import Client  # it imports the HTTP library, which files do without
@@ -58,10 +60,12 @@ async def read(client: "Client", resource: Resource[T], namespace: str = "") -> 
     return tuple(objects)
 
 
-async def read_visible(client: "Client", resource: Resource[T]) -> tuple[T, ...]:
-    """Read all objects of a kind; none for a user who may not see them."""
+async def read_visible(
+    client: "Client", resource: Resource[T], namespace: str = ""
+) -> tuple[T, ...]:
+    """Read objects as `read` does; none for a user who may not see them."""
     try:
-        return await read(client, resource)
+        return await read(client, resource, namespace)
     except ForbiddenError:
         return ()
 
@@ -99,7 +103,15 @@ async def read_gangs(client: "Client", namespace: str = "") -> ClusterSnapshot:
             read_bind_requests(client, namespace),
             read_visible(client, NAMESPACES),
         )
-    return ClusterSnapshot(pods=pods, groups=groups, requests=requests, namespaces=namespaces)
+    are_gone = any(group.status.state == GangState.EVICTED for group in groups)
+    return ClusterSnapshot(
+        pods=pods,
+        groups=groups,
+        requests=requests,
+        namespaces=namespaces,
+        # Only gangs whose pods are gone show what has become of their Jobs.
+        workload_jobs=await read_visible(client, WORKLOAD_JOBS, namespace) if are_gone else (),
+    )
 
 
 async def read_bind_requests(client: "Client", namespace: str = "") -> tuple[BindRequest, ...]:

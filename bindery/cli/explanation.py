@@ -47,7 +47,7 @@ def answer(context: typer.Context, origin: Origin, about: tuple[str, str], outpu
     """
     try:
         with working("reading the cluster"):
-            source = read_source(context, origin)
+            source = read_source(context, origin, with_jobs=True)
     except ForbiddenError as error:
         if not explain_own(context, about, output, error):
             raise

@@ -45,7 +45,7 @@ _COLUMNS: Final[dict[Kind, tuple[Column, ...]]] = {
         Column("CPU", "cpu", is_number=True),
         Column("MEMORY", "memory", is_number=True),
         Column("KEPT", "kept"),
-        Column("GANGS", "gangs", is_number=True),
+        Column("RUNNING", "running", is_number=True),
         Column("WAITING", "waiting", is_number=True),
         Column("PROBLEM", "problem"),
     ),

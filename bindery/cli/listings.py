@@ -14,6 +14,7 @@ from bindery.cli.tables import Row
 from bindery.kube.bindrequests import BindRequest
 from bindery.kube.objects import Condition, Pod, PodGroup
 from bindery.kube.snapshot import FINISHED, ClusterSnapshot, is_bound
+from bindery.kube.workloads import failure
 
 _POD_SCHEDULED = "PodScheduled"
 
@@ -57,10 +58,14 @@ def _gang_row(group: PodGroup, snapshot: ClusterSnapshot, now: datetime) -> Row:
         "age": age(meta.creation_timestamp, now),
         "reason": said.reason if said is not None and waits else "",
         "message": said.message if said is not None and waits else "",
-        "waits": f"{said.reason}: {said.message}"
-        if said is not None and waits
-        else _not_all(group, pods),
+        "waits": failure(group, snapshot.workload_jobs) or _waits_because(group, said, pods),
     }
+
+
+def _waits_because(group: PodGroup, said: Condition | None, pods: Sequence[Pod]) -> str:
+    if said is not None and said.status != "True":
+        return f"{said.reason}: {said.message}"
+    return _not_all(group, pods)
 
 
 def _not_all(group: PodGroup, pods: Sequence[Pod]) -> str:

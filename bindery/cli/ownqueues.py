@@ -107,7 +107,7 @@ def _listed(queue: GangQueue) -> Row:
         "state": "",
         **shares,
         "kept": "",
-        "gangs": queue.gangs.running + queue.gangs.pending,
+        "running": queue.gangs.running,
         "waiting": queue.gangs.pending,
         "problem": "",
     }

@@ -1,14 +1,12 @@
 """The rows of `bindery get queues`.
 
 Pure: `get` looks and prints. What queues hold is added up in the scheduler's own queue table, so
-that the command line never counts differently from the scheduler.
+that the command line never counts differently from the scheduler. The numbers of gangs are those
+in the status of the queues, which `kubectl get queues` shows too.
 """
-
-from collections import Counter
 
 from bindery.api import quantity
 from bindery.api.gpus import GpuResources
-from bindery.cli.listings import scheduled_condition
 from bindery.cli.tables import Row
 from bindery.kube.claims import ResourceClaim
 from bindery.kube.snapshot import FINISHED, ClusterSnapshot, is_bound
@@ -25,12 +23,6 @@ def queue_rows(snapshot: ClusterSnapshot, gpus: GpuResources | None = None) -> l
     """Return one row for each queue, by name. `gpus`: what counts as GPUs; None: the defaults."""
     table = _queue_table(snapshot, gpus)
     held = rolled_up(table.allocated, table.chains())
-    gangs = Counter(snapshot.queue_of_group(group) for group in snapshot.groups)
-    waiting = Counter(
-        snapshot.queue_of_group(group)
-        for group in snapshot.groups
-        if (said := scheduled_condition(group)) is not None and said.status != "True"
-    )
     return [
         {
             "name": queue.metadata.name,
@@ -39,8 +31,8 @@ def queue_rows(snapshot: ClusterSnapshot, gpus: GpuResources | None = None) -> l
             "state": queue.spec.state,
             **_shares(table, held, table.row(queue.metadata.name)),
             "kept": ", ".join(f"{value} {name}" for name, value in queue.status.kept.items()),
-            "gangs": gangs[queue.metadata.name],
-            "waiting": waiting[queue.metadata.name],
+            "running": queue.status.gangs.running,
+            "waiting": queue.status.gangs.pending,
             "problem": ": ".join(table.problem(table.row(queue.metadata.name)) or ()),
         }
         for queue in sorted(snapshot.queues, key=lambda queue: queue.metadata.name)

@@ -18,6 +18,7 @@ from bindery.cli.subjects import Subject
 from bindery.kube.bindrequests import BindRequest
 from bindery.kube.objects import Pod, PodGroup
 from bindery.kube.snapshot import FINISHED, ClusterSnapshot, is_bound
+from bindery.kube.workloads import failure
 
 
 def state_lines(snapshot: ClusterSnapshot, about: Subject, now: datetime) -> list[str]:
@@ -28,6 +29,8 @@ def state_lines(snapshot: ClusterSnapshot, about: Subject, now: datetime) -> lis
     if about.key.is_group:
         lines.append(_group_line(snapshot, about, now))
         lines += _source_lines(about.group)
+    if about.group is not None and (failed := failure(about.group, snapshot.workload_jobs)):
+        lines.append(f"{failed}.")
     if about.group is not None:
         lines += some_lines(list(sub_group_lines(snapshot, about.group)))
     return [*lines, *some_lines(list(lines_of_gang(snapshot, _untold(snapshot, about))))]

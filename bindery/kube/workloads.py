@@ -1,10 +1,11 @@
 """Jobs: the fields that decide the fate of their evicted pods."""
 
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
 
-from bindery.kube.objects import KubeObject
+from bindery.kube.objects import Condition, KubeObject, PodGroup
 from bindery.kube.resources import Resource
 
 
@@ -38,9 +39,10 @@ class JobSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=Fals
 
 
 class JobStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    """How many failures have been counted."""
+    """How many failures have been counted, and whether the Job has ended."""
 
     failed: int = 0
+    conditions: list[Condition] | None = None
 
 
 class WorkloadJob(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):
@@ -51,3 +53,16 @@ class WorkloadJob(KubeObject, frozen=True, rename="camel", kw_only=True, gc=Fals
 
 
 WORKLOAD_JOBS: Final = Resource("batch", "v1", "jobs", "Job", True, WorkloadJob)
+
+
+def failure(group: PodGroup, jobs: Iterable[WorkloadJob]) -> str:
+    """Return that the Job of `group`, one of `jobs`, has failed for good; "" if it has not."""
+    owners = {each.uid for each in group.metadata.owner_references if each.kind == "Job"}
+    for job in jobs:
+        if job.metadata.uid not in owners:
+            continue
+        for said in job.status.conditions or ():
+            if (said.type, said.status) == ("Failed", "True"):
+                name = f"{job.metadata.namespace}/{job.metadata.name}"
+                return f"Job {name} has failed ({said.reason}): its pods do not come back"
+    return ""

@@ -3,12 +3,15 @@
 from dataclasses import replace
 
 import msgspec
+import pytest
 from inlinescenarios import scenario_of, snapshot_of, source_of
 
 from bindery.api.gpus import GpuResources
 from bindery.api.podgroup import SCHEDULED
 from bindery.cli.listings import gang_rows, request_rows
 from bindery.cli.queuerows import queue_rows
+from bindery.cli.subjects import subject
+from bindery.cli.writtenstate import state_lines
 from bindery.kube.bindrequests import BindRequest, BindRequestSpec, PodBinding, StatementReference
 from bindery.kube.claims import (
     DeviceClaim,
@@ -17,9 +20,17 @@ from bindery.kube.claims import (
     ResourceClaim,
     ResourceClaimSpec,
 )
-from bindery.kube.objects import Condition, QueueSpec
+from bindery.kube.objects import (
+    Condition,
+    GangCounts,
+    Meta,
+    OwnerReference,
+    QueueSpec,
+    QueueStatus,
+)
 from bindery.kube.podspec import PodResourceClaim
 from bindery.kube.snapshot import ClusterSnapshot
+from bindery.kube.workloads import JobStatus, WorkloadJob
 from bindery.scheduler.insight.shares import cluster_shares
 
 SCENARIO = scenario_of(
@@ -87,6 +98,40 @@ def test_a_gang_shows_the_state_that_its_podgroup_says() -> None:
     assert [row["state"] for row in gang_rows(snapshot, SCENARIO.now)] == ["Evicted"]
 
 
+@pytest.mark.parametrize(
+    ("uid", "condition", "shown"),
+    [
+        (
+            "j",
+            "Failed",
+            "Job default/train has failed (BackoffLimitExceeded): ",
+        ),
+        ("j", "Complete", "OverLimit: queue is full"),
+        ("another", "Failed", "OverLimit: queue is full"),
+    ],
+)
+def test_a_gang_whose_job_has_failed_for_good_says_so(uid: str, condition: str, shown: str) -> None:
+    snapshot = with_condition(snapshot_of(SCENARIO), "part", "False")
+    said = Condition(type=condition, status="True", reason="BackoffLimitExceeded")
+    meta = Meta(name="train", namespace="default", uid=uid)
+    job = WorkloadJob(metadata=meta, status=JobStatus(failed=1, conditions=[said]))
+    owner = OwnerReference(kind="Job", name="train", uid="j", controller=True)
+    groups = tuple(
+        msgspec.structs.replace(
+            g, metadata=msgspec.structs.replace(g.metadata, owner_references=[owner])
+        )
+        for g in snapshot.groups
+        if g.metadata.name == "part"
+    )
+    snapshot = replace(snapshot, groups=groups, workload_jobs=(job,))
+
+    (row,) = gang_rows(snapshot, SCENARIO.now)
+    lines = state_lines(snapshot, subject(snapshot, "part", "default"), SCENARIO.now)
+
+    assert str(row["waits"]).startswith(shown)
+    assert any("has failed" in line for line in lines) == shown.startswith("Job")
+
+
 def test_single_pods_are_listed_while_they_wait() -> None:
     snapshot = snapshot_of(SCENARIO)
     singles = []
@@ -149,9 +194,14 @@ def test_a_gang_shows_which_of_its_bound_pods_do_not_start() -> None:
 
 
 def test_a_queue_shows_what_it_and_those_below_it_hold_of_their_limits() -> None:
-    snapshot = with_condition(snapshot_of(SCENARIO), "part", "False")
+    snapshot = snapshot_of(SCENARIO)
+    counted = {"org": GangCounts(running=4, pending=2), "team": GangCounts(running=2, pending=1)}
+    queues = tuple(
+        msgspec.structs.replace(each, status=QueueStatus(gangs=counted[each.metadata.name]))
+        for each in snapshot.queues
+    )
 
-    org, team = queue_rows(snapshot)
+    org, team = queue_rows(replace(snapshot, queues=queues))
 
     assert org == {
         "name": "org",
@@ -162,8 +212,8 @@ def test_a_queue_shows_what_it_and_those_below_it_hold_of_their_limits() -> None
         "cpu": "1500m/-",
         "memory": "1Gi/-",
         "kept": "",
-        "gangs": 1,
-        "waiting": 0,
+        "running": 4,
+        "waiting": 2,
         "problem": "",
     }
     assert team == {
@@ -175,7 +225,7 @@ def test_a_queue_shows_what_it_and_those_below_it_hold_of_their_limits() -> None
         "cpu": "1500m/4",
         "memory": "1Gi/-",
         "kept": "",
-        "gangs": 1,
+        "running": 2,
         "waiting": 1,
         "problem": "QueueClosed: queue team is closed",
     }

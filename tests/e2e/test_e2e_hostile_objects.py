@@ -52,6 +52,7 @@ async def test_a_chain_of_sub_groups_is_invalid_and_ends_nothing(corner: Corner)
 async def test_a_snapshot_leaves_out_a_pod_whose_request_cannot_be_read(
     corner: Corner, control_plane: ControlPlane, tmp_path: Path
 ) -> None:
+    await corner.add_nodes("a", cpu="2")
     waits = Gang("waits", size=1, pod={"nodeSelector": {"no.such": "label"}})
     await corner.submit(Gang("huge", size=1, cpu="9E"), waits)
     await corner.wait_condition(waits, "False", "Unschedulable")

@@ -125,6 +125,11 @@ async def test_commands_show_what_cannot_be_read_and_all_the_rest(
     gang = Gang("waits", 2, queue=good)
     await corner.submit(gang, Gang("stuck", 1, queue=name))
     await corner.wait_condition(gang, "False", "Unschedulable")
+
+    async def counted() -> bool:
+        return (await corner.client.get(QUEUES, good)).status.gangs.pending == 1
+
+    await wait_for(counted, "the waiting gang to be counted")
     more = tmp_path / "more.yaml"
     more.write_text(dumps({"apiVersion": API_VERSION, "kind": "Queue", "metadata": {"name": "q"}}))
 
