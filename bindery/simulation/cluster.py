@@ -80,6 +80,18 @@ class SimulatedCluster:
             bound.extend(self._bind(request))
         return bound
 
+    def offered(self) -> dict[str, float]:
+        """Return what the nodes offer to queues, as `bindery queues` shows it: GPUs of claims and
+        of shared cards included, in devices, cores and bytes.
+        """
+        with self.engine.session() as session:
+            return session.state.axis.in_wholes(session.shares.total)
+
+    def held(self) -> dict[str, float]:
+        """Return what pods hold of what is offered, as their queues count it."""
+        table = self.engine.cluster.state.queues
+        return table.axis.in_wholes(table.allocated.sum(axis=1))
+
     def bind_requested(self) -> list[Bound]:
         """Bind the pods of the BindRequests that were added."""
         bound = [each for request in self._requests for each in self._bind(request)]

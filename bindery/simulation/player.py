@@ -158,9 +158,9 @@ class _Player:
             cluster.add(item)
         state = cluster.engine.cluster.state
         record.nodes = len(state.nodes.rows)
-        allocatable = state.axis.in_wholes(state.nodes.allocatable.sum(axis=1))
-        record.capacity_gpus = allocatable.get("gpu", 0.0)
-        record.capacity_cpu = allocatable.get("cpu", 0.0)
+        offered = cluster.offered()
+        record.capacity_gpus = offered.get("gpu", 0.0)
+        record.capacity_cpu = offered.get("cpu", 0.0)
         for pod in cluster.pods.values():
             self._note_job(self._job_key(pod), self._reader.gpus(pod))
         for pod in running_pods(trace.beginning):
@@ -298,12 +298,12 @@ class _Player:
 
     def _sample(self) -> Sample:
         state = self._cluster.engine.cluster.state
-        used = state.axis.in_wholes(state.nodes.used().sum(axis=1))
+        held = self._cluster.held()
         waiting = sum(len(job.pending) for job in state.waiting.values())
         return Sample(
             at_s=self._now_s,
-            gpus=used.get("gpu", 0.0),
-            cpu=used.get("cpu", 0.0),
+            gpus=held.get("gpu", 0.0),
+            cpu=held.get("cpu", 0.0),
             waiting_pods=waiting,
             queues=dict(self._queue_samples()),
         )

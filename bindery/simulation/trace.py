@@ -8,11 +8,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from bindery.api.configuration import SchedulerConfiguration
 from bindery.api.gpushare import WHOLE
-from bindery.api.names import GPU_RESOURCE
 from bindery.kube.objects import KubeObject, Node, Pod, PodGroup
 from bindery.scheduler.model.resources import ResourceAxis
 from bindery.scheduler.model.shapes import ShapeBook
+from bindery.simulation.cluster import SimulatedCluster
 
 START_S = 1_700_000_000.0
 """The time at which a trace without times of its own starts, in seconds since the epoch."""
@@ -56,9 +57,11 @@ class Trace:
 
     @cached_property
     def capacity_gpus(self) -> float:
-        """Number of GPUs of all nodes."""
-        counts = ((node.status.allocatable or {}).get(GPU_RESOURCE, "0") for node in self.nodes())
-        return float(sum(int(count) for count in counts))
+        """Number of GPUs that the nodes offer to queues at the start."""
+        cluster = SimulatedCluster(SchedulerConfiguration(), self.start_s)
+        for item in self.beginning:
+            cluster.add(item)
+        return cluster.offered().get("gpu", 0.0)
 
     @cached_property
     def requested_gpus(self) -> float:

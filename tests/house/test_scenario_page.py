@@ -28,6 +28,7 @@ SECTIONS = {
     "Share": "`queues`",
     "ModelShare": "`queues`",
     "ScenarioJob": "`jobs`",
+    "Owner": "`jobs`",
     "SubGroup": "`jobs`",
     "Dependency": "`jobs`",
     "TopologyConstraint": "`jobs`",

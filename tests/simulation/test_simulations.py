@@ -1,12 +1,15 @@
 """Simulations: results computed by hand, ends, evictions, and the same report each time."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import pytest
+from inlinescenarios import scenario_of, source_of
 from tracefiles import TINY, task, write_trace
 
 from bindery.api.configuration import SchedulerConfiguration
+from bindery.scheduler.insight.shares import cluster_shares
 from bindery.simulation.comparison import compare
 from bindery.simulation.load import compressed, packed
 from bindery.simulation.manifests import read_manifests, read_snapshot
@@ -57,6 +60,49 @@ def test_allocation_is_the_mean_over_time(tmp_path: Path) -> None:
     assert report.allocation.gpu_mean == pytest.approx(0.75, abs=0.001)
     assert (report.allocation.gpu_peak, report.allocation.gpu_at_end) == (1.0, 0.0)
     assert report.span_s == pytest.approx(200 + 3 * WINDOW_S)
+
+
+def test_gpus_are_counted_as_the_picture_of_the_queues_counts_them(tmp_path: Path) -> None:
+    """Cards of HAMi as cards, not as shares; devices of claims; not what others hold."""
+    text = """
+    nodes:
+    - {name: whole, gpus: 8}
+    - {name: shared, gpuMemory: 10000, devices: [{shares: 10}, {shares: 10}]}
+    - {name: claimed}
+    - {name: away, gpus: 4, ready: false}
+    deviceClasses:
+    - {apiVersion: resource.k8s.io/v1, kind: DeviceClass, metadata: {name: gpu.nvidia.com}}
+    resourceSlices:
+    - apiVersion: resource.k8s.io/v1
+      kind: ResourceSlice
+      metadata: {name: s}
+      spec:
+        driver: gpu.nvidia.com
+        nodeName: claimed
+        pool: {name: claimed, generation: 1, resourceSliceCount: 1}
+        devices: [{name: gpu-0}, {name: gpu-1}, {name: gpu-2}]
+    resourceClaimTemplates:
+    - apiVersion: resource.k8s.io/v1
+      kind: ResourceClaimTemplate
+      metadata: {name: one}
+      spec: {spec: {devices: {requests: [{name: r, exactly: {deviceClassName: gpu.nvidia.com}}]}}}
+    jobs:
+    - {name: a, pods: [{gpus: 2}]}
+    - {name: b, pods: [{gpuMemory: 2500}]}
+    - {name: c, pods: [{claims: [one]}]}
+    - {name: others, pods: [{gpus: 1, state: Running, node: whole, schedulerName: theirs}]}
+    """
+    scenario = scenario_of(text)
+    with source_of(scenario).world().engine.session() as session:
+        shown = cluster_shares(session).total["gpu"]
+    path = tmp_path / "snapshot.yaml"
+    path.write_text(text)
+
+    trace, _ = read_snapshot(path)
+    record = played(trace, replace(SETTINGS, until_s=60.0))
+
+    assert (shown, record.capacity_gpus, trace.capacity_gpus) == (12.0, 12.0, 12.0)
+    assert record.samples[-1].gpus == 2 + 0.25 + 1
 
 
 def test_a_gang_starts_as_a_whole_and_is_one_job() -> None:
