@@ -12,10 +12,12 @@ from datetime import UTC, datetime
 import typer
 
 from bindery.cli.errors import CommandError
+from bindery.cli.evictionsshown import GangEviction, evicted_for, eviction_lines, eviction_of
 from bindery.cli.explaintext import (
     outlook_lines,
     queue_lines,
     ranking_lines,
+    some_lines,
     stage_lines,
     waiting_lines,
 )
@@ -90,6 +92,9 @@ def describe(source: Source, about: Subject, now: datetime) -> list[str]:
         return [*lines, f"It is planned by {scheduler}, not by {ours}."]
     explained = _asked(source, about)
     if explained is not None:
+        others = _evicted_for(source, about, explained.queue)
+        shown = eviction_lines(eviction_of(about.group), explained.queue, others)
+        lines += some_lines(list(shown))
         lines += stage_lines(explained.stages)
         lines += [f"{explained.not_running}."] if explained.not_running else []
     return lines + list(_why(explained, about, source.absence))
@@ -100,13 +105,24 @@ def _asked(source: Source, about: Subject) -> Explanation | None:
     return explain_job(source.world(), about.key, pod)
 
 
+def _evicted_for(source: Source, about: Subject, queue: str) -> list[GangEviction]:
+    owner = about.group or about.pod
+    since = owner.metadata.creation_timestamp if owner is not None else None
+    return evicted_for(about.key, queue, since or "", source.snapshot.groups)
+
+
 def _for_programs(source: Source, about: Subject, now: datetime) -> object:
     """Return the answer with the Statements of `about`; None if it is not planned."""
     explained = _asked(source, about)
     if explained is None:
         return None
     found = ClusterSnapshot(requests=tuple(statements_about(source.snapshot, about)))
-    return source.described({**to_wire(explained), "requests": request_rows(found, now)})
+    evictions = {
+        "evicted": to_wire(eviction_of(about.group)),
+        "evictedForIt": to_wire(_evicted_for(source, about, explained.queue)),
+    }
+    rows = request_rows(found, now)
+    return source.described({**to_wire(explained), **evictions, "requests": rows})
 
 
 def _why(explained: Explanation | None, about: Subject, absence: str) -> Iterator[str]:

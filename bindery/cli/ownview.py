@@ -13,6 +13,7 @@ import typer
 from bindery.cli.amounts import ordinal, title
 from bindery.cli.connection import with_client
 from bindery.cli.errors import CommandError
+from bindery.cli.evictionsshown import eviction_lines, eviction_of
 from bindery.cli.listings import request_rows, scheduled_condition
 from bindery.cli.options import Format
 from bindery.cli.ownobjects import queues_in, read_own
@@ -67,6 +68,7 @@ def explain_own(
 
 def _lines(snapshot: ClusterSnapshot, about: Subject, now: datetime) -> list[str]:
     lines = state_lines(snapshot, about, now)
+    lines += eviction_lines(eviction_of(about.group), "", ())
     said, turn, figures = _written(snapshot, about)
     if said is not None and said.status != "True":
         lines.append(f"The scheduler says: {said.reason}: {said.message}".rstrip(": "))

@@ -2,19 +2,29 @@
 
 import json
 import time
+from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 
+import msgspec
 import pytest
 import yaml
 from commandline import CommandLine
 from inlinescenarios import scenario_of, source_of
 
 from bindery.api.names import SOURCES_ANNOTATION
+from bindery.api.times import timestamp
 from bindery.cli.errors import CommandError
 from bindery.cli.explanation import describe
+from bindery.cli.source import Source
 from bindery.cli.subjects import subject
 from bindery.cli.tables import working
+from bindery.kube.objects import Condition
 from bindery.scenario.format import Scenario
+from bindery.scheduler.cache.eviction_history import EvictionRecord
+from bindery.scheduler.model.evictions import room_reason
+from bindery.scheduler.model.jobs import JobKey
+from bindery.scheduler.status.gangs import eviction_text
 
 CLUSTER = """
 nodes:
@@ -621,3 +631,66 @@ def test_a_group_of_the_grouper_names_the_objects_that_its_values_came_from() ->
     lines = describe(source, subject(source.snapshot, "lws", "default"), cluster.now)
 
     assert "Its values: queue, topology from Job/train; minMember from JobSet/set." in lines
+
+
+EVICTED = """
+now: 2026-01-01T01:00:00Z
+nodes: [{name: n0, gpus: 8}]
+queues: [{name: lent}, {name: owed, gpu: {quota: 8}}, {name: third}]
+jobs:
+- {name: before, namespace: team, queue: lent, pods: [{gpus: 2}]}
+- {name: mine, queue: lent, pods: [{gpus: 2}]}
+- {name: theirs, namespace: team, queue: lent, pods: [{gpus: 2}]}
+- {name: unrelated, namespace: team, queue: lent, pods: [{gpus: 2}]}
+- {name: claimant, queue: owed, pods: [{gpus: 8}]}
+"""
+AT = 1767229200.0
+"""2026-01-01T01:00:00Z."""
+
+
+def with_evictions() -> tuple[Source, datetime]:
+    """Return a cluster in which gangs were evicted for `claimant` of the namespace default."""
+    cluster, claimant = scenario_of(EVICTED), JobKey("default", "claimant", True)
+    source = source_of(cluster)
+    groups = []
+    for group in source.snapshot.groups:
+        name, namespace = group.metadata.name, group.metadata.namespace
+        queue = "third" if name == "unrelated" else "owed"
+        record = EvictionRecord(
+            "reclaim", room_reason("reclaim", claimant, queue, namespace), 2, AT
+        )
+        condition = Condition(
+            type="Evicted",
+            status="False" if name == "theirs" else "True",
+            reason="Reclaim",
+            message=eviction_text(record),
+            last_transition_time="2020-01-01T00:00:00Z" if name == "before" else timestamp(AT + 60),
+        )
+        conditions = [condition] if name != "claimant" else []
+        status = msgspec.structs.replace(group.status, conditions=conditions)
+        groups.append(msgspec.structs.replace(group, status=status))
+    return replace(source, snapshot=replace(source.snapshot, groups=tuple(groups))), cluster.now
+
+
+def test_an_evicted_gang_says_when_and_by_which_action_and_for_which_queue_it_was_evicted() -> None:
+    source, now = with_evictions()
+    about = {
+        name: "\n".join(describe(source, subject(source.snapshot, name, namespace), now))
+        for name, namespace in (("mine", "default"), ("theirs", "team"), ("claimant", "default"))
+    }
+
+    when = "2 pods were evicted, the last at 2026-01-01T01:00:00Z"
+    assert f"Evicted (Reclaim): {when}: reclaim for claimant (queue owed)." in about["mine"]
+    recovered = "(it has had its minimum again since 2026-01-01T01:01:00Z)"
+    assert f"Evicted (Reclaim): {when}: reclaim for queue owed {recovered}." in about["theirs"]
+    assert "claimant" not in about["theirs"].split("Evicted")[1].split("\n")[0]
+    assert "Evicted (" not in about["claimant"]
+
+
+def test_a_gang_names_the_gangs_that_were_evicted_for_it_or_for_its_queue() -> None:
+    source, now = with_evictions()
+    lines = describe(source, subject(source.snapshot, "claimant", "default"), now)
+
+    at = lines.index("Evicted for it, or in other namespaces for queue owed:")
+    listed = [line.split(":")[0] for line in lines[at + 1 :] if " pods were evicted" in line]
+    assert listed == ["  team/theirs", "  default/mine"]

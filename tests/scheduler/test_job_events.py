@@ -143,4 +143,23 @@ def test_an_eviction_is_told_at_the_gang_its_owner_and_the_job_that_gets_the_roo
         ("Pod", "claims", "RoomMade"): 1,
     }
     assert len(set(found)) == 3, "equal events are one event with a count"
-    assert "reclaim: 2 pods were evicted for it, charged to queue default" in found[-1].message
+    text = "reclaim: 2 pods were evicted for it, charged to queue default: 2 lost their places"
+    assert text in found[-1].message
+
+
+def test_victims_that_move_are_counted_apart_and_gangs_of_the_same_namespace_are_named() -> None:
+    engine = engine_with(node("n"), group("g", 2), pod("claims", cpu=9))
+    add(engine.cluster, *(pod(f"g-{i}", group="g", on="n") for i in range(3)))
+    claimant = JobKey("team", "claims", False)
+    tasks = [engine.cluster.state.tasks[Uid(f"uid-g-{i}")] for i in range(3)]
+    evictions = [
+        Eviction(task, "reclaim for claims", claimant, moves_to, "reclaim")
+        for task, moves_to in zip(tasks, ["n2", "", ""], strict=True)
+    ]
+
+    *_, room = JobEvents(engine.cluster).of_evictions(evictions)
+
+    assert room.message == (
+        "reclaim: 3 pods were evicted for it, charged to queue default (g): "
+        "1 moved to other nodes, 2 lost their places"
+    )

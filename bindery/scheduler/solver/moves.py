@@ -8,6 +8,7 @@ from itertools import islice
 
 from bindery.api.gpushare import WHOLE
 from bindery.scheduler.ledgers.base import LedgerRefusalError, OperationKind
+from bindery.scheduler.model.evictions import room_reason
 from bindery.scheduler.model.jobs import Job, Task, TaskStatus
 from bindery.scheduler.model.verdicts import Refusal
 from bindery.scheduler.planning.session import Session
@@ -42,18 +43,12 @@ def evict_unit(context: SearchContext, gone: Sequence[int], index: int) -> bool:
     savepoint = statement.savepoint()
     try:
         for task in table.units[index].tasks:
-            statement.evict(task, _reason(rule.name, context.claim.job, task))
+            job = context.claim.job
+            statement.evict(task, room_reason(rule.name, job.key, job.queue, task.namespace))
     except LedgerRefusalError:
         statement.rollback(savepoint)
         return False
     return True
-
-
-def _reason(action: str, claimant: Job, victim: Task) -> str:
-    """Return why `victim` is evicted. Other namespaces read of the claimant only its queue."""
-    if victim.namespace == claimant.key.namespace:
-        return f"{action} for {claimant.key.name} (queue {claimant.queue})"
-    return f"{action} for queue {claimant.queue}"
 
 
 def promise(statement: Statement, task: Task, row: int) -> bool:

@@ -5,7 +5,7 @@ changes, and again from time to time while it waits, as the API server deletes e
 However many pods a gang has, only one pod of each shape has a copy of the event.
 """
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -37,6 +37,10 @@ _ROOM_MADE: Final = "RoomMade"
 _PASSING: Final = STILL_COMING | {JobReason.COMMIT_UNDER_WAY, JobReason.NOT_TRIED_YET}
 """Reasons without events on pods: they last for moments, or no pod waits that could be placed."""
 _WAITS: Final = frozenset({TaskStatus.PENDING.value, TaskStatus.PIPELINED.value})
+
+
+_Plan = tuple[JobKey, str, str]
+"""Claimant, action and queue of the victims."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,22 +77,21 @@ class JobEvents:
         """Yield the events about executed `evictions`: at the gangs that lose pods and their
         owners, and at the jobs that get the room, which read no names of other tenants.
         """
-        groups, counts = self._cluster.groups, Counter[tuple[JobKey, str, str]]()
+        groups, plans = self._cluster.groups, defaultdict[_Plan, list[Eviction]](list)
         for each in evictions:
             key = each.task.job
             if each.preemptor != key:  # else the rest of a broken gang
-                counts[each.preemptor, each.action, each.task.queue] += 1
+                plans[each.preemptor, each.action, each.task.queue].append(each)
             if key in groups:
                 # One text for all evictions of a plan: they become one event with a count.
                 owner = owner_of(self._cluster, key)
                 for at in (reference(key, groups[key].metadata.uid), owner):
                     if at is not None:
                         yield _normal(at, EVICTED, each.reason, is_minor=False)
-        for (claimant, action, queue), count in counts.items():
+        for (claimant, action, queue), gone in plans.items():
             job = self._cluster.state.jobs.get(claimant)
             if job is not None and job.uid:
-                pods = "1 pod was" if count == 1 else f"{count} pods were"
-                text = f"{action}: {pods} evicted for it, charged to queue {queue}"
+                text = f"{action}: {_room_text(claimant, queue, gone)}"
                 yield _normal(reference(claimant, job.uid), _ROOM_MADE, text, is_minor=False)
 
     def keep(self, alive: set[Uid]) -> None:
@@ -176,3 +179,14 @@ def reference(key: JobKey, uid: str) -> ObjectReference:
     """Return the reference to the PodGroup, or single pod, of a job for events."""
     version, kind = (API_VERSION, "PodGroup") if key.is_group else ("v1", "Pod")
     return ObjectReference(version, kind, key.namespace, key.name, uid)
+
+
+def _room_text(claimant: JobKey, queue: str, gone: Sequence[Eviction]) -> str:
+    """Return what was evicted for `claimant`. Only gangs of its own namespace are named."""
+    moved = sum(bool(each.moves_to) for each in gone)
+    pods = "1 pod was" if len(gone) == 1 else f"{len(gone)} pods were"
+    ends = [f"{moved} moved to other nodes"] if moved else []
+    ends += [f"{len(gone) - moved} lost their places"] if moved < len(gone) else []
+    own = {e.task.job.name for e in gone if e.task.namespace == claimant.namespace}
+    named = f" ({few_names(sorted(own))})" if own else ""
+    return f"{pods} evicted for it, charged to queue {queue}{named}: {', '.join(ends)}"
