@@ -10,6 +10,7 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
+from bindery.scheduler.actions.fruitless import FruitlessSearches
 from bindery.scheduler.ledgers.base import OperationKind
 from bindery.scheduler.model.columns import IntColumns
 from bindery.scheduler.model.jobs import Job, Task
@@ -44,6 +45,7 @@ class MakeRoom:
         """`sparing`: makes a stricter rule for one search; its plans go before those of `rule`."""
         self._rule = rule
         self._sparing = sparing
+        self._fruitless = FruitlessSearches()
         self.name = rule.name
 
     def execute(self, session: Session, turn: Turn) -> Iterator[Commit]:
@@ -148,15 +150,21 @@ class MakeRoom:
         The pod is None if no search can name it.
         """
         # Moves free nothing in sum: a claim above the sum of idle room needs no search.
-        lost = exceeds_idle(session, claim) if self._rule.moves_all else None
-        if lost is not None:
-            return None, lost
+        if self._rule.moves_all:
+            lost = exceeds_idle(session, claim)
+            if lost is not None:
+                return None, lost
+            if self._fruitless.knows(session, claim):
+                return None, self._fruitless.lost(claim)
         if self._sparing is not None:
             stricter = self._sparing()
             found, lost = self._find_by(stricter, session, statement, claim)
             if found is not None or not stricter.has_spared:
                 return found, lost
-        return self._find_by(self._rule, session, statement, claim)
+        found, lost = self._find_by(self._rule, session, statement, claim)
+        if found is None and self._rule.moves_all:
+            self._fruitless.add(claim, lost)
+        return found, lost
 
     def _find_by(
         self, rule: Rule, session: Session, statement: Statement, claim: Claim

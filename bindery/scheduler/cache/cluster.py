@@ -112,7 +112,7 @@ class Cluster:
         self.budgets = Budgets()
         self._costs = RuleCosts(self.problems)
         self._tasks.shapes.refusals = self._costs.problems
-        self._intake = Intake(
+        self.intake = Intake(
             self._take_in,
             self.state.nodes,
             self._tasks,
@@ -120,19 +120,18 @@ class Cluster:
             self.defects,
             self.problems,
         )
-        self.quarantine = self._intake.quarantine
+        self.quarantine = self.intake.quarantine
 
     def apply(self, change: Change[KubeObject]) -> bool:
         """Apply one watch event; kinds of plugins go only to the observers.
 
-        Returns:
-            Whether a plan may change: not by an expected binding, or a node's heartbeat.
+        Return whether a plan may change: not by an expected binding, or a node's heartbeat.
         """
-        return self._intake.apply(self._costs.admit(change))
+        return self.intake.apply(self._costs.admit(change))
 
     def observe(self, observers: Iterable[tuple[Sequence[Resource[Any]], Observe]]) -> None:
         """Replace the observers of changes, and pass the existing objects to the new ones."""
-        self._intake.observe(observers)
+        self.intake.observe(observers)
 
     def recount(self) -> None:
         """Compute all sums again, after an error that may have left them half changed."""
@@ -220,7 +219,7 @@ class Cluster:
         """Apply the changes that time alone makes: promises end, pods get stuck in deletion."""
         self._tasks.sweep_queues()
         for change in self._costs.due():
-            self._intake.apply(change)
+            self.intake.apply(change)
         self._tasks.admit_waiting()
         self._tasks.note_time(now)
         self.changed_jobs.update(self._starting.late(now))

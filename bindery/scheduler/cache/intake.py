@@ -44,6 +44,8 @@ class Intake:
         self._defects = defects
         self._problems = problems
         self.quarantine = Quarantine()
+        self.changes = 0
+        """How many watch events may have changed a plan."""
 
     def apply(self, change: Change[KubeObject]) -> bool:
         """Apply one watch event; return whether a plan may change."""
@@ -57,9 +59,11 @@ class Intake:
             self._quarantine(change, error, known)
             if is_half_done:
                 self._tasks.recount()
+            self.changes += 1
             return True
         if self.quarantine:
             self.quarantine.drop(change.object)
+        self.changes += is_news
         return is_news
 
     def observe(self, observers: Iterable[tuple[Sequence[Resource[Any]], Observe]]) -> None:

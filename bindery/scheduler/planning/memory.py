@@ -32,6 +32,11 @@ class Memory:
         self._cluster = cluster
         self._now = now
 
+    @property
+    def changes(self) -> int:
+        """Number of watch events, since the start of the process, that may have changed a plan."""
+        return self._cluster.intake.changes
+
     # -- failures --------------------------------------------------------------------------------
 
     @property
