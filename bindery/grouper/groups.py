@@ -39,6 +39,11 @@ class Groups:
         """Return the PodGroup of this name if it is ours."""
         return self._groups.get((namespace, name))
 
+    def without_owner(self) -> list[str]:
+        """Return the UIDs of the PodGroups that name no owner; they count as their own owners."""
+        groups = self._groups.values()
+        return [each.metadata.uid for each in groups if not each.metadata.owner_references]
+
     def of_owners(self, uids: Iterable[str]) -> list[WrittenGroup]:
         """Return the PodGroups whose owner reference has one of `uids`, by name."""
         keys = {key for uid in uids for key in self._by_owner.get(uid, ())}
@@ -53,13 +58,14 @@ class Groups:
             self._deleted.discard(uid)
             if known is not None and known.metadata.uid == uid:
                 self._remove(known)
-                self._tell(known)
+                self._tell(_owners(known))
             return
         if uid in self._deleted or (known is not None and _is_older(group.metadata, known)):
             return
         self.note(group)
         if known is None or _content(known) != _content(group):
-            self._tell(group)
+            before = _owners(known) if known is not None else []
+            self._tell({*before, *_owners(group)})
 
     def note(self, group: WrittenGroup) -> None:
         """Take in a state that the API server has answered with."""
@@ -68,8 +74,8 @@ class Groups:
         if known is not None:
             self._remove(known)
         self._groups[key] = group
-        for owner in group.metadata.owner_references:
-            self._by_owner.setdefault(owner.uid, {})[key] = None
+        for owner in _owners(group):
+            self._by_owner.setdefault(owner, {})[key] = None
 
     def note_deleted(self, group: WrittenGroup) -> None:
         """Take in that a PodGroup was deleted by us."""
@@ -81,15 +87,24 @@ class Groups:
     def _remove(self, group: WrittenGroup) -> None:
         key = key_of(group.metadata)
         del self._groups[key]
-        for owner in group.metadata.owner_references:
-            keys = self._by_owner.get(owner.uid, {})
+        for owner in _owners(group):
+            keys = self._by_owner.get(owner, {})
             keys.pop(key, None)
             if not keys:
-                self._by_owner.pop(owner.uid, None)
+                self._by_owner.pop(owner, None)
 
-    def _tell(self, group: WrittenGroup) -> None:
-        for owner in group.metadata.owner_references:
-            self._changed(owner.uid)
+    def _tell(self, owners: Iterable[str]) -> None:
+        for owner in sorted(owners):
+            self._changed(owner)
+
+
+def _owners(group: WrittenGroup) -> list[str]:
+    """Return the UIDs of the owners of `group`.
+
+    `kubectl delete --cascade=orphan` removes the references to the deleted owner. Then nobody else
+    deletes the PodGroup: it counts as its own owner, which has no pods.
+    """
+    return [each.uid for each in group.metadata.owner_references] or [group.metadata.uid]
 
 
 GIVEN_LABELS: Final = (names.NODE_POOL_LABEL, names.USER_KEY)

@@ -117,7 +117,7 @@ class View:
 
     def all_workloads(self) -> list[str]:
         """Return the UIDs of the roots of all workloads."""
-        return [*self._forest.roots(), *self._named.roots()]
+        return [*self._forest.roots(), *self._named.roots(), *self.groups.without_owner()]
 
     def take_changed(self) -> list[str]:
         """Return the UIDs of the roots that have changed since the last call."""
@@ -165,7 +165,8 @@ class View:
     async def leftovers(self, root: str) -> list[WrittenGroup]:
         """Return the PodGroups of a root without pods that nobody else will delete.
 
-        The garbage collector does not know objects of kinds that are not installed.
+        The garbage collector does not know objects of kinds that are not installed, and leaves
+        PodGroups without an owner.
 
         Raises:
             KubeError: the API server does not say which kinds there are.

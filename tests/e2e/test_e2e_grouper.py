@@ -13,6 +13,7 @@ from bindery.api import names
 from bindery.api.configuration import GrouperExpectation
 from bindery.controlplane.components import Component, Components
 from bindery.controlplane.install import Installation
+from bindery.controlplane.plane import ControlPlane
 from bindery.kube.objects import Pod
 from bindery.kube.resources import POD_GROUPS, PODS
 
@@ -258,3 +259,26 @@ async def test_a_job_waits_for_the_grouper_then_runs_whole_and_to_its_end(
     await wait_for(complete, "the Job is complete")
     assert len(await maker.groups()) == 1
     assert metric(grouper, "bindery_grouper_writes_total", verb="update") == 0
+
+
+async def test_the_group_of_an_orphaned_job_goes_and_its_pods_run_on(
+    maker: Maker, grouper: Component, control_plane: ControlPlane
+) -> None:
+    """The garbage collector removes the references to the Job, and so deletes nothing."""
+    await maker.corner.add_nodes("a", cpu="16")
+    await maker.create(JOBS, maker.job("train", 3))
+    (before,) = await maker.wait_groups(1)
+    bound = {pod.metadata.uid for pod in await maker.wait_bound("train", 3)}
+
+    await asyncio.to_thread(
+        control_plane.kubectl,
+        *("delete", "job", "train", "--cascade=orphan", f"--namespace={maker.corner.namespace}"),
+    )
+
+    async def have_own_groups() -> bool:
+        owners = [each.metadata.owner_references for each in await maker.groups()]
+        return {each[0].uid for each in owners if each} == bound and all(owners)
+
+    await wait_for(have_own_groups, "the only PodGroups are those of the single pods")
+    assert before.metadata.uid not in {each.metadata.uid for each in await maker.groups()}
+    assert {pod.metadata.uid for pod in await maker.wait_bound("train", 3)} == bound
