@@ -20,8 +20,16 @@ _POD_SCHEDULED = "PodScheduled"
 
 
 def gang_rows(snapshot: ClusterSnapshot, now: datetime) -> list[Row]:
-    """Return one row for each PodGroup and each single pod that waits, by namespace and name."""
+    """Return one row for each PodGroup and each single pod that waits, by namespace and name.
+
+    A PodGroup that waiting pods name has a row, too, if it does not exist.
+    """
     rows = [_gang_row(group, snapshot, now) for group in snapshot.groups]
+    existing = {(group.metadata.namespace, group.metadata.name) for group in snapshot.groups}
+    for (namespace, name), pods in snapshot.pods_by_group.items():
+        waiting = [pod for pod in pods if _is_waiting(pod)]
+        if waiting and (namespace, name) not in existing:
+            rows.append(_missing_row(name, pods, waiting, snapshot, now))
     singles = (pod for pod in snapshot.pods if _is_waiting_single(snapshot, pod))
     rows += [_single_row(pod, snapshot, now) for pod in singles]
     return sorted(rows, key=lambda row: (str(row["namespace"]), str(row["name"])))
@@ -86,16 +94,49 @@ def _state(group: PodGroup) -> str:
 
 def _is_waiting_single(snapshot: ClusterSnapshot, pod: Pod) -> bool:
     """Return whether `pod` is a gang of one without a node."""
-    if pod.spec.node_name or snapshot.claims.of(pod).group:
+    return _is_waiting(pod) and not snapshot.claims.of(pod).group
+
+
+def _is_waiting(pod: Pod) -> bool:
+    """Return whether `pod` is Bindery's and has no node."""
+    if pod.spec.node_name or pod.status.phase in FINISHED:
         return False
-    return pod.spec.scheduler_name == SCHEDULER_NAME and pod.status.phase not in FINISHED
+    return pod.spec.scheduler_name == SCHEDULER_NAME
+
+
+def _condition_of_pod(pod: Pod) -> Condition | None:
+    conditions = pod.status.conditions or ()
+    return next((item for item in conditions if item.type == _POD_SCHEDULED), None)
+
+
+def _missing_row(
+    name: str, pods: Sequence[Pod], waiting: Sequence[Pod], snapshot: ClusterSnapshot, now: datetime
+) -> Row:
+    """Return the row of a PodGroup that does not exist and that `pods` name."""
+    oldest = min(waiting, key=lambda pod: (pod.metadata.creation_timestamp, pod.metadata.name))
+    said = _condition_of_pod(oldest)
+    waits = said is not None and said.status != "True"
+    return {
+        "namespace": oldest.metadata.namespace,
+        "name": name,
+        "queue": snapshot.queue_of(oldest),
+        "state": GangState.WAITING.value,
+        "running": sum(is_bound(pod) and pod.status.phase == "Running" for pod in pods),
+        "bound": sum(is_bound(pod) for pod in pods),
+        "min": "",
+        "pods": len(pods),
+        "turn": "",
+        "age": age(oldest.metadata.creation_timestamp, now),
+        "reason": said.reason if said is not None and waits else "",
+        "message": said.message if said is not None and waits else "",
+        "waits": f"{said.reason}: {said.message}" if said is not None and waits else "",
+    }
 
 
 def _single_row(pod: Pod, snapshot: ClusterSnapshot, now: datetime) -> Row:
     meta = pod.metadata
     is_planned = meta.uid in snapshot.requested_nodes
-    conditions = pod.status.conditions or ()
-    said = next((item for item in conditions if item.type == _POD_SCHEDULED), None)
+    said = _condition_of_pod(pod)
     waits = said is not None and said.status != "True" and not is_planned
     return {
         "namespace": meta.namespace,

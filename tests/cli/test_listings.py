@@ -95,7 +95,30 @@ def test_a_gang_shows_the_state_that_its_podgroup_says() -> None:
     status = msgspec.structs.replace(group.status, state="Evicted")
     snapshot = replace(snapshot, groups=(msgspec.structs.replace(group, status=status),))
 
-    assert [row["state"] for row in gang_rows(snapshot, SCENARIO.now)] == ["Evicted"]
+    states = {row["name"]: row["state"] for row in gang_rows(snapshot, SCENARIO.now)}
+    assert states["part"] == "Evicted"
+
+
+def test_a_podgroup_that_does_not_exist_is_listed_with_the_pods_that_name_it() -> None:
+    snapshot = snapshot_of(SCENARIO)
+    said = Condition(
+        type="PodScheduled",
+        status="False",
+        reason="PodGroupDoesNotExist",
+        message="PodGroup asked does not exist",
+    )
+    pods = tuple(
+        msgspec.structs.replace(
+            pod, status=msgspec.structs.replace(pod.status, conditions=[said], phase="Pending")
+        )
+        for pod in snapshot.pods
+        if snapshot.claims.of(pod).group == "asked"
+    )
+
+    (row,) = gang_rows(ClusterSnapshot(pods=pods), SCENARIO.now)
+
+    assert (row["name"], row["state"], row["pods"], row["min"]) == ("asked", "Waiting", 4, "")
+    assert row["waits"] == "PodGroupDoesNotExist: PodGroup asked does not exist"
 
 
 @pytest.mark.parametrize(

@@ -119,3 +119,15 @@ async def wait_for_errors(scheduler: Component, count: int) -> None:
         return metric(scheduler, "bindery_configuration_errors_total") == count
 
     await wait_for(counted, f"{count} configuration errors")
+
+
+async def test_pods_that_name_a_podgroup_that_does_not_exist_have_an_event(corner: Corner) -> None:
+    gang = Gang("nosuch", size=2)
+    for index in range(2):
+        await corner.create_pod(gang, index)
+
+    async def told() -> bool:
+        found = await corner.events("PodGroupDoesNotExist")
+        return [each.regarding["kind"] for each in found] == ["Pod"]
+
+    await wait_for(told, "one of the equal pods has an event")

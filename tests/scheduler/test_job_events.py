@@ -20,7 +20,7 @@ from schedulerworld import (
 
 from bindery.api.times import timestamp
 from bindery.kube.eventbook import Occurrence
-from bindery.kube.objects import PodGroup
+from bindery.kube.objects import Pod, PodGroup
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.model.evictions import Eviction
 from bindery.scheduler.model.jobs import JobKey, Uid
@@ -34,6 +34,11 @@ G = JobKey("team", "g", True)
 
 
 def owned(made: PodGroup) -> PodGroup:
+    return replace(made, metadata=replace(made.metadata, owner_references=[CONTROLLER]))
+
+
+def controlled(name: str, group_name: str) -> Pod:
+    made = pod(name, group=group_name)
     return replace(made, metadata=replace(made.metadata, owner_references=[CONTROLLER]))
 
 
@@ -61,6 +66,32 @@ def test_a_gang_that_waits_is_told_at_the_gang_its_owner_and_one_pod_of_each_sha
     }
     assert {o.message for o in found} == {report_of(engine, "g").message}
     assert all(o.is_minor == (o.regarding.kind == "Pod") for o in found)
+
+
+def test_a_gang_whose_podgroup_does_not_exist_is_told_at_its_owner_and_one_pod() -> None:
+    engine = engine_with(node("n"), *(controlled(f"p-{i}", "nosuch") for i in range(3)))
+    told = JobEvents(engine.cluster)
+
+    found = events(engine, told)
+
+    assert at(found) == {
+        ("Job", "work", "PodGroupDoesNotExist"): 1,
+        ("Pod", "p-0", "PodGroupDoesNotExist"): 1,
+    }
+    assert {o.message for o in found} == {"PodGroup nosuch does not exist"}
+    told.keep(set(engine.cluster.state.tasks))
+    assert events(engine, told) == []
+    assert at(events(engine, told, NOW + REPEATED_AFTER_S)) == at(found)
+
+
+def test_a_podgroup_that_comes_after_its_pods_ends_the_event_about_its_absence() -> None:
+    engine = engine_with(node("n"), controlled("p", "late"))
+    told = JobEvents(engine.cluster)
+    events(engine, told)
+
+    add(engine.cluster, group("late", 1))
+
+    assert at(events(engine, told)) == {("PodGroup", "late", "Scheduled"): 1}
 
 
 def test_the_events_of_a_gang_cost_the_same_with_ten_thousand_pods() -> None:

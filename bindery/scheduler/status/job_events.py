@@ -70,7 +70,7 @@ class JobEvents:
     def of_cycle(self, report: CycleReport, now: float) -> Iterator[Occurrence]:
         """Yield the events about the jobs of `report`."""
         for job in report.jobs.values():
-            if job.uid and job.is_known:
+            if job.is_known and (job.uid or job.pods):
                 yield from self._of_job(job, now)
 
     def of_evictions(self, evictions: Sequence[Eviction]) -> Iterator[Occurrence]:
@@ -100,32 +100,37 @@ class JobEvents:
             del self._told[uid]
 
     def _of_job(self, job: JobReport, now: float) -> Iterator[Occurrence]:
-        told = self._told.get(job.uid)
+        known_as = _known_as(job)
+        told = self._told.get(known_as)
         is_new = told is None or not told.is_like(job)
         if not is_new and told is not None and not _is_due(job, told, now):
             return
         if job.reason == JobReason.WAITING_FOR_GROUP and self._is_young(job, now):
             return  # every pod waits so for a moment
-        self._told[job.uid] = _Told(job.reason, job.satisfied, job.waits_for, now)
-        at = reference(job.key, job.uid)
+        self._told[known_as] = _Told(job.reason, job.satisfied, job.waits_for, now)
+        at = reference(job.key, job.uid) if job.uid else None
         if not job.satisfied:
             yield from self._of_waiting(at, job, is_new=is_new)
-        elif told is None or not told.satisfied:
+        elif at is not None and (told is None or not told.satisfied):
             # If it never waited, the binder's event has the same information.
             yield _normal(at, JobReason.SCHEDULED, _places_text(job), is_minor=told is None)
         if job.key.is_group and job.waits_for and job.waits_for not in _PASSING:
             yield from self._of_pods(job)
 
     def _of_waiting(
-        self, at: ObjectReference, job: JobReport, *, is_new: bool
+        self, at: ObjectReference | None, job: JobReport, *, is_new: bool
     ) -> Iterator[Occurrence]:
-        """Yield the events at the gang or single pod itself and at its owner."""
-        if job.reason in STILL_COMING:
+        """Yield the events at the gang or single pod itself and at its owner.
+
+        `at`: the PodGroup or single pod; None if the PodGroup does not exist.
+        """
+        if at is not None and job.reason in STILL_COMING:
             yield _normal(at, job.reason, job.message, is_minor=not is_new)
             return
-        # If all pods of an owner wait for their PodGroup, the owner's event comes first.
-        is_minor = not is_new or job.reason == JobReason.WAITING_FOR_GROUP
-        yield _warning(at, job.reason, job.message, is_minor=is_minor)
+        if at is not None:
+            # If all pods of an owner wait for their PodGroup, the owner's event comes first.
+            is_minor = not is_new or job.reason == JobReason.WAITING_FOR_GROUP
+            yield _warning(at, job.reason, job.message, is_minor=is_minor)
         owner = owner_of(self._cluster, job.key)
         if owner is not None:
             yield _warning(owner, job.reason, job.message, is_minor=not is_new)
@@ -151,11 +156,16 @@ class JobEvents:
         return created is None or now - created < GROUPED_WITHIN_S
 
 
+def _known_as(job: JobReport) -> Uid:
+    """Return the UID of the PodGroup or single pod; of one of the pods if no PodGroup exists."""
+    return job.uid or min(job.pods)
+
+
 def _is_due(job: JobReport, told: _Told, now: float) -> bool:
     """Return whether the event about `job`, which still waits, is to be repeated."""
     if not job.waits_for:
         return False
-    early_s = crc32(job.uid.encode()) % int(_SPREAD_S)
+    early_s = crc32(_known_as(job).encode()) % int(_SPREAD_S)
     return now - told.at >= REPEATED_AFTER_S - early_s
 
 
