@@ -127,12 +127,37 @@ def problems(ask: GpuAsk) -> list[str]:
     """Return what is wrong with the share that is asked for, one sentence each."""
     if not asks_for_share(ask.annotations):
         return []
-    return [*_wrong_values(ask.annotations), *_wrong_company(ask)]
+    return [*wrong_values(ask.annotations), *_wrong_company(ask)]
+
+
+def wrong_values(annotations: Mapping[str, str]) -> list[str]:
+    """Return what is wrong with the annotations alone, whatever else the pod has."""
+    found = []
+    fraction, memory = annotations.get(FRACTION_ANNOTATION), annotations.get(MEMORY_ANNOTATION)
+    devices = annotations.get(DEVICES_ANNOTATION)
+    if fraction is not None and memory is not None:
+        found.append(f"{FRACTION_ANNOTATION} and {MEMORY_ANNOTATION} cannot both be given")
+    if fraction is not None and not _is_fraction(fraction):
+        found.append(f"{FRACTION_ANNOTATION} must be above 0 and below 1, not {quoted(fraction)}")
+    if memory is not None and not _is_positive(memory):
+        found.append(
+            f"{MEMORY_ANNOTATION} must be a whole number of MiB above 0, not {quoted(memory)}"
+        )
+    if devices is not None:
+        if fraction is None and memory is None:
+            needs = f"{FRACTION_ANNOTATION} or {MEMORY_ANNOTATION}"
+            found.append(f"{DEVICES_ANNOTATION} has no effect without {needs}")
+        if not _is_positive(devices) or int(devices) > _MOST_DEVICES:
+            found.append(
+                f"{DEVICES_ANNOTATION} must be a whole number from 1 to {_MOST_DEVICES}, "
+                f"not {quoted(devices)}"
+            )
+    return found
 
 
 def read(annotations: Mapping[str, str]) -> GpuShare | None:
     """Return the share that the annotations ask for; None if none, or if they make no sense."""
-    if not asks_for_share(annotations) or any(_wrong_values(annotations)):
+    if not asks_for_share(annotations) or any(wrong_values(annotations)):
         return None
     devices = int(annotations.get(DEVICES_ANNOTATION, "1"))
     if MEMORY_ANNOTATION in annotations:
@@ -202,30 +227,6 @@ def reservation_name(node: str, group: str) -> str:
 def is_reservation(namespace: str, labels: Mapping[str, str]) -> bool:
     """Return whether a pod is a reservation: it holds a device for the users of its group."""
     return namespace == RESERVATION_NAMESPACE and GROUP_LABEL in labels
-
-
-def _wrong_values(annotations: Mapping[str, str]) -> list[str]:
-    found = []
-    fraction, memory = annotations.get(FRACTION_ANNOTATION), annotations.get(MEMORY_ANNOTATION)
-    devices = annotations.get(DEVICES_ANNOTATION)
-    if fraction is not None and memory is not None:
-        found.append(f"{FRACTION_ANNOTATION} and {MEMORY_ANNOTATION} cannot both be given")
-    if fraction is not None and not _is_fraction(fraction):
-        found.append(f"{FRACTION_ANNOTATION} must be above 0 and below 1, not {quoted(fraction)}")
-    if memory is not None and not _is_positive(memory):
-        found.append(
-            f"{MEMORY_ANNOTATION} must be a whole number of MiB above 0, not {quoted(memory)}"
-        )
-    if devices is not None:
-        if fraction is None and memory is None:
-            needs = f"{FRACTION_ANNOTATION} or {MEMORY_ANNOTATION}"
-            found.append(f"{DEVICES_ANNOTATION} has no effect without {needs}")
-        if not _is_positive(devices) or int(devices) > _MOST_DEVICES:
-            found.append(
-                f"{DEVICES_ANNOTATION} must be a whole number from 1 to {_MOST_DEVICES}, "
-                f"not {quoted(devices)}"
-            )
-    return found
 
 
 def _wrong_company(ask: GpuAsk) -> list[str]:

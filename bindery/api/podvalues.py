@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, TypeVar
 
 import durationpy
 
-from bindery.api import names
+from bindery.api import names, times
 from bindery.api.states import MOST_GANG_PODS
 from bindery.api.topology import HARD, SOFT
 
@@ -97,6 +97,22 @@ def name(text: str) -> str:
     return text.strip()
 
 
+def object_name(text: str) -> str:
+    """Return a name that an object can have."""
+    problem = names.name_problem(text)
+    if problem:
+        raise ValueError(problem)
+    return text
+
+
+def time(text: str) -> float:
+    """Return a time in seconds since the epoch."""
+    found = times.seconds(text)
+    if found is None:
+        raise ValueError("it must be a time such as 2026-01-01T00:00:00Z")
+    return found
+
+
 _PREEMPTIBLE: Final = {
     "true": True,
     "false": False,
@@ -140,6 +156,12 @@ _READERS: Final[Mapping[str, Callable[[str], Any]]] = {
     names.SEGMENT_SIZE_KEY: positive,
     names.USER_KEY: label_value,
     names.PROVISIONING_REQUEST_ANNOTATION: truth,
+    names.POD_GROUP_ANNOTATION: object_name,
+    names.SKIP_GROUPER_KEY: truth,
+    names.ENABLED_LABEL: truth,
+    names.DO_NOT_DISRUPT_ANNOTATION: truth,
+    names.SPREAD_DEVICES_ANNOTATION: truth,
+    names.LAST_CHECKPOINT_ANNOTATION: time,
 }
 """Our keys with values that can be wrong by themselves."""
 

@@ -192,6 +192,25 @@ def test_a_pod_is_judged_by_its_queue_unless_its_owner_decides(
         (
             {
                 "queue": "default",
+                "subGroups": [{"name": "a", "after": [{"subGroup": "zz", "condition": "Ready"}]}],
+            },
+            "a comes after zz, which is missing",
+            "",
+        ),
+        (
+            {
+                "queue": "default",
+                "subGroups": [
+                    {"name": "a", "after": [{"subGroup": "b", "condition": "Ready"}]},
+                    {"name": "b", "after": [{"subGroup": "a", "condition": "Ready"}]},
+                ],
+            },
+            "a comes after itself",
+            "",
+        ),
+        (
+            {
+                "queue": "default",
                 "subGroups": [{"name": "a", "parent": "b"}, {"name": "b", "parent": "a"}],
             },
             "a is its own ancestor",
@@ -293,6 +312,30 @@ def test_a_queue_that_is_in_use_is_not_deleted(
     assert bool(problem) == bool(message(answer))
 
 
+@pytest.mark.parametrize(
+    ("name", "parent", "problem"),
+    [
+        ("one", "two", ""),
+        ("self", "self", ""),
+        ("three", "four", "queue three has queues below it: below"),
+    ],
+)
+def test_a_queue_on_a_cycle_may_be_deleted(name: str, parent: str, problem: str) -> None:
+    tree = directory(
+        queue("one", "two"),
+        queue("two", "one"),
+        queue("self", "self"),
+        queue("three", "four"),
+        queue("four", "three"),
+        queue("below", "three"),
+    )
+    old = {"metadata": {"name": name}, "spec": {"parent": parent}}
+
+    answer = QueueReview(tree).validate(review(None, old, operation="DELETE"))
+
+    assert message(answer) == problem
+
+
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=4),
     lambda inner: (
@@ -380,6 +423,13 @@ def keyed(on: str, kind: str, key: str, value: str) -> dict[str, Any]:
         ("annotations", "preemptible", "maybe", "it must be true or false"),
         ("annotations", "run-time-limit-seconds", "-1", "positive number of seconds"),
         ("annotations", "disruption-mode", "All", "it must be Pod or Group"),
+        ("annotations", "skip-grouper", "yes", "it must be true or false"),
+        ("annotations", "do-not-disrupt", "1", "it must be true or false"),
+        ("annotations", "spread-devices", "on", "it must be true or false"),
+        ("annotations", "last-checkpoint", "yesterday", "it must be a time such as 2026-"),
+        ("annotations", "pod-group", "Not A Name!", "a name has lower case letters, digits"),
+        ("annotations", "pod-group", "", "a name has lower case letters, digits"),
+        ("labels", "enabled", "perhaps", "it must be true or false"),
     ],
 )
 def test_wrong_keys_and_values_on_a_workload_are_refused(
@@ -409,3 +459,16 @@ def test_a_workload_whose_class_does_not_exist_is_warned_of() -> None:
     answer = Access(DIRECTORY, "bindery").validate_workload(review(item, namespace="free"))
     assert not message(answer)
     assert "PriorityClass missing does not exist" in answer["response"]["warnings"][0]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("gpu-fraction", "-0.5"), ("gpu-fraction", "half"), ("gpu-memory", "0")],
+)
+def test_a_share_of_a_gpu_that_means_nothing_is_refused_at_the_workload(
+    key: str, value: str
+) -> None:
+    item = job(template())
+    item["spec"]["template"]["metadata"]["annotations"] = {key: value}
+
+    assert f"{key} must be" in message(Access(DIRECTORY, "bindery").validate_workload(review(item)))

@@ -302,6 +302,15 @@ def test_what_was_not_planned_is_a_reason_to_plan_anew(change: kube.KubeObject) 
     assert changes_plans(cluster, change)
 
 
+def test_a_value_that_means_nothing_is_reported_at_the_pod() -> None:
+    labels = {"scheduling.bindery.dev/skip-grouper": "yes"}
+    cluster = cluster_with(pod("a", labels=labels), pod("fine"))
+
+    (problem,) = cluster.problems
+    assert (problem.kind, problem.meta.name, problem.reason) == ("Pod", "a", "InvalidValue")
+    assert problem.message.endswith("'yes' means nothing: it must be true or false")
+
+
 def test_a_key_that_nobody_reads_is_reported_at_the_pod_once() -> None:
     misspelt = {"scheduling.bindery.dev/pod-group": "g"}
     cluster = cluster_with(pod("a", labels=misspelt), pod("fine"))

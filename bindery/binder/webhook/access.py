@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 
+from bindery.api import gpushare
 from bindery.api.mistakes import mistaken_keys_of_owner
 from bindery.api.podvalues import wrong_values
 from bindery.binder.webhook.answers import Manifest, Review, answer, request_in, verdict
@@ -137,6 +138,9 @@ class Access:
             wish = wish_of_template(template, namespace, self._directory)
             yield from wish.problems(namespace, self._directory)
             yield from mistakes_of_pod(template.own)
+            annotations = part(template.own, "annotations")
+            texts = {key: text for key, text in annotations.items() if isinstance(text, str)}
+            yield from gpushare.wrong_values(texts)
             for owner in template.owners:
                 annotations, labels = part(owner, "annotations"), part(owner, "labels")
                 yield from mistaken_keys_of_owner(annotations, labels)

@@ -61,10 +61,16 @@ class QueueReview:
         return max((1 + self._levels_below(each, seen | rest) for each in rest), default=0)
 
     def _left_behind(self, queue: Manifest) -> Iterator[str]:
-        """Yield what would lose its queue."""
+        """Yield what would lose its queue.
+
+        Queues of one cycle are not served, so each of them may be deleted.
+        """
         name = text(part(queue, "metadata"), "name")
+        above = {each for each, _ in self._directory.chain(text(part(queue, "spec"), "parent"))}
         children = sorted(
-            each.metadata.name for each in self._directory.queues() if each.spec.parent == name
+            each.metadata.name
+            for each in self._directory.queues()
+            if each.spec.parent == name and each.metadata.name not in above | {name}
         )
         if children:
             more = f" and {len(children) - _MOST_NAMED} more" if len(children) > _MOST_NAMED else ""

@@ -9,11 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from bindery.api.mistakes import mistaken_keys
 from bindery.api.names import SCHEDULER_NAME
 from bindery.api.yamlfile import Document
 from bindery.binder.webhook.access import Access, PodAccess
-from bindery.binder.webhook.applicants import is_to_adopt, owners
+from bindery.binder.webhook.applicants import is_to_adopt, mistakes_of_pod, owners
 from bindery.binder.webhook.directory import Directory
 from bindery.grouper.controllers import Expansion, expand
 from bindery.grouper.marks import contracts
@@ -209,7 +208,7 @@ def _refusals(
         metadata, spec = each.body["metadata"], each.body["spec"]
         if spec.get("schedulerName") != grouping.scheduler_name:
             continue
-        problems = mistaken_keys(metadata.get("annotations") or {}, metadata.get("labels") or {})
+        problems = mistakes_of_pod(metadata)
         above = next(iter(owners(metadata)), {"kind": "Pod", "name": metadata["name"]})
         for problem in (*problems, *pods.validate(each.body)):
             key = (f"the pods of {above['kind']}/{above['name']}", problem)
