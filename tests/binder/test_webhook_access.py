@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bindery.api.names import ENABLED_LABEL, POD_GROUP_ANNOTATION, QUEUE_LABEL
+from bindery.api.names import ENABLED_LABEL, NODE_POOL_LABEL, POD_GROUP_ANNOTATION, QUEUE_LABEL
 from bindery.binder.webhook.access import Access, PodAccess
 from bindery.binder.webhook.answers import MalformedReviewError
 from bindery.binder.webhook.directory import Directory
@@ -472,3 +472,28 @@ def test_a_share_of_a_gpu_that_means_nothing_is_refused_at_the_workload(
     item["spec"]["template"]["metadata"]["annotations"] = {key: value}
 
     assert f"{key} must be" in message(Access(DIRECTORY, "bindery").validate_workload(review(item)))
+
+
+@pytest.mark.parametrize(
+    ("own", "warning"),
+    [
+        (None, "'p2' has no effect on the workload: the pods get the label of their template"),
+        ("p1", "which has 'p1'"),
+        ("p2", ""),
+    ],
+)
+def test_a_node_pool_that_the_pods_do_not_get_is_warned_of(own: str | None, warning: str) -> None:
+    item = job(template())
+    item["metadata"]["labels"][NODE_POOL_LABEL] = "p2"
+    if own is not None:
+        item["spec"]["template"]["metadata"]["labels"][NODE_POOL_LABEL] = own
+    access = Access(DIRECTORY, "bindery")
+
+    answer = access.validate_workload(review(item, namespace="any"))
+
+    assert not message(answer)
+    warnings = answer["response"].get("warnings", [])
+    assert len(warnings) == bool(warning)
+    assert warning in "; ".join(warnings)
+    again = access.validate_workload(review(item, item, namespace="any"))
+    assert "warnings" not in again["response"]

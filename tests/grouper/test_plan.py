@@ -73,6 +73,25 @@ def reasons(found: GroupPlan) -> list[tuple[str, str]]:
     return [(str(each.object), each.reason.value) for each in found.problems]
 
 
+def test_the_podgroup_is_in_the_node_pool_of_its_pods_whatever_their_owner_has() -> None:
+    key = names.NODE_POOL_LABEL
+    labelled, plain = job(labels={key: "a100"}), job()
+
+    without = planned(pods_of(labelled), labelled)
+    other = planned(pods_of(labelled, labels={key: "h100"}), labelled)
+    same = planned(pods_of(labelled, labels={key: "a100"}), labelled)
+    own = planned(pods_of(plain, labels={key: "a100"}), plain)
+    annotated = planned(pods_of(plain, annotations={key: "a100"}), plain)
+
+    pools = [only(each).labels.get(key) for each in (without, other, same, own, annotated)]
+    assert pools == [None, "h100", "a100", "a100", None]
+    (problem,) = without.problems
+    assert (str(problem.object), problem.reason) == ("Job/train", ProblemReason.INVALID_VALUE)
+    assert problem.message == f"{key}: 'a100' is ignored: it must be a label of the pod template"
+    assert reasons(other) == [("Job/train", "InvalidValue")]
+    assert reasons(same) == reasons(own) == []
+
+
 def test_the_nearest_to_the_pod_wins_and_is_named() -> None:
     cron = cron_job(labels={QUEUE: "far"}, annotations={names.PREEMPTIBLE_ANNOTATION: "false"})
     child = owned(job(annotations={QUEUE: "near"}), cron)

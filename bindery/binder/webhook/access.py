@@ -11,6 +11,7 @@ import msgspec
 
 from bindery.api import gpushare
 from bindery.api.mistakes import mistaken_keys_of_owner
+from bindery.api.names import NODE_POOL_LABEL
 from bindery.api.podvalues import wrong_values
 from bindery.binder.webhook.answers import Manifest, Review, answer, request_in, verdict
 from bindery.binder.webhook.applicants import (
@@ -75,7 +76,8 @@ class Access:
     def validate_workload(self, body: bytes) -> Review:
         """Refuse an object with wrong keys or values, or whose pods may not use their queue.
 
-        Warn of a queue that serves none, and of a PriorityClass that does not exist.
+        Warn of a queue that serves none, of a PriorityClass that does not exist, and of a node
+        pool that the pods do not get.
 
         Raises:
             MalformedReviewError: the review cannot be read.
@@ -116,8 +118,24 @@ class Access:
         """Return why the pods of a workload will wait for what they did not ask for yet."""
         known = set(self._asked_in(request.get("oldObject"), namespace))
         asked = dict.fromkeys(self._asked_in(request.get("object"), namespace))
-        found = (self._obstacles(*each) for each in asked if each not in known)
+        found = [self._obstacles(*each) for each in asked if each not in known]
+        before = set(self._pools_in(request.get("oldObject"), namespace))
+        pools = self._pools_in(request.get("object"), namespace)
+        found.append(each for each in pools if each not in before)
         return list(dict.fromkeys(chain.from_iterable(found)))
+
+    def _pools_in(self, item: object, namespace: str) -> Iterator[str]:
+        """Yield which node pools of owners differ from those of their pod templates."""
+        for template in self._ours_in(item, namespace):
+            own = text(part(template.own, "labels"), NODE_POOL_LABEL)
+            for owner in template.owners:
+                pool = text(part(owner, "labels"), NODE_POOL_LABEL)
+                if pool and pool != own:
+                    has = f"has {own!r}" if own else "has none"
+                    yield (
+                        f"{NODE_POOL_LABEL}: {pool!r} has no effect on the workload: the pods get "
+                        f"the label of their template, which {has}"
+                    )
 
     def _obstacles(self, queue_name: str, priority_class: str) -> Iterator[str]:
         """Yield why a gang will wait although it is allowed."""
