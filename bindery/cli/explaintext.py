@@ -203,9 +203,23 @@ def _node_lines(counts: NodeCounts) -> Iterator[str]:
 
 
 def _job_share_lines(shares: Sequence[QueueShare], nodes: Sequence[NodeCounts]) -> Iterator[str]:
-    """Yield a table for each resource that matters: GPUs if it asks for some, else all it asks."""
+    """Yield a table for each resource that matters.
+
+    These are GPUs if the job asks for some, else all that it asks for, and what is over a limit.
+    """
     asked = {short(name) for counts in nodes for name in counts.requests}
-    yield from share_lines(shares, ["gpu"] if "gpu" in asked else sorted(asked))
+    if any(counts.counts_gpus for counts in nodes):
+        over = sorted(
+            name for name in asked - {"gpu"} if any(_is_over(each, name) for each in shares)
+        )
+        yield from share_lines(shares, ["gpu", *over])
+    else:
+        yield from share_lines(shares, sorted(asked))
+
+
+def _is_over(queue: QueueShare, resource: str) -> bool:
+    share = queue.resources.get(resource)
+    return share is not None and share.limit is not None and share.requested > share.limit
 
 
 def share_lines(shares: Sequence[QueueShare], resources: Sequence[str]) -> Iterator[str]:

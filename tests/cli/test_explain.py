@@ -694,3 +694,44 @@ def test_a_gang_names_the_gangs_that_were_evicted_for_it_or_for_its_queue() -> N
     at = lines.index("Evicted for it, or in other namespaces for queue owed:")
     listed = [line.split(":")[0] for line in lines[at + 1 :] if " pods were evicted" in line]
     assert listed == ["  team/theirs", "  default/mine"]
+
+
+def test_a_gang_over_the_limit_of_gpus_by_its_claims_sees_the_gpus_of_its_queue() -> None:
+    cluster = scenario_of(
+        """
+        nodes: [{name: n}]
+        queues: [{name: q, gpu: {limit: 4}}]
+        deviceClasses:
+        - {apiVersion: resource.k8s.io/v1, kind: DeviceClass, metadata: {name: gpu.nvidia.com}}
+        resourceClaimTemplates:
+        - apiVersion: resource.k8s.io/v1
+          kind: ResourceClaimTemplate
+          metadata: {name: one}
+          spec: {spec: {devices: {requests:
+            [{name: r, exactly: {deviceClassName: gpu.nvidia.com}}]}}}
+        jobs: [{name: a, queue: q, pods: [{count: 5, cpu: "1", claims: [one]}]}]
+        """
+    )
+
+    said = explained(cluster, "a")
+
+    assert "holds 0 of its limit of 4 nvidia.com/gpu, and the job requests 5 more" in said
+    assert "Its queue, in GPUs:" in said
+    assert "CPU" not in said
+
+
+def test_a_gang_over_the_limit_of_cores_sees_them_beside_its_gpus() -> None:
+    cluster = scenario_of(
+        """
+        nodes: [{name: n, gpus: 8}]
+        queues: [{name: q, gpu: {limit: 8}, cpu: {limit: "2"}, memory: {limit: 8Gi}}]
+        jobs: [{name: a, queue: q, pods: [{count: 4, gpus: 1, cpu: "1", memory: 1Gi}]}]
+        """
+    )
+
+    said = explained(cluster, "a")
+
+    assert [line for line in said.splitlines() if line.startswith("Its queue")] == [
+        "Its queue, in GPUs:",
+        "Its queue, in CPU cores:",
+    ]

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from bindery.api import numaplacement
+from bindery.api.names import GPU_RESOURCE
 from bindery.scheduler.actions.consolidation import most_moved
 from bindery.scheduler.commit.drafts import BindRequestDraft
 from bindery.scheduler.insight.advice import advice, node_advice
@@ -42,6 +43,8 @@ class NodeCounts:
     """Number of nodes that would take one such pod."""
     against: dict[str, int]
     """Reason -> number of nodes, most first. Each node is counted once."""
+    counts_gpus: bool = False
+    """Whether queues count GPUs for one pod, also those of its resource claims."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,4 +338,5 @@ def _counts_of(session: Session, job: Job, tasks: Sequence[Task]) -> NodeCounts:
     }
     nodes = len(session.order)
     open_nodes = nodes - sum(against.values())
-    return NodeCounts(len(tasks), requests, nodes, open_nodes, dict(against.most_common()))
+    gpus = axis.index(GPU_RESOURCE) in shape.request.in_queues.indices
+    return NodeCounts(len(tasks), requests, nodes, open_nodes, dict(against.most_common()), gpus)
