@@ -7,7 +7,7 @@ what is wrong, and this module brings the two together.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -22,6 +22,15 @@ MOST_ALIASED = 1_000_000
 _MOST_MESSAGE = 4096
 
 Model = TypeVar("Model", bound=BaseModel)
+_EXPECTED: Final = {
+    **dict.fromkeys(("tuple_type", "list_type", "set_type", "frozen_set_type"), "a list"),
+    **dict.fromkeys(("model_type", "model_attributes_type", "dict_type"), "an object"),
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "a whole number"),
+    **dict.fromkeys(("float_type", "float_parsing"), "a number"),
+    **dict.fromkeys(("bool_type", "bool_parsing"), "true or false"),
+    "string_type": "a text",
+}
+"""Type of a problem in pydantic -> the value that the file should have."""
 Location = tuple[str | int, ...]
 
 
@@ -129,6 +138,9 @@ def describe(problem: ErrorDetails) -> str:
         return "unknown key"
     if problem["type"] == "missing":
         return "this key is required"
+    expected = _EXPECTED.get(problem["type"])
+    if expected is not None:
+        return f"{expected} is expected"
     return problem["msg"].removeprefix("Value error, ")
 
 

@@ -60,8 +60,9 @@ def read_objects(
     found = [body for file in files for body in _from_file(file)]
     mine = [body for body in found if (_group(body), body.get("kind")) in wanted]
     if not mine:
-        names = ", ".join(f"{kind.kind} of {kind.group}" for kind in kinds)
-        raise CommandError(f"{len(found)} objects read, and none is a {names}", ExitCode.BAD_INPUT)
+        names = " or ".join(f"{kind.kind}.{kind.group}" for kind in kinds)
+        read = f"the files have {_counted(found, wanted) or 'no objects'}"
+        raise CommandError(f"{read}; {names} is expected", ExitCode.BAD_INPUT)
     if len(mine) < len(found):
         typer.echo(
             f"Left out, as they are no queues or gangs: {_counted(found, wanted)}.", err=True

@@ -20,6 +20,7 @@ from bindery.kube.errors import (
     NotFoundError,
     OutcomeUnknownError,
     ServerError,
+    UnreachableError,
 )
 from bindery.kube.objects import KubeObject
 from bindery.kube.requests import Request, Selection, read
@@ -60,7 +61,8 @@ class Caller:
 
     async def _call(self, request: Request) -> bytes:
         now_s = asyncio.get_running_loop().time
-        give_up_s = now_s() + self.timeout_s
+        begin_s = now_s()
+        give_up_s = begin_s + self.timeout_s
         attempt = 0
         uncertain = False  # whether an earlier attempt may have taken effect
         while True:
@@ -79,6 +81,9 @@ class Caller:
                     draw=self.draw(),
                 )
                 if delay_s is None:
+                    if attempt and type(failure) in (OutcomeUnknownError, UnreachableError):
+                        waited = f"attempt {attempt + 1}, after {now_s() - begin_s:.1f} s in all"
+                        raise type(failure)(f"{failure} ({waited})") from failure
                     raise
             await asyncio.sleep(delay_s)
             attempt += 1

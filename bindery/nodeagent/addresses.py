@@ -6,9 +6,13 @@ reserved first, so no two living pods share one.
 
 from ipaddress import IPv4Address, IPv4Network
 from typing import Final
+from zlib import crc32
 
 POD_ADDRESSES: Final = IPv4Network("100.64.0.0/10")
 """Four million addresses that no public network routes (RFC 6598)."""
+
+_BLOCK: Final = 256
+"""Distance of the places where nodes begin: more than the pods of a node."""
 
 
 class NoAddressLeftError(Exception):
@@ -16,12 +20,16 @@ class NoAddressLeftError(Exception):
 
 
 class AddressPool:
-    """Hands out the addresses of `network`, round and round, so that a freed one rests long."""
+    """Hands out the addresses of `network`, round and round, so that a freed one rests long.
+
+    Each node begins at a place of its own, so that agents that do not see each other's newest pods
+    hardly ever choose the same address.
+    """
 
     def __init__(self, network: IPv4Network = POD_ADDRESSES) -> None:
         self._first = int(network.network_address) + 1
         self._count = network.num_addresses - 2
-        self._next = 0
+        self._next: dict[str, int] = {}  # node -> offset of the address to try next
         self._owners: dict[str, str] = {}  # address -> pod uid
         self._addresses: dict[str, str] = {}  # pod uid -> address
 
@@ -32,8 +40,8 @@ class AddressPool:
         self.release(uid)
         self._owners[address], self._addresses[uid] = uid, address
 
-    def take(self, uid: str) -> str:
-        """Return the address of pod `uid`, a free one if it has none.
+    def take(self, uid: str, node: str = "") -> str:
+        """Return the address of pod `uid` on `node`, a free one if it has none.
 
         Raises:
             NoAddressLeftError: all are held.
@@ -42,7 +50,7 @@ class AddressPool:
             return self._addresses[uid]
         if len(self._owners) >= self._count:
             raise NoAddressLeftError(f"all {self._count} pod addresses are held")
-        while (address := self._advance()) in self._owners:
+        while (address := self._advance(node)) in self._owners:
             pass
         self.reserve(uid, address)
         return address
@@ -53,7 +61,9 @@ class AddressPool:
         if address is not None:
             del self._owners[address]
 
-    def _advance(self) -> str:
-        address = str(IPv4Address(self._first + self._next))
-        self._next = (self._next + 1) % self._count
-        return address
+    def _advance(self, node: str) -> str:
+        offset = self._next.get(node)
+        if offset is None:
+            offset = crc32(node.encode()) // _BLOCK * _BLOCK % self._count
+        self._next[node] = (offset + 1) % self._count
+        return str(IPv4Address(self._first + offset))

@@ -212,7 +212,7 @@ class PodKeeper:
             case Start():
                 address = node.address
                 if not pod.spec.host_network:
-                    address = self._addresses.take(pod.metadata.uid)
+                    address = self._addresses.take(pod.metadata.uid, pod.spec.node_name)
                 record = self._kubelets.held(node, pod.metadata.uid)
                 patch = pod_status.running(pod, node.address, address, now, held=record)
                 await self._write(key, patch)

@@ -77,7 +77,7 @@ def test_a_file_without_such_objects_is_refused(command_line: CommandLine) -> No
     done = command_line("migrate", "kai", str(GIVEN / "volcano.yaml"))
 
     assert done.returncode == 2
-    assert "none is a Queue of scheduling.run.ai" in done.stderr
+    assert "; Queue.scheduling.run.ai or " in done.stderr
 
 
 def test_what_is_no_queue_or_gang_is_counted(command_line: CommandLine, tmp_path: Path) -> None:

@@ -1,9 +1,14 @@
 """When calls are repeated: the policy alone."""
 
+import asyncio
+import re
+from collections.abc import AsyncGenerator
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bindery.kube.calls import Caller
 from bindery.kube.errors import (
     ApiError,
     ConflictError,
@@ -17,6 +22,8 @@ from bindery.kube.errors import (
     ThrottledError,
     UnreachableError,
 )
+from bindery.kube.requests import Request, read
+from bindery.kube.resources import PODS
 from bindery.kube.retry import Repeat, RetryPolicy, backoff_s
 
 POLICY = RetryPolicy()
@@ -111,3 +118,31 @@ def test_only_what_may_be_repeated_leaves_time_for_a_second_attempt(
     attempt_s = POLICY.attempt_s(repeat, remaining_s)
 
     assert attempt_s == (remaining_s / 2 if repeat is Repeat.ALWAYS else remaining_s)
+
+
+class _Silent:
+    """A server that takes requests and never answers."""
+
+    field_manager = "test"
+
+    async def send(self, request: Request, timeout_s: float) -> bytes:
+        await asyncio.sleep(min(timeout_s, 0.01))
+        raise OutcomeUnknownError(f"{request.verb} {request.resource}: no answer in 0.1 s")
+
+    def stream(self, request: Request, idle_s: float) -> AsyncGenerator[bytes, None]:
+        raise NotImplementedError
+
+
+async def test_the_last_failure_names_the_number_of_attempts_and_the_whole_time() -> None:
+    caller = Caller(_Silent(), timeout_s=0.5)
+
+    with pytest.raises(OutcomeUnknownError) as caught:
+        await caller.call(read(PODS, "list", "/api/v1/pods"))
+
+    found = re.fullmatch(
+        r"list pods: no answer in 0\.1 s \(attempt (\d+), after (\d\.\d) s in all\)",
+        str(caught.value),
+    )
+    assert found is not None
+    assert int(found[1]) > 1
+    assert float(found[2]) > 0.0

@@ -43,3 +43,12 @@ def test_releasing_a_pod_that_shares_an_address_leaves_it_to_its_holder() -> Non
 
     assert pool.take("holder") == "10.0.0.1"
     assert pool.take("new") == "10.0.0.2"
+
+
+def test_agents_that_do_not_see_each_other_give_different_addresses_on_their_nodes() -> None:
+    claimed, inference = AddressPool(), AddressPool()
+
+    given = {claimed.take(f"a{number}", "claimed-0") for number in range(100)}
+    given |= {inference.take(f"b{number}", "hami-1") for number in range(100)}
+
+    assert len(given) == 200

@@ -81,3 +81,11 @@ spec:
         ("ring-1", (("pod-0", "Ready"),)),
         ("ring-2", (("pod-1", "Ready"),)),
     ]
+
+
+def test_a_pod_without_a_spec_is_left_out_for_that_reason() -> None:
+    pod = "{apiVersion: v1, kind: Pod, metadata: {name: x}}"
+
+    assert read_documents(parse(pod, "pod"), AROUND).passed_over == {
+        "Pod/x": "it has no spec: add its containers"
+    }

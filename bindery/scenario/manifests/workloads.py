@@ -23,6 +23,7 @@ from bindery.scheduler.model.jobs import JobKey
 
 _UNKNOWN: Final = "Bindery does not know which pods it creates"
 _NO_TEMPLATE: Final = "its row has no pod template: add its pods"
+_NO_SPEC: Final = "it has no spec: add its containers"
 _NEVER_ADOPTED: Final = frozenset({"kube-system", "kai-resource-reservation"})
 """Namespaces that the webhook is not asked about."""
 
@@ -148,7 +149,9 @@ def _marked(
 def _without_template(found: Expansion) -> Iterator[tuple[str, str]]:
     for pod in found.pods:
         if pod.get("spec") is None:
-            yield found.root(pod["metadata"]["uid"]), _NO_TEMPLATE
+            uid = pod["metadata"]["uid"]
+            root = found.root(uid)
+            yield root, _NO_SPEC if root == uid else _NO_TEMPLATE
 
 
 def _adopted(pod: Body, scheduler_name: str, directory: Directory) -> Body:
