@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Final, NoReturn
 
 import typer
 from rich.console import Console
@@ -25,7 +25,11 @@ from bindery.controlplane.plane import ControlPlane
 
 app = typer.Typer(help="Show Bindery on a control plane of its own.", no_args_is_help=True)
 
-Nodes = Annotated[int, typer.Option("--nodes", min=5, help="How many hollow nodes.")]
+_LEAST_NODES: Final = 9
+"""The examples without devices request 68 GPUs of nodes with eight. Where devices are played, their
+nodes take some of these, and eight hollow nodes would be enough."""
+
+Nodes = Annotated[int, typer.Option("--nodes", min=_LEAST_NODES, help="How many hollow nodes.")]
 
 _console = Console(highlight=False, soft_wrap=True)
 _begin = time.monotonic()
