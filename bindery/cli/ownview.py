@@ -123,7 +123,9 @@ def _advice(said: Condition | None, about: Subject) -> str:
         return ""
     least = about.group.spec.min_member if about.group is not None else 1
     is_group = about.key.is_group
-    return advice(said.reason, is_group=is_group, min_member=least, budget_blocks=False)
+    return advice(
+        said.reason, said.message, is_group=is_group, min_member=least, budget_blocks=False
+    )
 
 
 def turn_text(turn: Turn) -> str:

@@ -92,7 +92,7 @@ def subject(snapshot: ClusterSnapshot, name: str, namespace: str) -> Subject:
         return _of_pod(snapshot, pods[bare])
     if kind:
         known = [*groups] if kind == "PodGroup" else [*pods]
-        raise _missing(kind, bare, known, f" in namespace {namespace}")
+        raise _missing(kind, bare, known, _in_namespace(snapshot, namespace))
     return _of_workload(snapshot, prefix, bare, namespace)
 
 
@@ -127,7 +127,7 @@ def _of_request(snapshot: ClusterSnapshot, name: str, namespace: str) -> Subject
     statements = [each for each in requests if each.metadata.name == name]
     if not statements:
         known = sorted({each.metadata.name for each in requests})
-        raise _missing("BindRequest", name, known, f" in namespace {namespace}")
+        raise _missing("BindRequest", name, known, _in_namespace(snapshot, namespace))
     introduction = "\n".join(request_lines(statements))
     pods = {pod.metadata.uid: pod for pod in snapshot.pods}
     gangs = [
@@ -177,7 +177,7 @@ def _no_workload(
     snapshot: ClusterSnapshot, prefix: str, name: str, namespace: str, known: Collection[Workload]
 ) -> CommandError:
     """Return the error for a workload that is not among those `known`."""
-    where = f" in namespace {namespace}"
+    where = _in_namespace(snapshot, namespace)
     kinds = sorted({each.kind for each in known})
     if not prefix:
         if any(queue.metadata.name == name for queue in snapshot.queues):
@@ -191,8 +191,19 @@ def _no_workload(
         names = [each.name for each in of_kind]
         return _missing(f"pod or PodGroup of {of_kind[0].kind}", name, names, where, _NO_PODS)
     here = f" or a workload's kind (here: {', '.join(kinds)})" if kinds else ""
-    text = f"{prefix}/ is not known: no pod and no PodGroup{where} has such an owner; {_NO_PODS}"
+    text = f"{prefix}/{name} is not known: no pod and no PodGroup has an owner of this kind{where}"
+    text += f"; {_NO_PODS}"
     return CommandError(f"{text}; write NAME, or KIND/NAME with {_OWN_KINDS}{here}")
+
+
+def _in_namespace(snapshot: ClusterSnapshot, namespace: str) -> str:
+    """Return the end of a message about `namespace`, and whether it is known not to exist."""
+    known = {each.metadata.name for each in snapshot.namespaces}
+    is_used = any(
+        each.metadata.namespace == namespace for each in (*snapshot.pods, *snapshot.groups)
+    )
+    is_missing = known and namespace not in known and not is_used
+    return f" in namespace {namespace}{', which does not exist' if is_missing else ''}"
 
 
 def _leading(snapshot: ClusterSnapshot, pods: Iterable[Pod]) -> Subject:

@@ -207,9 +207,63 @@ def test_the_nodes_of_a_running_pod_are_compared_as_if_it_had_left() -> None:
 
     at = answer.index("Best nodes for f-0, bound to full, by score:")
     rows = [line.split() for line in answer[at + 2 : at + 7]]
-    assert [row[0] for row in rows] == ["empty", "full", "liked", "other", "small"]
+    assert [row[0] for row in rows] == ["empty", "full", "liked", "other", "busy"]
     assert rows[1][-2:] == ["its", "node"]
     assert rows[4][-3:] == ["no", "room", "now"]
+
+
+def test_nodes_that_could_never_take_the_pod_are_not_among_the_best() -> None:
+    world = scenario_of(
+        """
+        nodes:
+        - {name: small, gpus: 1, labels: {x: y}}
+        - {name: other, gpus: 4}
+        - {name: big, gpus: 4, labels: {x: y}}
+        jobs:
+        - {name: runs, pods: [{gpus: 4, state: Running, node: big}]}
+        - {name: a, pods: [{gpus: 2, nodeSelector: {x: y}}]}
+        """
+    )
+
+    answer = explained(world, "a").splitlines()
+
+    at = answer.index("Best nodes for a-0, by score:")
+    nodes = [line.split()[0] for line in answer[at + 2 :] if line.startswith("  ")]
+    assert nodes == ["big"]
+
+
+def test_a_gang_above_the_limit_alone_is_told_not_to_wait(cluster: Scenario) -> None:
+    answer = explained(cluster, "over")
+
+    assert "and the job requests 4 more, so that it alone is above the limit" in answer
+    assert "What to do: It does not help to wait: raise the limit" in answer
+    assert "Its turn" not in answer
+
+
+def test_a_lower_minimum_is_no_advice_if_not_one_pod_fits() -> None:
+    world = scenario_of(
+        """
+        nodes: [{name: n, gpus: 2}]
+        jobs:
+        - {name: runs, pods: [{gpus: 2, state: Running, node: n}]}
+        - {name: a, pods: [{count: 2, gpus: 1}]}
+        """
+    )
+
+    answer = explained(world, "a")
+
+    assert "0 of 2 pods fit" in answer
+    assert "minMember" not in answer
+
+
+def test_a_namespace_that_does_not_exist_is_named() -> None:
+    source = source_of(scenario_of("namespaces: {team: {}}"))
+
+    with pytest.raises(CommandError) as caught:
+        subject(source.snapshot, "job/vis0", "nosuchns")
+
+    assert "job/vis0 is not known" in str(caught.value)
+    assert "in namespace nosuchns, which does not exist" in str(caught.value)
 
 
 def test_a_pod_without_any_node_is_told_so() -> None:
@@ -222,14 +276,14 @@ def test_a_pod_without_any_node_is_told_so() -> None:
     [
         ("hugh", "there is no PodGroup, pod or workload hugh in namespace default; did you mean "),
         ("pg/over-0", "there is no PodGroup over-0 in namespace default; did you mean over?"),
-        ("node/small", "node/ is not known: no pod and no PodGroup in namespace default has such"),
-        ("pg.batch/over", "pg.batch/ is not known"),
+        ("node/small", "node/small is not known: no pod and no PodGroup has an owner of this kind"),
+        ("pg.batch/over", "pg.batch/over is not known"),
         ("q0", "q0 is a queue; write queue/q0"),
         (
             "job/ovr",
             "there is no pod or PodGroup of Job ovr in namespace default; did you mean",
         ),
-        ("deploy/over", "deploy/ is not known: no pod and no PodGroup in namespace default has"),
+        ("deploy/over", "deploy/over is not known: no pod and no PodGroup has an owner of this"),
         ("br/gone", "there is no BindRequest gone in namespace default"),
     ],
 )

@@ -294,6 +294,15 @@ def test_a_pod_without_marks_is_nobodys() -> None:
     assert contract_of(pod("w-0", labels={"app": "web"})) is None
 
 
+def test_a_mark_that_no_pod_group_can_be_named_after_is_a_problem_at_the_pod() -> None:
+    made = planned(replace(kueue_pod("p-0"), labels={"kueue.x-k8s.io/pod-group-name": "My_Gang"}))
+
+    assert not made.groups
+    (problem,) = made.problems
+    assert (problem.object.name, problem.reason) == ("p-0", "InvalidValue")
+    assert "My_Gang" in problem.message
+
+
 def test_the_pods_settings_count_beside_the_mark() -> None:
     annotations = {
         "pod-group-name": "g",

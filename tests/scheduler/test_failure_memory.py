@@ -3,6 +3,7 @@
 import itertools
 
 import pytest
+from msgspec.structs import replace
 from schedulerworld import (
     NAMESPACE,
     NOW,
@@ -84,6 +85,19 @@ def test_a_cooldown_ends_when_the_allocatable_resources_of_the_node_change() -> 
     assert plan(engine) == {}
 
     modify(engine.cluster, node("n", gpu=2))
+
+    assert plan(engine) == {"p": "n"}
+
+
+def test_a_cooldown_ends_when_the_declared_features_of_the_node_change() -> None:
+    engine = engine_with(node("n"), node("m", cpu=0), pod("p"), failed("p", "n"))
+    assert plan(engine) == {}
+
+    upgraded = node("n")
+    modify(
+        engine.cluster,
+        replace(upgraded, status=replace(upgraded.status, declared_features=["Resizing"])),
+    )
 
     assert plan(engine) == {"p": "n"}
 

@@ -45,6 +45,21 @@ def test_a_turn_is_the_place_among_those_that_wait_for_room(world: World) -> Non
     ]
 
 
+def test_gangs_too_large_for_every_node_or_for_the_limit_have_no_turn() -> None:
+    more = """
+- {name: never, queue: b, pods: [{gpus: 16}]}
+- {name: over, queue: a, pods: [{count: 3, gpus: 3}]}
+"""
+    world = source_of(scenario_of(FULL.rstrip() + more)).world()
+    order: list[str] = []
+    list(world.engine.cycle(inspect=lambda s: order.extend(k.name for k in Turns(s).order)))
+
+    turns = turns_of(world.engine.cluster, world.engine.report)
+
+    assert [key.name for key in turns] == order
+    assert not {"never", "over"} & set(order)
+
+
 def test_cycles_that_run_out_of_time_keep_the_order_of_the_round(world: World) -> None:
     list(world.engine.cycle())
     whole = world.engine.report.order

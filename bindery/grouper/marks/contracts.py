@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from bindery.api import names
 from bindery.api.podgroup import Mark, Member, PodGroupSpec
+from bindery.api.shown import quoted
 from bindery.api.states import ENDED_POD_PHASES
 from bindery.grouper.marks import kai, volcano
 from bindery.grouper.marks.foreign import Body, Loss, Translation
@@ -127,6 +128,11 @@ def plan(gang: MarkedGang) -> GroupPlan:
     """Return the PodGroup of a marked gang; none while the object of the mark is awaited."""
     if not gang.pods:
         return GroupPlan()
+    no_name = names.name_problem(gang.name)
+    if no_name:
+        message = f"it is marked as a pod of gang {quoted(gang.name)}: {no_name}"
+        problem = Problem(_oldest(gang.pods).reference, ProblemReason.INVALID_VALUE, message)
+        return GroupPlan(problems=(problem,))
     if gang.body is None and gang.is_kind_installed:
         assert gang.contract.kind is not None, "only a contract with a kind has one installed"
         problem = missing_group(gang.pods, gang.name, gang.contract.kind.group)
@@ -169,12 +175,11 @@ def plan(gang: MarkedGang) -> GroupPlan:
 
 def missing_group(pods: Sequence[PodFacts], name: str, api_group: str) -> Problem:
     """Return the problem that the PodGroup `name` does not exist, at the oldest of `pods`."""
-    oldest = min(pods, key=lambda pod: (pod.created, pod.name, pod.uid))
     message = (
         f"PodGroup {name} of {api_group}, which it names, does not exist, or a group above it does "
         "not: all pods that name it wait"
     )
-    return Problem(oldest.reference, ProblemReason.GROUP_MISSING, message)
+    return Problem(_oldest(pods).reference, ProblemReason.GROUP_MISSING, message)
 
 
 def _add_settings(
@@ -234,8 +239,11 @@ def _owner(gang: MarkedGang) -> Reference:
         if controller is not None:
             return controller
     living = [p for p in gang.pods if not p.is_deleted and p.phase not in ENDED_POD_PHASES]
-    oldest = min(living or gang.pods, key=lambda pod: (pod.created, pod.name, pod.uid))
-    return oldest.reference
+    return _oldest(living or gang.pods).reference
+
+
+def _oldest(pods: Sequence[PodFacts]) -> PodFacts:
+    return min(pods, key=lambda pod: (pod.created, pod.name, pod.uid))
 
 
 def _lost(body: Body, loss: Loss) -> Problem:

@@ -54,6 +54,7 @@ from bindery.scheduler.cache.staleness import StalenessMemory
 from bindery.scheduler.cache.starting import Starting
 from bindery.scheduler.cache.tasks import TaskStore
 from bindery.scheduler.model.jobs import Job, JobKey, Task, Uid
+from bindery.scheduler.model.node_refusals import offer
 from bindery.scheduler.model.nodereading import is_ready
 from bindery.scheduler.model.problems import ObjectProblem
 from bindery.scheduler.model.resources import ResourceAxis
@@ -380,7 +381,7 @@ class Cluster:
             )
             self._apply_node(node, gone=True)  # its old state is no longer true either
             return
-        if old is not None and old.status.allocatable != node.status.allocatable:
+        if old is not None and offer(old) != offer(node):
             self.failures.node_changed(name)  # such as a device plugin that has come
         if old is None or is_ready(old) != is_ready(node):
             on_it = (self.state.tasks[uid].job for uid in self._tasks.charges.on_node(name))

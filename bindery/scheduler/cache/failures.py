@@ -82,7 +82,7 @@ class FailureMemory:
         return sorted(name for name, it in nodes.items() if it.until(self.cooldown_s) > now)
 
     def node_changed(self, name: str) -> None:
-        """Forget the failures on a node whose allocatable resources have changed."""
+        """Forget the failures on a node that offers other resources or features."""
         for nodes in self._cooldowns.values():
             nodes.pop(name, None)
         self._drop_empty()

@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from bindery.kube.queueaccess import AccessReason
+from bindery.scheduler.model.reasons import ABOVE_LIMIT_ALONE
 from bindery.scheduler.model.reasons import JobReason as Reason
 
 _BY_REASON: Final[Mapping[str, str]] = {
@@ -100,6 +101,10 @@ _OF_SINGLE_PODS: Final[Mapping[str, str]] = {
 }
 """The advice for pods without a PodGroup, where it differs."""
 
+_ABOVE_LIMIT_ALONE: Final = (
+    "It does not help to wait: raise the limit, let the job request less, or use another queue."
+)
+
 _NOTHING_TO_LOWER: Final = "Free or add nodes, or let the pods request less or other nodes."
 
 _BUDGET: Final = (
@@ -158,15 +163,19 @@ def node_advice(against: Collection[str]) -> str:
     return _BY_KINDS.get(frozenset(kinds), "")
 
 
-def advice(reason: str, *, is_group: bool, min_member: int, budget_blocks: bool) -> str:
+def advice(
+    reason: str, message: str = "", *, is_group: bool, min_member: int, budget_blocks: bool
+) -> str:
     """Return the advice for a job that waits for `reason`; empty if there is none.
 
-    `is_group`: whether it has a PodGroup; `budget_blocks`: whether only a disruption budget
-    prevents evictions for it.
+    `message`: of the scheduler, with the reason. `is_group`: whether it has a PodGroup;
+    `budget_blocks`: whether only a disruption budget prevents evictions for it.
     """
     text = _BY_REASON.get(reason, "")
+    if reason == Reason.OVER_LIMIT and ABOVE_LIMIT_ALONE in message:
+        return _ABOVE_LIMIT_ALONE
     if not is_group:
         text = _OF_SINGLE_PODS.get(reason, text)
-    elif reason == "Unschedulable" and min_member <= 1:
+    elif reason == Reason.UNSCHEDULABLE and (min_member <= 1 or message.startswith("0 of ")):
         text = _NOTHING_TO_LOWER
     return f"{_BUDGET} {text}".strip() if budget_blocks else text

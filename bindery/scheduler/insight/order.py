@@ -4,12 +4,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-from bindery.scheduler.model.jobs import Job, JobKey, Task
+from bindery.scheduler.model.jobs import Job, JobKey
 from bindery.scheduler.model.reasons import JobReason
-from bindery.scheduler.model.resources import total
-from bindery.scheduler.model.shapes import Shape
+from bindery.scheduler.planning.hopeless import can_run
 from bindery.scheduler.planning.session import Session
 from bindery.scheduler.planning.work_list import UserParts, WorkList
 
@@ -116,27 +113,4 @@ def can_ever_run(session: Session, job: Job) -> bool:
     tasks = session.next_pods(job)
     if not tasks or any(session.task_refusal(task) is not None for task in tasks):
         return False
-    fits = {shape: _fits_somewhere(session, shape) for shape in {task.shape for task in tasks}}
-    return all(fits.values()) and not _exceeds_limit(session, job, tasks)
-
-
-def _fits_somewhere(session: Session, shape: Shape) -> bool:
-    """Return whether any node, if empty, has room for a pod of `shape`."""
-    nodes, rows = session.state.nodes, session.order
-    roomy = np.ones(len(rows), dtype=np.bool_)
-    for index, amount in nodes.demands(shape.request, rows):
-        roomy &= nodes.allocatable[index][rows] >= amount
-    for failure in session.placement.failures(shape):
-        roomy &= ~failure.nodes[rows]
-    return bool(roomy.any())
-
-
-def _exceeds_limit(session: Session, job: Job, tasks: Sequence[Task]) -> bool:
-    """Return whether `tasks` and the holdings of `job` exceed a limit of its queue or above."""
-    held = total(task.shape.request for task in job.tasks.values() if task.status.holds_room)
-    asked = total(task.shape.request for task in tasks)
-    return any(
-        held.get(index, 0) + amount > session.shares.limit[index, row]
-        for row in session.queue_ledger.chains[session.queue_row(job)]
-        for index, amount in asked.items()
-    )
+    return can_run(session, job)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from bindery.scheduler.ledgers.base import LedgerRefusalError
 from bindery.scheduler.model.jobs import NO_ROW, Job, Task, TaskStatus
 from bindery.scheduler.model.shapes import Shape
+from bindery.scheduler.planning.hopeless import EmptyNodes
 from bindery.scheduler.planning.session import Session
 
 _SHOWN_NODES = 5
@@ -91,6 +92,8 @@ def _best(session: Session, job: Job, task: Task, own_row: int) -> Iterator[Scor
     finder = session.placement.finder(job)
     allowed = finder.allowed_for(task)
     rows = session.order[allowed[session.order]]
+    # Another node never takes the pod, however empty it gets.
+    rows = rows[session.once(EmptyNodes, EmptyNodes).roomy(task.shape, rows)]
     vectors = session.placement.own(task.shape, allowed, nominated=finder.nominated)
     fits: NDArray[np.bool_] = np.isin(rows, vectors.fitting(later=own_row != NO_ROW))
     parts = session.scores_by_plugin(task.shape, rows)

@@ -246,6 +246,7 @@ def _explanation(
         or advice(
             # Extra pods wait for a reason of their own, while their gang is scheduled.
             report.waits_for if report is not None and report.satisfied else reason,
+            report.message if report is not None else "",
             is_group=job.key.is_group,
             min_member=0 if report is not None and report.satisfied else job.min_member,
             budget_blocks=bool(refused_by) or _is_guarded(at_end.victims),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from bindery.api.times import seconds
-from bindery.kube.objects import Pod
+from bindery.kube.objects import Node, Pod
 from bindery.kube.podspec import Container
 from bindery.scheduler.model.content_key import content_key
 
@@ -92,3 +92,8 @@ def resource_key(containers: Iterable[Container], init_containers: Iterable[Cont
             [(each.resources, each.restart_policy) for each in init_containers],
         )
     )
+
+
+def offer(node: Node) -> tuple[object, object]:
+    """Return what a kubelet refuses pods by: a change of it ends a cooldown of the node."""
+    return node.status.allocatable, node.status.declared_features

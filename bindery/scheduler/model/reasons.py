@@ -103,6 +103,9 @@ class JobReason(StrEnum):
     """A disruption budget protects the possible victims."""
 
 
+ABOVE_LIMIT_ALONE = "so that it alone is above the limit and can never run there"
+"""The end of the message of a job with the reason `OverLimit` that does not wait for others."""
+
 LACKS_ROOM = frozenset({JobReason.UNSCHEDULABLE})
 """Reasons that more nodes may remove. Autoscalers add nodes for pods that wait for one of them."""
 

@@ -4,8 +4,12 @@ from bindery.scheduler.model.jobs import Job, Task, TaskStatus
 from bindery.scheduler.model.reasons import LACKS_ROOM, JobReason
 from bindery.scheduler.model.shortages import gated_text
 from bindery.scheduler.planning.gang_notes import notes
+from bindery.scheduler.planning.hopeless import can_run
 from bindery.scheduler.planning.reports import JobReport, PodReport, ReservationReport
 from bindery.scheduler.planning.session import Session
+
+_BY_SIZE = frozenset({JobReason.UNSCHEDULABLE, JobReason.OVER_LIMIT})
+"""The reasons of jobs that may be too large for every node or for a limit."""
 
 
 def job_report(session: Session, job: Job) -> JobReport:
@@ -50,6 +54,7 @@ def job_report(session: Session, job: Job) -> JobReport:
         pods,
         reserved,
         waits_for=waits_for,
+        can_run=refusal is None or refusal.reason not in _BY_SIZE or can_run(session, job),
         is_known=is_known,
     )
 

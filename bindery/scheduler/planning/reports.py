@@ -69,6 +69,8 @@ class JobReport:
     waits_for: str = ""
     """Why its pods wait that have no place, extra pods too: the reason of the refusal; "" if none
     was refused."""
+    can_run: bool = True
+    """Whether it would fit if nothing else ran; if not, it has no turn."""
     is_known: bool = True
     """Whether a cycle has found out why it waits; if not, nothing is reported yet."""
 

@@ -2,7 +2,7 @@
 
 A job avoids the nodes of its recent binding failures. All pods with equal resources avoid a node
 that refused such a pod: the kubelet would most likely refuse the next one as well. A change of the
-node's allocatable resources ends both, as its device plugin may have come.
+node's allocatable resources or declared features ends both: its device plugin may have come.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,7 +20,7 @@ from bindery.kube.store import Change, EventType
 from bindery.scheduler.model import cooldowns as model
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.jobs import NO_ROW, Job, Task
-from bindery.scheduler.model.node_refusals import NodeRefusal, node_refusal, resource_key
+from bindery.scheduler.model.node_refusals import NodeRefusal, node_refusal, offer, resource_key
 from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.model.verdicts import NodeFailure, Refusal, Rows
@@ -81,8 +81,8 @@ class Cooldown:
         return False
 
     def _note_node(self, node: Node, old: KubeObject | None, *, gone: bool) -> None:
-        """Forget the refusals of a node whose allocatable resources have changed."""
-        is_same = isinstance(old, Node) and old.status.allocatable == node.status.allocatable
+        """Forget the refusals of a node that offers other resources or features than before."""
+        is_same = isinstance(old, Node) and offer(old) == offer(node)
         if gone or not (is_same or old is None):
             for by_node in self._refused.values():
                 by_node.pop(node.metadata.name, None)

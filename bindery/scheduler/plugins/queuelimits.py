@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from bindery.scheduler.model.jobs import Job, Task
-from bindery.scheduler.model.reasons import JobReason
+from bindery.scheduler.model.reasons import ABOVE_LIMIT_ALONE, JobReason
 from bindery.scheduler.model.resources import ResourceAxis, total
 from bindery.scheduler.model.verdicts import Refusal
 from bindery.scheduler.plugins.view import SessionView
@@ -41,11 +41,13 @@ class QueueLimits:
                 if held + kept + amount > limit:
                     name = session.state.queues.entries[row].name
                     granted = axis.display(index, int(limit))
+                    asked = f"the job requests {axis.display(index, amount)} more"
+                    if _held_by(session, job, index) + amount > limit:
+                        asked = f"{asked}, {ABOVE_LIMIT_ALONE}"
                     return Refusal(
                         JobReason.OVER_LIMIT,
                         f"queue {name} holds {axis.display(index, held)} of its limit of "
-                        f"{granted} {axis.names[index]}{_reserved(axis, index, kept)}, and the job "
-                        f"requests {axis.display(index, amount)} more",
+                        f"{granted} {axis.names[index]}{_reserved(axis, index, kept)}, and {asked}",
                     )
         return None
 
@@ -64,6 +66,13 @@ class QueueLimits:
         # `allocated` no longer has the releasing pods, so they are added here.
         held, leaving = ledger.allocated[place], ledger.releasing[place]
         return bool(((leaving > 0) & (held + leaving > session.shares.limit[place])).any())
+
+
+def _held_by(session: SessionView, job: Job, index: int) -> int:
+    """Return how much of the resource at `index` the pods of `job` hold."""
+    holding = (task for task in job.tasks.values() if task.status.holds_room)
+    least = session.state.nodes.least
+    return total(least(task.shape.request) for task in holding).get(index, 0)
 
 
 def _reserved(axis: ResourceAxis, index: int, amount: int) -> str:

@@ -87,7 +87,9 @@ def turns_of(cluster: Cluster, report: CycleReport) -> dict[JobKey, Turn]:
 
 def _has_a_turn(report: CycleReport, key: JobKey) -> bool:
     found = report.jobs.get(key)
-    return found is not None and (found.waits_for or found.reason) in _HAVE_A_TURN
+    if found is None or not found.can_run:
+        return False
+    return (found.waits_for or found.reason) in _HAVE_A_TURN
 
 
 def _carriers(cluster: Cluster) -> Iterable[JobKey]:
