@@ -21,7 +21,7 @@ from schedulerworld import (
 )
 
 from bindery.api.configuration import GrouperExpectation
-from bindery.api.names import KAI_SKIP_KEY, SKIP_GROUPER_KEY
+from bindery.api.names import KAI_SKIP_KEY, MADE_BY_GROUPER, MADE_BY_LABEL, SKIP_GROUPER_KEY
 from bindery.api.times import timestamp
 from bindery.kube import objects as kube
 from bindery.kube.podspec import SchedulingGroup
@@ -97,6 +97,30 @@ def test_any_order_of_events_gives_the_same_jobs() -> None:
 
     for order in itertools.permutations(items):
         assert jobs(engine_with(*order)) == {"older": {"a", "b"}, "younger": set()}
+
+
+def test_a_group_that_is_younger_than_that_of_the_grouper_is_told_how_to_get_its_pods() -> None:
+    older = selecting("job-train", 2, OF_CONTROLLER, created="2025-06-15T14:00:00Z")
+    made = msgspec.structs.replace(older.metadata, labels={MADE_BY_LABEL: MADE_BY_GROUPER})
+    younger = selecting("own", 1, OF_CONTROLLER, created="2025-06-15T15:00:00Z")
+
+    engine = engine_with(BIG, msgspec.structs.replace(older, metadata=made), younger, pod("a"))
+
+    (told,) = engine.cluster.problems
+    assert (told.meta.name, told.reason) == ("own", "PodsTaken")
+    assert told.message.endswith(f'with the annotation {SKIP_GROUPER_KEY}: "true"')
+
+
+def test_pods_that_the_grouper_leaves_alone_belong_to_the_group_that_selects_them() -> None:
+    skipped = pod("a")
+    annotations = {SKIP_GROUPER_KEY: "true"}
+    skipped = msgspec.structs.replace(
+        skipped, metadata=msgspec.structs.replace(skipped.metadata, annotations=annotations)
+    )
+
+    engine = engine_with(BIG, selecting("own", 1, OF_CONTROLLER), skipped)
+
+    assert jobs(engine) == {"own": {"a"}}
 
 
 def test_the_younger_of_two_groups_is_told_that_its_pods_are_taken() -> None:

@@ -4,11 +4,18 @@ Owned by cluster.py. `bindery.kube.membership` decides which PodGroup has a pod.
 """
 
 from collections.abc import Callable, Mapping
+from typing import Final
 
+from bindery.api.names import MADE_BY_GROUPER, MADE_BY_LABEL, SKIP_GROUPER_KEY
 from bindery.kube.membership import GroupKey
 from bindery.kube.objects import Meta, Pod, PodGroup
 from bindery.scheduler.cache.members import Place
 from bindery.scheduler.model.jobs import JobKey
+
+_WRITTEN_BY_GROUPER: Final = (
+    " and which the grouper wrote: to keep the grouper off the pods, create them with "
+    f'the annotation {SKIP_GROUPER_KEY}: "true"'
+)
 
 Tell = Callable[[Meta, str], None]
 """Reports a text at the PodGroup with this metadata."""
@@ -30,6 +37,9 @@ class Contests:
                 continue
             self._told.add((other, place.job.name))
             text = f"pod {pod.metadata.name} belongs to PodGroup {place.job.name}, which is older"
+            holder = groups.get(place.job)
+            if holder is not None and holder.metadata.labels.get(MADE_BY_LABEL) == MADE_BY_GROUPER:
+                text += _WRITTEN_BY_GROUPER
             self._tell(group.metadata, text)
 
     def forget(self, key: GroupKey) -> None:
