@@ -25,7 +25,7 @@ from bindery.cli.tables import print_lines
 from bindery.cli.whatiftext import outcome_lines
 from bindery.cli.wire import dump, to_wire
 from bindery.grouper.table.loading import table_of
-from bindery.kube.objects import Pod, PodGroup
+from bindery.kube.objects import Namespace, Pod, PodGroup
 from bindery.scenario.manifests import Grouping, Submission, Surroundings, read_documents
 from bindery.scheduler.insight.rehearsal import rehearse
 
@@ -59,6 +59,8 @@ def answer(context: typer.Context, origin: Origin, question: Question, output: F
     source = read_source(context, origin, with_jobs=True)
     rows = GrouperRows() if origin.file is not None else _grouper_rows(context)
     submission = _submission(source, documents, question, rows)
+    if origin.file is None:  # snapshots need not name every namespace
+        _demand_namespaces(source, submission, question.name)
     scheduler = source.configuration.scheduler_name
     pools = {_pool(pod) for pod in submission.pods() if pod.spec.scheduler_name == scheduler}
     if origin.node_pool is None and len(pools) == 1:
@@ -168,6 +170,25 @@ def _demand_something(submission: Submission, name: str, left_out: Sequence[str]
         reasons = [f"{name}: {why}" for name, why in submission.passed_over.items()]
         problem = f"nothing in it is scheduled ({listed(reasons)})"
     raise CommandError(f"{name}: {problem}", ExitCode.BAD_INPUT)
+
+
+def _demand_namespaces(source: Source, submission: Submission, name: str) -> None:
+    """Refuse files with objects in namespaces that neither the cluster nor the files have.
+
+    Raises:
+        CommandError: a namespace does not exist.
+    """
+    files = [item for item in submission.objects if isinstance(item, Namespace)]
+    known = {each.metadata.name for each in (*source.snapshot.namespaces, *files)}
+    pods = [each.pod for each in submission.arrivals]
+    used = {item.metadata.namespace for item in (*submission.objects, *pods)} - {""}
+    missing = sorted(used - known)
+    if missing:
+        subject = f"namespace {missing[0]} does"
+        if len(missing) > 1:
+            subject = f"namespaces {listed(missing)} do"
+        problem = f"{subject} not exist: create it, or name another with -n"
+        raise CommandError(f"{name}: {problem}", ExitCode.BAD_INPUT)
 
 
 def _pool(pod: Pod) -> str:

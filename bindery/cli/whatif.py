@@ -64,8 +64,9 @@ def whatif(  # noqa: PLR0913, PLR0917 -- every option of the command line is one
 
     Cycles run in memory until nothing changes any more; the cluster is only read.
 
-    Exit code: 0 if all of it would run, 1 if some of it would wait, 2 if FILE cannot be used
-    or has nothing to schedule, 3 if the cluster does not answer, 4 if Bindery itself fails.
+    Exit code: 0 if all of it would run, 1 if some of it would wait, 2 if FILE cannot be used,
+    has nothing to schedule or names a namespace that does not exist, 3 if the cluster does not
+    answer, 4 if Bindery itself fails.
     """
     with importing():
         from bindery.cli.rehearsing import Question, answer

@@ -189,6 +189,21 @@ def test_whatif_submits_into_the_namespace_of_the_context(corner: Corner, tmp_pa
     assert f"{corner.namespace}/single (queue default) waits" in answer
 
 
+def test_whatif_refuses_a_namespace_that_does_not_exist(corner: Corner, tmp_path: Path) -> None:
+    path = tmp_path / "new.yaml"
+    made = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "nosuch"}}
+    pod = _pod("single", 0, "nosuch", {NODE_POOL_LABEL: corner.name})
+    path.write_text(yaml.safe_dump(pod))
+
+    refused = bindery("--kubeconfig", str(corner.reader), "whatif", str(path))
+    path.write_text(yaml.safe_dump_all([made, pod]))
+    answer = corner.bindery("whatif", str(path), ends_with=1)
+
+    assert refused.returncode == 2
+    assert "namespace nosuch does not exist: create it, or name another with -n" in refused.stderr
+    assert "nosuch/single (queue default) waits" in answer
+
+
 def _at_home(corner: Corner, directory: Path) -> Corner:
     """Return `corner` with a kubeconfig whose context has its namespace."""
     document = yaml.safe_load(corner.reader.read_text())
