@@ -11,6 +11,7 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,6 +36,7 @@ from bindery.scheduler.configuration import ConfigurationFile
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.loop import SchedulingLoop, Writers
 from bindery.scheduler.status.charge_records import ChargeRecorder
+from bindery.scheduler.status.nominations import promised
 from bindery.scheduler.status.provisioning_writer import ProvisioningWriter
 from bindery.scheduler.status.queue_metrics import QueueFigures
 from bindery.scheduler.status.queue_writer import QueueStatusWriter
@@ -78,7 +80,9 @@ async def run(options: Options, clock: Callable[[], float] = time.time) -> None:
         queues = QueueStatusWriter(
             client, QueueStatuses(engine.cluster, configuration.node_pool), clock
         )
-        evictor = Evictor(client, events, feed.changed.set, engine.cluster)
+        evictor = Evictor(
+            client, events, feed.changed.set, engine.cluster, partial(promised, engine.cluster)
+        )
         figures = QueueFigures()
         standings = StandingWriter(client, clock)
         records = ChargeRecorder(client, clock)

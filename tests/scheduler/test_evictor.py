@@ -29,6 +29,9 @@ class Answers:
         self._open: list[tuple[str, asyncio.Event]] = []
         self.asked = asyncio.Event()
 
+    async def patch(self, _kind: object, name: str, body: Any, **_: Any) -> None:
+        self.rounds.append([f"{name} on {body['status']['nominatedNodeName']}"])
+
     async def evict(self, _namespace: str, name: str, _uid: str, *, dry_run: bool) -> None:
         if dry_run:
             return
@@ -152,3 +155,21 @@ async def test_a_refusal_says_which_changes_of_budgets_were_known_when_it_was_as
     [refused] = evictor.refused
     assert refused.budget_easings == before
     assert cluster.budget_easings == before + 1
+
+
+async def test_pods_are_nominated_before_the_first_eviction_for_them() -> None:
+    """A leader that ends after one eviction leaves the next one the whole plan."""
+    cluster, evictions = plans("a", (), by=1)
+    answers, claimant = Answers(), pod("claimant")
+    evictor = Evictor(
+        answers,
+        Silent(),
+        lambda: None,
+        cluster,
+        lambda _job: [(claimant, "n")],  # type: ignore[arg-type]
+    )
+    evictor.submit(evictions)
+
+    await answers.answer_all(evictor)
+
+    assert answers.rounds == [["claimant on n"], ["a0"]]

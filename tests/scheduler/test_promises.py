@@ -10,6 +10,7 @@ from schedulerworld import (
     add,
     delete,
     engine_with,
+    group,
     modify,
     node,
     plan,
@@ -286,3 +287,23 @@ def test_of_many_guarded_pods_only_some_are_asked_for_in_a_row() -> None:
     assert asked == MOST_REFUSALS
     clock.now += SPARE_S
     assert evicted(engine) != []
+
+
+def test_room_that_another_leader_began_to_make_for_a_gang_does_not_go_back_to_its_victims() -> (
+    None
+):
+    """It ended after the first of two evictions."""
+    members = [pod(f"g{i}", cpu=8, priority=9, group="gang") for i in range(2)]
+    members = [
+        replace(each, status=replace(each.status, nominated_node_name=f"n{i}"))
+        for i, each in enumerate(members)
+    ]
+    engine = engine_with(
+        *(node(f"n{i}") for i in range(2)), low("l1", "n1"), group("gang", 2), *members
+    )
+    add(engine.cluster, pod("l0-again", cpu=8, priority=1))
+
+    assert evicted(engine) == ["l1"]
+
+    delete(engine.cluster, low("l1", "n1"))
+    assert plan(engine) == {"g0": "n0", "g1": "n1"}

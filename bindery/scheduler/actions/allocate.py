@@ -7,6 +7,7 @@ waits: all its places are promised for this cycle, and nothing is bound early.
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -58,6 +59,15 @@ class Allocate:
         first = [job for job in waiting if session.memory.has_room_coming(job)]
         # Jobs with evictions get their places before the evicted pods request them again.
         yield from self._serve(attempts, session, WorkList(session, first), reserves=False)
+        with session.statement() as kept:
+            for job in first:
+                _keep_promised(session, kept, job)
+            yield from self._serve_others(attempts, session, turn, waiting)
+
+    def _serve_others(
+        self, attempts: "Attempts", session: Session, turn: Turn, waiting: Sequence[Job]
+    ) -> Iterator[Commit]:
+        """Serve the jobs of `waiting` that have no room promised."""
         unserved = [job for job in waiting if job.pending and not job.promised.total]
         members = turn.members(unserved)
         reserved = [job for job in unserved if job.key in turn.reserved]
@@ -91,6 +101,19 @@ class Allocate:
             may_go_on = has_gang and session.timer.has_time(job)
             if served is not Outcome.WAITS and may_go_on and job.pending:
                 put_back(job)
+
+
+def _keep_promised(session: Session, statement: Statement, job: Job) -> None:
+    """Promise the pods of `job` what is free, or being freed, of the room that was made for them.
+
+    Only part of it is if the evictions were interrupted, as by the end of an earlier leader. What
+    went must not go back to the evicted pods before the rest is evicted.
+    """
+    rows = session.memory.promised_rows(job)
+    for task in list(job.pending.values()) if rows and not job.promised.total else ():
+        if (row := rows.get(task.uid)) is not None:
+            with suppress(LedgerRefusalError):
+                statement.pipeline(task, row)
 
 
 class Outcome(Enum):

@@ -1,10 +1,12 @@
 """Executes the evictions of committed plans through the Eviction API.
 
 The API server applies disruption budgets and grace periods. All evictions of a plan are first tried
-as a dry run, then executed in the order of the plan. If one is refused, the plan is dropped and its
-other pods stay. Evictions under the same budget run one after another, over all plans, because the
-API server delays concurrent ones by half a second. Other evictions run concurrently. The engine
-takes the refused plans and does not choose their pods again for a while.
+as a dry run. Then the pods that get the room are nominated for their nodes, so that another leader
+can go on with the plan. Then the evictions are executed in the order of the plan. If one is
+refused, the plan is dropped and its other pods stay. Evictions under the same budget run one after
+another, over all plans, because the API server delays concurrent ones by half a second. Other
+evictions run concurrently. The engine takes the refused plans and does not choose their pods again
+for a while.
 """
 
 import asyncio
@@ -22,9 +24,11 @@ from bindery.kube.budgets import DisruptionBudget
 from bindery.kube.client import Client
 from bindery.kube.errors import ApiError, ConflictError, KubeError, NotFoundError
 from bindery.kube.events import EventRecorder, ObjectReference
+from bindery.kube.objects import Pod
+from bindery.kube.resources import PODS
 from bindery.scheduler.commit.metrics import EVICTIONS
 from bindery.scheduler.model.evictions import Eviction
-from bindery.scheduler.model.jobs import Task, Uid
+from bindery.scheduler.model.jobs import JobKey, Task, Uid
 from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.planning.reports import RefusedPlan
 
@@ -101,9 +105,12 @@ class Evictor:
         events: EventRecorder,
         wake: Callable[[], None],
         budgets: KnownBudgets,
+        promised: Callable[[JobKey], Sequence[tuple[Pod, str]]] = lambda _job: (),
     ) -> None:
+        """`promised`: returns the pods of a job that are to be nominated, with their nodes."""
         self._client = client
         self._budgets = budgets
+        self._promised = promised
         self._turns: WeakValueDictionary[BudgetKey, asyncio.Lock] = WeakValueDictionary()
         """Budget -> the lock of the eviction that runs under it."""
         self._events = events
@@ -136,7 +143,10 @@ class Evictor:
 
     async def _carry_out(self, plan: Sequence[Eviction]) -> None:
         try:
-            refused = await self._try(plan) or await self._evict_in_order(plan)
+            refused = await self._try(plan)
+            if refused is None:
+                await self._nominate(plan[0].preemptor)
+                refused = await self._evict_in_order(plan)
         except asyncio.CancelledError:
             text = "another scheduler leads now"
             self.refused.append(RefusedPlan(plan[0], tuple(plan), text, is_begun=False))
@@ -151,6 +161,28 @@ class Evictor:
             if problem is not None:
                 return _refused(eviction, plan, problem, is_begun=False)
         return None
+
+    async def _nominate(self, claimant: JobKey) -> None:
+        """Write the promised nodes of the pods of `claimant`, from which a new leader goes on."""
+        promised = self._promised(claimant)
+        await asyncio.gather(*(self._nominate_pod(pod, node) for pod, node in promised))
+
+    async def _nominate_pod(self, pod: Pod, node_name: str) -> None:
+        meta = pod.metadata
+        body = {
+            # It fails if the pod has changed: it may be bound by now.
+            "metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version},
+            "status": {"nominatedNodeName": node_name},
+        }
+        try:
+            async with self._calls:
+                await self._client.patch(
+                    PODS, meta.name, body, namespace=meta.namespace, subresource="status"
+                )
+        except (NotFoundError, ConflictError):
+            return
+        except KubeError as error:
+            _log.warning("pod not nominated", pod=meta.name, error=str(error))
 
     async def _evict_in_order(self, plan: Sequence[Eviction]) -> RefusedPlan | None:
         """Evict the first of `plan` alone, then the others, grouped by their budgets."""

@@ -1,9 +1,11 @@
-"""Nominates pods for their node while the binder prepares it for long.
+"""Which pods are nominated for a node: room is being made for them, or the binder prepares it.
 
-Kubernetes' own scheduler does so when a step before the binding has work, so that autoscalers see
-where pods will run (KEP-5278). A pod gets the write only if its devices or volumes keep the binder
-busy for a while. The API server removes the nomination at the binding; if the binding fails, the
-next condition of the pod removes it.
+The evictor nominates pods before it evicts others for them, so that a new leader can go on.
+
+While the binder prepares a pod for long, it is nominated as Kubernetes' own scheduler does, so that
+autoscalers see where it will run (KEP-5278). A pod gets the write only if its devices or volumes
+keep the binder busy for a while. The API server removes the nomination at the binding; if the
+binding fails, the next condition of the pod removes it.
 """
 
 from collections.abc import Iterator
@@ -12,11 +14,23 @@ from typing import Final
 from bindery.api.times import seconds
 from bindery.kube.objects import Condition, Pod
 from bindery.scheduler.cache.cluster import Cluster
+from bindery.scheduler.model.jobs import JobKey
 
 NOMINATED_AFTER_S: Final = 5.0
 """How long a BindRequest exists before its pods are nominated."""
 POD_SCHEDULED: Final = "PodScheduled"
 _PREPARING: Final = "Preparing"
+
+
+def promised(cluster: Cluster, job: JobKey) -> list[tuple[Pod, str]]:
+    """Return the pods of `job` with a promised node for which they are not nominated yet."""
+    places = cluster.promises.places(job).items()
+    pods = ((cluster.pods.get(uid), node) for uid, node in places)
+    return [
+        (pod, node)
+        for pod, node in pods
+        if pod is not None and pod.status.nominated_node_name != node
+    ]
 
 
 def overdue(cluster: Cluster, now: float) -> Iterator[tuple[Pod, str, Condition]]:
