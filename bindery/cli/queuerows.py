@@ -17,12 +17,14 @@ from bindery.scheduler.model.nodes import NodeTable
 from bindery.scheduler.model.queues import NO_LIMIT, QueueTable, rolled_up
 from bindery.scheduler.model.resources import ResourceAxis
 from bindery.scheduler.model.shapes import ShapeBook
+from bindery.scheduler.status.queue_findings import Verdict, verdicts
 
 
 def queue_rows(snapshot: ClusterSnapshot, gpus: GpuResources | None = None) -> list[Row]:
     """Return one row for each queue, by name. `gpus`: what counts as GPUs; None: the defaults."""
     table = _queue_table(snapshot, gpus)
     held = rolled_up(table.allocated, table.chains())
+    found = verdicts(table)
     return [
         {
             "name": queue.metadata.name,
@@ -33,10 +35,17 @@ def queue_rows(snapshot: ClusterSnapshot, gpus: GpuResources | None = None) -> l
             "kept": ", ".join(f"{value} {name}" for name, value in queue.status.kept.items()),
             "running": queue.status.gangs.running,
             "waiting": queue.status.gangs.pending,
-            "problem": ": ".join(table.problem(table.row(queue.metadata.name)) or ()),
+            "problem": _problem(table, queue.metadata.name, found[queue.metadata.name]),
         }
         for queue in sorted(snapshot.queues, key=lambda queue: queue.metadata.name)
     ]
+
+
+def _problem(table: QueueTable, name: str, verdict: Verdict) -> str:
+    """Return why no job of the queue is planned: a fault in the words of its condition."""
+    if verdict.fault is not None:
+        return f"{verdict.fault.reason}: {verdict.fault.message}"
+    return ": ".join(table.problem(table.row(name)) or ())
 
 
 def _queue_table(snapshot: ClusterSnapshot, gpus: GpuResources | None) -> QueueTable:

@@ -279,6 +279,16 @@ def test_a_queue_shows_the_gpus_of_resource_claims_too() -> None:
     assert (before["org"], after["org"]) == ("6/10", "8/10")
 
 
+def test_a_queue_whose_parent_does_not_exist_has_the_reason_of_its_condition() -> None:
+    snapshot = snapshot_of(SCENARIO)
+    spec = QueueSpec(parent="nowhere")
+    odd = msgspec.structs.replace(snapshot.queues[0], spec=spec)
+
+    (row,) = queue_rows(replace(snapshot, queues=(odd,)))
+
+    assert str(row["problem"]).startswith("ParentDoesNotExist: spec.parent: queue nowhere")
+
+
 def test_what_cannot_be_read_is_shown_with_its_fault_and_the_rest_beside_it() -> None:
     snapshot = with_condition(snapshot_of(SCENARIO), "part", "True")
     (_, team), (part, *others) = snapshot.queues, snapshot.groups
@@ -289,7 +299,7 @@ def test_what_cannot_be_read_is_shown_with_its_fault_and_the_rest_beside_it() ->
 
     assert [row["problem"] for row in queue_rows(snapshot)] == [
         "",
-        f"QueueInvalid: queue team is not valid: {fault}",
+        f"Invalid: {fault}",
     ]
     waits = {row["name"]: row["waits"] for row in gang_rows(snapshot, SCENARIO.now)}
     assert waits == {"part": f"Invalid: {fault}", "asked": ""}
