@@ -9,10 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bindery.api.names import ENABLED_LABEL, NODE_POOL_LABEL, POD_GROUP_ANNOTATION, QUEUE_LABEL
+from bindery.api.names import (
+    ENABLED_LABEL,
+    GPU_MODEL_LABEL,
+    NODE_POOL_LABEL,
+    POD_GROUP_ANNOTATION,
+    QUEUE_LABEL,
+)
 from bindery.binder.webhook.access import Access, PodAccess
 from bindery.binder.webhook.answers import MalformedReviewError
 from bindery.binder.webhook.directory import Directory
+from bindery.binder.webhook.offers import OfferingNode, Offers
 from bindery.binder.webhook.queues import QueueReview
 from bindery.kube.objects import Meta, Namespace, NamespaceRule, PriorityClass, Queue, QueueSpec
 
@@ -23,7 +30,9 @@ def named(name: str, **labels: str) -> Meta:
     return Meta(name=name, labels=labels)
 
 
-def directory(*queues: Queue, namespaces: Iterable[Namespace] = ()) -> Directory:
+def directory(
+    *queues: Queue, namespaces: Iterable[Namespace] = (), nodes: Iterable[OfferingNode] = ()
+) -> Directory:
     classes = [
         PriorityClass(metadata=named("high"), value=1000),
         PriorityClass(metadata=named("low"), value=10),
@@ -32,6 +41,7 @@ def directory(*queues: Queue, namespaces: Iterable[Namespace] = ()) -> Directory
         {("", item.metadata.name): item for item in queues},
         {("", item.metadata.name): item for item in namespaces},
         {("", item.metadata.name): item for item in classes},
+        {("", item.metadata.name): item for item in nodes},
     )
 
 
@@ -279,6 +289,69 @@ def test_a_queue_is_refused_on_a_cycle_and_warned_of_without_its_parent(
     assert problem in message(answer)
     assert bool(problem) == bool(message(answer))
     assert warning in "; ".join(answer["response"].get("warnings", [""]))
+
+
+GPU_NODE = OfferingNode(
+    metadata=named("n", **{GPU_MODEL_LABEL: "NVIDIA-A100-SXM4-40GB"}),
+    status=Offers(allocatable={"cpu": "8", "nvidia.com/gpu": "8", "example.com/nic": "2"}),
+)
+
+
+@pytest.mark.parametrize(
+    ("spec", "warning"),
+    [
+        ({"resources": {"gpus": {}}}, "no node reports gpus: did you mean gpu?"),
+        ({"resources": {"nvidia.com/gpuu": {}}}, "did you mean nvidia.com/gpu?"),
+        ({"resources": {"example.com/nics": {}}}, "did you mean example.com/nic?"),
+        ({"resources": {"nvidia.com/mig-9g.1gb": {}}}, "no node reports nvidia.com/mig-9g.1gb"),
+        ({"models": {"NVIDIA-A100": {}}}, "did you mean NVIDIA-A100-SXM4-40GB?"),
+        ({"models": {"B200": {}}}, "no node has the label nvidia.com/gpu.product=B200"),
+        ({"namespaces": {"names": ["team", "nosuchns"]}}, "namespace nosuchns does not exist"),
+        ({"nonPreemptible": {"names": ["a", "b"]}}, "namespaces a, b do not exist"),
+        ({"priorityClasses": {"hihg": {}}}, "PriorityClass hihg does not exist"),
+        ({"priorityClasses": {"*": {"names": ["gone"]}}}, "spec.priorityClasses.*.names: "),
+    ],
+)
+def test_a_queue_that_names_what_is_not_there_is_warned_of(
+    spec: dict[str, Any], warning: str
+) -> None:
+    known = directory(namespaces=(HERE,), nodes=(GPU_NODE,))
+
+    response = QueueReview(known).validate(review({"metadata": {"name": "q"}, "spec": spec}))
+
+    assert response["response"]["allowed"]
+    assert warning in "; ".join(response["response"]["warnings"])
+    assert len(response["response"]["warnings"]) == 1
+
+
+def test_a_queue_whose_names_are_all_known_is_not_warned_of() -> None:
+    known = directory(namespaces=(HERE,), nodes=(GPU_NODE,))
+    resources = ("cpu", "memory", "pods", "gpu", "example.com/nic", "amd.com/gpu", "hugepages-2Mi")
+    spec = {
+        "resources": {name: {} for name in (*resources, "nvidia.com/mig-1g.5gb")},
+        "models": {"NVIDIA-A100-SXM4-40GB": {}},
+        "namespaces": {"names": ["team"], "selector": {}},
+        "priorityClasses": {"high": {"names": ["team"]}, "*": {}},
+    }
+
+    response = QueueReview(known).validate(review({"metadata": {"name": "q"}, "spec": spec}))
+
+    assert response["response"] == {"uid": "7", "allowed": True}
+
+
+def test_a_queue_with_two_rules_for_one_resource_is_refused_once() -> None:
+    twice = {
+        "metadata": {"name": "q"},
+        "spec": {"resources": {"gpu": {"quota": 1}, "nvidia.com/gpu": {"quota": 2}}},
+    }
+    once = {"metadata": {"name": "q"}, "spec": {"resources": {"gpu": {"quota": 1}}}}
+    review_of = QueueReview(directory())
+
+    for old in (None, once):
+        assert "gpu and nvidia.com/gpu are the same resource" in message(
+            review_of.validate(review(twice, old))
+        )
+    assert not message(review_of.validate(review({**twice, "more": 1}, twice)))
 
 
 def test_the_levels_above_and_below_a_queue_count() -> None:

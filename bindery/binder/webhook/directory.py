@@ -1,12 +1,15 @@
-"""The queues, namespaces and PriorityClasses that the webhook judges by. Pure; `watching` fills it.
+"""What the webhook judges by: queues, namespaces, PriorityClasses and what nodes offer.
+
+Pure; `watching` fills it.
 
 Answers come from memory, so a review never waits for the API server.
 """
 
 from collections.abc import Iterator, Mapping
 
-from bindery.api.names import DEFAULT_QUEUE, ENABLED_LABEL, QUEUE_LABEL
+from bindery.api.names import DEFAULT_QUEUE, ENABLED_LABEL, GPU_MODEL_LABEL, QUEUE_LABEL
 from bindery.api.states import MOST_QUEUE_LEVELS
+from bindery.binder.webhook.offers import OfferingNode
 from bindery.kube.objects import Namespace, PriorityClass, Queue, QueueSpec
 
 
@@ -18,9 +21,11 @@ class Directory:
         queues: Mapping[tuple[str, str], Queue],
         namespaces: Mapping[tuple[str, str], Namespace],
         classes: Mapping[tuple[str, str], PriorityClass],
+        nodes: Mapping[tuple[str, str], OfferingNode],
     ) -> None:
         """Use live mappings from (namespace, name), as a `Reflector` has them."""
         self._queues, self._namespaces, self._classes = queues, namespaces, classes
+        self._nodes = nodes
 
     def queue(self, name: str) -> Queue | None:
         """Return the queue `name`; None if it is not known."""
@@ -38,6 +43,10 @@ class Directory:
                 return
             yield name, queue.spec
             name = queue.spec.parent or ""
+
+    def has_namespace(self, name: str) -> bool:
+        """Return whether the namespace `name` is known."""
+        return ("", name) in self._namespaces
 
     def labels(self, namespace: str) -> Mapping[str, str]:
         """Return the labels of a namespace; none if it is not known."""
@@ -66,3 +75,14 @@ class Directory:
         defaults = [each for each in self._classes.values() if each.global_default]
         # Of several, the API server takes the lowest.
         return min(defaults, key=lambda each: each.value).metadata.name if defaults else ""
+
+    def resources(self) -> frozenset[str]:
+        """Return the names of the resources that nodes report."""
+        return frozenset(
+            name for node in self._nodes.values() for name in node.status.allocatable or ()
+        )
+
+    def gpu_models(self) -> frozenset[str]:
+        """Return the models of GPUs by which nodes are labelled."""
+        found = {node.metadata.labels.get(GPU_MODEL_LABEL, "") for node in self._nodes.values()}
+        return frozenset(found - {""})

@@ -1,4 +1,8 @@
-"""Answers reviews of queues: cycles, missing parents, deletions that leave gangs behind. Pure."""
+"""Answers reviews of queues. Pure.
+
+Refused: cycles, two rules for one resource, deletions that leave gangs behind. A warning: a parent
+and other names that do not exist.
+"""
 
 from collections.abc import Iterator
 
@@ -6,6 +10,7 @@ from bindery.api.states import MOST_QUEUE_LEVELS
 from bindery.binder.webhook.answers import Manifest, Review, request_in, verdict
 from bindery.binder.webhook.applicants import part, text
 from bindery.binder.webhook.directory import Directory
+from bindery.binder.webhook.queue_mentions import named_twice, unknown_names
 
 _MOST_NAMED = 5
 
@@ -19,7 +24,7 @@ class QueueReview:
     def validate(self, body: bytes) -> Review:
         """Return the answer to a review of a creation, change or deletion.
 
-        A missing parent is a warning: the queues of one file may come in any order.
+        Names of what does not exist are warnings: the objects of one file may come in any order.
 
         Raises:
             MalformedReviewError: the review cannot be read.
@@ -28,15 +33,17 @@ class QueueReview:
         if request.get("operation") == "DELETE":
             return verdict(request, list(self._left_behind(part(request, "oldObject"))))
         queue = part(request, "object")
-        name = text(part(queue, "metadata"), "name")
-        parent = text(part(queue, "spec"), "parent")
-        if not parent:
-            return verdict(request, [])
-        if parent != name and self._directory.queue(parent) is None:
-            text_ = f"parent {parent} does not exist: queue {name} is not served until it does"
-            return verdict(request, [], [text_])
-        was_there = parent == text(part(part(request, "oldObject"), "spec"), "parent")
-        return verdict(request, [] if was_there else list(self._flaws(name, parent)))
+        name, spec = text(part(queue, "metadata"), "name"), part(queue, "spec")
+        before = part(part(request, "oldObject"), "spec")
+        problems = [each for each in named_twice(spec) if each not in set(named_twice(before))]
+        warnings = list(unknown_names(spec, self._directory))
+        parent = text(spec, "parent")
+        if parent and parent != name and self._directory.queue(parent) is None:
+            is_missing = f"parent {parent} does not exist: queue {name} is not served until it does"
+            warnings.insert(0, is_missing)
+        elif parent and parent != text(before, "parent"):
+            problems += self._flaws(name, parent)
+        return verdict(request, problems, warnings)
 
     def _flaws(self, name: str, parent: str) -> Iterator[str]:
         """Yield what is wrong with the place of the queue `name` below `parent`."""

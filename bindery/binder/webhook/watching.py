@@ -8,6 +8,7 @@ import time
 from typing import Any
 
 from bindery.binder.webhook.directory import Directory
+from bindery.binder.webhook.offers import OFFERING_NODES
 from bindery.kube.client import Client
 from bindery.kube.resources import NAMESPACES, PRIORITY_CLASSES, QUEUES
 from bindery.kube.watch import Change, Reflector
@@ -20,13 +21,18 @@ class WatchedDirectory(Directory):
         self._queue_watch = Reflector(client, QUEUES, _ignore)
         self._namespace_watch = Reflector(client, NAMESPACES, _ignore)
         self._class_watch = Reflector(client, PRIORITY_CLASSES, _ignore)
+        self._node_watch = Reflector(client, OFFERING_NODES, _ignore)
         self._watches: tuple[Reflector[Any], ...] = (
             self._queue_watch,
             self._namespace_watch,
             self._class_watch,
+            self._node_watch,
         )
         super().__init__(
-            self._queue_watch.objects, self._namespace_watch.objects, self._class_watch.objects
+            self._queue_watch.objects,
+            self._namespace_watch.objects,
+            self._class_watch.objects,
+            self._node_watch.objects,
         )
 
     async def run(self) -> None:

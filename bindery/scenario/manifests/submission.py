@@ -226,6 +226,7 @@ class _Reader:
             _by_name((*snapshot.queues, *self._of(Queue))),
             _by_name((*snapshot.namespaces, *self._of(Namespace))),
             _by_name((*snapshot.priority_classes, *self._of(PriorityClass))),
+            nodes={},  # only reviews of queues ask what nodes offer
         )
 
     def _add(self, document: Document, item: KubeObject) -> None:

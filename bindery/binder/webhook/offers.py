@@ -1,0 +1,28 @@
+"""Nodes, as far as reviews of queues read them: their labels and the resources that they offer.
+
+Images and conditions of thousands of nodes are not decoded. `watching` watches them.
+"""
+
+from typing import Final
+
+import msgspec
+
+from bindery.kube.objects import KubeObject
+from bindery.kube.resources import NODES, Resource
+
+
+class Offers(msgspec.Struct, frozen=True, kw_only=True):
+    """The status of a node."""
+
+    allocatable: dict[str, str] | None = None
+
+
+class OfferingNode(KubeObject, frozen=True, kw_only=True):
+    """A node with what it offers."""
+
+    status: Offers = msgspec.field(default_factory=Offers)
+
+
+OFFERING_NODES: Final = Resource(
+    NODES.group, NODES.version, NODES.plural, NODES.kind, False, OfferingNode
+)
