@@ -141,7 +141,7 @@ class LeaderElector:
                 async with asyncio.timeout(self._configuration.renew_deadline_seconds):
                     lease = await self._acquire()
             except (KubeError, TimeoutError) as error:
-                _log.warning("election failed", lease=self._name, error=str(error))
+                _log.warning("election failed", lease=self._name, error=_cause(error))
             else:
                 if lease is not None:
                     return Leadership(_transitions(lease), self._clock, self._until(asked_at))
@@ -212,7 +212,7 @@ class LeaderElector:
                 async with asyncio.timeout(leadership.valid_for_s()):
                     kept = await self._rewrite(leadership.fencing_token, self._renewed)
             except (KubeError, TimeoutError) as error:
-                _log.warning("renewal failed", lease=self._name, error=str(error))
+                _log.warning("renewal failed", lease=self._name, error=_cause(error))
                 continue
             if not kept:
                 return
@@ -248,7 +248,7 @@ class LeaderElector:
             async with asyncio.timeout(_RELEASE_TIMEOUT_S):
                 await self._rewrite(fencing_token, _released)
         except (KubeError, TimeoutError) as error:
-            _log.warning("release failed", lease=self._name, error=str(error))
+            _log.warning("release failed", lease=self._name, error=_cause(error))
 
     async def _write(self, lease: Lease, spec: LeaseSpec) -> Lease:
         # The body carries the resourceVersion of `lease`: whoever was faster makes this a conflict.
@@ -300,3 +300,8 @@ def _transitions(lease: Lease) -> int:
 
 def _now() -> str:
     return timestamp_micro(time.time())
+
+
+def _cause(error: Exception) -> str:
+    """Return the message of `error`; its class if it has none, as a TimeoutError."""
+    return str(error) or f"{type(error).__name__}: no answer in time"
