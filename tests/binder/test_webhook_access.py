@@ -300,7 +300,10 @@ GPU_NODE = OfferingNode(
 @pytest.mark.parametrize(
     ("spec", "warning"),
     [
-        ({"resources": {"gpus": {}}}, "no node reports gpus: did you mean gpu?"),
+        (
+            {"resources": {"gpus": {}}},
+            "no node reports gpus, so its rule has no effect: did you mean gpu?",
+        ),
         ({"resources": {"nvidia.com/gpuu": {}}}, "did you mean nvidia.com/gpu?"),
         ({"resources": {"example.com/nics": {}}}, "did you mean example.com/nic?"),
         ({"resources": {"nvidia.com/mig-9g.1gb": {}}}, "no node reports nvidia.com/mig-9g.1gb"),

@@ -11,6 +11,7 @@ from functools import partial
 import pytest
 from faultproxy import Fault, FaultProxy
 from mirror import wait_until
+from structlog.testing import capture_logs
 
 from bindery.api.configuration import LeaderElection
 from bindery.kube.client import Client
@@ -251,9 +252,12 @@ async def test_a_leader_cut_off_stops_before_another_starts(
             for method in ("PUT", "GET")
         ]
         cut_at = time.monotonic()
-        await wait_until(lambda: acting == [])
+        with capture_logs() as logs:
+            await wait_until(lambda: acting == [])
         assert 0.5 < one.stopped_at - cut_at < 1.6
         assert not one.terms[0].is_valid()
+        (failed,) = (each for each in logs if each["event"] == "renewal failed")
+        assert failed["error"] == "TimeoutError: no answer in time"
         await wait_until(lambda: acting == ["two"])
         # Once it is back, the first stands again, and waits for its turn.
         for fault in cut:
