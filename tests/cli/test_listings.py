@@ -148,7 +148,7 @@ def test_a_gang_whose_job_has_failed_for_good_says_so(uid: str, condition: str, 
     )
     snapshot = replace(snapshot, groups=groups, workload_jobs=(job,))
 
-    (row,) = gang_rows(snapshot, SCENARIO.now)
+    row = next(each for each in gang_rows(snapshot, SCENARIO.now) if each["name"] == "part")
     lines = state_lines(snapshot, subject(snapshot, "part", "default"), SCENARIO.now)
 
     assert str(row["waits"]).startswith(shown)
