@@ -357,6 +357,26 @@ def test_a_queue_with_two_rules_for_one_resource_is_refused_once() -> None:
     assert not message(review_of.validate(review({**twice, "more": 1}, twice)))
 
 
+@pytest.mark.parametrize(
+    ("spec", "problem"),
+    [
+        ({"models": {"": {}}}, "spec.models: '' is no value of the label nvidia.com/gpu.product"),
+        ({"priority": -99999999999}, "spec.priority: -99999999999 is beyond"),
+        (
+            {"namespaces": {"selector": {"matchLabels": {"a b": "c"}}}},
+            "spec.namespaces.selector.matchLabels: 'a b' is no key of a label",
+        ),
+        ({"priorityClasses": {"p": {"selector": {"matchLabels": {"": "c"}}}}}, "is no key"),
+    ],
+)
+def test_a_queue_with_a_value_that_can_mean_nothing_is_refused(
+    spec: dict[str, Any], problem: str
+) -> None:
+    response = QueueReview(directory()).validate(review({"metadata": {"name": "q"}, "spec": spec}))
+
+    assert problem in message(response)
+
+
 def test_the_levels_above_and_below_a_queue_count() -> None:
     upper = [queue(f"u{i}", f"u{i - 1}" if i else None) for i in range(20)]
     lower = [queue(f"l{i}", f"l{i - 1}" if i else None) for i in range(13)]

@@ -1,9 +1,10 @@
-"""Names in the spec of a queue that nothing in the cluster has, and names of one resource twice.
+"""Names in the spec of a queue that nothing in the cluster has, and values that are impossible.
 
 Pure; asked by `queues`. A rule for a misspelt resource limits nothing, and a misspelt namespace
 may not use the queue. Both may also come later, so they are warnings.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from difflib import get_close_matches
 from typing import Final
@@ -25,13 +26,27 @@ _DRA: Final = "deviceclass.resource.kubernetes.io/"
 _SIMILAR: Final = 0.6
 """Ratio of `difflib.SequenceMatcher` from which a name counts as misspelt."""
 _MOST_NAMED: Final = 5
+_MOST_PRIORITY: Final = 10**9
+"""As of PriorityClasses."""
+_VALUE: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+_KEY: Final = re.compile(rf"([a-z0-9]([-a-z0-9.]{{0,251}}[a-z0-9])?/)?{_VALUE.pattern}")
 _GPUS: Final = GpuResources()
 
 
-def named_twice(spec: Manifest) -> Iterator[str]:
-    """Yield which names of one resource have a rule each."""
+def impossible(spec: Manifest) -> Iterator[str]:
+    """Yield what the spec of a queue has that can never mean anything."""
     if {_SHORT_GPU, GPU_RESOURCE} <= part(spec, "resources").keys():
         yield f"spec.resources: {_SHORT_GPU} and {GPU_RESOURCE} are the same resource"
+    for model in part(spec, "models"):
+        if not _VALUE.fullmatch(model):
+            yield f"spec.models: {model!r} is no value of the label {GPU_MODEL_LABEL}"
+    priority = spec.get("priority")
+    if isinstance(priority, int) and abs(priority) > _MOST_PRIORITY:
+        yield f"spec.priority: {priority} is beyond {_MOST_PRIORITY} or -{_MOST_PRIORITY}"
+    for place, rule in _namespace_rules(spec).items():
+        for label in part(part(rule, "selector"), "matchLabels"):
+            if not _KEY.fullmatch(label):
+                yield f"{place}.selector.matchLabels: {label!r} is no key of a label"
 
 
 def unknown_names(spec: Manifest, directory: Directory) -> Iterator[str]:
@@ -41,16 +56,21 @@ def unknown_names(spec: Manifest, directory: Directory) -> Iterator[str]:
     classes = part(spec, "priorityClasses")
     known = directory.priority_classes() | {_ANY_CLASS}
     yield from _missing("spec.priorityClasses", "PriorityClass", classes, known.__contains__)
-    rules = {
-        "spec.namespaces": part(spec, "namespaces"),
-        "spec.nonPreemptible": part(spec, "nonPreemptible"),
-        **{f"spec.priorityClasses.{name}": part(classes, name) for name in classes},
-    }
-    for place, rule in rules.items():
+    for place, rule in _namespace_rules(spec).items():
         names = rule.get("names")
         given = names if isinstance(names, list) else []
         listed = [each for each in given if isinstance(each, str)]
         yield from _missing(f"{place}.names", "namespace", listed, directory.has_namespace)
+
+
+def _namespace_rules(spec: Manifest) -> dict[str, Manifest]:
+    """Return the rules of a queue that name or select namespaces, by their place in it."""
+    classes = part(spec, "priorityClasses")
+    return {
+        "spec.namespaces": part(spec, "namespaces"),
+        "spec.nonPreemptible": part(spec, "nonPreemptible"),
+        **{f"spec.priorityClasses.{name}": part(classes, name) for name in classes},
+    }
 
 
 def _resources(rules: Iterable[str], directory: Directory) -> Iterator[str]:

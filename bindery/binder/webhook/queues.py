@@ -10,7 +10,7 @@ from bindery.api.states import MOST_QUEUE_LEVELS
 from bindery.binder.webhook.answers import Manifest, Review, request_in, verdict
 from bindery.binder.webhook.applicants import part, text
 from bindery.binder.webhook.directory import Directory
-from bindery.binder.webhook.queue_mentions import named_twice, unknown_names
+from bindery.binder.webhook.queue_mentions import impossible, unknown_names
 
 _MOST_NAMED = 5
 
@@ -35,7 +35,7 @@ class QueueReview:
         queue = part(request, "object")
         name, spec = text(part(queue, "metadata"), "name"), part(queue, "spec")
         before = part(part(request, "oldObject"), "spec")
-        problems = [each for each in named_twice(spec) if each not in set(named_twice(before))]
+        problems = [each for each in impossible(spec) if each not in set(impossible(before))]
         warnings = list(unknown_names(spec, self._directory))
         parent = text(spec, "parent")
         if parent and parent != name and self._directory.queue(parent) is None:
