@@ -196,7 +196,7 @@ class SchedulerConfiguration(ApiModel):
     failed_node_cooldown_seconds: float = Field(default=60.0, ge=0)
     """How long a node is avoided at most after a bind to it failed, or it refused a pod. The first
     time is a quarter of it and doubles with each further failure; a change of the node's
-    allocatable resources ends it."""
+    allocatable resources or declared features ends it."""
     stuck_in_releasing_seconds: float = Field(default=120.0, ge=0)
     """How long after its grace period a terminating pod is expected to go. Then plans no longer
     count on its resources."""
