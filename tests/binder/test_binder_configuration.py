@@ -116,7 +116,7 @@ def test_a_plugin_without_arguments_needs_no_model_of_them() -> None:
         (
             [{"name": "patient", "arguments": {"seconds": "long"}}],
             "plugins[0].arguments.seconds",
-            "valid integer",
+            "a whole number is expected",
         ),
         (
             [{"name": "patient", "arguments": {"minutes": 1}}],
