@@ -119,7 +119,8 @@ def test_a_gang_over_its_queues_limit_is_told_so() -> None:
 
     assert plan(engine) == {}
     assert report_of(engine, "g").message == (
-        "queue q holds 0 of its limit of 4 cpu, and the job requests 5 more"
+        "queue q holds 0 of its limit of 4 cpu, and the job requests 5 more, so that it alone is "
+        "above the limit and can never run there"
     )
 
 

@@ -125,19 +125,20 @@ class Asker:
     def _node_pool(self, links: Sequence[Link]) -> Found[str] | None:
         """Return the pool by the label of the pod or its template, by which schedulers choose pods.
 
-        The PodGroup must be in the pool of its pods, so labels of other objects do not count.
+        The PodGroup must be in the pool of its pods, so labels of other objects do not count, but
+        where neither a pod nor its template is known.
         """
-        key, chosen = names.NODE_POOL_LABEL, None
-        if links and (links[0].is_pod or links[0].is_template):
-            own, above = replace(links[0], annotations={}), links[1:]
-            chosen = settings.look_up(settings.NODE_POOL, (own,), self.problems)
-        else:
-            above = links
-        for link in above:
+        own = next((each for each in links if each.is_pod or each.is_template), None)
+        if own is None:
+            return settings.look_up(settings.NODE_POOL, links, self.problems)
+        label = replace(own, annotations={})
+        chosen = settings.look_up(settings.NODE_POOL, (label,), self.problems)
+        for link in links:
             said = settings.look_up(settings.NODE_POOL, (link,), self.problems)
             if said is not None and (chosen is None or said.value != chosen.value):
                 message = (
-                    f"{key}: {said.value!r} is ignored: it must be a label of the pod template"
+                    f"{names.NODE_POOL_LABEL}: {said.value!r} is ignored: "
+                    "it must be a label of the pod template"
                 )
                 self.problems.add(Problem(said.source, ProblemReason.INVALID_VALUE, message))
         return chosen
