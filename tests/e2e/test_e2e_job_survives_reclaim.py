@@ -76,8 +76,15 @@ async def test_a_job_whose_gang_was_reclaimed_whole_runs_again_whole(
         pods = await living(corner)
         return pods if len(pods) == SIZE else None
 
+    async def says_that_it_runs() -> bool:
+        return (
+            await corner.client.get(POD_GROUPS, "gang", corner.namespace)
+        ).status.state == "Running"
+
     first = await wait_for(all_run, "the Job's gang runs")
     assert first is not None
+    # Statuses come later than pods: "Waiting" would be of the time before the gang ran.
+    await wait_for(says_that_it_runs, "the gang's status has no wait of before")
     claimant = Gang("claimant", size=SIZE // 2, queue=poor)
     await corner.submit(claimant)
     await corner.wait_bound(claimant)
