@@ -46,6 +46,7 @@ async def scene(corner: Corner, other_namespace: str) -> AsyncIterator[Scene]:
     for index in range(2):
         await other.submit(Gang(f"{SECRET}-{index}", 2, queue=queue))
     await other.wait_condition(Gang(f"{SECRET}-1", 2), "False", "Unschedulable")
+    await asyncio.sleep(1)  # times of creation are whole seconds; gangs of one come by name
     await corner.submit(Gang("mine", 2, queue=queue))
     await corner.wait_condition(Gang("mine", 2), "False", "Unschedulable")
     yield Scene(corner, other, queue)
