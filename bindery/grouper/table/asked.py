@@ -125,14 +125,11 @@ class Asker:
     def _node_pool(self, links: Sequence[Link]) -> Found[str] | None:
         """Return the pool by the label of the pod or its template, by which schedulers choose pods.
 
-        The PodGroup must be in the pool of its pods, so labels of other objects do not count, but
-        where neither a pod nor its template is known.
+        The PodGroup must be in the pool of its pods, so labels of other objects do not count.
         """
-        own = next((each for each in links if each.is_pod or each.is_template), None)
-        if own is None:
-            return settings.look_up(settings.NODE_POOL, links, self.problems)
-        label = replace(own, annotations={})
-        chosen = settings.look_up(settings.NODE_POOL, (label,), self.problems)
+        # The pod need not be the first: links of its part alone come before those of all parts.
+        own = [replace(each, annotations={}) for each in links if each.is_pod or each.is_template]
+        chosen = settings.look_up(settings.NODE_POOL, own[:1], self.problems)
         for link in links:
             said = settings.look_up(settings.NODE_POOL, (link,), self.problems)
             if said is not None and (chosen is None or said.value != chosen.value):
