@@ -185,6 +185,10 @@ BINDER_PLUGINS: Final = "bindery.binder_plugins"
 _LABEL: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _NAME: Final = re.compile(rf"{_LABEL}(\.{_LABEL})*")
 _MOST_NAME: Final = 253
+LABEL_VALUE: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+"""A value of a label that is not empty."""
+LABEL_KEY: Final = re.compile(rf"([a-z0-9]([-a-z0-9.]{{0,251}}[a-z0-9])?/)?{LABEL_VALUE.pattern}")
+"""A key of a label: a name, perhaps after a prefix."""
 
 
 def name_problem(name: str) -> str:

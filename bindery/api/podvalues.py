@@ -4,7 +4,6 @@ Read by the grouper, which plans by them, and asked by the admission webhook, so
 the same. All readers raise ValueError for a text that means nothing. Pure.
 """
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, Literal, TypeVar
 
@@ -16,7 +15,6 @@ from bindery.api.topology import HARD, SOFT
 
 Value = TypeVar("Value")
 _MOST_SHOWN: Final = 80
-_LABEL_VALUE: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 
 
 def _number(text: str, read: Callable[[str], Value], what: str) -> Value:
@@ -85,7 +83,7 @@ def disruption(text: str) -> Literal["Pod", "Group"]:
 
 def label_value(text: str) -> str:
     """Return a value of a label."""
-    if not _LABEL_VALUE.fullmatch(text):
+    if not names.LABEL_VALUE.fullmatch(text):
         raise ValueError("it is no value of a label: up to 63 letters, digits, -, _ and .")
     return text
 

@@ -30,21 +30,17 @@ takes over a node without it."""
 NODE_ADDRESSES: Final = IPv4Network("198.18.0.0/15")
 """Where nodes' made-up addresses come from: the range for benchmarks (RFC 2544)."""
 
-_LABEL_VALUE: Final = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
-_LABEL_KEY: Final = re.compile(
-    r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
-)
 _NAME_PREFIX: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,200}[-a-z0-9])?")
 
 
 def _label_key(text: str) -> str:
-    if not _LABEL_KEY.fullmatch(text):
+    if not names.LABEL_KEY.fullmatch(text):
         raise ValueError(f"{text!r} is not a label key")
     return text
 
 
 def _label_value(text: str) -> str:
-    if not _LABEL_VALUE.fullmatch(text):
+    if text and not names.LABEL_VALUE.fullmatch(text):
         raise ValueError(f"{text!r} is not a label value (63 of A-Z a-z 0-9 - _ .)")
     return text
 

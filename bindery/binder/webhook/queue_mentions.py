@@ -4,13 +4,12 @@ Pure; asked by `queues`. A rule for a misspelt resource limits nothing, and a mi
 may not use the queue. Both may also come later, so they are warnings.
 """
 
-import re
 from collections.abc import Callable, Iterable, Iterator
 from difflib import get_close_matches
 from typing import Final
 
 from bindery.api.gpus import DEFAULT_GPU_RESOURCES, GpuResources
-from bindery.api.names import GPU_MODEL_LABEL, GPU_RESOURCE
+from bindery.api.names import GPU_MODEL_LABEL, GPU_RESOURCE, LABEL_KEY, LABEL_VALUE
 from bindery.binder.webhook.answers import Manifest
 from bindery.binder.webhook.applicants import part
 from bindery.binder.webhook.directory import Directory
@@ -28,8 +27,6 @@ _SIMILAR: Final = 0.6
 _MOST_NAMED: Final = 5
 _MOST_PRIORITY: Final = 10**9
 """As of PriorityClasses."""
-_VALUE: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
-_KEY: Final = re.compile(rf"([a-z0-9]([-a-z0-9.]{{0,251}}[a-z0-9])?/)?{_VALUE.pattern}")
 _GPUS: Final = GpuResources()
 
 
@@ -38,14 +35,14 @@ def impossible(spec: Manifest) -> Iterator[str]:
     if {_SHORT_GPU, GPU_RESOURCE} <= part(spec, "resources").keys():
         yield f"spec.resources: {_SHORT_GPU} and {GPU_RESOURCE} are the same resource"
     for model in part(spec, "models"):
-        if not _VALUE.fullmatch(model):
+        if not LABEL_VALUE.fullmatch(model):
             yield f"spec.models: {model!r} is no value of the label {GPU_MODEL_LABEL}"
     priority = spec.get("priority")
     if isinstance(priority, int) and abs(priority) > _MOST_PRIORITY:
         yield f"spec.priority: {priority} is beyond {_MOST_PRIORITY} or -{_MOST_PRIORITY}"
     for place, rule in _namespace_rules(spec).items():
         for label in part(part(rule, "selector"), "matchLabels"):
-            if not _KEY.fullmatch(label):
+            if not LABEL_KEY.fullmatch(label):
                 yield f"{place}.selector.matchLabels: {label!r} is no key of a label"
 
 
