@@ -1,4 +1,4 @@
-"""Who was evicted, when, by which action and for whom: from the conditions of PodGroups.
+"""The last evictions of gangs and their claimants, from the conditions of PodGroups.
 
 Used by `explanation`. Conditions name of a claimant in another namespace only the queue.
 """
@@ -10,6 +10,7 @@ from bindery.api.states import EVICTED
 from bindery.kube.objects import Condition, PodGroup
 from bindery.scheduler.model.evictions import is_made_for
 from bindery.scheduler.model.jobs import JobKey
+from bindery.scheduler.status.gangs import find
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +21,7 @@ class GangEviction:
     action: str
     """The reason of the condition, such as Reclaim."""
     message: str
-    """How many pods were evicted, when, by which action and for whom."""
+    """The number of evicted pods, the time, the action, and the claimant or its queue."""
     recovered_at: str
     """Since when the gang has had its minimum again; empty if it has not."""
 
@@ -33,16 +34,8 @@ class GangEviction:
 
 def eviction_of(group: PodGroup | None) -> GangEviction | None:
     """Return the last evictions of `group`; None if none is recorded."""
-    condition = _condition(group) if group is not None else None
-    if group is None or condition is None:
-        return None
-    recovered = condition.status != "True"
-    return GangEviction(
-        JobKey(group.metadata.namespace, group.metadata.name, True),
-        condition.reason,
-        condition.message,
-        (condition.last_transition_time or "unknown") if recovered else "",
-    )
+    condition = find(group, EVICTED) if group is not None else None
+    return None if group is None or condition is None else _eviction(group, condition)
 
 
 def evicted_for(
@@ -53,11 +46,10 @@ def evicted_for(
     `since`: the creation of the claimant; what was evicted before is left out. The last come first.
     """
     found = [
-        (condition.last_transition_time or "", eviction)
+        (condition.last_transition_time or "", _eviction(group, condition))
         for group in groups
-        if (eviction := eviction_of(group)) is not None
-        and (condition := _condition(group)) is not None
-        and eviction.job != claimant
+        if (condition := find(group, EVICTED)) is not None
+        and JobKey(group.metadata.namespace, group.metadata.name, True) != claimant
         and (condition.last_transition_time or "") >= since
         and is_made_for(condition.message, claimant, queue, group.metadata.namespace)
     ]
@@ -77,6 +69,11 @@ def eviction_lines(
         yield from lines
 
 
-def _condition(group: PodGroup) -> Condition | None:
-    conditions = group.status.conditions or ()
-    return next((each for each in conditions if each.type == EVICTED), None)
+def _eviction(group: PodGroup, condition: Condition) -> GangEviction:
+    recovered = condition.status != "True"
+    return GangEviction(
+        JobKey(group.metadata.namespace, group.metadata.name, True),
+        condition.reason,
+        condition.message,
+        (condition.last_transition_time or "unknown") if recovered else "",
+    )
