@@ -130,6 +130,7 @@ class _Silent:
         raise OutcomeUnknownError(f"{request.verb} {request.resource}: no answer in 0.1 s")
 
     def stream(self, request: Request, idle_s: float) -> AsyncGenerator[bytes, None]:
+        """Part of the protocol; a call that is no watch never asks for it."""
         raise NotImplementedError
 
 

@@ -160,14 +160,10 @@ async def test_a_refusal_says_which_changes_of_budgets_were_known_when_it_was_as
 async def test_pods_are_nominated_before_the_first_eviction_for_them() -> None:
     """A leader that ends after one eviction leaves the next one the whole plan."""
     cluster, evictions = plans("a", (), by=1)
-    answers, claimant = Answers(), pod("claimant")
-    evictor = Evictor(
-        answers,
-        Silent(),
-        lambda: None,
-        cluster,
-        lambda _job: [(claimant, "n")],  # type: ignore[arg-type]
-    )
+    answers: Any = Answers()
+    silent: Any = Silent()
+    nominated = [(pod("claimant"), "n")]
+    evictor = Evictor(answers, silent, lambda: None, cluster, lambda _job: nominated)
     evictor.submit(evictions)
 
     await answers.answer_all(evictor)
