@@ -3,12 +3,13 @@
 Used by `explanation`. Conditions name of a claimant in another namespace only the queue.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from bindery.api.states import EVICTED
 from bindery.kube.objects import Condition, PodGroup
-from bindery.scheduler.model.evictions import is_made_for
+from bindery.kube.ownernames import workload_text
+from bindery.scheduler.model.evictions import Claimant, is_made_for
 from bindery.scheduler.model.jobs import JobKey
 from bindery.scheduler.status.gangs import find
 
@@ -39,19 +40,21 @@ def eviction_of(group: PodGroup | None) -> GangEviction | None:
 
 
 def evicted_for(
-    claimant: JobKey, queue: str, since: str, groups: Iterable[PodGroup]
+    key: JobKey, queue: str, since: str, groups: Sequence[PodGroup]
 ) -> list[GangEviction]:
-    """Return the gangs that were evicted for `claimant` or, in other namespaces, for its `queue`.
+    """Return the gangs that were evicted for the job `key` or, in other namespaces, for its queue.
 
-    `since`: the creation of the claimant; what was evicted before is left out. The last come first.
+    `since`: the creation of the job; what was evicted before is left out. The last come first.
     """
+    own = (workload_text(each) for each in groups if _key(each) == key)
+    claimant = Claimant(key.namespace, next(own, "") or key.name, queue)
     found = [
         (condition.last_transition_time or "", _eviction(group, condition))
         for group in groups
         if (condition := find(group, EVICTED)) is not None
-        and JobKey(group.metadata.namespace, group.metadata.name, True) != claimant
+        and _key(group) != key
         and (condition.last_transition_time or "") >= since
-        and is_made_for(condition.message, claimant, queue, group.metadata.namespace)
+        and is_made_for(condition.message, claimant, group.metadata.namespace)
     ]
     found.sort(key=lambda each: (each[0], each[1].job), reverse=True)
     return [eviction for _, eviction in found]
@@ -69,10 +72,14 @@ def eviction_lines(
         yield from lines
 
 
+def _key(group: PodGroup) -> JobKey:
+    return JobKey(group.metadata.namespace, group.metadata.name, True)
+
+
 def _eviction(group: PodGroup, condition: Condition) -> GangEviction:
     recovered = condition.status != "True"
     return GangEviction(
-        JobKey(group.metadata.namespace, group.metadata.name, True),
+        _key(group),
         condition.reason,
         condition.message,
         (condition.last_transition_time or "unknown") if recovered else "",

@@ -1,16 +1,15 @@
 """Write gangs by the names that people gave: `Job team/vis0` in place of `team/job-vis0-f3ba2458`.
 
 Used by `explanation`. The grouper names a PodGroup after its workload, with a hash; nobody types
-such a name. A PodGroup of a workload with several PodGroups keeps its own.
+such a name. Of several PodGroups of one workload, all but the first keep their names.
 """
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from bindery.api.names import MADE_BY_GROUPER, MADE_BY_LABEL
 from bindery.kube.objects import PodGroup
+from bindery.kube.ownernames import grouped, workload_text
 
 _NAME: Final = re.compile(r"(?<![\w./-])([a-z0-9-]+/[a-z0-9.-]*[a-z0-9])(?![\w/-])")
 """The namespace and the name of a gang in a text."""
@@ -20,9 +19,7 @@ class PeopleNames:
     """The workloads of the PodGroups that the grouper wrote."""
 
     def __init__(self, groups: Iterable[PodGroup]) -> None:
-        found = dict(_workloads(groups))
-        count = Counter(found.values())
-        self._names = {gang: workload for gang, workload in found.items() if count[workload] == 1}
+        self._names = dict(_workloads(groups))
 
     def lines(self, lines: Iterable[str]) -> Iterator[str]:
         """Yield `lines` with workloads in place of their PodGroups."""
@@ -36,9 +33,8 @@ class PeopleNames:
 
 
 def _workloads(groups: Iterable[PodGroup]) -> Iterator[tuple[str, str]]:
-    """Yield namespace and name of each PodGroup of the grouper, and its workload."""
+    """Yield namespace and name of each PodGroup that is known by its workload, and the workload."""
     for group in groups:
-        meta = group.metadata
-        if meta.labels.get(MADE_BY_LABEL) == MADE_BY_GROUPER and len(meta.owner_references) == 1:
-            (owner,) = meta.owner_references
+        meta, owner = group.metadata, grouped(group)
+        if owner is not None and workload_text(group):
             yield f"{meta.namespace}/{meta.name}", f"{owner.kind} {meta.namespace}/{owner.name}"

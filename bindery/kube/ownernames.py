@@ -1,10 +1,11 @@
-"""The workloads that made a pod, by the names that its owner references show."""
+"""The workloads of pods and PodGroups, by the names that their owner references show."""
 
 import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from bindery.kube.objects import Pod
+from bindery.api.names import MADE_BY_GROUPER, MADE_BY_LABEL
+from bindery.kube.objects import OwnerReference, Pod, PodGroup
 
 _POD_TEMPLATE_HASH: Final = "pod-template-hash"
 """On a pod of a Deployment; its ReplicaSet is called like the Deployment and this."""
@@ -43,3 +44,23 @@ def makers(pod: Pod) -> Iterator[Workload]:
         timed = re.fullmatch(r"(.+)-[0-9]{8,}", owner.name)
         if owner.kind == "Job" and timed is not None:
             yield Workload("CronJob", timed.group(1))
+
+
+def grouped(group: PodGroup) -> OwnerReference | None:
+    """Return the workload that the grouper made `group` for; None for a PodGroup of users."""
+    meta = group.metadata
+    if meta.labels.get(MADE_BY_LABEL) != MADE_BY_GROUPER or len(meta.owner_references) != 1:
+        return None
+    return meta.owner_references[0]
+
+
+def workload_text(group: PodGroup) -> str:
+    """Return the workload that people know in place of `group`, such as `Job vis0`; else "".
+
+    Of several PodGroups of one workload, only the first is called like it: its name ends in the UID
+    of the workload, as the grouper names it.
+    """
+    owner = grouped(group)
+    if owner is None or not group.metadata.name.endswith(f"-{owner.uid[:8]}"):
+        return ""
+    return f"{owner.kind} {owner.name}"

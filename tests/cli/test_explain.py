@@ -12,17 +12,18 @@ import yaml
 from commandline import CommandLine
 from inlinescenarios import scenario_of, source_of
 
-from bindery.api.names import SOURCES_ANNOTATION
+from bindery.api.names import MADE_BY_GROUPER, MADE_BY_LABEL, SOURCES_ANNOTATION
 from bindery.api.times import timestamp
 from bindery.cli.errors import CommandError
+from bindery.cli.evictionsshown import evicted_for
 from bindery.cli.explanation import describe
 from bindery.cli.source import Source
 from bindery.cli.subjects import subject
 from bindery.cli.tables import working
-from bindery.kube.objects import Condition
+from bindery.kube.objects import Condition, Meta, OwnerReference, PodGroup
 from bindery.scenario.format import Scenario
 from bindery.scheduler.cache.eviction_history import EvictionRecord
-from bindery.scheduler.model.evictions import room_reason
+from bindery.scheduler.model.evictions import Claimant, room_reason
 from bindery.scheduler.model.jobs import JobKey
 from bindery.scheduler.status.gangs import eviction_text
 
@@ -702,16 +703,22 @@ AT = 1767229200.0
 """2026-01-01T01:00:00Z."""
 
 
-def with_evictions() -> tuple[Source, datetime]:
-    """Return a cluster in which gangs were evicted for `claimant` of the namespace default."""
-    cluster, claimant = scenario_of(EVICTED), JobKey("default", "claimant", True)
+def with_evictions(known_as: str = "claimant") -> tuple[Source, datetime]:
+    """Return a cluster in which gangs were evicted for `claimant` of the namespace default.
+
+    `known_as`: how the conditions name it.
+    """
+    cluster = scenario_of(EVICTED)
     source = source_of(cluster)
     groups = []
     for group in source.snapshot.groups:
         name, namespace = group.metadata.name, group.metadata.namespace
         queue = "third" if name == "unrelated" else "owed"
         record = EvictionRecord(
-            "reclaim", room_reason("reclaim", claimant, queue, namespace), 2, AT
+            "reclaim",
+            room_reason("reclaim", Claimant("default", known_as, queue), namespace),
+            2,
+            AT,
         )
         condition = Condition(
             type="Evicted",
@@ -748,6 +755,26 @@ def test_a_gang_names_the_gangs_that_were_evicted_for_it_or_for_its_queue() -> N
     at = lines.index("Evicted for it, or in other namespaces for queue owed:")
     listed = [line.split(":")[0] for line in lines[at + 1 :] if " pods were evicted" in line]
     assert listed == ["  team/theirs", "  default/mine"]
+
+
+def test_the_gangs_that_were_evicted_for_a_workload_are_found_by_its_name() -> None:
+    source, _ = with_evictions(known_as="Job train")
+    owner = OwnerReference(kind="Job", name="train", uid="f3ba2458-2f6c")
+    name = "job-train-f3ba2458"
+    meta = Meta(
+        name=name,
+        namespace="default",
+        labels={MADE_BY_LABEL: MADE_BY_GROUPER},
+        owner_references=[owner],
+    )
+    made = PodGroup(metadata=meta)
+    claimant = JobKey("default", name, True)
+
+    found = evicted_for(claimant, "owed", "2025", (*source.snapshot.groups, made))
+
+    assert [str(each.job) for each in found] == ["team/theirs", "default/mine"]
+    unknown = evicted_for(claimant, "owed", "2025", source.snapshot.groups)
+    assert [str(each.job) for each in unknown] == ["team/theirs"]
 
 
 def test_a_gang_over_the_limit_of_gpus_by_its_claims_sees_the_gpus_of_its_queue() -> None:

@@ -7,17 +7,17 @@ from bindery.cli.peoplenames import PeopleNames
 from bindery.kube.objects import Meta, OwnerReference, PodGroup
 
 
-def group(name: str, owner: str, made_by: str = MADE_BY_GROUPER) -> PodGroup:
-    references = [OwnerReference(kind="Job", name=owner)] if owner else []
+def group(name: str, owner: str, uid: str = "", made_by: str = MADE_BY_GROUPER) -> PodGroup:
+    references = [OwnerReference(kind="Job", name=owner, uid=uid)] if owner else []
     labels = {MADE_BY_LABEL: made_by} if made_by else {}
     meta = Meta(name=name, namespace="team", labels=labels, owner_references=references)
     return PodGroup(metadata=meta)
 
 
 GROUPS = [
-    group("job-vis0-f3ba2458", "vis0"),
-    group("job-set-0-11111111", "set"),
-    group("job-set-1-22222222", "set"),
+    group("job-vis0-f3ba2458", "vis0", "f3ba2458-2f6c-4bd0"),
+    group("job-set-11111111", "set", "11111111-2f6c-4bd0"),
+    group("job-set-11111111-0a1b2c3d", "set", "11111111-2f6c-4bd0"),
     group("written", "mine", made_by=""),
 ]
 
@@ -33,7 +33,8 @@ GROUPS = [
         ("team/job-vis0-f3ba2458: Unschedulable", "Job team/vis0: Unschedulable"),
         ("PodGroup team/job-vis0-f3ba2458 (queue a)", "PodGroup team/job-vis0-f3ba2458 (queue a)"),
         ("reclaim: team/job-vis0-f3ba2458-0 leaves", "reclaim: team/job-vis0-f3ba2458-0 leaves"),
-        ("  team/job-set-0-11111111", "  team/job-set-0-11111111"),
+        ("  team/job-set-11111111", "  Job team/set"),
+        ("  team/job-set-11111111-0a1b2c3d", "  team/job-set-11111111-0a1b2c3d"),
         ("  team/written", "  team/written"),
         ("other/job-vis0-f3ba2458", "other/job-vis0-f3ba2458"),
     ],

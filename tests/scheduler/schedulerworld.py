@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from bindery.api import preemptibility
 from bindery.api.configuration import (
     BindRequestConfiguration,
@@ -14,6 +16,8 @@ from bindery.api.names import (
     CHARGED_PREEMPTIBILITY_ANNOTATION,
     CHARGED_QUEUE_ANNOTATION,
     GPU_MODEL_LABEL,
+    MADE_BY_GROUPER,
+    MADE_BY_LABEL,
     POD_GROUP_ANNOTATION,
     PREEMPTIBLE_ANNOTATION,
     QUEUE_LABEL,
@@ -187,6 +191,17 @@ def group(
         ),
         status=kube.PodGroupStatus(queue=charged, conditions=list(conditions)),
     )
+
+
+def group_of_job(name: str, minimum: int = 1) -> kube.PodGroup:
+    """Return the PodGroup that the grouper makes for the Job `name`: job-NAME-f3ba2458."""
+    made = group(f"job-{name}-f3ba2458", minimum)
+    owner = kube.OwnerReference(
+        api_version="batch/v1", kind="Job", name=name, uid="f3ba2458-2f6c-4bd0"
+    )
+    labels = {MADE_BY_LABEL: MADE_BY_GROUPER}
+    meta = replace(made.metadata, labels=labels, owner_references=[owner])
+    return replace(made, metadata=meta)
 
 
 def gang(name: str, size: int, minimum: int | None = None, **shape: Any) -> list[kube.KubeObject]:

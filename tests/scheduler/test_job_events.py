@@ -11,6 +11,7 @@ from schedulerworld import (
     engine_with,
     gang,
     group,
+    group_of_job,
     modify,
     node,
     plan,
@@ -194,3 +195,16 @@ def test_victims_that_move_are_counted_apart_and_gangs_of_the_same_namespace_are
         "reclaim: 3 pods were evicted for it, charged to queue default (g): "
         "1 moved to other nodes, 2 lost their places"
     )
+
+
+def test_victims_of_the_same_namespace_are_named_as_the_workloads_of_the_grouper() -> None:
+    engine = engine_with(node("n"), group_of_job("train"), pod("claims", cpu=9))
+    add(engine.cluster, pod("p", group="job-train-f3ba2458", on="n"))
+    claimant = JobKey("team", "claims", False)
+    task = engine.cluster.state.tasks[Uid("uid-p")]
+
+    *_, room = JobEvents(engine.cluster).of_evictions(
+        [Eviction(task, "reclaim for claims", claimant, action="reclaim")]
+    )
+
+    assert "queue default (Job train): 1 lost" in room.message

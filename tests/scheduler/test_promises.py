@@ -11,6 +11,7 @@ from schedulerworld import (
     delete,
     engine_with,
     group,
+    group_of_job,
     modify,
     node,
     plan,
@@ -256,6 +257,16 @@ def test_an_eviction_names_its_claimant_in_the_namespace_of_both() -> None:
     [eviction] = engine.report.evictions
 
     assert eviction.reason == "preempt for high (queue default)"
+
+
+def test_an_eviction_names_the_workload_for_which_the_grouper_made_the_claimant() -> None:
+    claimant = [group_of_job("train"), pod("train-0", group="job-train-f3ba2458", priority=9)]
+    engine = engine_with(node("n"), low("l", "n"), *claimant)
+    evicted(engine)
+
+    [eviction] = engine.report.evictions
+
+    assert eviction.reason == "preempt for Job train (queue default)"
 
 
 def test_the_room_of_a_plan_that_was_refused_halfway_is_kept_for_whom_it_was_made() -> None:

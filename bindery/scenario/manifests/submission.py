@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict
 
 from bindery.api import podgroup, queue
 from bindery.api.base import CustomResource
-from bindery.api.names import API_VERSION, MADE_BY_GROUPER, MADE_BY_LABEL
+from bindery.api.names import API_VERSION
 from bindery.api.times import seconds, timestamp
 from bindery.api.yamlfile import Document, validate
 from bindery.binder.webhook.directory import Directory
@@ -28,6 +28,7 @@ from bindery.kube.objects import (
     PriorityClass,
     Queue,
 )
+from bindery.kube.ownernames import grouped
 from bindery.kube.resources import NAMESPACES, NODES, PRIORITY_CLASSES, Resource
 from bindery.kube.snapshot import ClusterSnapshot
 from bindery.kube.storage import Claim
@@ -406,11 +407,8 @@ def _owner(group: PodGroup) -> tuple[str, ...]:
 
     Empty for a PodGroup that users made.
     """
-    meta = group.metadata
-    if meta.labels.get(MADE_BY_LABEL) != MADE_BY_GROUPER or not meta.owner_references:
-        return ()
-    owner = meta.owner_references[0]
-    return meta.namespace, owner.kind, owner.name
+    owner = grouped(group)
+    return (group.metadata.namespace, owner.kind, owner.name) if owner is not None else ()
 
 
 def _by_name(items: Iterable[Item]) -> dict[tuple[str, str], Item]:

@@ -25,6 +25,7 @@ from bindery.api.states import LONGEST_STAGE_TIMEOUT_S, MOST_GANG_PODS, GangStat
 from bindery.api.times import seconds
 from bindery.kube.membership import member_problem
 from bindery.kube.objects import Pod, PodGroup
+from bindery.kube.ownernames import workload_text
 from bindery.scheduler.cache.members import Place, mark_problem
 from bindery.scheduler.model import constraints, gangs, stages
 from bindery.scheduler.model.jobs import DEFAULT_STAGE_TIMEOUT_S, NO_ROW, Job, Task, TaskStatus, Uid
@@ -155,7 +156,7 @@ def shows_its_binding(before: Task, after: Task) -> bool:
 
 def read_group(job: Job, group: PodGroup) -> None:
     """Write the fields of `group` into `job`, except the queue."""
-    job.exists, job.uid = True, Uid(group.metadata.uid)
+    job.exists, job.uid, job.workload = True, Uid(group.metadata.uid), workload_text(group)
     job.created, job.labels = group.metadata.creation_timestamp or "", group.metadata.labels
     job.priority_class = group.spec.priority_class_name
     job.min_member, job.roles = max(0, group.spec.min_member), group.spec.roles

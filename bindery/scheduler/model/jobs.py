@@ -148,7 +148,6 @@ class Task:
     """Whether it is a reservation pod, which holds a device for the users of its group."""
     spreads_devices: bool = False
     """Whether it must not share a device with another pod of its job."""
-
     is_future: bool = False
     """Whether no such pod exists: it stands for one of a later stage while a plan is made."""
     rank: Rank = ()
@@ -230,6 +229,8 @@ class Job:
     key: JobKey
     uid: Uid = Uid("")
     """UID of the PodGroup or of the single pod; empty before the PodGroup has been seen."""
+    workload: str = ""
+    """The workload that the grouper made it for, such as `Job vis0`; planning does not read it."""
     queue: str = DEFAULT_QUEUE
     """The queue of its pending pods, in which it is planned."""
     named_queue: str = DEFAULT_QUEUE
@@ -444,10 +445,8 @@ class Job:
 
     def lacking_roles(self) -> dict[str, int]:
         """Return the number of missing pods by role."""
-        lacking = {
-            role: minimum - self.placed.roles[role] - self.promised.roles[role]
-            for role, minimum in self.roles.items()
-        }
+        have = self.placed.roles + self.promised.roles
+        lacking = {role: minimum - have[role] for role, minimum in self.roles.items()}
         return {role: count for role, count in lacking.items() if count > 0}
 
     @property

@@ -8,7 +8,7 @@ from itertools import islice
 
 from bindery.api.gpushare import WHOLE
 from bindery.scheduler.ledgers.base import LedgerRefusalError, OperationKind
-from bindery.scheduler.model.evictions import room_reason
+from bindery.scheduler.model.evictions import claimant_of, room_reason
 from bindery.scheduler.model.jobs import Job, Task, TaskStatus
 from bindery.scheduler.model.verdicts import Refusal
 from bindery.scheduler.planning.session import Session
@@ -42,9 +42,9 @@ def evict_unit(context: SearchContext, gone: Sequence[int], index: int) -> bool:
     table.returning.of(index)  # the answer is cached now, while the gang is still whole
     savepoint = statement.savepoint()
     try:
+        claimant = claimant_of(context.claim.job)
         for task in table.units[index].tasks:
-            job = context.claim.job
-            statement.evict(task, room_reason(rule.name, job.key, job.queue, task.namespace))
+            statement.evict(task, room_reason(rule.name, claimant, task.namespace))
     except LedgerRefusalError:
         statement.rollback(savepoint)
         return False

@@ -18,7 +18,7 @@ from bindery.api.states import EVICTED
 from bindery.api.times import seconds
 from bindery.kube.eventbook import ObjectReference, Occurrence, Severity
 from bindery.scheduler.cache.cluster import Cluster
-from bindery.scheduler.model.evictions import Eviction
+from bindery.scheduler.model.evictions import Eviction, known_name
 from bindery.scheduler.model.jobs import JobKey, Task, TaskStatus, Uid
 from bindery.scheduler.model.reasons import STILL_COMING, JobReason
 from bindery.scheduler.model.shapes import Shape
@@ -91,7 +91,7 @@ class JobEvents:
         for (claimant, action, queue), gone in plans.items():
             job = self._cluster.state.jobs.get(claimant)
             if job is not None and job.uid:
-                text = f"{action}: {_room_text(claimant, queue, gone)}"
+                text = f"{action}: {self._room_text(claimant, queue, gone)}"
                 yield _normal(reference(claimant, job.uid), _ROOM_MADE, text, is_minor=False)
 
     def keep(self, alive: set[Uid]) -> None:
@@ -150,6 +150,18 @@ class JobEvents:
             pod = ObjectReference("v1", "Pod", task.namespace, task.name, task.uid)
             yield _warning(pod, job.waits_for, job.pods[task.uid].message, is_minor=True)
 
+    def _room_text(self, claimant: JobKey, queue: str, gone: Sequence[Eviction]) -> str:
+        """Return what was evicted for `claimant`. Only gangs of its own namespace are named."""
+        moved = sum(bool(each.moves_to) for each in gone)
+        pods = "1 pod was" if len(gone) == 1 else f"{len(gone)} pods were"
+        ends = [f"{moved} moved to other nodes"] if moved else []
+        ends += [f"{len(gone) - moved} lost their places"] if moved < len(gone) else []
+        keys = {e.task.job for e in gone if e.task.namespace == claimant.namespace}
+        jobs = self._cluster.state.jobs
+        own = {known_name(jobs[key]) if key in jobs else key.name for key in keys}
+        named = f" ({few_names(sorted(own))})" if own else ""
+        return f"{pods} evicted for it, charged to queue {queue}{named}: {', '.join(ends)}"
+
     def _is_young(self, job: JobReport, now: float) -> bool:
         known = self._cluster.state.jobs.get(job.key)
         created = seconds(known.created) if known is not None else None
@@ -189,14 +201,3 @@ def reference(key: JobKey, uid: str) -> ObjectReference:
     """Return the reference to the PodGroup, or single pod, of a job for events."""
     version, kind = (API_VERSION, "PodGroup") if key.is_group else ("v1", "Pod")
     return ObjectReference(version, kind, key.namespace, key.name, uid)
-
-
-def _room_text(claimant: JobKey, queue: str, gone: Sequence[Eviction]) -> str:
-    """Return what was evicted for `claimant`. Only gangs of its own namespace are named."""
-    moved = sum(bool(each.moves_to) for each in gone)
-    pods = "1 pod was" if len(gone) == 1 else f"{len(gone)} pods were"
-    ends = [f"{moved} moved to other nodes"] if moved else []
-    ends += [f"{len(gone) - moved} lost their places"] if moved < len(gone) else []
-    own = {e.task.job.name for e in gone if e.task.namespace == claimant.namespace}
-    named = f" ({few_names(sorted(own))})" if own else ""
-    return f"{pods} evicted for it, charged to queue {queue}{named}: {', '.join(ends)}"
