@@ -39,7 +39,7 @@ def process_id(directory: Path, words: str) -> int:
     return found
 
 
-def wait_until(check: Callable[[], bool], timeout_s: float = 60.0) -> None:
+def wait_until(check: Callable[[], bool], timeout_s: float = 240.0) -> None:
     deadline = time.monotonic() + timeout_s
     while not check():
         assert time.monotonic() < deadline

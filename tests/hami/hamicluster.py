@@ -18,7 +18,7 @@ from bindery.kube.objects import Node, Pod
 from bindery.kube.resources import BIND_REQUESTS, NODES, PODS, Resource
 from fakes.hami import HamiDevicePlugin
 
-DEADLINE_S = 60.0
+DEADLINE_S = 240.0
 _GPU = NVIDIA.count_resource
 
 
