@@ -17,6 +17,7 @@ from bindery.api.times import seconds
 from bindery.kube.client import Client
 from bindery.kube.errors import KubeError, NotFoundError
 from bindery.kube.objects import KubeObject
+from bindery.kube.outages import log_failure
 from bindery.kube.resources import NAMESPACES, PODS, Resource
 
 _log: Final = structlog.get_logger(__name__)
@@ -65,7 +66,7 @@ class EndingNamespaces:
                 for namespace in await self._client.list(NAMESPACES, field_selector=_ENDING):
                     await self._free_pods(namespace.metadata.name)
             except KubeError as error:
-                _log.warning("pods of ending namespaces could not be freed", error=str(error))
+                log_failure(_log, "pods of ending namespaces could not be freed", error)
             await asyncio.sleep(_PERIOD_S)
 
     async def _free_pods(self, namespace: str) -> None:

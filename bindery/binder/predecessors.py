@@ -19,6 +19,7 @@ from bindery.binder.outcome import PodFailure
 from bindery.binder.ports import RequestStore
 from bindery.kube.bindrequests import BindRequest
 from bindery.kube.errors import KubeError
+from bindery.kube.outages import log_failure
 
 _log: Final = structlog.get_logger(__name__)
 
@@ -121,7 +122,7 @@ class Predecessors:
         try:
             found: Iterable[BindRequest] = await self._store.find_statement(*identity)
         except KubeError as error:
-            _log.warning("a Statement could not be looked up", id=identity[1], error=str(error))
+            log_failure(_log, "a Statement could not be looked up", error, id=identity[1])
             return {Phase.PENDING}  # nothing is known: it is asked for again
         return {request.status.phase for request in found}
 

@@ -17,6 +17,7 @@ import structlog
 from bindery.api.times import seconds
 from bindery.kube.bindrequests import BindRequest, StoredBindRequest
 from bindery.kube.errors import ConflictError, KubeError, NotFoundError
+from bindery.kube.outages import log_failure
 
 _log: Final = structlog.get_logger(__name__)
 
@@ -118,6 +119,6 @@ class RetentionQueue:
         except (NotFoundError, ConflictError):
             return True  # it is gone, or another one has its name now
         except KubeError as error:
-            _log.warning("a finished request could not be removed", error=str(error))
+            log_failure(_log, "a finished request could not be removed", error)
             return False
         return True

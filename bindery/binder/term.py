@@ -34,6 +34,7 @@ from bindery.kube.credentials import Credentials
 from bindery.kube.errors import KubeError
 from bindery.kube.events import EventRecorder
 from bindery.kube.objects import KubeObject
+from bindery.kube.outages import log_failure
 from bindery.kube.resources import BIND_REQUESTS, Resource
 
 _log: Final = structlog.get_logger(__name__)
@@ -175,7 +176,7 @@ class Term:
                 for request in await self._resources.client.list(_TOKEN_CARRIERS):
                     self._manager.note_token(request.metadata.labels, request.token)
             except KubeError as error:
-                _log.warning("the BindRequests could not be listed", error=str(error))
+                log_failure(_log, "the BindRequests could not be listed", error)
                 await self._resources.stop.pause(_LIST_RETRY_S)
             else:
                 return True

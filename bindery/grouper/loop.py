@@ -24,6 +24,7 @@ from bindery.grouper.table.planning import plan
 from bindery.grouper.view import View, Workload
 from bindery.grouper.writer import Writer
 from bindery.kube.errors import KubeError
+from bindery.kube.outages import log_failure
 from bindery.kube.retry import backoff_s
 
 _log: Final = structlog.get_logger(__name__)
@@ -103,7 +104,7 @@ class GroupingLoop:
             pause_s = backoff_s(failures - 1, _RETRY_BASE_S, _RETRY_CAP_S, 0.5)
             self._due.setdefault(root, time.monotonic() + pause_s)
             if isinstance(error, KubeError):
-                _log.warning("not written", workload=root, error=str(error), retry_in_s=pause_s)
+                log_failure(_log, "not written", error, workload=root, retry_in_s=pause_s)
             else:
                 _log.exception("a workload was not planned", workload=root)
         else:

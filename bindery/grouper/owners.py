@@ -21,6 +21,7 @@ from bindery.grouper.table.facts import Reference
 from bindery.kube.accessreview import may_watch
 from bindery.kube.client import Client
 from bindery.kube.errors import ForbiddenError, KubeError, NotFoundError
+from bindery.kube.outages import log_failure
 from bindery.kube.resources import Resource
 from bindery.kube.retry import backoff_s
 from bindery.kube.served import Catalogue, ServedKind
@@ -290,7 +291,7 @@ class Owners:
                         return
                 self._set_missing(kind, missing)
             except KubeError as error:
-                _log.warning("kind not looked up", kind=kind.key.kind, error=str(error))
+                log_failure(_log, "kind not looked up", error, kind=kind.key.kind)
             await asyncio.sleep(_pause_s(attempt))
             attempt += 1
 
@@ -401,7 +402,7 @@ class Owners:
             try:
                 owner = await self._read(resource, reference)
             except KubeError as error:
-                _log.warning("owner not read", kind=reference.kind, error=str(error))
+                log_failure(_log, "owner not read", error, kind=reference.kind)
                 await asyncio.sleep(_pause_s(attempt))
                 attempt += 1
                 continue

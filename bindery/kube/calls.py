@@ -83,7 +83,9 @@ class Caller:
                 if delay_s is None:
                     if attempt and type(failure) in (OutcomeUnknownError, UnreachableError):
                         waited = f"attempt {attempt + 1}, after {now_s() - begin_s:.1f} s in all"
-                        raise type(failure)(f"{failure} ({waited})") from failure
+                        whole = type(failure)(f"{failure} ({waited})")
+                        whole.is_of_outage = failure.is_of_outage
+                        raise whole from failure
                     raise
             await asyncio.sleep(delay_s)
             attempt += 1

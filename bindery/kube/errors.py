@@ -11,6 +11,9 @@ import msgspec
 class KubeError(Exception):
     """Any failure of a call to the API server."""
 
+    is_of_outage: bool = False
+    """Whether an outage of the API server is its cause, which the log has already."""
+
 
 class UnreachableError(KubeError):
     """The API server could not be reached; nothing was sent."""

@@ -22,6 +22,7 @@ from bindery.api.times import timestamp_micro
 from bindery.kube.client import Client
 from bindery.kube.errors import AlreadyExistsError, ConflictError, KubeError, NotFoundError
 from bindery.kube.objects import Lease, LeaseSpec, Meta
+from bindery.kube.outages import log_failure
 from bindery.kube.resources import LEASES
 
 _log = structlog.get_logger()
@@ -29,6 +30,7 @@ _log = structlog.get_logger()
 _RELEASE_TIMEOUT_S = 5.0
 _TOKENS_SINCE_S = 1_577_836_800.0
 """2020-01-01, in seconds since the epoch; the seconds from there fit int32 until 2088."""
+_LATE = "no answer in time"
 _JITTER = 0.2  # of the time between attempts, so that candidates do not come in step
 
 
@@ -135,14 +137,20 @@ class LeaderElector:
             _log.warning("leadership lost", lease=self._name)
 
     async def _win(self, stand_by: Callable[[], None]) -> Leadership:
+        is_late = False
         while True:
             asked_at = self._clock()
             try:
                 async with asyncio.timeout(self._configuration.renew_deadline_seconds):
                     lease = await self._acquire()
-            except (KubeError, TimeoutError) as error:
-                _log.warning("election failed", lease=self._name, error=_cause(error))
+            except KubeError as error:
+                log_failure(_log, "election failed", error, lease=self._name)
+            except TimeoutError:
+                if not is_late:
+                    _log.warning("election failed", lease=self._name, error=_LATE)
+                is_late = True
             else:
+                is_late = False
                 if lease is not None:
                     return Leadership(_transitions(lease), self._clock, self._until(asked_at))
             stand_by()
@@ -211,8 +219,11 @@ class LeaderElector:
             try:
                 async with asyncio.timeout(leadership.valid_for_s()):
                     kept = await self._rewrite(leadership.fencing_token, self._renewed)
-            except (KubeError, TimeoutError) as error:
-                _log.warning("renewal failed", lease=self._name, error=_cause(error))
+            except KubeError as error:
+                log_failure(_log, "renewal failed", error, lease=self._name)
+                continue
+            except TimeoutError:
+                _log.warning("renewal failed", lease=self._name, error=_LATE)
                 continue
             if not kept:
                 return
@@ -247,8 +258,10 @@ class LeaderElector:
         try:
             async with asyncio.timeout(_RELEASE_TIMEOUT_S):
                 await self._rewrite(fencing_token, _released)
-        except (KubeError, TimeoutError) as error:
-            _log.warning("release failed", lease=self._name, error=_cause(error))
+        except KubeError as error:
+            log_failure(_log, "release failed", error, lease=self._name)
+        except TimeoutError:
+            _log.warning("release failed", lease=self._name, error=_LATE)
 
     async def _write(self, lease: Lease, spec: LeaseSpec) -> Lease:
         # The body carries the resourceVersion of `lease`: whoever was faster makes this a conflict.
@@ -300,8 +313,3 @@ def _transitions(lease: Lease) -> int:
 
 def _now() -> str:
     return timestamp_micro(time.time())
-
-
-def _cause(error: Exception) -> str:
-    """Return the message of `error`; its class if it has none, as a TimeoutError."""
-    return str(error) or f"{type(error).__name__}: no answer in time"

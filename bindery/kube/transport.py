@@ -33,6 +33,7 @@ from bindery.kube.errors import (
     error_from_answer,
 )
 from bindery.kube.metrics import API_REQUEST_SECONDS, API_REQUESTS
+from bindery.kube.outages import Outages
 from bindery.kube.requests import Request
 
 
@@ -43,6 +44,7 @@ class Transport:
         self._credentials = credentials
         self._slots = asyncio.Semaphore(connections)
         self._user_agent = user_agent
+        self._outages = Outages()
         self.field_manager = user_agent.partition("/")[0]
         """The name under which server-side apply records what we own."""
         self._connections = Connections(
@@ -68,6 +70,13 @@ class Transport:
 
     async def send(self, request: Request, timeout_s: float) -> bytes:
         """Send once and return the body of the answer."""
+        try:
+            return await self._send(request, timeout_s)
+        except KubeError as error:
+            self._outages.failed(error)
+            raise
+
+    async def _send(self, request: Request, timeout_s: float) -> bytes:
         sent = False
         try:
             async with asyncio.timeout(timeout_s), self._slots:
@@ -94,6 +103,7 @@ class Transport:
         except (aiohttp.ClientError, NotConnectedError, OSError) as error:
             raise _failure(request, error) from error
         _count(request, str(answer.status))
+        self._outages.answered(answer.status)
         _time(request, perf_counter() - started_s)
         return answer
 
@@ -133,6 +143,7 @@ class Transport:
                 ),
             ) as response:
                 _count(request, str(response.status))
+                self._outages.answered(response.status)
                 if response.status >= 400:
                     await self._refuse(response)
                 is_open = True
@@ -142,13 +153,17 @@ class Transport:
             if is_open and isinstance(error, aiohttp.SocketTimeoutError):
                 text = f"watch {request.resource}: nothing came for {idle_s:g} s"
                 raise SilentError(text) from error
-            raise _failure(request, error) from error
+            failure = _failure(request, error)
+            self._outages.failed(failure)
+            raise failure from error
 
     async def _refuse(self, response: aiohttp.ClientResponse) -> NoReturn:
         body = await response.read()
         if response.status == 401 and self._credentials.authorization is not None:
             await self._credentials.renew(rejected=self._credentials.authorization)
-        raise error_from_answer(response.status, body, response.headers.get("Retry-After"))
+        refusal = error_from_answer(response.status, body, response.headers.get("Retry-After"))
+        self._outages.failed(refusal)
+        raise refusal
 
     def _url(self, request: Request) -> URL:
         return URL(self._credentials.server + request.target, encoded=True)

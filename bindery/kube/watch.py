@@ -12,15 +12,22 @@ import time
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import aclosing
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import structlog
 
 from bindery.kube.client import Client
 from bindery.kube.decoding import LenientDecoder
-from bindery.kube.errors import GoneError, KubeError, SilentError
+from bindery.kube.errors import (
+    GoneError,
+    KubeError,
+    OutcomeUnknownError,
+    SilentError,
+    UnreachableError,
+)
 from bindery.kube.metrics import WATCH_CHANGES, WATCH_ERRORS, WATCH_MALFORMED, WATCH_RELISTS
 from bindery.kube.objects import KubeObject, Meta
+from bindery.kube.outages import log_failure
 from bindery.kube.requests import Selection
 from bindery.kube.resources import Resource
 from bindery.kube.retry import backoff_s
@@ -31,6 +38,9 @@ __all__ = ["Change", "EventType", "Key", "Reflector", "WatchTiming"]
 T = TypeVar("T", bound=KubeObject)
 
 _log = structlog.get_logger()
+
+_CUTS_IN_A_ROW: Final = 7
+"""So many lost connections are reported: after 3 to 6 s, and then an outage is in the log."""
 
 
 @dataclass(frozen=True)
@@ -119,14 +129,15 @@ class Reflector(Generic[T]):
                     await self._list()
                 await self._until_asked(self._watch())
             except GoneError:
-                _log.info("watch expired", resource=self.resource.plural, at=self._resume_at)
+                # Its versions are too old, as those of all watches after a restart of the server.
+                _log.debug("watch expired", resource=self.resource.plural, at=self._resume_at)
                 self._resume_at = ""
             except SilentError:
                 # Nothing happens, or the connection is broken: both end by connecting again.
                 _log.debug("watch silent", resource=self.resource.plural)
                 self._heard(time.monotonic() - self.timing.idle_s)  # it was opened then, or later
             except KubeError as error:
-                _log.warning("watch failed", resource=self.resource.plural, error=str(error))
+                self._log_failure(error)
                 if self.on_failure is not None:
                     self.on_failure(error)
             if self._failures:
@@ -138,6 +149,13 @@ class Reflector(Generic[T]):
                 )
                 await self._until_asked(asyncio.sleep(pause_s))
             self._failures += 1  # until the next word from the server
+
+    def _log_failure(self, error: KubeError) -> None:
+        is_cut = isinstance(error, (UnreachableError, OutcomeUnknownError))
+        if is_cut and self._failures < _CUTS_IN_A_ROW:
+            _log.debug("watch cut off", resource=self.resource.plural, error=str(error))
+        else:
+            log_failure(_log, "watch failed", error, resource=self.resource.plural)
 
     async def _until_asked(self, work: Coroutine[Any, Any, None]) -> None:
         """Run `work`; end it early when somebody asks for a list."""

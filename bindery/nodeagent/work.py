@@ -15,6 +15,7 @@ from typing import Final, Generic, TypeVar
 import structlog
 
 from bindery.kube.errors import KubeError
+from bindery.kube.outages import log_failure
 
 KeyT = TypeVar("KeyT", bound=Hashable)
 
@@ -117,10 +118,9 @@ class WorkQueue(Generic[KeyT]):
             failures = self._failures[key] = self._failures.get(key, 0) + 1
             pause_s = min(_BACKOFF_FIRST_S * 2.0 ** min(failures, 10), _BACKOFF_LONGEST_S)
             pause_s *= self._random.uniform(0.5, 1.0)
-            log.warning(
-                "work failed; will be retried",
+            log_failure(
+                log, "work failed; will be retried", error,
                 queue=self._name, key=str(key), failures=failures, pause_s=round(pause_s, 1),
-                error=str(error),
             )  # fmt: skip
             return pause_s
         self._failures.pop(key, None)

@@ -20,8 +20,10 @@ from bindery.observability.plainlogs import level_number
 
 _FIRST: Final = ("timestamp", "level", "component", "event")
 
-_KOPF_RETRY: Final = "Request attempt #"
-"""How kopf begins to say, at level error, that it will ask an API server again."""
+_KOPF_ATTEMPT: Final = "Request attempt #"
+_KOPF_REPEATS: Final = "failed; will retry"
+"""Parts of kopf's messages, at level error, about a request that an API server did not answer, and
+of those about one that kopf sends again."""
 
 _CHATTY: Final = ("aiohttp.access", "asyncio")
 """Loggers whose information is noise at our own level: heard from warnings on."""
@@ -56,6 +58,8 @@ def configure(component: str, level: str = "info", stream: TextIO | None = None)
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *_rendering()],
         )
     )
+    if number > logging.DEBUG:
+        handler.addFilter(_is_final)
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(number)
@@ -97,7 +101,7 @@ def _shorten_network_error(_logger: WrappedLogger, _method: str, event: EventDic
     It is no defect, and the library tries again; its traceback would hide those that matter. A
     server that has just started refuses with 403 until it has read its roles.
     """
-    if str(event.get("event")).startswith(_KOPF_RETRY):
+    if str(event.get("event")).startswith(_KOPF_ATTEMPT):
         event["level"] = "warning"
     info = event.get("exc_info")
     error = info[1] if isinstance(info, tuple) else None
@@ -106,6 +110,12 @@ def _shorten_network_error(_logger: WrappedLogger, _method: str, event: EventDic
         del event["exc_info"]
         event["level"], event["error"] = "warning", str(error) or repr(error)
     return event
+
+
+def _is_final(record: logging.LogRecord) -> bool:
+    """Return False for a failed attempt that kopf repeats; the last attempt has its own record."""
+    message = record.getMessage()
+    return not (message.startswith(_KOPF_ATTEMPT) and _KOPF_REPEATS in message)
 
 
 def _order(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:

@@ -136,12 +136,23 @@ def test_a_server_that_a_library_cannot_reach_or_that_refuses_is_a_warning_witho
     assert "exception" not in line
 
 
-def test_a_request_that_kopf_repeats_is_a_warning(stream: io.StringIO) -> None:
+def test_of_the_attempts_of_kopf_only_the_last_one_is_logged_as_a_warning(
+    stream: io.StringIO,
+) -> None:
     logs.configure("binder", "info", stream)
-    logging.getLogger("kopf.api").error("Request attempt #1/5 failed; will retry: GET")
+    logging.getLogger("kopf.api").error("Request attempt #4/5 failed; will retry: GET")
+    logging.getLogger("kopf.api").error("Request attempt #5/5 failed; escalating: GET")
 
     [line] = lines(stream)
+    assert line["event"].startswith("Request attempt #5/5")
     assert line["level"] == "warning"
+
+
+def test_every_attempt_of_kopf_is_logged_at_level_debug(stream: io.StringIO) -> None:
+    logs.configure("binder", "debug", stream)
+    logging.getLogger("kopf.api").error("Request attempt #4/5 failed; will retry: GET")
+
+    assert len(lines(stream)) == 1
 
 
 def test_other_errors_of_the_system_keep_their_traceback(stream: io.StringIO) -> None:

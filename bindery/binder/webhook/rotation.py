@@ -25,6 +25,7 @@ from bindery.binder.webhook.objects import (
 )
 from bindery.kube.client import Client, PatchKind
 from bindery.kube.errors import AlreadyExistsError, ConflictError, KubeError, NotFoundError
+from bindery.kube.outages import log_failure
 from bindery.kube.resources import Resource
 from bindery.kube.watch import Change, EventType, Reflector
 
@@ -110,7 +111,7 @@ class Rotation:
                 for configuration in mirror.objects.values():
                     await self._publish(resource, configuration, bundle.authorities)
         except KubeError as error:
-            _log.warning("certificates were not checked", error=str(error))
+            log_failure(_log, "certificates were not checked", error)
             return _RETRY_S
         return min(_LONGEST_PAUSE_S, next_check_s(bundle, self._lifetimes, self._clock()))
 

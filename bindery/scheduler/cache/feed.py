@@ -17,6 +17,7 @@ from bindery.kube.bindrequests import BindRequest, RequestKey, StoredBindRequest
 from bindery.kube.client import Client
 from bindery.kube.errors import KubeError
 from bindery.kube.objects import KubeObject, Meta
+from bindery.kube.outages import log_failure
 from bindery.kube.resources import BIND_REQUESTS, Resource
 from bindery.kube.served import served
 from bindery.kube.store import Change, EventType
@@ -71,7 +72,7 @@ class Feed:
             try:
                 found = await served(self._client, [r for r in resources if r not in known])
             except KubeError as error:
-                _log.warning("cannot read which resources the API server has", error=str(error))
+                log_failure(_log, "cannot read which resources the API server has", error)
                 await asyncio.sleep(_ASK_AGAIN_S)
                 continue
             known = {reflector.resource for reflector in self._reflectors}

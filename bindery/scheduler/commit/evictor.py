@@ -25,6 +25,7 @@ from bindery.kube.client import Client
 from bindery.kube.errors import ApiError, ConflictError, KubeError, NotFoundError
 from bindery.kube.events import EventRecorder, ObjectReference
 from bindery.kube.objects import Pod
+from bindery.kube.outages import log_failure
 from bindery.kube.resources import PODS
 from bindery.scheduler.commit.metrics import EVICTIONS
 from bindery.scheduler.model.evictions import Eviction
@@ -182,7 +183,7 @@ class Evictor:
         except (NotFoundError, ConflictError):
             return
         except KubeError as error:
-            _log.warning("pod not nominated", pod=meta.name, error=str(error))
+            log_failure(_log, "pod not nominated", error, pod=meta.name)
 
     async def _evict_in_order(self, plan: Sequence[Eviction]) -> RefusedPlan | None:
         """Evict the first of `plan` alone, then the others, grouped by their budgets."""

@@ -14,6 +14,7 @@ from bindery.api.bindrequest import BindRequestSpec, PodBinding, StatementRefere
 from bindery.api.names import API_VERSION, FENCE_LABEL, NODE_POOL_LABEL
 from bindery.kube.client import Client
 from bindery.kube.errors import AlreadyExistsError, KubeError
+from bindery.kube.outages import log_failure
 from bindery.kube.resources import BIND_REQUESTS
 
 _AGAIN_S = 0.5
@@ -52,7 +53,7 @@ async def announce(client: Client, lease: str, namespace: str, pool: str, token:
         except AlreadyExistsError:  # an earlier attempt took effect
             return
         except KubeError as error:
-            _log.warning("term not announced", request=name, error=str(error))
+            log_failure(_log, "term not announced", error, request=name)
             await asyncio.sleep(_AGAIN_S)
         else:
             return

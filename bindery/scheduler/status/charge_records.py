@@ -17,6 +17,7 @@ from bindery.api.names import CHARGED_PREEMPTIBILITY_ANNOTATION, CHARGED_QUEUE_A
 from bindery.kube.client import Client
 from bindery.kube.errors import KubeError, NotFoundError
 from bindery.kube.lease import Leadership
+from bindery.kube.outages import log_failure
 from bindery.kube.resources import PODS
 from bindery.scheduler.model.jobs import Task, Uid
 
@@ -78,7 +79,7 @@ class ChargeRecorder:
         except NotFoundError:
             return
         except KubeError as error:
-            _log.warning("charge not recorded", pod=record.name, error=str(error))
+            log_failure(_log, "charge not recorded", error, pod=record.name)
 
 
 def charges(task: Task) -> dict[str, str]:

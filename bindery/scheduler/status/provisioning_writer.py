@@ -22,6 +22,7 @@ from bindery.kube.errors import (
 from bindery.kube.events import EventRecorder, ObjectReference
 from bindery.kube.lease import Leadership
 from bindery.kube.objects import Meta
+from bindery.kube.outages import log_failure
 from bindery.kube.provisioning import POD_TEMPLATES, PROVISIONING_REQUESTS, ProvisioningRequest
 from bindery.scheduler.status.provisioning import RequestDraft, Step, template_name
 
@@ -87,7 +88,7 @@ class ProvisioningWriter:
             if step.old is not None:
                 await self._delete(step.group, step.old)
         except KubeError as error:
-            _log.warning("nodes not requested", gang=step.group.name, error=str(error))
+            log_failure(_log, "nodes not requested", error, gang=step.group.name)
             if isinstance(error, ApiError):
                 text = f"its ProvisioningRequest could not be written: {error}"
                 self._events.warning(_reference(step.group), _REFUSED, text)

@@ -18,6 +18,7 @@ from bindery.kube.client import Client
 from bindery.kube.errors import KubeError, NotFoundError
 from bindery.kube.lease import Leadership
 from bindery.kube.objects import QueueStatus
+from bindery.kube.outages import log_failure
 from bindery.kube.resources import QUEUES
 from bindery.scheduler.model.jobs import Uid
 from bindery.scheduler.planning.reports import CycleReport
@@ -126,7 +127,7 @@ class QueueStatusWriter:
         except KubeError as error:
             # Not kept in `_waiting`: a later cycle offers it again.
             self._not_before[uid] = self._clock() + RETRY_AFTER_S
-            _log.warning("queue status not written", queue=write.meta.name, error=str(error))
+            log_failure(_log, "queue status not written", error, queue=write.meta.name)
             return
         self._written[uid] = _Written(self._clock(), write)
 

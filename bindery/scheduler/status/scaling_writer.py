@@ -25,6 +25,7 @@ from bindery.kube.errors import (
 from bindery.kube.events import EventRecorder, ObjectReference
 from bindery.kube.lease import Leadership
 from bindery.kube.objects import Condition
+from bindery.kube.outages import log_failure
 from bindery.kube.resources import PODS
 from bindery.scheduler.status.conditions import UNSCHEDULABLE
 from bindery.scheduler.status.gangs import dated
@@ -92,7 +93,7 @@ class ScalingWriter:
             try:
                 await self._settle(demand)
             except KubeError as error:
-                _log.warning("scaling pods not written", error=str(error))
+                log_failure(_log, "scaling pods not written", error)
                 self._list_at = 0.0
 
     async def _settle(self, demand: Demand) -> None:
@@ -141,7 +142,7 @@ class ScalingWriter:
             reference = ObjectReference("v1", "Pod", meta.namespace, meta.name, meta.uid)
             text = f"no autoscaler sees its share of a GPU: {error}"
             self._events.warning(reference, _REFUSED, text)
-            _log.warning("scaling pod refused", name=pod.name, error=str(error))
+            log_failure(_log, "scaling pod refused", error, name=pod.name)
             return
         self._known[pod.name] = existing(created)
         await self._mark(demand, pod)

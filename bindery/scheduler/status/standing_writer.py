@@ -15,6 +15,7 @@ import structlog
 from bindery.kube.client import Client
 from bindery.kube.errors import KubeError, NotFoundError
 from bindery.kube.lease import Leadership
+from bindery.kube.outages import log_failure
 from bindery.kube.resources import POD_GROUPS
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.model.jobs import Uid
@@ -87,4 +88,4 @@ class StandingWriter:
         except NotFoundError:
             return
         except KubeError as error:
-            _log.warning("standing not written", gang=meta.name, error=str(error))
+            log_failure(_log, "standing not written", error, gang=meta.name)

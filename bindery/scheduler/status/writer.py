@@ -19,6 +19,7 @@ from bindery.kube.client import Client, PatchKind
 from bindery.kube.errors import ConflictError, KubeError, NotFoundError
 from bindery.kube.lease import Leadership
 from bindery.kube.objects import Condition, PodCounts
+from bindery.kube.outages import log_failure
 from bindery.kube.resources import POD_GROUPS, PODS, Resource
 from bindery.scheduler.model.jobs import Uid
 from bindery.scheduler.status.conditions import ConditionWrite, Subject
@@ -192,7 +193,7 @@ class StatusWriter:
         except ConflictError:
             return  # the event of the changed object leads to another write
         except KubeError as error:
-            _log.warning("condition not written", object=write.meta.name, error=str(error))
+            log_failure(_log, "condition not written", error, object=write.meta.name)
             self._failed[uid] = self._clock()
             self._waiting.setdefault(uid, (self._clock(), write))  # a newer one comes first
             return

@@ -17,6 +17,7 @@ from bindery.api.gpushare import reservation_name
 from bindery.binder.plugins.gpu_sharing.objects import Sharer
 from bindery.binder.plugins.gpu_sharing.reservations import Reservations
 from bindery.kube.errors import KubeError
+from bindery.kube.outages import log_failure
 
 _log: Final = structlog.get_logger(__name__)
 
@@ -93,7 +94,7 @@ class UnusedGroups:
         try:
             settled = await self._reservations.release(group, node)
         except KubeError as error:
-            _log.warning("a reservation was not looked at", group=group, error=str(error))
+            log_failure(_log, "a reservation was not looked at", error, group=group)
             settled = False
         if not settled and key not in self._due:  # it may have been asked for again meanwhile
             again = asyncio.get_running_loop().time() + pause_s

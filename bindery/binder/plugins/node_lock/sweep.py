@@ -17,6 +17,7 @@ from bindery.binder.plugins.node_lock import holders, metrics
 from bindery.binder.plugins.node_lock.lock import LockWriter
 from bindery.binder.plugins.node_lock.mirror import Mirror
 from bindery.kube.errors import KubeError
+from bindery.kube.outages import log_failure
 
 _log: Final = structlog.get_logger(__name__)
 
@@ -43,7 +44,7 @@ class LockSweep:
                 try:
                     await self._look(node, value)
                 except KubeError as error:
-                    _log.warning("a lock was not looked at", node=node, error=str(error))
+                    log_failure(_log, "a lock was not looked at", error, node=node)
             await asyncio.sleep(_EVERY_S)
 
     async def _look(self, node: str, value: str) -> None:
