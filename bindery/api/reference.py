@@ -28,6 +28,8 @@ Unknown keys are errors, with file and line.
 The scheduler rereads its file when it changes; `schedulerName`, `nodePool`, `gpuResources`,
 `gpuDeviceClasses`, `leaderElection`, `tenancyPolicyEnforced`, `grouper` and `usage.source`
 need a restart.
+If the changed file is not valid, the former configuration stays in use, and `bindery status` shows
+the error.
 
 This page is generated from the models by `make crds`.
 """

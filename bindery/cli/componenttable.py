@@ -7,7 +7,6 @@ has no Lease: it works if the API server gets its answer. Imports neither pydant
 import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -20,7 +19,6 @@ from bindery.api.names import (
     NODE_POOL_LABEL,
     scheduler_lease,
 )
-from bindery.api.times import age
 from bindery.cli.leaders import Leader, Leading, confirmed, read_leader
 from bindery.cli.options import Format
 from bindery.cli.tables import Column, Row, print_json, print_lines, print_table, print_yaml
@@ -162,9 +160,9 @@ async def _went_without(client: "Client") -> WebhookState:
     return WebhookState("not installed")
 
 
-def show(found: Sequence[ComponentState], output: Format, now: datetime) -> None:
+def show(found: Sequence[ComponentState], output: Format) -> None:
     """Print `found` as a table, JSON or YAML."""
-    rows = [_row(each, now) for each in found]
+    rows = [_row(each) for each in found]
     if output is Format.JSON:
         print_json(rows)
     elif output is Format.YAML:
@@ -174,7 +172,7 @@ def show(found: Sequence[ComponentState], output: Format, now: datetime) -> None
         print_lines(line for row in rows for line in _lines(row))
 
 
-def _row(each: ComponentState, now: datetime) -> Row:
+def _row(each: ComponentState) -> Row:
     found = each.found
     row = {
         "component": each.name,
@@ -192,14 +190,15 @@ def _row(each: ComponentState, now: datetime) -> Row:
     if isinstance(found, WebhookState):
         return {**row, "detail": found.detail}
     row["holder"], row["since"], row["renewed"] = found.holder, found.since, found.renewed
-    row["leadsFor"] = age(found.since, now) if found.leads else ""
-    row["renewedAgo"] = f"{age(found.renewed, now)} ago" if found.renewed else ""
-    row["detail"] = "" if found.leads else found.text(now)
+    row["leadsFor"] = found.led_for
+    row["renewedAgo"] = f"{found.renewed_ago} ago" if found.renewed else ""
+    row["detail"] = "" if found.leads else found.text()
     if found.publication is not None:
         row["version"] = found.publication.version
         row["configuration"] = {
             "hash": found.publication.hash,
             "changes": found.publication.changes,
+            "problem": found.publication.problem or "",
         }
     return row
 
@@ -222,3 +221,8 @@ def _lines(row: Row) -> Iterator[str]:
         f"{row['component']}: bindery {row['version']}, "
         f"configuration {configuration['hash']} ({values})"
     )
+    if configuration["problem"]:
+        yield (
+            f"{row['component']}: a later change of its file cannot be used: "
+            f"{configuration['problem']}"
+        )

@@ -55,25 +55,39 @@ class Leader:
     """Seconds since it ended; 0 while it lasts."""
     publication: Publication | None = None
     """The configuration that the holder uses, or the last one used."""
+    read_at: datetime | None = None
+    """When the Lease was read: ages are as of then. None if it was not."""
 
     @property
     def leads(self) -> bool:
         """Whether a process holds it."""
         return self.state is Leading.LEADS
 
-    def text(self, now: datetime) -> str:
+    @property
+    def led_for(self) -> str:
+        """For how long the holder had led when the Lease was read; empty without one."""
+        return self._age(self.since) if self.leads else ""
+
+    @property
+    def renewed_ago(self) -> str:
+        """How long ago the last renewal was when the Lease was read; empty without one."""
+        return self._age(self.renewed)
+
+    def _age(self, at: str | None) -> str:
+        return age(at, self.read_at) if self.read_at is not None else ""
+
+    def text(self) -> str:
         """Return the state as a clause."""
         where = f"Lease {self.namespace}/{self.lease}"
         without = "a process without leader election has none"
         match self.state:
             case Leading.LEADS:
-                led, renewed = age(self.since, now), age(self.renewed, now)
+                led, renewed = self.led_for, self.renewed_ago
                 return f"{self.holder} leads for {led}; {where} was renewed {renewed} ago"
             case Leading.ENDED:
                 return f"{where} of {self.holder} ended {self.ended_s:.0f} s ago"
             case Leading.RELEASED:
-                released = age(self.renewed, now)
-                return f"{where} was released {released} ago"
+                return f"{where} was released {self.renewed_ago} ago"
             case Leading.NEVER:
                 return f"{where} has never been held ({without})"
             case Leading.ABSENT:
@@ -128,4 +142,5 @@ def leader(lease: Lease, now: datetime) -> Leader:
         spec.renew_time,
         ended_s,
         published(meta.annotations),
+        now,
     )

@@ -5,7 +5,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
@@ -38,7 +37,13 @@ class Planner:
         """Why no scheduler leads; empty while one leads, or if that cannot be known."""
         if self.leader.leads or self.leader.state is Leading.FORBIDDEN:
             return ""
-        return self.leader.text(datetime.now(UTC))
+        return self.leader.text()
+
+    @property
+    def problem(self) -> str:
+        """Why a later change of the scheduler's file cannot be used; empty if there is none."""
+        published = self.leader.publication
+        return (published.problem or "") if published is not None else ""
 
     def lines(self) -> Iterator[str]:
         """Yield which configuration was used, and who leads."""
@@ -49,7 +54,9 @@ class Planner:
             yield f"Configuration: {self.deviation} ({uses})."
         else:
             yield f"Configuration: that of the scheduler ({uses})."
-        state = self.leader.text(datetime.now(UTC))
+        if self.problem:
+            yield f"A later change of its file cannot be used: {self.problem}"
+        state = self.leader.text()
         yield f"Scheduler: {state}." if self.leader.leads else f"No scheduler leads: {state}."
 
     def to_wire(self) -> dict[str, Any]:
@@ -64,6 +71,7 @@ class Planner:
                 "hash": configuration_hash(self.configuration),
                 "changes": self.configuration.to_wire(),
                 "deviation": self.deviation,
+                "problem": self.problem,
             },
         }
 

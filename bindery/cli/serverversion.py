@@ -1,7 +1,6 @@
 """What `bindery version` shows of the cluster: its version, the installed kinds, who leads."""
 
 import asyncio
-from datetime import UTC, datetime
 from typing import Any
 
 from bindery.api.names import API_VERSION, SCHEDULER_LEASE
@@ -44,10 +43,12 @@ async def describe_server(client: Client, lease_namespace: str) -> list[str]:
     )
     leader = await confirmed(client, seen)
     lines = [f"server: {server.git_version}", f"resources: {API_VERSION} {state}"]
-    lines.append(f"scheduler: {leader.text(datetime.now(UTC))}")
+    lines.append(f"scheduler: {leader.text()}")
     if leader.publication is not None:
         its = leader.publication
         lines[-1] += f"; bindery {its.version}, configuration {its.hash}"
+        if its.problem:
+            lines.append(f"scheduler: a later change of its file cannot be used: {its.problem}")
     return lines
 
 

@@ -1,6 +1,5 @@
 """`bindery status`: its options. `componenttable` reads and prints the components."""
 
-from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
@@ -37,6 +36,6 @@ def status(
 
     namespace = lease_namespace(context)
     found = with_client(context, lambda client: read_components(client, namespace))
-    show(found, output, datetime.now(UTC))
+    show(found, output)
     if not all(each.works for each in found):
         raise typer.Exit(ExitCode.FAILURE)

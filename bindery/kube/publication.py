@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 
 MOST_BYTES: Final = 16 * 1024
 _HASH_DIGITS: Final = 12
+_PROBLEM_CHARACTERS: Final = 500
 _CREDENTIALS: Final = re.compile(r"(?<=://)[^/@\s]*@")
 
 
-class Publication(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class Publication(msgspec.Struct, frozen=True, rename="camel", kw_only=True, omit_defaults=True):
     """The configuration of a running component."""
 
     version: str
@@ -30,6 +31,8 @@ class Publication(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """Of the whole configuration, with its defaults."""
     changes: dict[str, Any] | None = None
     """The values that differ from the defaults, by key. None: they exceed `MOST_BYTES`."""
+    problem: str | None = None
+    """Why a later change of the configuration file cannot be used; None if there is none."""
 
 
 def configuration_hash(configuration: "ApiModel") -> str:
@@ -39,12 +42,16 @@ def configuration_hash(configuration: "ApiModel") -> str:
     return hashlib.sha256(encoded).hexdigest()[:_HASH_DIGITS]
 
 
-def annotations(configuration: "ApiModel") -> dict[str, str]:
-    """Return the annotation of a Lease that publishes `configuration`."""
+def annotations(configuration: "ApiModel", problem: str = "") -> dict[str, str]:
+    """Return the annotation of a Lease that publishes `configuration`.
+
+    `problem`: why a later change of its file cannot be used, or empty.
+    """
     whole = Publication(
         version=bindery.__version__,
         hash=configuration_hash(configuration),
         changes=_without_credentials(configuration.to_wire()),
+        problem=_without_credentials(problem)[:_PROBLEM_CHARACTERS] or None,
     )
     encoded = msgspec.json.encode(whole, order="sorted")
     if len(encoded) > MOST_BYTES:

@@ -14,7 +14,7 @@ from bindery.api import yamlfile
 from bindery.api.configuration import SchedulerConfiguration
 from bindery.api.plugins import PluginConfigurationError
 from bindery.scheduler.actions import registry as actions
-from bindery.scheduler.commit.metrics import CONFIGURATION_ERRORS
+from bindery.scheduler.commit.metrics import CONFIGURATION_ERRORS, CONFIGURATION_UNUSABLE
 from bindery.scheduler.plugins import registry
 
 POLL_S = 2.0
@@ -41,6 +41,8 @@ class ConfigurationFile:
 
     def __init__(self, path: Path | None) -> None:
         self.path = path
+        self.problem = ""
+        """Why the last change of the file cannot be used; empty if `current` is in the file."""
         self._text = ""
         self.current = SchedulerConfiguration()
         if path is not None:
@@ -51,16 +53,19 @@ class ConfigurationFile:
         """Yield each new valid configuration."""
         while self.path is not None:
             await asyncio.sleep(POLL_S)
+            text = ""
             try:
                 text = self.path.read_text(encoding="utf-8")
                 if text == self._text:
                     continue
-                self._text = text  # before loading: an invalid file is reported only once
                 new = load(self.path)
             except (OSError, UnicodeDecodeError, yamlfile.FileError) as error:
-                CONFIGURATION_ERRORS.inc()
-                _log.error("invalid configuration, the previous one stays", error=str(error))
+                self._report(str(error))
                 continue
+            finally:
+                self._text = text  # "" if it could not be read: what comes back is news
+            self.problem = ""
+            CONFIGURATION_UNUSABLE.set(0)
             fixed = {name: getattr(self.current, name) for name in _FIXED}
             for name in _FIXED:
                 if getattr(new, name) != fixed[name]:
@@ -70,6 +75,14 @@ class ConfigurationFile:
                 fixed["usage"] = self.current.usage
             self.current = new.model_copy(update=fixed)
             yield self.current
+
+    def _report(self, problem: str) -> None:
+        if problem == self.problem:
+            return
+        self.problem = problem
+        CONFIGURATION_ERRORS.inc()
+        CONFIGURATION_UNUSABLE.set(1)
+        _log.error("invalid configuration, the previous one stays", error=problem)
 
 
 def load(path: Path) -> SchedulerConfiguration:

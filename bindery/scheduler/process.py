@@ -125,7 +125,9 @@ async def run(options: Options, clock: Callable[[], float] = time.time) -> None:
             name=lease_name,
             identity=options.identity,
             configuration=configuration.leader_election,
-            annotations=lambda: publication.annotations(engine.configuration),
+            annotations=lambda: publication.annotations(
+                engine.configuration, options.configuration_file.problem
+            ),
         )
         liveness = {"cycles end": loop.is_healthy}
         checks = {"watches synced": feed.is_synced, "watches up to date": feed.is_healthy}

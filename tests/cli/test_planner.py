@@ -48,7 +48,15 @@ def test_a_lease_tells_who_leads(found: Lease, state: Leading, text: str) -> Non
     seen = leader(found, NOW)
 
     assert seen.state is state
-    assert text in seen.text(NOW)
+    assert text in seen.text()
+
+
+def test_the_age_of_a_lease_is_as_of_its_reading_however_late_it_is_shown() -> None:
+    seen = leader(lease(2), NOW)
+
+    _, second = Planner(SchedulerConfiguration(), seen).lines()
+
+    assert second.endswith("was renewed 2s ago.")
 
 
 class Server:
@@ -137,4 +145,4 @@ def test_an_answer_names_what_differs_from_the_defaults() -> None:
 
     assert first.startswith("Configuration: that of the scheduler (hash ")
     assert first.endswith(", differs from the defaults in actions).")
-    assert second.startswith(("Scheduler: one leads for ", "No scheduler leads: "))
+    assert second.startswith("Scheduler: one leads for 2h;")

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 from commandline import CommandLine
-from support import SHORT_LEASES, Corner, Gang, scheduler_configuration, wait_for
+from support import SHORT_LEASES, Corner, Gang, metric, scheduler_configuration, wait_for
 
 from bindery.api.configuration import DEFAULT_ACTIONS, SchedulerConfiguration
 from bindery.api.names import scheduler_lease
 from bindery.controlplane.components import Components
+from bindery.controlplane.plane import ControlPlane
 from bindery.kube.publication import configuration_hash
 from bindery.kube.resources import LEASES, NODES
 
@@ -117,6 +118,41 @@ async def test_a_killed_scheduler_is_named_in_place_of_a_promise(
     assert f"No scheduler leads: Lease kube-system/{lease} of {holder} ended " in answer
     assert "The first cycle of the next leader would place 2 of its pods:" in answer
     assert "A cycle now" not in answer
+
+
+async def test_a_change_of_the_file_that_cannot_be_used_is_shown_until_it_is_mended(
+    corner: Corner,
+    components: Components,
+    configuration: SchedulerConfiguration,
+    ask: Ask,
+    control_plane: ControlPlane,
+    command_line: CommandLine,
+    reader: Path,
+) -> None:
+    scheduler = components.start_scheduler(configuration)
+    await asyncio.to_thread(scheduler.wait_ready)
+    await corner.add_nodes("a", cpu="1")
+    await corner.submit(Gang("waits", 2))
+    file = control_plane.state_dir / "configuration" / "scheduler.yaml"
+    good = file.read_text(encoding="utf-8")
+    title = "a later change of its file cannot be used: "
+
+    async def explained(has_problem: bool) -> str:
+        text = await asyncio.to_thread(ask, "explain", "waits")
+        is_right = " leads for " in text and (title in text.lower()) == has_problem
+        return text if is_right else ""
+
+    file.write_text(good.replace("{", '{"cycleSecond": 2,', 1), encoding="utf-8")
+    answer = await wait_for(lambda: explained(True), "explain has the problem")
+    assert "cycleSecond" in answer
+    assert f"hash {configuration_hash(configuration)}" in answer
+    status = await asyncio.to_thread(command_line, "--kubeconfig", str(reader), "status")
+    assert f"scheduler of pool {corner.pool}: {title}" in status.stdout
+    assert metric(scheduler, "bindery_configuration_unusable") == 1
+
+    file.write_text(good, encoding="utf-8")
+    await wait_for(lambda: explained(False), "explain has no problem")
+    assert metric(scheduler, "bindery_configuration_unusable") == 0
 
 
 async def test_a_configuration_that_is_too_large_is_not_planned_with_and_that_is_told(

@@ -88,6 +88,19 @@ def test_user_and_password_of_a_url_are_not_published() -> None:
     assert "secret" not in text
 
 
+def test_a_change_that_cannot_be_used_is_published_beside_what_is_in_use() -> None:
+    configuration = SchedulerConfiguration(cycle_seconds=3)
+    problem = "scheduler.yaml:7: usage.prometheus.address: https://user:secret@p is no address"
+
+    found = published(annotations(configuration, problem + " x" * 1000))
+
+    assert found is not None
+    assert found.changes == {"cycleSeconds": 3}
+    assert found.problem is not None
+    assert found.problem.startswith("scheduler.yaml:7: usage.prometheus.address: https://p is no")
+    assert len(found.problem) <= 500
+
+
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"hash": 1, "version": "x"}', '{"hash": "x"}'])
 def test_an_unreadable_annotation_publishes_nothing(text: str) -> None:
     assert published({CONFIGURATION_ANNOTATION: text}) is None

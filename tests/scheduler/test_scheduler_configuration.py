@@ -5,6 +5,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from prometheus_client import REGISTRY
 
 from bindery.api.configuration import SchedulerConfiguration
 from bindery.api.yamlfile import FileError
@@ -89,9 +90,37 @@ async def test_a_changed_file_is_used_and_a_broken_one_is_not(
         coming = asyncio.ensure_future(anext(changes))
         await noted.wait()
         assert not coming.done()
+        assert "cycleSeconds" in file.problem
+        assert REGISTRY.get_sample_value("bindery_configuration_unusable") == 1
         path.write_text(f"{HEAD}cycleSeconds: 3\nnodePool: other\n")
         new = await coming
 
     assert new.cycle_seconds == 3
     assert new.node_pool == ""
     assert file.current is new
+    assert file.problem == ""
+    assert REGISTRY.get_sample_value("bindery_configuration_unusable") == 0
+
+
+async def test_a_file_that_is_gone_for_a_while_is_one_problem_and_then_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(configuration, "POLL_S", 0.01)
+    path = tmp_path / "scheduler.yaml"
+    path.write_text(f"{HEAD}cycleSeconds: 3\n")
+    reports: asyncio.Queue[None] = asyncio.Queue()
+    monkeypatch.setattr(metrics.CONFIGURATION_ERRORS, "inc", lambda: reports.put_nowait(None))
+    file = ConfigurationFile(path)
+
+    async with asyncio.timeout(20):
+        path.unlink()
+        coming = asyncio.ensure_future(anext(file.changes()))
+        await reports.get()
+        assert str(path) in file.problem
+        await asyncio.sleep(0.1)
+        assert not coming.done()
+        path.write_text(f"{HEAD}cycleSeconds: 3\n")
+        await coming
+
+    assert file.problem == ""
+    assert reports.empty(), "one report, however often the file was looked for"

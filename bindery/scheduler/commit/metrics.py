@@ -66,6 +66,10 @@ CYCLE_ERRORS = Counter("bindery_cycle_errors_total", "Cycles that ended in an er
 CONFIGURATION_ERRORS = Counter(
     "bindery_configuration_errors_total", "Times a changed configuration could not be used."
 )
+CONFIGURATION_UNUSABLE = Gauge(
+    "bindery_configuration_unusable",
+    "1 while the last change of the configuration file cannot be used, else 0.",
+)
 LEADING = Gauge("bindery_leading", "1 while this process plans, else 0.")
 
 
