@@ -20,6 +20,7 @@ from bindery.kube.objects import Lease, LeaseSpec
 from bindery.kube.resources import LEASES
 
 WAIT_S = 20.0
+_STEP_S = 100.0
 FIRST_SECOND_OF_2020 = datetime(2020, 1, 1, 0, 0, 1, tzinfo=UTC).timestamp()
 """The time of all candidates, so that the tokens of a new Lease begin with 1."""
 
@@ -139,15 +140,21 @@ async def rival(proxy: FaultProxy) -> AsyncIterator[Client]:
 
 
 async def pass_time(clock: Clock, seconds: float, *candidates: Candidate) -> None:
-    """Put `clock` forward by 100 s again and again, each time until all see a renewal."""
-    for _ in range(math.ceil(seconds / 100)):
-        clock.put_forward(100)
+    """Put `clock` forward by 100 s again and again, each time until all see a renewal.
+
+    A renewal that was asked for before, and whose answer was late, leaves a leader too little time.
+    """
+    for _ in range(math.ceil(seconds / _STEP_S)):
+        clock.put_forward(_STEP_S)
         await wait_until(partial(_have_seen_renewal, candidates, datetime.now(UTC)))
 
 
 def _have_seen_renewal(candidates: Sequence[Candidate], after: datetime) -> bool:
     renewed_at = [candidate.seen.renew_time for candidate in candidates]
-    return all(at is not None and datetime.fromisoformat(at) > after for at in renewed_at)
+    leading = [one.terms[-1] for one in candidates if one.identity in one.acting]
+    return all(at is not None and datetime.fromisoformat(at) > after for at in renewed_at) and all(
+        term.valid_for_s() > _STEP_S for term in leading
+    )
 
 
 async def lease_of(client: Client, namespace: str) -> LeaseSpec:
