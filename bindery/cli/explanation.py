@@ -91,12 +91,14 @@ def describe(source: Source, about: Subject, now: datetime) -> list[str]:
         scheduler = about.pod.spec.scheduler_name or "default-scheduler"
         return [*lines, f"It is planned by {scheduler}, not by {ours}."]
     explained = _asked(source, about)
+    said = scheduled_condition(about.group) if about.group is not None else None
     if explained is not None:
         others = _evicted_for(source, about, explained.queue)
         shown = eviction_lines(eviction_of(about.group), explained.queue, others)
         lines += some_lines(list(shown))
         lines += stage_lines(explained.stages)
-        lines += [f"{explained.not_running}."] if explained.not_running else []
+        is_said = said is not None and explained.not_running in said.message
+        lines += [f"{explained.not_running}."] if explained.not_running and not is_said else []
     return lines + list(_why(explained, about, source.absence))
 
 
@@ -131,7 +133,8 @@ def _why(explained: Explanation | None, about: Subject, absence: str) -> Iterato
         yield from _advice(waits.reason, is_group=False, min_member=1)
         return
     said = scheduled_condition(about.group) if about.group is not None else None
-    if explained is not None and not explained.placed_pods + explained.waiting_pods:
+    is_empty = explained is not None and not explained.placed_pods + explained.waiting_pods
+    if explained is not None and is_empty and about.key.is_group:
         yield from _missing_lines(explained, said)
         return
     if explained is None or not explained.reason:
@@ -140,6 +143,8 @@ def _why(explained: Explanation | None, about: Subject, absence: str) -> Iterato
             yield f"The scheduler says: {said.reason}: {said.message}"
             least = about.group.spec.min_member if about.group is not None else 1
             yield from _advice(said.reason, is_group=about.key.is_group, min_member=least)
+        elif explained is not None and explained.advice:
+            yield f"What to do: {explained.advice}"
         yield from ranking_lines(explained.rankings if explained is not None else ())
         return
     scheduler_waits = said is not None and said.status != "True"
@@ -171,13 +176,18 @@ def _missing_lines(explained: Explanation, said: Condition | None) -> Iterator[s
     """Yield the state of a gang without waiting or running pods."""
     if said is not None:
         yield f"The scheduler says: {said.reason}: {said.message}".rstrip(": ")
-    else:
+    elif not explained.not_running:
         yield f"It has no pods yet: at least {are_needed(explained.min_member)}."
     problem = explained.shares[-1].problem
     if problem:
         yield f"Its queue: {problem}"
         reason = problem.partition(":")[0]
         yield from _advice(reason, is_group=explained.job.is_group, min_member=0)
+    elif explained.advice:
+        yield f"What to do: {explained.advice}"
+    elif said is not None and said.status != "True":
+        least = explained.min_member
+        yield from _advice(said.reason, is_group=explained.job.is_group, min_member=least)
 
 
 def _advice(reason: str, *, is_group: bool, min_member: int) -> Iterator[str]:

@@ -4,6 +4,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 from inlinescenarios import scenario_of, source_of
 
@@ -223,3 +224,44 @@ def test_a_pod_that_selects_a_label_of_no_node_is_told_so() -> None:
     (found,) = explain_all(world, list(world.engine.cluster.state.jobs)).values()
 
     assert found.advice.startswith("No node has the labels that the pods require")
+
+
+DEAD = """
+now: 2026-01-01T01:00:00Z
+nodes: [{name: n0, gpus: 8, ready: false}]
+jobs:
+- {name: gone, pods: [{count: 2, gpus: 1, state: Releasing, node: n0}]}
+- {name: lost, pods: [{count: 2, gpus: 1, state: Running, node: n0}]}
+"""
+
+
+def test_deleted_pods_of_a_dead_node_are_explained_with_what_to_do() -> None:
+    answer = explained(source_of(scenario_of(DEAD)), "gone")
+
+    assert any("2 pods are being deleted" in line and "node n0" in line for line in answer)
+    assert "node.kubernetes.io/out-of-service" in answer[-1]
+    assert "kubectl delete pod --force" in answer[-1]
+
+
+def test_a_single_deleted_pod_of_a_dead_node_is_explained_with_what_to_do() -> None:
+    source = source_of(scenario_of(DEAD))
+    pods = [
+        msgspec.structs.replace(
+            pod, metadata=msgspec.structs.replace(pod.metadata, annotations={}, labels={})
+        )
+        for pod in source.snapshot.pods
+    ]
+    source = replace(source, snapshot=replace(source.snapshot, groups=(), pods=tuple(pods)))
+
+    answer = explained(source, "gone-0")
+
+    assert not any("It has no pods" in line for line in answer)
+    assert any("1 pod is being deleted" in line and "node n0" in line for line in answer)
+    assert "node.kubernetes.io/out-of-service" in "\n".join(answer)
+
+
+def test_bound_pods_of_a_dead_node_are_explained_with_what_to_do() -> None:
+    answer = "\n".join(explained(source_of(scenario_of(DEAD)), "lost"))
+
+    assert "2 of 2 bound pods are not known to run" in answer
+    assert "What to do: Mend the node" in answer

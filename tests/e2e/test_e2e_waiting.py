@@ -66,6 +66,13 @@ async def test_the_events_of_a_large_gang_are_as_few_as_those_of_a_small_one(
     assert counts == {"PodGroup/large": 1, "Pod/large-0": 1}
 
 
+async def node_is(corner: Corner, name: str, status: str) -> None:
+    """Set the condition Ready of a node, since 2026-01-01."""
+    ready = {"type": "Ready", "status": status, "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    body: Mapping[str, Any] = {"status": {"conditions": [ready]}}
+    await corner.client.patch(NODES, name, body, subresource="status", kind=PatchKind.STRATEGIC)
+
+
 async def not_running(corner: Corner, gang: Gang) -> Condition | None:
     """Return the condition of `gang` about bound pods that do not run."""
     conditions = (await corner.group(gang)).status.conditions or ()
@@ -82,11 +89,6 @@ async def test_bound_pods_that_do_not_start_are_told_with_the_reasons_of_their_n
     await corner.wait_condition(gang, "True", "Scheduled")
     assert await not_running(corner, gang) is None
 
-    async def node_is(status: str) -> None:
-        ready = {"type": "Ready", "status": status, "lastTransitionTime": "2026-01-01T00:00:00Z"}
-        body: Mapping[str, Any] = {"status": {"conditions": [ready]}}
-        await corner.client.patch(NODES, name, body, subresource="status", kind=PatchKind.STRATEGIC)
-
     async def told(reason: str, text: str) -> None:
         async def said() -> bool:
             condition = await not_running(corner, gang)
@@ -99,9 +101,9 @@ async def test_bound_pods_that_do_not_start_are_told_with_the_reasons_of_their_n
     async def untold() -> bool:
         return await not_running(corner, gang) is None
 
-    await node_is("Unknown")
+    await node_is(corner, name, "Unknown")
     await told("NodeNotReady", f"node {name} has not been ready since 2026-01-01T00:00:00Z")
-    await node_is("True")
+    await node_is(corner, name, "True")
     await wait_for(untold, "the condition goes when the node is ready")
     waiting = {"reason": "ImagePullBackOff", "message": "Back-off pulling image"}
     container = {
@@ -120,3 +122,25 @@ async def test_bound_pods_that_do_not_start_are_told_with_the_reasons_of_their_n
         "ImageNotPulled", "late-0: container worker: ImagePullBackOff: Back-off pulling image"
     )
     assert (await corner.group(gang)).status.state == "Running"
+
+
+async def test_a_gang_whose_deleted_pods_are_on_a_dead_node_says_which_node_and_why(
+    corner: Corner,
+) -> None:
+    (name,) = await corner.add_nodes("dead", cpu="2")
+    gang = Gang("unended", size=2)
+    await corner.submit(gang)
+    await corner.wait_bound(gang)
+    await node_is(corner, name, "Unknown")
+    pods = [pod.metadata.name for pod in await corner.pods(gang)]
+    for pod in pods:
+        await corner.client.delete(PODS, pod, corner.namespace, grace_period_s=30)
+
+    condition = await corner.wait_condition(gang, "False", "PodsNotDeleted")
+
+    assert "2 pods are being deleted (grace period until 20" in condition.message
+    assert f"node {name} has not been ready since 2026-01-01T00:00:00Z" in condition.message
+    for pod in pods:
+        await corner.delete_pod(pod)
+    condition = await corner.wait_condition(gang, "False", "NotEnoughPods")
+    assert condition.message == "0 of 2 required pods exist"

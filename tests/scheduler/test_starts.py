@@ -174,3 +174,62 @@ def test_pods_that_run_have_ended_or_are_deleted_are_not_late() -> None:
     clock.now += START_WITHIN_S + 1
 
     assert late(engine, clock.now) is None
+
+
+def deleted(name: str, on: str = "n") -> Pod:
+    return pod(name, group="g", on=on, deleting=timestamp(NOW))
+
+
+def scheduled(engine: Engine, now: float = NOW) -> tuple[str, str]:
+    write = write_of(engine, now)
+    assert write is not None
+    (found,) = [each for each in write.all_conditions if each.type == "Scheduled"]
+    return found.reason, found.message
+
+
+def test_a_gang_whose_deleted_pods_are_on_a_dead_node_names_the_node_and_since_when() -> None:
+    engine = engine_with(not_ready("n"), group("g", 2), deleted("a"), deleted("b"))
+
+    reason, message = scheduled(engine)
+
+    assert reason == "PodsNotDeleted"
+    assert message == (
+        "0 of 2 required pods exist; 2 pods are being deleted (grace period until "
+        f"{timestamp(NOW)}) and cannot end: a,b: node n has not been ready since {SINCE}"
+    )
+
+
+def test_pods_that_are_being_deleted_on_a_ready_node_are_told_when_they_are_long_overdue() -> None:
+    clock = Clock()
+    engine = engine_with(node("n"), group("g", 2), deleted("a"), clock=clock)
+    assert scheduled(engine) == ("NotEnoughPods", "0 of 2 required pods exist")
+
+    clock.now += 200
+    reason, message = scheduled(engine, clock.now)
+
+    assert reason == "PodsNotDeleted"
+    assert "cannot end: a: node n is ready, but does not end them" in message
+
+
+def test_a_gang_that_lacks_pods_beside_a_dead_one_says_so_also_while_another_pod_waits() -> None:
+    engine = engine_with(not_ready("n"), group("g", 2), deleted("a"), pod("b", group="g"))
+
+    reason, message = scheduled(engine)
+
+    assert reason == "PodsNotDeleted"
+    assert "1 of 2 required pods exist; 1 pod is being deleted" in message
+
+
+def test_a_deleted_pod_of_a_gang_that_needs_none_names_its_dead_node() -> None:
+    engine = engine_with(not_ready("n"), group("g", 0), deleted("a"))
+
+    reason, message = scheduled(engine)
+
+    assert reason == "PodsNotDeleted"
+    assert message.startswith("none of its pods has a node; 1 pod is being deleted")
+
+
+def test_a_deleted_pod_that_may_still_end_is_no_reason() -> None:
+    engine = engine_with(node("n"), group("g", 2), deleted("a"), deleted("b"))
+
+    assert scheduled(engine) == ("NotEnoughPods", "0 of 2 required pods exist")

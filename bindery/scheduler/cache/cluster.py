@@ -228,7 +228,8 @@ class Cluster:
         self.failures.expire(now)
         for meta, text in self._orphans.due(self.state.jobs, now):
             self.report_group("PodsRunOn", meta, text)
-        self._tasks.note_stuck(now - self._configuration.stuck_in_releasing_seconds)
+        stuck_before = now - self._configuration.stuck_in_releasing_seconds
+        self.changed_jobs.update(self._tasks.note_stuck(stuck_before))
 
     def report_group(self, reason: str, meta: Meta, text: str) -> None:
         """Let an event say `text` at a PodGroup."""
@@ -247,10 +248,9 @@ class Cluster:
 
     def assume(self, request: RequestKey, spec: BindRequestSpec, tasks: Sequence[Task]) -> None:
         """Count `tasks`, allocated by a Statement, as Binding before their request is created."""
-        nodes = self.state.nodes
         self.holds.assume(request, spec, self._clock())
         for task in tasks:
-            self._tasks.adopt(task, nodes.name(task.row))
+            self._tasks.adopt(task, self.state.nodes.name(task.row))
             self.promises.fulfil(task.job, task.uid)
 
     def evicting(self, task: Task, claimant: JobKey) -> None:

@@ -5,7 +5,7 @@ their statuses, as a task is always withdrawn before it changes and entered agai
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from bindery.api import exclusive
 from bindery.api.configuration import SchedulerConfiguration
@@ -212,11 +212,14 @@ class TaskStore:
             task.eviction_committed = False
             self.refresh(uid)
 
-    def note_stuck(self, before: float) -> None:
-        """Mark as stuck the pods that should have been gone `before` (seconds since the epoch)."""
+    def note_stuck(self, before: float) -> Sequence[JobKey]:
+        """Mark as stuck the pods that should have been gone `before` (seconds since the epoch).
+
+        Return their jobs.
+        """
         self._stuck_before = before
-        for uid in sorted(self._leaving):
-            self.refresh(uid)
+        changed = [uid for uid in sorted(self._leaving) if self.refresh(uid)]
+        return [self._state.tasks[uid].job for uid in changed if uid in self._state.tasks]
 
     def note_time(self, now: float) -> None:
         """End the placeholders of reservations whose requests ended some seconds ago."""

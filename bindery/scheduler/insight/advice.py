@@ -6,6 +6,14 @@ from typing import Final
 from bindery.kube.queueaccess import AccessReason
 from bindery.scheduler.model.reasons import ABOVE_LIMIT_ALONE
 from bindery.scheduler.model.reasons import JobReason as Reason
+from bindery.scheduler.model.starts import StartReason
+
+_DEAD_NODE: Final = (
+    "Mend the node (kubectl describe node); its kubelet then goes on with its pods. If the machine "
+    "is off for good, delete the node (kubectl delete node), or taint it with "
+    "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute, and Kubernetes removes its pods. "
+    "A single pod goes with kubectl delete pod --force, but its containers may still run."
+)
 
 _BY_REASON: Final[Mapping[str, str]] = {
     Reason.QUEUE_DOES_NOT_EXIST: (
@@ -39,6 +47,18 @@ _BY_REASON: Final[Mapping[str, str]] = {
         "Check why its other pods ended (kubectl get pods); their replacements count when "
         "the controller has created them. Or lower spec.minMember."
     ),
+    Reason.PODS_NOT_DELETED: _DEAD_NODE,
+    StartReason.NODE_NOT_READY: _DEAD_NODE,
+    StartReason.IMAGE_NOT_PULLED: (
+        "Correct the image or its pull secret, or see why the node cannot pull it "
+        "(kubectl describe pod)."
+    ),
+    StartReason.CONTAINER_NOT_STARTED: (
+        "See the log of the container and its events (kubectl logs --previous, kubectl describe "
+        "pod)."
+    ),
+    StartReason.BEING_PREPARED: "See the events of the pod (kubectl describe pod).",
+    StartReason.NOT_ACCEPTED: "See whether the kubelet of the node works (kubectl describe node).",
     Reason.GATED: "Remove the scheduling gates of the pods.",
     Reason.WAITING_FOR_GROUP: (
         "Check that the grouper runs and can read the pod's controller. A pod with the annotation "

@@ -20,6 +20,7 @@ from bindery.scheduler.insight.ranking import Ranking, rank_pod, rankings
 from bindery.scheduler.insight.shares import QueueShare, chain_shares
 from bindery.scheduler.insight.victims import VictimPlan, cheapest_victims
 from bindery.scheduler.insight.world import World
+from bindery.scheduler.model.deletions import unended_text
 from bindery.scheduler.model.evictions import Eviction
 from bindery.scheduler.model.jobs import Job, JobKey, Task, Uid
 from bindery.scheduler.model.reasons import LACKS_ROOM, JobReason
@@ -116,7 +117,8 @@ class Explanation:
     stages: tuple[StageReport, ...] = ()
     """The room of its later stages."""
     not_running: str = ""
-    """Which bound pods do not run, and why; empty if all do."""
+    """Which bound pods do not run, or are deleted and do not end, and why; empty if there are none.
+    """
     kept_for_others: tuple[KeptRoom, ...] = ()
     """Room that is kept for later stages of other gangs, while it finds none."""
 
@@ -133,6 +135,7 @@ class _Before:
     shares: tuple[QueueShare, ...]
     victims: VictimPlan | None
     not_running: str
+    not_running_reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +192,8 @@ def explain_all(world: World, keys: Collection[JobKey]) -> dict[JobKey, Explanat
 
 def _before(session: Session, job: Job, world: World) -> _Before:
     late = late_starts(job, session.state.nodes, session.now)
+    unended = unended_text(job, session.state.nodes.nodes)
+    not_running = [late_text(late, job)] if late else []
     return _Before(
         job,
         priority=session.priority(job),
@@ -197,7 +202,10 @@ def _before(session: Session, job: Job, world: World) -> _Before:
         nodes=tuple(_node_counts(session, job)),
         shares=chain_shares(session, session.queue_row(job)),
         victims=_victims(session, job, world),
-        not_running=late_text(late, job) if late else "",
+        not_running="; ".join([*not_running, *([unended] if unended else [])]),
+        not_running_reason=(
+            JobReason.PODS_NOT_DELETED.value if unended else late[0].reason if late else ""
+        ),
     )
 
 
@@ -245,7 +253,8 @@ def _explanation(
         advice=_node_advice(known.nodes, reason)
         or advice(
             # Extra pods wait for a reason of their own, while their gang is scheduled.
-            report.waits_for if report is not None and report.satisfied else reason,
+            (report.waits_for if report is not None and report.satisfied else reason)
+            or known.not_running_reason,
             report.message if report is not None else "",
             is_group=job.key.is_group,
             min_member=0 if report is not None and report.satisfied else job.min_member,

@@ -28,6 +28,17 @@ def is_ready(node: Node) -> bool:
     )
 
 
+def not_ready_text(node: Node) -> str:
+    """Return since when the node is not ready; empty if it is."""
+    if is_ready(node):
+        return ""
+    for condition in node.status.conditions or ():
+        if condition.type == "Ready":
+            since = condition.last_transition_time
+            return f"has not been ready since {since}" if since else "is not ready"
+    return "has never been ready"
+
+
 def declares(node: Node, feature: str) -> bool:
     """Return whether the node's kubelet declares `feature`."""
     return feature in (node.status.declared_features or ())

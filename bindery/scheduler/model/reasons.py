@@ -10,6 +10,8 @@ class JobReason(StrEnum):
     """Its gang has its minimum."""
     NOT_ENOUGH_PODS = "NotEnoughPods"
     """Too few pods exist for the minimum of its gang."""
+    PODS_NOT_DELETED = "PodsNotDeleted"
+    """Too few pods exist, and some are being deleted and do not end."""
     GATED = "SchedulingGated"
     """Its pods have scheduling gates."""
     POD_GROUP_DOES_NOT_EXIST = "PodGroupDoesNotExist"

@@ -4,17 +4,28 @@ Used by the plugin gang for gangs whose pods have not come, by status/gangs.py f
 waiting pods.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
+from bindery.kube.objects import Node
+from bindery.scheduler.model.deletions import unended_text
 from bindery.scheduler.model.gangs import Group
 from bindery.scheduler.model.jobs import Job
+from bindery.scheduler.model.reasons import JobReason
 
 _MOST_PARTS: Final = 5
 """Maximum number of roles and sub-groups in one text."""
 
 
-def missing_text(job: Job) -> str:
+def shortage(job: Job, nodes: Sequence[Node | None]) -> tuple[JobReason, str]:
+    """Return why too few pods of `job` exist, as reason and text. `nodes`: by row."""
+    unended = unended_text(job, nodes)
+    if unended:
+        return JobReason.PODS_NOT_DELETED, f"{_missing_text(job)}; {unended}"
+    return JobReason.NOT_ENOUGH_PODS, _missing_text(job)
+
+
+def _missing_text(job: Job) -> str:
     """Return how many pods of `job` exist, and which roles and sub-groups lack some."""
     come = job.placed.total + job.promised.total + job.waiting.total
     if come < job.min_member:

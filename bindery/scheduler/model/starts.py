@@ -4,15 +4,16 @@
 `insight/waiting.py` report the late pods of a gang.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
 from bindery.api.bindrequest import few_names
 from bindery.api.shown import MOST_QUOTED, shown
-from bindery.kube.objects import Node, Pod
+from bindery.kube.objects import Pod
 from bindery.scheduler.model.jobs import NO_ROW, Job, Obstacle, Task, TaskStatus
+from bindery.scheduler.model.nodereading import not_ready_text
 from bindery.scheduler.model.nodes import NodeTable
 
 START_WITHIN_S: Final = 60.0
@@ -130,20 +131,10 @@ def _cause(task: Task, nodes: NodeTable, now: float) -> tuple[StartReason, str] 
     if node is None:
         # A node of another pool is not known here; the pod garbage collector deletes the others.
         return None
-    for text in _not_ready_since(node):
-        return StartReason.NODE_NOT_READY, f"node {node.metadata.name} {text}"
+    not_ready = not_ready_text(node)
+    if not_ready:
+        return StartReason.NODE_NOT_READY, f"node {node.metadata.name} {not_ready}"
     said = task.obstacle
     if said is None or not (said.is_sure or is_due(task, now)):
         return None
     return StartReason(said.reason), said.text
-
-
-def _not_ready_since(node: Node) -> Iterator[str]:
-    """Yield since when `node` is not ready; nothing if it is."""
-    for condition in node.status.conditions or ():
-        if condition.type == "Ready":
-            if condition.status != "True":
-                since = condition.last_transition_time
-                yield f"has not been ready since {since}" if since else "is not ready"
-            return
-    yield "has never been ready"

@@ -4,7 +4,7 @@ from bindery.api.names import name_problem
 from bindery.api.podgroup import INVALID
 from bindery.scheduler.model.jobs import Job, TaskStatus
 from bindery.scheduler.model.reasons import JobReason
-from bindery.scheduler.model.shortages import missing_text
+from bindery.scheduler.model.shortages import shortage
 from bindery.scheduler.model.verdicts import Refusal, SortKey
 from bindery.scheduler.plugins.view import SessionView
 
@@ -23,7 +23,7 @@ class Gang:
 
     name = "gang"
 
-    def invalid(self, session: SessionView, job: Job) -> Refusal | None:  # noqa: ARG002
+    def invalid(self, session: SessionView, job: Job) -> Refusal | None:
         """Refuse a job without PodGroup, with an invalid one, or with too few pods."""
         if not job.exists:
             problem = name_problem(job.key.name)
@@ -37,7 +37,8 @@ class Gang:
         if not job.has_come:
             verb = "is" if job.gated_count == 1 else "are"
             gated = f", {job.gated_count} more {verb} gated" if job.gated_count else ""
-            return Refusal(JobReason.NOT_ENOUGH_PODS, f"{missing_text(job)}{gated}")
+            reason, text = shortage(job, session.state.nodes.nodes)
+            return Refusal(reason, f"{text}{gated}")
         # Extra pods of a satisfied gang need not wait: the binder orders them after the gang.
         if not job.is_satisfied and job.placed.total > 0:
             return _await_outcome(job)

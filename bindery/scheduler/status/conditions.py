@@ -136,7 +136,7 @@ def _group_write(
         return
     late = late_starts(job, cluster.state.nodes, now)
     record = cluster.eviction_history.of(key)
-    status = gang_status(job, group, report, record, late, cluster.state.supported)
+    status = gang_status(job, group, report, record, late, cluster.state)
     if status is None:
         return
     old_and_new = [

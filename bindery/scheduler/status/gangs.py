@@ -5,7 +5,7 @@ restarted scheduler writes the same. Called by `conditions`, which compares it w
 """
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -15,13 +15,14 @@ from bindery.api.podgroup import SCHEDULED as SCHEDULED_CONDITION
 from bindery.api.shown import shown_message
 from bindery.api.states import EVICTED, PODS_NOT_RUNNING, GangState
 from bindery.api.times import timestamp
-from bindery.kube.objects import Condition, PodGroup
+from bindery.kube.objects import Condition, Node, PodGroup
 from bindery.scheduler.cache.eviction_history import EvictionRecord
+from bindery.scheduler.model.deletions import unended_text
 from bindery.scheduler.model.jobs import Job, Tally, Task, TaskStatus
 from bindery.scheduler.model.reasons import JobReason
-from bindery.scheduler.model.shapes import Need
-from bindery.scheduler.model.shortages import gated_text, missing_text
+from bindery.scheduler.model.shortages import gated_text, shortage
 from bindery.scheduler.model.starts import LateStart, late_text
+from bindery.scheduler.model.state import PlanState
 from bindery.scheduler.planning.gang_notes import notes
 from bindery.scheduler.planning.reports import JobReport
 
@@ -56,8 +57,8 @@ def gang_status(
     group: PodGroup,
     report: JobReport | None,
     record: EvictionRecord | None,
-    late: Sequence[LateStart] = (),
-    supported: Collection[Need] = (),
+    late: Sequence[LateStart],
+    plan: PlanState,
 ) -> GangStatus | None:
     """Return the status of `group`; None if it must stay as it is for now.
 
@@ -67,7 +68,7 @@ def gang_status(
         report: the last cycle's report about the gang, if it waits.
         record: its last evictions by this process.
         late: its bound pods that do not run, by cause.
-        supported: the needs of pods that plugins support.
+        plan: the nodes, and what plugins support.
     """
     if any(_is_being_evicted(task) for task in job.tasks.values()):
         return None  # the outcome of the evictions is known in the next cycle
@@ -78,12 +79,12 @@ def gang_status(
     if evicted is not None:
         recovered = state in _HAS_ITS_MINIMUM or evicted.status == "False"
         evicted = replace(evicted, status="False" if recovered else "True")
-    note = notes(job, supported)
+    note = notes(job, plan.supported)
     not_running = None
     if late:
         text = late_text(late, job)
         not_running = _condition(PODS_NOT_RUNNING, "True", late[0].reason, text)
-    scheduled = _scheduled(job, group, state, report, evicted, note)
+    scheduled = _scheduled(job, group, state, report, evicted, note, plan.nodes.nodes)
     return GangStatus(state, scheduled, evicted, not_running)
 
 
@@ -158,8 +159,12 @@ def _scheduled(
     report: JobReport | None,
     evicted: Condition | None,
     note: str,
+    nodes: Sequence[Node | None],
 ) -> Condition:
-    """Return the condition `Scheduled` of a gang in `state`; `note`: its fields without effect."""
+    """Return the condition `Scheduled` of a gang in `state`; `note`: its fields without effect.
+
+    `nodes`: by row.
+    """
     old = find(group, SCHEDULED_CONDITION)
     if state is GangState.FINISHED and not job.tasks and old is not None:
         return old  # its pods are deleted and cannot be counted any more
@@ -176,27 +181,33 @@ def _scheduled(
     if state is GangState.INVALID:
         reason, text = INVALID, job.invalid or ""
     elif state is GangState.EVICTED and evicted is not None:
-        reason, text = state.value, f"none of its pods is left: {evicted.message}"
+        unended = unended_text(job, nodes)
+        left = unended or "none of its pods is left"
+        reason, text = state.value, f"{left}: {evicted.message}"
     elif report is not None:
         reason, text = report.reason, report.message
     else:
-        reason, text = _shortage(job)
+        reason, text = _shortage(job, nodes)
     return _condition(SCHEDULED_CONDITION, "False", reason, text)
 
 
-def _shortage(job: Job) -> tuple[str, str]:
+def _shortage(job: Job, nodes: Sequence[Node | None]) -> tuple[str, str]:
     """Return reason and text for a gang below its minimum without waiting pods."""
-    required = f"of {job.min_member} required pods"
     losses = [task.loss for task in job.tasks.values() if task.loss]
     if job.gated_count and job.is_satisfied:  # it needs none of its pods
         return JobReason.GATED, gated_text(job)
     if losses or (job.has_come and job.tasks):
-        text = f"{job.placed.total} {required} have a node"
+        text = f"{job.placed.total} of {job.min_member} required pods have a node"
+        if job.needs_none:
+            text = "none of its pods has a node"
         if losses:
             verb = "was" if len(losses) == 1 else "were"
             text = f"{text}; {_pods(len(losses))} {verb} lost: {'; '.join(losses[:_MOST_LOSSES])}"
+        unended = unended_text(job, nodes)
+        if unended:
+            return JobReason.PODS_NOT_DELETED, f"{text}; {unended}"
         return JobReason.BELOW_MINIMUM, text
-    return JobReason.NOT_ENOUGH_PODS, missing_text(job)
+    return shortage(job, nodes)
 
 
 def _ended_text(job: Job) -> str:
