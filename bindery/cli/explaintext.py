@@ -55,6 +55,15 @@ def outlook_lines(said: Explanation, absence: str = "") -> Iterator[str]:
             yield f"But PodDisruptionBudget {said.refused_by} does not allow all of it now."
 
 
+def unserved_lines(unserved: str) -> Iterator[str]:
+    """Yield that no scheduler serves a node pool, and what to do."""
+    yield f"{unserved[:1].upper()}{unserved[1:]}{'' if unserved.endswith('?') else '.'}"
+    yield (
+        "What to do: Correct the label scheduling.bindery.dev/node-pool of the pods or their "
+        "template, or start a scheduler for the pool (nodePools in the chart's values)."
+    )
+
+
 def waiting_lines(said: Explanation) -> Iterator[str]:
     """Yield why the job waits: nodes, shares, its turn, victims, what to do."""
     for counts in said.nodes:

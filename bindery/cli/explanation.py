@@ -19,6 +19,7 @@ from bindery.cli.explaintext import (
     ranking_lines,
     some_lines,
     stage_lines,
+    unserved_lines,
     waiting_lines,
 )
 from bindery.cli.listings import request_rows, scheduled_condition
@@ -86,6 +87,8 @@ def _print(output: Format, lines: Iterable[str], answer: object) -> None:
 def describe(source: Source, about: Subject, now: datetime) -> list[str]:
     """Return the answer, line by line."""
     lines = state_lines(source.snapshot, about, now)
+    if source.unserved:
+        lines += [*unserved_lines(source.unserved)]
     ours = source.configuration.scheduler_name
     if about.pod is not None and about.pod.spec.scheduler_name != ours:
         scheduler = about.pod.spec.scheduler_name or "default-scheduler"

@@ -7,13 +7,15 @@ from datetime import UTC, datetime
 import typer
 
 from bindery.api.configuration import SchedulerConfiguration
+from bindery.api.names import NODE_POOL_LABEL
 from bindery.cli.connection import lease_namespace, with_client
 from bindery.cli.live import read_cluster
 from bindery.cli.options import Origin
-from bindery.cli.planner import read_planner
+from bindery.cli.planner import Planner, read_planner, with_served_pools
 from bindery.cli.source import Source
 from bindery.kube.client import Client
 from bindery.kube.errors import ForbiddenError
+from bindery.kube.snapshot import ClusterSnapshot
 from bindery.scheduler.usage.formula import History
 
 
@@ -32,6 +34,7 @@ def read_live_source(context: typer.Context, origin: Origin, *, with_jobs: bool)
             read_cluster(client, configuration.plugins, with_jobs=with_jobs),
             _record(client, configuration),
         )
+        planner = await _with_served_pools(client, context, planner, snapshot)
         return Source(snapshot, configuration, datetime.now(UTC), past, planner)
 
     return with_client(context, read)
@@ -51,6 +54,7 @@ def read_for_pool(context: typer.Context, origin: Origin, source: Source) -> Sou
         planner = await read_planner(client, origin, lease_namespace(context))
         configuration = planner.configuration
         past = await _record(client, configuration)
+        planner = await _with_served_pools(client, context, planner, source.snapshot)
         return replace(source, configuration=configuration, past=past, planner=planner)
 
     found = with_client(context, read)
@@ -58,6 +62,13 @@ def read_for_pool(context: typer.Context, origin: Origin, source: Source) -> Sou
         return found
     with_jobs = bool(source.snapshot.workload_jobs)
     return read_live_source(context, origin, with_jobs=with_jobs)
+
+
+async def _with_served_pools(
+    client: Client, context: typer.Context, planner: Planner, snapshot: ClusterSnapshot
+) -> Planner:
+    pools = (node.metadata.labels.get(NODE_POOL_LABEL, "") for node in snapshot.nodes)
+    return await with_served_pools(client, planner, pools, lease_namespace(context))
 
 
 async def _record(client: Client, configuration: SchedulerConfiguration) -> History | None:

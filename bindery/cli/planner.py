@@ -3,9 +3,11 @@
 `livesource` reads it before the cluster; `explain`, `whatif` and `queues` name it in their answers.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+import asyncio
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import ValidationError
 
@@ -23,6 +25,11 @@ if TYPE_CHECKING:
     from bindery.kube.client import Client  # it imports the HTTP library, which files do without
 
 
+_UNSERVED: Final = frozenset({Leading.ABSENT, Leading.NEVER, Leading.FORBIDDEN})
+"""The states of the Lease of a pool without a scheduler. Readers may read those of a release only.
+"""
+
+
 @dataclass(frozen=True)
 class Planner:
     """The scheduler of a node pool, and the configuration with which a command plans for it."""
@@ -31,6 +38,23 @@ class Planner:
     leader: Leader
     deviation: str = ""
     """Why the plan may differ from the scheduler's; empty if the configuration is the same."""
+    served_pools: tuple[str, ...] = ()
+    """Other node pools whose schedulers lead; read only if none is known to lead in this one."""
+
+    @property
+    def unserved(self) -> str:
+        """That no scheduler serves the node pool, while others are served; empty if one does."""
+        if self.leader.state not in _UNSERVED or not self.served_pools:
+            return ""
+        pool = self.configuration.node_pool
+        served = ", ".join(map(_pool_text, self.served_pools))
+        near = get_close_matches(pool, [each for each in self.served_pools if each], n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        state = self.leader.text()
+        return (
+            f"no scheduler is known to serve {_pool_text(pool)}, so nobody places its pods "
+            f"({state}); a scheduler leads in {served}{hint}"
+        )
 
     @property
     def absence(self) -> str:
@@ -61,7 +85,9 @@ class Planner:
 
     def to_wire(self) -> dict[str, Any]:
         """Return it for programs."""
+        unserved = {"unserved": self.unserved} if self.unserved else {}
         return {
+            **unserved,
             "lease": f"{self.leader.namespace}/{self.leader.lease}",
             "state": self.leader.state.value,
             "holder": self.leader.holder,
@@ -74,6 +100,10 @@ class Planner:
                 "problem": self.problem,
             },
         }
+
+
+def _pool_text(pool: str) -> str:
+    return f"node pool {pool}" if pool else "the default node pool"
 
 
 def configured(origin: Origin, default: SchedulerConfiguration) -> SchedulerConfiguration:
@@ -106,6 +136,20 @@ async def read_planner(client: "Client", origin: Origin, lease_namespace: str) -
     configuration, deviation = configuration_of(leader)
     used = configuration.model_copy(update={"node_pool": given.node_pool})
     return Planner(used, leader, deviation)
+
+
+async def with_served_pools(
+    client: "Client", planner: Planner, pools: Iterable[str], lease_namespace: str
+) -> Planner:
+    """Return `planner` with those of `pools` whose schedulers lead, if its own is not served."""
+    others = sorted({"", *pools} - {planner.configuration.node_pool})
+    if planner.leader.state not in _UNSERVED:
+        return planner
+    leaders = await asyncio.gather(
+        *(read_leader(client, scheduler_lease(pool), lease_namespace) for pool in others)
+    )
+    served = (pool for pool, leader in zip(others, leaders, strict=True) if leader.leads)
+    return replace(planner, served_pools=tuple(served))
 
 
 def configuration_of(leader: Leader) -> tuple[SchedulerConfiguration, str]:

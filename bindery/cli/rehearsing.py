@@ -16,6 +16,7 @@ from bindery.api.yamlfile import Document, read
 from bindery.cli.amounts import listed
 from bindery.cli.connection import lease_namespace, with_client
 from bindery.cli.errors import CommandError, ExitCode
+from bindery.cli.explaintext import unserved_lines
 from bindery.cli.grouperrows import GrouperRows, read_rows
 from bindery.cli.manifestfiles import read_manifests
 from bindery.cli.options import Format, Origin
@@ -74,6 +75,7 @@ def answer(context: typer.Context, origin: Origin, question: Question, output: F
     outcome = rehearse(world, submission.objects, arrivals, submission.workloads)
     _tell(submission, left_out)
     if output is Format.TEXT:
+        print_lines(unserved_lines(source.unserved) if source.unserved else ())
         print_lines(outcome_lines(outcome, source.lines))
     else:
         answer = to_wire(outcome)

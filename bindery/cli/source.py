@@ -42,6 +42,11 @@ class Source:
         """Why no scheduler leads; empty while one leads, or if that cannot be known."""
         return self.planner.absence if self.planner is not None else ""
 
+    @property
+    def unserved(self) -> str:
+        """That no scheduler serves the node pool, while others are served; empty if one does."""
+        return self.planner.unserved if self.planner is not None else ""
+
     def described(self, answer: object) -> object:
         """Return `answer` for programs, with the scheduler of a live cluster."""
         if self.planner is None:

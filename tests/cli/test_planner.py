@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from bindery.api.configuration import PluginConfiguration, SchedulerConfiguration
-from bindery.api.names import CONFIGURATION_ANNOTATION
+from bindery.api.names import CONFIGURATION_ANNOTATION, scheduler_lease
 from bindery.api.times import timestamp_micro
-from bindery.cli.leaders import Leader, Leading, confirmed, leader
-from bindery.cli.planner import Planner, configuration_of
+from bindery.cli.leaders import Leader, Leading, confirmed, leader, read_leader
+from bindery.cli.planner import Planner, configuration_of, with_served_pools
 from bindery.kube.errors import NotFoundError
 from bindery.kube.objects import Lease, LeaseSpec, Meta
 from bindery.kube.publication import Publication, annotations
@@ -87,6 +87,53 @@ async def test_a_lease_has_ended_if_it_is_not_renewed_by_any_clock(
     found = await confirmed(Server(later), leader(lease(55), NOW))  # type: ignore[arg-type]  # a stand-in
 
     assert found.state is state
+
+
+class Pools:
+    """Answers with the Lease of each node pool that a scheduler serves."""
+
+    def __init__(self, *served: str) -> None:
+        self._served = {scheduler_lease(pool) for pool in served}
+
+    async def get(self, _kind: object, name: str, _namespace: str) -> Lease:
+        if name not in self._served:
+            raise NotFoundError(404, "NotFound", "gone")
+        found = lease(holder=name)
+        spec = msgspec.structs.replace(
+            found.spec, renew_time=timestamp_micro(datetime.now(UTC).timestamp())
+        )
+        return msgspec.structs.replace(found, spec=spec)
+
+
+async def asked_for(pool: str, server: Pools, *pools: str) -> Planner:
+    seen = await read_leader(server, scheduler_lease(pool), "kube-system")  # type: ignore[arg-type]  # a stand-in
+    planner = Planner(SchedulerConfiguration(node_pool=pool), seen)
+    return await with_served_pools(server, planner, pools, "kube-system")  # type: ignore[arg-type]  # a stand-in
+
+
+async def test_a_node_pool_without_a_scheduler_is_told_with_those_that_have_one() -> None:
+    found = await asked_for("gpu-larg", Pools("", "gpu-large"), "gpu-large", "cpu")
+
+    assert found.unserved.startswith(
+        "no scheduler is known to serve node pool gpu-larg, so nobody places its pods (there is no "
+        "Lease kube-system/bindery-scheduler-gpu-larg "
+    )
+    assert found.unserved.endswith(
+        "; a scheduler leads in the default node pool, node pool gpu-large; did you mean gpu-large?"
+    )
+    assert found.to_wire()["unserved"] == found.unserved
+
+
+@pytest.mark.parametrize("pool", ["", "gpu-large"])
+async def test_a_node_pool_with_a_scheduler_is_served(pool: str) -> None:
+    found = await asked_for(pool, Pools("", "gpu-large"), "gpu-large")
+
+    assert found.unserved == ""
+    assert "unserved" not in found.to_wire()
+
+
+async def test_nothing_is_told_of_pools_where_no_scheduler_has_a_lease() -> None:
+    assert (await asked_for("a", Pools(), "a", "b")).unserved == ""
 
 
 def publishing(configuration: SchedulerConfiguration) -> Leader:

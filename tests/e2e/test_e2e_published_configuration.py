@@ -15,7 +15,7 @@ from bindery.api.names import scheduler_lease
 from bindery.controlplane.components import Components
 from bindery.controlplane.plane import ControlPlane
 from bindery.kube.publication import configuration_hash
-from bindery.kube.resources import LEASES, NODES
+from bindery.kube.resources import LEASES, NODES, PODS
 
 pytestmark = pytest.mark.e2e
 
@@ -153,6 +153,26 @@ async def test_a_change_of_the_file_that_cannot_be_used_is_shown_until_it_is_men
     file.write_text(good, encoding="utf-8")
     await wait_for(lambda: explained(False), "explain has no problem")
     assert metric(scheduler, "bindery_configuration_unusable") == 0
+
+
+async def test_a_pod_of_a_node_pool_without_a_scheduler_is_told_which_pool_was_meant(
+    corner: Corner, components: Components, configuration: SchedulerConfiguration, ask: Ask
+) -> None:
+    scheduler = components.start_scheduler(configuration)
+    await asyncio.to_thread(scheduler.wait_ready)
+    await corner.add_nodes("a", cpu="2")
+    astray = _pod(corner, "default")
+    astray["metadata"]["labels"]["scheduling.bindery.dev/node-pool"] = f"{corner.pool}x"
+    await corner.client.create(PODS, astray, corner.namespace)
+
+    async def led() -> str:  # the Lease of the scheduler before has to end
+        text = await asyncio.to_thread(ask, "explain", "more")
+        return text if "a scheduler leads in" in text else ""
+
+    answer = await wait_for(led, "the scheduler leads")
+    assert f"No scheduler is known to serve node pool {corner.pool}x" in answer
+    assert f"did you mean {corner.pool}?" in answer
+    assert "What to do: Correct the label scheduling.bindery.dev/node-pool" in answer
 
 
 async def test_a_configuration_that_is_too_large_is_not_planned_with_and_that_is_told(
