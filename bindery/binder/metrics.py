@@ -8,11 +8,15 @@ from typing import Final
 
 from prometheus_client import Counter, Gauge, Histogram
 
+from bindery.api.bindrequest import BindFailureReason
+
 PODS: Final = Counter(
     "bindery_binder_pods",
     "Pods of finished requests by outcome: Bound or the failure reason.",
     ["outcome"],
 )
+for _reason in ("Bound", *BindFailureReason):
+    PODS.labels(_reason)  # so that alerts see the first failure
 BIND_REQUEST_SECONDS: Final = Histogram(
     "bindery_bindrequest_seconds",
     "Time from a request's creation (whole seconds, as Kubernetes stores it) to its outcome.",
@@ -32,6 +36,7 @@ PLUGIN_SECONDS: Final = Histogram(
     ["plugin", "step", "outcome"],
     buckets=(0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 120, 300),
 )
+LEADING: Final = Gauge("bindery_binder_leading", "1 while this process binds, else 0.")
 KOPF_STARTS: Final = Counter(
     "bindery_binder_operator_starts", "How often the kopf operator was started."
 )

@@ -16,6 +16,7 @@ from typing import Final
 
 from bindery import __version__
 from bindery.api.configuration import BinderConfiguration
+from bindery.binder.metrics import LEADING
 from bindery.binder.operator import Operator
 from bindery.binder.plugins.interface import BinderPlugin
 from bindery.binder.pods import ClusterView
@@ -116,9 +117,11 @@ class Binder:
     async def _lead(self, _leadership: Leadership) -> None:
         term = Term(self._resources)
         self._leading, self._operator = True, term.operator
+        LEADING.set(1)
         try:
             await term.run()
         finally:
+            LEADING.set(0)
             self._leading, self._operator = False, None
 
     def _checks(self) -> dict[str, Callable[[], bool]]:

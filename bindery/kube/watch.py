@@ -98,6 +98,7 @@ class Reflector(Generic[T]):
         self._asked = asyncio.Event()
         self._waiting: list[asyncio.Future[None]] = []
         """Who waits for a list that has not begun yet."""
+        WATCH_ERRORS.labels(self.resource.plural)  # so that alerts see the first one
         self._changes = {
             kind: WATCH_CHANGES.labels(self.resource.plural, kind) for kind in EventType
         }

@@ -244,6 +244,7 @@ class SchedulingLoop:
             _log.warning("object unusable", kind=problem.kind, name=meta.name, why=problem.message)
         cluster.problems.clear()
         self._tell_defects()
+        metrics.UNSTARTED_PODS.set(len(cluster.starting.overdue))
         for key in report.took_too_long:
             _log.warning("job set aside: planning it took too long", job=str(key))
         for occurrence in self._job_events.of_cycle(report, self._clock()):

@@ -74,6 +74,7 @@ async def run(options: Options, clock: Callable[[], float] = time.time) -> None:
     async with Client.connect(options.kubeconfig, user_agent=agent) as client:
         engine = Engine(configuration, clock, time.thread_time)
         feed = Feed(client, engine.cluster, engine.watched_resources())
+        metrics.begin(feed.kinds())
         events = EventRecorder(client, COMPONENT)
         writer = RequestWriter(client, feed.changed.set, lambda: engine.configuration.bind_request)
         status = StatusWriter(client, clock, lambda: engine.cluster.holds.has_live)

@@ -233,3 +233,20 @@ def test_a_deleted_pod_that_may_still_end_is_no_reason() -> None:
     engine = engine_with(node("n"), group("g", 2), deleted("a"), deleted("b"))
 
     assert scheduled(engine) == ("NotEnoughPods", "0 of 2 required pods exist")
+
+
+def test_pods_count_as_overdue_until_they_start_or_go() -> None:
+    stuck = bound("a", accepted=False), bound("b", accepted=False)
+    engine = engine_with(node("n"), group("g", 2), *stuck)
+    overdue = engine.cluster.starting.overdue
+    engine.cluster.note_time(NOW + START_WITHIN_S - 1)
+    assert not overdue
+    engine.cluster.note_time(NOW + START_WITHIN_S)
+    assert len(overdue) == 2
+
+    modify(engine.cluster, bound("a", waits="ContainerCreating"))
+    assert len(overdue) == 2, "it still waits"
+    modify(engine.cluster, replace(pod("a", group="g", on="n"), status=PodStatus(phase="Running")))
+    assert len(overdue) == 1
+    delete(engine.cluster, stuck[1])
+    assert not overdue

@@ -25,6 +25,7 @@ _log: Final = structlog.get_logger(__name__)
 _MOST_BYTES: Final = 4 * 2**20
 """More than the API server's own limit for an object."""
 _SHUTDOWN_S: Final = 5.0
+_OUTCOMES: Final = ("allowed", "changed", "refused", "malformed")
 REVIEWS: Final = Counter("bindery_webhook_reviews_total", "Admission reviews.", ["step", "outcome"])
 
 
@@ -41,6 +42,9 @@ class WebhookServer:
 
     def __init__(self, reviews: Mapping[str, Decide], port: int, host: str) -> None:
         """`reviews`: path -> who answers the reviews that are sent there."""
+        for path in reviews:
+            for outcome in _OUTCOMES:
+                REVIEWS.labels(path.strip("/"), outcome)
         self._reviews, self._port, self._host = reviews, port, host
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._context.minimum_version = ssl.TLSVersion.TLSv1_2

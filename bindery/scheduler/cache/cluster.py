@@ -109,7 +109,7 @@ class Cluster:
         self.observers = Observers()
         self._contests = Contests(partial(self.report_group, "PodsTaken"))
         self._orphans = Orphans()
-        self._starting = Starting(self.state.tasks)
+        self.starting = Starting(self.state.tasks)
         self.budgets = Budgets()
         self._costs = RuleCosts(self.problems)
         self._tasks.shapes.refusals = self._costs.problems
@@ -223,7 +223,7 @@ class Cluster:
             self.intake.apply(change)
         self._tasks.admit_waiting()
         self._tasks.note_time(now)
-        self.changed_jobs.update(self._starting.late(now))
+        self.changed_jobs.update(self.starting.late(now))
         self.promises.expire(now)
         self.failures.expire(now)
         for meta, text in self._orphans.due(self.state.jobs, now):
@@ -307,7 +307,7 @@ class Cluster:
             self._take_up_promise(pod, known)
             self.pods[uid] = pod
         is_news |= self._tasks.put_pod(pod)
-        self._starting.note(uid)
+        self.starting.note(uid)
         return is_news
 
     def _pod_gone(self, uid: Uid, pod: Pod) -> None:
@@ -316,7 +316,7 @@ class Cluster:
         self.changed_jobs.add(key)
         self.pods.pop(uid, None)
         self._tasks.remove_pod(uid)
-        self._starting.note(uid)
+        self.starting.note(uid)
         self._members.drop_pod(pod)
         self.holds.settled.pop(uid, None)
         self.commit_counts.pop(uid, None)

@@ -129,6 +129,10 @@ class Feed:
         first = [each for each in self._reflectors if each.resource is BIND_REQUESTS]
         return first, [each for each in self._reflectors if each not in first]
 
+    def kinds(self) -> list[str]:
+        """Return the kinds that are watched."""
+        return [reflector.resource.kind for reflector in self._reflectors]
+
     def is_synced(self) -> bool:
         """Whether every kind has been listed."""
         listed = all(reflector.synced.is_set() for reflector in self._reflectors)

@@ -1,12 +1,14 @@
 """The scheduler's Prometheus metrics."""
 
 from collections import Counter as Tally
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from prometheus_client import Counter, Gauge, Histogram
 
 from bindery.api.times import seconds
+from bindery.scheduler.cache.defects import Stage
 from bindery.scheduler.commit.drafts import BindRequestDraft
+from bindery.scheduler.model.node_refusals import TOPOLOGY_REASONS
 from bindery.scheduler.planning.reports import CycleReport
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
@@ -62,6 +64,9 @@ WRONG_PREDICTIONS = Counter(
     "Pods with predicted NUMA zones that their node refused, by the node's reason.",
     ["reason"],
 )
+UNSTARTED_PODS = Gauge(
+    "bindery_unstarted_pods", "Bound pods whose containers have not started in time."
+)
 CYCLE_ERRORS = Counter("bindery_cycle_errors_total", "Cycles that ended in an error.")
 CONFIGURATION_ERRORS = Counter(
     "bindery_configuration_errors_total", "Times a changed configuration could not be used."
@@ -74,6 +79,17 @@ LEADING = Gauge("bindery_leading", "1 while this process plans, else 0.")
 
 
 _WAITING = frozenset({"Pending", "Pipelined", "Gated"})
+
+
+def begin(kinds: Iterable[str]) -> None:
+    """Export errors as 0, so that alerts see the first one; `kinds`: of the watched objects."""
+    for kind in kinds:
+        OBJECT_ERRORS.labels(Stage.INTAKE, kind)
+    for stage in (Stage.PLANNING, Stage.REPORT):
+        for kind in ("Pod", "PodGroup"):
+            OBJECT_ERRORS.labels(stage, kind)
+    for reason in TOPOLOGY_REASONS:
+        WRONG_PREDICTIONS.labels(reason)
 
 
 def record_commit(draft: BindRequestDraft, now: float) -> None:
