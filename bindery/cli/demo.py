@@ -21,7 +21,6 @@ from rich.markup import escape
 from bindery.cli import demo_story
 from bindery.controlplane import find, stack
 from bindery.controlplane.errors import ControlPlaneError
-from bindery.controlplane.plane import ControlPlane
 
 app = typer.Typer(help="Show Bindery on a control plane of its own.", no_args_is_help=True)
 
@@ -77,7 +76,7 @@ def up(nodes: Nodes = 20) -> None:
             cluster.detach()
     except ControlPlaneError as error:
         _fail(error, state_dir)
-    _console.print(_how_to_play(cluster.control_plane), markup=False)
+    _console.print(_how_to_play(cluster), markup=False)
 
 
 @app.command()
@@ -121,7 +120,12 @@ def _state_dir() -> Path:
     return Path(base) / "bindery" / "demo"
 
 
-def _how_to_play(plane: ControlPlane) -> str:
+def _how_to_play(cluster: stack.Stack) -> str:
+    plane = cluster.control_plane
+    metrics = "\n".join(
+        f"  {name:<12} http://127.0.0.1:{port}/metrics"
+        for name, port in cluster.health_ports.items()
+    )
     return f"""
 It is up. To look around:
 
@@ -136,6 +140,10 @@ Raise the limit, and the gang that waits for it runs:
 
   kubectl patch queue.scheduling.bindery.dev small-team --type=merge \\
     -p '{{"spec": {{"resources": {{"gpu": {{"limit": 16}}}}}}}}'
+
+The metrics, and the probes /healthz and /readyz on the same ports:
+
+{metrics}
 
 The logs are in {plane.state_dir / "logs"}. Take it down with `make demo-down`.
 """

@@ -50,6 +50,8 @@ class Stack:
         self._plan = plan
         self._report = report
         self._components: Components | None = None
+        self.health_ports: dict[str, int] = {}
+        """The ports of the probes and metrics of Bindery's processes, by name."""
 
     @property
     def has_devices(self) -> bool:
@@ -127,6 +129,7 @@ class Stack:
         components.start_scheduler()
         for component in components.started:
             component.wait_ready()
+            self.health_ports[component.name] = component.health_port
 
     def __enter__(self) -> Self:
         """Bring it up."""

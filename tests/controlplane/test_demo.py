@@ -1,10 +1,12 @@
 """`bindery demo`, as users run it: what it shows, and that it leaves nothing behind."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -95,6 +97,13 @@ def test_what_was_left_up_works_until_it_is_taken_down(
     up = demo(environment, "up")
     try:
         assert up.returncode == 0, up.stdout + up.stderr
+        urls = dict(
+            re.findall(r"^ +(\w+) +(http://127\.0\.0\.1:\d+/metrics)$", up.stdout, re.MULTILINE)
+        )
+        assert {"scheduler", "binder", "grouper", "webhook", "nodeagent"} <= urls.keys()
+        for url in urls.values():
+            with urllib.request.urlopen(url, timeout=30) as answer:
+                assert b"bindery_api_requests_total" in answer.read()
         again = demo(environment, "up")
         os.kill(process_id(tmp_path, "grouper run"), signal.SIGKILL)
         without_grouper = demo(environment, "up")

@@ -1,0 +1,195 @@
+"""The kubectl commands of the pages for administrators work as they are written."""
+
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from bindery.controlplane.install import Installation
+from bindery.controlplane.plane import ControlPlane
+
+pytestmark = pytest.mark.e2e
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+NAME = "docs-commands"
+OBJECTS = f"""
+apiVersion: scheduling.bindery.dev/v1alpha1
+kind: Queue
+metadata: {{name: {NAME}}}
+spec: {{parent: {NAME}-parent, resources: {{gpu: {{quota: 8}}}}}}
+---
+apiVersion: scheduling.bindery.dev/v1alpha1
+kind: Queue
+metadata: {{name: {NAME}-parent}}
+---
+apiVersion: scheduling.bindery.dev/v1alpha1
+kind: Topology
+metadata: {{name: {NAME}}}
+spec: {{levels: [{{nodeLabel: example.com/rack}}, {{nodeLabel: kubernetes.io/hostname}}]}}
+---
+apiVersion: scheduling.bindery.dev/v1alpha1
+kind: HyperNode
+metadata: {{name: {NAME}}}
+spec: {{tier: 1, members: [{{type: Node, regex: "^{NAME}$"}}]}}
+---
+apiVersion: scheduling.k8s.io/v1
+kind: PriorityClass
+metadata: {{name: {NAME}}}
+value: 7
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {{name: bindery-usage, namespace: kube-system}}
+data: {{record: "{{}}"}}
+---
+apiVersion: v1
+kind: Node
+metadata: {{name: {NAME}, labels: {{example.com/rack: one}}}}
+"""
+IN_NAMESPACE = f"""
+apiVersion: scheduling.bindery.dev/v1alpha1
+kind: PodGroup
+metadata: {{name: {NAME}}}
+spec: {{minMember: 2, queue: {NAME}}}
+---
+apiVersion: scheduling.bindery.dev/v1alpha1
+kind: PodGroup
+metadata: {{name: {NAME}-made, labels: {{scheduling.bindery.dev/made-by: bindery-grouper}}}}
+spec: {{minMember: 2, queue: {NAME}}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {{name: {NAME}}}
+spec: {{schedulerName: bindery, containers: [{{name: main, image: busybox}}]}}
+"""
+ELSEWHERE = ("logs", "port-forward", "rollout", "delete")
+"""These need kubelets, Deployments, or are for other clusters."""
+
+
+@pytest.fixture
+def saved(
+    control_plane: ControlPlane,
+    installation: Installation,  # brings the kinds
+    namespace: str,
+) -> Iterator[None]:
+    """One object of each kind that is worth keeping."""
+    control_plane.kubectl("apply", "--filename=-", stdin=OBJECTS)
+    control_plane.kubectl("apply", f"--namespace={namespace}", "--filename=-", stdin=IN_NAMESPACE)
+    yield
+    control_plane.kubectl("delete", "--ignore-not-found", "--filename=-", stdin=OBJECTS)
+
+
+@pytest.fixture
+def environment(control_plane: ControlPlane, namespace: str, tmp_path: Path) -> dict[str, str]:
+    """As of a user whose kubectl has the administrator's context and the test's namespace."""
+    own = tmp_path / "kubeconfig"
+    own.write_bytes(control_plane.admin_kubeconfig.read_bytes())
+    context = f"--kubeconfig={own}"
+    control_plane.run(
+        [str(control_plane.kubectl_path), context, "config", "set-context", "--current",
+         f"--namespace={namespace}"]
+    )  # fmt: skip
+    path = f"{control_plane.kubectl_path.parent}:{os.environ['PATH']}"
+    return {**os.environ, "KUBECONFIG": str(own), "PATH": path}
+
+
+def section(page: str, title: str) -> str:
+    """Return the text of the section `title` of a page."""
+    text = (DOCS / page).read_text(encoding="utf-8")
+    _, _, rest = text.partition(f"\n## {title}\n")
+    assert rest, f"{page} has no section {title}"
+    return rest.partition("\n## ")[0]
+
+
+def indented(text: str) -> list[str]:
+    """Return the commands in the blocks of `text`."""
+    return re.findall(r"^    (\S.*)$", text, re.MULTILINE)
+
+
+def run(command: str, directory: Path, environment: dict[str, str]) -> str:
+    done = subprocess.run(
+        ["bash", "-c", command],
+        cwd=directory,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, f"{command}: {done.stderr}"
+    return done.stdout
+
+
+def kinds_in(path: Path) -> set[str]:
+    """Return the kinds of the objects in a file of lists or single objects."""
+    documents = yaml.safe_load_all(path.read_text(encoding="utf-8"))
+    items = [item for each in documents for item in each.get("items", [each])]
+    return {item["kind"] for item in items}
+
+
+def test_the_backup_has_every_kind_of_its_table_and_can_be_restored(
+    saved: None,
+    control_plane: ControlPlane,
+    environment: dict[str, str],
+    namespace: str,
+    tmp_path: Path,
+) -> None:
+    text = section("operations.md", "Backup")
+    commands = indented(text)
+    for command in commands:
+        if not command.startswith("helm "):  # there is no release; the chart is rendered here
+            run(command, tmp_path, environment)
+
+    rows = [line.split("|") for line in text.splitlines() if line.startswith("| ")][1:]
+    assert len(rows) == 5
+    for _, objects, _, files, _ in rows:
+        (file,) = re.findall(r"`(\w+\.\w+)`", files)
+        assert any(f"> {file}" in command for command in commands), file
+        kinds = re.findall(r"\b(Queue|Topolog|HyperNode|PriorityClass|PodGroup|ConfigMap)", objects)
+        if file == "values.yaml":
+            continue
+        if file == "labels.txt":
+            assert "example.com/rack=one" in (tmp_path / file).read_text(encoding="utf-8")
+            continue
+        found = kinds_in(tmp_path / file)
+        assert kinds
+        assert all(any(kind.startswith(name) for kind in found) for name in kinds), (file, found)
+
+    control_plane.kubectl("delete", "--filename=-", stdin=OBJECTS)
+    control_plane.kubectl("delete", "podgroups.scheduling.bindery.dev", "--all", "-n", namespace)
+    for command in indented(section("operations.md", "Restore")):
+        if command.startswith("kubectl create"):
+            # What others have made meanwhile exists already.
+            subprocess.run(["bash", "-c", command], cwd=tmp_path, env=environment, check=False)
+    kinds = "queues.scheduling.bindery.dev,topologies,hypernodes,priorityclasses"
+    restored = control_plane.kubectl("get", kinds, "--output=name")
+    assert len([line for line in restored.splitlines() if line.endswith(f"/{NAME}")]) == 4
+    groups = control_plane.kubectl(
+        "get", "podgroups.scheduling.bindery.dev", "-n", namespace, "--output=name"
+    )
+    assert groups.split() == [f"podgroup.scheduling.bindery.dev/{NAME}"]
+
+
+def commands_of(page: str) -> list[str]:
+    """Return the kubectl commands of a page, in blocks and in the text."""
+    text = (DOCS / page).read_text(encoding="utf-8")
+    found = [*indented(text), *re.findall(r"`(kubectl [^`]+)`", text)]
+    return [
+        command.replace("NAME", NAME)
+        for command in found
+        if command.startswith("kubectl ") and not any(word in command for word in ELSEWHERE)
+    ]
+
+
+@pytest.mark.parametrize("page", ["troubleshooting.md", "status.md"])
+def test_the_commands_of_a_page_work(
+    page: str, saved: None, environment: dict[str, str], tmp_path: Path
+) -> None:
+    commands = commands_of(page)
+    assert len(commands) >= 2
+    for command in commands:
+        run(command, tmp_path, environment)
