@@ -41,10 +41,34 @@ OPERATORS: Final = {"jobset": "sigs.k8s.io/jobset", "lws": "sigs.k8s.io/lws/cmd"
 """Operators that the tests run: binary -> Go package."""
 OPERATORS_MODULE: Final = "controlplane/operators"
 """The Go module of those."""
+NODE_PROGRAMS: Final = {
+    "kubelet": "k8s.io/kubernetes/cmd/kubelet",
+    "sample-device-plugin": "k8s.io/kubernetes/test/images/sample-device-plugin",
+    "dra-test-driver": "k8s.io/kubernetes/test/e2e/dra/test-driver",
+}
+"""Programs of a real node that are built from `MODULE`."""
+_CONTAINERD: Final = "github.com/containerd/containerd/v2"
+_CNI: Final = "github.com/containernetworking/plugins"
+_RUNC: Final = "github.com/opencontainers/runc"
+CONTAINER_PROGRAMS: Final = {
+    "containerd": f"{_CONTAINERD}/cmd/containerd",
+    "containerd-shim-runc-v2": f"{_CONTAINERD}/cmd/containerd-shim-runc-v2",
+    "ctr": f"{_CONTAINERD}/cmd/ctr",
+    "runc": _RUNC,
+    "bridge": f"{_CNI}/plugins/main/bridge",
+    "host-local": f"{_CNI}/plugins/ipam/host-local",
+    "loopback": f"{_CNI}/plugins/main/loopback",
+}
+"""Programs of a real node that run its containers."""
+CONTAINERS_MODULE: Final = "controlplane/node"
+"""The Go module of those: their dependencies are newer than those that Kubernetes pins."""
+
+_PROGRAMS: Final = PACKAGES | OPERATORS | NODE_PROGRAMS | CONTAINER_PROGRAMS
 _NAMED_AFTER: Final = {
     MODULE: {"": "k8s.io/kubernetes", "etcd-": "go.etcd.io/etcd/server/v3"},
     NEXT_MODULE: {"": "k8s.io/kubernetes"},
     OPERATORS_MODULE: {"jobset-": "sigs.k8s.io/jobset", "lws-": "sigs.k8s.io/lws"},
+    CONTAINERS_MODULE: {"containerd-": _CONTAINERD, "runc-": _RUNC},
 }
 """Go module -> what the name of its directory says: prefix -> module, for its version."""
 
@@ -98,7 +122,7 @@ def binaries(names: Sequence[str], report: Report, module: str = MODULE) -> dict
 
 def _build(names: Sequence[str], directory: Path, report: Report, module: str) -> None:
     compiler = go.find(cache_directory(), report)
-    minutes = "two" if module == OPERATORS_MODULE else "six"
+    minutes = "six" if module in (MODULE, NEXT_MODULE) else "two"
     what = ", ".join(names)
     report(f"building {what} into {directory}: about {minutes} minutes on two cores, once")
     for number, name in enumerate(names, start=1):
@@ -106,18 +130,23 @@ def _build(names: Sequence[str], directory: Path, report: Report, module: str) -
         begin = time.monotonic()
         with tempfile.TemporaryDirectory(dir=directory) as scratch:
             target = Path(scratch) / name
-            _compile(compiler, (PACKAGES | OPERATORS)[name], target, module)
+            _compile(compiler, _PROGRAMS[name], target, module)
             target.replace(directory / name)
         report(f"built {name} in {time.monotonic() - begin:.0f} s")
 
 
 def _compile(compiler: Path, package: str, target: Path, module: str) -> None:
     flags = _linker_flags(module)
-    arguments = ["build", "-trimpath", "-ldflags", flags, "-o", str(target), package]
+    arguments = ["build", "-trimpath", "-ldflags", flags, "-o", str(target)]
+    environment = go.environment()
+    if package == _RUNC:
+        require_c()
+        arguments += ["-tags", "seccomp"]
+        environment["CGO_ENABLED"] = "1"
     result = subprocess.run(  # noqa: S603  constant arguments
-        [str(compiler), *arguments],
+        [str(compiler), *arguments, package],
         cwd=checkout.directory(module),
-        env=go.environment(),
+        env=environment,
         stdin=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
@@ -127,10 +156,43 @@ def _compile(compiler: Path, package: str, target: Path, module: str) -> None:
         raise BuildError(f"go build {package} failed:\n{result.stderr.strip()[-4000:]}")
 
 
+def require_c() -> None:
+    """Check that runc can be built here: it is partly C, and uses libseccomp.
+
+    Raises:
+        BuildError: a compiler, pkg-config or the headers are missing; the text names the packages.
+    """
+    missing = [
+        package
+        for package, command in (
+            ("gcc", ["gcc", "--version"]),
+            ("pkg-config", ["pkg-config", "--version"]),
+            ("libseccomp-dev", ["pkg-config", "--atleast-version=2.5", "libseccomp"]),
+        )
+        if not _succeeds(command)
+    ]
+    if missing:
+        raise BuildError(
+            f"runc cannot be built without {', '.join(missing)}; on Debian: "
+            f"apt-get install {' '.join(missing)}"
+        )
+
+
+def _succeeds(command: Sequence[str]) -> bool:
+    try:
+        subprocess.run(command, check=True, capture_output=True)  # noqa: S603  constant
+    except (OSError, subprocess.CalledProcessError):
+        return False
+    return True
+
+
 def _linker_flags(module: str) -> str:
     """Return flags that leave symbols out and let the binaries say which version they are."""
     if module == OPERATORS_MODULE:
         return "-s -w"
+    if module == CONTAINERS_MODULE:
+        containerd, runc = (checkout.module_version(each, module) for each in (_CONTAINERD, _RUNC))
+        return f"-s -w -X {_CONTAINERD}/version.Version={containerd} -X main.version={runc[1:]}"
     version = checkout.module_version("k8s.io/kubernetes", module)
     major, minor, _ = version.removeprefix("v").split(".", 2)
     values = {

@@ -140,9 +140,40 @@ class LocalControlPlane(ControlPlane):
 
     def _start(self, name: str, program: Path, arguments: list[str]) -> Process:
         log = self.state_dir / "logs" / f"{name}.log"
-        process = Process(Command(name, [str(program), *arguments], log), tethered=self._tethered)
+        command = Command(name, [str(program), *arguments], log)
+        process = self._start_process(command)
         self._running[name] = process
         return process
+
+    def _start_process(self, command: Command) -> Process:
+        return Process(command, tethered=self._tethered)
+
+    def _answers(self, url: str, token: str = "", authority: Path | None = None) -> bool:
+        return _answers(url, token, authority)
+
+    def _choose_api_port(self) -> int:
+        return free_port()
+
+    def _tokens(self) -> list[str]:
+        """Return the lines of the API server's token file."""
+        return [f'{self._token},admin,admin,"system:masters"']
+
+    def _api_server_arguments(self) -> list[str]:
+        return settings.api_server_arguments(
+            self.state_dir / "certificates",
+            self.state_dir / "tokens.csv",
+            etcd_port=self._etcd_port,
+            port=self._api_port,
+            features=self._features,
+        )
+
+    def _controller_manager_arguments(self) -> list[str]:
+        return settings.controller_manager_arguments(
+            self.admin_kubeconfig,
+            self.state_dir / "certificates",
+            self._features,
+            self._node_grace_s,
+        )
 
     def _start_on_free_port(self, start: Callable[[], None]) -> None:
         """Call `start` again while it loses the race for the port that it chose."""
@@ -160,40 +191,31 @@ class LocalControlPlane(ControlPlane):
         arguments = settings.etcd_arguments(self.state_dir / "etcd", self._etcd_port, peer_port)
         process = self._start("etcd", self.binaries.etcd, arguments)
         url = f"http://127.0.0.1:{self._etcd_port}/readyz"
-        process.wait_until(lambda: _answers(url), "ready", _READY_SECONDS)
+        process.wait_until(lambda: self._answers(url), "ready", _READY_SECONDS)
 
     def _start_first_api_server(self) -> None:
-        self._api_port = free_port()
+        self._api_port = self._choose_api_port()
         self._start_api_server()
 
     def _start_api_server(self) -> None:
         certificates = self.state_dir / "certificates"
         tokens = self.state_dir / "tokens.csv"
         tokens.touch(mode=0o600)
-        tokens.write_text(f'{self._token},admin,admin,"system:masters"\n', encoding="utf-8")
-        arguments = settings.api_server_arguments(
-            certificates,
-            tokens,
-            etcd_port=self._etcd_port,
-            port=self._api_port,
-            features=self._features,
-        )
+        tokens.write_text("".join(f"{line}\n" for line in self._tokens()), encoding="utf-8")
+        arguments = self._api_server_arguments()
         process = self._start("kube-apiserver", self.binaries.kube_apiserver, arguments)
         authority = certificates / "apiserver.crt"
         process.wait_until(authority.exists, "its certificate", _READY_SECONDS)
         url = f"https://127.0.0.1:{self._api_port}"
         ready = f"{url}/readyz"
-        process.wait_until(lambda: _answers(ready, self._token, authority), "ready", _READY_SECONDS)
+        process.wait_until(
+            lambda: self._answers(ready, self._token, authority), "ready", _READY_SECONDS
+        )
         server = kubeconfig.Server(url, authority.read_bytes())
         kubeconfig.write(self.admin_kubeconfig, server, "admin", self._token)
 
     def _start_controller_manager(self) -> None:
-        arguments = settings.controller_manager_arguments(
-            self.admin_kubeconfig,
-            self.state_dir / "certificates",
-            self._features,
-            self._node_grace_s,
-        )
+        arguments = self._controller_manager_arguments()
         process = self._start(
             "kube-controller-manager", self.binaries.kube_controller_manager, arguments
         )
@@ -202,7 +224,9 @@ class LocalControlPlane(ControlPlane):
             f"https://127.0.0.1:{self._api_port}/api/v1/namespaces/default/serviceaccounts/default"
         )
         authority = self.state_dir / "certificates" / "apiserver.crt"
-        process.wait_until(lambda: _answers(url, self._token, authority), "at work", _READY_SECONDS)
+        process.wait_until(
+            lambda: self._answers(url, self._token, authority), "at work", _READY_SECONDS
+        )
 
 
 def _answers(url: str, token: str = "", authority: Path | None = None) -> bool:

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -66,8 +66,11 @@ class Detached:
 class Process:
     """One running command. Only its creator signals it."""
 
-    def __init__(self, command: Command, *, tethered: bool) -> None:
-        """Start `command`; its output is appended to its log."""
+    def __init__(self, command: Command, *, tethered: bool, starter: Executor = _starter) -> None:
+        """Start `command`; its output is appended to its log.
+
+        `starter`: threads that start it, and that live as long as it is tethered.
+        """
         self.command = command
         arguments = list(command.arguments)
         if tethered:
@@ -76,7 +79,7 @@ class Process:
         with command.log.open("ab") as log:
             # A session of its own: Ctrl-C reaches this process only, which then stops the
             # children in order.
-            self._child = _starter.submit(
+            self._child = starter.submit(
                 subprocess.Popen,
                 arguments,
                 stdin=subprocess.DEVNULL,
@@ -104,7 +107,7 @@ class Process:
 
     def record(self, grace_s: float = STOP_S) -> Record:
         """Return the data with which another process can stop this one, with `grace_s` to end."""
-        return Record(self.name, self.pid, _start_time(self.pid), grace_s)
+        return Record(self.name, self.pid, start_time(self.pid), grace_s)
 
     def wait(self, timeout_s: float) -> int:
         """Wait for the end and return the exit code.
@@ -185,10 +188,10 @@ def stop_recorded(record: Record) -> bool:
 
 def is_recorded_running(record: Record) -> bool:
     """Return whether the process of `record` runs; a reused pid is another process."""
-    return _start_time(record.pid) == record.started != ""
+    return start_time(record.pid) == record.started != ""
 
 
-def _start_time(pid: int) -> str:
+def start_time(pid: int) -> str:
     """Return the start time of `pid`, "" when there is no such process or it is a zombie."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()

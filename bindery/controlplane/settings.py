@@ -4,9 +4,12 @@ Called by `local`. Everything listens on 127.0.0.1. Where a value differs from K
 the reason stands beside it.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from bindery.controlplane.authority import Authority
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,17 @@ _CONTROLLERS: Final = (
     "taint-eviction-controller",
     "ttl-after-finished-controller",
 )
+
+_NODE_CONTROLLERS: Final = (
+    "certificatesigningrequest-approving-controller",
+    "certificatesigningrequest-cleaner-controller",
+    "certificatesigningrequest-signing-controller",
+    "endpoint-controller",
+    "endpointslice-controller",
+    "persistentvolume-attach-detach-controller",
+    "persistentvolume-expander-controller",
+)
+"""With real nodes."""
 
 
 def etcd_arguments(data: Path, port: int, peer_port: int) -> list[str]:
@@ -137,6 +151,35 @@ def controller_manager_arguments(
         "--concurrent-namespace-syncs=20",
         *grace,
         *features.gate_arguments(),
+    ]
+
+
+def for_real_nodes(arguments: Sequence[str], authority: Authority) -> list[str]:
+    """Return the arguments of an API server whose clients are kubelets too, on port 443."""
+    return [
+        *arguments,
+        # Pods reach it by the address of the Service `kubernetes`.
+        "--bind-address=0.0.0.0",
+        # Keeps this address in the certificate that it signs for itself.
+        "--advertise-address=127.0.0.1",
+        f"--client-ca-file={authority.certificate}",
+        "--enable-admission-plugins=NodeRestriction",
+        f"--kubelet-client-certificate={authority.client_certificate}",
+        f"--kubelet-client-key={authority.client_key}",
+        "--kubelet-preferred-address-types=InternalIP",
+        # Webhooks are called at the addresses of their pods: there is no kube-proxy.
+        "--enable-aggregator-routing=true",
+    ]
+
+
+def signing(arguments: Sequence[str], authority: Authority) -> list[str]:
+    """Return the arguments of a controller manager that also signs certificates of kubelets."""
+    controllers = ",".join([*_CONTROLLERS, *_NODE_CONTROLLERS])
+    return [
+        *(each for each in arguments if not each.startswith("--controllers=")),
+        f"--controllers={controllers}",
+        f"--cluster-signing-cert-file={authority.certificate}",
+        f"--cluster-signing-key-file={authority.key}",
     ]
 
 

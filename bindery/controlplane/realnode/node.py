@@ -1,0 +1,185 @@
+"""One real node: its files, its processes and what tests do to it.
+
+Started by `cluster`. The node's first process (`init.sh`) keeps containerd, the kubelet and the
+further services running; a file in `hold` keeps one down.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Final
+
+from bindery.controlplane import checkout, kubeconfig
+from bindery.controlplane.errors import ControlPlaneError
+from bindery.controlplane.processes import Command, Process
+from bindery.controlplane.realnode import cgroups, configuration
+from bindery.controlplane.realnode.configuration import NodePlan
+from bindery.controlplane.realnode.network import Network
+
+_INIT: Final = "bindery/controlplane/realnode/init.sh"
+_RUNTIME_S: Final = 60.0
+"""How long containerd may take to serve, in seconds."""
+
+
+class RealNode:
+    """A running node."""
+
+    def __init__(
+        self,
+        plan: NodePlan,
+        directory: Path,
+        programs: Path,
+        network: Network,
+        *,
+        tree: str,
+        server_authority: bytes,
+        client_authority: Path,
+        token: str,
+    ) -> None:
+        """Write the files of the node and start it.
+
+        Args:
+            plan: what it is to be.
+            directory: for its files.
+            programs: the directory with kubelet, containerd, runc and the CNI plugins.
+            network: where it is started.
+            tree: its cgroups are below this one.
+            server_authority: the CA of the API server, in PEM.
+            client_authority: the CA of the clients of its kubelet.
+            token: with which its kubelet asks for a certificate.
+        """
+        self.plan = plan
+        self.name = plan.name
+        self._directory = directory
+        self._network = network
+        self._programs = programs
+        for each in ("logs", "hold", "services", "static-pods", "shared"):
+            (directory / each).mkdir(parents=True, exist_ok=True)
+        (directory / "containerd.toml").write_text(configuration.containerd(programs))
+        (directory / "cni.conflist").write_text(configuration.network(plan))
+        shutil.copyfile(client_authority, directory / "ca.crt")
+        (directory / "kubelet.yaml").write_text(configuration.kubelet(plan, "/node/ca.crt"))
+        server = kubeconfig.Server(configuration.API_SERVER, server_authority)
+        kubeconfig.write(directory / "bootstrap.kubeconfig", server, "bootstrap", token)
+        for name, script in configuration.services(plan, programs).items():
+            (directory / "services" / name).write_text(script)
+        cgroups.make(tree, plan.name)
+        self._process = self._start()
+
+    @property
+    def logs(self) -> Path:
+        """The directory with the output of its services, one file each."""
+        return self._directory / "logs"
+
+    @property
+    def shared(self) -> Path:
+        """A directory that is /node/shared in the node."""
+        return self._directory / "shared"
+
+    @property
+    def static_pods(self) -> Path:
+        """The directory from which its kubelet reads static pods."""
+        return self._directory / "static-pods"
+
+    def run(self, *command: str, timeout_s: float = 60.0) -> str:
+        """Run a command in the node and return its output.
+
+        Raises:
+            ControlPlaneError: it failed; the text is its message.
+        """
+        entered = ["nsenter", f"--target={self._init()}", "--mount", "--pid", "--net", "--root"]
+        environment = {"PATH": f"{self._programs}:/usr/sbin:/usr/bin:/sbin:/bin"}
+        result = subprocess.run(  # noqa: S603  the callers build the commands
+            [*entered, "--wd=/", *command],
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            env={**os.environ, **environment},
+            check=False,
+        )
+        if result.returncode != 0:
+            raise ControlPlaneError(f"{self.name}: {' '.join(command)}: {result.stderr.strip()}")
+        return result.stdout
+
+    def load(self, archive: Path) -> None:
+        """Import the images of an archive."""
+        socket = f"--address={configuration.RUNTIME_SOCKET}"
+        copy = self.shared / archive.name
+        shutil.copyfile(archive, copy)
+        self.run(
+            "ctr", socket, "--namespace=k8s.io", "images", "import", f"/node/shared/{copy.name}"
+        )
+        copy.unlink()
+
+    def wait_for_runtime(self) -> None:
+        """Wait until containerd serves."""
+        socket = f"--address={configuration.RUNTIME_SOCKET}"
+
+        def serves() -> bool:
+            try:
+                self.run("ctr", socket, "version")
+            except ControlPlaneError:
+                return False
+            return True
+
+        self._process.wait_until(serves, "containerd", _RUNTIME_S)
+
+    def kill(self, service: str) -> None:
+        """End a service as a crash does; it is started again unless it is held."""
+        for pid in self._pids(service):
+            os.kill(pid, signal.SIGKILL)
+
+    def hold(self, service: str) -> None:
+        """Keep a service down from its next end on."""
+        (self._directory / "hold" / service).touch()
+
+    def release(self, service: str) -> None:
+        """Let a service run again."""
+        (self._directory / "hold" / service).unlink(missing_ok=True)
+
+    def crash(self) -> None:
+        """End the node as a loss of power does: all its processes at once, and its disk."""
+        self._process.kill()
+
+    def restart(self) -> None:
+        """Start the node again, with an empty disk and the same files of the control plane."""
+        self.crash()
+        self._process = self._start()
+
+    def _start(self) -> Process:
+        arguments = [
+            shutil.which("unshare") or "unshare",
+            *("--mount", "--propagation=private", "--pid", "--fork", "--kill-child=KILL"),
+            *("/bin/sh", str(checkout.ROOT / _INIT), str(self._directory), str(self._programs)),
+        ]
+        log = self.logs / "init.log"
+        command = Command(self.name, arguments, log)
+        return Process(command, tethered=True, starter=self._network.threads)
+
+    def _init(self) -> int:
+        """Return the process id of the node's first process, as this machine counts."""
+        children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children")
+        deadline_s = time.monotonic() + 10
+        while True:
+            self._process.check()
+            if found := children.read_text().split():
+                return int(found[0])
+            if time.monotonic() > deadline_s:
+                raise self._process.error("has no first process")
+            time.sleep(0.02)
+
+    def _pids(self, service: str) -> list[int]:
+        """Return the processes of the program `service` in this node, as this machine counts."""
+        namespace = Path(f"/proc/{self._init()}/ns/pid").readlink()
+        found = []
+        for each in Path("/proc").glob("[0-9]*"):
+            try:
+                if (each / "ns/pid").readlink() == namespace:
+                    program = (each / "exe").readlink().name
+                    found += [int(each.name)] if program == service else []
+            except OSError:
+                continue  # it has ended
+        return found
