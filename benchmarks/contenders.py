@@ -272,7 +272,7 @@ def profiled(cluster: Cluster, kind: str, directory: Path) -> Component:
     arguments += [kind, "run", f"--kubeconfig={installation.kubeconfigs[kind]}"]
     arguments += [f"--health-port={port}"]
     log = cluster.plane.state_dir / "logs" / f"{kind}-profiled.log"
-    return Component(Command(kind, arguments, log), port, tethered=True)
+    return Component(cluster.plane, Command(kind, arguments, log), port, tethered=True)
 
 
 async def until_answered(url: str, process: Process) -> float:

@@ -19,6 +19,7 @@ from bindery.api.configuration import (
 )
 from bindery.controlplane import checkout
 from bindery.controlplane.install import Installation
+from bindery.controlplane.plane import ControlPlane
 from bindery.controlplane.ports import free_port
 from bindery.controlplane.processes import Command, Process, Record
 
@@ -28,13 +29,16 @@ _READY_SECONDS: Final = 120.0
 class Component:
     """One process of Bindery; it can be killed and started again with the same arguments."""
 
-    def __init__(self, command: Command, health_port: int, *, tethered: bool) -> None:
-        """Start it; `wait_ready` waits until it is ready."""
+    def __init__(
+        self, control_plane: ControlPlane, command: Command, health_port: int, *, tethered: bool
+    ) -> None:
+        """Start it beside `control_plane`; `wait_ready` waits until it is ready."""
         self.name = command.name
         self.health_port = health_port
+        self._control_plane = control_plane
         self._command = command
         self._tethered = tethered
-        self.process = Process(command, tethered=tethered)
+        self.process = self._started()
 
     @property
     def log(self) -> Path:
@@ -65,10 +69,16 @@ class Component:
     def restart(self) -> Self:
         """Start it again, after `kill` or `stop` or while it runs, and wait until it is ready."""
         self.process.stop()
-        self.process = Process(self._command, tethered=self._tethered)
+        self.process = self._started()
         return self.wait_ready()
 
+    def _started(self) -> Process:
+        return self._control_plane.start_process(self._command, tethered=self._tethered)
+
     def _fetch(self, page: str) -> str | None:
+        return self._control_plane.inside(lambda: self._fetch_here(page))
+
+    def _fetch_here(self, page: str) -> str | None:
         url = f"http://127.0.0.1:{self.health_port}/{page}"
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         try:
@@ -84,8 +94,9 @@ class Components:
     def __init__(self, installation: Installation, *, tethered: bool = True) -> None:
         """Start nothing yet. Components that are not `tethered` outlive this process."""
         self._installation = installation
+        self._control_plane = installation.control_plane
         self._tethered = tethered
-        self._directory = installation.control_plane.state_dir
+        self._directory = self._control_plane.state_dir
         self.started: list[Component] = []
 
     def start_scheduler(
@@ -128,13 +139,11 @@ class Components:
         checkout.directory("fakes")
         port = free_port()
         command = [sys.executable, "-m", "fakes", *arguments, f"--health-port={port}"]
-        command.append(f"--kubeconfig={self._installation.control_plane.admin_kubeconfig}")
+        command.append(f"--kubeconfig={self._control_plane.admin_kubeconfig}")
         log = self._directory / "logs" / "fakes.log"
         environment = {"PYTHONPATH": str(checkout.ROOT)}
         made = Command("fakes", command, log, environment)
-        component = Component(made, port, tethered=self._tethered)
-        self.started.append(component)
-        return component
+        return self._start_command(made, port)
 
     def start_hollow_nodes(
         self, count: int, arguments: Sequence[str] = (), *, name: str = "nodeagent"
@@ -174,6 +183,9 @@ class Components:
         command += [f"--kubeconfig={self._installation.kubeconfigs[kind]}"]
         command += [f"--health-port={port}"]
         log = self._directory / "logs" / f"{name}.log"
-        component = Component(Command(name, command, log), port, tethered=self._tethered)
+        return self._start_command(Command(name, command, log), port)
+
+    def _start_command(self, command: Command, port: int) -> Component:
+        component = Component(self._control_plane, command, port, tethered=self._tethered)
         self.started.append(component)
         return component

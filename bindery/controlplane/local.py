@@ -141,15 +141,12 @@ class LocalControlPlane(ControlPlane):
     def _start(self, name: str, program: Path, arguments: list[str]) -> Process:
         log = self.state_dir / "logs" / f"{name}.log"
         command = Command(name, [str(program), *arguments], log)
-        process = self._start_process(command)
+        process = self.start_process(command, tethered=self._tethered)
         self._running[name] = process
         return process
 
-    def _start_process(self, command: Command) -> Process:
-        return Process(command, tethered=self._tethered)
-
     def _answers(self, url: str, token: str = "", authority: Path | None = None) -> bool:
-        return _answers(url, token, authority)
+        return self.inside(lambda: _answers(url, token, authority))
 
     def _choose_api_port(self) -> int:
         return free_port()

@@ -7,12 +7,15 @@ Implemented by `local`, and by `given` for clusters that somebody else runs. `in
 import os
 import subprocess
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Self, TypeVar
 
 from bindery.controlplane.errors import ControlPlaneError, UnsupportedError
-from bindery.controlplane.processes import Detached, Process
+from bindery.controlplane.processes import Command, Detached, Process
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,18 @@ class ControlPlane(ABC):
     def processes(self) -> tuple[Process, ...]:
         """The processes that `start` started, in start order."""
         return ()
+
+    def inside(self, function: Callable[[], T]) -> T:
+        """Return what `function` returns, called where the API server can be reached.
+
+        Its sockets and processes are made in the network of the control plane: that of this
+        process, unless a control plane has one of its own.
+        """
+        return function()
+
+    def start_process(self, command: Command, *, tethered: bool) -> Process:
+        """Start a process in the network of the control plane."""
+        return Process(command, tethered=tethered)
 
     @abstractmethod
     def start(self) -> None:
@@ -91,16 +106,19 @@ class ControlPlane(ABC):
         Raises:
             ControlPlaneError: it failed; the text is what it said.
         """
+        # Discovery is cached beside the control plane, not in the user's home.
+        environment = {**os.environ, "KUBECACHEDIR": str(self.state_dir / "kubectl-cache")}
         try:
-            result = subprocess.run(  # noqa: S603  the callers build the commands
-                command,
-                input=stdin if stdin is not None else "",
-                capture_output=True,
-                text=True,
-                timeout=timeout_s,
-                check=False,
-                # Discovery is cached beside the control plane, not in the user's home.
-                env={**os.environ, "KUBECACHEDIR": str(self.state_dir / "kubectl-cache")},
+            result = self.inside(
+                lambda: subprocess.run(  # noqa: S603  the callers build the commands
+                    command,
+                    input=stdin if stdin is not None else "",
+                    capture_output=True,
+                    text=True,
+                    timeout=timeout_s,
+                    check=False,
+                    env=environment,
+                )
             )
         except subprocess.TimeoutExpired as error:
             raise ControlPlaneError(

@@ -64,7 +64,7 @@ _NODE_CONTROLLERS: Final = (
     "certificatesigningrequest-approving-controller",
     "certificatesigningrequest-cleaner-controller",
     "certificatesigningrequest-signing-controller",
-    "endpoint-controller",
+    "endpoints-controller",
     "endpointslice-controller",
     "persistentvolume-attach-detach-controller",
     "persistentvolume-expander-controller",

@@ -122,7 +122,7 @@ def _start(plane: ControlPlane, operator: Operator, binary: Path, port: int) -> 
         logs / f"{operator.name}.log",
         {"KUBECONFIG": str(plane.admin_kubeconfig)},
     )
-    return Component(command, health_port, tethered=True)
+    return Component(plane, command, health_port, tethered=True)
 
 
 def _apply_webhooks(plane: ControlPlane, operator: Operator, directory: Path) -> str:

@@ -77,9 +77,8 @@ class Webhooks:
         command = [sys.executable, "-m", "bindery.cli.main", "webhook", "run"]
         command += [f"--config={file}", f"--kubeconfig={access}", f"--health-port={health_port}"]
         log = self.plane.state_dir / "logs" / f"webhook-{self.namespace}-{number}.log"
-        component = Component(
-            Command(f"webhook-{number}", command, log), health_port, tethered=True
-        )
+        made = Command(f"webhook-{number}", command, log)
+        component = Component(self.plane, made, health_port, tethered=True)
         self.started.append(component)
         return component.wait_ready()
 

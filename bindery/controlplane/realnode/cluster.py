@@ -1,91 +1,38 @@
-"""A control plane with real nodes, in one network namespace.
-
-The API server listens on the address of the Service `kubernetes`, so clients in pods reach it
-without kube-proxy. Kubelets get their certificates by requests, as on any cluster.
-"""
+"""A control plane and its real nodes, started and taken down as a whole."""
 
 import itertools
 import json
 import os
-import secrets
 import time
 from pathlib import Path
 from typing import Any, Final, Self
 
-from bindery.controlplane import authority, build, settings
+from bindery.controlplane import build
 from bindery.controlplane.build import Report
 from bindery.controlplane.errors import ControlPlaneError
-from bindery.controlplane.local import LocalControlPlane, ServerBinaries
+from bindery.controlplane.local import ServerBinaries
 from bindery.controlplane.plane import Tools
-from bindery.controlplane.processes import Command, Process
 from bindery.controlplane.realnode import cgroups, images
 from bindery.controlplane.realnode.configuration import NodePlan
-from bindery.controlplane.realnode.network import Network
-from bindery.controlplane.realnode.node import RealNode
+from bindery.controlplane.realnode.node import RealNode, Site
+from bindery.controlplane.realnode.plane import RealControlPlane
 
-_PORT: Final = 443
-_MOST_NODES: Final = 3
 _READY_S: Final = 120.0
 """How long a node may take until it is Ready, in seconds."""
-_NODE_GRACE_S: Final = 40
 _numbers = itertools.count(1)
-
-
-class RealControlPlane(LocalControlPlane):
-    """A control plane for real nodes."""
-
-    def __init__(
-        self, binaries: ServerBinaries, tools: Tools, state_dir: Path, report: Report
-    ) -> None:
-        """Make the network namespace; nothing runs before `start`."""
-        super().__init__(
-            binaries, tools, state_dir=state_dir, report=report, node_grace_s=_NODE_GRACE_S
-        )
-        self.network = Network()
-        self.network.run(["ip", "link", "add", "bindery", "type", "bridge"])
-        addresses = [f"10.77.0.{number + 1}/24" for number in range(_MOST_NODES)]
-        for address in ("10.96.0.1/32", *addresses):
-            self.network.run(["ip", "address", "add", address, "dev", "bindery"])
-        self.network.run(["ip", "link", "set", "bindery", "up"])
-        self.network.run(["sysctl", "-q", "-w", "net.ipv4.ip_forward=1"])
-        self.authority = authority.make(state_dir / "node-authority")
-        self.bootstrap_token = secrets.token_urlsafe(32)
-
-    def run(self, command: list[str], *, stdin: str | None = None, timeout_s: float = 60.0) -> str:
-        """Run a client program inside the network namespace."""
-        inherited = super().run
-        return self.network.call(lambda: inherited(command, stdin=stdin, timeout_s=timeout_s))
-
-    def stop(self) -> None:
-        """Stop everything, and end the network namespace."""
-        super().stop()
-        self.network.close()
-
-    def _choose_api_port(self) -> int:
-        return _PORT
-
-    def _tokens(self) -> list[str]:
-        return [*super()._tokens(), f'{self.bootstrap_token},boot,boot,"system:bootstrappers"']
-
-    def _api_server_arguments(self) -> list[str]:
-        return settings.for_real_nodes(super()._api_server_arguments(), self.authority)
-
-    def _controller_manager_arguments(self) -> list[str]:
-        return settings.signing(super()._controller_manager_arguments(), self.authority)
-
-    def _start_process(self, command: Command) -> Process:
-        return Process(command, tethered=True, starter=self.network.threads)
-
-    def _answers(self, url: str, token: str = "", authority: Path | None = None) -> bool:
-        inherited = super()._answers
-        return self.network.call(lambda: inherited(url, token, authority))
 
 
 class RealCluster:
     """A control plane and its nodes; as a context manager it takes all down."""
 
-    def __init__(self, state_dir: Path, report: Report) -> None:
-        """Build what is missing, and prepare; nothing runs before `start`."""
+    def __init__(self, state_dir: Path, report: Report, *, tethered: bool = True) -> None:
+        """Build what is missing, and prepare; nothing runs before `start`.
+
+        Processes that are not `tethered` outlive this one.
+
+        Raises:
+            BuildError: a program or an image cannot be had; the text says what is missing.
+        """
         cgroups.remove_abandoned()
         servers = build.binaries(tuple(build.PACKAGES), report)
         kubelet = build.binaries(tuple(build.NODE_PROGRAMS), report)
@@ -104,11 +51,13 @@ class RealCluster:
                 kube_scheduler=servers["kube-scheduler"],
             ),
             Tools(kubectl=servers["kubectl"], helm=servers["helm"]),
-            state_dir,
-            report,
+            state_dir=state_dir,
+            tethered=tethered,
+            report=report,
         )
         self.nodes: dict[str, RealNode] = {}
         self._report = report
+        self._tethered = tethered
         self._tree = cgroups.tree_name(os.getpid(), next(_numbers))
         self._base = images.base(build.cache_directory(), state_dir, report)
 
@@ -124,18 +73,8 @@ class RealCluster:
         Raises:
             ControlPlaneError: it is not Ready in time; the text has the end of its log.
         """
-        plane = self.control_plane
         self._report(f"starting the node {plan.name}")
-        node = RealNode(
-            plan,
-            plane.state_dir / "nodes" / plan.name,
-            self._programs,
-            plane.network,
-            tree=self._tree,
-            server_authority=(plane.state_dir / "certificates" / "apiserver.crt").read_bytes(),
-            client_authority=plane.authority.certificate,
-            token=plane.bootstrap_token,
-        )
+        node = RealNode(plan, self._site(), tethered=self._tethered)
         self.nodes[plan.name] = node
         node.wait_for_runtime()
         node.load(self._base)
@@ -171,6 +110,18 @@ class RealCluster:
     def __exit__(self, *_exception: object) -> None:
         """Take all down."""
         self.stop()
+
+    def _site(self) -> Site:
+        plane = self.control_plane
+        return Site(
+            plane.state_dir / "nodes",
+            self._programs,
+            plane.network,
+            self._tree,
+            server_authority=(plane.state_dir / "certificates" / "apiserver.crt").read_bytes(),
+            client_authority=plane.authority.certificate,
+            token=plane.bootstrap_token,
+        )
 
     def _wait_ready(self, name: str) -> None:
         deadline_s = time.monotonic() + _READY_S

@@ -116,7 +116,9 @@ def kubelet(plan: NodePlan, authority: str) -> str:
         "staticPodPath": "/node/static-pods",
         "nodeStatusUpdateFrequency": "5s",
         # The disk of a node is in memory, and the machine's own may be nearly full.
-        "evictionHard": dict.fromkeys(("memory.available", "nodefs.available", "imagefs.available"), "1%"),
+        "evictionHard": dict.fromkeys(
+            ("memory.available", "nodefs.available", "imagefs.available"), "1%"
+        ),
         "resolvConf": "",
         **plan.kubelet,
     }

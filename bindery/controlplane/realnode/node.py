@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -24,50 +25,47 @@ _RUNTIME_S: Final = 60.0
 """How long containerd may take to serve, in seconds."""
 
 
+@dataclass(frozen=True)
+class Site:
+    """What the nodes of one cluster share."""
+
+    directory: Path
+    """Has a directory of each node."""
+    programs: Path
+    """The directory with kubelet, containerd, runc and the CNI plugins."""
+    network: Network
+    tree: str
+    """The cgroups of the nodes are below this one."""
+    server_authority: bytes
+    """The CA of the API server, in PEM."""
+    client_authority: Path
+    """The file with the CA of the clients of kubelets."""
+    token: str
+    """With it, kubelets ask for certificates."""
+
+
 class RealNode:
     """A running node."""
 
-    def __init__(
-        self,
-        plan: NodePlan,
-        directory: Path,
-        programs: Path,
-        network: Network,
-        *,
-        tree: str,
-        server_authority: bytes,
-        client_authority: Path,
-        token: str,
-    ) -> None:
-        """Write the files of the node and start it.
-
-        Args:
-            plan: what it is to be.
-            directory: for its files.
-            programs: the directory with kubelet, containerd, runc and the CNI plugins.
-            network: where it is started.
-            tree: its cgroups are below this one.
-            server_authority: the CA of the API server, in PEM.
-            client_authority: the CA of the clients of its kubelet.
-            token: with which its kubelet asks for a certificate.
-        """
+    def __init__(self, plan: NodePlan, site: Site, *, tethered: bool = True) -> None:
+        """Write the files of the node and start it."""
         self.plan = plan
         self.name = plan.name
-        self._directory = directory
-        self._network = network
-        self._programs = programs
+        self._site = site
+        self._tethered = tethered
+        self._directory = directory = site.directory / plan.name
         for each in ("logs", "hold", "services", "static-pods", "shared"):
             (directory / each).mkdir(parents=True, exist_ok=True)
-        (directory / "containerd.toml").write_text(configuration.containerd(programs))
+        (directory / "containerd.toml").write_text(configuration.containerd(site.programs))
         (directory / "cni.conflist").write_text(configuration.network(plan))
-        shutil.copyfile(client_authority, directory / "ca.crt")
+        shutil.copyfile(site.client_authority, directory / "ca.crt")
         (directory / "kubelet.yaml").write_text(configuration.kubelet(plan, "/node/ca.crt"))
-        server = kubeconfig.Server(configuration.API_SERVER, server_authority)
-        kubeconfig.write(directory / "bootstrap.kubeconfig", server, "bootstrap", token)
-        for name, script in configuration.services(plan, programs).items():
+        server = kubeconfig.Server(configuration.API_SERVER, site.server_authority)
+        kubeconfig.write(directory / "bootstrap.kubeconfig", server, "bootstrap", site.token)
+        for name, script in configuration.services(plan, site.programs).items():
             (directory / "services" / name).write_text(script)
-        cgroups.make(tree, plan.name)
-        self._process = self._start()
+        cgroups.make(site.tree, plan.name)
+        self.process = self._start()
 
     @property
     def logs(self) -> Path:
@@ -91,7 +89,7 @@ class RealNode:
             ControlPlaneError: it failed; the text is its message.
         """
         entered = ["nsenter", f"--target={self._init()}", "--mount", "--pid", "--net", "--root"]
-        environment = {"PATH": f"{self._programs}:/usr/sbin:/usr/bin:/sbin:/bin"}
+        environment = {"PATH": f"{self._site.programs}:/usr/sbin:/usr/bin:/sbin:/bin"}
         result = subprocess.run(  # noqa: S603  the callers build the commands
             [*entered, "--wd=/", *command],
             capture_output=True,
@@ -125,7 +123,7 @@ class RealNode:
                 return False
             return True
 
-        self._process.wait_until(serves, "containerd", _RUNTIME_S)
+        self.process.wait_until(serves, "containerd", _RUNTIME_S)
 
     def kill(self, service: str) -> None:
         """End a service as a crash does; it is started again unless it is held."""
@@ -142,33 +140,38 @@ class RealNode:
 
     def crash(self) -> None:
         """End the node as a loss of power does: all its processes at once, and its disk."""
-        self._process.kill()
+        self.process.kill()
 
     def restart(self) -> None:
         """Start the node again, with an empty disk and the same files of the control plane."""
         self.crash()
-        self._process = self._start()
+        self.process = self._start()
 
     def _start(self) -> Process:
         arguments = [
             shutil.which("unshare") or "unshare",
             *("--mount", "--propagation=private", "--pid", "--fork", "--kill-child=KILL"),
-            *("/bin/sh", str(checkout.ROOT / _INIT), str(self._directory), str(self._programs)),
+            *(
+                "/bin/sh",
+                str(checkout.ROOT / _INIT),
+                str(self._directory),
+                str(self._site.programs),
+            ),
         ]
         log = self.logs / "init.log"
         command = Command(self.name, arguments, log)
-        return Process(command, tethered=True, starter=self._network.threads)
+        return Process(command, tethered=self._tethered, starter=self._site.network.threads)
 
     def _init(self) -> int:
         """Return the process id of the node's first process, as this machine counts."""
-        children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children")
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
         deadline_s = time.monotonic() + 10
         while True:
-            self._process.check()
+            self.process.check()
             if found := children.read_text().split():
                 return int(found[0])
             if time.monotonic() > deadline_s:
-                raise self._process.error("has no first process")
+                raise self.process.error("has no first process")
             time.sleep(0.02)
 
     def _pids(self, service: str) -> list[int]:
