@@ -11,7 +11,7 @@ UV_VERSION := 0.13.8
 export UV_PYTHON_DOWNLOADS := never
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-up demo-down check test test-long chaos lint format crds bench bench-quality bench-topology controlplane controlplane-next operators clean
+.PHONY: help demo demo-up demo-down check test test-long chaos lint format crds bench bench-quality bench-topology controlplane controlplane-next operators nodes clean
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,10 +36,10 @@ PYTEST  := $(RUN)/pytest --numprocesses=$(WORKERS)
 check: lint ## Check the style and run every test that needs no control plane.
 	$(RUN)/pytest --numprocesses=2 -m "not e2e"
 
-test: lint controlplane operators ## Check the style and run every test, those on a real API server too.
+test: lint controlplane operators nodes ## Check the style and run every test, those on a real API server too.
 	$(PYTEST)
 
-test-long: lint controlplane operators ## Run every test in its full size: thousands of random cases, a longer attack; takes hours.
+test-long: lint controlplane operators nodes ## Run every test in its full size: thousands of random cases, a longer attack; takes hours.
 	BINDERY_TESTS=long $(PYTEST)
 
 MINUTES ?= 60
@@ -83,6 +83,9 @@ controlplane: $(VENV)/ready ## Build the control plane's binaries, once (about s
 
 operators: $(VENV)/ready ## Build the operators that tests run, JobSet and LeaderWorkerSet, once (two minutes).
 	$(RUN)/python -m bindery.controlplane operators
+
+nodes: $(VENV)/ready ## Build kubelet, containerd and runc for real nodes, once (ten minutes); says so where this machine cannot.
+	$(RUN)/python -m bindery.controlplane nodes
 
 controlplane-next: $(VENV)/ready ## Build an API server of the next Kubernetes for the tests that need one, once (ten minutes).
 	$(RUN)/python -m bindery.controlplane next

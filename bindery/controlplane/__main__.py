@@ -3,7 +3,7 @@
 Run by `make` as `python -m bindery.controlplane` before the tests, whose own output is captured.
 It builds nothing where a cluster or binaries are at hand. `next` as an argument builds those of the
 next Kubernetes, whose tests are left out without them; `operators` those of the operators that the
-tests run.
+tests run; `nodes` those of real nodes, or says why this machine cannot have them.
 """
 
 import sys
@@ -14,6 +14,7 @@ from rich.console import Console
 
 from bindery.controlplane import build, find
 from bindery.controlplane.errors import ControlPlaneError
+from bindery.controlplane.realnode import machine
 
 
 def main() -> int:
@@ -26,12 +27,25 @@ def main() -> int:
         if sys.argv[1:] == ["operators"]:
             build.binaries(tuple(build.OPERATORS), console.print, build.OPERATORS_MODULE)
             return 0
+        if sys.argv[1:] == ["nodes"]:
+            _build_nodes(console)
+            return 0
         with console.status("control plane"), tempfile.TemporaryDirectory() as unused:
             find.find(find.Options(state_dir=Path(unused)), console.print)
     except ControlPlaneError as error:
         console.print(str(error), style="red", markup=False)
         return 1
     return 0
+
+
+def _build_nodes(console: Console) -> None:
+    reasons = list(machine.lacks())
+    for reason in reasons:
+        console.print(f"no real nodes here: {reason}", style="yellow", markup=False)
+    if not reasons:
+        build.binaries(tuple(build.NODE_PROGRAMS), console.print)
+        names = tuple(build.CONTAINER_PROGRAMS)
+        build.binaries(names, console.print, build.CONTAINERS_MODULE)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,8 @@ PAUSE: Final = "bindery.dev/pause:1"
 """Image of the sandboxes of pods."""
 RUNTIME_SOCKET: Final = "/run/containerd/containerd.sock"
 DEVICE_SOCKET: Final = "/var/lib/kubelet/device-plugins/kubelet.sock"
+SHARED: Final = "/node/shared"
+"""A directory of each node that can be read from outside (`RealNode.shared`)."""
 API_SERVER: Final = "https://10.96.0.1:443"
 """Address of the Service `kubernetes`, which is that of the API server itself."""
 

@@ -36,7 +36,13 @@ for name in $kept; do
 done
 cp "$control/cni.conflist" "$root/etc/cni/net.d/10-bindery.conflist"
 
-exec chroot "$root" /bin/sh -c '
+# Not chroot alone: commands that are run in containers would see the machine's own root, as that of
+# the mount namespace stays what it was when runc pivots below a chroot.
+mkdir "$root/machine"
+cd "$root"
+pivot_root . machine
+exec chroot . /bin/sh -c '
+umount -l /machine
 keep() {
     while :; do
         if [ ! -e "/node/hold/$1" ]; then

@@ -8,14 +8,17 @@ import ctypes
 import os
 import subprocess
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Final, TypeVar
 
 from bindery.controlplane.errors import ControlPlaneError
 
 _CLONE_NEWNET: Final = 0x40000000
 _THREADS: Final = 8
+_LIBRARY: Final = ctypes.CDLL(None, use_errno=True)
+"""For unshare and setns, which `os` has from Python 3.12 on."""
 
 T = TypeVar("T")
 
@@ -50,6 +53,17 @@ class Network:
         if result.returncode != 0:
             raise ControlPlaneError(f"{' '.join(command)}: {result.stderr.strip()}")
 
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        """Keep the thread that calls inside, with the threads and processes that it starts."""
+        before = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            self._enter()
+            yield
+        finally:
+            _set(before)
+            os.close(before)
+
     def close(self) -> None:
         """End the threads. Processes that were started in the namespace keep it."""
         self.threads.shutdown()
@@ -59,13 +73,16 @@ class Network:
 
     def _enter(self) -> None:
         """Move the thread that calls into the namespace."""
-        library = ctypes.CDLL(None, use_errno=True)
         with self._lock:
             if self._namespace is None:
-                _check(library.unshare(_CLONE_NEWNET))
+                _check(_LIBRARY.unshare(_CLONE_NEWNET))
                 self._namespace = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
             else:
-                _check(library.setns(self._namespace, _CLONE_NEWNET))
+                _set(self._namespace)
+
+
+def _set(namespace: int) -> None:
+    _check(_LIBRARY.setns(namespace, _CLONE_NEWNET))
 
 
 def _check(result: int) -> None:

@@ -74,7 +74,7 @@ class RealNode:
 
     @property
     def shared(self) -> Path:
-        """A directory that is /node/shared in the node."""
+        """The directory that is `configuration.SHARED` in the node."""
         return self._directory / "shared"
 
     @property
@@ -108,7 +108,12 @@ class RealNode:
         copy = self.shared / archive.name
         shutil.copyfile(archive, copy)
         self.run(
-            "ctr", socket, "--namespace=k8s.io", "images", "import", f"/node/shared/{copy.name}"
+            "ctr",
+            socket,
+            "--namespace=k8s.io",
+            "images",
+            "import",
+            f"{configuration.SHARED}/{copy.name}",
         )
         copy.unlink()
 

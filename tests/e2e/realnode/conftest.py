@@ -1,0 +1,63 @@
+"""Two real nodes: kubelet with containerd, and Bindery's components beside them.
+
+They are in a network namespace of their own. Each test runs inside it, so that its clients reach
+the API server.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from administrator import Administrator
+from required import lacking
+
+from bindery.controlplane.install import Installation, install
+from bindery.controlplane.realnode import machine
+from bindery.controlplane.realnode.cluster import RealCluster
+from bindery.controlplane.realnode.plane import RealControlPlane
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
+    """Two nodes, each with two devices of Kubernetes' sample device plugin."""
+    for reason in machine.lacks():
+        lacking(reason, part="realnode")
+    if not machine.are_built():
+        lacking("kubelet, containerd and runc are not built: make nodes", part="realnode")
+    with RealCluster(tmp_path_factory.mktemp("realnodes"), print) as cluster:
+        for number in (1, 2):
+            cluster.add_node(cluster.plan(number, services={"devices": "sample-device-plugin"}))
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def control_plane(cluster: RealCluster) -> RealControlPlane:
+    return cluster.control_plane
+
+
+@pytest.fixture(scope="session")
+def admin_kubeconfig(control_plane: RealControlPlane) -> Path:
+    return control_plane.admin_kubeconfig
+
+
+@pytest.fixture(scope="session")
+def installation(control_plane: RealControlPlane) -> Installation:
+    return install(control_plane)
+
+
+@pytest.fixture(scope="session")
+def administrator(control_plane: RealControlPlane) -> Administrator:
+    return Administrator(control_plane.admin_kubeconfig)
+
+
+@pytest.fixture(scope="module")
+def pool() -> str:
+    """The default pool: real nodes have no label."""
+    return ""
+
+
+@pytest.fixture(autouse=True)
+def inside(control_plane: RealControlPlane) -> Iterator[None]:
+    """Run each test, with what it starts, in the network of the nodes."""
+    with control_plane.network.entered():
+        yield
