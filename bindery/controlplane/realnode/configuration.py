@@ -30,7 +30,7 @@ class NodePlan:
     """Further fields of its KubeletConfiguration."""
     labels: dict[str, str] = field(default_factory=dict)
     services: dict[str, str] = field(default_factory=dict)
-    """Further programs, such as device plugins: name -> shell command."""
+    """Further programs, such as device plugins: name -> shell script that runs one until it ends."""
 
     @property
     def address(self) -> str:
@@ -145,6 +145,6 @@ def services(plan: NodePlan, programs: Path) -> dict[str, str]:
     scripts = {
         "containerd": "exec containerd --config /node/containerd.toml",
         "kubelet": f"{wait}\nexec kubelet {' '.join(kubelet_arguments)}",
-        **{name: f"exec {command}" for name, command in plan.services.items()},
+        **plan.services,
     }
     return {name: f"{path}\n{script}\n" for name, script in scripts.items()}

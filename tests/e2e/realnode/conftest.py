@@ -11,22 +11,33 @@ import pytest
 from administrator import Administrator
 from required import lacking
 
+from bindery.controlplane.components import Component, Components
 from bindery.controlplane.install import Installation, install
 from bindery.controlplane.realnode import machine
 from bindery.controlplane.realnode.cluster import RealCluster
 from bindery.controlplane.realnode.plane import RealControlPlane
 
 
+def _services(node: str) -> dict[str, str]:
+    """Return the scripts that run the plugin and the driver of a node."""
+    claims = (
+        "mkdir -p /var/lib/kubelet/plugins/test-driver.cdi.k8s.io",
+        "exec dra-test-driver --kubeconfig=/var/lib/kubelet/kubeconfig "
+        f"kubelet-plugin --node-name={node} --num-devices=2",
+    )
+    return {"devices": "exec sample-device-plugin", "claims": "\n".join(claims)}
+
+
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
-    """Two nodes, each with two devices of Kubernetes' sample device plugin."""
+    """Two nodes, each with Kubernetes' sample device plugin and its test driver for claims."""
     for reason in machine.lacks():
         lacking(reason, part="realnode")
     if not machine.are_built():
         lacking("kubelet, containerd and runc are not built: make nodes", part="realnode")
     with RealCluster(tmp_path_factory.mktemp("realnodes"), print) as cluster:
         for number in (1, 2):
-            cluster.add_node(cluster.plan(number, services={"devices": "sample-device-plugin"}))
+            cluster.add_node(cluster.plan(number, services=_services(f"node-{number}")))
         yield cluster
 
 
@@ -54,6 +65,17 @@ def administrator(control_plane: RealControlPlane) -> Administrator:
 def pool() -> str:
     """The default pool: real nodes have no label."""
     return ""
+
+
+@pytest.fixture(scope="module")
+def scheduler(module_components: Components) -> Component:
+    """With the configuration of the chart, as users have it."""
+    return module_components.start_scheduler().wait_ready()
+
+
+@pytest.fixture(scope="module")
+def binder(module_components: Components) -> Component:
+    return module_components.start_binder().wait_ready()
 
 
 @pytest.fixture(autouse=True)

@@ -1,42 +1,13 @@
 """The life of gangs on real nodes: containers run, get their signals, and are logged."""
 
-from typing import Any
-
 import pytest
+from realpods import DEVICE, logs, running, wait_phase
 from support import Corner, Gang, Observer, wait_for
 
 from bindery.controlplane.realnode.cluster import RealCluster
 from bindery.controlplane.realnode.configuration import SHARED
-from bindery.controlplane.realnode.images import BUSYBOX
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("scheduler", "binder")]
-
-
-def running(script: str, **resources: Any) -> dict[str, Any]:
-    """Return the fields of a pod that runs `script`; `resources`: its limits too."""
-    limits = {name.replace("_", "/"): value for name, value in resources.items()}
-    container = {
-        "name": "worker",
-        "image": BUSYBOX,
-        "command": ["sh", "-c", script],
-        "resources": {"requests": {"cpu": "50m", "memory": "8Mi", **limits}, "limits": limits},
-    }
-    return {"containers": [container], "terminationGracePeriodSeconds": 20}
-
-
-async def phases(corner: Corner, gang: Gang) -> list[str]:
-    return sorted(pod.status.phase or "" for pod in await corner.pods(gang))
-
-
-async def wait_phase(corner: Corner, gang: Gang, phase: str) -> None:
-    async def all_have_it() -> bool:
-        return await phases(corner, gang) == [phase] * gang.size
-
-    await wait_for(all_have_it, f"all pods of {gang.name} are {phase}")
-
-
-def logs(cluster: RealCluster, corner: Corner, pod: str) -> str:
-    return cluster.control_plane.kubectl("logs", pod, f"--namespace={corner.namespace}")
 
 
 async def test_a_gang_runs_to_its_end_and_its_logs_can_be_read(
@@ -68,21 +39,16 @@ async def test_a_reclaimed_gang_gets_sigterm_and_its_grace_period(
     corner: Corner, cluster: RealCluster
 ) -> None:
     """Both queues are entitled to one half of the devices; the first one took all."""
-    half = {"resources": {"example.com/resource": {"quota": 2}}}
+    half = {"resources": {DEVICE: {"quota": 2}}}
     rich, poor = await corner.add_queue("rich", half), await corner.add_queue("poor", half)
-    device = {"example.com_resource": "1"}
     script = "trap 'echo saved >/checkpoints/$HOSTNAME; exit 0' TERM; while :; do sleep 0.1; done"
-    pod = running(script, **device)
-    directory = f"{SHARED}/{corner.namespace}"
-    pod["containers"][0]["volumeMounts"] = [{"name": "checkpoints", "mountPath": "/checkpoints"}]
-    pod["volumes"] = [
-        {"name": "checkpoints", "hostPath": {"path": directory, "type": "DirectoryOrCreate"}}
-    ]
+    directory = {"path": f"{SHARED}/{corner.namespace}", "type": "DirectoryOrCreate"}
+    pod = running(script, devices=1, mounts={"/checkpoints": {"hostPath": directory}})
     borrower = Gang("borrower", 4, min_member=2, queue=rich, pod=pod)
     await corner.submit(borrower)
     await wait_phase(corner, borrower, "Running")
     before = {pod.metadata.name for pod in await corner.pods(borrower)}
-    claimant = Gang("claimant", 2, queue=poor, pod=running("sleep 600", **device))
+    claimant = Gang("claimant", 2, queue=poor, pod=running("sleep 600", devices=1))
     await corner.submit(claimant)
 
     await wait_phase(corner, claimant, "Running")
