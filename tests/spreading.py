@@ -1,8 +1,9 @@
 """How `pytest --numprocesses` spreads the tests over its workers.
 
 A file stays together, because its tests share components and the control plane of their worker.
-Files of `APART` do not: each of their tests is long and has all its components to itself. What
-takes longest begins first, so that no worker is left with it at the end.
+Files of `APART` do not: each of their tests is long and has all its components to itself. Those of
+`TOGETHER` share real nodes. What takes longest begins first, so that no worker is left with it at
+the end.
 
 Tests on a control plane mostly wait, and the others compute. Of three workers or more, the last
 takes only files without a control plane, while the others wait.
@@ -19,9 +20,18 @@ from xdist.workermanage import WorkerController
 KILL_MATRIX = "tests/e2e/test_e2e_kill_matrix.py"
 DEMO = "tests/controlplane/test_demo.py"
 APART = frozenset({KILL_MATRIX, DEMO})
+REAL_GANGS = "tests/e2e/realnode/test_real_gangs.py"
+TOGETHER = frozenset(
+    {
+        REAL_GANGS,
+        "tests/e2e/realnode/test_real_resources.py",
+        "tests/e2e/realnode/test_real_failures.py",
+    }
+)
 
 LONGEST = (
     KILL_MATRIX,
+    REAL_GANGS,
     "tests/e2e/test_e2e_chaos.py",
     "tests/e2e/test_e2e_whatif.py",
     DEMO,
@@ -74,6 +84,8 @@ class Spread(LoadScopeScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         file = file_of(nodeid)
+        if file in TOGETHER:
+            return REAL_GANGS
         return nodeid if file in APART else file
 
     def _assign_work_unit(self, node: WorkerController) -> None:

@@ -60,13 +60,13 @@ def remove(tree: str) -> list[Path]:
 
 def remove_abandoned() -> None:
     """Remove the trees of processes that have ended."""
-    for tree in {path.name for path in _trees()}:
+    for tree in {path.name for path in trees()}:
         found = _NAME.fullmatch(tree)
         if found and not is_recorded_running(Record("", int(found[1]), found[2])):
             remove(tree)
 
 
-def _trees() -> Iterator[Path]:
+def trees() -> Iterator[Path]:
     """Yield all trees in all hierarchies."""
     yield from _ROOT.glob("bindery-*")
     yield from _ROOT.glob("*/bindery-*")
@@ -74,7 +74,7 @@ def _trees() -> Iterator[Path]:
 
 def _remove_once(tree: str) -> Iterator[Path]:
     """Remove what is not busy, from the leaves; yield the rest."""
-    for top in [path for path in _trees() if path.name == tree]:
+    for top in [path for path in trees() if path.name == tree]:
         below = sorted((path for path in top.rglob("*") if path.is_dir()), reverse=True)
         for path in (*below, top):
             try:

@@ -78,8 +78,27 @@ class RealCluster:
         self.nodes[plan.name] = node
         node.wait_for_runtime()
         node.load(self._base)
-        self._wait_ready(plan.name)
+        self.wait_ready(plan.name)
         return node
+
+    def wait_ready(self, name: str) -> None:
+        """Wait until the node `name` is Ready.
+
+        Raises:
+            ControlPlaneError: it is not in time.
+        """
+        deadline_s = time.monotonic() + _READY_S
+        path = '{.status.conditions[?(@.type=="Ready")].status}'
+        while True:
+            try:
+                got = self.control_plane.kubectl("get", "node", name, f"--output=jsonpath={path}")
+            except ControlPlaneError as error:
+                got = str(error)
+            if got == "True":
+                return
+            if time.monotonic() > deadline_s:
+                raise ControlPlaneError(f"{name} is not Ready after {_READY_S:.0f} s: {got}")
+            time.sleep(0.2)
 
     def plan(self, number: int, **fields: Any) -> NodePlan:
         """Return the plan of the node with this number, from 1; `fields`: as in `NodePlan`."""
@@ -122,20 +141,6 @@ class RealCluster:
             client_authority=plane.authority.certificate,
             token=plane.bootstrap_token,
         )
-
-    def _wait_ready(self, name: str) -> None:
-        deadline_s = time.monotonic() + _READY_S
-        path = '{.status.conditions[?(@.type=="Ready")].status}'
-        while True:
-            try:
-                got = self.control_plane.kubectl("get", "node", name, f"--output=jsonpath={path}")
-            except ControlPlaneError as error:
-                got = str(error)
-            if got == "True":
-                return
-            if time.monotonic() > deadline_s:
-                raise ControlPlaneError(f"{name} is not Ready after {_READY_S:.0f} s: {got}")
-            time.sleep(0.2)
 
 
 def _bindings() -> dict[str, object]:

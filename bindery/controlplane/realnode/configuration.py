@@ -30,7 +30,7 @@ class NodePlan:
     """Further fields of its KubeletConfiguration."""
     labels: dict[str, str] = field(default_factory=dict)
     services: dict[str, str] = field(default_factory=dict)
-    """Further programs, such as device plugins: name -> shell script that runs one until it ends."""
+    """Further programs, such as device plugins: name -> shell script that runs one to its end."""
 
     @property
     def address(self) -> str:

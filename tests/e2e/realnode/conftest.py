@@ -20,12 +20,12 @@ from bindery.controlplane.realnode.plane import RealControlPlane
 
 def _services(node: str) -> dict[str, str]:
     """Return the scripts that run the plugin and the driver of a node."""
-    claims = (
-        "mkdir -p /var/lib/kubelet/plugins/test-driver.cdi.k8s.io",
-        "exec dra-test-driver --kubeconfig=/var/lib/kubelet/kubeconfig "
-        f"kubelet-plugin --node-name={node} --num-devices=2",
-    )
-    return {"devices": "exec sample-device-plugin", "claims": "\n".join(claims)}
+    claims = f"""
+mkdir -p /var/lib/kubelet/plugins/test-driver.cdi.k8s.io
+exec dra-test-driver --kubeconfig=/var/lib/kubelet/kubeconfig \\
+    kubelet-plugin --node-name={node} --num-devices=2
+"""
+    return {"devices": "exec sample-device-plugin", "claims": claims}
 
 
 @pytest.fixture(scope="session")

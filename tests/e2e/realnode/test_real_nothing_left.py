@@ -1,0 +1,83 @@
+"""However a launcher of real nodes ends, nothing of them is left on the machine."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from required import lacking
+
+from bindery.controlplane.realnode import cgroups, machine
+
+pytestmark = pytest.mark.e2e
+
+LAUNCHER = Path(__file__).with_name("launcher.py")
+_WAIT_S = 240.0
+
+
+@pytest.fixture(autouse=True)
+def inside() -> None:
+    """These tests look at the machine from outside."""
+    for reason in machine.lacks():
+        lacking(reason, part="realnode")
+
+
+def left_by(launcher: int, directory: Path) -> list[str]:
+    """Return what is left of a launcher and its nodes: cgroups, processes and their mounts.
+
+    Mounts name the directory of the node, also those in the namespaces of its containers.
+    """
+    found = [str(path) for path in cgroups.trees() if f"bindery-{launcher}-" in path.name]
+    for process in Path("/proc").glob("[0-9]*"):
+        for file in ("cmdline", "mountinfo"):
+            try:
+                text = (process / file).read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            except OSError:
+                continue  # it ended just now
+            found += [
+                f"{process.name}: {line}" for line in text.splitlines() if str(directory) in line
+            ]
+    return found
+
+
+def wait_until(holds: Callable[[], bool], what: Callable[[], object]) -> None:
+    deadline_s = time.monotonic() + _WAIT_S
+    while not holds():
+        assert time.monotonic() < deadline_s, what()
+        time.sleep(0.2)
+
+
+@pytest.mark.parametrize(
+    ("how", "until"),
+    [
+        pytest.param(signal.SIGTERM, "running", id="stopped"),
+        pytest.param(signal.SIGKILL, "running", id="killed"),
+        pytest.param(signal.SIGKILL, "starting the node", id="killed while a node starts"),
+    ],
+)
+def test_a_launcher_that_ends_leaves_nothing(
+    tmp_path: Path, how: signal.Signals, until: str
+) -> None:
+    command = [sys.executable, str(LAUNCHER), str(tmp_path)]
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as launcher:
+        assert launcher.stdout is not None
+        lines = []
+        for line in launcher.stdout:
+            lines.append(line)
+            if until in line:
+                break
+        assert launcher.poll() is None, lines
+        assert left_by(launcher.pid, tmp_path)
+        launcher.send_signal(how)
+        launcher.wait(timeout=_WAIT_S)
+
+        def what_is_left() -> list[str]:
+            cgroups.remove_abandoned()  # as the next launcher does
+            return left_by(launcher.pid, tmp_path)
+
+        wait_until(lambda: not what_is_left(), what_is_left)
