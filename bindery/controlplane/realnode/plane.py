@@ -1,6 +1,6 @@
 """A control plane in a network namespace of its own, where kubelets join.
 
-The API server listens on the address of the Service `kubernetes`, so clients in pods reach it
+The API server listens on the address of its own Service, so clients in pods reach it
 without kube-proxy. Kubelets get their certificates by requests, as on any cluster.
 """
 
