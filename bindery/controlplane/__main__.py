@@ -13,7 +13,7 @@ from pathlib import Path
 from rich.console import Console
 
 from bindery.controlplane import build, find
-from bindery.controlplane.errors import ControlPlaneError
+from bindery.controlplane.errors import BuildError, ControlPlaneError
 from bindery.controlplane.realnode import machine
 
 
@@ -39,13 +39,17 @@ def main() -> int:
 
 
 def _build_nodes(console: Console) -> None:
+    """Build what real nodes need, where that is possible; their tests say if it is not there."""
     reasons = list(machine.lacks())
+    if not reasons:
+        try:
+            build.binaries(tuple(build.NODE_PROGRAMS), console.print)
+            names = tuple(build.CONTAINER_PROGRAMS)
+            build.binaries(names, console.print, build.CONTAINERS_MODULE)
+        except BuildError as error:
+            reasons = [str(error)]
     for reason in reasons:
         console.print(f"no real nodes here: {reason}", style="yellow", markup=False)
-    if not reasons:
-        build.binaries(tuple(build.NODE_PROGRAMS), console.print)
-        names = tuple(build.CONTAINER_PROGRAMS)
-        build.binaries(names, console.print, build.CONTAINERS_MODULE)
 
 
 if __name__ == "__main__":
