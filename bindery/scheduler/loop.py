@@ -8,6 +8,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import structlog
 
@@ -198,7 +199,7 @@ class SchedulingLoop:
             self._engine.cluster.failures.leave_namespace(namespace, now + LEFT_ALONE_S)
         self._writer.ending.clear()
         for request in self._writer.missing:
-            self._engine.cluster.forget(request)
+            self._feed.when_pods_are_shown(partial(self._engine.cluster.forget, request))
         self._writer.missing.clear()
         for plan in self._evictor.refused:
             self._engine.dropped(plan)

@@ -6,7 +6,7 @@ applied at once. `loop.py` waits for changes here.
 
 import asyncio
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -18,7 +18,7 @@ from bindery.kube.client import Client
 from bindery.kube.errors import KubeError
 from bindery.kube.objects import KubeObject, Meta
 from bindery.kube.outages import log_failure
-from bindery.kube.resources import BIND_REQUESTS, Resource
+from bindery.kube.resources import BIND_REQUESTS, PODS, Resource
 from bindery.kube.served import served
 from bindery.kube.store import Change, EventType
 from bindery.kube.watch import Reflector
@@ -56,7 +56,8 @@ class Feed:
         """Set when listing may begin."""
         self._following = asyncio.Event()
         """Set when it is known which of the further kinds the API server serves."""
-        self._inbox: list[Change[KubeObject]] = []
+        self._inbox: list[Callable[[], None]] = []
+        """What waits for the end of the cycle."""
         self._borrowed = False
         self.changed = asyncio.Event()
         """Set by a change that may lead to another plan."""
@@ -151,15 +152,29 @@ class Feed:
         finally:
             self._borrowed = False
             # In the order of arrival; no event can arrive in between, as nothing is awaited here.
-            for change in self._inbox:
-                self._apply(change)
+            for act in self._inbox:
+                act()
             self._inbox.clear()
+
+    def when_pods_are_shown(self, act: Callable[[], None]) -> None:
+        """Call `act`, which changes the cluster, once the cluster has every pod as of now.
+
+        For the end of a Statement that no event has shown: it may have bound its pods.
+        """
+        assert self._group is not None  # it ends with `run`
+        self._group.create_task(self._after_pods(act), name="catch up on pods")
+
+    async def _after_pods(self, act: Callable[[], None]) -> None:
+        [pods] = (each for each in self._reflectors if each.resource is PODS)
+        await pods.catch_up()
+        self._between_cycles(act)
+        self.changed.set()
 
     def _add(self, resource: Resource[Any]) -> None:
         reflector = Reflector(
             self._client,
             resource,
-            self._take,
+            self._take_request if resource is BIND_REQUESTS else self._take,
             on_malformed=partial(self._malformed, resource),
         )
         self._reflectors.append(reflector)
@@ -170,10 +185,21 @@ class Feed:
         group.create_task(reflector.run(), name=f"watch {reflector.resource.plural}")
 
     def _take(self, change: Change[KubeObject]) -> None:
-        if self._borrowed:
-            self._inbox.append(change)
+        self._between_cycles(partial(self._apply, change))
+
+    def _take_request(self, change: Change[KubeObject]) -> None:
+        [requests] = (each for each in self._reflectors if each.resource is BIND_REQUESTS)
+        if requests.is_listing and change.type is EventType.DELETED:
+            # The last state that was shown need not name the pods that it has bound since then.
+            self.when_pods_are_shown(partial(self._apply, change))
         else:
-            self._apply(change)
+            self._take(change)
+
+    def _between_cycles(self, act: Callable[[], None]) -> None:
+        if self._borrowed:
+            self._inbox.append(act)
+        else:
+            act()
 
     def _apply(self, change: Change[KubeObject]) -> None:
         for each in statement_changes(change):
