@@ -116,7 +116,7 @@ async def run(options: Options, clock: Callable[[], float] = time.time) -> None:
                         async with _together(*telling):
                             await loop.run(leadership)
             finally:
-                metrics.LEADING.set(0)
+                metrics.end_term()
                 # Commits are finished: an incomplete Statement would hold room until it is stale.
                 await evictor.stop()
                 await writer.stop(_DRAIN_S)

@@ -1,6 +1,6 @@
 """The scheduler's own series: latencies and evictions by queue."""
 
-from prometheus_client import Counter
+from prometheus_client import REGISTRY, Counter
 from schedulerworld import NOW, engine_with, gang, node
 
 from bindery.scheduler.commit import metrics
@@ -52,6 +52,23 @@ def test_pods_that_wait_beside_a_scheduled_gang_count_by_their_own_reason() -> N
 
     (family,) = metrics.PENDING_PODS.collect()
     assert {s.labels["reason"]: s.value for s in family.samples} == {"Unschedulable": 3}
+
+
+def test_a_process_that_no_longer_leads_reports_no_pods() -> None:
+    def pods() -> tuple[float | None, float | None]:
+        waiting = {"reason": "Unschedulable"}
+        return (
+            REGISTRY.get_sample_value("bindery_pending_pods", waiting),
+            REGISTRY.get_sample_value("bindery_unstarted_pods"),
+        )
+
+    metrics.PENDING_PODS.labels("Unschedulable").set(3)
+    metrics.UNSTARTED_PODS.set(2)
+    assert pods() == (3, 2)
+
+    metrics.end_term()
+
+    assert pods() == (None, 0)
 
 
 def value_of(counter: Counter) -> float:

@@ -92,6 +92,13 @@ def begin(kinds: Iterable[str]) -> None:
         WRONG_PREDICTIONS.labels(reason)
 
 
+def end_term() -> None:
+    """Withdraw what only the process that leads knows: its last values would stay for ever."""
+    LEADING.set(0)
+    UNSTARTED_PODS.set(0)
+    PENDING_PODS.clear()
+
+
 def record_commit(draft: BindRequestDraft, now: float) -> None:
     """Record the time that the pods of a Statement waited for its commit."""
     created = [at for task in draft.tasks if (at := seconds(task.created)) is not None]
