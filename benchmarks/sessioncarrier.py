@@ -27,8 +27,8 @@ class SessionCarrier:
             connector=connector, cookie_jar=aiohttp.DummyCookieJar()
         )
 
-    async def send(self, request: Request, timeout_s: float) -> bytes:
-        """Send once and return the body of the answer."""
+    async def send(self, request: Request, timeout_s: float) -> Answer:
+        """Send once and return the answer."""
 
         async def exchange() -> Answer:
             async with self._session.request(

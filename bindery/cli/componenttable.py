@@ -37,7 +37,8 @@ _COLUMNS: Final = (
     Column("HOLDER", "holder"),
 )
 _PROBE: Final = "bindery-status-probe"
-"""The name of a Queue that is its own parent."""
+_NO_PARENT: Final = "bindery-status-probe-parent"
+"""The name of a Queue that does not exist; the webhook warns of a parent with this name."""
 _OF_QUEUES: Final = f"queues.validating.{GROUP}"
 """The webhook that reviews Queues."""
 
@@ -128,24 +129,24 @@ async def _pools(client: "Client") -> list[str]:
 
 
 async def probe_webhook(client: "Client") -> WebhookState:
-    """Return whether the webhook refuses, in a dry run, a Queue that is its own parent."""
+    """Return whether the webhook warns, in a dry run, of a Queue whose parent does not exist."""
     probe = {
         "apiVersion": API_VERSION,
         "kind": "Queue",
         "metadata": {"name": _PROBE},
-        "spec": {"parent": _PROBE},
+        "spec": {"parent": _NO_PARENT},
     }
     try:
-        await client.try_create(QUEUES, probe)
+        warnings = await client.try_create(QUEUES, probe)
     except ApiError as error:
         text = str(error)
-        if "denied the request" in text and _PROBE in text:
-            return WebhookState("answers")
         if "failed calling webhook" in text:
             return WebhookState("does not answer", text)
         if isinstance(error, ForbiddenError):
             return WebhookState("unknown", "this user may not create Queues")
         return WebhookState("unknown", text)
+    if any(_NO_PARENT in warning for warning in warnings):
+        return WebhookState("answers")
     return await _went_without(client)
 
 

@@ -24,7 +24,7 @@ def status(
 
     Shows who leads, for how long, the age of the Leases, and the configuration in use.
 
-    The webhook is tested by a Queue that it must refuse, as a dry run: nothing is created. That
+    The webhook is tested by a Queue that it must warn of, as a dry run: nothing is created. That
     needs the permission to create Queues; without it, the state of the webhook is `unknown`.
 
     Exit code: 0 if each installed component works, 1 if not, 3 if the cluster does not answer.

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from bindery.kube.carrier import Carrier
+from bindery.kube.carrier import Answer, Carrier
 from bindery.kube.errors import (
     GoneError,
     KubeError,
@@ -56,10 +56,14 @@ class Caller:
 
     async def call(self, request: Request) -> bytes:
         """Send until it succeeds; return the body of the answer."""
+        return (await self.answer(request)).body
+
+    async def answer(self, request: Request) -> Answer:
+        """Send until it succeeds; return the answer."""
         async with self._turn():
             return await self._call(request)
 
-    async def _call(self, request: Request) -> bytes:
+    async def _call(self, request: Request) -> Answer:
         now_s = asyncio.get_running_loop().time
         begin_s = now_s()
         give_up_s = begin_s + self.timeout_s
@@ -71,7 +75,7 @@ class Caller:
                 return await self.transport.send(request, attempt_s)
             except KubeError as failure:
                 if uncertain and request.verb == "delete" and isinstance(failure, NotFoundError):
-                    return b""
+                    return Answer(failure.status, b"", None)
                 uncertain |= isinstance(failure, (OutcomeUnknownError, ServerError))
                 delay_s = self.policy.delay_s(
                     failure,

@@ -12,6 +12,17 @@ from bindery.kube.errors import error_from_answer
 from bindery.kube.requests import Request
 
 
+class Answer(NamedTuple):
+    """An HTTP answer."""
+
+    status: int
+    body: bytes
+    retry_after: str | None
+    """The header of that name."""
+    warnings: tuple[str, ...] = ()
+    """The headers `Warning`, each as `299 - "TEXT"`."""
+
+
 class Carrier(Protocol):
     """Sends requests to one API server, each once. Every failure is raised as a `KubeError`.
 
@@ -21,8 +32,8 @@ class Carrier(Protocol):
     field_manager: str
     """The name under which server-side apply records what we own."""
 
-    async def send(self, request: Request, timeout_s: float) -> bytes:
-        """Send once and return the body of the answer."""
+    async def send(self, request: Request, timeout_s: float) -> Answer:
+        """Send once and return the answer."""
         ...
 
     def stream(self, request: Request, idle_s: float) -> AsyncGenerator[bytes, None]:
@@ -34,17 +45,8 @@ class Carrier(Protocol):
         ...
 
 
-class Answer(NamedTuple):
-    """An HTTP answer."""
-
-    status: int
-    body: bytes
-    retry_after: str | None
-    """The header of that name."""
-
-
-async def send_as(credentials: Credentials, send: Callable[[], Awaitable[Answer]]) -> bytes:
-    """Send with a valid token and return the body; send again with a new token after a 401.
+async def send_as(credentials: Credentials, send: Callable[[], Awaitable[Answer]]) -> Answer:
+    """Send with a valid token and return the answer; send again with a new token after a 401.
 
     Raises:
         ApiError: the API server refuses.
@@ -57,8 +59,8 @@ async def send_as(credentials: Credentials, send: Callable[[], Awaitable[Answer]
         await credentials.renew(rejected=authorization)
         answer = await send()
     if answer.status >= 400:
-        raise error_from_answer(*answer)
-    return answer.body
+        raise error_from_answer(answer.status, answer.body, answer.retry_after)
+    return answer
 
 
 def headers(request: Request, credentials: Credentials, user_agent: str) -> dict[str, str]:

@@ -159,10 +159,16 @@ class Client:
         request = write(resource, "create", resource.path(namespace), repeat, body)
         return await self._caller.ask(resource, request)
 
-    async def try_create(self, resource: Resource[T], body: Body, namespace: str = "") -> None:
-        """Ask whether an object could be created, as a dry run. Tried once."""
+    async def try_create(
+        self, resource: Resource[T], body: Body, namespace: str = ""
+    ) -> tuple[str, ...]:
+        """Ask whether an object could be created, as a dry run, and return the warnings.
+
+        Each warning is a header, `299 - "TEXT"`. Tried once.
+        """
         path = f"{resource.path(namespace)}?dryRun=All"
-        await self._caller.call(write(resource, "create", path, Repeat.UNSENT, body))
+        request = write(resource, "create", path, Repeat.UNSENT, body)
+        return (await self._caller.answer(request)).warnings
 
     async def replace(
         self,

@@ -134,6 +134,7 @@ class Connection(asyncio.Protocol):
         self._parser: httptools.HttpResponseParser | None = None
         self._answer: asyncio.Future[Answer] | None = None
         self._retry_after: str | None = None
+        self._warnings: list[str] = []
         self._body: list[bytes] = []
         self._keeps_alive = True
 
@@ -154,6 +155,7 @@ class Connection(asyncio.Protocol):
             raise ConnectionResetError("the server has closed the connection")
         self._parser = httptools.HttpResponseParser(self)
         self._retry_after, self._body, self._keeps_alive = None, [], False
+        self._warnings = []
         self._answer = asyncio.get_running_loop().create_future()
         self._transport.write(request)
         return await self._answer
@@ -197,6 +199,8 @@ class Connection(asyncio.Protocol):
         """Take a header."""
         if name.lower() == b"retry-after":
             self._retry_after = value.decode("latin-1")
+        elif name.lower() == b"warning":
+            self._warnings.append(value.decode("latin-1"))
 
     def on_body(self, body: bytes) -> None:
         """Take a piece of the body."""
@@ -211,7 +215,8 @@ class Connection(asyncio.Protocol):
             return
         self._keeps_alive = self._parser.should_keep_alive()
         if self._answer is not None and not self._answer.done():
-            self._answer.set_result(Answer(status, b"".join(self._body), self._retry_after))
+            body, warnings = b"".join(self._body), tuple(self._warnings)
+            self._answer.set_result(Answer(status, body, self._retry_after, warnings))
         self._parser = None
 
 

@@ -53,15 +53,15 @@ class ThreadTransport:
         while self._idle:
             self._idle.pop().close()
 
-    async def send(self, request: Request, timeout_s: float) -> bytes:
-        """Send once and return the body of the answer."""
+    async def send(self, request: Request, timeout_s: float) -> Answer:
+        """Send once and return the answer."""
         used: _Connection | None = None
         try:
             async with asyncio.timeout(timeout_s), self._slots:
                 connection = used = self._idle.pop() if self._idle else self._connection()
                 self._busy.add(connection)
                 try:
-                    body = await send_as(
+                    answer = await send_as(
                         self._credentials,
                         lambda: _wait(
                             connection,
@@ -71,7 +71,7 @@ class ThreadTransport:
                     )
                 finally:
                     self._put_back(connection)
-                return body
+                return answer
         except TimeoutError as error:
             text = f"{request.verb} {request.resource}: no answer in {timeout_s:.1f} s"
             if used is None:
@@ -94,7 +94,7 @@ class ThreadTransport:
                 answer = await _wait(connection, request, lambda: _read(response))
                 if response.status == 401 and self._credentials.authorization is not None:
                     await self._credentials.renew(rejected=self._credentials.authorization)
-                raise error_from_answer(*answer)
+                raise error_from_answer(answer.status, answer.body, answer.retry_after)
             connection.limit_silence(idle_s)
             while line := await _wait(connection, request, response.readline):
                 yield line
@@ -184,7 +184,9 @@ class _Connection(HTTPConnection):
 
 
 def _read(response: HTTPResponse) -> Answer:
-    return Answer(response.status, response.read(), response.headers.get("Retry-After"))
+    given = response.headers
+    warnings = tuple(given.get_all("Warning", ()))
+    return Answer(response.status, response.read(), given.get("Retry-After"), warnings)
 
 
 async def _wait(connection: _Connection, request: Request, blocking: Callable[[], T]) -> T:

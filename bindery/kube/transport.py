@@ -68,15 +68,15 @@ class Transport:
         self._connections.close()
         await self._session.close()
 
-    async def send(self, request: Request, timeout_s: float) -> bytes:
-        """Send once and return the body of the answer."""
+    async def send(self, request: Request, timeout_s: float) -> Answer:
+        """Send once and return the answer."""
         try:
             return await self._send(request, timeout_s)
         except KubeError as error:
             self._outages.failed(error)
             raise
 
-    async def _send(self, request: Request, timeout_s: float) -> bytes:
+    async def _send(self, request: Request, timeout_s: float) -> Answer:
         sent = False
         try:
             async with asyncio.timeout(timeout_s), self._slots:
@@ -107,18 +107,21 @@ class Transport:
         _time(request, perf_counter() - started_s)
         return answer
 
-    async def _by_session(self, request: Request, given: dict[str, str]) -> Answer:
+    async def _by_session(self, request: Request, sent: dict[str, str]) -> Answer:
         async with self._session.request(
             request.method,
             self._url(request),
             data=request.body,
-            headers=given,
+            headers=sent,
             allow_redirects=False,
             proxy=self._credentials.proxy,
             server_hostname=self._credentials.tls_server_name,
         ) as response:
             body = await response.read()
-        return Answer(response.status, body, response.headers.get("Retry-After"))
+        given = response.headers
+        return Answer(
+            response.status, body, given.get("Retry-After"), tuple(given.getall("Warning", ()))
+        )
 
     async def stream(self, request: Request, idle_s: float) -> AsyncGenerator[bytes, None]:
         """Yield the lines of an answer that does not end.

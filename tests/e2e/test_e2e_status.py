@@ -75,6 +75,7 @@ async def test_status_names_the_leaders_and_the_lease_that_ended(
 
 
 @pytest.mark.parametrize("policy", ["Fail", "Ignore"])
+@pytest.mark.usefixtures("installation")  # brings the kinds
 async def test_status_asks_the_webhook_and_creates_nothing(
     corner: Corner, control_plane: ControlPlane, command_line: CommandLine, policy: str
 ) -> None:
@@ -92,12 +93,21 @@ async def test_status_asks_the_webhook_and_creates_nothing(
         found = await wait_for_state(webhook, "does not answer")
         assert not found["works"]
         await asyncio.to_thread(webhooks.start, access)
+        before = rejections(control_plane)
         found = await wait_for_state(webhook, "answers")
         assert found["works"]
+        assert rejections(control_plane) == before, "no request was refused"
     finally:
         webhooks.remove()
     queues = control_plane.kubectl("get", "queues.scheduling.bindery.dev", "-oname")
     assert "probe" not in queues
+
+
+def rejections(control_plane: ControlPlane) -> list[str]:
+    """Return the API server's counts of requests that a webhook refused, which it logs."""
+    found = control_plane.kubectl("get", "--raw=/metrics").splitlines()
+    name = "apiserver_admission_webhook_rejection_count{"
+    return [line for line in found if line.startswith(name) and 'error_type="no_error"' in line]
 
 
 async def wait_for_state(ask: Any, state: str) -> dict[str, Any]:

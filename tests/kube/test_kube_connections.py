@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 from mirror import wait_until
 
+from bindery.kube.carrier import Answer
 from bindery.kube.connections import Connections, NotConnectedError
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"
@@ -59,7 +60,7 @@ async def get(connections: Connections) -> tuple[int, bytes, str | None]:
 async def test_a_connection_is_used_again() -> None:
     server = Server(OK, OK, OK)
     async with connected(server.serve, "/base") as connections:
-        assert [await get(connections) for _ in range(3)] == [(200, b"hi", None)] * 3
+        assert [await get(connections) for _ in range(3)] == [Answer(200, b"hi", None)] * 3
 
     assert server.connections == 1
     assert server.requests[0].startswith(b"GET /base/x HTTP/1.1\r\nHost: 127.0.0.1:")
@@ -78,14 +79,18 @@ async def test_requests_at_the_same_time_have_connections_of_their_own() -> None
     [
         (
             b"HTTP/1.1 429 Too Many Requests\r\nretry-after: 7\r\nContent-Length: 0\r\n\r\n",
-            (429, b"", "7"),
+            Answer(429, b"", "7"),
         ),
         (
             b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n1\r\nc\r\n0\r\n\r\n",
-            (200, b"abc", None),
+            Answer(200, b"abc", None),
         ),
-        (b"HTTP/1.1 100 Continue\r\n\r\n" + OK, (200, b"hi", None)),
-        (b"HTTP/1.1 204 No Content\r\n\r\n", (204, b"", None)),
+        (b"HTTP/1.1 100 Continue\r\n\r\n" + OK, Answer(200, b"hi", None)),
+        (
+            b"HTTP/1.1 201 C\r\nWarning: a\r\nwarning: b\r\nContent-Length: 0\r\n\r\n",
+            Answer(201, b"", None, ("a", "b")),
+        ),
+        (b"HTTP/1.1 204 No Content\r\n\r\n", Answer(204, b"", None)),
     ],
 )
 async def test_answers_come_in_any_form(
@@ -94,7 +99,7 @@ async def test_answers_come_in_any_form(
     server = Server(answer, OK)
     async with connected(server.serve) as connections:
         assert await get(connections) == expected
-        assert await get(connections) == (200, b"hi", None)
+        assert await get(connections) == Answer(200, b"hi", None)
 
     assert server.connections == 1
 
@@ -132,7 +137,7 @@ async def test_an_answer_that_is_cut_off_or_no_http_is_an_error(answer: bytes, t
     async with connected(server.serve) as connections:
         with pytest.raises(OSError, match=text):
             await get(connections)
-        assert await get(connections) == (200, b"hi", None)
+        assert await get(connections) == Answer(200, b"hi", None)
 
 
 async def test_a_request_that_is_not_wanted_any_more_ends_its_connection() -> None:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bindery.kube.calls import Caller
+from bindery.kube.carrier import Answer
 from bindery.kube.errors import (
     ApiError,
     ConflictError,
@@ -125,7 +126,7 @@ class _Silent:
 
     field_manager = "test"
 
-    async def send(self, request: Request, timeout_s: float) -> bytes:
+    async def send(self, request: Request, timeout_s: float) -> Answer:
         await asyncio.sleep(min(timeout_s, 0.01))
         raise OutcomeUnknownError(f"{request.verb} {request.resource}: no answer in 0.1 s")
 
