@@ -333,8 +333,8 @@ class Corner:
 
     async def clean(self) -> None:
         """Remove what belongs to this corner, so that nothing waits for a kubelet to end it."""
-        for pod in await self.client.list(PODS, namespace=self.namespace):
-            await _ignore_missing(self.delete_pod(pod.metadata.name))
+        pods = await self.client.list(PODS, namespace=self.namespace)
+        await asyncio.gather(*(_ignore_missing(self.delete_pod(p.metadata.name)) for p in pods))
         mine = f"{NODE_POOL_LABEL}={self.pool}"
         for node in await self.client.list(NODES, label_selector=mine):
             await _ignore_missing(self.client.delete(NODES, node.metadata.name))
