@@ -24,6 +24,7 @@ REAL_GANGS = "tests/e2e/realnode/test_real_gangs.py"
 TOGETHER = frozenset(
     {
         REAL_GANGS,
+        "tests/e2e/realnode/test_real_and_hollow.py",
         "tests/e2e/realnode/test_real_resources.py",
         "tests/e2e/realnode/test_real_failures.py",
     }

@@ -16,8 +16,8 @@ from bindery.nodecore.admission.result import Admission
 
 Patch = Mapping[str, Any]
 
-_ALWAYS_TRUE: Final = ("PodReadyToStartContainers", "Initialized", "PodScheduled")
-_TRUE_WHILE_RUNNING: Final = ("ContainersReady", "Ready")
+_COMPLETED: Final = "PodCompleted"
+_FAILED: Final = "PodFailed"
 
 
 def running(
@@ -36,7 +36,7 @@ def running(
         "podIP": pod_address,
         "podIPs": [{"ip": pod_address}],
         "startTime": started,
-        "conditions": _conditions(pod, now_s, ready=True, reason=""),
+        "conditions": _conditions(pod, now_s),
     }
     patch = _patch(pod, status | _containers(pod, state, started))
     return patch if held is None else {**patch, **recorded(pod, held)}
@@ -83,9 +83,7 @@ def ended(pod: HollowPod, exit_code: int, now_s: float) -> Patch:
     state = _terminated(exit_code, started, timestamp(now_s))
     status: dict[str, Any] = {
         "phase": "Succeeded" if succeeded else "Failed",
-        "conditions": _conditions(
-            pod, now_s, ready=False, reason="PodCompleted" if succeeded else "PodFailed"
-        ),
+        "conditions": _conditions(pod, now_s, _COMPLETED if succeeded else _FAILED),
     }
     return _patch(pod, status | _containers(pod, state, started))
 
@@ -94,21 +92,32 @@ def _patch(pod: HollowPod, status: Mapping[str, Any]) -> Patch:
     return {"metadata": {"uid": pod.metadata.uid}, "status": status}
 
 
-def _conditions(pod: HollowPod, now_s: float, *, ready: bool, reason: str) -> list[dict[str, str]]:
-    """Return the conditions; an unchanged one keeps its time, as do conditions of the scheduler."""
-    wanted = dict.fromkeys(_ALWAYS_TRUE, "True")
-    wanted |= dict.fromkeys(_TRUE_WHILE_RUNNING, "True" if ready else "False")
-    present = {condition.type: condition.status for condition in pod.status.conditions or ()}
-    return [
-        {
-            "type": kind,
-            "status": status,
-            "reason": "" if status == "True" else reason,
-            "lastTransitionTime": timestamp(now_s),
-        }
-        for kind, status in wanted.items()
-        if present.get(kind) != status
-    ]
+def _conditions(pod: HollowPod, now_s: float, ended: str = "") -> list[dict[str, str]]:
+    """Return the conditions that change, in the kubelet's order (1.36).
+
+    `ended`: why the containers are not ready; empty while they run. A condition whose status stays
+    keeps its time, as do conditions of the scheduler.
+    """
+    ready = "False" if ended else "True"
+    wanted = {
+        "PodReadyToStartContainers": (ready, ""),
+        "Initialized": ("True", _COMPLETED if ended == _COMPLETED else ""),
+        "Ready": (ready, ended),
+        "ContainersReady": (ready, ended),
+        "PodScheduled": ("True", ""),
+    }
+    present = {condition.type: condition for condition in pod.status.conditions or ()}
+    changed = []
+    for kind, (status, reason) in wanted.items():
+        known = present.get(kind)
+        stays = known is not None and known.status == status
+        if known is None or not stays or (reason and known.reason != reason):
+            since = known.last_transition_time if known is not None and stays else None
+            at = since or timestamp(now_s)
+            changed.append(
+                {"type": kind, "status": status, "reason": reason, "lastTransitionTime": at}
+            )
+    return changed
 
 
 def _containers(pod: HollowPod, state: Mapping[str, Any], started: str) -> dict[str, Any]:
