@@ -32,6 +32,7 @@ _LEAST_SHOWN = 0.005
 """A plugin is left out of a table of scores if no score is shown as more than 0.00."""
 _SHOWN_USERS = 5
 _MOST_PART = 10.0
+_LACKS_ROOM = (JobReason.UNSCHEDULABLE, JobReason.OVER_LIMIT, JobReason.FITS_NO_NODE)
 _HEADINGS = ("quota", "fair share", "allocated", "requested", "limit")
 
 
@@ -77,7 +78,7 @@ def waiting_lines(said: Explanation) -> Iterator[str]:
     yield from _kept_lines(said.kept_for_others)
     if said.victims is not None:
         yield from _victim_lines(said.victims)
-    elif said.reason in (JobReason.UNSCHEDULABLE, JobReason.OVER_LIMIT):
+    elif said.reason in _LACKS_ROOM:
         yield "No eviction would help."
     yield from ranking_lines(said.rankings)
     if said.advice:

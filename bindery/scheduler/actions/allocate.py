@@ -18,12 +18,13 @@ from bindery.scheduler.ledgers.base import LedgerRefusalError
 from bindery.scheduler.model.domains import Domain
 from bindery.scheduler.model.jobs import Job, Task, TaskStatus
 from bindery.scheduler.model.parts import Divider
-from bindery.scheduler.model.reasons import JobReason
+from bindery.scheduler.model.reasons import ABOVE_LIMIT_ALONE, JobReason
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.model.verdicts import Refusal
 from bindery.scheduler.planning.by_size import largest_first
 from bindery.scheduler.planning.explain import no_place_text, node_reasons
 from bindery.scheduler.planning.futures import take_out
+from bindery.scheduler.planning.hopeless import EmptyNodes
 from bindery.scheduler.planning.nesting import Nest
 from bindery.scheduler.planning.next_pods import Barred, Wanted, kind
 from bindery.scheduler.planning.placement import JobFinder
@@ -138,6 +139,8 @@ class Attempts:
         self._session = session
         self._shortages: dict[Shape, _Shortage] = {}
         """Allocate only takes room, so these bounds hold until the session ends."""
+        self._unfit: dict[Shape, str] = {}
+        """Why no node takes a pod, even if it is empty."""
         self._reserved_places = session.once(ReservedPlaces, ReservedPlaces)
 
     def serve(self, job: Job) -> Commit | Outcome:
@@ -287,6 +290,11 @@ class Attempts:
             return Refusal(refusal.reason, f"pod {task.name}: {refusal.message}")
         over = over_capacity(session, job, tasks)
         if over is not None:
+            unfit = None if ABOVE_LIMIT_ALONE in over.message else self._never_fits(tasks)
+            if unfit is not None:  # to wait for the queue would not help
+                barred.add_shape(unfit)
+                text = f"{self._unfit_text(attempt, unfit)}; besides, {over.message}"
+                return Refusal(JobReason.FITS_NO_NODE, text)
             attempt.bar_what_exceeds(tasks, lambda some: over_capacity(session, job, some) is None)
             return over
         # Saves an attempt for each of many equal gangs in a full cluster.
@@ -300,6 +308,19 @@ class Attempts:
                 barred.add_shape(task)
                 return task
         return None
+
+    def _never_fits(self, tasks: Sequence[Task]) -> Task | None:
+        """Return the first of `tasks` that no node takes, even if it is empty; None if all fit."""
+        empty = self._session.once(EmptyNodes, EmptyNodes)
+        return next((task for task in tasks if not empty.take(task.shape)), None)
+
+    def _unfit_text(self, attempt: "_Attempt", task: Task) -> str:
+        """Return why no node takes `task`."""
+        text = self._unfit.get(task.shape)
+        if text is None:
+            counts = node_reasons(self._session, self._session.placement, attempt.finder, task)
+            text = self._unfit[task.shape] = no_place_text(self._session, counts)
+        return text
 
     def _is_placed(self, attempt: "_Attempt", task: Task, kept_row: int | None) -> bool:
         """Place `task` on the best node that all ledgers accept; return False if there is none.

@@ -31,6 +31,9 @@ from bindery.scheduler.planning.explain import node_reasons
 from bindery.scheduler.planning.reports import CycleReport, ReservationReport, StageReport
 from bindery.scheduler.planning.session import Session
 
+_OF_NODES = LACKS_ROOM | {JobReason.FITS_NO_NODE}
+"""The reasons that are about nodes."""
+
 
 @dataclass(frozen=True, slots=True)
 class NodeCounts:
@@ -267,7 +270,7 @@ def _node_advice(nodes: Sequence[NodeCounts], reason: str) -> str:
     """Return the advice for pods that no node would take, even if it were empty."""
     closed = (each for each in nodes if each.node_count and not each.open_nodes)
     first = next(closed, None)
-    return node_advice(first.against) if first is not None and reason in LACKS_ROOM else ""
+    return node_advice(first.against) if first is not None and reason in _OF_NODES else ""
 
 
 def _kept_for_others(report: CycleReport, own: JobKey, reason: str) -> Iterator[KeptRoom]:

@@ -43,6 +43,9 @@ class JobReason(StrEnum):
     OVER_LIMIT = "OverLimit"
     """A queue would be above its limit."""
     NON_PREEMPTIBLE_OVER_QUOTA = "NonPreemptibleOverQuota"
+    FITS_NO_NODE = "FitsNoNode"
+    """No node takes one of its pods, even if it is empty, and a queue is at its limit, too. Nodes
+    would not help it now, so it is not `Unschedulable`."""
     UNSCHEDULABLE = "Unschedulable"
     """Its pods do not fit on any nodes."""
     NODES_REQUESTED = "NodesRequested"

@@ -8,7 +8,7 @@ from bindery.scheduler.planning.hopeless import can_run
 from bindery.scheduler.planning.reports import JobReport, PodReport, ReservationReport
 from bindery.scheduler.planning.session import Session
 
-_BY_SIZE = frozenset({JobReason.UNSCHEDULABLE, JobReason.OVER_LIMIT})
+_BY_SIZE = frozenset({JobReason.UNSCHEDULABLE, JobReason.OVER_LIMIT, JobReason.FITS_NO_NODE})
 """The reasons of jobs that may be too large for every node or for a limit."""
 
 
