@@ -104,18 +104,15 @@ def nano_text(amount: int) -> str:
 
 
 def display(amount: int, resource: str) -> str:
-    """Return `amount` (integer units) as people write it: `3500m`, `7.5Gi`, `8`."""
+    """Return `amount` (integer units) as people read it: `3.5`, `7.5Gi`, `8`."""
     if resource == "pods":
         return str(amount)
     if scale(resource) == 1:
         for suffix, factor in (("Ti", 2**40), ("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10)):
             if abs(amount) >= factor:
-                return f"{_trim(Decimal(amount) / factor)}{suffix}"
+                return f"{_trim(Decimal(amount) / factor, 2)}{suffix}"
         return str(amount)
-    whole, rest = divmod(amount, 1000)
-    if rest and resource == "cpu":
-        return f"{amount}m"
-    return str(whole) if not rest else _trim(Decimal(amount) / 1000)
+    return _trim(Decimal(amount) / 1000, 3)
 
 
 def canonical(amount: int, resource: str) -> str:
@@ -129,5 +126,5 @@ def canonical(amount: int, resource: str) -> str:
     return str(amount)
 
 
-def _trim(value: Decimal) -> str:
-    return f"{value:.2f}".rstrip("0").rstrip(".")
+def _trim(value: Decimal, digits: int) -> str:
+    return f"{value:.{digits}f}".rstrip("0").rstrip(".")

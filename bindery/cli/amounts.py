@@ -16,6 +16,14 @@ def amount(resource: str, wholes: float | None) -> str:
     return f"{wholes:.2f}".rstrip("0").rstrip(".")
 
 
+def plain(resource: str, written: str) -> str:
+    """Return an amount of a status as people read it: `82.7` for `82700m`."""
+    try:
+        return quantity.display(quantity.parse(written, resource), resource)
+    except quantity.QuantityError:  # "-" or "unlimited"
+        return written
+
+
 def title(resource: str) -> str:
     """Return the heading of `resource`: `GPUs`, `GPUs of model A100`, or its own name."""
     if resource.startswith(MODEL_PREFIX):

@@ -10,6 +10,7 @@ from bindery.api.names import SCHEDULER_NAME
 from bindery.api.states import INVALID, PODS_NOT_RUNNING, SCHEDULED, GangState
 from bindery.api.times import age
 from bindery.cli.requesttext import few, gang_of, phase_of, reason_of
+from bindery.cli.subgrouptext import least_pods
 from bindery.cli.tables import Row
 from bindery.kube.bindrequests import BindRequest
 from bindery.kube.objects import Condition, Pod, PodGroup
@@ -60,7 +61,7 @@ def _gang_row(group: PodGroup, snapshot: ClusterSnapshot, now: datetime) -> Row:
         "state": _state(group),
         "running": sum(is_bound(pod) and pod.status.phase == "Running" for pod in pods),
         "bound": sum(is_bound(pod) for pod in pods),
-        "min": group.spec.min_member,
+        "min": least_pods(group),
         "pods": len(pods),
         "turn": f"{turn.place}/{turn.of}" if turn is not None and waits else "",
         "age": age(meta.creation_timestamp, now),

@@ -4,12 +4,13 @@ Called by `queuepicture` and `queuelisting`. The figures are those in the status
 gangs.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import typer
 
 from bindery.api.names import GPU_RESOURCE
+from bindery.cli.amounts import plain
 from bindery.cli.connection import chosen_namespace, with_client
 from bindery.cli.errors import CommandError, ExitCode
 from bindery.cli.options import WideFormat
@@ -42,7 +43,8 @@ def show_own(
         CommandError: no gang there has figures.
     """
     name = "gpu" if resource == GPU_RESOURCE else resource
-    rows = [_row(each, name) for each in _read(context, None, refusal)]
+    write = plain if output in (WideFormat.TEXT, WideFormat.WIDE) else _as_written
+    rows = [_row(each, name, write) for each in _read(context, None, refusal)]
     if output is WideFormat.JSON:
         print_json(rows)
     elif output is WideFormat.YAML:
@@ -78,9 +80,13 @@ def _read(
     return [queue for _, queue in sorted(found.items())]
 
 
-def _row(queue: GangQueue, resource: str) -> Row:
+def _as_written(_resource: str, amount: str) -> str:
+    return amount
+
+
+def _row(queue: GangQueue, resource: str, write: Callable[[str, str], str]) -> Row:
     def of(amounts: Mapping[str, str]) -> str:
-        return amounts.get(resource, "-")
+        return write(resource, amounts.get(resource, "-"))
 
     return {
         "name": queue.name,
@@ -97,7 +103,10 @@ def _row(queue: GangQueue, resource: str) -> Row:
 
 def _listed(queue: GangQueue) -> Row:
     shares = {
-        name: f"{queue.allocated.get(name, '0')}/{queue.limit.get(name, '-')}"
+        name: "/".join(
+            plain(name, amount)
+            for amount in (queue.allocated.get(name, "0"), queue.limit.get(name, "-"))
+        )
         for name in ("gpu", "cpu", "memory")
     }
     return {

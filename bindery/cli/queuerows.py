@@ -7,6 +7,8 @@ in the status of the queues, which `kubectl get queues` shows too.
 
 from bindery.api import quantity
 from bindery.api.gpus import GpuResources
+from bindery.api.names import DEFAULT_QUEUE, SCHEDULER_NAME
+from bindery.cli.amounts import plain
 from bindery.cli.tables import Row
 from bindery.kube.claims import ResourceClaim
 from bindery.kube.snapshot import FINISHED, ClusterSnapshot, is_bound
@@ -21,24 +23,62 @@ from bindery.scheduler.status.queue_findings import Verdict, verdicts
 
 
 def queue_rows(snapshot: ClusterSnapshot, gpus: GpuResources | None = None) -> list[Row]:
-    """Return one row for each queue, by name. `gpus`: what counts as GPUs; None: the defaults."""
+    """Return one row for each queue, by name, also for those that gangs name and nobody created.
+
+    `gpus`: what counts as GPUs; None: the defaults.
+    """
     table = _queue_table(snapshot, gpus)
+    missing = sorted(_named(snapshot) - {each.metadata.name for each in snapshot.queues})
+    for name in missing:
+        table.row(name)
     held = rolled_up(table.allocated, table.chains())
     found = verdicts(table)
-    return [
+    rows: list[Row] = [
         {
             "name": queue.metadata.name,
             "parent": queue.spec.parent or "",
             "priority": queue.spec.priority,
             "state": queue.spec.state,
             **_shares(table, held, table.row(queue.metadata.name)),
-            "kept": ", ".join(f"{value} {name}" for name, value in queue.status.kept.items()),
+            "kept": ", ".join(
+                f"{plain(name, value)} {name}" for name, value in queue.status.kept.items()
+            ),
             "running": queue.status.gangs.running,
             "waiting": queue.status.gangs.pending,
             "problem": _problem(table, queue.metadata.name, found[queue.metadata.name]),
         }
-        for queue in sorted(snapshot.queues, key=lambda queue: queue.metadata.name)
+        for queue in snapshot.queues
     ]
+    rows += [_missing_row(table, held, name) for name in missing]
+    return sorted(rows, key=lambda row: str(row["name"]))
+
+
+def _named(snapshot: ClusterSnapshot) -> set[str]:
+    """Return the queues of PodGroups and of pods that have not ended, without the default queue.
+
+    A pod without any queue is in the default queue, which works without an object.
+    """
+    pods = (
+        pod
+        for pod in snapshot.pods
+        if pod.spec.scheduler_name == SCHEDULER_NAME and pod.status.phase not in FINISHED
+    )
+    groups = {snapshot.queue_of_group(group) for group in snapshot.groups}
+    return ({snapshot.queue_of(pod) for pod in pods} | groups) - {DEFAULT_QUEUE}
+
+
+def _missing_row(table: QueueTable, held: IntColumns, name: str) -> Row:
+    return {
+        "name": name,
+        "parent": "",
+        "priority": "",
+        "state": "Missing",
+        **_shares(table, held, table.row(name)),
+        "kept": "",
+        "running": "",
+        "waiting": "",
+        "problem": ": ".join(table.problem(table.row(name)) or ()),
+    }
 
 
 def _problem(table: QueueTable, name: str, verdict: Verdict) -> str:

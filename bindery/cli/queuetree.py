@@ -12,10 +12,13 @@ from rich.text import Text
 
 from bindery.cli.amounts import amount, title
 from bindery.scheduler.insight.shares import ClusterShares, QueueShare, ResourceShare
+from bindery.scheduler.model.reasons import JobReason
 
 _LEAST_BAR = 16
 _LEAST_NAME = 12
 _GAP = 2
+_MISSING = f"{JobReason.QUEUE_DOES_NOT_EXIST}: queue {{}} does not exist"
+"""The problem of a queue that gangs or queues name and nobody created."""
 
 
 @dataclass(frozen=True)
@@ -171,7 +174,8 @@ def _tree_names(queues: Sequence[QueueShare], marks: Marks) -> Iterator[str]:
                 lines.append(marks.branch if goes_on else marks.last)
             else:
                 lines.append(marks.through if goes_on else "   ")
-        yield "".join(lines) + queue.name
+        missing = " (missing)" if queue.problem == _MISSING.format(queue.name) else ""
+        yield "".join(lines) + queue.name + missing
 
 
 def _goes_on(queues: Sequence[QueueShare], index: int, depth: int) -> bool:

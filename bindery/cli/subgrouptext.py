@@ -36,6 +36,23 @@ def sub_group_lines(snapshot: ClusterSnapshot, group: PodGroup) -> Iterator[str]
         yield from lines("", "  ")
 
 
+def least_pods(group: PodGroup) -> int:
+    """Return how many pods the gang needs in all its stages together."""
+    try:
+        below = tree_of(group.spec.sub_groups).below
+    except SubGroupTreeError:
+        return group.spec.min_member
+
+    def least(name: str, min_sub_group: int | None) -> int:
+        parts = sorted(
+            least(each.name, each.min_sub_group) if each.name in below else each.min_member or 0
+            for each in below.get(name, ())
+        )
+        return sum(parts if min_sub_group is None else parts[:min_sub_group])
+
+    return max(group.spec.min_member, least("", group.spec.min_sub_group))
+
+
 def _leaf(leaf: SubGroup, bound: Mapping[str, int], counts: Mapping[str, int]) -> str:
     text = f"{leaf.name}: {bound[leaf.name]} of {counts[leaf.name]} pods bound"
     text += ", all needed" if leaf.min_member is None else f", at least {leaf.min_member} needed"

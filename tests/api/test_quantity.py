@@ -85,7 +85,10 @@ def test_the_smallest_integer_that_is_not_less_is_taken(whole: int, part: int, s
 @pytest.mark.parametrize(
     ("amount", "resource", "text"),
     [
-        (3500, "cpu", "3500m"),
+        (3500, "cpu", "3.5"),
+        (82_700, "cpu", "82.7"),
+        (5, "cpu", "0.005"),
+        (125, "nvidia.com/gpu", "0.125"),
         (4000, "cpu", "4"),
         (0, "cpu", "0"),
         (8 * 2**30, "memory", "8Gi"),
@@ -98,7 +101,7 @@ def test_the_smallest_integer_that_is_not_less_is_taken(whole: int, part: int, s
         (-2000, "cpu", "-2"),
     ],
 )
-def test_an_amount_is_shown_as_people_write_it(amount: int, resource: str, text: str) -> None:
+def test_an_amount_is_shown_as_people_read_it(amount: int, resource: str, text: str) -> None:
     assert display(amount, resource) == text
 
 

@@ -22,11 +22,15 @@ from bindery.kube.claims import (
 )
 from bindery.kube.objects import (
     Condition,
+    Dependency,
     GangCounts,
     Meta,
     OwnerReference,
+    PodGroup,
+    PodGroupSpec,
     QueueSpec,
     QueueStatus,
+    SubGroup,
 )
 from bindery.kube.podspec import PodResourceClaim
 from bindery.kube.snapshot import ClusterSnapshot
@@ -155,6 +159,26 @@ def test_a_gang_whose_job_has_failed_for_good_says_so(uid: str, condition: str, 
     assert any("has failed" in line for line in lines) == shown.startswith("Job")
 
 
+@pytest.mark.parametrize(
+    ("minimum", "some", "least"),
+    [(1, None, 3), (5, None, 5), (1, 1, 1)],
+)
+def test_a_gang_with_stages_shows_how_many_pods_all_of_them_need(
+    minimum: int, some: int | None, least: int
+) -> None:
+    later = SubGroup(name="work", min_member=2, after=[Dependency(sub_group="head", condition="Ready")])
+    spec = PodGroupSpec(
+        min_member=minimum,
+        min_sub_group=some,
+        sub_groups=[SubGroup(name="head", min_member=1), later],
+    )
+    group = PodGroup(metadata=Meta(name="staged", namespace="team"), spec=spec)
+
+    (row,) = gang_rows(ClusterSnapshot(groups=(group,)), SCENARIO.now)
+
+    assert row["min"] == least
+
+
 def test_single_pods_are_listed_while_they_wait() -> None:
     snapshot = snapshot_of(SCENARIO)
     singles = []
@@ -232,7 +256,7 @@ def test_a_queue_shows_what_it_and_those_below_it_hold_of_their_limits() -> None
         "priority": 100,
         "state": "Open",
         "gpu": "6/10",
-        "cpu": "1500m/-",
+        "cpu": "1.5/-",
         "memory": "1Gi/-",
         "kept": "",
         "running": 4,
@@ -245,13 +269,48 @@ def test_a_queue_shows_what_it_and_those_below_it_hold_of_their_limits() -> None
         "priority": 200,
         "state": "Closed",
         "gpu": "4/-",
-        "cpu": "1500m/4",
+        "cpu": "1.5/4",
         "memory": "1Gi/-",
         "kept": "",
         "running": 2,
         "waiting": 1,
         "problem": "QueueClosed: queue team is closed",
     }
+
+
+def test_a_queue_that_gangs_name_and_nobody_created_is_listed_as_missing() -> None:
+    scenario = """
+    nodes: [{name: n0}]
+    queues: [{name: zebra}]
+    jobs:
+    - {name: a, queue: nowhere, pods: [{cpu: "1"}]}
+    - {name: b, pods: [{cpu: "1"}]}
+    """
+
+    missing, zebra = queue_rows(snapshot_of(scenario_of(scenario)))
+
+    assert (missing["name"], missing["state"]) == ("nowhere", "Missing")
+    assert missing["problem"] == "QueueDoesNotExist: queue nowhere does not exist"
+    assert (zebra["name"], zebra["problem"]) == ("zebra", "")
+
+
+def test_amounts_of_cores_are_decimal_numbers_also_those_from_a_status() -> None:
+    scenario = """
+    nodes: [{name: n0}]
+    queues: [{name: q, cpu: {limit: "160"}}]
+    jobs: [{name: a, queue: q, pods: [{cpu: 82700m, state: Running, node: n0}]}]
+    """
+    snapshot = snapshot_of(scenario_of(scenario))
+    kept = [
+        msgspec.structs.replace(
+            each, status=msgspec.structs.replace(each.status, kept={"cpu": "1500m"})
+        )
+        for each in snapshot.queues
+    ]
+
+    (row,) = queue_rows(replace(snapshot, queues=tuple(kept)))
+
+    assert (row["cpu"], row["kept"]) == ("82.7/160", "1.5 cpu")
 
 
 def test_a_queue_shows_the_gpus_of_resource_claims_too() -> None:
@@ -284,7 +343,7 @@ def test_a_queue_whose_parent_does_not_exist_has_the_reason_of_its_condition() -
     spec = QueueSpec(parent="nowhere")
     odd = msgspec.structs.replace(snapshot.queues[0], spec=spec)
 
-    (row,) = queue_rows(replace(snapshot, queues=(odd,)))
+    row = next(row for row in queue_rows(replace(snapshot, queues=(odd,))) if row["parent"])
 
     assert str(row["problem"]).startswith("ParentDoesNotExist: spec.parent: queue nowhere")
 

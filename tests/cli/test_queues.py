@@ -205,6 +205,20 @@ def test_a_bar_shows_what_is_held_what_waits_and_the_marks(of: ResourceShare, dr
     assert bar(of, 10.0, 10) == drawn
 
 
+def test_a_queue_that_gangs_name_and_nobody_created_is_marked(tmp_path: Path, lines: Lines) -> None:
+    path = tmp_path / "cluster.yaml"
+    path.write_text(
+        "nodes: [{name: n, gpus: 8}]\nqueues: [{name: real}]\n"
+        "jobs: [{name: a, queue: nowhere, pods: [{gpus: 1}]}]\n"
+    )
+
+    drawn = lines("--file", str(path))
+
+    assert any(line.startswith("nowhere (missing)") for line in drawn)
+    assert not any(line.startswith("real (missing)") for line in drawn)
+    assert "nowhere: QueueDoesNotExist: queue nowhere does not exist" in drawn
+
+
 def test_no_two_marks_of_a_bar_look_alike() -> None:
     for marks in (UNICODE, ASCII):
         signs = (marks.held, marks.wanted, marks.nothing, marks.quota, marks.fair, marks.limit)

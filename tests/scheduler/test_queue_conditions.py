@@ -232,7 +232,7 @@ WARNINGS: list[tuple[str, Sequence[kube.Queue], dict[str, str], dict[str, str]]]
         "a quota above the queue's own limit",
         [queue("team", resources={"cpu": {"quota": "4", "limit": "1500m"}})],
         {"team": "QuotaAboveLimit"},
-        {"team": "its quota of 4 cpu is above its own limit of 1500m"},
+        {"team": "its quota of 4 cpu is above its own limit of 1.5"},
     ),
     (
         "a quota of a model above the parent's",
