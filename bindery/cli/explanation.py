@@ -133,19 +133,19 @@ def _for_programs(source: Source, about: Subject, now: datetime) -> object:
 def _why(explained: Explanation | None, about: Subject, absence: str) -> Iterator[str]:
     if about.group is None and about.pod is not None and (waits := _waits_for_group(about.pod)):
         yield f"The scheduler says: {waits.reason}: {waits.message}"
-        yield from _advice(waits.reason, is_group=False, min_member=1)
+        yield from _advice(waits.reason, about, min_member=1)
         return
     said = scheduled_condition(about.group) if about.group is not None else None
     is_empty = explained is not None and not explained.placed_pods + explained.waiting_pods
     if explained is not None and is_empty and about.key.is_group:
-        yield from _missing_lines(explained, said)
+        yield from _missing_lines(explained, about, said)
         return
     if explained is None or not explained.reason:
         yield "None of its pods waits for the scheduler."
         if said is not None and said.status != "True":
             yield f"The scheduler says: {said.reason}: {said.message}"
             least = about.group.spec.min_member if about.group is not None else 1
-            yield from _advice(said.reason, is_group=about.key.is_group, min_member=least)
+            yield from _advice(said.reason, about, min_member=least)
         elif explained is not None and explained.advice:
             yield f"What to do: {explained.advice}"
         yield from ranking_lines(explained.rankings if explained is not None else ())
@@ -175,7 +175,7 @@ def _waits_for_group(pod: Pod) -> Condition | None:
     return reasons.get(JobReason.WAITING_FOR_GROUP)
 
 
-def _missing_lines(explained: Explanation, said: Condition | None) -> Iterator[str]:
+def _missing_lines(explained: Explanation, about: Subject, said: Condition | None) -> Iterator[str]:
     """Yield the state of a gang without waiting or running pods."""
     if said is not None:
         yield f"The scheduler says: {said.reason}: {said.message}".rstrip(": ")
@@ -185,15 +185,14 @@ def _missing_lines(explained: Explanation, said: Condition | None) -> Iterator[s
     if problem:
         yield f"Its queue: {problem}"
         reason = problem.partition(":")[0]
-        yield from _advice(reason, is_group=explained.job.is_group, min_member=0)
+        yield from _advice(reason, about, min_member=0)
     elif explained.advice:
         yield f"What to do: {explained.advice}"
     elif said is not None and said.status != "True":
-        least = explained.min_member
-        yield from _advice(said.reason, is_group=explained.job.is_group, min_member=least)
+        yield from _advice(said.reason, about, min_member=explained.min_member)
 
 
-def _advice(reason: str, *, is_group: bool, min_member: int) -> Iterator[str]:
-    text = advice(reason, is_group=is_group, min_member=min_member, budget_blocks=False)
+def _advice(reason: str, about: Subject, *, min_member: int) -> Iterator[str]:
+    text = advice(reason, where=about.changed, min_member=min_member, budget_blocks=False)
     if text:
         yield f"What to do: {text}"

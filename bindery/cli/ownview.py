@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import msgspec
 import typer
 
-from bindery.cli.amounts import ordinal, title
+from bindery.cli.amounts import ordinal, plain, title
 from bindery.cli.connection import with_client
 from bindery.cli.errors import CommandError
 from bindery.cli.evictionsshown import eviction_lines, eviction_of
@@ -26,6 +26,10 @@ from bindery.kube.objects import Condition, GangQueue, Turn
 from bindery.kube.snapshot import ClusterSnapshot
 from bindery.scheduler.insight.advice import advice
 
+_WITHOUT_RIGHTS = (
+    "What this user may not change is for the owner of the workload; queues and nodes are for an "
+    "administrator."
+)
 _POD_SCHEDULED = "PodScheduled"
 _RULES = ("quota", "fair_share", "allocated", "requested", "limit")
 
@@ -122,10 +126,10 @@ def _advice(said: Condition | None, about: Subject) -> str:
     if said is None or said.status == "True":
         return ""
     least = about.group.spec.min_member if about.group is not None else 1
-    is_group = about.key.is_group
-    return advice(
-        said.reason, said.message, is_group=is_group, min_member=least, budget_blocks=False
+    text = advice(
+        said.reason, said.message, where=about.changed, min_member=least, budget_blocks=False
     )
+    return f"{text} {_WITHOUT_RIGHTS}" if text else ""
 
 
 def turn_text(turn: Turn) -> str:
@@ -153,7 +157,7 @@ def _share_lines(figures: GangQueue) -> Iterator[str]:
     headings = "  ".join(f"{rule.replace('_', ' '):>10}" for rule in _RULES)
     yield f"  {'':<12}  {headings}"
     for name in sorted(names):
-        cells = (getattr(figures, rule).get(name, "-") for rule in _RULES)
+        cells = (plain(name, getattr(figures, rule).get(name, "-")) for rule in _RULES)
         yield f"  {title(name):<12}  {'  '.join(f'{cell:>10}' for cell in cells)}"
 
 

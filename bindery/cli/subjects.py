@@ -17,6 +17,7 @@ from bindery.kube.objects import Pod, PodGroup, Queue
 from bindery.kube.ownernames import Workload
 from bindery.kube.snapshot import FINISHED, ClusterSnapshot, is_bound
 from bindery.scheduler.cache.members import job_key
+from bindery.scheduler.insight.advice import Changed, changed_object
 from bindery.scheduler.model.jobs import JobKey
 
 _ALIASES: Final[Mapping[str, str]] = {
@@ -52,6 +53,12 @@ class Subject:
         """The pool whose scheduler plans it; empty for the default pool."""
         owner = self.group or self.pod
         return owner.metadata.labels.get(NODE_POOL_LABEL, "") if owner is not None else ""
+
+    @property
+    def changed(self) -> Changed:
+        """The object in which a user changes it."""
+        labels = self.group.metadata.labels if self.group is not None else {}
+        return changed_object(labels, is_group=self.key.is_group)
 
 
 def own_queue_name(name: str) -> str | None:

@@ -14,10 +14,14 @@ from bindery.cli.source import Source
 from bindery.cli.subjects import subject
 from bindery.kube.budgets import BudgetSpec, BudgetStatus, DisruptionBudget
 from bindery.kube.objects import Meta, PodGroup, PodGroupSpec
+from bindery.kube.queueaccess import AccessReason
 from bindery.kube.selectors import LabelSelector
-from bindery.scheduler.insight.advice import advice, node_advice
+from bindery.scheduler.insight.advice import Changed, advice, node_advice
 from bindery.scheduler.insight.waiting import explain_all
 from bindery.scheduler.model.reasons import JobReason
+from bindery.scheduler.model.starts import StartReason
+
+POD_GROUP, WORKLOAD, POD = Changed.POD_GROUP, Changed.WORKLOAD, Changed.POD
 
 GUARDED = """
 nodes: [{name: "node{i}", count: 2, gpus: 4}]
@@ -120,22 +124,28 @@ def test_a_pod_group_of_an_unknown_queue_without_pods_is_explained() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reason", "is_group", "min_member", "said", "not_said"),
+    ("reason", "where", "min_member", "said", "not_said"),
     [
-        ("Unschedulable", True, 3, "a lower spec.minMember", "the pod request"),
-        ("Unschedulable", True, 1, "let the pods request less", "minMember"),
-        ("Unschedulable", False, 1, "let the pod request less", "minMember"),
-        ("QueueDoesNotExist", True, 1, "spec.queue", "label"),
-        ("QueueDoesNotExist", False, 1, "label scheduling.bindery.dev/queue", "spec.queue"),
-        ("NonPreemptibleOverQuota", False, 1, "scheduling.bindery.dev/preemptible", "spec."),
-        ("VolumesNotReady", True, 1, "PersistentVolumeClaim", "minMember"),
-        ("BelowMinimum", True, 2, "lower spec.minMember", "nodes"),
+        ("Unschedulable", POD_GROUP, 3, "if spec.minMember is lower", "the pod request"),
+        ("Unschedulable", WORKLOAD, 3, "annotation scheduling.bindery.dev/min-member", "spec."),
+        ("Unschedulable", POD_GROUP, 1, "let the pods request less", "minMember"),
+        ("Unschedulable", POD, 1, "let the pod request less", "minMember"),
+        ("QueueDoesNotExist", POD_GROUP, 1, "spec.queue", "label"),
+        ("QueueDoesNotExist", WORKLOAD, 1, "label scheduling.bindery.dev/queue of the", "spec."),
+        ("QueueDoesNotExist", POD, 1, "label scheduling.bindery.dev/queue", "spec.queue"),
+        ("NonPreemptibleOverQuota", POD, 1, "scheduling.bindery.dev/preemptible", "spec."),
+        ("VolumesNotReady", POD_GROUP, 1, "PersistentVolumeClaim", "minMember"),
+        ("BelowMinimum", POD_GROUP, 2, "lower spec.minMember", "nodes"),
+        ("NotEnoughPods", WORKLOAD, 2, "lower the annotation", "spec.minMember"),
+        ("RunTimeExceeded", WORKLOAD, 2, "run-time-limit-seconds of the workload", "spec."),
+        ("TopologyNotUsable", WORKLOAD, 2, "annotations of the workload", "spec."),
+        ("InvalidRequest", WORKLOAD, 1, "Correct the value in the message", "Remove"),
     ],
 )
 def test_the_advice_fits_the_reason_and_the_job(
-    reason: str, is_group: bool, min_member: int, said: str, not_said: str
+    reason: str, where: Changed, min_member: int, said: str, not_said: str
 ) -> None:
-    text = advice(reason, is_group=is_group, min_member=min_member, budget_blocks=False)
+    text = advice(reason, where=where, min_member=min_member, budget_blocks=False)
 
     assert said in text
     assert not_said not in text
@@ -160,9 +170,20 @@ def test_there_is_advice_for_every_reason_that_the_scheduler_refuses_a_job_for()
     without = {
         reason
         for reason in reasons
-        if not advice(reason, is_group=True, min_member=2, budget_blocks=False)
+        if not advice(reason, where=Changed.WORKLOAD, min_member=2, budget_blocks=False)
     }
     assert without == set()
+
+
+@pytest.mark.parametrize("reason", [*JobReason, *AccessReason, *StartReason])
+def test_no_advice_names_the_spec_of_a_podgroup_that_the_grouper_would_write_again(
+    reason: str,
+) -> None:
+    text = advice(reason, where=Changed.WORKLOAD, min_member=2, budget_blocks=False)
+
+    assert "PodGroup" not in text or reason in ("WaitingForGroup", "PodGroupDoesNotExist")
+    assert "{" not in text
+    assert "spec." not in text.replace("spec.state", "")
 
 
 NEEDS_BOTH = """

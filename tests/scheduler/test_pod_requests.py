@@ -263,4 +263,7 @@ def test_a_pod_whose_request_cannot_be_read_waits_and_says_so() -> None:
     engine = engine_with(node("n"), pod("odd", more={"memory": "lots"}), pod("plain"))
 
     assert plan(engine) == {"plain": "n"}
-    assert "its requests cannot be read: 'lots'" in report_of(engine, "odd").message
+    report = report_of(engine, "odd")
+    assert report.reason == "InvalidRequest"
+    assert report.message.startswith("pod odd: its requests cannot be read: container ")
+    assert report.message.endswith(": memory: 'lots' is not a Kubernetes quantity")

@@ -1,12 +1,79 @@
 """The advice for a waiting job, by the scheduler's reason."""
 
 from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass
+from enum import Enum
 from typing import Final
 
+from bindery.api import names
 from bindery.kube.queueaccess import AccessReason
 from bindery.scheduler.model.reasons import ABOVE_LIMIT_ALONE
 from bindery.scheduler.model.reasons import JobReason as Reason
 from bindery.scheduler.model.starts import StartReason
+
+
+class Changed(Enum):
+    """The object in which a user changes a job."""
+
+    POD_GROUP = "PodGroup"
+    """A PodGroup that a user wrote."""
+    WORKLOAD = "workload"
+    """The workload of a PodGroup that the grouper wrote, and would write again."""
+    POD = "pod"
+    """A pod without a PodGroup."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Fields:
+    """How the fields of a job are called in the object in which a user changes it."""
+
+    queue: str
+    minimum: str
+    preemptible: str
+    run_time: str
+    priority_class: str
+    topology: str
+    spec: str
+
+
+_FIELDS: Final[Mapping[Changed, _Fields]] = {
+    Changed.POD_GROUP: _Fields(
+        queue="spec.queue",
+        minimum="spec.minMember",
+        preemptible="spec.preemptibility",
+        run_time="spec.runTimeLimitSeconds",
+        priority_class="the PodGroup",
+        topology="spec.topology of the PodGroup",
+        spec="the spec of the PodGroup",
+    ),
+    Changed.WORKLOAD: _Fields(
+        queue=f"the label {names.QUEUE_KEY} of the workload",
+        minimum=f"the annotation {names.MIN_MEMBER_KEY} of the workload",
+        preemptible=f'the annotation {names.PREEMPTIBLE_ANNOTATION}: "true" of the workload',
+        run_time=f"the annotation {names.RUN_TIME_LIMIT_KEY} of the workload",
+        priority_class=f"the annotation {names.PRIORITY_CLASS_KEY} of the workload",
+        topology=f"the annotations of the workload such as {names.TOPOLOGY_REQUIRED_KEY}",
+        spec="the annotations of the workload",
+    ),
+    Changed.POD: _Fields(
+        queue=f"the pod's label {names.QUEUE_KEY}",
+        minimum="the minimum",
+        preemptible=f'the annotation {names.PREEMPTIBLE_ANNOTATION}: "true"',
+        run_time="the limit of its run time",
+        priority_class="the pod",
+        topology="its topology constraint",
+        spec="the pod",
+    ),
+}
+
+
+def changed_object(labels: Mapping[str, str], *, is_group: bool) -> Changed:
+    """Return the object in which a user changes a job. `labels`: of its PodGroup, if `is_group`."""
+    if not is_group:
+        return Changed.POD
+    is_made = labels.get(names.MADE_BY_LABEL) == names.MADE_BY_GROUPER
+    return Changed.WORKLOAD if is_made else Changed.POD_GROUP
+
 
 _DEAD_NODE: Final = (
     "Mend the node (kubectl describe node); its kubelet then goes on with its pods. If the machine "
@@ -16,17 +83,15 @@ _DEAD_NODE: Final = (
 )
 
 _BY_REASON: Final[Mapping[str, str]] = {
-    Reason.QUEUE_DOES_NOT_EXIST: (
-        "Create the queue, or set another in spec.queue (bindery queues)."
-    ),
-    Reason.QUEUE_CLOSED: "Open the queue (spec.state: Open), or set another in spec.queue.",
+    Reason.QUEUE_DOES_NOT_EXIST: ("Create the queue, or set another in {queue} (bindery queues)."),
+    Reason.QUEUE_CLOSED: "Open the queue (spec.state: Open), or set another in {queue}.",
     Reason.QUEUE_INVALID: "Correct the Queue object in the message.",
     Reason.OVER_LIMIT: (
         "Wait until other jobs of the queue finish, raise the limit, or use another queue."
     ),
     Reason.NON_PREEMPTIBLE_OVER_QUOTA: (
-        "Make it preemptible (a priority below 100, or spec.preemptibility"
-        "), raise the quota, or use another queue."
+        "Make it preemptible (a priority below 100, or {preemptible}), raise the quota, or use "
+        "another queue."
     ),
     AccessReason.NAMESPACE_NOT_ALLOWED: (
         "Use another queue, or ask an administrator to add the namespace to the queue."
@@ -35,17 +100,17 @@ _BY_REASON: Final[Mapping[str, str]] = {
         "Use another PriorityClass or queue, or ask an administrator to allow it in the queue."
     ),
     AccessReason.NON_PREEMPTIBLE_NOT_ALLOWED: (
-        "Make it preemptible (a priority below 100, or spec.preemptibility), use another queue, "
-        "or ask an administrator to allow it in the queue."
+        "Make it preemptible (a priority below 100, or {preemptible}), use another queue, or ask "
+        "an administrator to allow it in the queue."
     ),
     Reason.RUN_TIME_EXCEEDED: (
-        "Delete the workload, for example the Job, and create it again; or raise "
-        "spec.runTimeLimitSeconds or the limit of the queue."
+        "Delete the workload, for example the Job, and create it again; or raise {run_time} or the "
+        "limit of the queue."
     ),
-    Reason.NOT_ENOUGH_PODS: "Create the missing pods, or lower spec.minMember.",
+    Reason.NOT_ENOUGH_PODS: "Create the missing pods, or lower {minimum}.",
     Reason.BELOW_MINIMUM: (
         "Check why its other pods ended (kubectl get pods); their replacements count when "
-        "the controller has created them. Or lower spec.minMember."
+        "the controller has created them. Or lower {minimum}."
     ),
     Reason.PODS_NOT_DELETED: _DEAD_NODE,
     StartReason.NODE_NOT_READY: _DEAD_NODE,
@@ -66,9 +131,12 @@ _BY_REASON: Final[Mapping[str, str]] = {
     ),
     Reason.POD_GROUP_DOES_NOT_EXIST: "Create the PodGroup in the annotation of the pods.",
     Reason.PRIORITY_CLASS_DOES_NOT_EXIST: (
-        "Create the PriorityClass, or set another in the PodGroup."
+        "Create the PriorityClass, or set another in {priority_class}."
     ),
-    Reason.INVALID: "Correct the spec of the PodGroup.",
+    Reason.INVALID: "Correct {spec}.",
+    Reason.INVALID_REQUEST: (
+        "Correct the value in the message, in the requests of the pod or its template."
+    ),
     Reason.NOT_SUPPORTED: "Remove the unsupported fields from the pod, or configure the plugin.",
     Reason.TOO_MANY_DIFFERENT_PODS: (
         "Wait, or give the pods of the namespace equal requests, selectors and rules; pods that "
@@ -84,8 +152,7 @@ _BY_REASON: Final[Mapping[str, str]] = {
     Reason.WAITS_FOR_RELEASE: "Wait: it is placed when the deleted pods are gone.",
     Reason.VOLUMES_UNKNOWN: "Wait: the scheduler has not read the pod's volumes yet.",
     Reason.TOPOLOGY: (
-        "Correct spec.topology of the PodGroup, create the Topology or HyperNodes that it names, "
-        "or label the nodes."
+        "Correct {topology}, create the Topology or HyperNodes that it names, or label the nodes."
     ),
     Reason.VOLUMES_NOT_READY: (
         "Create or correct the PersistentVolumeClaim or StorageClass in the message "
@@ -103,31 +170,15 @@ _BY_REASON: Final[Mapping[str, str]] = {
     ),
     Reason.UNSCHEDULABLE: (
         "Free or add nodes, or let the pods request less or other nodes; "
-        "with a lower spec.minMember a part can start."
+        "if {minimum} is lower, a part can start."
     ),
 }
-
-_OF_SINGLE_PODS: Final[Mapping[str, str]] = {
-    Reason.QUEUE_DOES_NOT_EXIST: (
-        "Create the queue, or set another in the pod's label "
-        "scheduling.bindery.dev/queue (bindery queues)."
-    ),
-    Reason.QUEUE_CLOSED: (
-        "Open the queue (spec.state: Open), or set another in the pod's label "
-        "scheduling.bindery.dev/queue."
-    ),
-    Reason.NON_PREEMPTIBLE_OVER_QUOTA: (
-        "Make it preemptible (a priority below 100, or the annotation "
-        'scheduling.bindery.dev/preemptible: "true"), raise the quota, or use another queue.'
-    ),
-    Reason.PRIORITY_CLASS_DOES_NOT_EXIST: "Create the PriorityClass, or set another in the pod.",
-    Reason.UNSCHEDULABLE: "Free or add nodes, or let the pod request less or other nodes.",
-}
-"""The advice for pods without a PodGroup, where it differs."""
 
 _ABOVE_LIMIT_ALONE: Final = (
     "It does not help to wait: raise the limit, let the job request less, or use another queue."
 )
+
+_OF_SINGLE_POD: Final = "Free or add nodes, or let the pod request less or other nodes."
 
 _NOTHING_TO_LOWER: Final = "Free or add nodes, or let the pods request less or other nodes."
 
@@ -188,18 +239,19 @@ def node_advice(against: Collection[str]) -> str:
 
 
 def advice(
-    reason: str, message: str = "", *, is_group: bool, min_member: int, budget_blocks: bool
+    reason: str, message: str = "", *, where: Changed, min_member: int, budget_blocks: bool
 ) -> str:
     """Return the advice for a job that waits for `reason`; empty if there is none.
 
-    `message`: of the scheduler, with the reason. `is_group`: whether it has a PodGroup;
+    `message`: of the scheduler, with the reason. `where`: the object in which a user changes it;
     `budget_blocks`: whether only a disruption budget prevents evictions for it.
     """
     text = _BY_REASON.get(reason, "")
     if reason == Reason.OVER_LIMIT and ABOVE_LIMIT_ALONE in message:
         return _ABOVE_LIMIT_ALONE
-    if not is_group:
-        text = _OF_SINGLE_PODS.get(reason, text)
+    if reason == Reason.UNSCHEDULABLE and where is Changed.POD:
+        text = _OF_SINGLE_POD
     elif reason == Reason.UNSCHEDULABLE and (min_member <= 1 or message.startswith("0 of ")):
         text = _NOTHING_TO_LOWER
+    text = text.format(**asdict(_FIELDS[where]))
     return f"{_BUDGET} {text}".strip() if budget_blocks else text

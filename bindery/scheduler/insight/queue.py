@@ -5,7 +5,7 @@
 
 from dataclasses import dataclass
 
-from bindery.scheduler.insight.advice import advice
+from bindery.scheduler.insight.advice import Changed, advice
 from bindery.scheduler.insight.order import Turns
 from bindery.scheduler.insight.shares import QueueShare, chain_shares
 from bindery.scheduler.insight.world import World
@@ -68,7 +68,12 @@ def explain_queue(world: World, name: str) -> QueueExplanation:
             WaitingJob(key, jobs[key].queue, reports[key].reason, reports[key].message)
             for key in waiting
         ),
-        advice=advice(problem.partition(":")[0], is_group=True, min_member=0, budget_blocks=False),
+        advice=advice(
+            problem.partition(":")[0],
+            where=Changed.POD_GROUP,
+            min_member=0,
+            budget_blocks=False,
+        ),
     )
 
 

@@ -13,7 +13,7 @@ from bindery.api import numaplacement
 from bindery.api.names import GPU_RESOURCE
 from bindery.scheduler.actions.consolidation import most_moved
 from bindery.scheduler.commit.drafts import BindRequestDraft
-from bindery.scheduler.insight.advice import advice, node_advice
+from bindery.scheduler.insight.advice import advice, changed_object, node_advice
 from bindery.scheduler.insight.objections import BUDGET
 from bindery.scheduler.insight.order import Position, Turns
 from bindery.scheduler.insight.ranking import Ranking, rank_pod, rankings
@@ -259,7 +259,7 @@ def _explanation(
             (report.waits_for if report is not None and report.satisfied else reason)
             or known.not_running_reason,
             report.message if report is not None else "",
-            is_group=job.key.is_group,
+            where=changed_object(job.labels, is_group=job.key.is_group),
             min_member=0 if report is not None and report.satisfied else job.min_member,
             budget_blocks=bool(refused_by) or _is_guarded(at_end.victims),
         ),

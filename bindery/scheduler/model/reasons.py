@@ -27,6 +27,8 @@ class JobReason(StrEnum):
     PRIORITY_CLASS_DOES_NOT_EXIST = "PriorityClassDoesNotExist"
     NOT_SUPPORTED = "NotSupported"
     """Its pods use a feature that no configured plugin supports."""
+    INVALID_REQUEST = "InvalidRequest"
+    """The requests of its pods cannot be read, or name a resource that cannot exist."""
     TOO_MANY_DIFFERENT_PODS = "TooManyDifferentPods"
     """Its pods, or those of its namespace, differ in more ways than planning can take."""
     TOPOLOGY = "TopologyNotUsable"

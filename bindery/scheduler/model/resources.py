@@ -269,11 +269,25 @@ def _requests(container: Container) -> dict[str, int]:
     if resources is None:
         return {}
     # A limit without a request also sets the request, as in the API server's defaulting.
-    return _parse({**(resources.limits or {}), **(resources.requests or {})})
+    try:
+        return _parse({**(resources.limits or {}), **(resources.requests or {})})
+    except QuantityError as error:
+        raise QuantityError(f"container {container.name}: {error}") from error
 
 
 def _parse(quantities: Mapping[str, str]) -> dict[str, int]:
-    return {name: quantity.parse(text, name) for name, text in quantities.items()}
+    """Return `quantities` in integer units.
+
+    Raises:
+        QuantityError: one does not parse; the message has the resource.
+    """
+    amounts = {}
+    for name, text in quantities.items():
+        try:
+            amounts[name] = quantity.parse(text, name)
+        except QuantityError as error:
+            raise QuantityError(f"{name}: {error}") from error
+    return amounts
 
 
 def _add(total: dict[str, int], amounts: Mapping[str, int]) -> None:

@@ -94,7 +94,7 @@ class Shape:
     tolerations: tuple[Toleration, ...]
     refusal: str | None
     """Why pods of this shape cannot be placed at all, such as a request that does not parse."""
-    refusal_reason: JobReason = JobReason.NOT_SUPPORTED
+    refusal_reason: JobReason = JobReason.INVALID_REQUEST
     share_problems: tuple[str, ...] = ()
     """Mistakes in the request for a share of a GPU."""
     needs: frozenset[Need] = frozenset()
