@@ -22,7 +22,7 @@ from schedulerworld import (
 )
 from sizes import examples
 
-from bindery.kube.objects import Condition, PodGroup, PodStatus
+from bindery.kube.objects import Condition, Meta, Namespace, PodGroup, PodStatus
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.model.evictions import Eviction
 from bindery.scheduler.model.jobs import JobKey, Uid
@@ -335,6 +335,19 @@ def test_a_gang_with_pods_that_nodes_refused_waits_and_names_the_refusal() -> No
         "0 of 2 required pods have a node; 2 pods were lost: node n refused g-0 "
         "(OutOfcpu: no cpu is left); g-1 was disrupted (EvictionByEvictionAPI: by bindery)"
     )
+
+
+def test_the_pods_of_a_namespace_that_is_being_deleted_do_not_count_as_lost() -> None:
+    deleted = pod("g-0", group="g", on="n", phase="Failed", deleting=THEN)
+    ending = Namespace(metadata=Meta(name="team", deletion_timestamp=THEN))
+    engine = engine_with(node("n"), Namespace(metadata=Meta(name="team")), group("g", 1), deleted)
+    assert "1 pod was lost" in writes_of(engine)["g"].condition.message
+
+    modify(engine.cluster, ending, deleted)
+    write = writes_of(engine)["g"]
+
+    assert write.condition.message == "namespace team is being deleted"
+    assert "lost" not in write.condition.message
 
 
 def test_a_gang_whose_replacements_have_ended_is_finished_beside_lost_pods() -> None:

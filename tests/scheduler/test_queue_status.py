@@ -13,6 +13,7 @@ from bindery.api.names import GPU_MODEL_LABEL, NODE_POOL_LABEL
 from bindery.api.quantity import canonical
 from bindery.kube import objects as kube
 from bindery.scheduler.engine import Engine
+from bindery.scheduler.insight.shares import cluster_shares
 from bindery.scheduler.status.queues import QueueStatuses, QueueWrite
 
 
@@ -67,6 +68,28 @@ def test_a_queue_speaks_of_all_that_its_gangs_hold_and_ask_for_by_resource() -> 
     assert status.requested == {"cpu": "4", "memory": "6Gi", "gpu": "6"}
     assert status.fair_share == {"cpu": "4", "memory": "6Gi", "gpu": "3"}
     assert status.gangs == kube.GangCounts(running=1, pending=1)
+
+
+def test_bindery_queues_counts_the_gangs_that_the_status_of_the_queue_counts() -> None:
+    """Gangs that have ended or have no pods neither run nor wait, nor do pods without PodGroup."""
+    team = queue("team")
+    ended = gang("ended", 2, queue="team", on="n", phase="Succeeded")
+    engine = engine_with(
+        node("n"),
+        team,
+        *gang("runs", 2, queue="team", on="n"),
+        *gang("waits", 2, queue="team", cpu=99),
+        *ended,
+        *gang("empty", 0, minimum=2, queue="team"),
+        pod("orphan", group="nosuch"),
+    )
+
+    counted = status_of(engine, "team").gangs
+    with engine.session() as session:
+        shown = {each.name: each for each in cluster_shares(session).queues}["team"]
+
+    assert counted == kube.GangCounts(running=1, pending=1)
+    assert (shown.running, shown.waiting) == (counted.running, counted.pending)
 
 
 def test_a_queue_speaks_of_what_it_has_rules_for_even_if_it_uses_nothing_of_it() -> None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from bindery.api import quantity
 from bindery.api.names import DEFAULT_QUEUE, GPU_RESOURCE
+from bindery.scheduler.model.holdings import runs_or_waits
 from bindery.scheduler.model.resources import PODS
 from bindery.scheduler.planning.session import Session
 
@@ -46,9 +47,9 @@ class QueueShare:
     """Why none of its jobs can be planned; empty if they can."""
     reclaimable: bool
     running: int
-    """Number of its own gangs with their minimum."""
+    """Number of its own gangs and single pods that run."""
     waiting: int
-    """Number of its own gangs below their minimum."""
+    """Number of its own gangs and single pods that wait."""
     resources: dict[str, ResourceShare]
 
 
@@ -83,12 +84,15 @@ def chain_shares(session: Session, row: int) -> tuple[QueueShare, ...]:
 
 
 def _gangs(session: Session) -> tuple[Counter[int], Counter[int]]:
-    """Return the numbers of running and of waiting gangs by queue row."""
+    """Return the numbers of running and of waiting gangs by queue row, as in its status."""
     running: Counter[int] = Counter()
     waiting: Counter[int] = Counter()
     for job in session.state.jobs.values():
-        if job.tasks:
-            (running if job.is_scheduled else waiting)[session.queue_row(job)] += 1
+        runs, waits = runs_or_waits(job)
+        if runs or waits:
+            row = session.queue_row(job)
+            running[row] += runs
+            waiting[row] += waits
     return running, waiting
 
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from bindery.scheduler.model.columns import BoolColumn
+from bindery.scheduler.model.holdings import held
 from bindery.scheduler.model.jobs import Job, Task
 from bindery.scheduler.model.resources import total
 from bindery.scheduler.model.shapes import Shape
@@ -53,11 +54,10 @@ def can_run(session: Session, job: Job) -> bool:
 def _exceeds_limit(session: Session, job: Job, tasks: Sequence[Task]) -> bool:
     """Return whether `tasks` and the holdings of `job` exceed a limit of its queue or above."""
     least = session.state.nodes.least
-    holding = (task for task in job.tasks.values() if task.status.holds_room)
-    held = total(least(task.shape.request) for task in holding)
+    own = held(job, least)
     asked = total(least(task.shape.request) for task in tasks)
     return any(
-        held.get(index, 0) + amount > session.shares.limit[index, row]
+        own.get(index, 0) + amount > session.shares.limit[index, row]
         for row in session.queue_ledger.chains[session.queue_row(job)]
         for index, amount in asked.items()
     )

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from bindery.scheduler.model.holdings import held
 from bindery.scheduler.model.jobs import Job, Task
 from bindery.scheduler.model.reasons import ABOVE_LIMIT_ALONE, JobReason
 from bindery.scheduler.model.resources import ResourceAxis, total
@@ -36,17 +37,17 @@ class QueueLimits:
         for row in ledger.chains[session.queue_row(job)]:
             for index, amount in request.items():
                 limit = session.shares.limit[index, row]
-                held = int(ledger.allocated[index, row])
+                allocated = int(ledger.allocated[index, row])
                 kept = 0 if reserved is None else int(reserved[index, row])
-                if held + kept + amount > limit:
+                if allocated + kept + amount > limit:
                     name = session.state.queues.entries[row].name
                     granted = axis.display(index, int(limit))
                     asked = f"the job requests {axis.display(index, amount)} more"
-                    if _held_by(session, job, index) + amount > limit:
+                    if held(job, session.state.nodes.least).get(index, 0) + amount > limit:
                         asked = f"{asked}, {ABOVE_LIMIT_ALONE}"
                     return Refusal(
                         JobReason.OVER_LIMIT,
-                        f"queue {name} holds {axis.display(index, held)} of its limit of "
+                        f"queue {name} holds {axis.display(index, allocated)} of its limit of "
                         f"{granted} {axis.names[index]}{_reserved(axis, index, kept)}, and {asked}",
                     )
         return None
@@ -64,15 +65,8 @@ class QueueLimits:
         )
         place = np.ix_(requested, chain)
         # `allocated` no longer has the releasing pods, so they are added here.
-        held, leaving = ledger.allocated[place], ledger.releasing[place]
-        return bool(((leaving > 0) & (held + leaving > session.shares.limit[place])).any())
-
-
-def _held_by(session: SessionView, job: Job, index: int) -> int:
-    """Return how much of the resource at `index` the pods of `job` hold."""
-    holding = (task for task in job.tasks.values() if task.status.holds_room)
-    least = session.state.nodes.least
-    return total(least(task.shape.request) for task in holding).get(index, 0)
+        allocated, leaving = ledger.allocated[place], ledger.releasing[place]
+        return bool(((leaving > 0) & (allocated + leaving > session.shares.limit[place])).any())
 
 
 def _reserved(axis: ResourceAxis, index: int, amount: int) -> str:

@@ -23,6 +23,7 @@ from bindery.scheduler.model.starts import late_starts
 from bindery.scheduler.planning.reports import CycleReport, JobReport
 from bindery.scheduler.status.figures import GangFigures, figures
 from bindery.scheduler.status.gangs import (
+    Around,
     GangStatus,
     charged_queue,
     dated,
@@ -136,7 +137,12 @@ def _group_write(
         return
     late = late_starts(job, cluster.state.nodes, now)
     record = cluster.eviction_history.of(key)
-    status = gang_status(job, group, report, record, late, cluster.state)
+    around = Around(
+        cluster.state.nodes.nodes,
+        cluster.state.supported,
+        is_ending=cluster.namespaces.is_ending(key.namespace),
+    )
+    status = gang_status(job, group, report, record, late, around)
     if status is None:
         return
     old_and_new = [

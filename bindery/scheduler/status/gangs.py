@@ -5,7 +5,7 @@ restarted scheduler writes the same. Called by `conditions`, which compares it w
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -20,9 +20,9 @@ from bindery.scheduler.cache.eviction_history import EvictionRecord
 from bindery.scheduler.model.deletions import unended_text
 from bindery.scheduler.model.jobs import Job, Tally, Task, TaskStatus
 from bindery.scheduler.model.reasons import JobReason
+from bindery.scheduler.model.shapes import Need
 from bindery.scheduler.model.shortages import gated_text, shortage
 from bindery.scheduler.model.starts import LateStart, late_text
-from bindery.scheduler.model.state import PlanState
 from bindery.scheduler.planning.gang_notes import notes
 from bindery.scheduler.planning.reports import JobReport
 
@@ -38,6 +38,18 @@ _MOST_LOSSES = 3
 _HAS_ITS_MINIMUM = frozenset(
     {GangState.BINDING, GangState.RUNNING, GangState.FINISHED, GangState.IDLE}
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What the status of a gang depends on beside the gang."""
+
+    nodes: Sequence[Node | None]
+    """By row."""
+    supported: Collection[Need]
+    """The needs of pods that plugins support."""
+    is_ending: bool
+    """Whether its namespace is being deleted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +70,7 @@ def gang_status(
     report: JobReport | None,
     record: EvictionRecord | None,
     late: Sequence[LateStart],
-    plan: PlanState,
+    around: Around,
 ) -> GangStatus | None:
     """Return the status of `group`; None if it must stay as it is for now.
 
@@ -68,7 +80,7 @@ def gang_status(
         report: the last cycle's report about the gang, if it waits.
         record: its last evictions by this process.
         late: its bound pods that do not run, by cause.
-        plan: the nodes, and what plugins support.
+        around: what else its status depends on.
     """
     if any(_is_being_evicted(task) for task in job.tasks.values()):
         return None  # the outcome of the evictions is known in the next cycle
@@ -79,12 +91,12 @@ def gang_status(
     if evicted is not None:
         recovered = state in _HAS_ITS_MINIMUM or evicted.status == "False"
         evicted = replace(evicted, status="False" if recovered else "True")
-    note = notes(job, plan.supported)
+    note = notes(job, around.supported)
     not_running = None
     if late:
         text = late_text(late, job)
         not_running = _condition(PODS_NOT_RUNNING, "True", late[0].reason, text)
-    scheduled = _scheduled(job, group, state, report, evicted, note, plan.nodes.nodes)
+    scheduled = _scheduled(job, group, state, report, evicted, note, around)
     return GangStatus(state, scheduled, evicted, not_running)
 
 
@@ -159,12 +171,9 @@ def _scheduled(
     report: JobReport | None,
     evicted: Condition | None,
     note: str,
-    nodes: Sequence[Node | None],
+    around: Around,
 ) -> Condition:
-    """Return the condition `Scheduled` of a gang in `state`; `note`: its fields without effect.
-
-    `nodes`: by row.
-    """
+    """Return the condition `Scheduled` of a gang in `state`; `note`: its fields without effect."""
     old = find(group, SCHEDULED_CONDITION)
     if state is GangState.FINISHED and not job.tasks and old is not None:
         return old  # its pods are deleted and cannot be counted any more
@@ -181,19 +190,21 @@ def _scheduled(
     if state is GangState.INVALID:
         reason, text = INVALID, job.invalid or ""
     elif state is GangState.EVICTED and evicted is not None:
-        unended = unended_text(job, nodes)
+        unended = unended_text(job, around.nodes)
         left = unended or "none of its pods is left"
         reason, text = state.value, f"{left}: {evicted.message}"
     elif report is not None:
         reason, text = report.reason, report.message
     else:
-        reason, text = _shortage(job, nodes)
+        reason, text = _shortage(job, around)
     return _condition(SCHEDULED_CONDITION, "False", reason, text)
 
 
-def _shortage(job: Job, nodes: Sequence[Node | None]) -> tuple[str, str]:
+def _shortage(job: Job, around: Around) -> tuple[str, str]:
     """Return reason and text for a gang below its minimum without waiting pods."""
     losses = [task.loss for task in job.tasks.values() if task.loss]
+    if around.is_ending:  # its pods are deleted, and nobody creates others
+        return JobReason.NOT_ENOUGH_PODS, f"namespace {job.key.namespace} is being deleted"
     if job.gated_count and job.is_satisfied:  # it needs none of its pods
         return JobReason.GATED, gated_text(job)
     if losses or (job.has_come and job.tasks):
@@ -203,11 +214,11 @@ def _shortage(job: Job, nodes: Sequence[Node | None]) -> tuple[str, str]:
         if losses:
             verb = "was" if len(losses) == 1 else "were"
             text = f"{text}; {_pods(len(losses))} {verb} lost: {'; '.join(losses[:_MOST_LOSSES])}"
-        unended = unended_text(job, nodes)
+        unended = unended_text(job, around.nodes)
         if unended:
             return JobReason.PODS_NOT_DELETED, f"{text}; {unended}"
         return JobReason.BELOW_MINIMUM, text
-    return shortage(job, nodes)
+    return shortage(job, around.nodes)
 
 
 def _ended_text(job: Job) -> str:

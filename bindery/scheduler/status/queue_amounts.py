@@ -14,7 +14,7 @@ from bindery.api.names import GPU_RESOURCE
 from bindery.kube.objects import GangCounts, QueueStatus
 from bindery.scheduler.fairness.division import Amounts
 from bindery.scheduler.model.columns import IntColumns
-from bindery.scheduler.model.jobs import Job
+from bindery.scheduler.model.holdings import runs_or_waits
 from bindery.scheduler.model.queues import rolled_up
 from bindery.scheduler.model.resources import MODEL_PREFIX, PODS
 from bindery.scheduler.model.state import PlanState
@@ -84,8 +84,8 @@ class QueueAmounts:
         row_of = self._state.queues.rows
         for job in self._state.jobs.values():
             row = row_of.get(job.queue)
-            if row in wanted and job.exists:
-                self._gangs[:, row] += _runs_or_waits(job)
+            if row in wanted:
+                self._gangs[:, row] += runs_or_waits(job)
 
     def _status(self, row: int) -> QueueStatus:
         count = len(self._state.axis)
@@ -132,9 +132,3 @@ def _changed(new: IntColumns, old: IntColumns) -> NDArray[np.intp]:
     if new.shape != old.shape:
         return _all(new)
     return np.flatnonzero((new != old).any(axis=0))
-
-
-def _runs_or_waits(job: Job) -> tuple[int, int]:
-    if not job.is_scheduled:
-        return 0, int(bool(job.pending))
-    return int(any(task.status.is_active for task in job.tasks.values())), 0

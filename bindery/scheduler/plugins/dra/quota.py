@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from bindery.api import quantity
 from bindery.api.names import GPU_RESOURCE
 from bindery.scheduler.model.claimed_gpus import requested_gpus
+from bindery.scheduler.model.holdings import held
 from bindery.scheduler.model.jobs import Job, Task
-from bindery.scheduler.model.reasons import JobReason
+from bindery.scheduler.model.reasons import ABOVE_LIMIT_ALONE, JobReason
 from bindery.scheduler.model.resources import total
 from bindery.scheduler.model.shapes import Need
 from bindery.scheduler.model.verdicts import Refusal
@@ -29,14 +30,16 @@ def over_limit(session: SessionView, job: Job, tasks: Sequence[Task]) -> Refusal
     amount = gpus * quantity.scale(GPU_RESOURCE)
     amount += total(task.shape.request for task in tasks).get(gpu, 0)
     for row in ledger.chains[session.queue_row(job)]:
-        held, limit = int(ledger.allocated[gpu, row]), session.shares.limit[gpu, row]
-        if held + amount > limit:
+        allocated, limit = int(ledger.allocated[gpu, row]), session.shares.limit[gpu, row]
+        if allocated + amount > limit:
             name = session.state.queues.entries[row].name
+            own = held(job, session.state.nodes.least).get(gpu, 0)
+            alone = f", {ABOVE_LIMIT_ALONE}" if own + amount > limit else ""
             return Refusal(
                 JobReason.OVER_LIMIT,
-                f"queue {name} holds {axis.display(gpu, held)} of "
+                f"queue {name} holds {axis.display(gpu, allocated)} of "
                 f"its limit of {axis.display(gpu, int(limit))} {GPU_RESOURCE}, and the claims of "
-                f"the job request {axis.display(gpu, amount)} more",
+                f"the job request {axis.display(gpu, amount)} more{alone}",
             )
     return None
 

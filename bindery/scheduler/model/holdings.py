@@ -1,0 +1,31 @@
+"""What the pods of one job hold, and whether the job runs or waits. Pure.
+
+Used for limits by the plugins queuelimits and dra and by `hopeless`, for counts of gangs by the
+status of queues and by `insight.shares`.
+"""
+
+from collections.abc import Callable
+
+from bindery.scheduler.model.jobs import Job
+from bindery.scheduler.model.resources import Request, total
+
+
+def held(job: Job, least: Callable[[Request], Request]) -> dict[int, int]:
+    """Return what the pods of `job` hold, as queues count it: position on the axis -> units.
+
+    `least`: returns a request with its smallest amounts, as those of GPU memory depend on the node.
+    """
+    holding = (task for task in job.tasks.values() if task.status.holds_room)
+    return total(least(task.shape.request) for task in holding)
+
+
+def runs_or_waits(job: Job) -> tuple[int, int]:
+    """Return 1 for a gang or single pod that runs, and 1 for one that waits; else 0.
+
+    One that has ended, or whose pods do not exist, does neither.
+    """
+    if not job.exists:
+        return 0, 0
+    if not job.is_scheduled:
+        return 0, int(bool(job.pending))
+    return int(any(task.status.is_active for task in job.tasks.values())), 0
