@@ -166,7 +166,9 @@ def test_a_gang_whose_job_has_failed_for_good_says_so(uid: str, condition: str, 
 def test_a_gang_with_stages_shows_how_many_pods_all_of_them_need(
     minimum: int, some: int | None, least: int
 ) -> None:
-    later = SubGroup(name="work", min_member=2, after=[Dependency(sub_group="head", condition="Ready")])
+    later = SubGroup(
+        name="work", min_member=2, after=[Dependency(sub_group="head", condition="Ready")]
+    )
     spec = PodGroupSpec(
         min_member=minimum,
         min_sub_group=some,

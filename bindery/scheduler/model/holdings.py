@@ -1,7 +1,7 @@
 """What the pods of one job hold, and whether the job runs or waits. Pure.
 
-Used for limits by the plugins queuelimits and dra and by `hopeless`, for counts of gangs by the
-status of queues and by `insight.shares`.
+The plugins queuelimits and dra and `planning.hopeless` compare it with limits. `insight.shares`
+and the status of queues count gangs by it.
 """
 
 from collections.abc import Callable
