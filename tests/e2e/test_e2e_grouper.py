@@ -79,6 +79,33 @@ async def test_each_kind_of_kubernetes_gets_the_pod_groups_that_it_needs(
     assert [s for s in calls if s.labels["code"] in ("401", "403")] == []
 
 
+async def test_who_is_evicted_for_a_job_reads_the_name_of_the_job(
+    maker: Maker,
+    grouper: Component,  # it makes the PodGroups
+) -> None:
+    corner = maker.corner
+    await corner.add_nodes("a", cpu="2")
+    rich = await corner.add_queue("rich", {"resources": {"cpu": {"quota": 0}}})
+    poor = await corner.add_queue("poor", {"resources": {"cpu": {"quota": 2}}})
+    for name, queue in (("borrows", rich), ("owns", poor)):
+        body = maker.job(name, 2)
+        body["metadata"].setdefault("labels", {})[names.QUEUE_LABEL] = queue
+        await maker.create(JOBS, body)
+        if name == "borrows":
+            await maker.wait_bound(name, 2)
+
+    async def told() -> bool:
+        notes = {(each.regarding["kind"], each.note) for each in await corner.events("Evicted")}
+        reason = f"reclaim for Job owns (queue {poor})"
+        return {("Pod", reason), ("PodGroup", reason), ("Job", reason)} <= notes
+
+    async def room_is_made() -> bool:
+        return any("(Job borrows)" in each.note for each in await corner.events("RoomMade"))
+
+    await wait_for(told, "pod, gang and Job read the name of the Job")
+    await wait_for(room_is_made, "the claimant reads the name of the Job")
+
+
 async def test_the_last_pod_of_a_job_runs_when_the_others_have_succeeded_and_are_gone(
     maker: Maker, grouper: Component
 ) -> None:
