@@ -71,11 +71,14 @@ def _group_line(snapshot: ClusterSnapshot, about: Subject, now: datetime) -> str
     meta = about.group.metadata
     pods = snapshot.pods_by_group.get((meta.namespace, meta.name), [])
     bound = sum(is_bound(pod) for pod in pods)
+    leaving = sum(is_bound(pod) and pod.metadata.deletion_timestamp is not None for pod in pods)
+    deleted = f" ({leaving} being deleted)" if leaving else ""
     least = about.group.spec.min_member
     needed = "" if about.group.spec.sub_groups or not least else f", at least {are_needed(least)}"
     return (
         f"PodGroup {meta.namespace}/{meta.name} (queue {snapshot.queue_of_group(about.group)}, "
-        f"{age(meta.creation_timestamp, now)} old): {bound} of {len(pods)} pods are bound{needed}."
+        f"{age(meta.creation_timestamp, now)} old): {bound} of {len(pods)} pods are bound"
+        f"{deleted}{needed}."
     )
 
 

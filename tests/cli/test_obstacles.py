@@ -259,6 +259,7 @@ jobs:
 def test_deleted_pods_of_a_dead_node_are_explained_with_what_to_do() -> None:
     answer = explained(source_of(scenario_of(DEAD)), "gone")
 
+    assert "2 of 2 pods are bound (2 being deleted), at least 2 are needed" in answer[0]
     assert any("2 pods are being deleted" in line and "node n0" in line for line in answer)
     assert "node.kubernetes.io/out-of-service" in answer[-1]
     assert "kubectl delete pod --force" in answer[-1]

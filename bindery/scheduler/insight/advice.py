@@ -165,8 +165,8 @@ _BY_REASON: Final[Mapping[str, str]] = {
     Reason.INVALID_DEVICE_REQUEST: "Correct the HAMi devices that the pod requests.",
     Reason.INTERNAL_ERROR: "Report this as a bug of Bindery; the log of the scheduler has details.",
     Reason.FITS_NO_NODE: (
-        "To wait does not help: no node can hold its pods, even if it is empty. Let them request "
-        "less or other nodes, or add such nodes."
+        "To wait for the queue does not help alone: no node would take its pods, even if it were "
+        "empty. Let them request less or other nodes, or mend or add nodes."
     ),
     Reason.UNSCHEDULABLE: (
         "Free or add nodes, or let the pods request less or other nodes; "
