@@ -7,7 +7,17 @@ from typing import Any
 
 import msgspec
 import pytest
-from support import Corner, Event, Gang, Observer, metric, scheduler_configuration, wait_for
+from support import (
+    NO_ELECTION,
+    SHORT_LEASES,
+    Corner,
+    Event,
+    Gang,
+    Observer,
+    metric,
+    scheduler_configuration,
+    wait_for,
+)
 from traps import Trap, TrapProxy, kill, ready, trapped
 
 from bindery.api.names import NODE_POOL_LABEL
@@ -398,14 +408,22 @@ async def proxied(installation: Installation, tmp_path: Path) -> AsyncIterator[P
 
 
 # A plan of two: both are asked for without effect, then evicted one after the other.
-@pytest.mark.parametrize("at", [3, 4], ids=["after-the-first", "after-the-last"])
+@pytest.mark.parametrize(
+    ("at", "has_standby"),
+    [(3, False), (4, False), (3, True)],
+    ids=["after-the-first", "after-the-last", "after-the-first-with-a-standby"],
+)
 async def test_a_gang_gets_its_room_though_the_scheduler_was_killed_after_an_eviction(
-    corner: Corner, proxied: Proxied, components: Components, at: int
+    corner: Corner, proxied: Proxied, components: Components, at: int, has_standby: bool
 ) -> None:
     proxy, schedulers = proxied
-    own = replace(corner, pool=f"{corner.pool}-{at}")
-    configuration, name = scheduler_configuration(own.pool), f"scheduler-{own.pool}"
+    own = replace(corner, pool=f"{corner.pool}-{at}{has_standby:d}")
+    election = SHORT_LEASES if has_standby else NO_ELECTION
+    configuration = scheduler_configuration(own.pool, leader_election=election)
+    name = f"scheduler-{own.pool}"
     victim = await ready(schedulers.start_scheduler(configuration, name=name))
+    if has_standby:
+        await ready(components.start_scheduler(configuration, name=f"{name}-standby"))
     trap = proxy.set(Trap("POST", "/eviction", kill(victim), at=at, after=True))
     async with Observer(own).watch() as observer:
         await start_nodes(own, components, 3)
@@ -418,7 +436,8 @@ async def test_a_gang_gets_its_room_though_the_scheduler_was_killed_after_an_evi
         await trap.wait()
         assert await own.bound_count(high) == 0
 
-        await ready(schedulers.start_scheduler(configuration, name=name))
+        if not has_standby:
+            await ready(schedulers.start_scheduler(configuration, name=name))
         await own.wait_bound(high)
         await own.wait_nothing_left()
         leavers = [line for line in observer.story if line.startswith("leaves")]
