@@ -9,6 +9,7 @@ from random import Random
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from recounting import recount, view
@@ -77,7 +78,11 @@ class LaggingCluster:
         self.made += 1
         size, cpu = self.random.randint(1, 3), self.random.randint(1, 4)
         minimum = self.random.randint(1, size)
-        for item in gang(f"g{self.made}", size, minimum, cpu=cpu, queue="q"):
+        # Who comes later may be first, so that room goes to others than before.
+        self.add(f"g{self.made}", size, minimum, cpu, priority=self.random.randint(0, 9))
+
+    def add(self, name: str, size: int, minimum: int, cpu: int, *, priority: int = 5) -> None:
+        for item in gang(name, size, minimum, cpu=cpu, queue="q", priority=priority):
             self.put(item)
 
     def delete_pod(self) -> None:
@@ -177,10 +182,17 @@ class LaggingCluster:
     def tell(self) -> None:
         """Deliver some events of some watches."""
         for kind in self.random.sample(KINDS, self.random.randint(1, len(KINDS))):
-            store = self.stores[kind]
-            for _ in range(min(self.random.randint(1, 20), len(self.untold[kind]))):
-                is_gone, item = self.untold[kind].popleft()
-                self.apply(store.lose(item) if is_gone else store.see(item))
+            self.tell_of(kind, self.random.randint(1, 20))
+
+    def tell_of(self, kind: Kind, most: int) -> None:
+        store, untold = self.stores[kind], self.untold[kind]
+        for _ in range(min(most, len(untold))):
+            is_gone, item = untold.popleft()
+            self.apply(store.lose(item) if is_gone else store.see(item))
+
+    def show_all(self) -> None:
+        for kind in KINDS:
+            self.tell_of(kind, len(self.untold[kind]))
 
     def lose_watch(self) -> None:
         self.list_again(self.random.choice(KINDS))
@@ -197,12 +209,18 @@ class LaggingCluster:
 
     def plan(self) -> None:
         """Run a cycle; the API server may refuse the requests."""
-        loses = self.random.random() < 0.1
+        self.cycle(is_refused=self.random.random() < 0.1)
+
+    def cycle(self, *, is_refused: bool = False) -> None:
         for draft in list(self.engine.cycle(fencing_token=self.version)):
-            if loses:
+            if is_refused:
                 self.engine.refused(draft)
             else:
                 self.put(shared_request(draft.name, as_created(draft)))
+        for eviction in self.engine.report.evictions:
+            victim = self.truth.get((kube.Pod, eviction.task.name))
+            if victim is not None:
+                self.drop(victim)
         assert view(self.engine.cluster.state) == recount(self.engine.cluster.state)
         self.clock.now += 1
 
@@ -228,3 +246,32 @@ def test_neither_a_queue_nor_a_node_holds_too_much_whatever_the_watches_show(see
     cluster = LaggingCluster(random)
     for step in random.choices(list(STEPS), list(STEPS.values()), k=200):
         step(cluster)
+
+
+@pytest.mark.parametrize("is_listed", [False, True], ids=["told", "found by a list"])
+def test_a_request_that_ends_before_its_binding_is_seen_leaves_its_room_to_nobody(
+    is_listed: bool,
+) -> None:
+    cluster = LaggingCluster(Random(0))  # no secrets
+    cluster.add("leaves", 1, 1, cpu=2)
+    cluster.show_all()
+    cluster.cycle()
+    cluster.bind()
+    cluster.add("first", 2, 2, cpu=4)  # the whole limit
+    cluster.add("second", 1, 1, cpu=6)
+    cluster.show_all()
+    cluster.cycle()
+    [planned] = (each for each in cluster.requests() if not each.is_final)
+    assert [place.pod_name for place in planned.spec.pods] == ["second-0"]
+    cluster.drop(cluster.truth[kube.Pod, "leaves-0"])
+    cluster.show_all()
+
+    cluster.bind()
+    cluster.remove_finished_requests()
+    if is_listed:
+        cluster.list_again(StoredBindRequest)
+    else:
+        cluster.tell_of(StoredBindRequest, 10)
+    cluster.cycle()
+
+    assert cluster.requests() == []
