@@ -12,10 +12,12 @@ from snapshots import both_plans, places, read_back
 from bindery.api.gpushare import RECORD_ANNOTATION
 from bindery.api.names import CHARGED_GROUP_ANNOTATION, SCHEDULER_NAME
 from bindery.kube.objects import Meta, Namespace, Pod
+from bindery.kube.podspec import ResourceRequirements
 from bindery.kube.snapshot import ClusterSnapshot
 from bindery.scenario.capture import capture
 from bindery.scenario.format import Scenario
 from bindery.scenario.runner import run
+from bindery.scheduler.model.resources import pod_amounts
 
 FOLDERS = [
     FOLDER / name for name in ("pod-affinity", "topology-spread", "host-ports", "topology", "numa")
@@ -129,6 +131,30 @@ def test_equal_nodes_are_one_entry_and_others_stand_alone(tmp_path: Path) -> Non
         "gpuMemory": 81920,
     }
     assert [node["name"] for node in nodes[1:]] == ["cpu-1", "cpu-2"]
+
+
+def test_the_requests_of_a_pod_itself_are_captured_in_place_of_those_of_its_containers(
+    tmp_path: Path,
+) -> None:
+    scenario = scenario_of(
+        """
+        nodes: [{name: n, cpu: 8, memory: 8Gi}]
+        jobs:
+        - name: w
+          pods:
+          - {cpu: 1, memory: 1Gi, initContainers: [{cpu: 6}, {cpu: 1, restartPolicy: Always}]}
+        """
+    )
+    seen = snapshot_of(scenario)
+    of_pod = ResourceRequirements(requests={"cpu": "3"}, limits={"cpu": "3"})
+    (pod,) = seen.pods
+    spec = msgspec.structs.replace(pod.spec, resources=of_pod)
+    seen = replace(seen, pods=(msgspec.structs.replace(pod, spec=spec),))
+
+    (again,) = snapshot_of(read_back(seen, scenario, tmp_path)).pods
+
+    assert pod_amounts(again.spec) == pod_amounts(spec)
+    assert pod_amounts(spec)["cpu"] == 3000
 
 
 def test_what_others_use_is_taken_off_the_nodes() -> None:

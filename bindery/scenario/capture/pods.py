@@ -135,12 +135,13 @@ def _entry(pod: Pod, now: datetime, references: LabelReferences, images: Collect
     rules = rules_of(pod)
     pool = pod.metadata.labels.get(NODE_POOL_LABEL)
     state = state_of(pod, now) or PodState.PENDING
+    of_pod = (spec.resources.requests if spec.resources else None) or {}
     entry: Entry = {
-        **_request(spec.containers, spec.overhead),
+        **_request(spec.containers, spec.overhead, of_pod),
         "images": _images(spec.containers, images),
         "initContainers": [
             {
-                **_request([container], spec.overhead),
+                **_request([container], spec.overhead, dict.fromkeys(of_pod, "0")),
                 "restartPolicy": container.restart_policy or "",
                 **_written({"hostPorts": ports_of([container])}),
                 **_written({"images": _images([container], images)}),
@@ -177,11 +178,13 @@ def _entry(pod: Pod, now: datetime, references: LabelReferences, images: Collect
 
 
 def _is_guaranteed(pod: Pod) -> bool:
-    """Return whether all containers have limits that are their requests, of CPU and memory."""
+    """Return whether limits are requests, of CPU and memory: of the pod, else of all containers."""
+    containers = (*pod.spec.containers, *(pod.spec.init_containers or ()))
+    by_container = [each.resources for each in containers]
     return all(
-        (limits := (each.resources.limits if each.resources else None) or {}).get(name)
-        and ((each.resources and each.resources.requests) or limits).get(name) == limits[name]
-        for each in (*pod.spec.containers, *(pod.spec.init_containers or ()))
+        (limits := (each.limits if each else None) or {}).get(name)
+        and ((each and each.requests) or limits).get(name) == limits[name]
+        for each in ([pod.spec.resources] if pod.spec.resources else by_container)
         for name in ("cpu", "memory")
     )
 
@@ -211,11 +214,17 @@ def _images(containers: Iterable[Container], known: Collection[str]) -> list[str
     return images if any(normalized(image) in known for image in images) else []
 
 
-def _request(containers: Iterable[Container], overhead: dict[str, str] | None) -> Entry:
-    """Return what `containers` ask for together, with the pod's overhead."""
+def _request(
+    containers: Iterable[Container], overhead: dict[str, str] | None, of_pod: Mapping[str, str]
+) -> Entry:
+    """Return what `containers` ask for together, with the pod's overhead.
+
+    `of_pod`: the requests of the pod itself, which replace those of its containers (KEP-2837).
+    """
     amounts: dict[str, int] = {}
     asked = [c.resources.requests or c.resources.limits or {} for c in containers if c.resources]
-    for requests in (*asked, overhead or {}):
+    by_container = ({k: v for k, v in each.items() if k not in of_pod} for each in asked)
+    for requests in (*by_container, of_pod, overhead or {}):
         for resource, text in requests.items():
             amounts[resource] = amounts.get(resource, 0) + quantity.parse(text, resource)
     entry: Entry = {}
