@@ -151,6 +151,11 @@ class ScenarioPod(Request):
     def _is_consistent(self) -> "ScenarioPod":
         if self.state not in INITIAL_STATES:
             raise ValueError(f"a pod cannot begin as {self.state}; use bindRequests for Binding")
+        if "{i}" in self.node:
+            raise ValueError(
+                f"node {self.node}: {{i}} counts in names of nodes and jobs only; "
+                "write one entry of pods for each node"
+            )
         if self.state in ON_NODE and not self.node:
             raise ValueError(f"a pod that is {self.state} needs a node")
         if self.node and self.state in (PodState.PENDING, PodState.GATED):

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from inlinescenarios import scenario_of
 
 from bindery.api.yamlfile import FileError
 from bindery.scenario.files import UnsupportedError, read_scenarios
@@ -251,3 +252,14 @@ def test_a_float_stands_for_the_decimal_that_is_written(tmp_path: Path) -> None:
 
     assert isinstance(item, Scenario)
     assert item.jobs[0].pods[0].cpu == "0.1"
+
+
+def test_a_counter_in_the_node_of_a_pod_is_refused_with_what_to_write() -> None:
+    with pytest.raises(FileError, match=r"node n\{i\}: \{i\} counts in names of nodes and jobs"):
+        scenario_of(
+            """
+            nodes: [{name: "n{i}", count: 2, gpus: 1}]
+            jobs:
+            - {name: a, pods: [{count: 2, gpus: 1, state: Running, node: "n{i}"}]}
+            """
+        )
