@@ -1,5 +1,6 @@
 """The typical workload: a function of the pods that exist, and of nothing else."""
 
+import gc
 import random
 from collections.abc import Sequence
 from typing import Any
@@ -149,3 +150,19 @@ def test_a_new_leader_learns_the_same_from_the_pods_that_exist(
     heir = engine_with(*left, node("n", 64, gpu=8)).cluster
 
     assert learned(veteran) == learned(heir)
+
+
+def test_the_constraints_of_kinds_go_with_their_pods() -> None:
+    pods = [pod(f"p{i}", gpu=1, node_selector={"rack": f"r{i}"}) for i in range(30)]
+    cluster, kinds = engine_with(node("n", 64, gpu=8), *pods).cluster, Kinds()
+    state = cluster.state
+    found = learn(state.pod_counts.by_day, state.axis, kinds, minimum_pods=1)
+    assert all(kinds.constraint(key).node_selector for key in found.constraints)
+    assert len(kinds._constraints) == 31
+
+    delete(cluster, *pods)
+    del found
+    learn(state.pod_counts.by_day, state.axis, kinds, minimum_pods=1)
+    gc.collect()
+
+    assert list(kinds._constraints) == [b""]

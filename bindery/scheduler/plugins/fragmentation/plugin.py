@@ -166,7 +166,7 @@ class Fragmentation:
     def _read(self, kind: GivenKind) -> tuple[Kind, int]:
         if not kind.gpus:
             return NO_GPU, kind.weight
-        key = self._kinds.put(
+        key, nodes = self._kinds.put(
             kind.node_selector,
             msgspec.convert(kind.required_affinity, NodeSelector | None),
             [msgspec.convert(each, Toleration) for each in kind.tolerations],
@@ -175,7 +175,7 @@ class Fragmentation:
         devices = int(kind.gpus)
         if kind.gpus < 1:
             portion, devices = max(1, round(kind.gpus * WHOLE)), kind.devices
-        return Kind(cpu, portion, devices, key), kind.weight
+        return Kind(cpu, portion, devices, key, nodes), kind.weight
 
     # -- the table -----------------------------------------------------------------------------
 

@@ -8,11 +8,11 @@ seldom change the workload, and what is derived from it stays valid.
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from itertools import accumulate
 from typing import Final
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import numpy as np
 
@@ -49,6 +49,8 @@ class Kind:
     devices: int
     constraint: bytes = b""
     """The key of its constraint; the same content has the same key."""
+    nodes: Shape | None = field(default=None, compare=False, repr=False)
+    """Its constraint, as a shape without requests; `Kinds` keeps it as long as the kind."""
 
 
 NO_GPU: Final = Kind(0, 0, 0)
@@ -60,8 +62,9 @@ class Kinds:
     def __init__(self) -> None:
         # Weak: shapes go with their pods.
         self._kinds: WeakKeyDictionary[Shape, Kind | None] = WeakKeyDictionary()
-        self._constraints: dict[bytes, Shape] = {}
-        self.put({}, None, ())
+        self._constraints: WeakValueDictionary[bytes, Shape] = WeakValueDictionary()
+        """Weak: selectors of users go with the last kind that has them."""
+        _, self._none = self.put({}, None, ())
 
     def of(self, axis: ResourceAxis, shape: Shape) -> Kind | None:
         """Return the kind of pods of `shape`; None if fragmentation does not concern them.
@@ -77,19 +80,20 @@ class Kinds:
         node_selector: dict[str, str],
         required: NodeSelector | None,
         tolerations: Iterable[Toleration],
-    ) -> bytes:
-        """Return the key of a constraint: node selector, required node affinity, tolerations."""
+    ) -> tuple[bytes, Shape]:
+        """Return the constraint of these fields: its key, and a shape without requests."""
         content = sorted(node_selector.items()), required, sorted(tolerations, key=content_key)
         key = b"" if content == ([], None, []) else content_key(content)
-        if key not in self._constraints:
+        known = self._constraints.get(key)
+        if known is None:
             affinity = NodeAffinity(required=required) if required is not None else None
-            self._constraints[key] = Shape(
+            known = self._constraints[key] = Shape(
                 Request((), ()), False, node_selector, affinity, tuple(content[2]), None
             )
-        return key
+        return key, known
 
     def constraint(self, key: bytes) -> Shape:
-        """Return the constraint with this key, as a shape without requests."""
+        """Return the constraint with the key of a kind, as a shape without requests."""
         return self._constraints[key]
 
     def _read(self, axis: ResourceAxis, shape: Shape) -> Kind | None:
@@ -103,9 +107,9 @@ class Kinds:
         gpus = amounts.get(axis.index(GPU_RESOURCE), 0)
         portion = share.portion or gpus * WHOLE // quantity.scale(GPU_RESOURCE) // share.devices
         required = shape.node_affinity.required if shape.node_affinity is not None else None
-        key = self.put(shape.node_selector, required, shape.tolerations)
+        key, nodes = self.put(shape.node_selector, required, shape.tolerations)
         cpu = amounts.get(axis.index("cpu"), 0)
-        return Kind(cpu, max(1, min(portion, WHOLE)), share.devices, key)
+        return Kind(cpu, max(1, min(portion, WHOLE)), share.devices, key, nodes)
 
 
 @dataclass(frozen=True)
