@@ -24,14 +24,11 @@ from bindery.scheduler.solver.victims import VictimTable
 
 
 class ReclaimRule:
-    """The claims, victims and amounts of reclaim. `saturation`: see `_saturated`; at least 1."""
+    """The claims, victims and amounts of reclaim."""
 
     name = "reclaim"
     moves_all = False
     most_jobs = None
-
-    def __init__(self, saturation: float = 1.0) -> None:
-        self._saturation = max(1.0, saturation)
 
     def against_claim(self, session: Session, claim: Claim) -> Iterator[Refusal]:
         """Refuse a claim if its queue would exceed its fair share of a requested resource."""
@@ -167,7 +164,7 @@ class ReclaimRule:
                 continue
             mine = _ratio(with_claim[index], shares.fair[index, own])
             left = _ratio(float(ledger.allocated[index, other] - amount), shares.fair[index, other])
-            if mine > 1 and mine * self._saturation >= left:
+            if mine > 1 and mine >= left:
                 return True
         return False
 
