@@ -190,6 +190,38 @@ def test_the_queue_comes_from_the_nearest_object_that_has_one() -> None:
     assert json.loads(json.dumps(dict(made.sources)))["queue"] == "PodGroup/train"
 
 
+@pytest.mark.parametrize(
+    ("of_pods", "of_group", "pool", "is_told"),
+    [("a", "", "a", False), ("a", "a", "a", False), ("a", "b", "a", True), ("", "b", "", True)],
+)
+def test_the_pool_is_that_of_the_pods(
+    of_pods: str, of_group: str, pool: str, is_told: bool
+) -> None:
+    def labels(value: str) -> dict[str, str]:
+        return {names.NODE_POOL_LABEL: value} if value else {}
+
+    labelled = [replace(each, labels=labels(of_pods)) for each in pods("a", "b")]
+    body = group(v1beta1.ADAPTER, gang(2), labels=labels(of_group))
+
+    outcome = planned(v1beta1.ADAPTER, body, pods=labelled)
+
+    (made,) = outcome.plan.groups
+    assert made.labels.get(names.NODE_POOL_LABEL, "") == pool
+    told = [each for each in outcome.plan.problems if each.object.name == "train"]
+    assert bool(told) == is_told
+    assert all("it must be a label of the pod template" in each.message for each in told)
+
+
+def test_the_pool_of_a_group_without_pods_yet_is_that_of_its_own_label() -> None:
+    body = group(v1beta1.ADAPTER, gang(2), labels={names.NODE_POOL_LABEL: "a"})
+
+    outcome = planned(v1beta1.ADAPTER, body, pods=[])
+
+    (made,) = outcome.plan.groups
+    assert made.labels == {names.NODE_POOL_LABEL: "a"}
+    assert outcome.plan.problems == ()
+
+
 def test_the_object_that_a_workload_was_made_for_is_asked_for() -> None:
     outcome = planned(
         v1alpha2.ADAPTER,

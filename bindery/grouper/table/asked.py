@@ -3,7 +3,7 @@
 import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 from pydantic.alias_generators import to_camel
@@ -117,28 +117,10 @@ class Asker:
             staleness_grace_s=settings.look_up(settings.STALENESS_GRACE, links, self.problems),
             stage_timeout_s=settings.look_up(settings.STAGE_TIMEOUT, links, self.problems),
             disruption_mode=settings.look_up(settings.DISRUPTION_MODE, links, self.problems),
-            node_pool=self._node_pool(links),
+            node_pool=settings.node_pool(links, self.problems),
             user=settings.look_up(settings.USER, links, self.problems),
             provisioning=settings.look_up(settings.PROVISIONING, links, self.problems),
         )
-
-    def _node_pool(self, links: Sequence[Link]) -> Found[str] | None:
-        """Return the pool by the label of the pod or its template, by which schedulers choose pods.
-
-        The PodGroup must be in the pool of its pods, so labels of other objects do not count.
-        """
-        # The pod need not be the first: links of its part alone come before those of all parts.
-        own = [replace(each, annotations={}) for each in links if each.is_pod or each.is_template]
-        chosen = settings.look_up(settings.NODE_POOL, own[:1], self.problems)
-        for link in links:
-            said = settings.look_up(settings.NODE_POOL, (link,), self.problems)
-            if said is not None and (chosen is None or said.value != chosen.value):
-                message = (
-                    f"{names.NODE_POOL_LABEL}: {said.value!r} is ignored: "
-                    "it must be a label of the pod template"
-                )
-                self.problems.add(Problem(said.source, ProblemReason.INVALID_VALUE, message))
-        return chosen
 
     def agreed(self, asked: Sequence[Asked], at: Reference) -> Asked:
         """Return what the parts of a gang ask for: for each value, the first part decides."""

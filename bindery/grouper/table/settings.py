@@ -6,7 +6,7 @@ goes on.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Generic, TypeVar
 
 from bindery.api import names, podvalues
@@ -140,6 +140,29 @@ def look_up(
                 message = f"{key}: {text[:_MOST_SHOWN]!r} is ignored: {error}"
                 problems.add(Problem(link.source, ProblemReason.INVALID_VALUE, message))
     return None
+
+
+def node_pool(links: Iterable[Link], problems: set[Problem]) -> Found[str] | None:
+    """Return the pool by the label of the pod or its template, by which schedulers choose pods.
+
+    The PodGroup must be in the pool of its pods, so labels of other objects count only while
+    neither is known.
+    """
+    links = list(links)
+    # The pod need not be the first: links of its part alone come before those of all parts.
+    own = [replace(each, annotations={}) for each in links if each.is_pod or each.is_template]
+    if not own:
+        return look_up(NODE_POOL, links, problems)
+    chosen = look_up(NODE_POOL, own[:1], problems)
+    for link in links:
+        said = look_up(NODE_POOL, (link,), problems)
+        if said is not None and (chosen is None or said.value != chosen.value):
+            message = (
+                f"{names.NODE_POOL_LABEL}: {said.value!r} is ignored: "
+                "it must be a label of the pod template"
+            )
+            problems.add(Problem(said.source, ProblemReason.INVALID_VALUE, message))
+    return chosen
 
 
 def provisioning_annotation(asked: Found[bool] | None) -> dict[str, str]:

@@ -61,7 +61,7 @@ def plan(gang: Gang) -> Outcome:
     reading = _Reading(_links(gang), problems)
     wanted = tuple(_wanted(gang))
     spec = _spec(gang, reading)
-    pool = reading.value("nodePool", settings.NODE_POOL)
+    pool = settings.node_pool(reading.links, problems)
     user = reading.value("user", settings.USER)
     if any(group.is_disrupted_whole for group in gang.below) and not gang.root.is_disrupted_whole:
         message = "the disruption mode of a group below another is ignored: its minimum protects it"
@@ -74,7 +74,10 @@ def plan(gang: Gang) -> Outcome:
         sources=dict(sorted(reading.sources.items())),
         labels={
             key: value
-            for key, value in ((names.NODE_POOL_LABEL, pool), (names.USER_KEY, user))
+            for key, value in (
+                (names.NODE_POOL_LABEL, pool.value if pool is not None else ""),
+                (names.USER_KEY, user),
+            )
             if value
         },
         annotations=settings.provisioning_annotation(
