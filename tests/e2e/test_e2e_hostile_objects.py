@@ -68,7 +68,8 @@ async def test_a_snapshot_leaves_out_a_pod_whose_request_cannot_be_read(
     written = bindery(kubeconfig, "snapshot", f"--node-pool={corner.pool}", "-o", file)
     explained = bindery("explain", "waits", "-n", corner.namespace, "--file", file)
 
-    assert f"warning: pod {corner.namespace}/huge-0 is left out: '9E' is out of" in written.stderr
+    left_out = f"warning: pod {corner.namespace}/huge-0 is left out: container worker: cpu: '9E' is"
+    assert left_out in written.stderr
     assert "do not match node selector no.such=label" in explained.stdout
 
 
