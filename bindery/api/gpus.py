@@ -27,6 +27,8 @@ DEFAULT_GPU_DEVICE_CLASSES: Final = (
     "gpu.intel.com",
     "gaudi.intel.com",
 )
+MODEL_PREFIX: Final = "gpu-model/"
+"""Prefix of a GPU model where resources are named: the GPUs on nodes of that model."""
 _MIG_PROFILE: Final = re.compile(r"(?P<slices>[12347])g\.[1-9][0-9]{0,2}gb(\.me|\.gfx|\.all)?")
 """NVIDIA's profiles: compute slices, memory, and attributes after a dot as in resource names."""
 

@@ -1,8 +1,8 @@
 """Format amounts. Used by everything that shows queues' shares."""
 
 from bindery.api import quantity
+from bindery.api.gpus import MODEL_PREFIX
 from bindery.api.names import GPU_RESOURCE
-from bindery.scheduler.model.resources import MODEL_PREFIX
 
 _TITLES = {"gpu": "GPUs", "cpu": "CPU cores", "memory": "memory"}
 

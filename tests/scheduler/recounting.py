@@ -9,10 +9,11 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from bindery.api import quantity
+from bindery.api.gpus import MODEL_PREFIX
 from bindery.api.names import GPU_MODEL_LABEL, GPU_RESOURCE
 from bindery.scheduler.model.columns import IntColumns
 from bindery.scheduler.model.jobs import Job, JobKey, Tally, TaskStatus, Uid
-from bindery.scheduler.model.resources import MODEL_PREFIX, Request
+from bindery.scheduler.model.resources import Request
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.model.state import PlanState
 

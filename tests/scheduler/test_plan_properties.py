@@ -24,6 +24,7 @@ from schedulerworld import (
 )
 from sizes import examples
 
+from bindery.api.gpus import MODEL_PREFIX
 from bindery.api.names import GPU_MODEL_LABEL
 from bindery.api.times import timestamp
 from bindery.kube.bindrequests import BindRequest
@@ -33,7 +34,6 @@ from bindery.scheduler.commit.drafts import BindRequestDraft
 from bindery.scheduler.commit.stale import INCOMPLETE_AFTER_S, stale_requests
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.model.jobs import JobKey, TaskStatus, Uid
-from bindery.scheduler.model.resources import MODEL_PREFIX
 
 SETTINGS = settings(
     max_examples=examples(30),

@@ -9,12 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bindery.api import quantity
+from bindery.api.gpus import MODEL_PREFIX
 from bindery.api.names import GPU_RESOURCE
 from bindery.scheduler.fairness.division import Amounts, Demand, QueueTree, fair_shares
 from bindery.scheduler.ledgers.queues import QueueLedger
 from bindery.scheduler.model.columns import BoolColumn, IntColumns
 from bindery.scheduler.model.queuechains import ChainFlaw
-from bindery.scheduler.model.resources import MODEL_PREFIX, PODS, ResourceAxis
+from bindery.scheduler.model.resources import PODS, ResourceAxis
 from bindery.scheduler.model.state import PlanState
 from bindery.scheduler.usage.formula import Moment
 from bindery.scheduler.usage.source import PastUsage

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bindery.api import quantity
+from bindery.api.gpus import MODEL_PREFIX
 from bindery.api.gpushare import RESERVATION_REQUESTS, WHOLE
 from bindery.api.names import GPU_MODEL_LABEL, GPU_RESOURCE
 from bindery.kube.objects import Node, Taint
@@ -28,7 +29,6 @@ from bindery.scheduler.model.nodereading import (
     offers,
 )
 from bindery.scheduler.model.resources import (
-    MODEL_PREFIX,
     Request,
     ResourceAxis,
     gpu_amount,

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bindery.api import quantity
+from bindery.api.gpus import MODEL_PREFIX
 from bindery.api.names import DEFAULT_QUEUE, GPU_RESOURCE
 from bindery.api.quantity import QuantityError
 from bindery.api.states import MOST_QUEUE_LEVELS, UNLIMITED
@@ -22,7 +23,7 @@ from bindery.scheduler.model.columns import IntColumns, grown
 from bindery.scheduler.model.jobs import NO_ROW
 from bindery.scheduler.model.queuechains import ChainFlaw, QueueChains, trace
 from bindery.scheduler.model.reasons import JobReason
-from bindery.scheduler.model.resources import MODEL_PREFIX, Request, ResourceAxis
+from bindery.scheduler.model.resources import Request, ResourceAxis
 
 NO_LIMIT = np.inf
 """The value of a quota or limit that is unlimited."""

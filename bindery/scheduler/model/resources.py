@@ -18,8 +18,6 @@ from bindery.api.quantity import QuantityError
 from bindery.kube.podspec import Container, PodSpec
 
 PODS = "pods"
-MODEL_PREFIX = "gpu-model/"
-"""Prefix of a GPU model on the resource axis: the GPUs on nodes of that model."""
 _MOST = 2**50
 """The largest request of one pod for a resource, a pebibyte.
 

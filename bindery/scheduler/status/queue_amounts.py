@@ -10,13 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bindery.api import quantity
+from bindery.api.gpus import MODEL_PREFIX
 from bindery.api.names import GPU_RESOURCE
 from bindery.kube.objects import GangCounts, QueueStatus
 from bindery.scheduler.fairness.division import Amounts
 from bindery.scheduler.model.columns import IntColumns
 from bindery.scheduler.model.holdings import runs_or_waits
 from bindery.scheduler.model.queues import rolled_up
-from bindery.scheduler.model.resources import MODEL_PREFIX, PODS
+from bindery.scheduler.model.resources import PODS
 from bindery.scheduler.model.state import PlanState
 
 _RECOUNT_EVERY = 60

@@ -12,11 +12,12 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from bindery.api import quantity
+from bindery.api.gpus import MODEL_PREFIX
 from bindery.api.times import seconds
 from bindery.scheduler.fairness.division import Amounts
 from bindery.scheduler.model.jobs import NO_ROW, Job
 from bindery.scheduler.model.queues import NO_LIMIT
-from bindery.scheduler.model.resources import MODEL_PREFIX, PODS, short_name
+from bindery.scheduler.model.resources import PODS, short_name
 from bindery.scheduler.model.state import PlanState
 
 NOTE_EVERY_S = 5.0

@@ -18,6 +18,7 @@ from bindery.api import names, quantity
 from bindery.api.bindrequest import few_names
 from bindery.api.configuration import SchedulerConfiguration
 from bindery.api.gpureservation import ReservationResources, given_resources
+from bindery.api.gpus import MODEL_PREFIX
 from bindery.api.gpushare import PLUGIN as SHARES
 from bindery.api.gpushare import WHOLE
 from bindery.api.scaling import PLUGIN, SCHEDULER_NAME, ScalingArguments
@@ -28,7 +29,7 @@ from bindery.scheduler.model.columns import IntColumns
 from bindery.scheduler.model.jobs import Job, Task, TaskStatus, Uid
 from bindery.scheduler.model.labels import LabelColumns, node_affinity_mask
 from bindery.scheduler.model.reasons import LACKS_ROOM, JobReason
-from bindery.scheduler.model.resources import MODEL_PREFIX, PODS, reservation_amounts
+from bindery.scheduler.model.resources import PODS, reservation_amounts
 from bindery.scheduler.model.shapes import Need, Shape
 from bindery.scheduler.planning.reports import CycleReport, JobReport
 from bindery.scheduler.status.gpu_packing import Amounts, Pack, ShareWant, pack
