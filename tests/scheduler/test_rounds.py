@@ -128,16 +128,42 @@ def test_a_cycle_without_a_deadline_tries_everything_whatever_earlier_ones_did()
     assert not engine.report.is_cut
 
 
-def test_jobs_that_come_later_wait_for_the_next_round() -> None:
-    engine = engine_with(node("n", 8), *(item for i in range(3) for item in gang(f"g{i}", 1)))
+def test_jobs_that_come_later_have_their_turn_in_the_next_cycle() -> None:
+    """A round over many jobs takes many cycles, and newcomers do not wait for its end."""
+    engine = engine_with(node("n", 9), *(item for i in range(3) for item in gang(f"g{i}", 1)))
     slow = slowed(engine)
     assert names(cut_cycle(engine, slow, 0)) == ["g0"]
 
-    add(engine.cluster, *gang("earlier-by-name", 1))
+    add(engine.cluster, *gang("late", 1))
 
-    assert names(cut_cycle(engine, slow, 0)) == ["g1"]
+    assert names(cut_cycle(engine, slow, 0)) == ["g1", "late"]
     assert names(cut_cycle(engine, slow, 0)) == ["g2"]
-    assert names(cut_cycle(engine, slow, 0)) == ["earlier-by-name"]
+
+
+def test_endless_newcomers_leave_the_round_its_part_of_each_cycle() -> None:
+    engine = engine_with(node("n", 50), *(item for i in range(3) for item in gang(f"g{i}", 1)))
+    slow = slowed(engine)
+    cut_cycle(engine, slow, 0)
+    served = []
+    for number in range(2):
+        add(engine.cluster, *(item for i in range(9) for item in gang(f"late{number}{i}", 1)))
+        served += names(cut_cycle(engine, slow, 4))
+
+    assert {"g1", "g2"} <= set(served)
+    assert len([name for name in served if name.startswith("late")]) >= 4
+
+
+def test_a_newcomer_that_does_not_fit_waits_for_the_next_round() -> None:
+    engine = engine_with(node("n", 3), *(item for i in range(3) for item in gang(f"g{i}", 1)))
+    slow = slowed(engine)
+    cut_cycle(engine, slow, 0)
+    add(engine.cluster, *gang("too-large", 4))
+    cut_cycle(engine, slow, 0)
+    slow.asked.clear()
+
+    cut_cycle(engine, slow, 0)
+
+    assert slow.asked == ["g2"]
 
 
 def test_a_job_that_was_not_tried_keeps_its_reason_and_a_new_one_says_so() -> None:

@@ -74,6 +74,10 @@ class Allocate:
         reserved = [job for job in unserved if job.key in turn.reserved]
         tried_before = [job for job in reserved if job.key not in turn.untried]
         yield from self._serve(attempts, session, WorkList(session, tried_before))
+        newcomers = WorkList(session, turn.newcomers(unserved))
+        yield from self._serve(
+            attempts, session, turn.take_newcomers(newcomers), newcomers.put_back
+        )
         work = WorkList(session, members)
         yield from self._serve(attempts, session, turn.take(work), work.put_back)
         if turn.is_cut:

@@ -4,14 +4,15 @@ A round runs every action over the jobs that wait when the action begins. A cycl
 is one whole round. At the deadline a cycle ends between two jobs. The next cycle, with fresh state,
 continues with the untried jobs of the action, and then with the later actions. The bound: every
 cycle tries at least one of these jobs, and no job joins them later, so `n` waiting jobs and `a`
-actions need at most `a * (n + 1)` cycles a round.
+actions need at most `a * (n + 1)` cycles a round. Newcomers have a part of each cycle for
+themselves, so that they do not wait for the end of a long round.
 
 The clock is an argument. Nothing here reads or changes the plan.
 """
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 
@@ -20,7 +21,7 @@ from bindery.scheduler.model.jobs import Job, JobKey
 LEAST_PART = 0.5
 """The part of its budget that a cycle has at least for the action that it continues, counted from
 the first job. Work for all jobs and promised room may take the rest. Before that, the cycle spends
-at most this part on free room."""
+at most this part on free room, or on newcomers."""
 
 
 class CycleStoppedError(Exception):
@@ -58,6 +59,8 @@ class Position:
     """The action to continue with."""
     left: frozenset[JobKey] | None = None
     """The untried jobs; None: the action has not begun."""
+    known: frozenset[JobKey] = frozenset()
+    """The jobs that are no newcomers: they waited when the action began, or were tried since."""
     reserved: frozenset[JobKey] = frozenset()
     """The jobs with a reservation, which is made again before other jobs are served."""
 
@@ -81,16 +84,17 @@ class Turn:
         deadline: Deadline | None = None,
         kind: TurnKind = TurnKind.LATER,
         *,
-        left: frozenset[JobKey] | None = None,
-        reserved: frozenset[JobKey] = frozenset(),
+        start: Position | None = None,
     ) -> None:
+        """`start`: the end of the last cycle, if this turn continues its action."""
         self._deadline = deadline
         self._kind = kind
-        self._left = left
+        self._left = start.left if start is not None else None
+        self._known = start.known if start is not None else frozenset()
         self._members: frozenset[JobKey] = frozenset()
         self._tried: dict[JobKey, None] = {}
         """In the order of trying."""
-        self.reserved = reserved
+        self.reserved = start.reserved if start is not None else frozenset()
         """Jobs with a reservation in the last cycle, if this cycle continues it."""
         self.is_cut = False
         """Whether it ended before its work was done."""
@@ -121,31 +125,55 @@ class Turn:
         self._members = frozenset(job.key for job in found)
         return found
 
+    def newcomers(self, jobs: Iterable[Job]) -> list[Job]:
+        """Return the `jobs` that came after the action began, in an earlier cycle."""
+        if self._left is None:
+            return []
+        return [job for job in jobs if job.key not in self._known]
+
+    @property
+    def known(self) -> frozenset[JobKey]:
+        """The jobs that are no newcomers in the next cycle."""
+        return self._known | self._members | self._tried.keys()
+
     def take(self, work: Iterable[Job]) -> Iterator[Job]:
         """Yield jobs of `work` until the deadline passes; at least one.
 
         Raises:
             CycleStoppedError: the cycle must stop.
         """
+        self.is_cut = yield from self._take(work, self._kind)
+
+    def take_newcomers(self, work: Iterable[Job]) -> Iterator[Job]:
+        """Yield jobs of `work` for `LEAST_PART` of the budget; at least one.
+
+        Raises:
+            CycleStoppedError: the cycle must stop.
+        """
+        yield from self._take(work, TurnKind.PRELIMINARY)
+
+    def _take(self, work: Iterable[Job], kind: TurnKind) -> Generator[Job, None, bool]:
+        """Yield jobs of `work`; return whether time ended before them."""
         deadline, since_s = self._deadline, None
         for job in work:
             if deadline is not None:
                 deadline.check()
-                if since_s is not None and self._is_over(deadline, since_s):
-                    self.is_cut = True
-                    return
+                if since_s is not None and _is_over(deadline, since_s, kind):
+                    return True
             self._tried[job.key] = None
             yield job
             # After the first job: preparations for all jobs do not count.
             if deadline is not None and since_s is None:
                 since_s = deadline.clock()
+        return False
 
-    def _is_over(self, deadline: Deadline, since_s: float) -> bool:
-        """Return whether the time is over. `since_s`: when the first job had been tried."""
-        has_had_part = deadline.clock() - since_s >= LEAST_PART * deadline.budget_s
-        if self._kind is TurnKind.PRELIMINARY:
-            return has_had_part
-        return deadline.has_passed() and (has_had_part or self._kind is TurnKind.LATER)
+
+def _is_over(deadline: Deadline, since_s: float, kind: TurnKind) -> bool:
+    """Return whether the time is over. `since_s`: when the first job had been tried."""
+    has_had_part = deadline.clock() - since_s >= LEAST_PART * deadline.budget_s
+    if kind is TurnKind.PRELIMINARY:
+        return has_had_part
+    return deadline.has_passed() and (has_had_part or kind is TurnKind.LATER)
 
 
 class Round:
@@ -192,10 +220,10 @@ class Round:
             return Turn(self._deadline, kind)
         if action == start.action:
             self._has_begun = True
-            return Turn(self._deadline, TurnKind.FIRST, left=start.left, reserved=start.reserved)
+            return Turn(self._deadline, TurnKind.FIRST, start=start)
         if not fills:
             return None
-        return Turn(self._deadline, TurnKind.PRELIMINARY, reserved=start.reserved)
+        return Turn(self._deadline, TurnKind.PRELIMINARY, start=replace(start, left=None))
 
     def finish(self, action: str, turn: Turn) -> None:
         """Note how `turn` ended."""
@@ -205,7 +233,7 @@ class Round:
         self.is_cut = True
         after = self._actions[self._actions.index(action) + 1 :]
         if turn.untried:
-            self._position = Position(action, turn.untried)
+            self._position = Position(action, turn.untried, turn.known)
         elif after:
             self._position = Position(after[0])
 
