@@ -25,10 +25,8 @@ _numbers = itertools.count(1)
 class RealCluster:
     """A control plane and its nodes; as a context manager it takes all down."""
 
-    def __init__(self, state_dir: Path, report: Report, *, tethered: bool = True) -> None:
+    def __init__(self, state_dir: Path, report: Report) -> None:
         """Build what is missing, and prepare; nothing runs before `start`.
-
-        Processes that are not `tethered` outlive this one.
 
         Raises:
             BuildError: a program or an image cannot be had; the text says what is missing.
@@ -52,12 +50,10 @@ class RealCluster:
             ),
             Tools(kubectl=servers["kubectl"], helm=servers["helm"]),
             state_dir=state_dir,
-            tethered=tethered,
             report=report,
         )
         self.nodes: dict[str, RealNode] = {}
         self._report = report
-        self._tethered = tethered
         self._tree = cgroups.tree_name(os.getpid(), next(_numbers))
         self._base = images.base(build.cache_directory(), state_dir, report)
 
@@ -74,7 +70,7 @@ class RealCluster:
             ControlPlaneError: it is not Ready in time; the text has the end of its log.
         """
         self._report(f"starting the node {plan.name}")
-        node = RealNode(plan, self._site(), tethered=self._tethered)
+        node = RealNode(plan, self._site())
         self.nodes[plan.name] = node
         node.wait_for_runtime()
         node.load(self._base)

@@ -3,14 +3,13 @@
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import yaml
 
 PAUSE: Final = "bindery.dev/pause:1"
 """Image of the sandboxes of pods."""
 RUNTIME_SOCKET: Final = "/run/containerd/containerd.sock"
-DEVICE_SOCKET: Final = "/var/lib/kubelet/device-plugins/kubelet.sock"
 SHARED: Final = "/node/shared"
 """A directory of each node that can be read from outside (`RealNode.shared`)."""
 API_SERVER: Final = "https://10.96.0.1:443"
@@ -26,9 +25,6 @@ class NodePlan:
     """From 1; its addresses follow from it."""
     cgroup: str
     """Of its pods, below the root of each hierarchy."""
-    kubelet: dict[str, Any] = field(default_factory=dict)
-    """Further fields of its KubeletConfiguration."""
-    labels: dict[str, str] = field(default_factory=dict)
     services: dict[str, str] = field(default_factory=dict)
     """Further programs, such as device plugins: name -> shell script that runs one to its end."""
 
@@ -122,7 +118,6 @@ def kubelet(plan: NodePlan, authority: str) -> str:
             ("memory.available", "nodefs.available", "imagefs.available"), "1%"
         ),
         "resolvConf": "",
-        **plan.kubelet,
     }
     return yaml.safe_dump(document)
 
@@ -130,7 +125,6 @@ def kubelet(plan: NodePlan, authority: str) -> str:
 def services(plan: NodePlan, programs: Path) -> dict[str, str]:
     """Return the node's services: name -> shell script that runs one until it ends."""
     path = f"export PATH={programs}:/usr/sbin:/usr/bin:/sbin:/bin"
-    labels = ",".join(f"{name}={value}" for name, value in plan.labels.items())
     kubelet_arguments = [
         "--config=/node/kubelet.yaml",
         "--kubeconfig=/var/lib/kubelet/kubeconfig",
@@ -139,7 +133,6 @@ def services(plan: NodePlan, programs: Path) -> dict[str, str]:
         "--root-dir=/var/lib/kubelet",
         f"--hostname-override={plan.name}",
         f"--node-ip={plan.address}",
-        *([f"--node-labels={labels}"] if labels else []),
     ]
     wait = f"until [ -S {RUNTIME_SOCKET} ]; do sleep 0.1; done"
     scripts = {

@@ -47,12 +47,11 @@ class Site:
 class RealNode:
     """A running node."""
 
-    def __init__(self, plan: NodePlan, site: Site, *, tethered: bool = True) -> None:
+    def __init__(self, plan: NodePlan, site: Site) -> None:
         """Write the files of the node and start it."""
         self.plan = plan
         self.name = plan.name
         self._site = site
-        self._tethered = tethered
         self._directory = directory = site.directory / plan.name
         for each in ("logs", "hold", "services", "static-pods", "shared"):
             (directory / each).mkdir(parents=True, exist_ok=True)
@@ -147,11 +146,6 @@ class RealNode:
         """End the node as a loss of power does: all its processes at once, and its disk."""
         self.process.kill()
 
-    def restart(self) -> None:
-        """Start the node again, with an empty disk and the same files of the control plane."""
-        self.crash()
-        self.process = self._start()
-
     def _start(self) -> Process:
         arguments = [
             shutil.which("unshare") or "unshare",
@@ -165,7 +159,7 @@ class RealNode:
         ]
         log = self.logs / "init.log"
         command = Command(self.name, arguments, log)
-        return Process(command, tethered=self._tethered, starter=self._site.network.threads)
+        return Process(command, tethered=True, starter=self._site.network.threads)
 
     def _init(self) -> int:
         """Return the process id of the node's first process, as this machine counts."""

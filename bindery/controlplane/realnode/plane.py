@@ -33,7 +33,6 @@ class RealControlPlane(LocalControlPlane):
         tools: Tools,
         *,
         state_dir: Path,
-        tethered: bool,
         report: Report,
     ) -> None:
         """Make the network namespace; nothing runs before `start`."""
@@ -41,7 +40,6 @@ class RealControlPlane(LocalControlPlane):
             binaries,
             tools,
             state_dir=state_dir,
-            tethered=tethered,
             report=report,
             node_grace_s=_NODE_GRACE_S,
         )
