@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
+from bindery.api.names import NODE_POOL_LABEL
 from bindery.api.numaplacement import zones_text
 from bindery.cli.amounts import amount, listed, ordinal, plural, short, title
 from bindery.scheduler.insight.objections import Objection
@@ -60,8 +61,8 @@ def unserved_lines(unserved: str) -> Iterator[str]:
     """Yield that no scheduler serves a node pool, and what to do."""
     yield f"{unserved[:1].upper()}{unserved[1:]}{'' if unserved.endswith('?') else '.'}"
     yield (
-        "What to do: Correct the label scheduling.bindery.dev/node-pool of the pods or their "
-        "template, or start a scheduler for the pool (nodePools in the chart's values)."
+        f"What to do: Correct the label {NODE_POOL_LABEL} of the pods or their template, "
+        "or start a scheduler for the pool (nodePools in the chart's values)."
     )
 
 

@@ -12,13 +12,11 @@ from rich.text import Text
 
 from bindery.cli.amounts import amount, title
 from bindery.scheduler.insight.shares import ClusterShares, QueueShare, ResourceShare
-from bindery.scheduler.model.reasons import JobReason
+from bindery.scheduler.model.queues import missing_queue
 
 _LEAST_BAR = 16
 _LEAST_NAME = 12
 _GAP = 2
-_MISSING = f"{JobReason.QUEUE_DOES_NOT_EXIST}: queue {{}} does not exist"
-"""The problem of a queue that gangs or queues name and nobody created."""
 
 
 @dataclass(frozen=True)
@@ -174,7 +172,7 @@ def _tree_names(queues: Sequence[QueueShare], marks: Marks) -> Iterator[str]:
                 lines.append(marks.branch if goes_on else marks.last)
             else:
                 lines.append(marks.through if goes_on else "   ")
-        missing = " (missing)" if queue.problem == _MISSING.format(queue.name) else ""
+        missing = " (missing)" if queue.problem == ": ".join(missing_queue(queue.name)) else ""
         yield "".join(lines) + queue.name + missing
 
 

@@ -83,7 +83,7 @@ _DEAD_NODE: Final = (
 )
 
 _BY_REASON: Final[Mapping[str, str]] = {
-    Reason.QUEUE_DOES_NOT_EXIST: ("Create the queue, or set another in {queue} (bindery queues)."),
+    Reason.QUEUE_DOES_NOT_EXIST: "Create the queue, or set another in {queue} (bindery queues).",
     Reason.QUEUE_CLOSED: "Open the queue (spec.state: Open), or set another in {queue}.",
     Reason.QUEUE_INVALID: "Correct the Queue object in the message.",
     Reason.OVER_LIMIT: (

@@ -258,7 +258,7 @@ class QueueTable:
         for at in self.chain(row):
             entry = self.entries[at]
             if not entry.exists:
-                return JobReason.QUEUE_DOES_NOT_EXIST, f"queue {entry.name} does not exist"
+                return missing_queue(entry.name)
             if entry.invalid is not None:
                 return JobReason.QUEUE_INVALID, f"queue {entry.name} is not valid: {entry.invalid}"
             if not entry.is_open:
@@ -345,6 +345,11 @@ def _rules(spec: QueueSpec, axis: ResourceAxis) -> tuple[dict[int, QueueRule], l
         except QuantityError as error:
             problems.append(f"{place}.{error}")
     return rules, problems
+
+
+def missing_queue(name: str) -> tuple[str, str]:
+    """Return the problem of a queue that nobody created: reason and text."""
+    return JobReason.QUEUE_DOES_NOT_EXIST, f"queue {name} does not exist"
 
 
 def _other_problems(spec: QueueSpec) -> list[str]:
