@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import pytest
+from feeds import running
 from foreigncrds import CRDS
 
 from bindery.api.configuration import PluginConfiguration, SchedulerConfiguration
@@ -61,16 +62,8 @@ async def followed(
     configuration = SchedulerConfiguration(plugins=(PluginConfiguration(name="predicates"),))
     cluster = Cluster(configuration, lambda: 0.0)
     cluster.observe([(kinds, seen.observe)])
-    feed = Feed(client, cluster, kinds, look_again_s=0.2)
-    feed.start()
-    running = asyncio.create_task(feed.run())
-    try:
-        async with asyncio.timeout(WAIT_S):
-            await feed.synced()
+    async with running(Feed(client, cluster, kinds, look_again_s=0.2)) as feed:
         yield feed
-    finally:
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
 
 
 @pytest.mark.usefixtures("installation")

@@ -1,12 +1,10 @@
 """The end of a BindRequest that no event has shown frees nothing before its pods are known."""
 
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 from faultproxy import Fault, FaultProxy
+from feeds import running
 from support import Corner, Gang, scheduler_configuration, wait_for
 
 from bindery.api.names import API_VERSION, NODE_POOL_LABEL
@@ -20,21 +18,6 @@ from bindery.scheduler.model.jobs import TaskStatus, Uid
 pytestmark = pytest.mark.e2e
 
 WAIT_S = 60.0
-
-
-@asynccontextmanager
-async def fed(client: Client, cluster: Cluster) -> AsyncIterator[Feed]:
-    """Run the scheduler's watches."""
-    feed = Feed(client, cluster)
-    feed.start()
-    running = asyncio.create_task(feed.run())
-    try:
-        async with asyncio.timeout(WAIT_S):
-            await feed.synced()
-        yield feed
-    finally:
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
 
 
 @pytest.mark.usefixtures("installation")
@@ -54,7 +37,7 @@ async def test_a_request_that_is_bound_and_removed_unseen_holds_its_room_until_i
     async with (
         FaultProxy(control_plane.admin_kubeconfig, tmp_path).serve() as proxy,
         Client.connect(proxy.kubeconfig, user_agent="bindery-test/0") as proxied,
-        fed(proxied, cluster),
+        running(Feed(proxied, cluster)),
     ):
         await corner.client.create(BIND_REQUESTS, _request(uid, corner.pool), corner.namespace)
         await wait_for(lambda: stands(TaskStatus.BINDING), "the pod counts as binding", WAIT_S)
