@@ -18,7 +18,10 @@ from bindery.grouper.table import (
     plan,
     pod_facts,
     root,
+    settings,
 )
+from bindery.grouper.table.groups import Problem
+from bindery.grouper.table.walk import link_of
 
 TABLE = load()
 QUEUE = names.QUEUE_LABEL
@@ -90,6 +93,14 @@ def test_the_podgroup_is_in_the_node_pool_of_its_pods_whatever_their_owner_has()
     assert problem.message == f"{key}: 'a100' is ignored: it must be a label of the pod template"
     assert reasons(other) == [("Job/train", "InvalidValue")]
     assert reasons(same) == reasons(own) == []
+
+
+def test_an_owner_decides_no_pool_although_neither_pods_nor_templates_are_known() -> None:
+    owner = link_of(job(labels={names.NODE_POOL_LABEL: "a100"}))
+    problems: set[Problem] = set()
+
+    assert settings.node_pool((owner,), problems) is None
+    assert [each.reason for each in problems] == [ProblemReason.INVALID_VALUE]
 
 
 def test_the_nearest_to_the_pod_wins_and_is_named() -> None:

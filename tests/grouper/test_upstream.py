@@ -207,6 +207,7 @@ def test_the_pool_is_that_of_the_pods(
 
     (made,) = outcome.plan.groups
     assert made.labels.get(names.NODE_POOL_LABEL, "") == pool
+    assert ("nodePool" in made.sources) == bool(pool)
     told = [each for each in outcome.plan.problems if each.object.name == "train"]
     assert bool(told) == is_told
     assert all("it must be a label of the pod template" in each.message for each in told)
@@ -219,6 +220,7 @@ def test_the_pool_of_a_group_without_pods_yet_is_that_of_its_own_label() -> None
 
     (made,) = outcome.plan.groups
     assert made.labels == {names.NODE_POOL_LABEL: "a"}
+    assert made.sources["nodePool"].endswith("/train")
     assert outcome.plan.problems == ()
 
 

@@ -5,7 +5,7 @@ annotation before a label. A value that means nothing is a problem at its object
 goes on.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Generic, TypeVar
 
@@ -142,17 +142,13 @@ def look_up(
     return None
 
 
-def node_pool(links: Iterable[Link], problems: set[Problem]) -> Found[str] | None:
+def node_pool(links: Sequence[Link], problems: set[Problem]) -> Found[str] | None:
     """Return the pool by the label of the pod or its template, by which schedulers choose pods.
 
-    The PodGroup must be in the pool of its pods, so labels of other objects count only while
-    neither is known.
+    The PodGroup must be in the pool of its pods, so labels of other objects do not count.
     """
-    links = list(links)
     # The pod need not be the first: links of its part alone come before those of all parts.
     own = [replace(each, annotations={}) for each in links if each.is_pod or each.is_template]
-    if not own:
-        return look_up(NODE_POOL, links, problems)
     chosen = look_up(NODE_POOL, own[:1], problems)
     for link in links:
         said = look_up(NODE_POOL, (link,), problems)

@@ -61,7 +61,8 @@ def plan(gang: Gang) -> Outcome:
     reading = _Reading(_links(gang), problems)
     wanted = tuple(_wanted(gang))
     spec = _spec(gang, reading)
-    pool = settings.node_pool(reading.links, problems)
+    # Without pods, the group's own label counts.
+    pool = reading.node_pool() if gang.pods else reading.value("nodePool", settings.NODE_POOL)
     user = reading.value("user", settings.USER)
     if any(group.is_disrupted_whole for group in gang.below) and not gang.root.is_disrupted_whole:
         message = "the disruption mode of a group below another is ignored: its minimum protects it"
@@ -74,10 +75,7 @@ def plan(gang: Gang) -> Outcome:
         sources=dict(sorted(reading.sources.items())),
         labels={
             key: value
-            for key, value in (
-                (names.NODE_POOL_LABEL, pool.value if pool is not None else ""),
-                (names.USER_KEY, user),
-            )
+            for key, value in ((names.NODE_POOL_LABEL, pool), (names.USER_KEY, user))
             if value
         },
         annotations=settings.provisioning_annotation(
@@ -203,7 +201,14 @@ class _Reading:
 
     def value(self, name: str, setting: Setting[Any]) -> Any:
         """Return the value of `setting` for the field `name`; None if nothing sets it."""
-        found: Found[Any] | None = settings.look_up(setting, self.links, self.problems)
+        return self._noted(name, settings.look_up(setting, self.links, self.problems))
+
+    def node_pool(self) -> str | None:
+        """Return the pool of the pods; None if they are in the default one."""
+        pool: str | None = self._noted("nodePool", settings.node_pool(self.links, self.problems))
+        return pool
+
+    def _noted(self, name: str, found: Found[Any] | None) -> Any:
         if found is None:
             return None
         self.sources.setdefault(name, str(found.source))
