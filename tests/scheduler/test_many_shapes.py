@@ -1,7 +1,6 @@
 """Pods that are all different cost little memory and time, and give them back."""
 
 import gc
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -18,6 +17,7 @@ from schedulerworld import (
     pod,
     report_of,
 )
+from steps import StepClock
 
 from bindery.kube import objects as kube
 from bindery.kube.podspec import Affinity, PodAffinity, PodAffinityTerm, Toleration
@@ -203,13 +203,14 @@ def test_a_new_rule_about_the_labels_of_waiting_pods_cannot_give_them_too_many_s
     assert view(engine.cluster.state) == recount(engine.cluster.state)
 
 
-def test_a_stranger_is_planned_in_time_beside_10_000_pods_that_all_differ() -> None:
-    engine = world(*(pod(f"odd{i:05}", f"{10_000 + i}m") for i in range(10_000)))
+def test_a_stranger_is_planned_in_time_beside_3_000_pods_that_all_differ() -> None:
+    engine = world(*(pod(f"odd{i:05}", f"{10_000 + i}m") for i in range(3_000)))
     plan(engine)
     add(engine.cluster, pod("stranger", 1, namespace="elsewhere"))
-    begun_s = time.thread_time()
+    clock = StepClock()
 
-    stranger = next(iter(engine.cycle()))
+    with clock.running():
+        stranger = next(iter(engine.cycle()))
 
     assert [each.pod_name for each in stranger.spec.pods] == ["stranger"]
-    assert time.thread_time() - begun_s < 4.0  # about 1 s on a machine with nothing else to do
+    assert clock() < 1.0
