@@ -164,28 +164,35 @@ class LeaderElector:
             return await self._create()
         if lease.is_held_by_other(self._identity, self._clock()):
             return None
-        spec = self._spec(_transitions(lease.lease) + 1, acquired_at=_now())
+        last = lease.lease.spec.lease_transitions
+        token = self._first_token() if last is None else last + 1
+        spec = self._spec(token, acquired_at=_now())
         try:
             return await self._write(lease.lease, spec)
         except ConflictError:
             return None
 
     async def _create(self) -> Lease | None:
-        # The binder may know tokens of a Lease that was deleted, for example with the whole
-        # installation. Terms last longer than a second, so the seconds are ahead of their count.
-        seconds = int(self._wall_clock() - _TOKENS_SINCE_S)
         last = _transitions(self._seen.lease) if self._seen is not None else 0
         lease = Lease(
             metadata=Meta(
                 name=self._name, namespace=self._namespace, annotations=dict(self._annotations())
             ),
-            spec=self._spec(max(last + 1, seconds), acquired_at=_now()),
+            spec=self._spec(max(last + 1, self._first_token()), acquired_at=_now()),
         )
         try:
             created = await self._client.create(LEASES, lease, self._namespace)
         except AlreadyExistsError:
             return None
         return self._observe(created).lease
+
+    def _first_token(self) -> int:
+        """Return the token of the first term of a Lease, which the chart may have made.
+
+        The binder may know tokens of a Lease that was deleted, for example with the whole
+        installation. Terms last longer than a second, so the seconds are ahead of their count.
+        """
+        return max(1, int(self._wall_clock() - _TOKENS_SINCE_S))
 
     async def _serve(
         self, leadership: Leadership, lead: Callable[[Leadership], Awaitable[None]]

@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 from bindery.api.configuration import LeaderElection
 from bindery.kube.client import Client
 from bindery.kube.lease import LeaderElector, Leadership, Observation
-from bindery.kube.objects import Lease, LeaseSpec
+from bindery.kube.objects import Lease, LeaseSpec, Meta
 from bindery.kube.resources import LEASES
 
 WAIT_S = 20.0
@@ -354,6 +354,26 @@ async def test_tokens_grow_when_a_candidate_that_knows_no_earlier_lease_makes_on
     async with one.leading():
         pass
     await client.delete(LEASES, "election", namespace)
+    two.later_s = 60.0
+    async with two.leading():
+        pass
+
+    assert one.tokens == [1]
+    assert two.tokens == [61]
+
+
+@pytest.mark.e2e
+async def test_tokens_grow_when_an_installation_is_made_again_with_its_lease(
+    client: Client, namespace: str, stand: Stand
+) -> None:
+    """The chart makes the Lease, without a holder."""
+    one, two = stand("one"), stand("two")
+    empty = Lease(metadata=Meta(name="election", namespace=namespace), spec=LeaseSpec())
+    await client.create(LEASES, empty, namespace)
+    async with one.leading():
+        pass
+    await client.delete(LEASES, "election", namespace)
+    await client.create(LEASES, empty, namespace)
     two.later_s = 60.0
     async with two.leading():
         pass
