@@ -220,6 +220,20 @@ async def test_certificates_and_authorities_are_renewed_and_no_pod_is_refused_me
     await wait_for(same, "both replicas serve the same certificate")
 
 
+async def test_the_secret_goes_with_the_webhook_configurations(
+    webhooks: Webhooks, access: Path, control_plane: ControlPlane
+) -> None:
+    """As `helm uninstall` deletes them, while replicas still run."""
+    webhooks.start(access)
+    await webhooks.wait_trusted()
+
+    webhooks.delete_configurations()
+
+    await wait_for(lambda: webhooks.has_secret(expected=False), "the Secret is deleted")
+    await asyncio.sleep(2.0)
+    assert await webhooks.has_secret(expected=False)
+
+
 async def test_a_damaged_secret_is_made_anew(
     corner: Corner, serving: Webhooks, control_plane: ControlPlane
 ) -> None:

@@ -84,14 +84,23 @@ class Webhooks:
 
     def remove(self) -> None:
         """Stop what was started, and let the API server call nobody."""
-        kinds = "validatingwebhookconfigurations,mutatingwebhookconfigurations"
-        self.plane.kubectl("delete", kinds, _NAME, "--ignore-not-found")
+        self.delete_configurations()
         # Before the Secret goes, which a replica that runs would make anew.
         for component in self.started:
             component.stop()
         self.plane.kubectl(
             "delete", "secret", _NAME, f"--namespace={install.NAMESPACE}", "--ignore-not-found"
         )
+
+    def delete_configurations(self) -> None:
+        kinds = "validatingwebhookconfigurations,mutatingwebhookconfigurations"
+        self.plane.kubectl("delete", kinds, _NAME, "--ignore-not-found")
+
+    async def has_secret(self, *, expected: bool) -> bool:
+        """Return whether it is as expected that the Secret exists."""
+        arguments = ("get", "secrets", f"--namespace={install.NAMESPACE}", "--output=name")
+        names = await asyncio.to_thread(self.plane.kubectl, *arguments)
+        return (f"secret/{_NAME}" in names.split()) is expected
 
     def trusted(self) -> str:
         """Return the authorities that the API server is told to trust, in base64."""

@@ -8,7 +8,7 @@ Invariant: nothing is served that has not been written to the Secret before.
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -101,6 +101,9 @@ class Rotation:
 
     async def _look(self) -> float:
         """Renew what is due, serve and publish what is there; return when to look again at most."""
+        if not any(mirror.objects for mirror in self._configurations):
+            # Nobody calls. A Secret that is made now would stay after the installation is removed.
+            return _LONGEST_PAUSE_S
         try:
             bundle = await self._renew()
             if bundle.certificate != self._served:
@@ -143,7 +146,11 @@ class Rotation:
             "apiVersion": "v1",
             "kind": "Secret",
             "type": "kubernetes.io/tls",
-            "metadata": {"name": place.secret, "labels": _MANAGED_BY},
+            "metadata": {
+                "name": place.secret,
+                "labels": _MANAGED_BY,
+                "ownerReferences": list(self._owners()),
+            },
             "data": {name: encoded(text) for name, text in bundle.data().items()},
         }
         if secret is None:
@@ -156,6 +163,17 @@ class Rotation:
             {"metadata": body["metadata"], "data": body["data"]},
             namespace=place.namespace,
         )
+
+    def _owners(self) -> Iterator[dict[str, str]]:
+        """Yield references to the webhook configurations: the Secret goes when both are deleted."""
+        for mirror, resource in zip(self._configurations, CONFIGURATIONS, strict=True):
+            for configuration in mirror.objects.values():
+                yield {
+                    "apiVersion": f"{resource.group}/{resource.version}",
+                    "kind": resource.kind,
+                    "name": configuration.metadata.name,
+                    "uid": configuration.metadata.uid,
+                }
 
     async def _publish(
         self,
