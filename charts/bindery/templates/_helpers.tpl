@@ -272,6 +272,19 @@ data:
   {{- end }}
 {{- end }}
 
+{{/* What the restricted security standard asks of pods, and more. */}}
+{{- define "bindery.podSecurity" -}}
+runAsNonRoot: true
+runAsUser: 65532
+runAsGroup: 65532
+seccompProfile: {type: RuntimeDefault}
+{{- end }}
+{{- define "bindery.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities: {drop: [ALL]}
+{{- end }}
+
 {{- define "bindery.deployment" -}}
 {{- $values := index .root.Values .component }}
 {{- /* The webhook runs the binder's plugins, by the binder's configuration. */}}
@@ -300,11 +313,7 @@ spec:
       {{- with $image.pullSecrets }}
       imagePullSecrets: {{- toYaml . | nindent 8 }}
       {{- end }}
-      securityContext:
-        runAsNonRoot: true
-        runAsUser: 65532
-        runAsGroup: 65532
-        seccompProfile: {type: RuntimeDefault}
+      securityContext: {{- include "bindery.podSecurity" . | nindent 8 }}
       containers:
         - name: {{ .component }}
           image: "{{ $image.repository }}:{{ $image.tag | default .root.Chart.AppVersion }}"
@@ -333,6 +342,13 @@ spec:
             {{- if eq .component "webhook" }}
             - {name: webhook, containerPort: 8443}
             {{- end }}
+          # On a busy node with a cold disk a start takes a minute. Until it has answered once, a
+          # container is not held to the other two.
+          startupProbe:
+            httpGet: {path: /healthz, port: health}
+            periodSeconds: 2
+            timeoutSeconds: 5
+            failureThreshold: 150
           livenessProbe:
             httpGet: {path: /healthz, port: health}
             periodSeconds: 10
@@ -343,10 +359,7 @@ spec:
             periodSeconds: 5
             timeoutSeconds: 5
           resources: {{- toYaml $values.resources | nindent 12 }}
-          securityContext:
-            allowPrivilegeEscalation: false
-            readOnlyRootFilesystem: true
-            capabilities: {drop: [ALL]}
+          securityContext: {{- include "bindery.containerSecurity" . | nindent 12 }}
           volumeMounts:
             - {name: configuration, mountPath: /etc/bindery, readOnly: true}
             {{- if eq .component "webhook" }}
