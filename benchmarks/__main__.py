@@ -25,6 +25,7 @@ from benchmarks import (
     hollow,
     nodedecisions,
     racetable,
+    realnode,
     results,
     room,
     summary,
@@ -34,6 +35,7 @@ from benchmarks.contenders import Contender
 from benchmarks.planning import pods_per_second
 from benchmarks.races import Lap, Standing, race
 from benchmarks.workload import Workload
+from bindery.controlplane.realnode import machine
 
 _GROWTH: Final = (125, 250, 500, 1000, 2000, 4000, 5000, 8000)
 """Nodes at which planning is measured."""
@@ -46,9 +48,12 @@ _KINDS: Final = (
     "binder",
     "grouping",
     "hollow",
+    "realnode",
 )
 """What `--only` takes; each has parts."""
 
+_WAYS_A_RUN: Final = 20
+"""Pods of each contender on a real node, for each run."""
 _TABLE_WIDTH: Final = 120
 
 _progress = Console(stderr=True, highlight=False)
@@ -150,6 +155,15 @@ async def run_hollow_nodes(plan: Plan) -> hollow.Lap:
             return await hollow.measure(cluster, plan.nodes, 2 * plan.pods, _progress.print)
 
 
+def run_real_node(plan: Plan) -> realnode.Ways:
+    """Measure pods on a real node, where this machine can have one."""
+    if reasons := list(machine.lacks()):
+        _progress.print(f"no real node here: {'; '.join(reasons)}", markup=False)
+        return {}
+    with tempfile.TemporaryDirectory(prefix="bindery-bench-") as directory:
+        return realnode.measure(Path(directory), _WAYS_A_RUN * plan.runs, _progress.print)
+
+
 def _rotated(names: Sequence[str], number: int) -> Sequence[str]:
     """Return the order of a round: nobody always runs right after the same other."""
     start = number % len(names)
@@ -195,6 +209,10 @@ def main(
     The grouper alone, 2,000 pods in 200 Jobs:
 
     python -m benchmarks --only grouping --pods 1000 --runs 1
+
+    One pod after the other on a real node (needs root), beside kube-scheduler:
+
+    python -m benchmarks --only realnode --runs 1
     """
     if pods % gang_size:
         raise typer.BadParameter("pods must be a multiple of the gang size")
@@ -214,6 +232,8 @@ def main(
         measurements += summary.of_grouping(asyncio.run(group_jobs(plan)))
     if plan.wants("hollow"):
         measurements += summary.of_hollow_nodes(asyncio.run(run_hollow_nodes(plan)))
+    if plan.wants("realnode"):
+        measurements += summary.of_real_node(run_real_node(plan))
     measurements += summary.of_planning(rates)
     measurements += room_measurements
     if not measurements:

@@ -130,7 +130,8 @@ class _OneProcess(Contender):
 
     def _run(self, cluster: Cluster, arguments: Sequence[str]) -> Process:
         log = cluster.plane.state_dir / "logs" / f"{self.name}-{time.monotonic_ns()}.log"
-        self._process = Process(Command(self.name, arguments, log), tethered=True)
+        command = Command(self.name, arguments, log)
+        self._process = cluster.plane.start_process(command, tethered=True)
         return self._process
 
 

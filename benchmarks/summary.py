@@ -4,14 +4,14 @@ Called by `__main__` with whatever was run. The one invariant: both sides of a r
 same run on the same control plane.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from statistics import median
+from statistics import median, quantiles
 from typing import Final
 
 import msgspec
 
-from benchmarks import binder, grouping, hollow, nodedecisions, racetable
+from benchmarks import binder, grouping, hollow, nodedecisions, racetable, realnode
 from benchmarks.binder import Found, Sizes
 from benchmarks.growth import CPU_SECONDS, MEGABYTES, SECONDS
 from benchmarks.races import Standing
@@ -94,6 +94,23 @@ def of_hollow_nodes(lap: hollow.Lap) -> Iterator[Measurement]:
         yield measured(f"idle CPU: {what}", percent, "% of a core", Better.LOWER)
     title = f"{nodes}: until {pods} run, against their creation"
     yield measured(title, lap.all_running_s, "s", Better.LOWER, lap.created_s)
+
+
+def of_real_node(ways: realnode.Ways) -> Iterator[Measurement]:
+    """Yield the times from creation to bound and to running, against kube-scheduler's."""
+    times: dict[str, Callable[[realnode.Way], float]] = {
+        "bound": lambda way: way.bound_s,
+        "running": lambda way: way.running_s,
+    }
+    for until, seconds in times.items():
+        found = {
+            name: quantiles(map(seconds, each), n=100, method="inclusive")
+            for name, each in ways.items()
+        }
+        for percentile in (50, 99) if found else ():
+            ours, theirs = (found[name][percentile - 1] for name in ("bindery", "kube-scheduler"))
+            title = f"real node, creation to {until}, p{percentile}"
+            yield measured(title, ours, "s", Better.LOWER, theirs)
 
 
 def _comparisons(standings: Standings, workload: str, name: str) -> Iterator[Measurement]:
