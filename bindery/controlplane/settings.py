@@ -172,14 +172,21 @@ def for_real_nodes(arguments: Sequence[str], authority: Authority) -> list[str]:
     ]
 
 
-def signing(arguments: Sequence[str], authority: Authority) -> list[str]:
-    """Return the arguments of a controller manager that also signs certificates of kubelets."""
+def signing(
+    arguments: Sequence[str], authority: Authority, certificate_s: int | None = None
+) -> list[str]:
+    """Return the arguments of a controller manager that also signs certificates of kubelets.
+
+    `certificate_s`: how long a certificate is valid, in seconds; None: a year, as by default.
+    """
     controllers = ",".join([*_CONTROLLERS, *_NODE_CONTROLLERS])
+    duration = [] if certificate_s is None else [f"--cluster-signing-duration={certificate_s}s"]
     return [
         *(each for each in arguments if not each.startswith("--controllers=")),
         f"--controllers={controllers}",
         f"--cluster-signing-cert-file={authority.certificate}",
         f"--cluster-signing-key-file={authority.key}",
+        *duration,
     ]
 
 

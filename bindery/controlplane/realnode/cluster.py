@@ -25,8 +25,12 @@ _numbers = itertools.count(1)
 class RealCluster:
     """A control plane and its nodes; as a context manager it takes all down."""
 
-    def __init__(self, state_dir: Path, report: Report) -> None:
+    def __init__(
+        self, state_dir: Path, report: Report, *, certificate_s: int | None = None
+    ) -> None:
         """Build what is missing, and prepare; nothing runs before `start`.
+
+        `certificate_s`: how long a kubelet's certificate is valid, in seconds; None: a year.
 
         Raises:
             BuildError: a program or an image cannot be had; the text says what is missing.
@@ -51,6 +55,7 @@ class RealCluster:
             Tools(kubectl=servers["kubectl"], helm=servers["helm"]),
             state_dir=state_dir,
             report=report,
+            certificate_s=certificate_s,
         )
         self.nodes: dict[str, RealNode] = {}
         self._report = report

@@ -34,8 +34,12 @@ class RealControlPlane(LocalControlPlane):
         *,
         state_dir: Path,
         report: Report,
+        certificate_s: int | None = None,
     ) -> None:
-        """Make the network namespace; nothing runs before `start`."""
+        """Make the network namespace; nothing runs before `start`.
+
+        `certificate_s`: how long a kubelet's certificate is valid, in seconds; None: a year.
+        """
         super().__init__(
             binaries,
             tools,
@@ -51,6 +55,7 @@ class RealControlPlane(LocalControlPlane):
         self.network.run(["ip", "link", "set", "bindery", "up"])
         self.network.call(lambda: _FORWARDING.write_text("1"))
         self.authority = authority.make(state_dir / "node-authority")
+        self._certificate_s = certificate_s
         self.bootstrap_token = secrets.token_urlsafe(32)
 
     def inside(self, function: Callable[[], T]) -> T:
@@ -76,4 +81,5 @@ class RealControlPlane(LocalControlPlane):
         return settings.for_real_nodes(super()._api_server_arguments(), self.authority)
 
     def _controller_manager_arguments(self) -> list[str]:
-        return settings.signing(super()._controller_manager_arguments(), self.authority)
+        arguments = super()._controller_manager_arguments()
+        return settings.signing(arguments, self.authority, self._certificate_s)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from required import lacking
+from sizes import IS_LONG
 
 from bindery.controlplane.realnode import cgroups, machine
 
@@ -27,11 +28,17 @@ def inside() -> None:
 
 
 def left_by(launcher: int, directory: Path) -> list[str]:
-    """Return what is left of a launcher and its nodes: cgroups, processes and their mounts.
+    """Return what is left of a launcher and its nodes: cgroups, processes and their mounts."""
+    trees = [str(path) for path in cgroups.trees() if f"bindery-{launcher}-" in path.name]
+    return [*trees, *left_of(directory)]
+
+
+def left_of(directory: Path) -> list[str]:
+    """Return the processes and mounts that name a directory below this one.
 
     Mounts name the directory of the node, also those in the namespaces of its containers.
     """
-    found = [str(path) for path in cgroups.trees() if f"bindery-{launcher}-" in path.name]
+    found: list[str] = []
     for process in Path("/proc").glob("[0-9]*"):
         for file in ("cmdline", "mountinfo"):
             try:
@@ -51,17 +58,17 @@ def wait_until(holds: Callable[[], bool], what: Callable[[], object]) -> None:
         time.sleep(0.2)
 
 
-@pytest.mark.parametrize(
-    ("how", "until"),
-    [
-        pytest.param(signal.SIGTERM, "running", id="stopped"),
-        pytest.param(signal.SIGKILL, "running", id="killed"),
-        pytest.param(signal.SIGKILL, "starting the node", id="killed while a node starts"),
-    ],
-)
-def test_a_launcher_that_ends_leaves_nothing(
-    tmp_path: Path, how: signal.Signals, until: str
-) -> None:
+ENDS = {
+    "stopped": (signal.SIGTERM, "running"),
+    "killed": (signal.SIGKILL, "running"),
+    "killed while a node starts": (signal.SIGKILL, "starting the node"),
+    "killed while the API server starts": (signal.SIGKILL, "starting kube-apiserver"),
+}
+
+
+@pytest.mark.parametrize("end", list(ENDS) * 5 if IS_LONG else list(ENDS)[:3])
+def test_a_launcher_that_ends_leaves_nothing(tmp_path: Path, end: str) -> None:
+    how, until = ENDS[end]
     command = [sys.executable, str(LAUNCHER), str(tmp_path)]
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as launcher:
