@@ -14,6 +14,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 from bindery.api import quantity
 from bindery.api.base import ApiModel, NonNegative
 from bindery.nodecore import pods
+from bindery.nodecore.checkpoints.devices import NO_NUMA_NODE
 from bindery.nodecore.checkpoints.store import CheckpointManager, MemoryStore
 from bindery.nodecore.container_manager import ContainerManager, NodeConfig
 from bindery.nodecore.cpu import options as cpu_options
@@ -50,6 +51,8 @@ Amount = Annotated[str | int, AfterValidator(amount)]
 Positive = Annotated[int, Field(ge=1)]
 ByZone = dict[NonNegative, NonNegative]
 """NUMA zone -> a count."""
+DevicesByZone = dict[Annotated[int, Field(ge=NO_NUMA_NODE)], NonNegative]
+"""NUMA zone, or -1 for none -> a count."""
 
 
 class NumaHardware(ApiModel):
@@ -62,8 +65,11 @@ class NumaHardware(ApiModel):
     """Cores that share an uncore cache; default: all cores of a zone."""
     distances: tuple[tuple[Positive, ...], ...] | None = None
     """One row a zone. Default: 10 within a zone, 12 within a socket, 32 between sockets."""
-    devices: dict[str, ByZone] = Field(default_factory=dict)
-    """Resource -> zone -> count. GPUs that are not listed are spread over the zones in blocks."""
+    memory: dict[NonNegative, Amount] | None = None
+    """Zone -> its memory. Default: equal parts of the node's."""
+    devices: dict[str, DevicesByZone] = Field(default_factory=dict)
+    """Resource -> zone -> count; zone -1: of no zone, as of a plugin that reports none. GPUs that
+    are not listed are spread over the zones in blocks."""
     huge_pages: dict[str, ByZone] = Field(default_factory=dict)
     """Size, such as 2Mi -> zone -> count."""
 
@@ -91,6 +97,8 @@ class NumaHardware(ApiModel):
                         f"{key}: {name}: NUMA node {zone} does not exist on this machine, "
                         f"which has {self.zones}"
                     )
+        if self.memory is not None and sorted(self.memory) != list(range(self.zones)):
+            raise ValueError(f"memory: one amount for each of the {self.zones} zones is needed")
         rows = self.distances
         if rows is not None and [len(row) for row in rows] != [self.zones] * self.zones:
             raise ValueError(f"distances: {self.zones} rows of {self.zones} numbers are needed")
@@ -289,7 +297,11 @@ def _machine(capacity: Mapping[str, int], hardware: NumaHardware, *, is_exact: b
         tuple(
             replace(
                 node,
-                memory_bytes=node.memory_bytes + (memory % hardware.zones if not node.id else 0),
+                memory_bytes=(
+                    node.memory_bytes + (memory % hardware.zones if not node.id else 0)
+                    if hardware.memory is None
+                    else quantity.parse(hardware.memory[node.id], "memory")
+                ),
                 huge_pages=tuple(
                     HugePages(quantity.parse(size, "memory") // _KIB, counts.get(node.id, 0))
                     for size, counts in hardware.huge_pages.items()
@@ -356,7 +368,8 @@ def _devices(
             )
         prefix = resource.rpartition("/")[2]
         devices[resource] = tuple(
-            Device(f"{prefix}-{number}", (zone,)) for number, zone in enumerate(zones)
+            Device(f"{prefix}-{number}", None if zone == NO_NUMA_NODE else (zone,))
+            for number, zone in enumerate(zones)
         )
     return devices
 

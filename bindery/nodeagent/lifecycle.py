@@ -6,6 +6,7 @@ API server holds, so a restarted agent decides as the one before would have.
 """
 
 from dataclasses import dataclass
+from math import inf
 from typing import Final
 
 from bindery.api import names, times
@@ -16,11 +17,14 @@ from bindery.nodecore.admission.result import Admission
 STOP_SECONDS_ANNOTATION: Final = "hollow.bindery.dev/stop-seconds"
 """On a pod of a hollow node: how long its containers take to end when they are told to stop. At
 the end of the pod's grace period they are killed. Without it they end at once."""
-
+EXIT_CODE_ANNOTATION: Final = "hollow.bindery.dev/exit-code"
+"""On a pod of a hollow node: how its containers end. Without it, with 0 after their run time, and
+with 143 when they are stopped."""
 
 # Exit codes as a shell would report them: 128 + the signal's number.
 EXIT_TERMINATED: Final = 143
 EXIT_KILLED: Final = 137
+_LARGEST_EXIT_CODE: Final = 255
 
 
 @dataclass(frozen=True)
@@ -44,7 +48,19 @@ class Start:
 
 @dataclass(frozen=True)
 class Finish:
-    """The containers have run for as long as the annotation says, and succeed."""
+    """The containers have run for as long as the annotation says, and end."""
+
+    exit_code: int
+
+
+@dataclass(frozen=True)
+class Expire:
+    """The pod has reached its `activeDeadlineSeconds`: its containers are killed."""
+
+
+@dataclass(frozen=True)
+class Turn:
+    """The pod becomes ready, or not ready, because of its readiness gates."""
 
 
 @dataclass(frozen=True)
@@ -71,19 +87,24 @@ class Rest:
     """No step is due until the pod changes."""
 
 
-Step = Refuse | Record | Start | Finish | Stop | Remove
+Step = Refuse | Record | Start | Finish | Expire | Turn | Stop | Remove
 Decision = Step | Wait | Rest
 
 
 @dataclass(frozen=True)
 class Malformed:
-    """An annotation with an invalid number of seconds. The pod runs without it."""
+    """An annotation with an invalid value. The pod runs without it."""
 
     annotation: str
     text: str
 
     def __str__(self) -> str:
-        return f"{self.annotation}: {self.text!r} is not a number of seconds, 0 or more"
+        wanted = (
+            "an exit code, 0 to 255"
+            if self.annotation == EXIT_CODE_ANNOTATION
+            else "a number of seconds, 0 or more"
+        )
+        return f"{self.annotation}: {self.text!r} is not {wanted}"
 
 
 def decide(pod: HollowPod, now_s: float) -> Decision:
@@ -95,11 +116,7 @@ def decide(pod: HollowPod, now_s: float) -> Decision:
     started_s = times.seconds(pod.status.start_time)
     if pod.status.phase != "Running" or started_s is None:
         return Start()
-    run_s = seconds(pod, names.HOLLOW_RUN_SECONDS_ANNOTATION)
-    if run_s is None or isinstance(run_s, Malformed):
-        return Rest()
-    ends_s = started_s + run_s
-    return Finish() if ends_s <= now_s else Wait(ends_s)
+    return _decide_running(pod, started_s, now_s)
 
 
 def malformed_annotations(pod: HollowPod) -> list[Malformed]:
@@ -107,6 +124,7 @@ def malformed_annotations(pod: HollowPod) -> list[Malformed]:
     read = (
         seconds(pod, names.HOLLOW_RUN_SECONDS_ANNOTATION),
         seconds(pod, STOP_SECONDS_ANNOTATION),
+        exit_code(pod),
     )
     return [value for value in read if isinstance(value, Malformed)]
 
@@ -124,6 +142,30 @@ def seconds(pod: HollowPod, annotation: str) -> float | Malformed | None:
     return value if 0 <= value <= 100 * 365 * 86400 else Malformed(annotation, text)
 
 
+def exit_code(pod: HollowPod) -> int | Malformed | None:
+    """Return the exit code in the annotation of `pod`; None without it."""
+    text = pod.metadata.annotations.get(EXIT_CODE_ANNOTATION)
+    if text is None:
+        return None
+    is_code = text.isascii() and text.isdigit() and int(text) <= _LARGEST_EXIT_CODE
+    return int(text) if is_code else Malformed(EXIT_CODE_ANNOTATION, text)
+
+
+def _decide_running(pod: HollowPod, started_s: float, now_s: float) -> Decision:
+    run_s = seconds(pod, names.HOLLOW_RUN_SECONDS_ANNOTATION)
+    ends_s = inf if run_s is None or isinstance(run_s, Malformed) else started_s + run_s
+    deadline_s = pod.spec.active_deadline_seconds
+    expires_s = inf if deadline_s is None else started_s + deadline_s
+    if min(ends_s, expires_s) > now_s:
+        if pod.spec.readiness_gates and pod.passes_gates != pod.is_ready:
+            return Turn()
+        return Rest() if ends_s == expires_s == inf else Wait(min(ends_s, expires_s))
+    if expires_s < ends_s:
+        return Expire()
+    code = exit_code(pod)
+    return Finish(0 if code is None or isinstance(code, Malformed) else code)
+
+
 def _decide_deleted(pod: HollowPod, now_s: float) -> Decision:
     meta = pod.metadata
     grace_s = meta.deletion_grace_period_seconds or 0
@@ -139,5 +181,7 @@ def _decide_deleted(pod: HollowPod, now_s: float) -> Decision:
         return Remove()
     # A finalizer keeps the object: whoever set it (the Job controller does) waits for the end.
     if pod.status.phase not in ENDED_POD_PHASES:
-        return Stop(EXIT_KILLED if wanted_s > grace_s else EXIT_TERMINATED)
+        code = exit_code(pod)
+        stopped = EXIT_TERMINATED if code is None or isinstance(code, Malformed) else code
+        return Stop(EXIT_KILLED if wanted_s > grace_s else stopped)
     return Remove() if grace_s > 0 else Rest()

@@ -30,6 +30,12 @@ class PodOs(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False)
     name: str = ""
 
 
+class ReadinessGate(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    """`PodReadinessGate`."""
+
+    condition_type: str = ""
+
+
 class HollowPodSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     """`PodSpec`, as far as a hollow node reads it."""
 
@@ -42,11 +48,13 @@ class HollowPodSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True, g
     resources: ResourceRequirements | None = None
     overhead: dict[str, str] | None = None
     priority: int | None = None
+    active_deadline_seconds: int | None = None
     node_selector: dict[str, str] | None = None
     affinity: Affinity | None = None
     tolerations: list[Toleration] | None = None
     os: PodOs | None = None
     security_context: PodSecurityContext | None = None
+    readiness_gates: list[ReadinessGate] | None = None
 
 
 class HollowPodStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
@@ -65,3 +73,16 @@ class HollowPod(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False)
 
     spec: HollowPodSpec = msgspec.field(default_factory=HollowPodSpec)
     status: HollowPodStatus = msgspec.field(default_factory=HollowPodStatus)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether its condition Ready is true."""
+        return any(
+            one.type == "Ready" and one.status == "True" for one in self.status.conditions or ()
+        )
+
+    @property
+    def passes_gates(self) -> bool:
+        """Whether the conditions of all its readiness gates are true."""
+        true = {one.type for one in self.status.conditions or () if one.status == "True"}
+        return all(gate.condition_type in true for gate in self.spec.readiness_gates or ())

@@ -18,6 +18,9 @@ Patch = Mapping[str, Any]
 
 _COMPLETED: Final = "PodCompleted"
 _FAILED: Final = "PodFailed"
+_GATED: Final = "ReadinessGatesNotReady"
+_ORDER: Final = "$setElementOrder/conditions"
+"""Directive of strategic merge patches: the order of the list after the merge."""
 
 
 def running(
@@ -36,7 +39,7 @@ def running(
         "podIP": pod_address,
         "podIPs": [{"ip": pod_address}],
         "startTime": started,
-        "conditions": _conditions(pod, now_s),
+        **_conditions(pod, now_s),
     }
     patch = _patch(pod, status | _containers(pod, state, started))
     return patch if held is None else {**patch, **recorded(pod, held)}
@@ -62,7 +65,10 @@ def refused(pod: HollowPod, answer: Admission, now_s: float) -> Patch:
         status = {**ended(pod, EXIT_KILLED, now_s)["status"], **status}
     if answer.reason == PREEMPTING:
         status["message"] = answer.message
-        status["conditions"] = [*status.get("conditions", ()), _disrupted(now_s)]
+        disrupted = _disrupted(now_s)
+        status["conditions"] = [disrupted, *status.get("conditions", ())]
+        order = [each for each in status.get(_ORDER, ()) if each["type"] != disrupted["type"]]
+        status[_ORDER] = [{"type": disrupted["type"]}, *order]
     return _patch(pod, status)
 
 
@@ -83,26 +89,42 @@ def ended(pod: HollowPod, exit_code: int, now_s: float) -> Patch:
     state = _terminated(exit_code, started, timestamp(now_s))
     status: dict[str, Any] = {
         "phase": "Succeeded" if succeeded else "Failed",
-        "conditions": _conditions(pod, now_s, _COMPLETED if succeeded else _FAILED),
+        **_conditions(pod, now_s, _COMPLETED if succeeded else _FAILED),
     }
     return _patch(pod, status | _containers(pod, state, started))
+
+
+def turned(pod: HollowPod, now_s: float) -> Patch:
+    """Return the patch that makes `pod` ready or not, as its readiness gates have it."""
+    return _patch(pod, _conditions(pod, now_s))
+
+
+def expired(pod: HollowPod, now_s: float) -> Patch:
+    """Return the patch that ends `pod` at its `activeDeadlineSeconds`."""
+    status = {
+        **ended(pod, EXIT_KILLED, now_s)["status"],
+        "reason": "DeadlineExceeded",
+        "message": "Pod was active on the node longer than the specified deadline",
+    }
+    return _patch(pod, status)
 
 
 def _patch(pod: HollowPod, status: Mapping[str, Any]) -> Patch:
     return {"metadata": {"uid": pod.metadata.uid}, "status": status}
 
 
-def _conditions(pod: HollowPod, now_s: float, ended: str = "") -> list[dict[str, str]]:
-    """Return the conditions that change, in the kubelet's order (1.36).
+def _conditions(pod: HollowPod, now_s: float, ended: str = "") -> dict[str, Any]:
+    """Return the conditions that change, and the order of all as a kubelet (1.36) leaves them.
 
-    `ended`: why the containers are not ready; empty while they run. A condition whose status stays
-    keeps its time, as do conditions of the scheduler.
+    Conditions of others come first. `ended`: why the containers are not ready; empty while they
+    run. A condition whose status stays keeps its time, as do conditions of the scheduler.
     """
     ready = "False" if ended else "True"
+    gated = not ended and not pod.passes_gates
     wanted = {
         "PodReadyToStartContainers": (ready, ""),
         "Initialized": ("True", _COMPLETED if ended == _COMPLETED else ""),
-        "Ready": (ready, ended),
+        "Ready": ("False", _GATED) if gated else (ready, ended),
         "ContainersReady": (ready, ended),
         "PodScheduled": ("True", ""),
     }
@@ -117,7 +139,8 @@ def _conditions(pod: HollowPod, now_s: float, ended: str = "") -> list[dict[str,
             changed.append(
                 {"type": kind, "status": status, "reason": reason, "lastTransitionTime": at}
             )
-    return changed
+    order = [*(kind for kind in present if kind not in wanted), *wanted]
+    return {"conditions": changed, _ORDER: [{"type": kind} for kind in order]}
 
 
 def _containers(pod: HollowPod, state: Mapping[str, Any], started: str) -> dict[str, Any]:

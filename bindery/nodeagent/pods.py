@@ -25,6 +25,7 @@ from bindery.nodeagent import metrics, pod_status
 from bindery.nodeagent.addresses import AddressPool, NoAddressLeftError
 from bindery.nodeagent.kubelets import Kubelets
 from bindery.nodeagent.lifecycle import (
+    Expire,
     Finish,
     Record,
     Refuse,
@@ -33,6 +34,7 @@ from bindery.nodeagent.lifecycle import (
     Start,
     Step,
     Stop,
+    Turn,
     Wait,
     decide,
     malformed_annotations,
@@ -216,8 +218,12 @@ class PodKeeper:
                 record = self._kubelets.held(node, pod.metadata.uid)
                 patch = pod_status.running(pod, node.address, address, now, held=record)
                 await self._write(key, patch)
-            case Finish():
-                await self._write(key, pod_status.ended(pod, 0, now))
+            case Finish(exit_code):
+                await self._write(key, pod_status.ended(pod, exit_code, now))
+            case Turn():
+                await self._write(key, pod_status.turned(pod, now))
+            case Expire():
+                await self._write(key, pod_status.expired(pod, now))
             case Stop(exit_code):
                 await self._write(key, pod_status.ended(pod, exit_code, now))
             case Remove():

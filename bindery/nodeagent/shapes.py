@@ -177,6 +177,9 @@ def _labels(shape: NodeShape, index: int) -> dict[str, str]:
         names.HOSTNAME_LABEL: f"{shape.name_prefix}{index}",
         "kubernetes.io/arch": "amd64",
         "kubernetes.io/os": "linux",
+        # Deprecated, but every kubelet sets them and selectors use them.
+        "beta.kubernetes.io/arch": "amd64",
+        "beta.kubernetes.io/os": "linux",
     }
     labels |= _place(shape, index)
     if shape.gpus and shape.gpu_model:

@@ -4,22 +4,25 @@ from hypothesis import strategies as st
 
 from bindery.api import names
 from bindery.api.times import timestamp
-from bindery.kube.objects import Meta
+from bindery.kube.objects import Condition, Meta
 from bindery.nodeagent.lifecycle import (
+    EXIT_CODE_ANNOTATION,
     EXIT_KILLED,
     EXIT_TERMINATED,
     STOP_SECONDS_ANNOTATION,
+    Expire,
     Finish,
     Malformed,
     Remove,
     Rest,
     Start,
     Stop,
+    Turn,
     Wait,
     decide,
     malformed_annotations,
 )
-from bindery.nodeagent.pod_objects import HollowPod, HollowPodSpec, HollowPodStatus
+from bindery.nodeagent.pod_objects import HollowPod, HollowPodSpec, HollowPodStatus, ReadinessGate
 
 NOW_S = 1_800_000_000.0
 
@@ -33,8 +36,14 @@ def pod(
     killed_s: float | None = None,
     grace_s: int | None = None,
     finalizers: tuple[str, ...] = (),
+    code: str | None = None,
+    deadline_s: int | None = None,
 ) -> HollowPod:
-    annotations = {names.HOLLOW_RUN_SECONDS_ANNOTATION: run, STOP_SECONDS_ANNOTATION: stop}
+    annotations = {
+        names.HOLLOW_RUN_SECONDS_ANNOTATION: run,
+        STOP_SECONDS_ANNOTATION: stop,
+        EXIT_CODE_ANNOTATION: code,
+    }
     return HollowPod(
         metadata=Meta(
             name="a",
@@ -44,7 +53,7 @@ def pod(
             deletion_grace_period_seconds=grace_s,
             finalizers=list(finalizers),
         ),
-        spec=HollowPodSpec(node_name="hollow-0"),
+        spec=HollowPodSpec(node_name="hollow-0", active_deadline_seconds=deadline_s),
         status=HollowPodStatus(
             phase=phase, start_time=None if started_s is None else timestamp(started_s)
         ),
@@ -63,11 +72,62 @@ def test_a_running_pod_waits_until_its_seconds_are_over() -> None:
     running = pod("Running", started_s=NOW_S - 3, run="10")
 
     assert decide(running, NOW_S) == Wait(NOW_S + 7)
-    assert decide(running, NOW_S + 7) == Finish()
+    assert decide(running, NOW_S + 7) == Finish(0)
 
 
 def test_the_time_counts_from_the_start_and_so_over_a_restart_of_the_agent() -> None:
-    assert decide(pod("Running", started_s=NOW_S - 3600, run="10"), NOW_S) == Finish()
+    assert decide(pod("Running", started_s=NOW_S - 3600, run="10"), NOW_S) == Finish(0)
+
+
+def test_a_running_pod_ends_with_the_code_that_it_names() -> None:
+    running = pod("Running", started_s=NOW_S - 10, run="10", code="3")
+
+    assert decide(running, NOW_S) == Finish(3)
+
+
+@pytest.mark.parametrize("text", ["", "256", "-1", "one", "1.0", "\u0663"])
+def test_a_malformed_exit_code_is_named_and_the_pod_ends_as_without_it(text: str) -> None:
+    running = pod("Running", started_s=NOW_S - 10, run="10", code=text)
+
+    assert decide(running, NOW_S) == Finish(0)
+    (problem,) = malformed_annotations(running)
+    assert str(problem) == f"{EXIT_CODE_ANNOTATION}: {text!r} is not an exit code, 0 to 255"
+
+
+def test_a_running_pod_turns_ready_when_all_its_gates_are_true_and_back() -> None:
+    gates = [ReadinessGate(condition_type="a"), ReadinessGate(condition_type="b")]
+
+    def gated(**conditions: str) -> HollowPod:
+        listed = [Condition(type=kind, status=status) for kind, status in conditions.items()]
+        status = HollowPodStatus(phase="Running", start_time=timestamp(NOW_S), conditions=listed)
+        return HollowPod(spec=HollowPodSpec(readiness_gates=gates), status=status)
+
+    assert decide(gated(Ready="False", a="True"), NOW_S) == Rest()
+    assert decide(gated(Ready="False", a="True", b="True"), NOW_S) == Turn()
+    assert decide(gated(Ready="True", a="True", b="True"), NOW_S) == Rest()
+    assert decide(gated(Ready="True", a="False", b="True"), NOW_S) == Turn()
+
+
+def test_a_running_pod_fails_at_its_deadline() -> None:
+    running = pod("Running", started_s=NOW_S - 3, run="100", deadline_s=10)
+
+    assert decide(running, NOW_S) == Wait(NOW_S + 7)
+    assert decide(running, NOW_S + 7) == Expire()
+
+
+def test_a_pod_that_ends_before_its_deadline_does_not_fail() -> None:
+    running = pod("Running", started_s=NOW_S - 60, run="5", deadline_s=10)
+
+    assert decide(running, NOW_S) == Finish(0)
+
+
+def test_a_stopped_pod_ends_with_the_code_that_it_names_unless_it_is_killed() -> None:
+    held = ("example.com/held",)
+    stopped = pod("Running", killed_s=NOW_S + 9, grace_s=9, code="0", finalizers=held)
+    killed = pod("Running", killed_s=NOW_S, grace_s=9, code="0", stop="60", finalizers=held)
+
+    assert decide(stopped, NOW_S) == Stop(0)
+    assert decide(killed, NOW_S) == Stop(EXIT_KILLED)
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])

@@ -86,6 +86,22 @@ def test_a_running_pod_has_its_containers_and_sidecars_running_and_the_rest_done
     assert "PodScheduled" not in conditions(patch), "it is the scheduler's, and true already"
 
 
+def test_conditions_of_others_come_first_and_those_of_a_kubelet_in_its_order() -> None:
+    others = [Condition(type="PodScheduled", status="True"), Condition(type="DisruptionTarget")]
+    pod = HollowPod(metadata=POD.metadata, spec=POD.spec, status=HollowPodStatus(conditions=others))
+
+    patch: Any = pod_status.running(pod, "198.18.0.1", "100.64.0.1", NOW_S)
+
+    assert [each["type"] for each in patch["status"]["$setElementOrder/conditions"]] == [
+        "DisruptionTarget",
+        "PodReadyToStartContainers",
+        "Initialized",
+        "Ready",
+        "ContainersReady",
+        "PodScheduled",
+    ]
+
+
 def test_a_start_time_that_is_there_already_is_kept() -> None:
     started = HollowPod(
         metadata=POD.metadata, spec=POD.spec, status=HollowPodStatus(start_time=BEFORE)

@@ -41,6 +41,8 @@ def test_a_node_has_the_resources_and_labels_of_its_shape() -> None:
         names.HOSTNAME_LABEL: "hollow-0",
         "kubernetes.io/arch": "amd64",
         "kubernetes.io/os": "linux",
+        "beta.kubernetes.io/arch": "amd64",
+        "beta.kubernetes.io/os": "linux",
         HOLLOW_LABEL: "true",
         names.ZONE_LABEL: "zone-0",
         names.RACK_LABEL: "zone-0-rack-0",
@@ -152,6 +154,7 @@ NUMA = "shapes:\n- count: 1\n  cpu: 36\n  numa:\n"
             4,
             "devices: rdma/hca: NUMA node 2 does not exist on this machine",
         ),
+        (NUMA + "    memory: {0: 1Gi, 2: 1Gi}\n", 4, "one amount for each of the 1 zones"),
         (NUMA + "    devices:\n      rdma/hca:\n        0: -1\n", 7, "greater than or equal to 0"),
         (NUMA + "    hugePages: {3k: {0: 1}}\n", 5, "not a size of huge pages"),
         (NUMA + "    sockets: 2\n    distances: [[10, 20]]\n", 4, "2 rows of 2 numbers"),
@@ -259,3 +262,17 @@ def test_gpus_are_spread_over_the_zones_in_blocks() -> None:
 
     assert [one.numa_nodes for one in devices] == [(0,), (0,), (1,), (2,), (2,), (3,)]
     assert [one.id for one in devices][:2] == ["gpu-0", "gpu-1"]
+
+
+def test_zones_can_have_unequal_memory() -> None:
+    numa = {"sockets": 2, "memory": {0: "1Gi", 1: "3Gi"}}
+
+    nodes = shape(cpu=2, memory="4Gi", numa=numa).machine().config.machine.nodes
+
+    assert [node.memory_bytes for node in nodes] == [2**30, 3 * 2**30]
+
+
+def test_devices_can_belong_to_no_zone() -> None:
+    devices = shape(cpu=2, numa={"devices": {"rdma/hca": {-1: 2}}}).machine().devices["rdma/hca"]
+
+    assert [one.numa_nodes for one in devices] == [None, None]

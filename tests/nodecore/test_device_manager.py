@@ -226,6 +226,14 @@ def test_allocated_devices_survive_a_restart() -> None:
         again.allocate(asking(2), Container("other", limits={GPU: 1}))
 
 
+def test_a_checkpoint_without_devices_is_as_go_writes_it() -> None:
+    """A slice to which nothing was appended is null, not an empty list."""
+    store = CountingStore()
+    manager(FakeNode(), store).update(GPU, gpus(*FOUR).values())
+
+    assert b'"PodDeviceEntries":null' in store.blobs[files.FILE]
+
+
 def test_a_bad_checkpoint_is_reported_and_the_state_is_empty() -> None:
     store = CountingStore()
     store.blobs[files.FILE] = b'{"Data":{"RegisteredDevices":{"a":["1"]}},"Checksum":1}'

@@ -1,6 +1,7 @@
 """Configuration files of a real node's programs."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -27,6 +28,8 @@ class NodePlan:
     """Of its pods, below the root of each hierarchy."""
     services: dict[str, str] = field(default_factory=dict)
     """Further programs, such as device plugins: name -> shell script that runs one to its end."""
+    kubelet: Mapping[str, object] = field(default_factory=dict)
+    """Further fields of its KubeletConfiguration; they replace those that all nodes have."""
 
     @property
     def address(self) -> str:
@@ -118,6 +121,7 @@ def kubelet(plan: NodePlan, authority: str) -> str:
             ("memory.available", "nodefs.available", "imagefs.available"), "1%"
         ),
         "resolvConf": "",
+        **plan.kubelet,
     }
     return yaml.safe_dump(document)
 

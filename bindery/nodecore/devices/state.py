@@ -141,7 +141,7 @@ def to_checkpoint(state: DeviceState) -> DeviceCheckpoint:
         if held.response is not None
     )
     return DeviceCheckpoint(
-        entries, {name: tuple(sorted(ids)) for name, ids in state.healthy.items()}
+        entries or None, {name: tuple(sorted(ids)) for name, ids in state.healthy.items()}
     )
 
 

@@ -1,139 +1,222 @@
-"""A hollow node does with a pod what a real one does: admitted or refused, phases, conditions."""
+"""A hollow node does with a pod what a real one does.
+
+It is admitted or refused, with the reason and message, has the same phases and conditions, and gets
+the same CPUs, memory and devices by the checkpoints of the two kubelets.
+"""
 
 import asyncio
-from dataclasses import dataclass, field
-from itertools import groupby
+import json
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import pytest
-from nodecases import CASES, ENDING, KNOWN
+import strictnode
+from administrator import Administrator
+from nodecases import ALONE, TOGETHER
+from nodeplay import Checkpoints, Played, Stage
+from nodepods import Case
+from realdevices import LISTED
 from realpods import DEVICE
 from sizes import IS_LONG
-from support import wait_for
+from strictnode import KUBELET
+from strictnode import NAME as REAL
 
-from bindery.api.names import HOLLOW_RUN_SECONDS_ANNOTATION
+from bindery.api import quantity
 from bindery.controlplane.components import Components
 from bindery.controlplane.realnode.cluster import RealCluster
+from bindery.controlplane.realnode.node import RealNode
 from bindery.kube.client import Client
-from bindery.kube.objects import Pod
-from bindery.kube.resources import PODS
-from bindery.kube.watch import Change, Reflector
 
 pytestmark = pytest.mark.e2e
 
-REAL = "node-2"
-_SETTLED_S = 1.5
-"""How long nothing may change until a state is final."""
+FILES = {
+    "cpu": "cpu_manager_state",
+    "memory": "memory_manager_state",
+    "devices": "device-plugins/kubelet_internal_checkpoint",
+}
+HOLLOW = "hollow-0"
+_SAMPLE_TOGETHER, _SAMPLE_ALONE = 6, 7
+"""One of so many is in a short run."""
 
 
-@dataclass
-class History:
-    """What one pod's status has said, one entry for each change."""
+def chosen(table: Mapping[str, Mapping[str, Case]], step: int) -> dict[str, Case]:
+    """Return the cases of a table that this run tries."""
+    every = [
+        (f"{group}: {name}", case) for group, cases in table.items() for name, case in cases.items()
+    ]
+    return dict(every if IS_LONG else islice(every, None, None, step))
 
-    states: list[tuple[Any, ...]] = field(default_factory=list)
-    last: Pod = field(default_factory=Pod)
 
-    def take(self, pod: Pod, node: str) -> None:
-        self.last = pod
-        status = pod.status
-        conditions = tuple(
-            (each.type, each.status, each.reason or "") for each in status.conditions or ()
-        )
-        state = (status.phase, status.reason, status.message.replace(node, "NODE"), conditions)
-        if self.states[-1:] != [state]:
-            self.states.append(state)
-
-    @property
-    def told(self) -> tuple[list[str], tuple[Any, ...]]:
-        """The phases in their order and the final state.
-
-        A real kubelet also writes conditions before the containers run. A hollow node does not: it
-        would double its writes, and nothing waits for them.
-        """
-        phases = [state[0] for state in self.states]
-        return [phase for phase, _ in groupby(phases)], self.states[-1]
+CHOSEN_TOGETHER = chosen(TOGETHER, _SAMPLE_TOGETHER)
+CHOSEN_ALONE = chosen(ALONE, _SAMPLE_ALONE)
+CASES = CHOSEN_TOGETHER | CHOSEN_ALONE
 
 
 @pytest.fixture(scope="module")
-def hollow(module_components: Components, cluster: RealCluster) -> str:
-    """The name of a hollow node with the resources of the real one."""
-    path = "{.status.allocatable['cpu','memory','ephemeral-storage','pods']}"
+def real(cluster: RealCluster) -> Iterator[RealNode]:
+    with strictnode.added(cluster) as node:
+        yield node
+
+
+@pytest.fixture(scope="module")
+def hollow_files(
+    module_components: Components,
+    cluster: RealCluster,
+    real: RealNode,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Path:
+    """The checkpoints of a hollow node with the hardware and the kubelet of the real one."""
+    path = "{.status.capacity['cpu','memory','ephemeral-storage','pods']}"
     text = cluster.control_plane.kubectl("get", "node", REAL, f"--output=jsonpath={path}")
     cpu, memory, storage, pods = text.split()
+    state = json.loads(real.run("cat", f"/var/lib/kubelet/{FILES['memory']}"))
+    zone = state["machineState"]["0"]["memoryMap"]["memory"]["total"]
+    directory = tmp_path_factory.mktemp("checkpoints")
+    kubelet = {name: value for name, value in KUBELET.items() if name != "registerWithTaints"}
     shape = [
         f"--cpu={cpu}",
         f"--memory={memory}",
         f"--pods={pods}",
         *("--gpus=0", "--racks=0", "--zones=0", "--remove-on-exit"),
         f"--set=ephemeralStorage={storage}",
-        f"--set=numa.devices={{{DEVICE}: {{0: 2}}}}",
+        f"--set=numa.memory={{0: {zone}}}",
+        f"--set=numa.devices={{{DEVICE}: {{-1: 2}}}}",
+        "--set=numa.hugePages={2Mi: {0: 0}, 1Gi: {0: 0}}",
+        *(f"--set=kubelet.{name}={json.dumps(value)}" for name, value in kubelet.items()),
+        f"--checkpoints={directory}",
     ]
     module_components.start_hollow_nodes(1, shape).wait_ready()
-    return "hollow-0"
+    return directory / HOLLOW
 
 
-async def settled(
-    client: Client, namespace: str, node: str, body: dict[str, Any], *, ends: bool
-) -> History:
-    """Bind a pod to `node` and return its history when nothing changes any more."""
-    name = body["metadata"]["name"]
-    history = History()
-    final = ("Succeeded", "Failed") if ends else ("Running", "Failed")
-    loop = asyncio.get_running_loop()
-    changed_s = loop.time()
-
-    def take(change: Change[Pod]) -> None:
-        nonlocal changed_s
-        if change.object.metadata.name == name:
-            changed_s = loop.time()
-            history.take(change.object, node)
-
-    watch = Reflector(client, PODS, take, namespace=namespace)
-    task = asyncio.create_task(watch.run())
-    try:
-        await watch.synced.wait()
-        body["spec"]["nodeName"] = node
-        await client.create(PODS, body, namespace)
-
-        async def is_settled() -> bool:
-            return history.last.status.phase in final and loop.time() - changed_s > _SETTLED_S
-
-        await wait_for(is_settled, f"{name} is settled on {node}: {history.states}")
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-    return history
+@pytest.fixture(scope="module")
+def corner_of_pods(administrator: Administrator, cluster: RealCluster) -> Iterator[str]:
+    """A namespace with the ConfigMap and the Secret that the cases name."""
+    with cluster.control_plane.network.entered(), administrator.fresh_namespace() as name:
+        for kind in (["configmap"], ["secret", "generic"]):
+            cluster.control_plane.kubectl(
+                "create", *kind, "present", f"--namespace={name}", "--from-literal=a=b"
+            )
+        yield name
 
 
-async def play(client: Client, namespace: str, node: str, case: str) -> list[History]:
-    """Bring the pods of a case to a node, one after the other, and remove them again."""
-    found, ends = [], case in ENDING
-    annotations = {HOLLOW_RUN_SECONDS_ANNOTATION: "1"} if ends else {}
-    for index, spec in enumerate(CASES[case]):
-        metadata = {"name": f"{node}-{index}", "annotations": annotations}
-        body = {"metadata": metadata, "spec": dict(spec)}
-        found.append(await settled(client, namespace, node, body, ends=ends))
-    for history in found:
-        await client.delete(PODS, history.last.metadata.name, namespace, grace_period_s=0)
+@pytest.fixture(scope="module")
+def played(
+    corner_of_pods: str,
+    hollow_files: Path,
+    cluster: RealCluster,
+    real: RealNode,
+    request: pytest.FixtureRequest,
+) -> dict[str, tuple[Played, Played]]:
+    """Case -> what became of its pods on the real node and on the hollow one."""
+    wanted = {
+        item.callspec.params["case"]
+        for item in request.session.items
+        if isinstance(item, pytest.Function) and hasattr(item, "callspec")
+    }
+
+    def real_checkpoints() -> Checkpoints:
+        script = "".join(f"cat /var/lib/kubelet/{file}; echo; " for file in FILES.values())
+        texts = real.run("sh", "-c", script).splitlines()
+        return {name: json.loads(text) for name, text in zip(FILES, texts, strict=True)}
+
+    def hollow_checkpoints() -> Checkpoints:
+        return {name: json.loads((hollow_files / file).read_text()) for name, file in FILES.items()}
+
+    async def play() -> dict[str, tuple[Played, Played]]:
+        found: dict[str, tuple[Played, Played]] = {}
+        address = cluster.control_plane.admin_kubeconfig
+        async with Client.connect(address, user_agent="bindery-test/0") as client:
+            for cases, alone in ((CHOSEN_TOGETHER, False), (CHOSEN_ALONE, True)):
+                names = [name for name in cases if name in wanted]
+                stages = (
+                    Stage(client, corner_of_pods, REAL, real_checkpoints),
+                    Stage(client, corner_of_pods, HOLLOW, hollow_checkpoints, is_hollow=True),
+                )
+                ordered = [cases[name] for name in names]
+                both = await asyncio.gather(*(one.play(ordered, alone=alone) for one in stages))
+                found |= dict(zip(names, zip(*both, strict=True), strict=True))
+        return found
+
+    with cluster.control_plane.network.entered():
+        return asyncio.run(play())
+
+
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("case", CASES)
+def test_a_hollow_node_does_what_a_real_one_does(
+    played: dict[str, tuple[Played, Played]], case: str
+) -> None:
+    real, hollow = played[case]
+
+    is_equal = [one.told for one in hollow.histories] == [one.told for one in real.histories]
+    if CASES[case].differs:
+        assert not is_equal, "take it from the differences"
+        return
+    assert [one.told for one in hollow.histories] == [one.told for one in real.histories]
+    if real.checkpoints:
+        running = {one.name for one in real.histories if one.phases[-1] == "Running"}
+        is_clean = not _leftovers(real.checkpoints, running)
+        assert held(hollow.checkpoints, running, is_clean=is_clean) == held(
+            real.checkpoints, running, is_clean=is_clean
+        )
+
+
+def _leftovers(checkpoints: Checkpoints, running: set[str]) -> set[str]:
+    """Return the pods of the checkpoints that do not run.
+
+    A real kubelet removes them at its next allocation, a hollow one at once.
+    """
+    memory = checkpoints["memory"].get("entries") or {}
+    cpus = checkpoints["cpu"].get("entries") or {}
+    return {name for name in (*memory, *cpus) if name not in running}
+
+
+def held(checkpoints: Checkpoints, running: set[str], *, is_clean: bool) -> dict[str, Any]:
+    """Return what the running pods hold; what is left only if nothing else holds any.
+
+    Which of equal devices a container gets, a real kubelet leaves to chance.
+    """
+    cpu, memory, data = checkpoints["cpu"], checkpoints["memory"], checkpoints["devices"]["Data"]
+    found: dict[str, Any] = {
+        "policies": (cpu["policyName"], memory["policyName"]),
+        "cpus": _of(cpu, running) if is_clean else sorted(_of(cpu, running)),
+        "memory": _of(memory, running),
+        "devices": {
+            (one["PodUID"], one["ContainerName"], one["ResourceName"]): {
+                zone: len(ids) for zone, ids in one["DeviceIDs"].items()
+            }
+            for one in data["PodDeviceEntries"] or ()
+            if one["PodUID"] in running
+        },
+        "registered": len(data["RegisteredDevices"][DEVICE]),
+    }
+    if is_clean:
+        found |= {"shared": cpu["defaultCpuSet"], "zones": memory["machineState"]}
     return found
 
 
-def cases() -> list[Any]:
-    """Return a sample of the cases, or all of them in a long run."""
-    chosen = list(CASES) if IS_LONG else list(CASES)[::3]
-    differs = {
-        name: [pytest.mark.xfail(reason=reason, raises=AssertionError, strict=True)]
-        for name, reason in KNOWN.items()
-    }
-    return [pytest.param(name, marks=differs.get(name, ()), id=name) for name in chosen]
+def _of(checkpoint: Mapping[str, Any], running: set[str]) -> dict[str, Any]:
+    entries = checkpoint.get("entries") or {}
+    return {name: entry for name, entry in entries.items() if name in running}
 
 
-@pytest.mark.parametrize("case", cases())
-async def test_a_hollow_node_does_what_a_real_one_does(
-    client: Client, namespace: str, hollow: str, case: str
+def test_a_hollow_node_describes_itself_as_a_real_one_does(
+    hollow_files: Path, cluster: RealCluster
 ) -> None:
-    real, played = await asyncio.gather(
-        play(client, namespace, REAL, case), play(client, namespace, hollow, case)
+    """Of the labels, only those that every kubelet sets."""
+    real, hollow = (
+        json.loads(cluster.control_plane.kubectl("get", "node", name, "--output=json"))
+        for name in (REAL, HOLLOW)
     )
 
-    assert [each.told for each in played] == [each.told for each in real]
+    def amounts(node: Any, key: str) -> dict[str, int]:
+        known = node["status"][key]
+        return {name: quantity.parse(text, name) for name, text in known.items() if name != LISTED}
+
+    assert amounts(hollow, "capacity") == amounts(real, "capacity")
+    assert amounts(hollow, "allocatable") == amounts(real, "allocatable")
+    assert hollow["status"]["declaredFeatures"] == real["status"]["declaredFeatures"]
+    assert real["metadata"]["labels"].keys() <= hollow["metadata"]["labels"].keys()

@@ -1,0 +1,40 @@
+"""A third real node whose kubelet has static managers and wants all of a pod in one zone."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import realdevices
+
+from bindery.controlplane.realnode.cluster import RealCluster
+from bindery.controlplane.realnode.node import RealNode
+
+NAME: Final = "node-3"
+TOLERATED: Final = [{"key": "bindery.dev/strict", "operator": "Exists"}]
+"""Tolerations of pods that may be scheduled there."""
+KUBELET: dict[str, Any] = {
+    "cpuManagerPolicy": "static",
+    "reservedSystemCPUs": "0",
+    "memoryManagerPolicy": "Static",
+    "systemReserved": {"memory": "500Mi"},
+    "evictionHard": {
+        "memory.available": "100Mi",
+        "nodefs.available": "1%",
+        "imagefs.available": "1%",
+    },
+    "reservedMemory": [{"numaNode": 0, "limits": {"memory": "600Mi"}}],
+    "topologyManagerPolicy": "single-numa-node",
+    "registerWithTaints": [{"key": "bindery.dev/strict", "effect": "NoSchedule"}],
+}
+
+
+@contextmanager
+def added(cluster: RealCluster) -> Iterator[RealNode]:
+    """Start the node with Kubernetes' sample device plugin and ours, and remove it afterwards."""
+    services = {
+        "devices": "exec sample-device-plugin",
+        realdevices.SERVICE: realdevices.service(),
+    }
+    yield cluster.add_node(cluster.plan(3, services=services, kubelet=KUBELET))
+    cluster.nodes.pop(NAME).crash()
+    cluster.control_plane.kubectl("delete", "node", NAME)

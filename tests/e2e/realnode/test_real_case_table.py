@@ -1,0 +1,15 @@
+"""The documented table of pods is that of the cases."""
+
+import nodetable
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def inside() -> None:
+    """No node is needed."""
+
+
+def test_the_document_has_the_table_of_the_cases() -> None:
+    text = nodetable.DOCUMENT.read_text()
+
+    assert nodetable.written(text) == text, "python tests/e2e/realnode/nodetable.py"
