@@ -26,6 +26,8 @@ TOGETHER = frozenset(
         REAL_GANGS,
         "tests/e2e/realnode/test_real_and_hollow.py",
         "tests/e2e/realnode/test_real_resources.py",
+        "tests/e2e/realnode/test_real_devices.py",
+        "tests/e2e/realnode/test_real_life.py",
         "tests/e2e/realnode/test_real_failures.py",
     }
 )

@@ -3,14 +3,18 @@
 import json
 from collections.abc import Iterator
 
+import msgspec
 import pytest
-from realpods import logs, running, wait_phase
+from realpods import logs, running, running_pods, submit_job, wait_phase, wait_running
 from support import Corner, Gang, Observer, wait_for
 
 from bindery.controlplane.components import Component
+from bindery.controlplane.realnode import configuration
 from bindery.controlplane.realnode.cluster import RealCluster
 from bindery.controlplane.realnode.images import BUSYBOX
 from bindery.controlplane.realnode.node import RealNode
+from bindery.kube.objects import KubeObject
+from bindery.kube.resources import Resource
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("scheduler", "binder")]
 
@@ -20,12 +24,43 @@ COUNTING = "n=0; while :; do n=$((n+1)); echo $n; sleep 0.2; done"
 @pytest.fixture
 def node(cluster: RealCluster) -> Iterator[RealNode]:
     """The node that a test breaks; afterwards its services run again."""
-    node = cluster.nodes["node-1"]
-    yield node
+    yield cluster.nodes["node-1"]
+    node = cluster.nodes["node-1"]  # another one after a restart
     for file in node.static_pods.iterdir():
         file.unlink()
     node.release("kubelet")
     cluster.wait_ready(node.name)
+
+
+class ContainerStatus(msgspec.Struct, frozen=True, rename="camel"):
+    """The status of a container, as far as these tests read it."""
+
+    restart_count: int = 0
+    container_id: str = msgspec.field(default="", name="containerID")
+
+
+class RestartedStatus(msgspec.Struct, frozen=True, rename="camel"):
+    """The status of a pod, as far as these tests read it."""
+
+    container_statuses: list[ContainerStatus] = msgspec.field(default_factory=list)
+
+
+class RestartedPod(KubeObject, frozen=True):
+    """A pod with its containers' ids."""
+
+    status: RestartedStatus = RestartedStatus()
+
+
+RESTARTED_PODS = Resource("", "v1", "pods", "Pod", True, RestartedPod)
+
+
+async def kill_container(corner: Corner, node: RealNode, pod: str) -> None:
+    """End the only container of a pod by SIGKILL, as an out-of-memory killer does."""
+    found = await corner.client.get(RESTARTED_PODS, pod, corner.namespace)
+    (container,) = found.status.container_statuses
+    name = container.container_id.removeprefix("containerd://")
+    socket = f"--address={configuration.RUNTIME_SOCKET}"
+    node.run("ctr", socket, "--namespace=k8s.io", "task", "kill", "--signal=SIGKILL", name)
 
 
 def on(node: RealNode) -> dict[str, dict[str, str]]:
@@ -52,6 +87,59 @@ async def test_containers_go_on_when_a_service_of_their_node_is_killed(
     assert counted == [str(number) for number in range(1, len(counted) + 1)]
     assert (await corner.group(gang)).status.state == "Running"
     assert not await corner.events("Evicted")
+
+
+async def test_a_container_that_is_killed_is_started_again_in_its_place(
+    corner: Corner, observer: Observer, node: RealNode
+) -> None:
+    gang = Gang("again", 2, pod=running("sleep 600") | on(node) | {"restartPolicy": "OnFailure"})
+    await corner.submit(gang)
+    before = await wait_running(corner, gang, 2)
+
+    await kill_container(corner, node, "again-0")
+
+    async def is_started_again() -> bool:
+        pod = await corner.client.get(RESTARTED_PODS, "again-0", corner.namespace)
+        return [one.restart_count for one in pod.status.container_statuses] == [1]
+
+    await wait_for(is_started_again, "the container is started again")
+    assert (await wait_running(corner, gang, 2)).keys() == before.keys()
+    assert not await corner.events("Evicted")
+
+
+async def test_a_job_whose_container_is_killed_becomes_whole_again(
+    corner: Corner, observer: Observer, node: RealNode
+) -> None:
+    gang = Gang("whole", 2, pod=running("sleep 600") | on(node))
+    await submit_job(corner, gang)
+    before = await wait_running(corner, gang, 2)
+    (killed, kept) = sorted(before)
+
+    await kill_container(corner, node, before[killed].metadata.name)
+
+    async def is_whole() -> bool:
+        found = (await running_pods(corner, gang)).keys()
+        return len(found) == 2 and kept in found and killed not in found
+
+    await wait_for(is_whole, "another pod is in the place of the one that failed")
+
+
+async def test_jobs_of_a_node_that_loses_its_power_run_again(
+    corner: Corner, observer: Observer, cluster: RealCluster, node: RealNode
+) -> None:
+    """Its disk is lost, too: the node comes back empty, under its name."""
+    gang = Gang("back", 2, pod=running("sleep 600") | on(node))
+    await submit_job(corner, gang)
+    before = await wait_running(corner, gang, 2)
+
+    cluster.nodes.pop(node.name).crash()
+    cluster.add_node(node.plan)
+
+    async def others_run() -> bool:
+        found = (await running_pods(corner, gang)).keys()
+        return len(found) == 2 and not found & before.keys()
+
+    await wait_for(others_run, "the gang runs again")
 
 
 async def test_a_pod_that_its_kubelet_refuses_is_lost_with_the_reason(
