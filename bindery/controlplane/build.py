@@ -113,7 +113,7 @@ def binaries(names: Sequence[str], report: Report, module: str = MODULE) -> dict
     if all(path.exists() for path in paths.values()):
         return paths
     directory.mkdir(parents=True, exist_ok=True)
-    with _locked(directory / "lock", report):
+    with locked(directory / "lock", report):
         missing = [name for name, path in paths.items() if not path.exists()]
         if missing:
             _build(missing, directory, report, module)
@@ -210,7 +210,7 @@ def _linker_flags(module: str) -> str:
 
 
 @contextmanager
-def _locked(path: Path, report: Report) -> Iterator[None]:
+def locked(path: Path, report: Report) -> Iterator[None]:
     """Hold the lock file `path`; the kernel lets go of it however this process ends."""
     with path.open("w") as lock:
         try:

@@ -1,0 +1,15 @@
+"""Whether this machine can have the packages that the image is made of."""
+
+from required import lacking
+
+from bindery.controlplane.errors import BuildError
+from bindery.controlplane.image.build import cache_directory
+from bindery.controlplane.image.packages import Packages
+
+
+def require_packages() -> None:
+    """Skip the running test, or fail it where required, if the packages cannot be had."""
+    try:
+        Packages(cache_directory()).download(print)
+    except BuildError as error:
+        lacking(str(error), part="realnode")

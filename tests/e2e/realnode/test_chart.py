@@ -1,0 +1,189 @@
+"""The chart as users install it: pods by helm, placed by kube-scheduler, run by kubelets.
+
+The tests are one story, in this order. The others on real nodes come after it, as they apply the
+chart's resources themselves.
+"""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from debianpackages import require_packages
+from releases import NAMESPACE, PODS, Release, queue, until
+
+from bindery.controlplane import settings
+from bindery.controlplane.errors import ControlPlaneError
+from bindery.controlplane.image.build import Built, build
+from bindery.controlplane.processes import Command
+from bindery.controlplane.realnode.cluster import RealCluster
+from bindery.controlplane.realnode.configuration import RUNTIME_SOCKET
+
+pytestmark = pytest.mark.e2e
+
+COMPONENTS = ("binder", "grouper", "scheduler", "webhook")
+KEPT = (
+    "apiservice.apiregistration.k8s.io/v1alpha1.scheduling.bindery.dev",
+    "customresourcedefinition.apiextensions.k8s.io/",
+    # What the binder must still know if Bindery is installed again.
+    "bindrequest.scheduling.bindery.dev/bindery-scheduler-term-",
+)
+"""What helm keeps by its rules: the definitions, and objects of these kinds."""
+
+
+@pytest.fixture(scope="module")
+def image(tmp_path_factory: pytest.TempPathFactory) -> Built:
+    require_packages()
+    return build("bindery:0.1.0", tmp_path_factory.mktemp("image"), print)
+
+
+@pytest.fixture(scope="module")
+def kube_scheduler(
+    cluster: RealCluster, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[None]:
+    """Places the chart's own pods."""
+    plane, directory = cluster.control_plane, tmp_path_factory.mktemp("kube-scheduler")
+    file = directory / "configuration.yaml"
+    file.write_text(settings.kube_scheduler(plane.admin_kubeconfig), encoding="utf-8")
+    program = str(plane.binaries.kube_scheduler)
+    command = [program, f"--config={file}", "--secure-port=0"]
+    log = directory / "kube-scheduler.log"
+    process = plane.start_process(Command("kube-scheduler", command, log), tethered=True)
+    yield
+    process.stop()
+
+
+@pytest.fixture(scope="module")
+def release(cluster: RealCluster, image: Built, kube_scheduler: None) -> Iterator[Release]:
+    for node in cluster.nodes.values():
+        node.load(image.archive)
+    image.archive.unlink()
+    release = Release(cluster.control_plane)
+    yield release
+    cluster.control_plane.kubectl("delete", "namespace", NAMESPACE)
+    for node in cluster.nodes.values():
+        socket = f"--address={RUNTIME_SOCKET}"
+        node.run(
+            "ctr",
+            socket,
+            "--namespace=k8s.io",
+            "images",
+            "rm",
+            f"docker.io/library/{image.image.name}",
+        )
+
+
+@pytest.fixture(scope="module")
+def before(release: Release) -> set[str]:
+    """All objects of the cluster before the chart is installed."""
+    return release.objects()
+
+
+def test_the_components_run_as_the_charts_pods_and_schedule_a_gang(
+    release: Release, before: set[str]
+) -> None:
+    release.install()
+    release.plane.kubectl("create", "--filename=-", stdin=json.dumps(queue()))
+    release.submit("first")
+    release.wait_complete("first")
+
+    pods = release.pods()
+    assert sorted(pod["spec"]["serviceAccountName"] for pod in pods) == [
+        f"bindery-{component}" for component in COMPONENTS for _ in range(2)
+    ]
+    for pod in pods:
+        (status,) = pod["status"]["containerStatuses"]
+        assert status["restartCount"] == 0, pod["metadata"]["name"]
+        assert status["user"]["linux"]["uid"] == 65532
+    assert {pod["spec"]["schedulerName"] for pod in release.pods("default")} == {"bindery"}
+
+
+def test_the_webhook_is_called_by_its_service(release: Release) -> None:
+    senseless = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "senseless", "annotations": {"gpu-fraction": "much"}},
+        "spec": {
+            "schedulerName": "bindery",
+            "containers": [{"name": "worker", "image": "worker"}],
+        },
+    }
+
+    with pytest.raises(ControlPlaneError, match=r"admission webhook.*gpu-fraction"):
+        release.plane.kubectl(
+            "create", "--filename=-", "--namespace=default", stdin=json.dumps(senseless)
+        )
+
+
+def test_helm_test_finds_that_all_components_work(release: Release) -> None:
+    known = release.objects()
+
+    output = release.helm("test", "bindery")
+
+    assert "Phase:          Succeeded" in output
+    assert {each for each in release.objects() - known if not each.startswith("lease.")} == set()
+
+
+def test_a_drain_of_a_node_moves_the_components_and_gangs_run_on(release: Release) -> None:
+    release.submit("drained-1", "drained-2")
+
+    release.plane.kubectl(
+        "drain", "node-1", "--ignore-daemonsets", "--delete-emptydir-data", "--force",
+        "--timeout=120s", timeout_s=130,
+    )  # fmt: skip
+    release.submit("drained-3")
+
+    try:
+        release.wait_complete("drained-3")
+        nodes = {pod["spec"].get("nodeName") for pod in release.pods()}
+        assert nodes <= {"node-2", None}
+    finally:
+        release.plane.kubectl("uncordon", "node-1")
+    until(lambda: all_ready(release), "all components are ready again")
+
+
+def test_an_upgrade_in_the_middle_of_gangs_loses_and_doubles_nothing(release: Release) -> None:
+    names = [f"upgraded-{number}" for number in range(6)]
+    old = {pod["metadata"]["uid"] for pod in release.pods()}
+    release.submit(*names[:3])
+
+    release.upgrade("scheduler.configuration.cycleSeconds=0.5", 'binder.environment.CHANGED="yes"')
+    release.submit(*names[3:])
+    release.wait_complete(*names)
+
+    new = [pod for pod in release.pods() if pod["metadata"]["uid"] not in old]
+    replaced = {pod["spec"]["serviceAccountName"] for pod in new}
+    assert replaced >= {"bindery-binder", "bindery-scheduler"}
+    for name in names:
+        pods = release.pods("default", f"job-name={name}")
+        assert [pod["status"]["phase"] for pod in pods] == ["Succeeded"] * PODS
+    webhooks = "validatingwebhookconfigurations,mutatingwebhookconfigurations"
+    path = "--output=jsonpath={.items[*].webhooks[*].clientConfig.caBundle}"
+    assert release.plane.kubectl("get", webhooks, path)
+
+
+def test_uninstall_leaves_the_definitions_and_nothing_else(
+    release: Release, before: set[str]
+) -> None:
+    release.plane.kubectl("delete", "jobs", "--all", "--namespace=default")
+    release.plane.kubectl("delete", "podgroups,queues", "--all", "--namespace=default")
+
+    release.helm("uninstall", "bindery", "--wait")
+
+    def left() -> set[str]:
+        return {each for each in release.objects() - before if not each.startswith(KEPT)}
+
+    try:
+        until(lambda: not left(), "nothing is left", timeout_s=60)
+    finally:
+        assert left() == set()
+    assert before - release.objects() == set()
+
+
+def all_ready(release: Release) -> bool:
+    pods = release.pods()
+    return len(pods) == 2 * len(COMPONENTS) and all(
+        {"type": "Ready", "status": "True"}.items() <= condition.items()
+        for pod in pods
+        for condition in pod["status"].get("conditions", ())
+        if condition["type"] == "Ready"
+    )
