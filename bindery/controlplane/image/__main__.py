@@ -1,4 +1,4 @@
-"""Makes the image of Bindery's components; run by `make image`."""
+"""Makes the image of Bindery's components."""
 
 import argparse
 import sys
