@@ -20,6 +20,9 @@ from nodepods import (
 
 Group = dict[str, Spec | Case]
 
+RUNTIME = "absent"
+"""A RuntimeClass of the test that no node has a runtime for."""
+
 
 def waits(spec: Spec, why: str) -> Case:
     """Return a pod that a real node does not get to run."""
@@ -158,6 +161,7 @@ def configuration() -> Group:
         "a program that is missing": differing(
             pod(main={"command": ["/none"]}), IMAGES, until="Failed"
         ),
+        "a runtime that is missing": waits(pod(runtimeClassName=RUNTIME), IMAGES),
         "a working directory": pod(main={"workingDir": "/tmp"}),
         "arguments": pod(main={"args": ["a", "b"]}),
         "a terminal": pod(main={"tty": True, "stdin": True}),

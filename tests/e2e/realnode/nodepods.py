@@ -33,7 +33,7 @@ class Case:
     """Why a hollow node does something else; empty: it does not."""
 
 
-IMAGES = "there are no images, programs or variables: every container starts"
+IMAGES = "there are no images, runtimes, programs or variables: every container starts"
 VOLUMES = "there are no volumes or claims: none is missing"
 PROBES = "probes do not run: all containers are ready"
 INIT = "init containers end at once with 0"

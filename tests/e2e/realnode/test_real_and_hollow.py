@@ -15,6 +15,7 @@ import pytest
 import strictnode
 from administrator import Administrator
 from nodecases import ALONE, TOGETHER
+from nodeextras import RUNTIME
 from nodeplay import Checkpoints, Played, Stage
 from nodepods import Case
 from realdevices import LISTED
@@ -37,7 +38,7 @@ FILES = {
     "devices": "device-plugins/kubelet_internal_checkpoint",
 }
 HOLLOW = "hollow-0"
-_SAMPLE_TOGETHER, _SAMPLE_ALONE = 6, 7
+_SAMPLE_TOGETHER, _SAMPLE_ALONE = 8, 11
 """One of so many is in a short run."""
 
 
@@ -93,13 +94,21 @@ def hollow_files(
 
 @pytest.fixture(scope="module")
 def corner_of_pods(administrator: Administrator, cluster: RealCluster) -> Iterator[str]:
-    """A namespace with the ConfigMap and the Secret that the cases name."""
+    """A namespace with the ConfigMap, the Secret and the RuntimeClass that the cases name."""
+    runtime = {
+        "apiVersion": "node.k8s.io/v1",
+        "kind": "RuntimeClass",
+        "metadata": {"name": RUNTIME},
+        "handler": RUNTIME,
+    }
     with cluster.control_plane.network.entered(), administrator.fresh_namespace() as name:
+        cluster.control_plane.kubectl("apply", "--filename=-", stdin=json.dumps(runtime))
         for kind in (["configmap"], ["secret", "generic"]):
             cluster.control_plane.kubectl(
                 "create", *kind, "present", f"--namespace={name}", "--from-literal=a=b"
             )
         yield name
+        cluster.control_plane.kubectl("delete", "runtimeclass", RUNTIME)
 
 
 @pytest.fixture(scope="module")

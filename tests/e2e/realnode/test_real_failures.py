@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 from realpods import logs, running, running_pods, submit_job, wait_phase, wait_running
+from sizes import IS_LONG
 from support import Corner, Gang, Observer, wait_for
 
 from bindery.controlplane.components import Component
@@ -89,6 +90,7 @@ async def test_containers_go_on_when_a_service_of_their_node_is_killed(
     assert not await corner.events("Evicted")
 
 
+@pytest.mark.skipif(not IS_LONG, reason="the kubelet's own work; make test-long")
 async def test_a_container_that_is_killed_is_started_again_in_its_place(
     corner: Corner, observer: Observer, node: RealNode
 ) -> None:

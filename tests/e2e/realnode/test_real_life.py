@@ -10,6 +10,7 @@ from realpods import (
     wait_phase,
     wait_running,
 )
+from sizes import IS_LONG
 from support import Corner, Gang, Observer, wait_for
 
 from bindery.controlplane.realnode.cluster import RealCluster
@@ -48,6 +49,7 @@ async def test_an_elastic_gang_grows_into_what_is_free_and_gives_it_back(corner:
     await wait_running(corner, elastic, 2)
 
 
+@pytest.mark.skipif(not IS_LONG, reason="its parts are in other tests; make test-long")
 async def test_a_preempted_job_saves_and_comes_back_when_there_is_room(
     corner: Corner, cluster: RealCluster
 ) -> None:
