@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 from debianpackages import require_packages
-from releases import NAMESPACE, PODS, Release, queue, until
+from releases import NAMESPACE, PODS, QUEUE, Release, queue, until
 
 from bindery.controlplane import settings
 from bindery.controlplane.errors import ControlPlaneError
@@ -165,7 +165,8 @@ def test_uninstall_leaves_the_definitions_and_nothing_else(
     release: Release, before: set[str]
 ) -> None:
     release.plane.kubectl("delete", "jobs", "--all", "--namespace=default")
-    release.plane.kubectl("delete", "podgroups,queues", "--all", "--namespace=default")
+    release.plane.kubectl("delete", "podgroups", "--all", "--namespace=default")
+    until(lambda: queue_is_deleted(release), "the queue is empty and deleted")
 
     release.helm("uninstall", "bindery", "--wait")
 
@@ -177,6 +178,15 @@ def test_uninstall_leaves_the_definitions_and_nothing_else(
     finally:
         assert left() == set()
     assert before - release.objects() == set()
+
+
+def queue_is_deleted(release: Release) -> bool:
+    """Delete the queue; the webhook refuses it while a gang counts there."""
+    try:
+        release.plane.kubectl("delete", "queue", QUEUE, "--ignore-not-found")
+    except ControlPlaneError:
+        return False
+    return True
 
 
 def all_ready(release: Release) -> bool:
