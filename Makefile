@@ -11,7 +11,7 @@ UV_VERSION := 0.13.8
 export UV_PYTHON_DOWNLOADS := never
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-up demo-down check test test-long chaos lint format crds bench bench-quality bench-topology controlplane controlplane-next operators nodes clean
+.PHONY: help demo demo-up demo-down demo-real demo-real-up demo-real-down check test test-long chaos lint format crds bench bench-quality bench-topology controlplane controlplane-next operators nodes clean
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,6 +24,15 @@ demo-up: $(VENV)/ready ## Bring the demo up and leave it up to play with.
 
 demo-down: $(VENV)/ready ## Take down what demo-up left up.
 	$(RUN)/bindery demo down
+
+demo-real: $(VENV)/ready ## Show gangs of real containers on two real nodes (needs root), then take them down.
+	$(RUN)/bindery demo real run
+
+demo-real-up: $(VENV)/ready ## Do the same and leave the nodes up, with a command that runs kubectl inside.
+	$(RUN)/bindery demo real up
+
+demo-real-down: $(VENV)/ready ## Take down what demo-real-up left up.
+	$(RUN)/bindery demo real down
 
 # The tests start hundreds of processes: compiled modules are kept, whatever the environment says.
 unexport PYTHONDONTWRITEBYTECODE

@@ -18,11 +18,12 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from bindery.cli import demo_story
+from bindery.cli import demo_real, demo_story
 from bindery.controlplane import find, stack
 from bindery.controlplane.errors import ControlPlaneError
 
 app = typer.Typer(help="Show Bindery on a control plane of its own.", no_args_is_help=True)
+app.add_typer(demo_real.app, name="real")
 
 _LEAST_NODES: Final = 9
 """The examples without devices request 68 GPUs of nodes with eight. Where devices are played, their

@@ -93,7 +93,7 @@ class Components:
 
     def __init__(self, installation: Installation, *, tethered: bool = True) -> None:
         """Start nothing yet. Components that are not `tethered` outlive this process."""
-        self._installation = installation
+        self.installation = installation
         self._control_plane = installation.control_plane
         self._tethered = tethered
         self._directory = self._control_plane.state_dir
@@ -103,10 +103,10 @@ class Components:
         self, configuration: SchedulerConfiguration | None = None, *, name: str = "scheduler"
     ) -> Component:
         """Start a scheduler; the default configuration is the chart's."""
-        installed = self._installation.scheduler_configuration
+        installed = self.installation.scheduler_configuration
         model = configuration or installed
         if model.leader_election.enabled and model.node_pool != installed.node_pool:
-            self._installation.grant_lease(model.node_pool)
+            self.installation.grant_lease(model.node_pool)
         file = self._write(name, json.dumps(model.to_wire(), indent=2))
         return self._start(name, "scheduler", ["run", f"--config={file}"])
 
@@ -114,7 +114,7 @@ class Components:
         self, configuration: BinderConfiguration | None = None, *, name: str = "binder"
     ) -> Component:
         """Start a binder; the default configuration is the chart's."""
-        model = configuration or self._installation.binder_configuration
+        model = configuration or self.installation.binder_configuration
         file = self._write(name, json.dumps(model.to_wire(), indent=2))
         return self._start(name, "binder", ["run", f"--config={file}"])
 
@@ -122,7 +122,7 @@ class Components:
         self, configuration: GrouperConfiguration | None = None, *, name: str = "grouper"
     ) -> Component:
         """Start a grouper; the default configuration is the chart's."""
-        model = configuration or self._installation.grouper_configuration
+        model = configuration or self.installation.grouper_configuration
         file = self._write(name, json.dumps(model.to_wire(), indent=2))
         return self._start(name, "grouper", ["run", f"--config={file}"])
 
@@ -130,7 +130,7 @@ class Components:
         self, configuration: BinderConfiguration | None = None, *, name: str = "webhook"
     ) -> Component:
         """Start a webhook, of an installation that has one; the configuration is the binder's."""
-        model = configuration or self._installation.binder_configuration
+        model = configuration or self.installation.binder_configuration
         file = self._write(name, json.dumps(model.to_wire(), indent=2))
         return self._start(name, "webhook", ["run", f"--config={file}"])
 
@@ -180,7 +180,7 @@ class Components:
     def _start(self, name: str, kind: str, arguments: Sequence[str]) -> Component:
         port = free_port()
         command = [sys.executable, "-m", "bindery.cli.main", kind, *arguments]
-        command += [f"--kubeconfig={self._installation.kubeconfigs[kind]}"]
+        command += [f"--kubeconfig={self.installation.kubeconfigs[kind]}"]
         command += [f"--health-port={port}"]
         log = self._directory / "logs" / f"{name}.log"
         return self._start_command(Command(name, command, log), port)

@@ -103,9 +103,7 @@ class Stack:
             program = str(self.control_plane.kubectl_path)
             kubeconfig = f"--kubeconfig={self.control_plane.admin_kubeconfig}"
             command = (program, kubeconfig, *self._delete_namespace())
-        record = Detached((*components, *rest.processes), command)
-        path = self.control_plane.state_dir / _RECORD
-        path.write_bytes(msgspec.json.encode(record))
+        record(self.control_plane.state_dir, Detached((*components, *rest.processes), command))
 
     def _delete_namespace(self) -> tuple[str, ...]:
         return ("delete", "namespace", self._plan.namespace, "--ignore-not-found")
@@ -113,7 +111,7 @@ class Stack:
     def _start(self) -> None:
         self.control_plane.start()
         self._report("applying the chart's resources")
-        values = _with_webhook(free_port()) if self.has_devices else {}
+        values = with_webhook(free_port()) if self.has_devices else {}
         installation = install(self.control_plane, {**values, **_with_rows()})
         components = Components(installation, tethered=self._plan.options.tethered)
         self._components = components
@@ -141,7 +139,7 @@ class Stack:
         self.stop()
 
 
-def _with_webhook(port: int) -> dict[str, object]:
+def with_webhook(port: int) -> dict[str, object]:
     """Return the chart's values with which the API server calls a webhook on this machine."""
     webhook = {"port": port, "dnsNames": ["127.0.0.1"]}
     return {
@@ -175,13 +173,18 @@ class Left:
     ended: tuple[str, ...] = ()
 
 
+def record(state_dir: Path, detached: Detached) -> None:
+    """Write how what goes on is taken down, for `take_down` with the same directory."""
+    (state_dir / _RECORD).write_bytes(msgspec.json.encode(detached))
+
+
 def left_up(state_dir: Path) -> Left:
     """Return the names of the processes of the stack that was detached in `state_dir`."""
-    record = _read(state_dir)
-    if record is None:
+    found = _read(state_dir)
+    if found is None:
         return Left()
-    running = [each.name for each in record.processes if is_recorded_running(each)]
-    ended = [each.name for each in record.processes if each.name not in running]
+    running = [each.name for each in found.processes if is_recorded_running(each)]
+    ended = [each.name for each in found.processes if each.name not in running]
     return Left(tuple(running), tuple(ended))
 
 
@@ -191,17 +194,17 @@ def take_down(state_dir: Path, report: Report) -> bool:
     Raises:
         ControlPlaneError: a part of it could not be taken down.
     """
-    record = _read(state_dir)
-    if record is None:
+    found = _read(state_dir)
+    if found is None:
         return False
-    for process in record.processes:
+    for process in found.processes:
         report(f"stopping {process.name}")
         if not stop_recorded(process):
             report(f"{process.name} had ended before")
-    if record.command:
-        report(" ".join(record.command))
+    if found.command:
+        report(" ".join(found.command))
         try:
-            subprocess.run(record.command, check=True, timeout=_TAKE_DOWN_SECONDS)  # noqa: S603
+            subprocess.run(found.command, check=True, timeout=_TAKE_DOWN_SECONDS)  # noqa: S603
         except (OSError, subprocess.SubprocessError) as error:
             raise ControlPlaneError(f"could not take the cluster down: {error}") from error
     shutil.rmtree(state_dir, ignore_errors=True)

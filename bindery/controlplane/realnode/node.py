@@ -81,20 +81,29 @@ class RealNode:
         """The directory from which its kubelet reads static pods."""
         return self._directory / "static-pods"
 
+    @property
+    def root(self) -> Path:
+        """The root directory of the node, as this machine reaches it while the node runs."""
+        return Path(f"/proc/{self._init()}/root")
+
+    @property
+    def entrance(self) -> list[str]:
+        """The words before a command that is to run in the node, while it runs."""
+        namespaces = ("--mount", "--pid", "--net", "--root", "--wd=/")
+        path = f"PATH={self._site.programs}:/usr/sbin:/usr/bin:/sbin:/bin"
+        return ["nsenter", f"--target={self._init()}", *namespaces, "--", "env", path]
+
     def run(self, *command: str, timeout_s: float = 60.0) -> str:
         """Run a command in the node and return its output.
 
         Raises:
             ControlPlaneError: it failed; the text is its message.
         """
-        entered = ["nsenter", f"--target={self._init()}", "--mount", "--pid", "--net", "--root"]
-        environment = {"PATH": f"{self._site.programs}:/usr/sbin:/usr/bin:/sbin:/bin"}
         result = subprocess.run(  # noqa: S603  the callers build the commands
-            [*entered, "--wd=/", *command],
+            [*self.entrance, *command],
             capture_output=True,
             text=True,
             timeout=timeout_s,
-            env={**os.environ, **environment},
             check=False,
         )
         if result.returncode != 0:

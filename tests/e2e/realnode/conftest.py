@@ -16,16 +16,7 @@ from bindery.controlplane.install import Installation, install
 from bindery.controlplane.realnode import machine
 from bindery.controlplane.realnode.cluster import RealCluster
 from bindery.controlplane.realnode.plane import RealControlPlane
-
-
-def _services(node: str) -> dict[str, str]:
-    """Return the scripts that run the plugin and the driver of a node."""
-    claims = f"""
-mkdir -p /var/lib/kubelet/plugins/test-driver.cdi.k8s.io
-exec dra-test-driver --kubeconfig=/var/lib/kubelet/kubeconfig \\
-    kubelet-plugin --node-name={node} --num-devices=2
-"""
-    return {"devices": "exec sample-device-plugin", "claims": claims}
+from bindery.controlplane.realnode.stack import services
 
 
 @pytest.fixture(scope="session")
@@ -37,7 +28,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
         lacking("kubelet, containerd and runc are not built: make nodes", part="realnode")
     with RealCluster(tmp_path_factory.mktemp("realnodes"), print) as cluster:
         for number in (1, 2):
-            cluster.add_node(cluster.plan(number, services=_services(f"node-{number}")))
+            cluster.add_node(cluster.plan(number, services=services(f"node-{number}")))
         yield cluster
 
 
