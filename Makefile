@@ -11,7 +11,7 @@ UV_VERSION := 0.13.8
 export UV_PYTHON_DOWNLOADS := never
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-up demo-down demo-real demo-real-up demo-real-down check test test-long chaos lint format crds bench bench-quality bench-topology controlplane controlplane-next operators nodes clean
+.PHONY: help image demo demo-up demo-down demo-real demo-real-up demo-real-down check test test-long chaos lint format crds bench bench-quality bench-topology controlplane controlplane-next operators nodes clean
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -73,6 +73,12 @@ crds: $(VENV)/ready ## Write definitions, the chart's files and generated pages 
 	$(RUN)/python -m bindery.api.podkeys charts/bindery/files/pod-keys.yaml
 	$(RUN)/python -m bindery.grouper.ownerkinds charts/bindery/files/owner-kinds.yaml
 	$(RUN)/python tests/house/chartnames.py charts/bindery/files/known-names.yaml
+
+IMAGE ?=
+BASE  ?=
+
+image: $(VENV)/ready ## Make the image of the components without a container engine: IMAGE=NAME:TAG, BASE=another base than Debian's packages.
+	$(RUN)/python -m bindery.controlplane.image $(if $(IMAGE),--name=$(IMAGE)) $(if $(BASE),--base=$(BASE))
 
 bench: controlplane ## Measure against kube-scheduler and a bare client; writes build/bench.json.
 	$(RUN)/python -m benchmarks
