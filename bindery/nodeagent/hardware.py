@@ -245,10 +245,32 @@ def machine_of(
     is_reported = numa is not None or kubelet is not None
     hardware, settings = numa or NumaHardware(), kubelet or KubeletSettings()
     capacity = pods.resources(resources)
-    config = _config(capacity, _machine(capacity, hardware, is_exact=numa is not None), settings)
+    machine = _machine(capacity, hardware, is_exact=numa is not None)
     devices = _devices(capacity, gpu_resource, hardware)
+    found = with_machine(machine, capacity, settings, devices)
+    return replace(found, is_reported=is_reported)
+
+
+def with_machine(
+    machine: Machine,
+    capacity: Mapping[str, int],
+    settings: KubeletSettings,
+    devices: Mapping[str, tuple[Device, ...]] = _NOTHING,
+) -> HollowMachine:
+    """Return what a kubelet with `settings` makes of `machine`.
+
+    Args:
+        machine: the hardware, such as `sysfs.machine_of` reads it.
+        capacity: what the node has in all, without huge pages.
+        settings: the kubelet's.
+        devices: resource -> its devices.
+
+    Raises:
+        ValueError: the kubelet would not start with them.
+    """
+    config = _config(capacity, machine, settings)
     allocatable = _as_value_error(lambda: _checked(config, devices))
-    return HollowMachine(config, devices, allocatable, is_reported)
+    return HollowMachine(config, devices, allocatable, is_reported=True)
 
 
 class NoPods:

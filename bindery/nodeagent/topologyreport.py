@@ -1,13 +1,14 @@
-"""The NodeResourceTopology of a hollow node, from what its kubelet knows: pure.
+"""The NodeResourceTopology of a node, from what its kubelet knows: pure.
 
-Used by `topologies`. As the published exporters do, a zone lists only resources that are handed out
-by zone: CPUs under the static policy, memory and huge pages under the Static policy, and devices.
-What containers without exclusive CPUs use is not deducted, because the kubelet does not either.
+Used by `topologies` for hollow nodes; `observed` knows the same of a real one. As the published
+exporters do, a zone lists only resources that are handed out by zone: CPUs under the static policy,
+memory and huge pages under the Static policy, and devices. What containers without exclusive CPUs
+use is not deducted, because the kubelet does not either.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from bindery.api import names, podfingerprint
 from bindery.api.numadetail import NumaDetail
@@ -18,9 +19,9 @@ from bindery.kube.nodetopologies import (
     SCOPE_ATTRIBUTE,
     ZONE_PREFIX,
 )
-from bindery.nodeagent.kubelet import HollowKubelet
+from bindery.nodeagent.hardware import HollowMachine
 from bindery.nodecore import pods
-from bindery.nodecore.container_manager import NodeConfig
+from bindery.nodecore.container_manager import ContainerManager, NodeConfig
 from bindery.nodecore.cpu import manager as cpu_manager
 from bindery.nodecore.cpusets import CpuSet, format_cpus
 from bindery.nodecore.topology import policies
@@ -33,6 +34,25 @@ _LEGACY: Final = {
     policies.RESTRICTED: "Restricted",
     policies.SINGLE_NUMA_NODE: "SingleNUMANode",
 }
+
+
+class Reported(Protocol):
+    """A kubelet whose zones are reported."""
+
+    @property
+    def name(self) -> str:
+        """The name of its node."""
+
+    @property
+    def machine(self) -> HollowMachine:
+        """Hardware and settings."""
+
+    @property
+    def manager(self) -> ContainerManager:
+        """What its containers hold."""
+
+    def admitted(self) -> Iterable[pods.Pod]:
+        """Return the pods that run."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +86,7 @@ def layout_of(config: NodeConfig) -> Layout:
     )
 
 
-def body(kubelet: HollowKubelet, layout: Layout, node_uid: str) -> Body:
+def body(kubelet: Reported, layout: Layout, node_uid: str) -> Body:
     """Return the whole object; it is deleted together with the Node."""
     config = kubelet.machine.config
     running = list(kubelet.admitted())
@@ -109,7 +129,7 @@ def body(kubelet: HollowKubelet, layout: Layout, node_uid: str) -> Body:
     }
 
 
-def _resources(kubelet: HollowKubelet, layout: Layout, node: int) -> Iterator[Body]:
+def _resources(kubelet: Reported, layout: Layout, node: int) -> Iterator[Body]:
     """Yield what a NUMA node has."""
     manager = kubelet.manager
     allocatable = manager.cpu.allocatable_cpus()
@@ -136,7 +156,7 @@ def _amounts(name: str, capacity: int, allocatable: int, available: int) -> Body
     }
 
 
-def _detail(kubelet: HollowKubelet, layout: Layout, running: Sequence[pods.Pod]) -> NumaDetail:
+def _detail(kubelet: Reported, layout: Layout, running: Sequence[pods.Pod]) -> NumaDetail:
     config, manager = kubelet.machine.config, kubelet.manager
     if manager.cpu.policy_name == cpu_manager.NONE:
         free = config.cpus.cpus

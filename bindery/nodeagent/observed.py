@@ -1,0 +1,63 @@
+"""A real kubelet as its checkpoint files and its pods show it, for reports about its node: pure.
+
+The files keep what ended pods held until the kubelet admits another pod, which then may have it. So
+what belongs to none of the given pods counts as free.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from bindery.nodeagent.hardware import HollowMachine
+from bindery.nodecore.checkpoints import cpu, memory
+from bindery.nodecore.checkpoints.store import CheckpointManager, MemoryStore
+from bindery.nodecore.container_manager import ContainerManager
+from bindery.nodecore.pods import Pod
+
+FILES: Final = (cpu.FILE, memory.FILE)
+"""The files that are read, in the kubelet's directory."""
+
+
+class ObservedKubelet:
+    """The kubelet of the node called `name`, as of one moment; a `topologyreport.Reported`."""
+
+    def __init__(
+        self,
+        name: str,
+        machine: HollowMachine,
+        files: Mapping[str, bytes],
+        pods: Iterable[Pod],
+    ) -> None:
+        """Read the files; a kubelet that has not written one yet has given nothing away.
+
+        Args:
+            name: the node's name.
+            machine: hardware and settings.
+            files: name of a checkpoint file -> content.
+            pods: the pods that the kubelet has admitted and that have not ended.
+
+        Raises:
+            NodeCoreError: a file is corrupt, or contradicts the machine or its settings.
+        """
+        self.name, self.machine = name, machine
+        self._pods = tuple(pods)
+        store, devices = MemoryStore(), CheckpointManager(MemoryStore())
+        store.blobs.update(files)
+        manager = ContainerManager(
+            machine.config, self, CheckpointManager(store), devices, lambda: 0.0
+        )
+        manager.start({})
+        manager.cpu.remove_stale_state()
+        manager.memory.remove_stale_state()
+        self.manager = manager
+
+    def active_pods(self) -> Sequence[Pod]:
+        """Return the pods that are admitted and not terminated."""
+        return self._pods
+
+    def sources_ready(self) -> bool:
+        """Return that all pods are known."""
+        return True
+
+    def admitted(self) -> Sequence[Pod]:
+        """Return the pods that run."""
+        return self._pods
