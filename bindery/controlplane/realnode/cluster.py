@@ -12,12 +12,13 @@ from bindery.controlplane.build import Report
 from bindery.controlplane.errors import ControlPlaneError
 from bindery.controlplane.local import ServerBinaries
 from bindery.controlplane.plane import Tools
-from bindery.controlplane.realnode import cgroups, images
+from bindery.controlplane.realnode import cgroups, images, vm
 from bindery.controlplane.realnode.configuration import NodePlan
 from bindery.controlplane.realnode.node import RealNode, Site
 from bindery.controlplane.realnode.plane import RealControlPlane
+from bindery.controlplane.realnode.vm import VirtualNode
 
-_READY_S: Final = 120.0
+_READY_S: Final = 240.0
 """How long a node may take until it is Ready, in seconds."""
 _numbers = itertools.count(1)
 
@@ -75,7 +76,7 @@ class RealCluster:
             ControlPlaneError: it is not Ready in time; the text has the end of its log.
         """
         self._report(f"starting the node {plan.name}")
-        node = RealNode(plan, self._site())
+        node = self._started(plan)
         self.nodes[plan.name] = node
         node.wait_for_runtime()
         node.load(self._base)
@@ -104,7 +105,9 @@ class RealCluster:
     def plan(self, number: int, **fields: Any) -> NodePlan:
         """Return the plan of the node with this number, from 1; `fields`: as in `NodePlan`."""
         name = f"node-{number}"
-        return NodePlan(name, number, f"/{self._tree}/{name}", **fields)
+        # A virtual machine has all its cgroups to itself.
+        cgroup = "/" if fields.get("machine") else f"/{self._tree}/{name}"
+        return NodePlan(name, number, cgroup, **fields)
 
     def stop(self) -> None:
         """Take all down.
@@ -130,6 +133,11 @@ class RealCluster:
     def __exit__(self, *_exception: object) -> None:
         """Take all down."""
         self.stop()
+
+    def _started(self, plan: NodePlan) -> RealNode:
+        if plan.machine is None:
+            return RealNode(plan, self._site())
+        return VirtualNode(plan, self._site(), plan.machine, vm.kernel(self._report))
 
     def _site(self) -> Site:
         plane = self.control_plane

@@ -18,6 +18,15 @@ API_SERVER: Final = "https://10.96.0.1:443"
 
 
 @dataclass(frozen=True)
+class VirtualMachine:
+    """The machine of a node that is emulated; its zones are equal."""
+
+    cpus: int = 4
+    zones: int = 2
+    memory_mib: int = 3072
+
+
+@dataclass(frozen=True)
 class NodePlan:
     """What a node is to be."""
 
@@ -30,6 +39,8 @@ class NodePlan:
     """Further programs, such as device plugins: name -> shell script that runs one to its end."""
     kubelet: Mapping[str, object] = field(default_factory=dict)
     """Further fields of its KubeletConfiguration; they replace those that all nodes have."""
+    machine: VirtualMachine | None = None
+    """None: it runs on this machine."""
 
     @property
     def address(self) -> str:

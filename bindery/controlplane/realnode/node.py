@@ -9,9 +9,10 @@ import shutil
 import signal
 import subprocess
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from bindery.controlplane import checkout, kubeconfig
 from bindery.controlplane.errors import ControlPlaneError
@@ -21,8 +22,8 @@ from bindery.controlplane.realnode.configuration import NodePlan
 from bindery.controlplane.realnode.network import Network
 
 _INIT: Final = "bindery/controlplane/realnode/init.sh"
-_RUNTIME_S: Final = 60.0
-"""How long containerd may take to serve, in seconds."""
+
+_STATES: Final = ("cpu_manager_state", "memory_manager_state")
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,9 @@ class Site:
 class RealNode:
     """A running node."""
 
+    runtime_s = 60.0
+    """How long its start may take until containerd serves, in seconds."""
+
     def __init__(self, plan: NodePlan, site: Site) -> None:
         """Write the files of the node and start it."""
         self.plan = plan
@@ -58,12 +62,11 @@ class RealNode:
         (directory / "containerd.toml").write_text(configuration.containerd(site.programs))
         (directory / "cni.conflist").write_text(configuration.network(plan))
         shutil.copyfile(site.client_authority, directory / "ca.crt")
-        (directory / "kubelet.yaml").write_text(configuration.kubelet(plan, "/node/ca.crt"))
+        self._write_kubelet_configuration()
         server = kubeconfig.Server(configuration.API_SERVER, site.server_authority)
         kubeconfig.write(directory / "bootstrap.kubeconfig", server, "bootstrap", site.token)
         for name, script in configuration.services(plan, site.programs).items():
             (directory / "services" / name).write_text(script)
-        cgroups.make(site.tree, plan.name)
         self.process = self._start()
 
     @property
@@ -136,7 +139,7 @@ class RealNode:
                 return False
             return True
 
-        self.process.wait_until(serves, "containerd", _RUNTIME_S)
+        self.process.wait_until(serves, "containerd", self.runtime_s)
 
     def kill(self, service: str) -> None:
         """End a service as a crash does; it is started again unless it is held."""
@@ -151,11 +154,28 @@ class RealNode:
         """Let a service run again."""
         (self._directory / "hold" / service).unlink(missing_ok=True)
 
+    def reconfigure(self, kubelet: Mapping[str, Any]) -> None:
+        """Start the kubelet again with other fields in its configuration, and without pods.
+
+        The kubelet refuses to start with the state of another policy, so that goes, too.
+        """
+        self.plan = replace(self.plan, kubelet=kubelet)
+        self._write_kubelet_configuration()
+        self.hold("kubelet")
+        self.kill("kubelet")
+        self.run("rm", "-f", *(f"/var/lib/kubelet/{name}" for name in _STATES))
+        self.release("kubelet")
+
     def crash(self) -> None:
         """End the node as a loss of power does: all its processes at once, and its disk."""
         self.process.kill()
 
+    def _write_kubelet_configuration(self) -> None:
+        content = configuration.kubelet(self.plan, "/node/ca.crt")
+        (self._directory / "kubelet.yaml").write_text(content)
+
     def _start(self) -> Process:
+        cgroups.make(self._site.tree, self.name)
         arguments = [
             shutil.which("unshare") or "unshare",
             *("--mount", "--propagation=private", "--pid", "--fork", "--kill-child=KILL"),
