@@ -1,8 +1,9 @@
 """`bindery demo real`: jobs on two real nodes, with kubelet, containerd and real containers.
 
-Run by `make demo-real`, `make demo-real-up` and `make demo-real-down`. `realnode.stack` brings the
-nodes up, `demo_real_story` plays. Exit code 0 means that all of it went as it should. What `up`
-leaves up belongs to a process in the background, because nodes end with the process that made them.
+Run by `make demo-real`, `make demo-real-up` and `make demo-real-down`.
+`bindery.controlplane.realnode.stack` brings the nodes up, `demo_real_story` plays. Exit code 0
+means that all of it went as it should. What `up` leaves up belongs to a process in the background,
+because nodes end with the process that made them.
 """
 
 import os
