@@ -14,7 +14,7 @@ export UV_PYTHON_DOWNLOADS := never
 .PHONY: help image demo demo-up demo-down demo-real demo-real-up demo-real-down check test test-long chaos lint format crds bench bench-quality bench-topology controlplane controlplane-next operators nodes clean
 
 help: ## List the targets.
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(VENV)/ready ## Show the whole way of a gang on a real control plane, then take it down.
 	$(RUN)/bindery demo run
