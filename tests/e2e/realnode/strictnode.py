@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 import realdevices
+from realpods import DEVICE
 
 from bindery.controlplane.realnode.cluster import RealCluster
 from bindery.controlplane.realnode.node import RealNode
@@ -35,6 +36,9 @@ def added(cluster: RealCluster) -> Iterator[RealNode]:
         "devices": "exec sample-device-plugin",
         realdevices.SERVICE: realdevices.service(),
     }
-    yield cluster.add_node(cluster.plan(3, services=services, kubelet=KUBELET))
+    node = cluster.add_node(cluster.plan(3, services=services, kubelet=KUBELET))
+    offered = "jsonpath={.status.allocatable." + DEVICE.replace(".", r"\.") + "}=2"
+    cluster.control_plane.kubectl("wait", f"node/{NAME}", f"--for={offered}", "--timeout=60s")
+    yield node
     cluster.nodes.pop(NAME).crash()
     cluster.control_plane.kubectl("delete", "node", NAME)

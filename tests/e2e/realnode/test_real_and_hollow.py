@@ -123,7 +123,8 @@ def played(
     wanted = {
         item.callspec.params["case"]
         for item in request.session.items
-        if isinstance(item, pytest.Function) and hasattr(item, "callspec")
+        if isinstance(item, pytest.Function) and item.module is request.module
+        if hasattr(item, "callspec")
     }
 
     def real_checkpoints() -> Checkpoints:
