@@ -39,6 +39,7 @@ LONGEST = (
     KILL_MATRIX,
     REAL_CHART,
     REAL_GANGS,
+    "tests/e2e/virtualnode/test_vm_zones.py",
     "tests/e2e/test_e2e_chaos.py",
     "tests/e2e/test_e2e_whatif.py",
     DEMO,

@@ -144,12 +144,15 @@ class HollowKubelet:
         )
         return any(uid in one for one in recorded)
 
-    def admit(self, candidate: Candidate, allocatable: Mapping[str, int]) -> Admission:
+    def admit(
+        self, candidate: Candidate, allocatable: Mapping[str, int], *, starts: bool = True
+    ) -> Admission:
         """Return whether a pod may run; the first answer stays.
 
         Args:
             candidate: the pod.
             allocatable: what pods can have of the node.
+            starts: whether its containers start at once; else `start_containers` follows.
         """
         uid = candidate.pod.uid
         known = self.answer(uid)
@@ -166,8 +169,8 @@ class HollowKubelet:
         self._admitted[uid] = candidate
         try:
             answer = chain.admit(_without_ended(candidate), facts, self._checks)
-            for one in candidate.pod.all_containers if answer.admit else ():
-                self.manager.lifecycle.pre_start(candidate.pod, one, container_id(uid, one.name))
+            if answer.admit and starts:
+                self.start_containers(uid)
         except OSError as error:  # a checkpoint cannot be written
             answer = refused(AllocationError(str(error)))
         if not answer.admit:
@@ -175,6 +178,18 @@ class HollowKubelet:
             with suppress(OSError):  # the next release or admission tries again
                 self._forget(uid)
         return answer
+
+    def start_containers(self, uid: str) -> None:
+        """Note that the containers of an admitted pod run, and that its init containers have ended.
+
+        Until then, the init containers hold what the others do not reuse.
+
+        Raises:
+            OSError: a checkpoint cannot be written.
+        """
+        pod = self._admitted[uid].pod
+        for one in pod.all_containers:
+            self.manager.lifecycle.pre_start(pod, one, container_id(uid, one.name))
 
     def answer(self, uid: str) -> Admission | None:
         """Return what was decided about the pod `uid`; None if nothing was."""

@@ -11,6 +11,7 @@ from bindery.nodeagent.hardware import HollowMachine
 from bindery.nodecore.checkpoints import cpu, memory
 from bindery.nodecore.checkpoints.store import CheckpointManager, MemoryStore
 from bindery.nodecore.container_manager import ContainerManager
+from bindery.nodecore.masks import mask_of
 from bindery.nodecore.pods import Pod
 
 FILES: Final = (cpu.FILE, memory.FILE)
@@ -45,10 +46,22 @@ class ObservedKubelet:
         manager = ContainerManager(
             machine.config, self, CheckpointManager(store), devices, lambda: 0.0
         )
-        manager.start({})
+        manager.cpu.start({})
+        manager.memory.observe()
         manager.cpu.remove_stale_state()
         manager.memory.remove_stale_state()
         self.manager = manager
+
+    @property
+    def memory_groups(self) -> tuple[int, ...]:
+        """The mask of zones that each zone's memory is used together with, as in `NodeZones`.
+
+        A NodeResourceTopology has no place for it. The scheduler knows it from its records on pods.
+        """
+        state = self.manager.memory.state.machine
+        return tuple(
+            mask_of(one.cells) if one.assignments else 0 for _, one in sorted(state.items())
+        )
 
     def active_pods(self) -> Sequence[Pod]:
         """Return the pods that are admitted and not terminated."""

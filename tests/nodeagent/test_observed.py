@@ -94,6 +94,17 @@ def test_a_kubelet_without_files_has_given_nothing_away(
     assert report(ObservedKubelet("n", machine, {}, [])) == report(kubelet)
 
 
+def test_zones_whose_memory_is_used_together_are_known(
+    machine: HollowMachine, kubelet: HollowKubelet, files: MemoryStore
+) -> None:
+    running = admitted(kubelet, "one", "2")
+
+    observed = ObservedKubelet("n", machine, files.blobs, [running])
+
+    assert sorted(observed.memory_groups) == [0, 1]
+    assert ObservedKubelet("n", machine, files.blobs, []).memory_groups == (0, 0)
+
+
 def test_a_corrupt_file_is_refused(machine: HollowMachine) -> None:
     corrupt = b'{"policyName":"static","defaultCpuSet":"0-7","checksum":1}'
 

@@ -104,7 +104,6 @@ export PATH={self._site.programs}:/usr/sbin:/usr/bin:/sbin:/bin
 {shlex.join(command)} </dev/null 2>/run/errors-$$
 code=$?
 [ $code = 0 ] || cat /run/errors-$$
-rm -f /run/errors-$$
 printf '\\n%d' $code
 exit
 """

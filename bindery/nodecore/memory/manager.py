@@ -134,6 +134,19 @@ class MemoryManager:
         if self._policy is not None:
             self._change(static.start(self._policy, self._state))
 
+    def observe(self) -> None:
+        """Take the state from the checkpoint of a kubelet that runs, whatever its sums are.
+
+        A kubelet that runs may have a state with which it would not start again.
+
+        Raises:
+            RestoreError: the checkpoint cannot be used.
+        """
+        loaded = restore.load(self._checkpoints, self.policy_name, features=self._features)
+        if self._policy is not None and not loaded.machine:
+            loaded = static.start(self._policy, loaded)
+        self._state = loaded
+
     def allocate(self, pod: Pod, container: Container) -> None:
         """Give the container its memory.
 

@@ -1,0 +1,80 @@
+"""A real node in a virtual machine: four CPUs in two NUMA zones, cgroup v2."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from administrator import Administrator
+from required import lacking
+
+from bindery.controlplane.components import Component, Components
+from bindery.controlplane.errors import BuildError
+from bindery.controlplane.install import Installation, install
+from bindery.controlplane.realnode import machine, vm
+from bindery.controlplane.realnode.cluster import RealCluster
+from bindery.controlplane.realnode.configuration import VirtualMachine
+from bindery.controlplane.realnode.node import RealNode
+from bindery.controlplane.realnode.plane import RealControlPlane
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
+    for reason in (*machine.lacks(), *vm.lacks()):
+        lacking(reason, part="vm")
+    if not machine.are_built():
+        lacking("kubelet, containerd and runc are not built: make nodes", part="vm")
+    try:
+        vm.kernel(print)
+    except BuildError as error:
+        lacking(str(error), part="vm")
+    with RealCluster(tmp_path_factory.mktemp("virtualnode"), print) as cluster:
+        cluster.add_node(cluster.plan(1, machine=VirtualMachine()))
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def node(cluster: RealCluster) -> RealNode:
+    return cluster.nodes["node-1"]
+
+
+@pytest.fixture(scope="session")
+def control_plane(cluster: RealCluster) -> RealControlPlane:
+    return cluster.control_plane
+
+
+@pytest.fixture(scope="session")
+def admin_kubeconfig(control_plane: RealControlPlane) -> Path:
+    return control_plane.admin_kubeconfig
+
+
+@pytest.fixture(scope="session")
+def installation(control_plane: RealControlPlane) -> Installation:
+    return install(control_plane)
+
+
+@pytest.fixture(scope="session")
+def administrator(control_plane: RealControlPlane) -> Administrator:
+    return Administrator(control_plane.admin_kubeconfig)
+
+
+@pytest.fixture(scope="module")
+def pool() -> str:
+    """The default pool: real nodes have no label."""
+    return ""
+
+
+@pytest.fixture(scope="module")
+def scheduler(module_components: Components) -> Component:
+    return module_components.start_scheduler().wait_ready()
+
+
+@pytest.fixture(scope="module")
+def binder(module_components: Components) -> Component:
+    return module_components.start_binder().wait_ready()
+
+
+@pytest.fixture(autouse=True)
+def inside(control_plane: RealControlPlane) -> Iterator[None]:
+    """Run each test, with what it starts, in the network of the node."""
+    with control_plane.network.entered():
+        yield
