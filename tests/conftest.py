@@ -1,7 +1,7 @@
 """Fixtures that every test folder shares: one control plane a run, one namespace a test."""
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,8 @@ from bindery.controlplane.components import Components
 from bindery.controlplane.install import Installation, install
 from bindery.controlplane.plane import ControlPlane
 
+_LAST_LINES = 12
+_NOT_BINDERYS = {"kube-apiserver", "kube-controller-manager", "etcd"}
 load_profile()
 # A shell's background job ignores SIGINT, and so would every process that a test interrupts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -35,6 +37,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.get_closest_marker("hypothesis") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(PROPERTY_TIMEOUT_S))
     longest_first(items)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Add the end of the logs that were written meanwhile to the report of a failed test."""
+    report = yield
+    plane = getattr(item, "funcargs", {}).get("control_plane")
+    if report.failed and isinstance(plane, ControlPlane):
+        for log in sorted((plane.state_dir / "logs").glob("*.log")):
+            if log.stat().st_mtime >= call.start and log.stem not in _NOT_BINDERYS:
+                lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+                report.sections.append((log.name, "\n".join(lines[-_LAST_LINES:])))
+    return report
 
 
 @pytest.fixture(scope="session")

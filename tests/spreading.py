@@ -21,7 +21,7 @@ KILL_MATRIX = "tests/e2e/test_e2e_kill_matrix.py"
 DEMO = "tests/controlplane/test_demo.py"
 APART = frozenset({KILL_MATRIX, DEMO})
 REAL_GANGS = "tests/e2e/realnode/test_real_gangs.py"
-REAL_CHART = "tests/e2e/realnode/test_chart.py"
+REAL_CHART = "tests/e2e/realnode/test_real_chart.py"
 """First of the tests on real nodes: it removes the installation, which the others share."""
 TOGETHER = frozenset(
     {

@@ -57,7 +57,8 @@ async def test_a_gang_that_is_bound_while_no_scheduler_runs_says_so_once_one_doe
     first = await start_scheduler(proxied, corner.pool)
     await corner.add_nodes("a")
     gang = Gang("gang", size=2)
-    binder.stop()
+    # In a thread: the scheduler renews its lease through this process.
+    await asyncio.to_thread(binder.stop)
     try:
         await corner.submit(gang)
         await corner.wait_request()

@@ -171,8 +171,7 @@ class _Builder:
             f"--python-platform={_PLATFORM[oci.architecture()]}-unknown-linux-gnu",
             f"--target={site}", "--link-mode=copy", f"--requirements={locked}",
         ])  # fmt: skip
-        # Scripts of dependencies, which name the Python of this machine.
-        shutil.rmtree(site / "bin", ignore_errors=True)
+        _remove_scripts(site)
         (site / ".lock").unlink(missing_ok=True)
         for name in _UNUSED:
             shutil.rmtree(site / name)
@@ -244,6 +243,15 @@ def fill(root: Path, debian: Packages, chosen: Sequence[packages.Package]) -> No
     for path, text in files.items():
         (root / path).write_text(text, encoding="utf-8")
     (root / "home/nonroot").mkdir(parents=True)
+
+
+def _remove_scripts(site: Path) -> None:
+    """Remove the commands of dependencies: they and their hashes name the Python of this machine."""
+    shutil.rmtree(site / "bin", ignore_errors=True)
+    for record in site.glob("*.dist-info/RECORD"):
+        lines = record.read_text(encoding="utf-8").splitlines(keepends=True)
+        kept = "".join(line for line in lines if not line.startswith("bin/"))
+        record.write_text(kept, encoding="utf-8")
 
 
 def _config(lower: _Lower) -> dict[str, Any]:
