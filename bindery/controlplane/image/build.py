@@ -246,7 +246,7 @@ def fill(root: Path, debian: Packages, chosen: Sequence[packages.Package]) -> No
 
 
 def _remove_scripts(site: Path) -> None:
-    """Remove the commands of dependencies: they and their hashes name the Python of this machine."""
+    """Remove the commands of dependencies, and their hashes: they name the Python that is here."""
     shutil.rmtree(site / "bin", ignore_errors=True)
     for record in site.glob("*.dist-info/RECORD"):
         lines = record.read_text(encoding="utf-8").splitlines(keepends=True)
