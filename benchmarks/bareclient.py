@@ -19,13 +19,13 @@ from typing import Any
 from benchmarks import sessioncarrier
 from benchmarks.workload import Wire
 from bindery.api.configuration import BindRequestConfiguration, SchedulerConfiguration
-from bindery.kube.bindrequests import BindRequest, StoredBindRequest
+from bindery.kube.bindrequests import BindRequest, CommittedStatement
 from bindery.kube.client import Client
 from bindery.kube.credentials import Credentials
 from bindery.kube.resources import BIND_REQUESTS, NODES, POD_GROUPS, PODS, Resource
 from bindery.kube.store import Change, EventType
-from bindery.scheduler.commit.drafts import BindRequestDraft
-from bindery.scheduler.commit.requests import RequestDraft
+from bindery.scheduler.commit.drafts import StatementDraft
+from bindery.scheduler.commit.requests import BindRequestDraft
 from bindery.scheduler.engine import Engine
 
 _KINDS: Sequence[Resource[Any]] = (NODES, POD_GROUPS, PODS)
@@ -34,7 +34,7 @@ Binding = tuple[str, str, str, str]
 """Namespace, name and UID of a pod, and its node."""
 
 
-async def plan(client: Client, max_pods: int) -> list[BindRequestDraft]:
+async def plan(client: Client, max_pods: int) -> list[StatementDraft]:
     """Read the cluster, plan all its pods, and return the Statements."""
     requests = BindRequestConfiguration(max_pods=max_pods)
     engine = Engine(SchedulerConfiguration(bind_request=requests), time.time)
@@ -44,24 +44,24 @@ async def plan(client: Client, max_pods: int) -> list[BindRequestDraft]:
     return list(engine.cycle())
 
 
-def bind_requests(drafts: Iterable[BindRequestDraft], pods_per_request: int) -> Iterator[Wire]:
+def bind_requests(drafts: Iterable[StatementDraft], pods_per_request: int) -> Iterator[Wire]:
     """Yield requests with Statements of one namespace and up to `pods_per_request` pods.
 
     A Statement with more pods is alone in its request, and so is each if the number is 0.
     """
-    together: list[BindRequestDraft] = []
+    together: list[StatementDraft] = []
     pods = 0
     for draft in sorted(drafts, key=lambda draft: draft.namespace):
         pods += len(draft.tasks)
         if together and (pods > pods_per_request or draft.namespace != together[0].namespace):
-            yield RequestDraft(tuple(together)).to_object()
+            yield BindRequestDraft(tuple(together)).to_object()
             together, pods = [], len(draft.tasks)
         together.append(draft)
     if together:
-        yield RequestDraft(tuple(together)).to_object()
+        yield BindRequestDraft(tuple(together)).to_object()
 
 
-def bindings_of(drafts: Iterable[BindRequestDraft]) -> Iterator[list[Binding]]:
+def bindings_of(drafts: Iterable[StatementDraft]) -> Iterator[list[Binding]]:
     """Yield the bindings of each Statement."""
     for draft in drafts:
         pods = draft.spec.pods
@@ -92,7 +92,7 @@ async def carry_out(client: Client, request: Wire) -> None:
     )
 
 
-def _succeeded(created: StoredBindRequest, statements: Sequence[BindRequest]) -> Wire:
+def _succeeded(created: BindRequest, statements: Sequence[CommittedStatement]) -> Wire:
     """Return the status that the binder would write."""
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     uids = [pod.pod_uid for statement in statements for pod in statement.spec.pods]

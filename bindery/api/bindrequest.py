@@ -133,7 +133,7 @@ class StatementReference(ApiModel):
     """
 
 
-class CommittedStatement(StatementReference):
+class StatementSpec(StatementReference):
     """Pods and their nodes that the scheduler has committed together."""
 
     pod_group: PodGroupReference | None = None
@@ -159,7 +159,7 @@ class RequestSummary(ApiModel):
     """To which nodes: node-1,node-2 +3."""
 
 
-class BindRequestSpec(ApiModel):
+class OldFormSpec(ApiModel):
     """One Statement, in the old form. The scheduler holds its Statements in this form too."""
 
     pods: tuple[PodBinding, ...] = Field(min_length=1, max_length=500)
@@ -173,7 +173,7 @@ class BindRequestSpec(ApiModel):
     fencing_token: NonNegative = 0
 
 
-class StoredBindRequestSpec(ApiModel):
+class BindRequestSpec(ApiModel):
     """What the scheduler decided: `statements`, or one Statement in the old form.
 
     The fields of the old form are `pods`, `podGroup`, `queue`, `statement`, `minBound` and
@@ -192,7 +192,7 @@ class StoredBindRequestSpec(ApiModel):
         }
     )
 
-    statements: tuple[CommittedStatement, ...] = Field(default=(), min_length=1, max_length=500)
+    statements: tuple[StatementSpec, ...] = Field(default=(), min_length=1, max_length=500)
     withdrawn: tuple[str, ...] = Field(default=(), max_length=500)
     """The ids of Statements that the scheduler has withdrawn. What is not bound of them is rolled
     back."""
@@ -280,7 +280,7 @@ class BindRequest(CustomResource):
             PrinterColumn(name="Age", type="date", json_path=".metadata.creationTimestamp"),
         ),
     )
-    spec: StoredBindRequestSpec
+    spec: BindRequestSpec
     # A default of the schema, not a write: the API server shows it from the first read on.
     status: BindRequestStatus = BindRequestStatus()
 

@@ -19,7 +19,7 @@ from bindery.binder.manager import Malformed
 from bindery.binder.pods import ClusterView
 from bindery.binder.ports import PodView, RequestChangedError, RequestGoneError
 from bindery.binder.shared_status import SharedStatuses
-from bindery.kube.bindrequests import BindRequest, StoredBindRequest
+from bindery.kube.bindrequests import BindRequest, CommittedStatement
 from bindery.kube.client import Client
 from bindery.kube.errors import ApiError, ConflictError, KubeError, NotFoundError
 from bindery.kube.events import EventRecorder, ObjectReference
@@ -74,7 +74,7 @@ class ApiAdapter:
 
     # ---- RequestStore ---------------------------------------------------------------------------
 
-    def note(self, stored: StoredBindRequest, statements: Sequence[BindRequest]) -> None:
+    def note(self, stored: BindRequest, statements: Sequence[CommittedStatement]) -> None:
         """Take in a request, and its Statements, as the watch shows them."""
         self._shared.note(stored, statements)
 
@@ -86,7 +86,9 @@ class ApiAdapter:
         """Note that a Statement builds on this one, whose success must be written at once."""
         self._shared.hurry(namespace, statement_id)
 
-    async def write_status(self, request: BindRequest, status: Mapping[str, object]) -> BindRequest:
+    async def write_status(
+        self, request: CommittedStatement, status: Mapping[str, object]
+    ) -> CommittedStatement:
         """Write `status`, again and again until it is known to stand; return the newer request."""
         if request.siblings:
             return await self._shared.write(request, status)
@@ -105,8 +107,8 @@ class ApiAdapter:
             failures += 1
 
     async def try_to_write(
-        self, request: BindRequest, status: Mapping[str, object]
-    ) -> BindRequest | None:
+        self, request: CommittedStatement, status: Mapping[str, object]
+    ) -> CommittedStatement | None:
         """Write `status` unless the request has changed; return the newer request if written."""
         try:
             if request.siblings:
@@ -115,7 +117,7 @@ class ApiAdapter:
         except (KubeError, RequestGoneError):
             return None  # its outcome, now or later, has more details
 
-    async def confirm(self, request: BindRequest) -> BindRequest:
+    async def confirm(self, request: CommittedStatement) -> CommittedStatement:
         """Read the request again and return it."""
         meta = request.metadata
         try:
@@ -129,7 +131,9 @@ class ApiAdapter:
             raise RequestChangedError
         return found
 
-    async def find_statement(self, namespace: str, statement_id: str) -> Sequence[BindRequest]:
+    async def find_statement(
+        self, namespace: str, statement_id: str
+    ) -> Sequence[CommittedStatement]:
         """Read the parts of a Statement that are there now."""
         # No label can name all Statements of a request.
         found = await self._client.list(BIND_REQUESTS, namespace=namespace)
@@ -145,11 +149,13 @@ class ApiAdapter:
         """Delete the request."""
         await self._client.delete(BIND_REQUESTS, name, namespace, uid=uid)
 
-    async def _patch_alone(self, request: BindRequest, status: Mapping[str, object]) -> BindRequest:
+    async def _patch_alone(
+        self, request: CommittedStatement, status: Mapping[str, object]
+    ) -> CommittedStatement:
         (written,) = (await self.patch_status(request, status)).each()
         return written
 
-    async def _confirm_surely(self, request: BindRequest) -> BindRequest:
+    async def _confirm_surely(self, request: CommittedStatement) -> CommittedStatement:
         try:
             return await self.confirm(request)
         except KubeError:
@@ -157,13 +163,11 @@ class ApiAdapter:
 
     # ---- StoredRequests -------------------------------------------------------------------------
 
-    async def read(self, namespace: str, name: str) -> StoredBindRequest:
+    async def read(self, namespace: str, name: str) -> BindRequest:
         """Read a request."""
         return await self._client.get(BIND_REQUESTS, name, namespace)
 
-    async def patch_status(
-        self, stored: KubeObject, status: Mapping[str, object]
-    ) -> StoredBindRequest:
+    async def patch_status(self, stored: KubeObject, status: Mapping[str, object]) -> BindRequest:
         """Write the status of the request if it is still at the version of `stored`."""
         meta = stored.metadata
         # The UID keeps the write from another request of the same name, the version from one whose

@@ -21,7 +21,7 @@ from bindery.api.names import (
     KEPT_ROOM_ANNOTATION,
     NODE_POOL_LABEL,
 )
-from bindery.kube.bindrequests import BindRequest, PodBinding
+from bindery.kube.bindrequests import CommittedStatement, PodBinding
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class BindingMetadata:
 NOTHING: Final = BindingMetadata()
 
 
-def recorded(request: BindRequest, binding: PodBinding) -> BindingMetadata:
+def recorded(request: CommittedStatement, binding: PodBinding) -> BindingMetadata:
     """Return what the binder itself records for the pod of `binding`, before plugins add to it."""
     annotations: dict[str, str] = {}
     received = binding.received_resource_type

@@ -9,13 +9,13 @@ from typing import Protocol
 
 from bindery.binder.manager import Malformed, Manager
 from bindery.binder.retention import finished_as_a_whole
-from bindery.kube.bindrequests import BindRequest, StoredBindRequest
+from bindery.kube.bindrequests import BindRequest, CommittedStatement
 
 
 class StoredMemory(Protocol):
     """Keeps the newest state of requests whose Statements share their status."""
 
-    def note(self, stored: StoredBindRequest, statements: Sequence[BindRequest]) -> None:
+    def note(self, stored: BindRequest, statements: Sequence[CommittedStatement]) -> None:
         """Take in a request, and its Statements, as the watch shows them."""
 
     def drop(self, uid: str) -> None:
@@ -36,10 +36,10 @@ class Intake:
             memory: is told about each request.
         """
         self._manager, self._memory = manager, memory
-        self._statements: dict[str, tuple[BindRequest, ...]] = {}
+        self._statements: dict[str, tuple[CommittedStatement, ...]] = {}
         """UID of a request of which a Statement has no outcome -> its Statements."""
 
-    def observe(self, stored: StoredBindRequest, *, adopted: bool) -> None:
+    def observe(self, stored: BindRequest, *, adopted: bool) -> None:
         """Take in a request that is new or has changed.
 
         Args:
@@ -68,7 +68,7 @@ class Intake:
             if after is not None:
                 self._memory.hurry(each.metadata.namespace, after)
 
-    def gone(self, stored: StoredBindRequest) -> None:
+    def gone(self, stored: BindRequest) -> None:
         """Take in that a request does not exist any more."""
         uid = stored.metadata.uid
         self._memory.drop(uid)
@@ -82,7 +82,7 @@ class Intake:
         self._manager.malformed(request, is_final=is_final)
 
 
-def _problem(statements: tuple[BindRequest, ...]) -> str:
+def _problem(statements: tuple[CommittedStatement, ...]) -> str:
     """Return why `statements`, all of a request, make no sense together; "" if they do."""
     if not statements:
         return "it carries no Statement, neither in spec.statements nor in spec.pods"

@@ -28,7 +28,7 @@ from bindery.binder.run import Interruption, Run
 from bindery.binder.run_start import RunStart
 from bindery.binder.statements import Gatherings, problem_of, problem_of_parts
 from bindery.binder.status import announced_status, malformed_status
-from bindery.kube.bindrequests import BindRequest, RequestKey
+from bindery.kube.bindrequests import CommittedStatement, StatementKey
 from bindery.kube.errors import KubeError
 
 _log: Final = structlog.get_logger(__name__)
@@ -53,7 +53,7 @@ class Retention(Protocol):
 class UnsaidWait:
     """A waiting request without a wait reason in its status."""
 
-    request: BindRequest
+    request: CommittedStatement
     wait: Wait
     since_s: float
 
@@ -66,7 +66,7 @@ class Malformed:
     name: str
     uid: str
     message: str
-    statement: BindRequest | None = None
+    statement: CommittedStatement | None = None
     """The one of its Statements that is malformed; None for the whole request."""
 
 
@@ -91,16 +91,18 @@ class Manager:
         self._retention, self._malformed = retention, malformed
         self._gatherings = Gatherings()
         self._predecessors = Predecessors(dependencies.store, dependencies.pause)
-        self._known: dict[RequestKey, BindRequest] = {}  # live requests that have been admitted
+        self._known: dict[
+            StatementKey, CommittedStatement
+        ] = {}  # live requests that have been admitted
         # parts that wait for others -> when they came
-        self._first_seen: dict[RequestKey, float] = {}
-        self._said: set[RequestKey] = set()  # live requests that were told what they wait for
-        self._runs: dict[RequestKey, Run] = {}
+        self._first_seen: dict[StatementKey, float] = {}
+        self._said: set[StatementKey] = set()  # live requests that were told what they wait for
+        self._runs: dict[StatementKey, Run] = {}
         self._claims = PodClaims()
         self._tasks: set[asyncio.Task[None]] = set()
         self._refused: dict[_Identity, int] = {}  # malformed and reported -> at which generation
         # Statements that another request carries too, while that one is looked for
-        self._copies: dict[_Identity, BindRequest] = {}
+        self._copies: dict[_Identity, CommittedStatement] = {}
 
     @property
     def run_count(self) -> int:
@@ -111,7 +113,7 @@ class Manager:
         """Take in the fencing token of a request, before any Run is started."""
         self._fence.note(labels, token)
 
-    def observe(self, request: BindRequest, *, adopted: bool) -> None:
+    def observe(self, request: CommittedStatement, *, adopted: bool) -> None:
         """Take in a request that is new or has changed.
 
         Args:
@@ -141,7 +143,7 @@ class Manager:
         elif known.is_changed_in(request):
             self._replace(key, request)
 
-    def gone(self, request: BindRequest) -> None:
+    def gone(self, request: CommittedStatement) -> None:
         """Take in that a request does not exist any more."""
         key, uid = request.key, request.metadata.uid
         for identity in ((uid, ""), (uid, key.statement)):
@@ -193,7 +195,7 @@ class Manager:
 
     def _is_open(self, request: Finished, statement_id: str) -> bool:
         """Whether the Statement of this request, in one part, has no outcome yet."""
-        known = self._known.get(RequestKey(request.namespace, statement_id, 0))
+        known = self._known.get(StatementKey(request.namespace, statement_id, 0))
         return known is not None and known.metadata.uid == request.uid
 
     def is_waited_for(self, namespace: str, statement_id: str) -> bool:
@@ -215,7 +217,7 @@ class Manager:
                 found.append(UnsaidWait(newest, wait, since_s))
         return found
 
-    def wait_said(self, request: BindRequest, written: BindRequest | None) -> None:
+    def wait_said(self, request: CommittedStatement, written: CommittedStatement | None) -> None:
         """Note that the wait reason of `request` was written, or could not be."""
         key = request.key
         self._said.add(key)
@@ -237,7 +239,7 @@ class Manager:
 
     # ---- admission ------------------------------------------------------------------------------
 
-    def _admit(self, key: RequestKey, request: BindRequest, *, adopted: bool) -> None:
+    def _admit(self, key: StatementKey, request: CommittedStatement, *, adopted: bool) -> None:
         problem = problem_of(request)
         other = self._gatherings.other_carrier(request)
         if other is not None:
@@ -261,7 +263,7 @@ class Manager:
             else:
                 self._start(parts, adopted=adopted or any(part.is_final for part in parts))
 
-    def _replace(self, key: RequestKey, request: BindRequest) -> None:
+    def _replace(self, key: StatementKey, request: CommittedStatement) -> None:
         """Start a new Run for a request with a changed spec, when the old Run has ended."""
         self._known[key] = request
         if request.spec.statement.parts > 1:
@@ -273,7 +275,7 @@ class Manager:
             self._forget(key)
             self._admit(key, request, adopted=True)
 
-    def _finish(self, key: RequestKey, request: BindRequest) -> None:
+    def _finish(self, key: StatementKey, request: CommittedStatement) -> None:
         self._forget(key)
         if request.spec.statement.parts > 1:
             gathering = self._gatherings.add(request)
@@ -284,26 +286,26 @@ class Manager:
                     self._start(parts, adopted=True)
         self._retention.add(finished(request))
 
-    def _take_announcement(self, request: BindRequest) -> None:
+    def _take_announcement(self, request: CommittedStatement) -> None:
         """Finish the announcement of a new leader; it is removed as any finished request."""
         if request.is_final:
             self._retention.add(finished(request))
         elif not request.metadata.deletion_timestamp:
             self._spawn(self._acknowledge(request))
 
-    async def _acknowledge(self, request: BindRequest) -> None:
+    async def _acknowledge(self, request: CommittedStatement) -> None:
         now = timestamp_milli(self._dependencies.clock())
         status = announced_status(request.spec.fencing_token, now)
         with suppress(RequestGoneError, RequestChangedError):
             await self._dependencies.store.write_status(request, status)
 
-    def _refuse(self, request: BindRequest, problem: str) -> None:
+    def _refuse(self, request: CommittedStatement, problem: str) -> None:
         meta = request.metadata
         statement = request if request.siblings else None
         malformed = Malformed(meta.namespace, meta.name, meta.uid, problem, statement)
         self.malformed(malformed, is_final=False)
 
-    def _take_copy(self, request: BindRequest, known: BindRequest) -> None:
+    def _take_copy(self, request: CommittedStatement, known: CommittedStatement) -> None:
         """Take in a Statement that another request carries too."""
         identity = (request.metadata.uid, request.key.statement)
         if request.is_final:
@@ -314,7 +316,7 @@ class Manager:
             if is_new:
                 self._spawn(self._examine_copy(identity, known))
 
-    async def _examine_copy(self, identity: _Identity, known: BindRequest) -> None:
+    async def _examine_copy(self, identity: _Identity, known: CommittedStatement) -> None:
         """Refuse a copy, unless the other request is gone; that one stays as it is."""
         # kopf keeps the order of one request's events, not of two: that the other request is gone
         # may not have been told yet.
@@ -340,14 +342,14 @@ class Manager:
         else:
             self._refuse(copy, _problem_of_copy(known))
 
-    def _forget(self, key: RequestKey) -> None:
+    def _forget(self, key: StatementKey) -> None:
         self._known.pop(key, None)
         self._first_seen.pop(key, None)
         self._said.discard(key)
 
     # ---- Runs -----------------------------------------------------------------------------------
 
-    def _start(self, parts: list[BindRequest], *, adopted: bool) -> None:
+    def _start(self, parts: list[CommittedStatement], *, adopted: bool) -> None:
         now = self._dependencies.clock()
         waited_s = max(now - self._first_seen.pop(part.key, now) for part in parts)
         before = [self._runs[part.key] for part in parts if part.key in self._runs]
@@ -367,7 +369,7 @@ class Manager:
         self._spawn(self._see_off(run, predecessor))
 
     def _fence_of(
-        self, request: BindRequest, predecessor: Predecessor
+        self, request: CommittedStatement, predecessor: Predecessor
     ) -> Callable[[], PodFailure | None]:
         labels, token = request.metadata.labels, request.spec.fencing_token
         if request.is_withdrawn:
@@ -400,7 +402,7 @@ class Manager:
         return task
 
 
-def _problem_of_copy(other: BindRequest) -> str:
+def _problem_of_copy(other: CommittedStatement) -> str:
     """Return why a Statement is malformed that `other` carries too."""
     what = "part of the same Statement" if other.spec.statement.parts > 1 else "Statement"
     return f"{other.metadata.name} carries the same {what}"

@@ -23,7 +23,7 @@ from bindery.binder.intake import Intake
 from bindery.binder.manager import Malformed
 from bindery.binder.metrics import KOPF_STARTS
 from bindery.kube import reading
-from bindery.kube.bindrequests import StoredBindRequest
+from bindery.kube.bindrequests import BindRequest
 from bindery.kube.credentials import Credentials
 from bindery.kube.resources import BIND_REQUESTS
 
@@ -162,7 +162,7 @@ def translate(kind: str | None, raw: Any, intake: Intake) -> None:
         intake: is told.
     """
     try:
-        stored = reading.convert(raw, StoredBindRequest)
+        stored = reading.convert(raw, BindRequest)
     except msgspec.ValidationError as error:
         if kind != "DELETED":
             _translate_malformed(raw, f"the request cannot be decoded: {error}", intake)

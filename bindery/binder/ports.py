@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from bindery.binder.bindingmetadata import BindingMetadata
-from bindery.kube.bindrequests import BindRequest
+from bindery.kube.bindrequests import CommittedStatement
 
 
 @dataclass(frozen=True)
@@ -61,17 +61,21 @@ class RequestChangedError(Exception):
 class RequestStore(Protocol):
     """BindRequests, as their runs see them."""
 
-    async def write_status(self, request: BindRequest, status: Mapping[str, object]) -> BindRequest:
+    async def write_status(
+        self, request: CommittedStatement, status: Mapping[str, object]
+    ) -> CommittedStatement:
         """Write `status`, again and again until it is known to stand; return the newer request.
 
         Raises:
             RequestGoneError, RequestChangedError: it cannot stand any more.
         """
 
-    async def find_statement(self, namespace: str, statement_id: str) -> Sequence[BindRequest]:
+    async def find_statement(
+        self, namespace: str, statement_id: str
+    ) -> Sequence[CommittedStatement]:
         """Read the parts of a Statement that are there now."""
 
-    async def confirm(self, request: BindRequest) -> BindRequest:
+    async def confirm(self, request: CommittedStatement) -> CommittedStatement:
         """Read the request again and return it.
 
         Raises:

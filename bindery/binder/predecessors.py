@@ -17,7 +17,7 @@ import structlog
 from bindery.api.bindrequest import BindFailureReason, Phase
 from bindery.binder.outcome import PodFailure
 from bindery.binder.ports import RequestStore
-from bindery.kube.bindrequests import BindRequest
+from bindery.kube.bindrequests import CommittedStatement
 from bindery.kube.errors import KubeError
 from bindery.kube.outages import log_failure
 
@@ -51,14 +51,14 @@ class Predecessors:
         self._news: dict[_Identity, asyncio.Event] = {}  # set, and forgotten, at the next change
         self._followers: Counter[_Identity] = Counter()
 
-    def note(self, request: BindRequest) -> None:
+    def note(self, request: CommittedStatement) -> None:
         """Take in the newest state of a request."""
         identity = _identity(request)
         part = _Part(request.metadata.uid, request.status.phase)
         self._parts.setdefault(identity, {})[request.metadata.name] = part
         self._tell(identity)
 
-    def drop(self, request: BindRequest) -> None:
+    def drop(self, request: CommittedStatement) -> None:
         """Forget a request that is gone."""
         identity, name = _identity(request), request.metadata.name
         parts = self._parts.get(identity, {})
@@ -68,7 +68,7 @@ class Predecessors:
                 del self._parts[identity]
             self._tell(identity)
 
-    def refresh(self, request: BindRequest) -> None:
+    def refresh(self, request: CommittedStatement) -> None:
         """Take in a newer state of a request, if it is still there."""
         known = self._parts.get(_identity(request), {}).get(request.metadata.name)
         if known is not None and known.uid == request.metadata.uid:
@@ -78,7 +78,7 @@ class Predecessors:
         """Whether a Statement in progress has this one as its prerequisite."""
         return (namespace, statement_id) in self._followers
 
-    def of(self, request: BindRequest) -> "Predecessor":
+    def of(self, request: CommittedStatement) -> "Predecessor":
         """Return the predecessor of the Statement of `request`, if it has one; say `leave` then."""
         after = request.spec.statement.after if not request.is_withdrawn else None
         identity = (request.metadata.namespace, after) if after is not None else None
@@ -120,7 +120,7 @@ class Predecessors:
     async def _ask(self, identity: _Identity) -> set[str]:
         """Return the phases of the Statement's parts as the API server has them now."""
         try:
-            found: Iterable[BindRequest] = await self._store.find_statement(*identity)
+            found: Iterable[CommittedStatement] = await self._store.find_statement(*identity)
         except KubeError as error:
             log_failure(_log, "a Statement could not be looked up", error, id=identity[1])
             return {Phase.PENDING}  # nothing is known: it is asked for again
@@ -158,5 +158,5 @@ class Predecessor:
             self._memory.leave(self._identity)
 
 
-def _identity(request: BindRequest) -> _Identity:
+def _identity(request: CommittedStatement) -> _Identity:
     return request.metadata.namespace, request.spec.statement.id

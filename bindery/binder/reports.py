@@ -12,7 +12,7 @@ from bindery.api.times import seconds
 from bindery.binder.metrics import ATTEMPTS, BIND_REQUEST_SECONDS, PODS
 from bindery.binder.outcome import BoundReason, Outcome, PodOutcome, Verdict
 from bindery.binder.status import name_of_gang
-from bindery.kube.bindrequests import BindRequest, PodGroupReference
+from bindery.kube.bindrequests import CommittedStatement, PodGroupReference
 from bindery.kube.eventbook import ObjectReference, Occurrence, Severity
 from bindery.kube.events import EventRecorder, reference_to
 from bindery.kube.resources import BIND_REQUESTS, POD_GROUPS
@@ -32,12 +32,12 @@ class Reports:
         """Queue -> when its series were last added to."""
         self._dropped_at = clock()
 
-    def attempt_failed(self, requests: Sequence[BindRequest], outcome: Outcome) -> None:
+    def attempt_failed(self, requests: Sequence[CommittedStatement], outcome: Outcome) -> None:
         """Count an attempt that will be retried; write why to the PodGroup or the pods."""
         ATTEMPTS.labels(outcome.verdict).inc()
         self._say(requests, outcome)
 
-    def concluded(self, requests: Sequence[BindRequest], outcome: Outcome) -> None:
+    def concluded(self, requests: Sequence[CommittedStatement], outcome: Outcome) -> None:
         """Count a final outcome; write it to the PodGroup or the pods."""
         ATTEMPTS.labels(outcome.verdict).inc()
         for pod in outcome.pods.values():
@@ -62,7 +62,7 @@ class Reports:
                 BIND_REQUEST_SECONDS.remove_by_labels({"queue": queue})
                 del self._used[queue]
 
-    def _say(self, requests: Sequence[BindRequest], outcome: Outcome) -> None:
+    def _say(self, requests: Sequence[CommittedStatement], outcome: Outcome) -> None:
         """Say it at the gang, at the request and at the pods; at most once where it is the same."""
         group = requests[0].spec.pod_group
         if group is not None:
@@ -96,7 +96,7 @@ class Reports:
             self._events.warning(regarding, FAILED_EVENT, text, is_minor=is_minor)
 
 
-def _of_pods(requests: Sequence[BindRequest], outcome: Outcome) -> Iterator[Occurrence]:
+def _of_pods(requests: Sequence[CommittedStatement], outcome: Outcome) -> Iterator[Occurrence]:
     """Yield what is told at the pods of an outcome."""
     is_over = outcome.verdict is not Verdict.RETRY
     for request in requests:
@@ -115,7 +115,7 @@ def _of_pods(requests: Sequence[BindRequest], outcome: Outcome) -> Iterator[Occu
 
 
 def _of_pod(
-    request: BindRequest, pod: PodOutcome, severity: Severity, reason: str, text: str
+    request: CommittedStatement, pod: PodOutcome, severity: Severity, reason: str, text: str
 ) -> Occurrence:
     regarding = ObjectReference(
         POD_RESOURCE.api_version,
@@ -127,7 +127,7 @@ def _of_pod(
     return Occurrence(regarding, severity, reason, text, is_minor=True)
 
 
-def _gang(request: BindRequest, group: PodGroupReference) -> ObjectReference:
+def _gang(request: CommittedStatement, group: PodGroupReference) -> ObjectReference:
     namespace = request.metadata.namespace
     return ObjectReference(
         POD_GROUPS.api_version, POD_GROUPS.kind, namespace, group.name, group.uid

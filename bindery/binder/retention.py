@@ -15,7 +15,7 @@ from typing import Final
 import structlog
 
 from bindery.api.times import seconds
-from bindery.kube.bindrequests import BindRequest, StoredBindRequest
+from bindery.kube.bindrequests import BindRequest, CommittedStatement
 from bindery.kube.errors import ConflictError, KubeError, NotFoundError
 from bindery.kube.outages import log_failure
 
@@ -40,7 +40,7 @@ class Finished:
     """Of all Statements that it carries."""
 
 
-def finished(request: BindRequest) -> Finished:
+def finished(request: CommittedStatement) -> Finished:
     """Return what is kept of a finished request; without a completion time it is due at once."""
     meta = request.metadata
     completed_s = seconds(request.status.completion_time) or 0.0
@@ -48,7 +48,7 @@ def finished(request: BindRequest) -> Finished:
     return Finished(completed_s, meta.namespace, meta.name, meta.uid, statement_ids)
 
 
-def finished_as_a_whole(stored: StoredBindRequest) -> Finished:
+def finished_as_a_whole(stored: BindRequest) -> Finished:
     """Return what is kept of a request that has an outcome, but no Statements with theirs."""
     meta = stored.metadata
     completed_s = seconds(stored.status.completion_time) or 0.0

@@ -21,7 +21,7 @@ from bindery.binder.outcome import Outcome, PodFailure, Verdict, Wait
 from bindery.binder.ports import RequestChangedError, RequestGoneError
 from bindery.binder.status import Status, final_status, retry_status
 from bindery.binder.transaction import BindTransaction
-from bindery.kube.bindrequests import BindRequest, RequestKey
+from bindery.kube.bindrequests import CommittedStatement, StatementKey
 from bindery.kube.errors import KubeError
 
 _log: Final = structlog.get_logger(__name__)
@@ -46,7 +46,7 @@ class Run:
 
     def __init__(
         self,
-        requests: Sequence[BindRequest],
+        requests: Sequence[CommittedStatement],
         dependencies: RunDependencies,
         *,
         fence: Callable[[], PodFailure | None],
@@ -62,7 +62,7 @@ class Run:
             adopted: whether another process may have worked on it.
             confirm_first: whether the parts are to be read again, as they may be old.
         """
-        self.requests: dict[RequestKey, BindRequest] = {
+        self.requests: dict[StatementKey, CommittedStatement] = {
             request.key: request for request in requests
         }
         self.failed_attempts = max(request.status.failed_attempts for request in requests)
@@ -75,7 +75,7 @@ class Run:
             requests, dependencies.port, dependencies.plugins, fence=fence, adopted=adopted
         )
         self._interruption: Interruption | None = None
-        self._gone: set[RequestKey] = set()
+        self._gone: set[StatementKey] = set()
         self._started = self._changed = False
         self._concluded = False
         self._task: asyncio.Task[None] | None = None
@@ -112,7 +112,9 @@ class Run:
             return None
         return self._gate.wait if self._gate is not None else self._transaction.wait
 
-    def rewritten(self, key: RequestKey, request: BindRequest, newer: BindRequest) -> None:
+    def rewritten(
+        self, key: StatementKey, request: CommittedStatement, newer: CommittedStatement
+    ) -> None:
         """Take in that the status of the part at `key` was written, which was `request` before."""
         if self.requests.get(key) is request:
             self.requests[key] = newer
@@ -122,7 +124,7 @@ class Run:
         self._gate = gate
         self._task = spawn(self._carry_out(gate))
 
-    def interrupt(self, key: RequestKey, why: Interruption) -> None:
+    def interrupt(self, key: StatementKey, why: Interruption) -> None:
         """Take back what is not bound, because the part at `key` is gone or changed.
 
         A Run whose outcome is known already only notes it: its status writes find out.
@@ -271,7 +273,7 @@ class Run:
 
     # ---- the parts ------------------------------------------------------------------------------
 
-    async def _write(self, status_of: Callable[[BindRequest], Status]) -> None:
+    async def _write(self, status_of: Callable[[CommittedStatement], Status]) -> None:
         """Write the status of every part that is there and has no final status yet.
 
         Raises:
@@ -286,7 +288,9 @@ class Run:
         if not self._concluded and self._gone:
             raise RequestGoneError
 
-    async def _write_part(self, key: RequestKey, part: BindRequest, status: Status) -> None:
+    async def _write_part(
+        self, key: StatementKey, part: CommittedStatement, status: Status
+    ) -> None:
         try:
             self.requests[key] = await self._dependencies.store.write_status(part, status)
         except RequestGoneError:

@@ -12,7 +12,7 @@ from bindery.binder.pod_claims import PodClaims
 from bindery.binder.predecessors import Predecessor
 from bindery.binder.run import Run
 from bindery.binder.statements import settled_refusals
-from bindery.kube.bindrequests import BindRequest
+from bindery.kube.bindrequests import CommittedStatement
 
 
 class RunStart:
@@ -49,7 +49,7 @@ class RunStart:
         await self._predecessor.wait()
         self._waits_for = ""
 
-    async def claim(self, requests: Sequence[BindRequest]) -> Mapping[str, PodFailure]:
+    async def claim(self, requests: Sequence[CommittedStatement]) -> Mapping[str, PodFailure]:
         """Take the pods; refuse those that another Run has and will not give back."""
         # kopf keeps the order of one request's events, not of two: that the other request is gone
         # may not have been told yet.

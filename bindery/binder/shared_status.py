@@ -15,7 +15,7 @@ from typing import Final, Protocol
 from bindery.api.states import Phase
 from bindery.binder.ports import RequestChangedError, RequestGoneError
 from bindery.binder.status import shared_status
-from bindery.kube.bindrequests import BindRequest, RequestKey, StoredBindRequest
+from bindery.kube.bindrequests import BindRequest, CommittedStatement, StatementKey
 from bindery.kube.errors import ConflictError, KubeError, NotFoundError
 from bindery.kube.objects import KubeObject
 
@@ -28,12 +28,10 @@ _OPTIONAL_TRIES: Final = 2
 class StoredRequests(Protocol):
     """Reads and writes whole requests."""
 
-    async def read(self, namespace: str, name: str) -> StoredBindRequest:
+    async def read(self, namespace: str, name: str) -> BindRequest:
         """Read a request."""
 
-    async def patch_status(
-        self, stored: StoredBindRequest, status: Mapping[str, object]
-    ) -> StoredBindRequest:
+    async def patch_status(self, stored: BindRequest, status: Mapping[str, object]) -> BindRequest:
         """Write the status of the request if it is still at the version of `stored`."""
 
     async def back_off(self, stored: KubeObject, error: KubeError, failures: int) -> None:
@@ -44,11 +42,11 @@ class StoredRequests(Protocol):
 class _Pending:
     """The status of one Statement that is to be written."""
 
-    request: BindRequest
+    request: CommittedStatement
     status: Mapping[str, object]
     is_optional: bool = False
     """Whether it is given up when another status of the Statement was written first."""
-    written: BindRequest | None = None
+    written: CommittedStatement | None = None
     error: Exception | None = None
 
     @property
@@ -59,7 +57,7 @@ class _Pending:
     def may_wait(self) -> bool:
         return self.status.get("phase") == Phase.SUCCEEDED
 
-    def compare(self, found: BindRequest | None) -> None:
+    def compare(self, found: CommittedStatement | None) -> None:
         """Give it up if `found`, the newest state of the Statement, leaves no room for it."""
         if found is None:
             self.error = RequestGoneError()
@@ -73,8 +71,8 @@ class _Pending:
 class _Shared:
     """A request whose Statements are being written."""
 
-    newest: StoredBindRequest
-    statements: Mapping[RequestKey, BindRequest]
+    newest: BindRequest
+    statements: Mapping[StatementKey, CommittedStatement]
     """Those of `newest`."""
     pending: dict[str, _Pending] = field(default_factory=dict)
     """Statement id -> what is to be written."""
@@ -89,7 +87,7 @@ class _Shared:
         """Whether all Statements have ended."""
         return all(each.is_final for each in self.statements.values())
 
-    def take(self, stored: StoredBindRequest, statements: Iterable[BindRequest]) -> None:
+    def take(self, stored: BindRequest, statements: Iterable[CommittedStatement]) -> None:
         """Take in the newest state."""
         self.newest, self.statements = stored, {each.key: each for each in statements}
 
@@ -135,7 +133,9 @@ class SharedStatuses:
         """Return how many requests are remembered."""
         return len(self._shared)
 
-    async def write(self, request: BindRequest, status: Mapping[str, object]) -> BindRequest:
+    async def write(
+        self, request: CommittedStatement, status: Mapping[str, object]
+    ) -> CommittedStatement:
         """Write `status`, again and again until it is known to stand; return the newer request.
 
         Raises:
@@ -158,8 +158,8 @@ class SharedStatuses:
         return pending.written
 
     async def try_to_write(
-        self, request: BindRequest, status: Mapping[str, object]
-    ) -> BindRequest | None:
+        self, request: CommittedStatement, status: Mapping[str, object]
+    ) -> CommittedStatement | None:
         """Write the given fields of a status at once; return None if that fails.
 
         Nothing is written when another status of the Statement was, or is about to be.
@@ -181,12 +181,12 @@ class SharedStatuses:
             self._leave(shared, pending)
         return pending.written
 
-    def note(self, stored: StoredBindRequest, statements: Sequence[BindRequest]) -> None:
+    def note(self, stored: BindRequest, statements: Sequence[CommittedStatement]) -> None:
         """Take in a request as the watch shows it.
 
         Args:
             stored: the request; one of the old form is ignored.
-            statements: its Statements, as `StoredBindRequest.each` returns them.
+            statements: its Statements, as `BindRequest.each` returns them.
         """
         if not stored.spec.statements:
             return
@@ -242,7 +242,7 @@ class SharedStatuses:
         shared.news.set()
         return shared
 
-    async def _of(self, request: BindRequest) -> _Shared:
+    async def _of(self, request: CommittedStatement) -> _Shared:
         meta = request.metadata
         if meta.uid not in self._shared:
             try:
@@ -255,7 +255,7 @@ class SharedStatuses:
                 self._remember(found, found.each())
         return self._shared[meta.uid]
 
-    def _remember(self, stored: StoredBindRequest, statements: Iterable[BindRequest]) -> None:
+    def _remember(self, stored: BindRequest, statements: Iterable[CommittedStatement]) -> None:
         self._shared[stored.metadata.uid] = _Shared(stored, {each.key: each for each in statements})
 
     def _leave(self, shared: _Shared, pending: _Pending) -> None:

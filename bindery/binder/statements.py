@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from bindery.api.bindrequest import BindFailureReason, Phase
 from bindery.binder.outcome import PodFailure, Wait, WaitReason
-from bindery.kube.bindrequests import BindRequest, BindRequestSpec
+from bindery.kube.bindrequests import CommittedStatement, OldFormSpec
 
 
 @dataclass
@@ -18,7 +18,7 @@ class Gathering:
 
     count: int
     """How many parts there are."""
-    parts: dict[int, BindRequest] = field(default_factory=dict)
+    parts: dict[int, CommittedStatement] = field(default_factory=dict)
 
     @property
     def is_complete(self) -> bool:
@@ -35,7 +35,7 @@ class Gathering:
         """Whether the binder will do no more for any of the parts that have come."""
         return all(part.is_final for part in self.parts.values())
 
-    def in_order(self) -> list[BindRequest]:
+    def in_order(self) -> list[CommittedStatement]:
         """Return the parts in order."""
         return [self.parts[number] for number in sorted(self.parts)]
 
@@ -46,7 +46,7 @@ class Gatherings:
     def __init__(self) -> None:
         self._gatherings: dict[tuple[str, str], Gathering] = {}  # namespace, statement id
 
-    def add(self, request: BindRequest) -> Gathering:
+    def add(self, request: CommittedStatement) -> Gathering:
         """Take in a part, or its newer state; return what has come of its Statement."""
         statement = request.spec.statement
         identity = (request.metadata.namespace, statement.id)
@@ -54,14 +54,14 @@ class Gatherings:
         gathering.parts[statement.part] = request
         return gathering
 
-    def other_carrier(self, request: BindRequest) -> BindRequest | None:
+    def other_carrier(self, request: CommittedStatement) -> CommittedStatement | None:
         """Return another request that carries the same part of the same Statement, if any."""
         statement = request.spec.statement
         gathering = self._gatherings.get((request.metadata.namespace, statement.id))
         known = gathering.parts.get(statement.part) if gathering else None
         return known if known and known.metadata.name != request.metadata.name else None
 
-    def drop(self, request: BindRequest) -> None:
+    def drop(self, request: CommittedStatement) -> None:
         """Forget a part that is gone."""
         statement = request.spec.statement
         identity = (request.metadata.namespace, statement.id)
@@ -72,7 +72,7 @@ class Gatherings:
             if not gathering.parts:
                 del self._gatherings[identity]
 
-    def refresh(self, request: BindRequest) -> None:
+    def refresh(self, request: CommittedStatement) -> None:
         """Take in a newer state of a part, if it is still there."""
         statement = request.spec.statement
         gathering = self._gatherings.get((request.metadata.namespace, statement.id))
@@ -80,7 +80,7 @@ class Gatherings:
         if gathering and known and known.metadata.uid == request.metadata.uid:
             gathering.parts[statement.part] = request
 
-    def wait(self, request: BindRequest) -> Wait | None:
+    def wait(self, request: CommittedStatement) -> Wait | None:
         """Return which parts `request` waits for; None if all have come."""
         statement = request.spec.statement
         gathering = self._gatherings.get((request.metadata.namespace, statement.id))
@@ -95,7 +95,7 @@ class Gatherings:
         return gathering is not None and not gathering.is_final
 
 
-def problem_of(request: BindRequest) -> str:
+def problem_of(request: CommittedStatement) -> str:
     """Return why the request makes no sense by itself; "" if it does."""
     spec = request.spec
     if not spec.pods:
@@ -107,7 +107,7 @@ def problem_of(request: BindRequest) -> str:
     return _problem_of_pods([request])
 
 
-def problem_of_parts(requests: list[BindRequest]) -> str:
+def problem_of_parts(requests: list[CommittedStatement]) -> str:
     """Return why the parts do not go together; "" if they do."""
     first = _common(requests[0].spec)
     if any(_common(request.spec) != first for request in requests[1:]):
@@ -115,12 +115,12 @@ def problem_of_parts(requests: list[BindRequest]) -> str:
     return _problem_of_pods(requests)
 
 
-def _common(spec: BindRequestSpec) -> tuple[int, str | None, int | None]:
+def _common(spec: OldFormSpec) -> tuple[int, str | None, int | None]:
     """Return the fields in which all parts of a Statement must agree."""
     return spec.statement.parts, spec.statement.after, spec.min_bound
 
 
-def _problem_of_pods(requests: Iterable[BindRequest]) -> str:
+def _problem_of_pods(requests: Iterable[CommittedStatement]) -> str:
     seen: set[str] = set()
     for request in requests:
         for pod in request.spec.pods:
@@ -132,7 +132,7 @@ def _problem_of_pods(requests: Iterable[BindRequest]) -> str:
     return ""
 
 
-def settled_refusals(requests: Iterable[BindRequest]) -> dict[str, PodFailure]:
+def settled_refusals(requests: Iterable[CommittedStatement]) -> dict[str, PodFailure]:
     """Return which pods must stay unbound because a part has its final status already.
 
     A binder that dies between the status writes of two parts leaves such Statements: the other

@@ -17,14 +17,14 @@ from bindery.kube.bindrequests import (
     CommittedStatement,
     PodBinding,
     PodGroupReference,
+    StatementSpec,
     StatementStatus,
-    StoredBindRequest,
 )
 
 Status = dict[str, object]
 
 
-def final_status(request: BindRequest, outcome: Outcome, attempts: int, now: str) -> Status:
+def final_status(request: CommittedStatement, outcome: Outcome, attempts: int, now: str) -> Status:
     """Return the status of a part whose transaction has come to its end.
 
     Args:
@@ -44,7 +44,7 @@ def final_status(request: BindRequest, outcome: Outcome, attempts: int, now: str
 
 
 def retry_status(
-    request: BindRequest, outcome: Outcome, attempts: int, next_attempt: str
+    request: CommittedStatement, outcome: Outcome, attempts: int, next_attempt: str
 ) -> Status:
     """Return the status of a part that is tried again at `next_attempt`."""
     status = _progress(request, outcome)
@@ -90,7 +90,7 @@ def malformed_status(message: str, now: str, pods: Iterable[PodBinding] = ()) ->
     }
 
 
-def shared_status(stored: StoredBindRequest, changes: Mapping[str, Mapping[str, object]]) -> Status:
+def shared_status(stored: BindRequest, changes: Mapping[str, Mapping[str, object]]) -> Status:
     """Return the status of a request with several Statements.
 
     Args:
@@ -145,7 +145,7 @@ def _bound_count(entry: Mapping[str, object], size: int) -> int:
 
 
 def _summary(
-    statements: Sequence[CommittedStatement], entries: Sequence[Mapping[str, object]]
+    statements: Sequence[StatementSpec], entries: Sequence[Mapping[str, object]]
 ) -> tuple[str, str]:
     """Return the reason and the message of a request with these Statements."""
     speaker = _speaker(entries)
@@ -177,7 +177,7 @@ def name_of_gang(group: PodGroupReference | None) -> str:
     return group.name if group is not None else "pods without a gang"
 
 
-def _progress(request: BindRequest, outcome: Outcome) -> Status:
+def _progress(request: CommittedStatement, outcome: Outcome) -> Status:
     pods = _pods_of(request, outcome)
     bound = [pod.binding.pod_uid for pod in pods if pod.bound]
     return {
@@ -188,7 +188,7 @@ def _progress(request: BindRequest, outcome: Outcome) -> Status:
     }
 
 
-def _pods_of(request: BindRequest, outcome: Outcome) -> list[PodOutcome]:
+def _pods_of(request: CommittedStatement, outcome: Outcome) -> list[PodOutcome]:
     return [outcome.pods[pod.pod_uid] for pod in request.spec.pods]
 
 

@@ -25,7 +25,7 @@ from bindery.binder.outcome import (
 from bindery.binder.plugins.chain import PluginChain
 from bindery.binder.pod_progress import PodProgress, Step
 from bindery.binder.ports import BindingPort, PodView
-from bindery.kube.bindrequests import BindRequest, PodBinding
+from bindery.kube.bindrequests import CommittedStatement, PodBinding
 from bindery.kube.errors import KubeError, OutcomeUnknownError, ServerError
 
 
@@ -34,7 +34,7 @@ class BindTransaction:
 
     def __init__(
         self,
-        requests: Sequence[BindRequest],
+        requests: Sequence[CommittedStatement],
         port: BindingPort,
         plugins: PluginChain,
         *,
@@ -60,7 +60,9 @@ class BindTransaction:
         minimum = requests[0].spec.min_bound
         self._needed = len(self._pods) if minimum is None else min(minimum, len(self._pods))
 
-    def _pod(self, request: BindRequest, binding: PodBinding, *, adopted: bool) -> PodProgress:
+    def _pod(
+        self, request: CommittedStatement, binding: PodBinding, *, adopted: bool
+    ) -> PodProgress:
         namespace = request.metadata.namespace
         view = PodView(namespace, binding.pod_name, binding.pod_uid, node="", ending=False)
         contexts = self._plugins.contexts(view, request, binding)

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 from bindery.binder.manager import Manager, UnsaidWait
 from bindery.binder.status import waiting_status
-from bindery.kube.bindrequests import BindRequest
+from bindery.kube.bindrequests import CommittedStatement
 
 PATIENCE_S: Final = 2.0
 """How long a request waits before its status has the reason."""
@@ -24,8 +24,8 @@ class WaitSink(Protocol):
     """Writes the wait reason of a request."""
 
     async def try_to_write(
-        self, request: BindRequest, status: dict[str, object]
-    ) -> BindRequest | None:
+        self, request: CommittedStatement, status: dict[str, object]
+    ) -> CommittedStatement | None:
         """Write `status` unless the request has changed; return the newer request if written."""
 
 

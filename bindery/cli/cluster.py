@@ -14,7 +14,7 @@ import typer
 
 from bindery.api.states import GangState
 from bindery.cli.errors import CommandError, ExitCode
-from bindery.kube.bindrequests import BindRequest
+from bindery.kube.bindrequests import CommittedStatement
 from bindery.kube.claims import RESOURCE_CLAIMS, ResourceClaim
 from bindery.kube.decoding import LenientDecoder
 from bindery.kube.errors import ForbiddenError, NotFoundError
@@ -114,7 +114,9 @@ async def read_gangs(client: "Client", namespace: str = "") -> ClusterSnapshot:
     )
 
 
-async def read_bind_requests(client: "Client", namespace: str = "") -> tuple[BindRequest, ...]:
+async def read_bind_requests(
+    client: "Client", namespace: str = ""
+) -> tuple[CommittedStatement, ...]:
     """Read the BindRequests, one for each Statement that they carry."""
     found = await read(client, BIND_REQUESTS, namespace)
     return tuple(each for request in found if not request.is_fence for each in request.each())

@@ -12,7 +12,7 @@ from bindery.api.times import age
 from bindery.cli.requesttext import few, gang_of, phase_of, reason_of
 from bindery.cli.subgrouptext import least_pods
 from bindery.cli.tables import Row
-from bindery.kube.bindrequests import BindRequest
+from bindery.kube.bindrequests import CommittedStatement
 from bindery.kube.objects import Condition, Pod, PodGroup
 from bindery.kube.snapshot import FINISHED, ClusterSnapshot, is_bound
 from bindery.kube.workloads import failure
@@ -166,7 +166,7 @@ def request_rows(snapshot: ClusterSnapshot, now: datetime, gang: str = "") -> li
     return [_request_row(request, now) for request in chosen]
 
 
-def _is_of(request: BindRequest, gang: str) -> bool:
+def _is_of(request: CommittedStatement, gang: str) -> bool:
     kind, _, name = gang.rpartition("/")
     if kind == "pod":
         return any(pod.pod_name == name for pod in request.spec.pods)
@@ -174,7 +174,7 @@ def _is_of(request: BindRequest, gang: str) -> bool:
     return group is not None and group.name == gang
 
 
-def _request_row(request: BindRequest, now: datetime) -> Row:
+def _request_row(request: CommittedStatement, now: datetime) -> Row:
     statement = request.spec.statement
     return {
         "namespace": request.metadata.namespace,

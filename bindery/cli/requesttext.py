@@ -1,6 +1,6 @@
 """Write the Statements of BindRequests as text. Pure.
 
-Used by `listings`, `subjects` and `writtenstate`. A snapshot has one `BindRequest` per Statement,
+Used by `listings`, `subjects` and `writtenstate`. A snapshot has one `CommittedStatement` for each,
 so those of one request have the same metadata.
 """
 
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from bindery.api.states import Phase
-from bindery.kube.bindrequests import BindRequest
+from bindery.kube.bindrequests import CommittedStatement
 from bindery.kube.objects import Pod
 from bindery.kube.snapshot import ClusterSnapshot
 
@@ -17,7 +17,7 @@ _SHOWN_NAMES: Final = 3
 _WITHDRAWN: Final = "withdrawn by the scheduler"
 
 
-def gang_of(request: BindRequest) -> str:
+def gang_of(request: CommittedStatement) -> str:
     """Return the PodGroup of a Statement, or its pods if they have none: `pod/a +3`."""
     group = request.spec.pod_group
     if group is not None:
@@ -32,19 +32,19 @@ def few(names: Iterable[str]) -> str:
     return ",".join(found[:_SHOWN_NAMES]) + more
 
 
-def phase_of(request: BindRequest) -> str:
+def phase_of(request: CommittedStatement) -> str:
     """Return the phase of a Statement, also if the binder has written none yet."""
     return request.status.phase or Phase.PENDING.value
 
 
-def reason_of(request: BindRequest) -> str:
+def reason_of(request: CommittedStatement) -> str:
     """Return why a Statement waits or has failed; empty if nothing is known."""
     if request.is_withdrawn and not request.is_final:
         return _WITHDRAWN
     return ": ".join(text for text in (request.status.reason, request.status.message) if text)
 
 
-def request_lines(statements: Sequence[BindRequest]) -> Iterator[str]:
+def request_lines(statements: Sequence[CommittedStatement]) -> Iterator[str]:
     """Yield what has become of a BindRequest and of each of its Statements."""
     meta = statements[0].metadata
     name = f"BindRequest {meta.namespace}/{meta.name}"
@@ -57,7 +57,9 @@ def request_lines(statements: Sequence[BindRequest]) -> Iterator[str]:
     yield from (f"  {gang_of(each)} is {_outcome(each)}" for each in statements)
 
 
-def lines_of_gang(snapshot: ClusterSnapshot, statements: Sequence[BindRequest]) -> Iterator[str]:
+def lines_of_gang(
+    snapshot: ClusterSnapshot, statements: Sequence[CommittedStatement]
+) -> Iterator[str]:
     """Yield a line for each of a gang's `statements` that has not succeeded."""
     sizes = Counter(_name(each) for each in snapshot.requests)
     for each in statements:
@@ -69,19 +71,19 @@ def lines_of_gang(snapshot: ClusterSnapshot, statements: Sequence[BindRequest]) 
         yield f"Its BindRequest {each.metadata.name}{shared} is {_outcome(each)}"
 
 
-def statements_of(snapshot: ClusterSnapshot, pods: Sequence[Pod]) -> list[BindRequest]:
+def statements_of(snapshot: ClusterSnapshot, pods: Sequence[Pod]) -> list[CommittedStatement]:
     """Return the Statements with one of `pods`, by the names of their requests."""
     uids = {pod.metadata.uid for pod in pods}
     found = [r for r in snapshot.requests if any(pod.pod_uid in uids for pod in r.spec.pods)]
     return sorted(found, key=lambda each: (*_name(each), each.key))
 
 
-def _outcome(request: BindRequest) -> str:
+def _outcome(request: CommittedStatement) -> str:
     """Return `Pending: 0 of 8 pods are bound.` and the reason, if there is one."""
     bound = f"{len(request.status.bound_pods)} of {len(request.spec.pods)} pods are bound"
     line, reason = f"{phase_of(request)}: {bound}.", reason_of(request)
     return f"{line} {reason.removesuffix('.')}." if reason else line
 
 
-def _name(request: BindRequest) -> tuple[str, str]:
+def _name(request: CommittedStatement) -> tuple[str, str]:
     return request.metadata.namespace, request.metadata.name

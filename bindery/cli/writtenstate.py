@@ -15,7 +15,7 @@ from bindery.cli.explaintext import some_lines
 from bindery.cli.requesttext import lines_of_gang, statements_of
 from bindery.cli.subgrouptext import sub_group_lines
 from bindery.cli.subjects import Subject
-from bindery.kube.bindrequests import BindRequest
+from bindery.kube.bindrequests import CommittedStatement
 from bindery.kube.objects import Pod, PodGroup
 from bindery.kube.snapshot import FINISHED, ClusterSnapshot, is_bound
 from bindery.kube.workloads import failure
@@ -36,7 +36,7 @@ def state_lines(snapshot: ClusterSnapshot, about: Subject, now: datetime) -> lis
     return [*lines, *some_lines(list(lines_of_gang(snapshot, _untold(snapshot, about))))]
 
 
-def statements_about(snapshot: ClusterSnapshot, about: Subject) -> list[BindRequest]:
+def statements_about(snapshot: ClusterSnapshot, about: Subject) -> list[CommittedStatement]:
     """Return the Statements that bind, or were to bind, pods of `about`."""
     if about.key.is_group:
         pods = snapshot.pods_by_group.get((about.key.namespace, about.key.name), [])
@@ -45,7 +45,7 @@ def statements_about(snapshot: ClusterSnapshot, about: Subject) -> list[BindRequ
     return statements_of(snapshot, pods)
 
 
-def _untold(snapshot: ClusterSnapshot, about: Subject) -> list[BindRequest]:
+def _untold(snapshot: ClusterSnapshot, about: Subject) -> list[CommittedStatement]:
     """Return the Statements of `about` that its introduction does not show."""
     found = statements_about(snapshot, about)
     return [each for each in found if each.metadata.name != about.request]

@@ -1,7 +1,7 @@
 """BindRequests, as they are watched: stored with one or more Statements, read one by one.
 
-Everything but the edges works with `BindRequest`, one Statement with all that concerns it. The
-edges are: `StoredBindRequest.each` where requests are read, the scheduler's writer of requests, and
+Everything but the edges works with `CommittedStatement`, one Statement with all that concerns it.
+The edges are: `BindRequest.each` where requests are read, the scheduler's writer of requests, and
 the binder's writer of status. Requests of the old form carry one Statement in fields of the spec.
 Structs as in `objects`.
 """
@@ -45,7 +45,7 @@ class StatementReference(msgspec.Struct, frozen=True, rename="camel", kw_only=Tr
     after: str | None = None
 
 
-class BindRequestSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+class OldFormSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     """One Statement, in the old form."""
 
     pods: list[PodBinding]
@@ -66,7 +66,7 @@ class UnboundPod(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=F
     message: str = ""
 
 
-class BindRequestStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+class OldFormStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     """What became of one Statement, in the old form."""
 
     phase: str = "Pending"
@@ -84,7 +84,7 @@ class BindRequestStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=Tru
         return self.phase in _FINAL_PHASES
 
 
-class RequestKey(NamedTuple):
+class StatementKey(NamedTuple):
     """Identifies a Statement, or a part of one that was split."""
 
     namespace: str
@@ -96,7 +96,7 @@ class RequestKey(NamedTuple):
 class _Request(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):
     """What a whole request and one of its Statements have in common."""
 
-    status: BindRequestStatus = msgspec.field(default_factory=BindRequestStatus)
+    status: OldFormStatus = msgspec.field(default_factory=OldFormStatus)
 
     @property
     def is_final(self) -> bool:
@@ -109,25 +109,25 @@ class _Request(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):
         return FENCE_LABEL in self.metadata.labels
 
 
-class BindRequest(_Request, frozen=True, rename="camel", kw_only=True, gc=False):
+class CommittedStatement(_Request, frozen=True, rename="camel", kw_only=True, gc=False):
     """One Statement of a BindRequest, with the metadata of the whole.
 
-    `StoredBindRequest.each` makes it, also from requests of the old form, which have its fields.
+    `BindRequest.each` makes it, also from requests of the old form, which have its fields.
     """
 
-    spec: BindRequestSpec
+    spec: OldFormSpec
     siblings: tuple[str, ...] = ()
     """The ids of all Statements in the request, its own too; none for a request of the old form."""
     is_withdrawn: bool = False
     """Whether the scheduler has withdrawn the Statement."""
 
     @property
-    def key(self) -> RequestKey:
+    def key(self) -> StatementKey:
         """Its identity among all Statements."""
         statement = self.spec.statement
-        return RequestKey(self.metadata.namespace, statement.id, statement.part)
+        return StatementKey(self.metadata.namespace, statement.id, statement.part)
 
-    def is_changed_in(self, other: "BindRequest") -> bool:
+    def is_changed_in(self, other: "CommittedStatement") -> bool:
         """Whether `other`, a state of the same request, asks for something else.
 
         Withdrawing a neighbour changes the generation of the request, but not this Statement.
@@ -137,7 +137,7 @@ class BindRequest(_Request, frozen=True, rename="camel", kw_only=True, gc=False)
         return (self.spec, self.is_withdrawn) != (other.spec, other.is_withdrawn)
 
 
-class CommittedStatement(StatementReference, frozen=True, rename="camel", kw_only=True, gc=False):
+class StatementSpec(StatementReference, frozen=True, rename="camel", kw_only=True, gc=False):
     pods: list[PodBinding]
     pod_group: PodGroupReference | None = None
     queue: str = ""
@@ -145,8 +145,8 @@ class CommittedStatement(StatementReference, frozen=True, rename="camel", kw_onl
     priority: int = 0
 
 
-class StoredBindRequestSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    statements: list[CommittedStatement] = msgspec.field(default_factory=list)
+class BindRequestSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    statements: list[StatementSpec] = msgspec.field(default_factory=list)
     withdrawn: list[str] = msgspec.field(default_factory=list)
     backoff_limit: int = 5
     pods: list[PodBinding] = msgspec.field(default_factory=list)
@@ -158,45 +158,43 @@ class StoredBindRequestSpec(msgspec.Struct, frozen=True, rename="camel", kw_only
     fencing_token: int = 0
 
 
-class StatementStatus(BindRequestStatus, frozen=True, rename="camel", kw_only=True, gc=False):
+class StatementStatus(OldFormStatus, frozen=True, rename="camel", kw_only=True, gc=False):
     id: str
 
 
-class StoredBindRequestStatus(
-    BindRequestStatus, frozen=True, rename="camel", kw_only=True, gc=False
-):
+class BindRequestStatus(OldFormStatus, frozen=True, rename="camel", kw_only=True, gc=False):
     statements: list[StatementStatus] = msgspec.field(default_factory=list)
 
 
-class StoredBindRequest(_Request, frozen=True, rename="camel", kw_only=True, gc=False):
+class BindRequest(_Request, frozen=True, rename="camel", kw_only=True, gc=False):
     """A BindRequest as the API server stores it, with one or more Statements."""
 
-    spec: StoredBindRequestSpec
-    status: StoredBindRequestStatus = msgspec.field(default_factory=StoredBindRequestStatus)
+    spec: BindRequestSpec
+    status: BindRequestStatus = msgspec.field(default_factory=BindRequestStatus)
 
-    def each(self) -> tuple[BindRequest, ...]:
-        """Return one request per Statement; none if it has neither form."""
+    def each(self) -> tuple[CommittedStatement, ...]:
+        """Return its Statements; none if it has neither form."""
         if self.spec.statements:
             return self._each_statement()
         statement = self.spec.statement
         if statement is None:
             return ()
-        alone = BindRequest(
+        alone = CommittedStatement(
             metadata=self.metadata,
-            spec=_narrowed(BindRequestSpec, self.spec),
-            status=_narrowed(BindRequestStatus, self.status),
+            spec=_narrowed(OldFormSpec, self.spec),
+            status=_narrowed(OldFormStatus, self.status),
             is_withdrawn=statement.id in self.spec.withdrawn,
         )
         return (alone,)
 
-    def _each_statement(self) -> tuple[BindRequest, ...]:
+    def _each_statement(self) -> tuple[CommittedStatement, ...]:
         spec = self.spec
         statuses = {status.id: status for status in self.status.statements}
         siblings = tuple(each.id for each in spec.statements)
         return tuple(
-            BindRequest(
+            CommittedStatement(
                 metadata=self.metadata,
-                spec=BindRequestSpec(
+                spec=OldFormSpec(
                     pods=each.pods,
                     statement=_narrowed(StatementReference, each),
                     pod_group=each.pod_group,
@@ -215,10 +213,10 @@ class StoredBindRequest(_Request, frozen=True, rename="camel", kw_only=True, gc=
 
 
 def _status_of(
-    statement: CommittedStatement, status: StatementStatus | None, whole: StoredBindRequestStatus
-) -> BindRequestStatus:
+    statement: StatementSpec, status: StatementStatus | None, whole: BindRequestStatus
+) -> OldFormStatus:
     """Return the status of one Statement. `whole`: the status of its request."""
-    read = _narrowed(BindRequestStatus, status) if status is not None else BindRequestStatus()
+    read = _narrowed(OldFormStatus, status) if status is not None else OldFormStatus()
     if not read.is_final:
         if whole.phase != Phase.FAILED:
             return read

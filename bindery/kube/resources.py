@@ -16,7 +16,7 @@ import msgspec
 
 from bindery.api import names
 from bindery.kube import objects, reading
-from bindery.kube.bindrequests import StoredBindRequest
+from bindery.kube.bindrequests import BindRequest
 from bindery.kube.errors import NotFoundError
 from bindery.kube.nesting import cut
 
@@ -190,5 +190,5 @@ QUEUES: Final = Resource(
     rescue=objects.unreadable,
 )
 BIND_REQUESTS: Final = Resource(
-    names.GROUP, names.VERSION, "bindrequests", "BindRequest", True, StoredBindRequest
+    names.GROUP, names.VERSION, "bindrequests", "BindRequest", True, BindRequest
 )

@@ -10,7 +10,7 @@ from functools import cached_property
 
 from bindery.api.names import DEFAULT_QUEUE, QUEUE_LABEL
 from bindery.api.states import Phase
-from bindery.kube.bindrequests import BindRequest
+from bindery.kube.bindrequests import CommittedStatement
 from bindery.kube.budgets import DisruptionBudget
 from bindery.kube.membership import Claims
 from bindery.kube.objects import KubeObject, Namespace, Node, Pod, PodGroup, PriorityClass, Queue
@@ -28,7 +28,7 @@ class ClusterSnapshot:
     nodes: tuple[Node, ...] = ()
     groups: tuple[PodGroup, ...] = ()
     queues: tuple[Queue, ...] = ()
-    requests: tuple[BindRequest, ...] = ()
+    requests: tuple[CommittedStatement, ...] = ()
     priority_classes: tuple[PriorityClass, ...] = ()
     namespaces: tuple[Namespace, ...] = ()
     budgets: tuple[DisruptionBudget, ...] = ()

@@ -6,7 +6,7 @@ from typing import TypeVar
 import msgspec
 
 from bindery.api.names import POD_GROUP_ANNOTATION
-from bindery.kube.bindrequests import BindRequest
+from bindery.kube.bindrequests import CommittedStatement
 from bindery.kube.objects import (
     KubeObject,
     Namespace,
@@ -24,7 +24,7 @@ from bindery.scenario.format import Scenario
 
 Item = TypeVar("Item", bound=KubeObject)
 
-_OWN_KINDS = (Pod, Node, PodGroup, Queue, BindRequest, PriorityClass, Namespace)
+_OWN_KINDS = (Pod, Node, PodGroup, Queue, CommittedStatement, PriorityClass, Namespace)
 
 
 def snapshot_of(scenario: Scenario) -> ClusterSnapshot:
@@ -35,7 +35,7 @@ def snapshot_of(scenario: Scenario) -> ClusterSnapshot:
         nodes=_of(Node, items),
         groups=_of(PodGroup, items),
         queues=_of(Queue, items),
-        requests=_of(BindRequest, items),
+        requests=_of(CommittedStatement, items),
         priority_classes=_of(PriorityClass, items),
         namespaces=_of(Namespace, items),
         further=tuple(item for item in items if not isinstance(item, _OWN_KINDS)),

@@ -12,7 +12,7 @@ import msgspec
 
 from bindery.api.bindrequest import Phase
 from bindery.api.times import timestamp
-from bindery.kube.bindrequests import BindRequest, BindRequestStatus, PodBinding, UnboundPod
+from bindery.kube.bindrequests import CommittedStatement, OldFormStatus, PodBinding, UnboundPod
 from bindery.kube.objects import KubeObject, Pod
 from bindery.scenario.cluster import ScenarioCluster, name_of
 from bindery.scenario.faults import Faults
@@ -34,7 +34,7 @@ Effects = Callable[[Pod, PodBinding], Iterable[KubeObject]]
 
 def bind_requests(cluster: ScenarioCluster, faults: Faults, effects: Effects) -> None:
     """Make one attempt at every BindRequest whose time has come; remove those that succeed."""
-    statements: defaultdict[str, list[BindRequest]] = defaultdict(list)
+    statements: defaultdict[str, list[CommittedStatement]] = defaultdict(list)
     for key in sorted(cluster.requests):
         request = cluster.requests[key]
         statements[request.spec.statement.id].append(request)
@@ -51,7 +51,9 @@ def bind_requests(cluster: ScenarioCluster, faults: Faults, effects: Effects) ->
             _write(part, status, cluster, faults)
 
 
-def _in_order(statements: Mapping[str, list[BindRequest]]) -> Iterator[list[BindRequest]]:
+def _in_order(
+    statements: Mapping[str, list[CommittedStatement]],
+) -> Iterator[list[CommittedStatement]]:
     """Yield the parts of each Statement; those first on which others build."""
     rest = dict(statements)
     while rest:
@@ -61,7 +63,9 @@ def _in_order(statements: Mapping[str, list[BindRequest]]) -> Iterator[list[Bind
 
 
 def _before(
-    request: BindRequest, statements: Mapping[str, list[BindRequest]], cluster: ScenarioCluster
+    request: CommittedStatement,
+    statements: Mapping[str, list[CommittedStatement]],
+    cluster: ScenarioCluster,
 ) -> Phase:
     """Return what became of the Statement that `request` builds on: Pending, if it is not known."""
     before = request.spec.statement.after
@@ -73,7 +77,7 @@ def _before(
     return Phase.FAILED if has_failed or not parts else Phase.PENDING
 
 
-def _is_due(request: BindRequest, now: float) -> bool:
+def _is_due(request: CommittedStatement, now: float) -> bool:
     if request.is_final:
         return False
     at = request.status.next_attempt_time
@@ -81,13 +85,13 @@ def _is_due(request: BindRequest, now: float) -> bool:
 
 
 def _attempt(
-    parts: list[BindRequest],
+    parts: list[CommittedStatement],
     cluster: ScenarioCluster,
     faults: Faults,
     effects: Effects,
     *,
     is_refused: bool,
-) -> BindRequestStatus:
+) -> OldFormStatus:
     """Bind what can be bound and return the status that holds for all parts.
 
     `is_refused`: the Statement that it builds on has failed or is gone.
@@ -138,11 +142,11 @@ def _bind(
 
 
 def _outcome(
-    request: BindRequest,
+    request: CommittedStatement,
     pods: list[PodBinding],
     problems: dict[str, Problem | None],
     now: float,
-) -> BindRequestStatus:
+) -> OldFormStatus:
     unbound = [
         UnboundPod(
             pod_name=pod.pod_name,
@@ -156,7 +160,7 @@ def _outcome(
     ]
     bound = [pod.pod_uid for pod in pods if problems[pod.pod_uid] is None]
     attempts = request.status.failed_attempts
-    status = BindRequestStatus(
+    status = OldFormStatus(
         phase=Phase.SUCCEEDED.value,
         failed_attempts=attempts,
         completion_time=timestamp(now),
@@ -181,7 +185,7 @@ def _outcome(
 
 
 def _write(
-    request: BindRequest, status: BindRequestStatus, cluster: ScenarioCluster, faults: Faults
+    request: CommittedStatement, status: OldFormStatus, cluster: ScenarioCluster, faults: Faults
 ) -> None:
     """Store `status`; when that fails, the next step finds the pods bound and stores it."""
     names = [pod.pod_name for pod in request.spec.pods]

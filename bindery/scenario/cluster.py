@@ -11,7 +11,7 @@ import msgspec
 
 from bindery.api.names import NUMA_ZONES_ANNOTATION
 from bindery.api.times import timestamp
-from bindery.kube.bindrequests import BindRequest
+from bindery.kube.bindrequests import CommittedStatement
 from bindery.kube.claims import ResourceClaim, ResourceClaimTemplate
 from bindery.kube.objects import KubeObject, Meta, Namespace, Node, Pod, PriorityClass
 from bindery.kube.store import Change, EventType
@@ -69,7 +69,7 @@ class ScenarioCluster:
         self.node_entries: dict[str, ScenarioNode] = {}
         self.nodes: dict[str, Node] = {}
         self.pods: dict[str, PodRecord] = {}
-        self.requests: dict[RequestName, BindRequest] = {}
+        self.requests: dict[RequestName, CommittedStatement] = {}
         self.bound_statements: set[str] = set()
         """Ids of the Statements that have succeeded; their requests are gone."""
 
@@ -178,7 +178,7 @@ class ScenarioCluster:
                 )
                 self._create_pod(who, entry, priority=record.priority)
 
-    def put_request(self, request: BindRequest) -> None:
+    def put_request(self, request: CommittedStatement) -> None:
         """Create a BindRequest or replace it by a newer state of it."""
         key = name_of(request)
         previous = self.requests.get(key)
@@ -321,6 +321,6 @@ class ScenarioCluster:
         self._apply(Change(EventType.ADDED, item, None))
 
 
-def name_of(request: BindRequest) -> RequestName:
+def name_of(request: CommittedStatement) -> RequestName:
     """Return the key of `request` in `ScenarioCluster.requests`."""
     return request.metadata.namespace, request.metadata.name

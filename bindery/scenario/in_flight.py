@@ -7,9 +7,9 @@ from bindery.api.bindrequest import Phase
 from bindery.api.names import NODE_POOL_LABEL, POD_NAME_LABEL, SELECTED_NODE_LABEL
 from bindery.api.times import timestamp
 from bindery.kube.bindrequests import (
-    BindRequest,
-    BindRequestSpec,
-    BindRequestStatus,
+    CommittedStatement,
+    OldFormSpec,
+    OldFormStatus,
     PodBinding,
     StatementReference,
     UnboundPod,
@@ -21,7 +21,7 @@ from bindery.scenario.objects import object_uid
 
 def request_object(
     entry: InFlightRequest, namespace: str, pods: list[tuple[str, str]], now: float
-) -> BindRequest:
+) -> CommittedStatement:
     """Return the BindRequest `entry` for `pods`, each a name and a UID."""
     name, at = f"{pods[0][0]}-in-flight", timestamp(now - entry.age)
     labels = {NODE_POOL_LABEL: entry.node_pool} if entry.node_pool else {}
@@ -32,7 +32,7 @@ def request_object(
         for name, uid in pods
         if entry.phase is Phase.FAILED
     ]
-    return BindRequest(
+    return CommittedStatement(
         metadata=Meta(
             name=name,
             namespace=namespace,
@@ -40,7 +40,7 @@ def request_object(
             creation_timestamp=at,
             labels={**labels, **entry.labels},
         ),
-        spec=BindRequestSpec(
+        spec=OldFormSpec(
             pods=[
                 PodBinding(pod_name=name, pod_uid=uid, selected_node=entry.node)
                 for name, uid in pods
@@ -48,7 +48,7 @@ def request_object(
             statement=StatementReference(id=name),
             backoff_limit=entry.backoff_limit,
         ),
-        status=BindRequestStatus(
+        status=OldFormStatus(
             phase=entry.phase.value,
             failed_attempts=entry.failed_attempts,
             completion_time=at if entry.phase.is_final else None,

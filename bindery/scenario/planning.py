@@ -14,7 +14,7 @@ import msgspec
 
 from bindery.api import numaplacement
 from bindery.api.times import timestamp
-from bindery.kube.bindrequests import BindRequest
+from bindery.kube.bindrequests import CommittedStatement
 from bindery.kube.objects import KubeObject
 from bindery.kube.store import Change
 from bindery.scenario import hami, numa, objects
@@ -23,7 +23,7 @@ from bindery.scenario.expect import Observation, PodView
 from bindery.scenario.faults import Faults
 from bindery.scenario.format import Scenario
 from bindery.scenario.states import PodState
-from bindery.scheduler.commit.drafts import BindRequestDraft
+from bindery.scheduler.commit.drafts import StatementDraft
 from bindery.scheduler.commit.stale import stale_requests
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.model.evictions import Eviction
@@ -59,7 +59,7 @@ class Planner:
     def plan(self) -> None:
         """Run one cycle and write what it commits."""
         self._clear_stale_requests()
-        statements: defaultdict[tuple[str, str], list[BindRequestDraft]] = defaultdict(list)
+        statements: defaultdict[tuple[str, str], list[StatementDraft]] = defaultdict(list)
         for draft in self.engine.cycle():
             statements[draft.namespace, draft.spec.statement.id].append(draft)
         refused: set[str] = set()
@@ -102,7 +102,7 @@ class Planner:
             if self._faults.error("deleteBindRequest", names) is None:
                 self.cluster.delete_request(name_of(found.request))
 
-    def _write(self, parts: Sequence[BindRequestDraft], refused: Collection[str]) -> bool:
+    def _write(self, parts: Sequence[StatementDraft], refused: Collection[str]) -> bool:
         """Create all parts of a Statement; if the API server refuses one, take all back.
 
         So it goes with a Statement that builds on one of those `refused`. Returns whether it was
@@ -119,7 +119,7 @@ class Planner:
                     self.engine.refused(each)
                 return False
         for draft in parts:
-            request = msgspec.convert(draft.to_object(), BindRequest)
+            request = msgspec.convert(draft.to_object(), CommittedStatement)
             metadata = msgspec.structs.replace(
                 request.metadata,
                 uid=objects.object_uid("bindrequest", draft.namespace, draft.name),

@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Callable, Generator
 from contextlib import closing, suppress
 
-from bindery.scheduler.commit.drafts import BindRequestDraft
+from bindery.scheduler.commit.drafts import StatementDraft
 from bindery.scheduler.planning.rounds import CycleStoppedError, Deadline
 
 STOP_S = 10.0
@@ -33,11 +33,11 @@ class CycleHangsError(Exception):
 class CycleRunner:
     """Runs cycles one after another. `take` is called with each draft, in the event loop."""
 
-    def __init__(self, take: Callable[[BindRequestDraft], None]) -> None:
+    def __init__(self, take: Callable[[StatementDraft], None]) -> None:
         self._take = take
         self._limit_s = 0.0
         self._started_s: float | None = None
-        self.dropped: list[BindRequestDraft] = []
+        self.dropped: list[StatementDraft] = []
         """Drafts of the last cycle after its stop, which were not passed to `take`."""
         self.has_finished = False
         """Whether the last cycle ended normally, even if it was stopped."""
@@ -49,7 +49,7 @@ class CycleRunner:
 
     async def run(
         self,
-        cycle: Generator[BindRequestDraft, None, None],
+        cycle: Generator[StatementDraft, None, None],
         deadline: Deadline,
         limit_s: float,
     ) -> None:
@@ -89,13 +89,13 @@ class _CycleThread:
 
     def __init__(
         self,
-        cycle: Generator[BindRequestDraft, None, None],
-        take: Callable[[BindRequestDraft], None],
+        cycle: Generator[StatementDraft, None, None],
+        take: Callable[[StatementDraft], None],
     ) -> None:
         self._cycle = cycle
         self._take = take
         self._is_stopped = threading.Event()
-        self.dropped: list[BindRequestDraft] = []
+        self.dropped: list[StatementDraft] = []
         self._loop = asyncio.get_running_loop()
         self.done: asyncio.Future[None] = self._loop.create_future()
         # The context has the fields of log lines, such as the number of the cycle.

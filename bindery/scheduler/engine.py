@@ -18,7 +18,7 @@ from bindery.scheduler.actions.holding import hold_rooms
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.cache.defects import Stage, of_job
 from bindery.scheduler.cache.failures import SPARE_S
-from bindery.scheduler.commit.drafts import BindRequestDraft, Committer
+from bindery.scheduler.commit.drafts import Committer, StatementDraft
 from bindery.scheduler.ledgers.base import OperationKind
 from bindery.scheduler.model.evictions import Eviction
 from bindery.scheduler.model.jobs import Job, JobKey, TaskStatus, Uid
@@ -111,7 +111,7 @@ class Engine:
         fencing_token: int = 0,
         inspect: Callable[[Session], None] | None = None,
         deadline: Deadline | None = None,
-    ) -> Generator[BindRequestDraft, None, None]:
+    ) -> Generator[StatementDraft, None, None]:
         """Run one cycle; yield each BindRequest when its Statement is committed.
 
         `deadline`: after it, the cycle ends with the commits so far, and the next cycle continues
@@ -156,7 +156,7 @@ class Engine:
 
     def _plan(
         self, session: Session, report: CycleReport, fencing_token: int, turns: Round
-    ) -> Generator[BindRequestDraft, None, None]:
+    ) -> Generator[StatementDraft, None, None]:
         """Run all actions and fill `report`."""
         # A copy: a commit takes its job off the list, but the job still gets a report.
         waiting = list(session.state.waiting.values())
@@ -302,7 +302,7 @@ class Engine:
         self.cluster.eviction_history.note(eviction, self._clock())
         self.cluster.changed_jobs.add(eviction.task.job)
 
-    def refused(self, draft: BindRequestDraft) -> None:
+    def refused(self, draft: StatementDraft) -> None:
         """Record that the request could not be created; its pods are planned again."""
         self.cluster.forget(draft.key)
 

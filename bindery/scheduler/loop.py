@@ -19,7 +19,7 @@ from bindery.kube.lease import Leadership
 from bindery.scheduler.background import CycleHangsError, CycleRunner
 from bindery.scheduler.cache.feed import Feed
 from bindery.scheduler.commit import metrics
-from bindery.scheduler.commit.drafts import BindRequestDraft
+from bindery.scheduler.commit.drafts import StatementDraft
 from bindery.scheduler.commit.evictor import Evictor
 from bindery.scheduler.commit.stale import stale_requests
 from bindery.scheduler.commit.writer import UNCONFIRMED_AFTER_S, RequestWriter
@@ -175,7 +175,7 @@ class SchedulingLoop:
         metrics.record(report, time.perf_counter() - started_s)
         self._tell(report)
 
-    def _submit(self, draft: BindRequestDraft) -> None:
+    def _submit(self, draft: StatementDraft) -> None:
         self._writer.submit(draft)
         metrics.record_commit(draft, self._clock())
         _log.info(

@@ -13,7 +13,7 @@ import msgspec
 from bindery.api.bindrequest import Phase
 from bindery.api.configuration import SchedulerConfiguration
 from bindery.api.times import timestamp
-from bindery.kube.bindrequests import BindRequest
+from bindery.kube.bindrequests import CommittedStatement
 from bindery.kube.objects import Condition, KubeObject, Pod, PodGroup
 from bindery.kube.store import Change, EventType
 from bindery.scheduler.engine import Engine
@@ -54,7 +54,7 @@ class SimulatedCluster:
         """PodGroup -> its pods that have not ended."""
         self._ended: dict[JobKey, list[Pod]] = {}
         """PodGroup -> its pods that have ended; they are removed with it."""
-        self._requests: list[BindRequest] = []
+        self._requests: list[CommittedStatement] = []
         """The initial requests that are not finished yet."""
         self._lives = 0
 
@@ -67,7 +67,7 @@ class SimulatedCluster:
                 self._members[group] += 1
         elif isinstance(item, PodGroup):
             self._groups[JobKey(item.metadata.namespace, item.metadata.name, True)] = item
-        elif isinstance(item, BindRequest) and not item.is_final:
+        elif isinstance(item, CommittedStatement) and not item.is_final:
             self._requests.append(item)
         self.engine.cluster.apply(Change(EventType.ADDED, item, None))
 
@@ -75,7 +75,7 @@ class SimulatedCluster:
         """Run a cycle and bind what it commits; its evictions are in the engine's report."""
         bound: list[Bound] = []
         for draft in list(self.engine.cycle()):
-            request = msgspec.convert(draft.to_object(), BindRequest)
+            request = msgspec.convert(draft.to_object(), CommittedStatement)
             self._apply(EventType.ADDED, request)
             bound.extend(self._bind(request))
         return bound
@@ -155,7 +155,7 @@ class SimulatedCluster:
             self._apply(EventType.DELETED, group)
         del self._members[key]
 
-    def _bind(self, request: BindRequest) -> Iterator[Bound]:
+    def _bind(self, request: CommittedStatement) -> Iterator[Bound]:
         """Bind the pods of `request` that wait, and remove it."""
         condition = Condition(
             type="PodScheduled", status="True", last_transition_time=timestamp(self.clock.now)

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from bindery.api.bindrequest import BindFailureReason
-from bindery.kube.bindrequests import BindRequest, StoredBindRequest
+from bindery.kube.bindrequests import BindRequest, CommittedStatement
 
 POD = {"podName": "a", "podUID": "1", "selectedNode": "n"}
 OTHER = {"podName": "b", "podUID": "2", "selectedNode": "m"}
@@ -14,10 +14,10 @@ STATEMENTS = [
 ]
 
 
-def each(spec: dict[str, object], **status: object) -> tuple[BindRequest, ...]:
+def each(spec: dict[str, object], **status: object) -> tuple[CommittedStatement, ...]:
     metadata = {"name": "it", "namespace": "team", "uid": "x"}
     content = {"metadata": metadata, "spec": spec, "status": status}
-    return msgspec.convert(content, StoredBindRequest).each()
+    return msgspec.convert(content, BindRequest).each()
 
 
 def test_the_old_form_and_the_new_form_say_the_same() -> None:

@@ -15,12 +15,12 @@ import msgspec
 from bindery.kube.bindrequests import (
     BindRequest,
     BindRequestSpec,
-    BindRequestStatus,
     CommittedStatement,
+    OldFormSpec,
+    OldFormStatus,
     PodBinding,
     StatementReference,
-    StoredBindRequest,
-    StoredBindRequestSpec,
+    StatementSpec,
 )
 from bindery.kube.objects import Meta
 
@@ -42,10 +42,10 @@ class World:
 
     pods: dict[str, FakePod] = field(default_factory=dict)
     nodes: set[str] = field(default_factory=set)
-    requests: dict[Key, BindRequest] = field(default_factory=dict)
-    stored: dict[Key, StoredBindRequest] = field(default_factory=dict)
+    requests: dict[Key, CommittedStatement] = field(default_factory=dict)
+    stored: dict[Key, BindRequest] = field(default_factory=dict)
     bound_counts: dict[str, int] = field(default_factory=dict)  # name of a stored request
-    watch: Callable[[StoredBindRequest], None] = lambda _: None
+    watch: Callable[[BindRequest], None] = lambda _: None
     prepared: set[tuple[str, str]] = field(default_factory=set)  # plugin, pod UID
     finished: set[tuple[str, str]] = field(default_factory=set)  # plugin, pod UID
     log: list[tuple[str, ...]] = field(default_factory=list)
@@ -57,12 +57,12 @@ class World:
         """Return the seconds since the epoch."""
         return self.now + (asyncio.get_running_loop().time() if self.keeps_time else 0.0)
 
-    def statements(self) -> list[BindRequest]:
+    def statements(self) -> list[CommittedStatement]:
         """Return the Statements of all requests, and parts of them."""
         shared = [each for stored in self.stored.values() for each in stored.each()]
         return [*self.requests.values(), *shared]
 
-    def store(self, request: StoredBindRequest) -> StoredBindRequest:
+    def store(self, request: BindRequest) -> BindRequest:
         """Store a request with Statements as the API server does, and show it to the watch."""
         self.version += 1
         meta = msgspec.structs.replace(request.metadata, resource_version=str(self.version))
@@ -71,7 +71,7 @@ class World:
         self.watch(request)
         return request
 
-    def respecify(self, name: str, **fields: Any) -> StoredBindRequest:
+    def respecify(self, name: str, **fields: Any) -> BindRequest:
         """Change the spec of a stored request."""
         request = self.stored[NAMESPACE, name]
         generation = request.metadata.generation + 1
@@ -79,18 +79,18 @@ class World:
         spec = msgspec.structs.replace(request.spec, **fields)
         return self.store(msgspec.structs.replace(request, metadata=meta, spec=spec))
 
-    def withdraw(self, name: str, statement_id: str) -> StoredBindRequest:
+    def withdraw(self, name: str, statement_id: str) -> BindRequest:
         """Withdraw a Statement, as the scheduler does."""
         withdrawn = self.stored[NAMESPACE, name].spec.withdrawn
         return self.respecify(name, withdrawn=[*withdrawn, statement_id])
 
-    def put(self, request: BindRequest, **status: Any) -> BindRequest:
+    def put(self, request: CommittedStatement, **status: Any) -> CommittedStatement:
         """Store a request as the API server does; return it as it is now."""
         self.version += 1
         meta = msgspec.structs.replace(request.metadata, resource_version=str(self.version))
         if status:
             merged = {**msgspec.to_builtins(request.status), **status}
-            new_status = msgspec.convert(merged, BindRequestStatus)
+            new_status = msgspec.convert(merged, OldFormStatus)
             request = msgspec.structs.replace(request, status=new_status)
         request = msgspec.structs.replace(request, metadata=meta)
         self.requests[meta.namespace, meta.name] = request
@@ -116,19 +116,19 @@ def add_pods(world: World, name: str, size: int) -> list[PodBinding]:
     ]
 
 
-def statement(world: World, name: str, size: int, **fields: Any) -> CommittedStatement:
+def statement(world: World, name: str, size: int, **fields: Any) -> StatementSpec:
     """Add pods and nodes; return the Statement that binds pod i to node i."""
-    return CommittedStatement(id=name, pods=add_pods(world, name, size), **fields)
+    return StatementSpec(id=name, pods=add_pods(world, name, size), **fields)
 
 
 def share(
-    world: World, *statements: CommittedStatement, name: str = "shared", **spec: Any
-) -> StoredBindRequest:
+    world: World, *statements: StatementSpec, name: str = "shared", **spec: Any
+) -> BindRequest:
     """Add a request with these Statements."""
     return world.store(
-        StoredBindRequest(
+        BindRequest(
             metadata=Meta(name=name, namespace=NAMESPACE, uid=f"br-{name}", generation=1),
-            spec=StoredBindRequestSpec(statements=list(statements), **spec),
+            spec=BindRequestSpec(statements=list(statements), **spec),
         )
     )
 
@@ -143,19 +143,19 @@ def gang(
     backoff_limit: int = 3,
     token: int = 0,
     after: str | None = None,
-) -> list[BindRequest]:
+) -> list[CommittedStatement]:
     """Add pods, nodes and the request (or its parts) that binds pod i to node i."""
     bindings = add_pods(world, name, size)
     return [
         world.put(
-            BindRequest(
+            CommittedStatement(
                 metadata=Meta(
                     name=f"{name}-{part}",
                     namespace=NAMESPACE,
                     uid=f"br-{name}-{part}",
                     generation=1,
                 ),
-                spec=BindRequestSpec(
+                spec=OldFormSpec(
                     pods=bindings[part * size // parts : (part + 1) * size // parts],
                     statement=StatementReference(id=name, part=part, parts=parts, after=after),
                     min_bound=min_bound,

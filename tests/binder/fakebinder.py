@@ -27,7 +27,7 @@ from bindery.binder.ports import PodView, RequestChangedError, RequestGoneError
 from bindery.binder.retention import Finished
 from bindery.binder.shared_status import SharedStatuses
 from bindery.binder.waits import Waits
-from bindery.kube.bindrequests import BindRequest, StoredBindRequest, StoredBindRequestStatus
+from bindery.kube.bindrequests import BindRequest, BindRequestStatus, CommittedStatement
 from bindery.kube.client import Client
 from bindery.kube.errors import (
     ConflictError,
@@ -154,11 +154,13 @@ class Door:
 
     # ---- RequestStore ----
 
-    async def write_status(self, request: BindRequest, status: Mapping[str, object]) -> BindRequest:
+    async def write_status(
+        self, request: CommittedStatement, status: Mapping[str, object]
+    ) -> CommittedStatement:
         if request.siblings:
             return await self.shared.write(request, status)
 
-        def write() -> BindRequest:
+        def write() -> CommittedStatement:
             current = self._current(request)
             plain = {key: value for key, value in status.items() if value is not None}
             self.world.log.append(("status", request.metadata.name, str(status["phase"])))
@@ -167,30 +169,30 @@ class Door:
 
         while True:
             try:
-                return cast("BindRequest", await self.call("write status", write))
+                return cast("CommittedStatement", await self.call("write status", write))
             except (ServerError, OutcomeUnknownError):
                 continue
 
     async def try_to_write(
-        self, request: BindRequest, status: Mapping[str, object]
-    ) -> BindRequest | None:
+        self, request: CommittedStatement, status: Mapping[str, object]
+    ) -> CommittedStatement | None:
         try:
             return await self.shared.try_to_write(request, status) if request.siblings else None
         except (KubeError, RequestGoneError):
             return None
 
-    async def find_statement(self, namespace: str, statement_id: str) -> list[BindRequest]:
-        def find() -> list[BindRequest]:
+    async def find_statement(self, namespace: str, statement_id: str) -> list[CommittedStatement]:
+        def find() -> list[CommittedStatement]:
             here = [r for r in self.world.statements() if r.metadata.namespace == namespace]
             return [request for request in here if request.spec.statement.id == statement_id]
 
-        return cast("list[BindRequest]", await self.call("find statement", find))
+        return cast("list[CommittedStatement]", await self.call("find statement", find))
 
-    async def confirm(self, request: BindRequest) -> BindRequest:
+    async def confirm(self, request: CommittedStatement) -> CommittedStatement:
         found = await self.call("confirm", lambda: self._current(request))
-        return cast("BindRequest", found)
+        return cast("CommittedStatement", found)
 
-    def _current(self, request: BindRequest) -> BindRequest:
+    def _current(self, request: CommittedStatement) -> CommittedStatement:
         if request.siblings:
             stored = self.world.stored.get((request.metadata.namespace, request.metadata.name))
             if stored is None or stored.metadata.uid != request.metadata.uid:
@@ -210,16 +212,14 @@ class Door:
 
     # ---- StoredRequests ----
 
-    async def read(self, namespace: str, name: str) -> StoredBindRequest:
+    async def read(self, namespace: str, name: str) -> BindRequest:
         found = await self.call("read request", lambda: self._stored(namespace, name))
-        return cast("StoredBindRequest", found)
+        return cast("BindRequest", found)
 
-    async def patch_status(
-        self, stored: StoredBindRequest, status: Mapping[str, object]
-    ) -> StoredBindRequest:
+    async def patch_status(self, stored: BindRequest, status: Mapping[str, object]) -> BindRequest:
         meta, change = stored.metadata, msgspec.to_builtins(status)
 
-        def patch() -> StoredBindRequest:
+        def patch() -> BindRequest:
             current = self._stored(meta.namespace, meta.name)
             theirs = current.metadata
             if (theirs.uid, theirs.resource_version) != (meta.uid, meta.resource_version):
@@ -228,16 +228,16 @@ class Door:
             plain = {key: value for key, value in merged.items() if value is not None}
             self.world.log.append(("status", meta.name, change["phase"]))
             self.world.bound_counts[meta.name] = change["boundCount"]
-            written = msgspec.convert(plain, StoredBindRequestStatus)
+            written = msgspec.convert(plain, BindRequestStatus)
             return self.world.store(msgspec.structs.replace(current, status=written))
 
-        return cast("StoredBindRequest", await self.call("patch status", patch))
+        return cast("BindRequest", await self.call("patch status", patch))
 
     async def back_off(self, stored: object, error: object, failures: int) -> None:
         del stored, error, failures
         await asyncio.sleep(0.1)
 
-    def _stored(self, namespace: str, name: str) -> StoredBindRequest:
+    def _stored(self, namespace: str, name: str) -> BindRequest:
         found = self.world.stored.get((namespace, name))
         if found is None:
             raise NotFoundError(404, "NotFound", name)
@@ -350,7 +350,7 @@ class Binder:
         )
         self.manager = Manager(dependencies, Fence(), self.notes, self.notes)
         self.intake = Intake(self.manager, self.door.shared)
-        self._unseen: deque[StoredBindRequest] = deque()
+        self._unseen: deque[BindRequest] = deque()
 
     def _is_waited_for(self, namespace: str, statement_id: str) -> bool:
         return self.manager.is_waited_for(namespace, statement_id)
@@ -377,7 +377,7 @@ class Binder:
             if not self.door.dead:
                 self.intake.observe(stored, adopted=False)
 
-        def show_later(stored: StoredBindRequest) -> None:
+        def show_later(stored: BindRequest) -> None:
             self._unseen.append(stored)
             loop.call_later(lag_s, show)
 

@@ -13,12 +13,12 @@ from sizes import examples
 from bindery.api.bindrequest import Phase
 from bindery.binder.plugins.interface import PluginError
 from bindery.binder.retention import finished
-from bindery.kube.bindrequests import BindRequest
+from bindery.kube.bindrequests import CommittedStatement
 
 REFUSED = {"uid-gang-1": PluginError("no")}
 
 
-def extras(world: World, size: int = 2, **fields: Any) -> list[BindRequest]:
+def extras(world: World, size: int = 2, **fields: Any) -> list[CommittedStatement]:
     """Add the request of extra pods, which comes after that of the gang `gang`."""
     return gang(world, size, name="extra", after="gang", min_bound=0, **fields)
 

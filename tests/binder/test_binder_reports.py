@@ -11,8 +11,8 @@ from bindery.binder.metrics import BIND_REQUEST_SECONDS
 from bindery.binder.outcome import Outcome, PodFailure, PodOutcome, Verdict
 from bindery.binder.reports import Reports
 from bindery.kube.bindrequests import (
-    BindRequest,
-    BindRequestSpec,
+    CommittedStatement,
+    OldFormSpec,
     PodBinding,
     PodGroupReference,
     StatementReference,
@@ -52,13 +52,11 @@ TEMPORARY = PodFailure("PluginFailed", "not now", permanent=False)
 ABORTED = PodFailure(BindFailureReason.GANG_ABORTED, "not now", permanent=False)
 
 
-def request(group: str) -> BindRequest:
+def request(group: str) -> CommittedStatement:
     reference = PodGroupReference(name=group, uid="ug") if group else None
-    return BindRequest(
+    return CommittedStatement(
         metadata=Meta(name="request", namespace="team", uid="ur"),
-        spec=BindRequestSpec(
-            pods=BINDINGS, statement=StatementReference(id="s"), pod_group=reference
-        ),
+        spec=OldFormSpec(pods=BINDINGS, statement=StatementReference(id="s"), pod_group=reference),
     )
 
 

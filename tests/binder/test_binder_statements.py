@@ -9,7 +9,7 @@ from quicktime import play
 from bindery.binder.manager import Malformed
 from bindery.binder.operator import translate
 from bindery.binder.plugins.interface import PluginError
-from bindery.kube.bindrequests import BindRequest
+from bindery.kube.bindrequests import CommittedStatement
 
 
 def status_writes(world: World) -> list[tuple[str, str]]:
@@ -340,7 +340,7 @@ def test_a_request_that_was_changed_is_carried_out_as_it_is_now() -> None:
     assert status_of(world, "gang-0") == "Succeeded"
 
 
-def moved(request: BindRequest) -> BindRequest:
+def moved(request: CommittedStatement) -> CommittedStatement:
     pods = [msgspec.structs.replace(pod, selected_node="better") for pod in request.spec.pods]
     return msgspec.structs.replace(
         request,

@@ -11,8 +11,8 @@ from bindery.binder.plugins.chain import PluginChain
 from bindery.binder.plugins.interface import BindContext, BinderPlugin, PluginError
 from bindery.binder.ports import PodView
 from bindery.kube.bindrequests import (
-    BindRequest,
-    BindRequestSpec,
+    CommittedStatement,
+    OldFormSpec,
     PodBinding,
     PodGroupReference,
     ReceivedGPU,
@@ -44,9 +44,9 @@ def metadata(
         plugins, lambda _namespace, _priority: cast("Client", None), lambda *_measured: None
     )
     bound = PodBinding(pod_name="p", pod_uid="u", selected_node="n", **binding)
-    request = BindRequest(
+    request = CommittedStatement(
         metadata=Meta(labels={"scheduling.bindery.dev/node-pool": pool} if pool else {}),
-        spec=BindRequestSpec(pods=[bound], statement=StatementReference(id="s")),
+        spec=OldFormSpec(pods=[bound], statement=StatementReference(id="s")),
     )
     view = PodView("team", "p", "u", node="", ending=False)
     return chain.binding_metadata(chain.contexts(view, request, bound))
@@ -107,19 +107,19 @@ def test_a_plugin_that_fails_keeps_the_pod_from_being_bound() -> None:
 
 def test_nothing_is_recorded_without_a_request_for_it() -> None:
     binding = PodBinding(pod_name="p", pod_uid="u", selected_node="n")
-    spec = BindRequestSpec(pods=[binding], statement=StatementReference(id="s"))
+    spec = OldFormSpec(pods=[binding], statement=StatementReference(id="s"))
 
-    assert recorded(BindRequest(spec=spec), binding) == BindingMetadata()
+    assert recorded(CommittedStatement(spec=spec), binding) == BindingMetadata()
 
 
 def test_the_queue_that_the_request_charges_is_recorded() -> None:
     bound = PodBinding(pod_name="p", pod_uid="u", selected_node="n")
     gang = PodGroupReference(name="g", uid="uid-g")
-    spec = BindRequestSpec(
+    spec = OldFormSpec(
         pods=[bound], statement=StatementReference(id="s"), queue="research", pod_group=gang
     )
 
-    written = recorded(BindRequest(spec=spec), bound)
+    written = recorded(CommittedStatement(spec=spec), bound)
 
     assert written.annotations == {
         "scheduling.bindery.dev/charged-queue": "research",
@@ -133,9 +133,9 @@ def test_what_the_scheduler_has_granted_to_the_pod_is_recorded() -> None:
     bound = PodBinding(
         pod_name="p", pod_uid="u", selected_node="n", non_preemptible=True, plugin_data=levels
     )
-    spec = BindRequestSpec(pods=[bound], statement=StatementReference(id="s"), queue="research")
+    spec = OldFormSpec(pods=[bound], statement=StatementReference(id="s"), queue="research")
 
-    written = recorded(BindRequest(spec=spec), bound)
+    written = recorded(CommittedStatement(spec=spec), bound)
 
     assert written.annotations == {
         "scheduling.bindery.dev/charged-queue": "research",

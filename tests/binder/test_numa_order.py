@@ -17,7 +17,12 @@ from bindery.binder.plugins.interface import BindContext, BinderPlugin, PluginEr
 from bindery.binder.plugins.numa import Numa
 from bindery.binder.ports import PodView
 from bindery.binder.transaction import BindTransaction
-from bindery.kube.bindrequests import BindRequest, BindRequestSpec, PodBinding, StatementReference
+from bindery.kube.bindrequests import (
+    CommittedStatement,
+    OldFormSpec,
+    PodBinding,
+    StatementReference,
+)
 from bindery.kube.client import Client
 from bindery.kube.errors import ServerError
 
@@ -81,10 +86,12 @@ def planned(name: str, node: str) -> PodBinding:
 
 def alone(binding: PodBinding) -> BindContext:
     """Return the context of a pod in a Statement of its own."""
-    spec = BindRequestSpec(pods=[binding], statement=StatementReference(id=binding.pod_name))
+    spec = OldFormSpec(pods=[binding], statement=StatementReference(id=binding.pod_name))
     pod = PodView("team", binding.pod_name, binding.pod_uid, node="", ending=False)
     client = cast("Client", None)  # no step calls the API
-    return BindContext(client, pod, BindRequest(spec=spec), binding, binding.plugin_data["numa"])
+    return BindContext(
+        client, pod, CommittedStatement(spec=spec), binding, binding.plugin_data["numa"]
+    )
 
 
 async def carried_out(
@@ -97,9 +104,9 @@ async def carried_out(
     runs = []
     for number, pods in enumerate(statements):
         reference = StatementReference(id=f"s-{number}")
-        spec = BindRequestSpec(pods=list(pods), statement=reference, min_bound=0)
+        spec = OldFormSpec(pods=list(pods), statement=reference, min_bound=0)
         transaction = BindTransaction(
-            [BindRequest(spec=spec)], port, chain, fence=lambda: None, adopted=False
+            [CommittedStatement(spec=spec)], port, chain, fence=lambda: None, adopted=False
         )
         runs.append(transaction.attempt(last=True))
     return list(await asyncio.gather(*runs))

@@ -13,8 +13,8 @@ from bindery.binder.plugins.interface import BindContext, PluginError
 from bindery.binder.plugins.numa import Numa
 from bindery.binder.ports import PodView
 from bindery.kube.bindrequests import (
-    BindRequest,
-    BindRequestSpec,
+    CommittedStatement,
+    OldFormSpec,
     PodBinding,
     StatementReference,
 )
@@ -24,10 +24,10 @@ def context(data: Mapping[str, Any]) -> BindContext:
     binding = PodBinding(
         pod_name="p", pod_uid="u", selected_node="n", plugin_data={"numa": dict(data)}
     )
-    spec = BindRequestSpec(pods=[binding], statement=StatementReference(id="s"))
+    spec = OldFormSpec(pods=[binding], statement=StatementReference(id="s"))
     pod = PodView("team", "p", "u", node="", ending=False)
     client: Any = None  # no step calls the API
-    return BindContext(client, pod, BindRequest(spec=spec), binding, data)
+    return BindContext(client, pod, CommittedStatement(spec=spec), binding, data)
 
 
 def test_the_predicted_zones_are_recorded_for_this_pod_alone() -> None:

@@ -5,7 +5,12 @@ from typing import cast
 from bindery.binder.plugins.chain import PluginChain
 from bindery.binder.plugins.interface import BindContext
 from bindery.binder.ports import PodView
-from bindery.kube.bindrequests import BindRequest, BindRequestSpec, PodBinding, StatementReference
+from bindery.kube.bindrequests import (
+    CommittedStatement,
+    OldFormSpec,
+    PodBinding,
+    StatementReference,
+)
 from bindery.kube.client import Client
 
 
@@ -48,9 +53,9 @@ async def carry(*plugins: Everybody, **data: object) -> tuple[bool, bool]:
         plugins, lambda _namespace, _priority: cast("Client", None), lambda *_measured: None
     )
     binding = PodBinding(pod_name="p", pod_uid="u", selected_node="n", plugin_data=data)
-    spec = BindRequestSpec(pods=[binding], statement=StatementReference(id="s"))
+    spec = OldFormSpec(pods=[binding], statement=StatementReference(id="s"))
     view = PodView("team", "p", "u", node="", ending=False)
-    contexts = chain.contexts(view, BindRequest(spec=spec), binding)
+    contexts = chain.contexts(view, CommittedStatement(spec=spec), binding)
     assert await chain.pre_bind(contexts) is None
     assert await chain.post_bind(contexts) is None
     assert await chain.rollback(contexts) is None

@@ -15,7 +15,7 @@ from sizes import examples
 
 from bindery.api.bindrequest import Phase
 from bindery.binder.plugins.interface import PluginError
-from bindery.kube.bindrequests import BindRequest, CommittedStatement
+from bindery.kube.bindrequests import CommittedStatement, StatementSpec
 
 MOST_TROUBLES = 5
 PATIENT = MOST_TROUBLES + 1
@@ -72,7 +72,7 @@ class Scene:
         play(main())
 
 
-def pods(request: BindRequest) -> set[str]:
+def pods(request: CommittedStatement) -> set[str]:
     return {pod.pod_uid for pod in request.spec.pods}
 
 
@@ -80,9 +80,9 @@ def ours(world: World) -> set[str]:
     return {uid for uid, node in world.bound().items() if node != "elsewhere"}
 
 
-def by_id(world: World) -> dict[str, list[BindRequest]]:
+def by_id(world: World) -> dict[str, list[CommittedStatement]]:
     """Return the parts of each Statement."""
-    found: dict[str, list[BindRequest]] = {}
+    found: dict[str, list[CommittedStatement]] = {}
     for request in world.statements():
         found.setdefault(request.key.statement, []).append(request)
     return found
@@ -200,7 +200,7 @@ def scenes(draw: Any) -> Scene:
     return scene
 
 
-def draw_statement(draw: Any, scene: Scene, name: str, names: list[str]) -> CommittedStatement:
+def draw_statement(draw: Any, scene: Scene, name: str, names: list[str]) -> StatementSpec:
     """Draw a Statement that may build on one of `names`; lose or refuse one of its pods, or not."""
     size = draw(st.integers(1, 3))
     found = statement(

@@ -13,10 +13,10 @@ from bindery.binder.operator import translate
 from bindery.binder.plugins.interface import PluginError
 from bindery.binder.retention import finished
 from bindery.kube.bindrequests import (
+    BindRequest,
     BindRequestStatus,
-    CommittedStatement,
-    StoredBindRequest,
-    StoredBindRequestStatus,
+    OldFormStatus,
+    StatementSpec,
 )
 
 
@@ -39,7 +39,7 @@ def new_world() -> World:
     return world
 
 
-def status_of(world: World, name: str, request: str = "shared") -> BindRequestStatus:
+def status_of(world: World, name: str, request: str = "shared") -> OldFormStatus:
     each = world.stored[NAMESPACE, request].each()
     return next(one.status for one in each if one.key.statement == name)
 
@@ -194,23 +194,23 @@ def test_a_pod_that_two_statements_of_a_request_name_is_bound_once() -> None:
 # ---- malformed -----------------------------------------------------------------------------------
 
 
-def empty(world: World) -> CommittedStatement:
+def empty(world: World) -> StatementSpec:
     del world
-    return CommittedStatement(id="bad", pods=[])
+    return StatementSpec(id="bad", pods=[])
 
 
-def after_itself(world: World) -> CommittedStatement:
+def after_itself(world: World) -> StatementSpec:
     return statement(world, "bad", 1, after="bad")
 
 
-def twice_a_pod(world: World) -> CommittedStatement:
+def twice_a_pod(world: World) -> StatementSpec:
     found = statement(world, "bad", 1)
     return msgspec.structs.replace(found, pods=found.pods * 2)
 
 
 @pytest.mark.parametrize("bad", [empty, after_itself, twice_a_pod])
 def test_a_malformed_statement_fails_and_its_neighbours_are_bound(
-    bad: Callable[[World], CommittedStatement],
+    bad: Callable[[World], StatementSpec],
 ) -> None:
     world = new_world()
     share(world, bad(world), statement(world, "good", 2))
@@ -231,16 +231,16 @@ def test_a_malformed_statement_fails_and_its_neighbours_are_bound(
     assert world.bound_counts["shared"] == 2
 
 
-def doubled(world: World, request: StoredBindRequest) -> StoredBindRequest:
+def doubled(world: World, request: BindRequest) -> BindRequest:
     return world.respecify("shared", statements=[*request.spec.statements] * 2)
 
 
-def emptied(world: World, request: StoredBindRequest) -> StoredBindRequest:
+def emptied(world: World, request: BindRequest) -> BindRequest:
     del request
     return world.respecify("shared", statements=[])
 
 
-def with_parts(world: World, request: StoredBindRequest) -> StoredBindRequest:
+def with_parts(world: World, request: BindRequest) -> BindRequest:
     first, *rest = request.spec.statements
     return world.respecify("shared", statements=[msgspec.structs.replace(first, parts=2), *rest])
 
@@ -251,7 +251,7 @@ def with_parts(world: World, request: StoredBindRequest) -> StoredBindRequest:
 )
 @pytest.mark.parametrize("when", ["before", "meanwhile"])
 def test_a_request_that_makes_no_sense_is_refused_as_a_whole_and_rolled_back(
-    spoil: Callable[[World, StoredBindRequest], StoredBindRequest], text: str, when: str
+    spoil: Callable[[World, BindRequest], BindRequest], text: str, when: str
 ) -> None:
     world = new_world()
     request = share(world, statement(world, "gang", 2), statement(world, "slow", 1))
@@ -284,7 +284,7 @@ def test_a_request_that_was_refused_as_a_whole_is_removed_as_any_other() -> None
     world = new_world()
     request = share(world, *[statement(world, "gang", 1)] * 2)
     refused = {"phase": "Failed", "reason": "Malformed", "completionTime": "1970-01-01T00:01:00Z"}
-    status = msgspec.convert(refused, StoredBindRequestStatus)
+    status = msgspec.convert(refused, BindRequestStatus)
     world.store(msgspec.structs.replace(request, status=status))
 
     def after(binder: Binder) -> None:
@@ -311,7 +311,7 @@ def test_a_request_that_is_mended_before_it_was_refused_is_carried_out() -> None
 
 def test_a_malformed_statement_that_is_changed_before_it_was_refused_is_refused_again() -> None:
     world = new_world()
-    share(world, CommittedStatement(id="bad", pods=[]), statement(world, "good", 1))
+    share(world, StatementSpec(id="bad", pods=[]), statement(world, "good", 1))
 
     async def main() -> None:
         binder = Binder(world)
@@ -468,7 +468,7 @@ def withdraw(world: World, at_s: float, *slow: str, **options: Any) -> None:
     play(main())
 
 
-def ids(request: StoredBindRequest) -> list[str]:
+def ids(request: BindRequest) -> list[str]:
     return [each.id for each in request.spec.statements]
 
 

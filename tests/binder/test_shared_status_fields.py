@@ -7,12 +7,12 @@ import pytest
 
 from bindery.binder.status import malformed_status, shared_status
 from bindery.kube.bindrequests import (
-    CommittedStatement,
+    BindRequest,
+    BindRequestSpec,
+    BindRequestStatus,
     PodBinding,
     PodGroupReference,
-    StoredBindRequest,
-    StoredBindRequestSpec,
-    StoredBindRequestStatus,
+    StatementSpec,
 )
 from bindery.kube.objects import Meta
 
@@ -32,20 +32,20 @@ FAILED |= {"unboundPods": unbound("g0-0", "g0-1"), "failedAttempts": 2}
 PARTLY = BOUND | {"reason": "PartlyBound", "unboundPods": unbound("g1-0")}
 
 
-def stored(count: int, *, gangs: bool = True) -> StoredBindRequest:
+def stored(count: int, *, gangs: bool = True) -> BindRequest:
     """Return a request with gangs of two pods each."""
 
-    def committed(name: str) -> CommittedStatement:
+    def committed(name: str) -> StatementSpec:
         pods = [
             PodBinding(pod_name=f"{name}-{n}", pod_uid=f"{name}-{n}", selected_node="n")
             for n in range(2)
         ]
         group = PodGroupReference(name=f"gang-{name}", uid=name) if gangs else None
-        return CommittedStatement(id=name, pods=pods, pod_group=group)
+        return StatementSpec(id=name, pods=pods, pod_group=group)
 
-    return StoredBindRequest(
+    return BindRequest(
         metadata=Meta(name="shared", namespace="here"),
-        spec=StoredBindRequestSpec(statements=[committed(f"g{n}") for n in range(count)]),
+        spec=BindRequestSpec(statements=[committed(f"g{n}") for n in range(count)]),
     )
 
 
@@ -117,7 +117,7 @@ def test_bound_pods_are_listed_only_while_there_is_no_outcome() -> None:
     first = status(BEGUN, PENDING)
     assert first["statements"] == [{"id": "g0", **BEGUN}]
 
-    known = msgspec.convert(msgspec.to_builtins(first), StoredBindRequestStatus)
+    known = msgspec.convert(msgspec.to_builtins(first), BindRequestStatus)
     request = msgspec.structs.replace(stored(2), status=known)
     second = shared_status(request, {"g0": {**BOUND, "boundPods": ["g0-0", "g0-1"]}})
 
@@ -127,7 +127,7 @@ def test_bound_pods_are_listed_only_while_there_is_no_outcome() -> None:
 def test_what_is_known_of_neighbours_is_kept_and_of_strangers_dropped() -> None:
     known = msgspec.convert(
         {"statements": [{"id": "g1", **FAILED}, {"id": "stranger", **FAILED}]},
-        StoredBindRequestStatus,
+        BindRequestStatus,
     )
     request = msgspec.structs.replace(stored(2), status=known)
 
@@ -145,7 +145,7 @@ def test_all_pods_of_a_malformed_statement_count_as_unbound() -> None:
     assert found["boundCount"] == 2
     read = msgspec.convert(
         msgspec.to_builtins({k: v for k, v in found.items() if v is not None}),
-        StoredBindRequestStatus,
+        BindRequestStatus,
     )
     first, second = msgspec.structs.replace(request, status=read).each()
     assert (first.status.reason, first.status.bound_pods) == ("Malformed", [])
@@ -157,7 +157,7 @@ def test_the_bound_pods_of_a_statement_that_failed_elsewhere_count_as_bound() ->
     lost_elsewhere = {key: value for key, value in FAILED.items() if key != "unboundPods"}
     read = msgspec.convert(
         {"statements": [{"id": "g0", **lost_elsewhere}], "phase": "Failed"},
-        StoredBindRequestStatus,
+        BindRequestStatus,
     )
 
     (found,) = msgspec.structs.replace(stored(1), status=read).each()
@@ -168,7 +168,7 @@ def test_the_bound_pods_of_a_statement_that_failed_elsewhere_count_as_bound() ->
 def test_a_request_that_was_refused_as_a_whole_stays_refused_when_it_is_mended() -> None:
     refused = msgspec.convert(
         {"phase": "Failed", "reason": "Malformed", "message": "no", "completionTime": EARLY},
-        StoredBindRequestStatus,
+        BindRequestStatus,
     )
 
     for each in msgspec.structs.replace(stored(2), status=refused).each():

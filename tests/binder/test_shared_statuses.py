@@ -13,7 +13,7 @@ from quicktime import play
 
 from bindery.binder.ports import RequestChangedError, RequestGoneError
 from bindery.binder.shared_status import GATHER_S
-from bindery.kube.bindrequests import BindRequest
+from bindery.kube.bindrequests import CommittedStatement
 from bindery.kube.errors import KubeError
 
 NOW = "2026-01-01T00:00:00.000Z"
@@ -53,11 +53,11 @@ class Scene:
         statuses = self.world.stored[NAMESPACE, "shared"].status.statements
         return {each.id: each.phase for each in statuses}
 
-    def request(self, name: str) -> BindRequest:
+    def request(self, name: str) -> CommittedStatement:
         each = self.world.stored[NAMESPACE, "shared"].each()
         return next(request for request in each if request.key.statement == name)
 
-    def write(self, name: str, status: Mapping[str, object]) -> asyncio.Task[BindRequest]:
+    def write(self, name: str, status: Mapping[str, object]) -> asyncio.Task[CommittedStatement]:
         return asyncio.create_task(self.statuses.write(self.request(name), status))
 
 
@@ -301,7 +301,7 @@ def test_a_request_that_is_not_remembered_is_read_until_that_succeeds() -> None:
 # ---- reasons to wait, which are written if they can be -------------------------------------------
 
 
-def try_to_write(scene: Scene, name: str) -> asyncio.Task[BindRequest | None]:
+def try_to_write(scene: Scene, name: str) -> asyncio.Task[CommittedStatement | None]:
     return asyncio.create_task(scene.statuses.try_to_write(scene.request(name), WAITING))
 
 

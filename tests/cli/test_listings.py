@@ -12,7 +12,12 @@ from bindery.cli.listings import gang_rows, request_rows
 from bindery.cli.queuerows import queue_rows
 from bindery.cli.subjects import subject
 from bindery.cli.writtenstate import state_lines
-from bindery.kube.bindrequests import BindRequest, BindRequestSpec, PodBinding, StatementReference
+from bindery.kube.bindrequests import (
+    CommittedStatement,
+    OldFormSpec,
+    PodBinding,
+    StatementReference,
+)
 from bindery.kube.claims import (
     DeviceClaim,
     DeviceRequest,
@@ -198,8 +203,8 @@ def test_single_pods_are_listed_while_they_wait() -> None:
             )
         )
     binding = PodBinding(pod_name="single-1", pod_uid="single-1", selected_node="node0")
-    spec = BindRequestSpec(pods=[binding], statement=StatementReference(id="s"))
-    snapshot = ClusterSnapshot(pods=tuple(singles), requests=(BindRequest(spec=spec),))
+    spec = OldFormSpec(pods=[binding], statement=StatementReference(id="s"))
+    snapshot = ClusterSnapshot(pods=tuple(singles), requests=(CommittedStatement(spec=spec),))
 
     rows = gang_rows(snapshot, SCENARIO.now)
 

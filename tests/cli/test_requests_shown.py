@@ -16,13 +16,13 @@ from bindery.cli.source import Source
 from bindery.cli.subjects import subject
 from bindery.cli.tables import print_yaml
 from bindery.kube.bindrequests import (
-    CommittedStatement,
+    BindRequest,
+    BindRequestSpec,
+    BindRequestStatus,
     PodBinding,
     PodGroupReference,
+    StatementSpec,
     StatementStatus,
-    StoredBindRequest,
-    StoredBindRequestSpec,
-    StoredBindRequestStatus,
     UnboundPod,
 )
 from bindery.kube.objects import Meta
@@ -45,7 +45,7 @@ REASON = "VolumeNotBound"
 MESSAGE = "claim scratch is not bound yet"
 
 
-def statement(snapshot: ClusterSnapshot, gang: str, *nodes: str) -> CommittedStatement:
+def statement(snapshot: ClusterSnapshot, gang: str, *nodes: str) -> StatementSpec:
     """Return the Statement that binds the pods of `gang` to `nodes`."""
     (group,) = [each for each in snapshot.groups if each.metadata.name == gang]
     pods = snapshot.pods_by_group["default", gang]
@@ -53,7 +53,7 @@ def statement(snapshot: ClusterSnapshot, gang: str, *nodes: str) -> CommittedSta
         PodBinding(pod_name=pod.metadata.name, pod_uid=pod.metadata.uid, selected_node=node)
         for pod, node in zip(pods, nodes, strict=True)
     ]
-    return CommittedStatement(
+    return StatementSpec(
         id=f"{gang}-1",
         pods=bindings,
         pod_group=PodGroupReference(name=gang, uid=group.metadata.uid),
@@ -88,7 +88,7 @@ def shared(*left_out: str) -> Source:
             unbound_pods=unbound,
         ),
     ]
-    stored = StoredBindRequest(
+    stored = BindRequest(
         metadata=Meta(
             name=NAME,
             namespace="default",
@@ -96,8 +96,8 @@ def shared(*left_out: str) -> Source:
             creation_timestamp=SCENARIO.now.isoformat(),
             labels={STATEMENT_LABEL: "x"},
         ),
-        spec=StoredBindRequestSpec(statements=statements, fencing_token=3),
-        status=StoredBindRequestStatus(statements=outcomes, phase="Binding"),
+        spec=BindRequestSpec(statements=statements, fencing_token=3),
+        status=BindRequestStatus(statements=outcomes, phase="Binding"),
     )
     return replace(source, snapshot=replace(snapshot, requests=stored.each()))
 

@@ -16,7 +16,7 @@ from bindery.api.names import HOLLOW_RUN_SECONDS_ANNOTATION, NUMA_ZONES_ANNOTATI
 from bindery.api.states import ENDED_POD_PHASES
 from bindery.api.times import seconds
 from bindery.controlplane.components import Component, Components
-from bindery.kube.bindrequests import StoredBindRequest
+from bindery.kube.bindrequests import BindRequest
 from bindery.kube.nodetopologies import NODE_RESOURCE_TOPOLOGIES
 from bindery.kube.objects import Pod
 from bindery.kube.resources import BIND_REQUESTS, PODS
@@ -130,7 +130,7 @@ class Load:
         outcome.took_s = time.monotonic() - began
         return outcome
 
-    def _note_request(self, change: Change[StoredBindRequest]) -> None:
+    def _note_request(self, change: Change[BindRequest]) -> None:
         created = seconds(change.object.metadata.creation_timestamp or "")
         for statement in change.object.each():
             for pod in statement.spec.pods:

@@ -30,7 +30,7 @@ from bindery.api.names import (
     POD_GROUP_ANNOTATION,
 )
 from bindery.controlplane.components import Component
-from bindery.kube.bindrequests import BindRequest, RequestKey, StoredBindRequest
+from bindery.kube.bindrequests import BindRequest, CommittedStatement, StatementKey
 from bindery.kube.client import Client
 from bindery.kube.errors import NotFoundError
 from bindery.kube.objects import Condition, KubeObject, Pod, PodGroup
@@ -262,7 +262,7 @@ class Corner:
     async def bound_count(self, gang: Gang) -> int:
         return sum(bool(pod.spec.node_name) for pod in await self.pods(gang))
 
-    async def requests(self) -> list[BindRequest]:
+    async def requests(self) -> list[CommittedStatement]:
         """Return the BindRequests of this corner's pool, one for each Statement."""
         every = await self.client.list(BIND_REQUESTS, namespace=self.namespace)
         mine = (r for r in every if r.metadata.labels.get(NODE_POOL_LABEL, "") == self.pool)
@@ -318,7 +318,7 @@ class Corner:
 
         await wait_for(said, f"the pods of {gang.name} say {text!r}")
 
-    async def wait_request(self) -> BindRequest:
+    async def wait_request(self) -> CommittedStatement:
         """Wait until there is a BindRequest, and return its first Statement."""
         found = await wait_for(self.requests, "a BindRequest is there")
         return found[0]
@@ -362,7 +362,7 @@ class Observer:
         """Pod UID -> the nodes it was seen on, in order."""
         self.created_requests: list[str] = []
         """Names of the BindRequests, in the order in which they appeared."""
-        self.requests: dict[RequestKey, BindRequest] = {}
+        self.requests: dict[StatementKey, CommittedStatement] = {}
         """Statements in BindRequests as they were last seen, also those that are gone."""
         self.live_requests: set[str] = set()
         """Names of those that are there."""
@@ -415,7 +415,7 @@ class Observer:
         if change.type is EventType.DELETED:
             self.story.append(f"gone {name}")
 
-    def _take_request(self, change: Change[StoredBindRequest]) -> None:
+    def _take_request(self, change: Change[BindRequest]) -> None:
         if change.type is EventType.ADDED:
             self.created_requests.append(change.object.metadata.name)
         self.requests.update((each.key, each) for each in change.object.each())

@@ -20,7 +20,7 @@ from traps import Trap, ready, trapped
 from bindery.api.configuration import BindRequestConfiguration, PluginConfiguration
 from bindery.controlplane.components import Components
 from bindery.controlplane.install import Installation
-from bindery.kube.bindrequests import BindRequest
+from bindery.kube.bindrequests import CommittedStatement
 
 pytestmark = pytest.mark.e2e
 
@@ -80,7 +80,7 @@ async def test_extra_pods_of_a_gang_whose_node_goes_between_plan_and_bind_are_no
     await corner.wait_condition(gang, "False", "Unschedulable")
     await corner.add_nodes("b", "c", cpu="2")
 
-    async def extras() -> list[BindRequest]:
+    async def extras() -> list[CommittedStatement]:
         return [r for r in await corner.requests() if r.spec.statement.after is not None]
 
     found = await wait_for(extras, "extra pods are committed")

@@ -20,7 +20,7 @@ from traps import ready
 from bindery.api.configuration import BindRequestConfiguration, WriteForm
 from bindery.controlplane.components import Component, Components
 from bindery.controlplane.install import Installation
-from bindery.kube.bindrequests import BindRequest
+from bindery.kube.bindrequests import CommittedStatement
 from bindery.kube.resources import POD_GROUPS
 from bindery.scheduler.commit.writer import CONCURRENT_CREATIONS
 
@@ -155,7 +155,7 @@ async def test_requests_of_both_forms_are_finished_side_by_side_through_an_upgra
         await gate.wait_for_creations(before + len(gangs))
 
         async def all_there() -> bool:
-            found: list[BindRequest] = await corner.requests()
+            found: list[CommittedStatement] = await corner.requests()
             names = {each.spec.pod_group.name for each in found if each.spec.pod_group is not None}
             return {gang.name for gang in gangs} <= names
 

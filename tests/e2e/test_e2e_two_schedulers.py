@@ -22,7 +22,7 @@ from bindery.api.configuration import BindRequestConfiguration
 from bindery.api.names import API_VERSION, NODE_POOL_LABEL
 from bindery.controlplane.components import Component, Components
 from bindery.controlplane.install import Installation
-from bindery.kube.bindrequests import BindRequest
+from bindery.kube.bindrequests import CommittedStatement
 from bindery.kube.resources import BIND_REQUESTS
 from bindery.scheduler.commit.writer import CONCURRENT_CREATIONS
 
@@ -85,7 +85,7 @@ async def test_when_the_leading_scheduler_is_killed_the_other_takes_over_with_a_
 
     stale = await a_request_of_an_earlier_leader(corner, tokens["before"])
 
-    async def refused() -> BindRequest | None:
+    async def refused() -> CommittedStatement | None:
         seen = observer.requests.get(stale.key)
         return seen if seen is not None and seen.status.phase == "Failed" else None
 
@@ -153,7 +153,7 @@ async def leads(component: Component) -> bool:
     return is_leading(component)
 
 
-async def a_request_of_an_earlier_leader(corner: Corner, token: int) -> BindRequest:
+async def a_request_of_an_earlier_leader(corner: Corner, token: int) -> CommittedStatement:
     """Write what a leader that lost its Lease unawares might write: for a pod that waits."""
     gang = Gang("stale", size=1, min_member=2)
     await corner.submit(gang)

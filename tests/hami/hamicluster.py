@@ -12,7 +12,7 @@ from bindery.api.hami.assignment import Assignment
 from bindery.api.hami.nodedevices import NodeDevice
 from bindery.api.hami.poddevices import ContainerDevice
 from bindery.api.hami.vendortable import NVIDIA
-from bindery.kube.bindrequests import StoredBindRequest
+from bindery.kube.bindrequests import BindRequest
 from bindery.kube.client import Client
 from bindery.kube.objects import Node, Pod
 from bindery.kube.resources import BIND_REQUESTS, NODES, PODS, Resource
@@ -135,10 +135,10 @@ class HamiCluster:
         patch = {"metadata": {"annotations": {names.NODE_LOCK: value}}}
         await self.client.patch(NODES, node, patch)
 
-    async def ended(self, *requests: str) -> list[StoredBindRequest]:
+    async def ended(self, *requests: str) -> list[BindRequest]:
         """Wait until the requests have their outcomes; return them."""
 
-        def is_final(request: StoredBindRequest) -> bool:
+        def is_final(request: BindRequest) -> bool:
             return request.status.phase in ("Succeeded", "Failed")
 
         return [

@@ -19,8 +19,7 @@ from bindery.api.bindrequest import BindRequest
 from bindery.api.podgroup import PodGroup
 from bindery.api.queue import Queue
 from bindery.api.topology import HyperNode, Topology
-from bindery.kube import objects, topology
-from bindery.kube.bindrequests import StoredBindRequest
+from bindery.kube import bindrequests, objects, topology
 
 FOR_PEOPLE_ALONE = {
     "BindRequest.spec.summary",
@@ -37,7 +36,7 @@ FREE_FORM = {"PodGroup.spec.subGroups.template.spec"}
 TWINS = [
     (PodGroup, objects.PodGroup),
     (Queue, objects.Queue),
-    (BindRequest, StoredBindRequest),
+    (BindRequest, bindrequests.BindRequest),
     (Topology, topology.Topology),
     (HyperNode, topology.HyperNode),
 ]

@@ -6,16 +6,16 @@ import msgspec
 
 from bindery.binder.bindingmetadata import recorded
 from bindery.kube import objects as kube
-from bindery.kube.bindrequests import BindRequest
-from bindery.scheduler.commit.drafts import BindRequestDraft
+from bindery.kube.bindrequests import CommittedStatement
+from bindery.scheduler.commit.drafts import StatementDraft
 
 
-def request_of(draft: BindRequestDraft) -> BindRequest:
+def request_of(draft: StatementDraft) -> CommittedStatement:
     """Return the BindRequest of `draft` as a watch shows it."""
-    return msgspec.convert(draft.to_object(), BindRequest)
+    return msgspec.convert(draft.to_object(), CommittedStatement)
 
 
-def records_of(draft: BindRequestDraft) -> dict[str, dict[str, str]]:
+def records_of(draft: StatementDraft) -> dict[str, dict[str, str]]:
     """Return pod name -> annotations that the binder writes with the binding."""
     request = request_of(draft)
     return {each.pod_name: dict(recorded(request, each).annotations) for each in request.spec.pods}

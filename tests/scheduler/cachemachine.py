@@ -25,7 +25,7 @@ from bindery.api.names import (
 )
 from bindery.kube import objects as kube
 from bindery.kube import podspec
-from bindery.kube.bindrequests import BindRequest, BindRequestStatus, StoredBindRequest
+from bindery.kube.bindrequests import BindRequest, CommittedStatement, OldFormStatus
 from bindery.kube.store import Change, EventType
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.cache.feed import statement_changes
@@ -295,17 +295,17 @@ class CacheMachine(RuleBasedStateMachine):
         if statements:
             self.put(shared_request(statements[0].metadata.name, *statements))
 
-    @precondition(lambda self: self.all_of(StoredBindRequest))
+    @precondition(lambda self: self.all_of(BindRequest))
     @rule(data=st.data(), succeeds=st.booleans())
     def finish_statement(self, data: st.DataObject, succeeds: bool) -> None:
-        stored: StoredBindRequest = data.draw(st.sampled_from(self.all_of(StoredBindRequest)))
+        stored: BindRequest = data.draw(st.sampled_from(self.all_of(BindRequest)))
         statements = list(stored.each())
         index = data.draw(st.integers(0, len(statements) - 1), "Statement")
         item = statements[index]
         if item.is_final:
             return
         bound = self._bind(item) if succeeds else []
-        status = BindRequestStatus(
+        status = OldFormStatus(
             phase="Succeeded" if bound else "Failed",
             bound_pods=bound,
             completion_time="2025-06-15T15:00:00Z",
@@ -313,7 +313,7 @@ class CacheMachine(RuleBasedStateMachine):
         statements[index] = msgspec.structs.replace(item, status=status)
         self.put(shared_request(stored.metadata.name, *statements))
 
-    def _bind(self, item: BindRequest) -> list[str]:
+    def _bind(self, item: CommittedStatement) -> list[str]:
         """Bind what can be bound of `item`; return the UIDs."""
         by_uid = {pod.metadata.uid: pod for pod in self.all_of(kube.Pod)}
         bound = []
@@ -326,10 +326,10 @@ class CacheMachine(RuleBasedStateMachine):
                 bound.append(place.pod_uid)
         return bound
 
-    @precondition(lambda self: self.all_of(StoredBindRequest))
+    @precondition(lambda self: self.all_of(BindRequest))
     @rule(data=st.data())
     def drop_request(self, data: st.DataObject) -> None:
-        self.drop(data.draw(st.sampled_from(self.all_of(StoredBindRequest))))
+        self.drop(data.draw(st.sampled_from(self.all_of(BindRequest))))
 
     # -- the watches ---------------------------------------------------------------------------
 
@@ -367,7 +367,7 @@ class CacheMachine(RuleBasedStateMachine):
         groups = {each.metadata.name: each for each in self.all_of(kube.PodGroup)}
         live = {
             place.pod_uid
-            for stored in self.all_of(StoredBindRequest)
+            for stored in self.all_of(BindRequest)
             for item in stored.each()
             if item.status.phase == "Pending"
             for place in item.spec.pods

@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 
 from bindery.api.bindrequest import (
-    BindRequestSpec,
+    OldFormSpec,
     PodBinding,
     PodGroupReference,
     StatementReference,
 )
 from bindery.api.names import API_VERSION, STATEMENT_LABEL
-from bindery.scheduler.commit.drafts import BindRequestDraft, Owner
+from bindery.scheduler.commit.drafts import Owner, StatementDraft
 from bindery.scheduler.model.jobs import Uid
 
 
@@ -28,15 +28,15 @@ def draft(
     annotations: Mapping[str, str] | None = None,
     nodes: Sequence[str] = ("node",),
     token: int = 0,
-) -> BindRequestDraft:
+) -> StatementDraft:
     """Return the draft of the Statement `name`-1, of the gang `gang` (default: `name`)."""
     gang = name if gang is None else gang
     version = API_VERSION if owner_kind == "PodGroup" else "v1"
     identity = f"{name}-1"
-    return BindRequestDraft(
+    return StatementDraft(
         namespace=namespace,
         name=f"{name}-request" + (f"-p{part}" if parts > 1 else ""),
-        spec=BindRequestSpec(
+        spec=OldFormSpec(
             pods=tuple(
                 PodBinding(
                     pod_name=f"{name}-{index}",

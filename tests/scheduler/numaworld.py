@@ -23,7 +23,7 @@ from bindery.kube.nodetopologies import (
     ZoneResource,
 )
 from bindery.kube.store import Change, EventType
-from bindery.scheduler.commit.drafts import BindRequestDraft
+from bindery.scheduler.commit.drafts import StatementDraft
 from bindery.scheduler.engine import Engine
 
 SINGLE = "single-numa-node"
@@ -172,7 +172,7 @@ class NumaWorld:
         for item in items:
             delete(self.engine.cluster, self._known.pop((type(item), item.metadata.name)))
 
-    def drafts(self) -> list[BindRequestDraft]:
+    def drafts(self) -> list[StatementDraft]:
         return list(self.engine.cycle())
 
     def zones(self) -> dict[str, tuple[str, list[int] | None]]:

@@ -31,19 +31,19 @@ from bindery.kube.bindrequests import (
     BindRequestSpec,
     BindRequestStatus,
     CommittedStatement,
+    OldFormSpec,
+    OldFormStatus,
     PodBinding,
     PodGroupReference,
     StatementReference,
+    StatementSpec,
     StatementStatus,
-    StoredBindRequest,
-    StoredBindRequestSpec,
-    StoredBindRequestStatus,
     UnboundPod,
 )
 from bindery.kube.store import Change, EventType
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.cache.feed import statement_changes
-from bindery.scheduler.commit.drafts import BindRequestDraft
+from bindery.scheduler.commit.drafts import StatementDraft
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.planning.filter_cache import FilterCache
 from bindery.scheduler.planning.reports import JobReport
@@ -256,9 +256,9 @@ def request(
     after: str | None = None,
     queue: str = "",
     labels: Mapping[str, str] | None = None,
-) -> BindRequest:
+) -> CommittedStatement:
     """Return a BindRequest; `places`: pod uid (`uid-NAME`) -> node."""
-    return BindRequest(
+    return CommittedStatement(
         metadata=kube.Meta(
             name=name,
             namespace=NAMESPACE,
@@ -266,7 +266,7 @@ def request(
             creation_timestamp=created,
             labels=dict(labels or {}),
         ),
-        spec=BindRequestSpec(
+        spec=OldFormSpec(
             pods=[
                 PodBinding(pod_name=uid.removeprefix("uid-"), pod_uid=uid, selected_node=place)
                 for uid, place in places.items()
@@ -278,7 +278,7 @@ def request(
             min_bound=min_bound,
             queue=queue,
         ),
-        status=BindRequestStatus(
+        status=OldFormStatus(
             phase=phase,
             bound_pods=list(bound),
             unbound_pods=list(unbound),
@@ -350,7 +350,7 @@ def session_of(cluster: Cluster, *more_plugins: Any) -> Session:
     return Session(cluster, plugins, FilterCache(), NOW)
 
 
-def places(drafts: Iterable[BindRequestDraft]) -> dict[str, str]:
+def places(drafts: Iterable[StatementDraft]) -> dict[str, str]:
     """Return pod name -> node of all `drafts`."""
     return {pod.pod_name: pod.selected_node for draft in drafts for pod in draft.spec.pods}
 
@@ -362,22 +362,22 @@ def plan(engine: Engine) -> dict[str, str]:
 
 def shared_request(
     name: str,
-    *statements: BindRequest,
+    *statements: CommittedStatement,
     created: str | None = None,
     withdrawn: Sequence[str] = (),
     phase: str = "Pending",
-) -> StoredBindRequest:
+) -> BindRequest:
     """Return a BindRequest that carries `statements`. `phase`: that of the request itself."""
-    return StoredBindRequest(
+    return BindRequest(
         metadata=kube.Meta(
             name=name,
             namespace=NAMESPACE,
             uid=f"uid-request-{name}",
             creation_timestamp=created,
         ),
-        spec=StoredBindRequestSpec(
+        spec=BindRequestSpec(
             statements=[
-                CommittedStatement(
+                StatementSpec(
                     id=each.spec.statement.id,
                     after=each.spec.statement.after,
                     pods=each.spec.pods,
@@ -389,14 +389,14 @@ def shared_request(
             ],
             withdrawn=list(withdrawn),
         ),
-        status=StoredBindRequestStatus(
+        status=BindRequestStatus(
             statements=[_entry(each) for each in statements if each.status.phase != "Pending"],
             phase=phase,
         ),
     )
 
 
-def _entry(statement: BindRequest) -> StatementStatus:
+def _entry(statement: CommittedStatement) -> StatementStatus:
     status = statement.status
     unbound = [
         UnboundPod(pod_name=p.pod_name, pod_uid=p.pod_uid, node=p.selected_node, reason="Test")
@@ -418,17 +418,17 @@ def report_of(engine: Engine, name: str) -> JobReport:
     return report
 
 
-def as_created(draft: BindRequestDraft) -> BindRequest:
+def as_created(draft: StatementDraft) -> CommittedStatement:
     """Return the object that the watch shows once `draft` has been created."""
     spec = draft.spec
-    return BindRequest(
+    return CommittedStatement(
         metadata=kube.Meta(
             name=draft.name,
             namespace=draft.namespace,
             uid=f"created-{draft.name}",
             labels=dict(draft.labels),
         ),
-        spec=BindRequestSpec(
+        spec=OldFormSpec(
             pods=[
                 PodBinding(
                     pod_name=p.pod_name,

@@ -11,7 +11,7 @@ from recounting import recount, view
 from schedulerworld import configuration, engine_with, gang, node, plan, pod
 
 from bindery.scheduler.background import CycleHangsError, CycleRunner
-from bindery.scheduler.commit.drafts import BindRequestDraft
+from bindery.scheduler.commit.drafts import StatementDraft
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.model.jobs import TaskStatus
 from bindery.scheduler.planning.rounds import Deadline
@@ -72,7 +72,7 @@ async def test_the_event_loop_goes_on_while_a_plugin_blocks_or_computes() -> Non
         seen.append(counted)
 
     engine = with_plugin(engine_with(node("n"), *gang("g", 2)), Blocking(block_then_compute))
-    drafts: list[BindRequestDraft] = []
+    drafts: list[StatementDraft] = []
     counting = asyncio.create_task(count())
 
     await run(engine, CycleRunner(drafts.append))
@@ -96,11 +96,11 @@ async def test_drafts_come_in_order_and_in_the_event_loops_thread() -> None:
 
 
 async def test_what_a_cycle_raises_is_raised_where_it_was_awaited() -> None:
-    def broken() -> Generator[BindRequestDraft, None, None]:
+    def broken() -> Generator[StatementDraft, None, None]:
         yield from engine_with(node("n"), *gang("g", 2)).cycle()
         raise ZeroDivisionError
 
-    drafts: list[BindRequestDraft] = []
+    drafts: list[StatementDraft] = []
     runner = CycleRunner(drafts.append)
 
     with pytest.raises(ZeroDivisionError):
@@ -143,7 +143,7 @@ async def test_a_cycle_that_is_cancelled_stops_between_two_jobs_and_leaves_nothi
             go_on.wait()
 
     with_plugin(engine, Blocking(stop_at_the_third))
-    taken: list[BindRequestDraft] = []
+    taken: list[StatementDraft] = []
     runner = CycleRunner(taken.append)
     running = asyncio.create_task(run(engine, runner))
     await asyncio.to_thread(third.wait)

@@ -23,14 +23,14 @@ from bindery.api.names import (
     SELECTED_NODE_LABEL,
     STATEMENT_LABEL,
 )
-from bindery.scheduler.commit.drafts import BindRequestDraft
+from bindery.scheduler.commit.drafts import StatementDraft
 
 
-def drafts_of(*items: Any, **fields: Any) -> list[BindRequestDraft]:
+def drafts_of(*items: Any, **fields: Any) -> list[StatementDraft]:
     return list(engine_with(node("n", 64), *items, **fields).cycle())
 
 
-def sizes(drafts: Sequence[BindRequestDraft]) -> list[int]:
+def sizes(drafts: Sequence[StatementDraft]) -> list[int]:
     return [len(draft.spec.pods) for draft in drafts]
 
 

@@ -20,7 +20,7 @@ from schedulerworld import (
 )
 
 from bindery.api.bindrequest import BindFailureReason
-from bindery.kube.bindrequests import BindRequest, UnboundPod
+from bindery.kube.bindrequests import CommittedStatement, UnboundPod
 from bindery.scheduler.cache.failures import MOST_REFUSALS, FailureMemory
 from bindery.scheduler.model.jobs import JobKey, Uid
 
@@ -28,7 +28,9 @@ COMPLETED = "2025-06-15T15:06:40Z"
 """The clock's time."""
 
 
-def failed(name: str, on: str, *, reason: str = "BindFailed", of: str | None = None) -> BindRequest:
+def failed(
+    name: str, on: str, *, reason: str = "BindFailed", of: str | None = None
+) -> CommittedStatement:
     """Return a failed request for the pod `name`."""
     return request(
         f"r-{name}",

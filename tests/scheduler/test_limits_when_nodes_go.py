@@ -22,7 +22,7 @@ from sizes import examples
 
 from bindery.api.times import timestamp
 from bindery.kube import objects as kube
-from bindery.kube.bindrequests import BindRequest
+from bindery.kube.bindrequests import CommittedStatement
 from bindery.scheduler.model.reasons import JobReason
 
 LIMIT = 8
@@ -41,7 +41,7 @@ class Load:
     """Bound pod -> its node."""
     leaving: dict[str, float] = field(default_factory=dict)
     """Pod that is being deleted -> since when."""
-    requests: list[BindRequest] = field(default_factory=list)
+    requests: list[CommittedStatement] = field(default_factory=list)
     nodes: set[str] = field(default_factory=lambda: set(NODES))
     made: int = 0
 

@@ -18,14 +18,14 @@ from sizes import examples
 
 from bindery.api.times import timestamp
 from bindery.kube import objects as kube
-from bindery.kube.bindrequests import BindRequest, BindRequestStatus, StoredBindRequest
+from bindery.kube.bindrequests import BindRequest, CommittedStatement, OldFormStatus
 from bindery.kube.store import EventType, Store
 from bindery.scheduler.cache.feed import statement_changes
 
 LIMIT, NODE_CORES = 8, 6
 NODES = ("a", "b", "c")
 Kind = type[kube.KubeObject]
-KINDS: tuple[Kind, ...] = (StoredBindRequest, kube.Pod, kube.Node, kube.PodGroup, kube.Queue)
+KINDS: tuple[Kind, ...] = (BindRequest, kube.Pod, kube.Node, kube.PodGroup, kube.Queue)
 """In the order in which a new leader lists them."""
 
 
@@ -61,8 +61,8 @@ class LaggingCluster:
     def all_of(self, kind: Kind) -> list[Any]:
         return [item for (of, _), item in self.truth.items() if of is kind]
 
-    def requests(self) -> list[BindRequest]:
-        return [each for stored in self.all_of(StoredBindRequest) for each in stored.each()]
+    def requests(self) -> list[CommittedStatement]:
+        return [each for stored in self.all_of(BindRequest) for each in stored.each()]
 
     def holders(self) -> list[kube.Pod]:
         """Return the pods that are bound and have not ended."""
@@ -139,7 +139,7 @@ class LaggingCluster:
                 status = msgspec.structs.replace(pod.status, phase="Running")
                 self.put(msgspec.structs.replace(pod, spec=spec, status=status))
                 self.judge(place.selected_node)
-        status = BindRequestStatus(
+        status = OldFormStatus(
             phase="Succeeded" if is_possible else "Failed",
             bound_pods=[place.pod_uid for place in request.spec.pods] if is_possible else [],
             completion_time=timestamp(self.clock.now),
@@ -154,7 +154,7 @@ class LaggingCluster:
         assert sum(cores for on, cores in amounts.values() if on == name) <= NODE_CORES, amounts
 
     def remove_finished_requests(self) -> None:
-        for stored in self.all_of(StoredBindRequest):
+        for stored in self.all_of(BindRequest):
             if all(each.is_final for each in stored.each()):
                 self.drop(stored)
 
@@ -170,7 +170,7 @@ class LaggingCluster:
         self.untold[kind].clear()
         changes = list(self.stores[kind].reconcile(self.all_of(kind)))
         gone = [change for change in changes if change.type is EventType.DELETED]
-        if kind is StoredBindRequest and gone:  # as `Feed` does: it may have bound its pods
+        if kind is BindRequest and gone:  # as `Feed` does: it may have bound its pods
             self.list_again(kube.Pod)
         self.apply(changes)
 
@@ -269,9 +269,9 @@ def test_a_request_that_ends_before_its_binding_is_seen_leaves_its_room_to_nobod
     cluster.bind()
     cluster.remove_finished_requests()
     if is_listed:
-        cluster.list_again(StoredBindRequest)
+        cluster.list_again(BindRequest)
     else:
-        cluster.tell_of(StoredBindRequest, 10)
+        cluster.tell_of(BindRequest, 10)
     cluster.cycle()
 
     assert cluster.requests() == []

@@ -4,13 +4,13 @@ import msgspec
 from schedulerworld import Clock, add, as_created, delete, engine_with, modify, node, plan, pod
 
 from bindery.api.times import timestamp
-from bindery.kube.bindrequests import BindRequest
+from bindery.kube.bindrequests import CommittedStatement
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.status.conditions import ConditionWrite, pending_writes
 from bindery.scheduler.status.nominations import NOMINATED_AFTER_S
 
 
-def committed(clock: Clock, data: dict[str, object]) -> tuple[Engine, BindRequest]:
+def committed(clock: Clock, data: dict[str, object]) -> tuple[Engine, CommittedStatement]:
     """Return an engine whose pod `a` is in a BindRequest with `data` for the binder's plugins."""
     engine = engine_with(node("n"), pod("a"), clock=clock)
     (draft,) = engine.cycle()

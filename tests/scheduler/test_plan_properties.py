@@ -27,10 +27,10 @@ from sizes import examples
 from bindery.api.gpus import MODEL_PREFIX
 from bindery.api.names import GPU_MODEL_LABEL
 from bindery.api.times import timestamp
-from bindery.kube.bindrequests import BindRequest
+from bindery.kube.bindrequests import CommittedStatement
 from bindery.kube.objects import Pod
 from bindery.scheduler.actions import allocate
-from bindery.scheduler.commit.drafts import BindRequestDraft
+from bindery.scheduler.commit.drafts import StatementDraft
 from bindery.scheduler.commit.stale import INCOMPLETE_AFTER_S, stale_requests
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.model.jobs import JobKey, TaskStatus, Uid
@@ -45,8 +45,8 @@ BIND_REQUESTS = st.fixed_dictionaries(
 )
 
 
-def by_statement(drafts: list[BindRequestDraft]) -> dict[str, list[BindRequestDraft]]:
-    statements: defaultdict[str, list[BindRequestDraft]] = defaultdict(list)
+def by_statement(drafts: list[StatementDraft]) -> dict[str, list[StatementDraft]]:
+    statements: defaultdict[str, list[StatementDraft]] = defaultdict(list)
     for draft in drafts:
         statements[draft.spec.statement.id].append(draft)
     return statements
@@ -189,7 +189,7 @@ def test_a_gang_that_loses_a_request_is_made_whole_or_taken_back(
     assert view(cluster.state) == recount(cluster.state)
 
 
-def at(request: BindRequest, now: float) -> BindRequest:
+def at(request: CommittedStatement, now: float) -> CommittedStatement:
     """Return `request` as created at `now`."""
     return replace(request, metadata=replace(request.metadata, creation_timestamp=timestamp(now)))
 

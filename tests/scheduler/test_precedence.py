@@ -26,8 +26,8 @@ from sizes import examples
 
 from bindery.api.bindrequest import Phase
 from bindery.kube import objects as kube
-from bindery.kube.bindrequests import BindRequest, BindRequestStatus, PodBinding
-from bindery.scheduler.commit.drafts import BindRequestDraft
+from bindery.kube.bindrequests import CommittedStatement, OldFormStatus, PodBinding
+from bindery.scheduler.commit.drafts import StatementDraft
 from bindery.scheduler.commit.stale import stale_requests
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.model.jobs import Job, Tally, TaskStatus, Uid
@@ -60,7 +60,7 @@ class Binder:
 
     def step(self) -> None:
         """Let some Statements come to their end."""
-        statements: defaultdict[str, list[BindRequest]] = defaultdict(list)
+        statements: defaultdict[str, list[CommittedStatement]] = defaultdict(list)
         for item in self.engine.cluster.holds.requests.values():
             if not Phase(item.status.phase).is_final:
                 statements[item.spec.statement.id].append(item)
@@ -69,7 +69,7 @@ class Binder:
         for identity in order:
             self._carry_out(identity, statements[identity])
 
-    def _carry_out(self, identity: str, parts: list[BindRequest]) -> None:
+    def _carry_out(self, identity: str, parts: list[CommittedStatement]) -> None:
         before = parts[0].spec.statement.after
         is_lost = before is not None and self.ended.get(before) is Phase.FAILED
         waits = before is not None and before not in self.ended
@@ -85,7 +85,7 @@ class Binder:
         self.ended[identity] = Phase.SUCCEEDED if bound else Phase.FAILED
         for part in parts:
             mine = [p.pod_uid for p in part.spec.pods if p.pod_uid in bound]
-            status = BindRequestStatus(phase=self.ended[identity].value, bound_pods=mine)
+            status = OldFormStatus(phase=self.ended[identity].value, bound_pods=mine)
             modify(self.engine.cluster, replace(part, status=status))
             for place in part.spec.pods:
                 if place.pod_uid in bound:
@@ -133,7 +133,7 @@ def test_no_gang_is_ever_half_bound(
                 assert not bound.groups[leaf.name] or job.lacking_of(leaf, bound) <= 0
 
 
-def planned(*items: kube.KubeObject, **bind_request: int) -> list[BindRequestDraft]:
+def planned(*items: kube.KubeObject, **bind_request: int) -> list[StatementDraft]:
     return list(engine_with(node("n", 64), *items, bind_request=bind_request).cycle())
 
 
@@ -194,7 +194,7 @@ def test_it_comes_after_nothing_once_the_request_says_that_the_gang_is_bound() -
     created = as_created(*engine.cycle())
     add(engine.cluster, created, pod("g-2", group="g"))
     bound = [place.pod_uid for place in created.spec.pods]
-    status = BindRequestStatus(phase="Succeeded", bound_pods=bound)
+    status = OldFormStatus(phase="Succeeded", bound_pods=bound)
     modify(engine.cluster, replace(created, status=status))
 
     (draft,) = list(engine.cycle())
@@ -205,7 +205,7 @@ def test_it_comes_after_nothing_once_the_request_says_that_the_gang_is_bound() -
 # ---- what is left when the gang's request fails --------------------------------------------------
 
 
-def with_extras(**first: str) -> tuple[Engine, BindRequest]:
+def with_extras(**first: str) -> tuple[Engine, CommittedStatement]:
     """Return an engine that knows the requests of a gang and of its extra pod, a minute old."""
     old = "2025-06-15T15:05:40Z"
     gone = request("g", {"uid-g-0": "n", "uid-g-1": "n"}, created=old, **first)
@@ -264,7 +264,7 @@ def test_a_gang_is_planned_anew_when_its_extra_pods_have_been_given_up() -> None
     (extra,) = (
         each for each in engine.cluster.holds.requests.values() if each.metadata.name == "e"
     )
-    modify(engine.cluster, replace(extra, status=BindRequestStatus(phase="Failed")))
+    modify(engine.cluster, replace(extra, status=OldFormStatus(phase="Failed")))
 
     again = list(engine.cycle())
     assert Counter(task.name for draft in again for task in draft.tasks) == {

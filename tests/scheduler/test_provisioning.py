@@ -40,7 +40,12 @@ from bindery.scheduler.model.jobs import JobKey
 from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.status.conditions import pending_writes
 from bindery.scheduler.status.podtemplates import templates
-from bindery.scheduler.status.provisioning import RequestDraft, Step, arguments_of, steps
+from bindery.scheduler.status.provisioning import (
+    ProvisioningRequestDraft,
+    Step,
+    arguments_of,
+    steps,
+)
 
 WAIT_S = 900.0
 Conditions = Sequence[kube.Condition]
@@ -81,13 +86,13 @@ def due(engine: Engine, at: float = NOW) -> list[Step]:
     return list(steps(engine.cluster, engine.report, arguments, at))
 
 
-def drafted(engine: Engine) -> RequestDraft:
+def drafted(engine: Engine) -> ProvisioningRequestDraft:
     (step,) = due(engine)
     assert step.draft is not None
     return step.draft
 
 
-def stored(draft: RequestDraft, *conditions: kube.Condition) -> ProvisioningRequest:
+def stored(draft: ProvisioningRequestDraft, *conditions: kube.Condition) -> ProvisioningRequest:
     """Return the object that the watch shows after `draft` was created."""
     made = msgspec.convert(draft.to_object(), ProvisioningRequest)
     meta = replace(made.metadata, uid=f"uid-request-{made.metadata.name}")

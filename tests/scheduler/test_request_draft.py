@@ -5,10 +5,10 @@ from typing import Any
 import msgspec
 from drafted import draft
 
-from bindery.api.bindrequest import StoredBindRequestSpec
+from bindery.api.bindrequest import BindRequestSpec
 from bindery.api.names import NODE_POOL_LABEL, SELECTED_NODE_LABEL, STATEMENT_LABEL
-from bindery.kube.bindrequests import StoredBindRequest
-from bindery.scheduler.commit.requests import RequestDraft, content_of
+from bindery.kube.bindrequests import BindRequest
+from bindery.scheduler.commit.requests import BindRequestDraft, content_of
 
 GANG = draft("trainer", pods=2, nodes=("n1", "n2"), labels={NODE_POOL_LABEL: "gpu"}, token=7)
 OTHER = draft(
@@ -29,13 +29,13 @@ def metadata_of(*statements: Any, is_old_form: bool = False) -> dict[str, Any]:
 
 
 def object_of(*statements: Any, is_old_form: bool = False) -> dict[str, Any]:
-    made: Any = RequestDraft(statements, is_old_form).to_object()
-    StoredBindRequestSpec.model_validate(made["spec"])
+    made: Any = BindRequestDraft(statements, is_old_form).to_object()
+    BindRequestSpec.model_validate(made["spec"])
     return made
 
 
-def read(made: dict[str, Any]) -> StoredBindRequest:
-    return msgspec.json.decode(msgspec.json.encode(made), type=StoredBindRequest)
+def read(made: dict[str, Any]) -> BindRequest:
+    return msgspec.json.decode(msgspec.json.encode(made), type=BindRequest)
 
 
 def test_a_statement_alone_has_the_metadata_of_the_old_form() -> None:
@@ -49,7 +49,7 @@ def test_both_forms_of_a_statement_are_read_alike() -> None:
         (old,) = read(object_of(each, is_old_form=True)).each()
 
         assert (new.key, new.spec, new.status) == (old.key, old.spec, old.status)
-        assert content_of([new]) == RequestDraft((each,)).content
+        assert content_of([new]) == BindRequestDraft((each,)).content
         assert new.siblings == (each.spec.statement.id,)
         assert old.siblings == ()
 
@@ -73,7 +73,7 @@ def test_the_new_form_uses_no_field_of_the_old_one() -> None:
 def test_a_shared_request_is_read_as_its_statements() -> None:
     found = read(object_of(GANG, OTHER, EXTRA)).each()
 
-    assert content_of(found) == RequestDraft((GANG, OTHER, EXTRA)).content
+    assert content_of(found) == BindRequestDraft((GANG, OTHER, EXTRA)).content
     assert [each.spec.fencing_token for each in found] == [7, 7, 7]
     assert found[2].spec.statement.after == "trainer-1"
     assert {each.siblings for each in found} == {("trainer-1", "evaluator-1", "extra-1")}

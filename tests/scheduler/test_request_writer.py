@@ -16,12 +16,12 @@ from schedulerworld import engine_with, gang, node
 from bindery.api.bindrequest import PodBinding
 from bindery.api.configuration import BindRequestConfiguration, WriteForm
 from bindery.controlplane.install import Installation
-from bindery.kube.bindrequests import BindRequest, RequestKey, StoredBindRequest
+from bindery.kube.bindrequests import BindRequest, CommittedStatement, StatementKey
 from bindery.kube.client import Client
 from bindery.kube.lease import Leadership
 from bindery.kube.objects import ConfigMap
 from bindery.kube.resources import BIND_REQUESTS, CONFIG_MAPS, NAMESPACES
-from bindery.scheduler.commit.drafts import BindRequestDraft
+from bindery.scheduler.commit.drafts import StatementDraft
 from bindery.scheduler.commit.stale import StaleRequest
 from bindery.scheduler.commit.writer import CONCURRENT_CREATIONS, RequestWriter
 
@@ -57,7 +57,7 @@ def writer(scheduler_client: Client) -> RequestWriter:
     return RequestWriter(scheduler_client, wake=lambda: None)
 
 
-def drafts(namespace: str) -> list[BindRequestDraft]:
+def drafts(namespace: str) -> list[StatementDraft]:
     """Return the two parts of a gang's Statement, then those of two extra pods, in `namespace`."""
     engine = engine_with(node("n"), *gang("g", 4, 2), bind_request={"max_pods": 1})
     found = [
@@ -69,7 +69,7 @@ def drafts(namespace: str) -> list[BindRequestDraft]:
     return found
 
 
-def single(name: str, namespace: str, **fields: Any) -> BindRequestDraft:
+def single(name: str, namespace: str, **fields: Any) -> StatementDraft:
     return draft(name, namespace=namespace, owner_kind="", **fields)
 
 
@@ -80,7 +80,7 @@ def submit_first(writer: RequestWriter, namespace: str) -> None:
 
 
 async def written(
-    writer: RequestWriter, proxy: CreationProxy, namespace: str, further: Sequence[BindRequestDraft]
+    writer: RequestWriter, proxy: CreationProxy, namespace: str, further: Sequence[StatementDraft]
 ) -> None:
     """Write `further` while all places for creations are taken at first."""
     submit_first(writer, namespace)
@@ -90,7 +90,7 @@ async def written(
     await writer.drain()
 
 
-async def requests_in(client: Client, namespace: str) -> list[StoredBindRequest]:
+async def requests_in(client: Client, namespace: str) -> list[BindRequest]:
     return await client.list(BIND_REQUESTS, namespace=namespace)
 
 
@@ -381,7 +381,7 @@ async def test_statements_are_looked_up_in_whatever_request_carries_them(
     submit_first(writer, namespace)  # they exist already
     waiting = single("d", namespace)
     writer.submit(waiting)
-    gone = RequestKey(namespace, "gone-1", 0)
+    gone = StatementKey(namespace, "gone-1", 0)
 
     keys = [single(name, namespace).key for name in "abc"]
     for _ in range(3):
@@ -395,7 +395,7 @@ async def test_statements_are_looked_up_in_whatever_request_carries_them(
 
 async def stale(client: Client, namespace: str, *names: str) -> list[StaleRequest]:
     """Return removals of Statements that have neighbours."""
-    statements: list[BindRequest] = [
+    statements: list[CommittedStatement] = [
         each for stored in await requests_in(client, namespace) for each in stored.each()
     ]
     return [

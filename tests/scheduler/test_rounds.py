@@ -26,7 +26,7 @@ from sizes import examples
 
 from bindery.api.times import timestamp
 from bindery.kube import objects as kube
-from bindery.scheduler.commit.drafts import BindRequestDraft
+from bindery.scheduler.commit.drafts import StatementDraft
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.model.jobs import Job
 from bindery.scheduler.model.verdicts import Refusal
@@ -69,11 +69,11 @@ def slowed(engine: Engine) -> Slow:
     return slow
 
 
-def names(drafts: list[BindRequestDraft]) -> list[str]:
+def names(drafts: list[StatementDraft]) -> list[str]:
     return sorted(task.job.name for draft in drafts for task in draft.tasks)
 
 
-def cut_cycle(engine: Engine, slow: Slow, budget_s: float) -> list[BindRequestDraft]:
+def cut_cycle(engine: Engine, slow: Slow, budget_s: float) -> list[StatementDraft]:
     return list(engine.cycle(deadline=slow.deadline(budget_s)))
 
 

@@ -19,7 +19,7 @@ from schedulerworld import (
 )
 from sizes import examples
 
-from bindery.kube.bindrequests import BindRequest
+from bindery.kube.bindrequests import CommittedStatement
 from bindery.kube.objects import KubeObject
 from bindery.scheduler.commit.stale import stale_requests
 
@@ -36,7 +36,7 @@ def reasons(*items: KubeObject) -> list[str]:
     return [stale.reason for stale in stale_requests(cluster, NOW, TIMEOUT_S)]
 
 
-CASES: dict[str, tuple[list[KubeObject], BindRequest, list[str]]] = {
+CASES: dict[str, tuple[list[KubeObject], CommittedStatement, list[str]]] = {
     "young and possible": (BOTH, request("r", TWO, created=MINUTE_OLD), []),
     "one pod of a gang is gone": (
         [node("n"), node("m"), pod("a")], request("r", TWO, created=MINUTE_OLD), ["PodsGone"],
@@ -118,7 +118,7 @@ def test_parts_that_have_all_come_are_complete() -> None:
         meta = type(item.metadata)(
             name=name, namespace="team", uid=name, creation_timestamp=MINUTE_OLD
         )
-        add(engine.cluster, BindRequest(metadata=meta, spec=item.spec, status=item.status))
+        add(engine.cluster, CommittedStatement(metadata=meta, spec=item.spec, status=item.status))
 
     assert not list(stale_requests(engine.cluster, NOW, TIMEOUT_S))
 
@@ -132,7 +132,7 @@ def test_another_pools_requests_are_not_touched() -> None:
 # ---- Statements that share a request -------------------------------------------------------------
 
 
-def statement(name: str, **fields: Any) -> BindRequest:
+def statement(name: str, **fields: Any) -> CommittedStatement:
     """Return a Statement of the gang `name`, which has one pod of that name on node `n`."""
     uid = f"uid-{name}"
     if fields.get("phase") == "Succeeded":
@@ -145,10 +145,10 @@ def of_gang(name: str, *, on: str = "") -> list[KubeObject]:
 
 
 def removals(
-    *statements: BindRequest,
+    *statements: CommittedStatement,
     world: list[KubeObject],
     created: str = MINUTE_OLD,
-    others: tuple[BindRequest, ...] = (),
+    others: tuple[CommittedStatement, ...] = (),
     withdrawn: tuple[str, ...] = (),
 ) -> list[str]:
     """Return what is removed: `delete` for the request, the id for a Statement, and the reason."""
@@ -162,7 +162,7 @@ def removals(
 
 A, B = of_gang("a"), of_gang("b")
 BOUND_B = of_gang("b", on="n")
-SHARED: dict[str, tuple[list[BindRequest], list[KubeObject], list[str]]] = {
+SHARED: dict[str, tuple[list[CommittedStatement], list[KubeObject], list[str]]] = {
     "all are possible": ([statement("a"), statement("b")], [*A, *B], []),
     "a deleted PodGroup ends its own Statement": (
         [statement("a"), statement("b")], [A[1], *B], ["a-1 GroupGone"],
@@ -257,7 +257,7 @@ def test_a_part_of_a_split_statement_is_deleted_and_not_withdrawn() -> None:
         for part, name in enumerate("ab")
     ]
     items = [
-        BindRequest(
+        CommittedStatement(
             metadata=each.metadata,
             spec=type(each.spec)(
                 pods=each.spec.pods,

@@ -8,7 +8,7 @@ import pytest
 from schedulerworld import NOW, add, configuration, engine_with, node, pod, request, shared_request
 
 from bindery.api.names import FENCE_LABEL
-from bindery.kube.bindrequests import BindRequest, StoredBindRequest
+from bindery.kube.bindrequests import BindRequest, CommittedStatement
 from bindery.kube.objects import KubeObject
 from bindery.kube.resources import BIND_REQUESTS, Resource
 from bindery.kube.store import Change, EventType
@@ -17,21 +17,21 @@ from bindery.scheduler.cache.feed import statement_changes
 from bindery.scheduler.model.jobs import Uid
 
 
-def statement(name: str, **fields: Any) -> BindRequest:
+def statement(name: str, **fields: Any) -> CommittedStatement:
     if fields.get("phase") == "Succeeded":
         fields["bound"] = [f"uid-{name}"]
     return request(name, {f"uid-{name}": "n"}, **fields)
 
 
 def told(
-    kind: EventType, stored: StoredBindRequest, previous: StoredBindRequest | None
+    kind: EventType, stored: BindRequest, previous: BindRequest | None
 ) -> list[tuple[str, str, str]]:
     """Return type, Statement and phase of each change."""
     changes = list(statement_changes(Change(kind, stored, previous)))
     assert changes.pop(0).object is stored, "observers of whole requests are told first"
     found = []
     for change in changes:
-        assert isinstance(change.object, BindRequest)
+        assert isinstance(change.object, CommittedStatement)
         item = change.object
         found.append((change.type.value, item.key.statement, item.status.phase))
     return found
@@ -132,7 +132,7 @@ def test_an_error_with_one_statement_leaves_its_neighbours_alone(
     cluster = engine_with(node("n"), pod("a"), pod("b")).cluster
     put = cluster.holds.put
 
-    def fragile(item: BindRequest) -> Any:
+    def fragile(item: CommittedStatement) -> Any:
         if item.key.statement == "a-1":
             raise ZeroDivisionError
         return put(item)

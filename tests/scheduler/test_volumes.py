@@ -42,7 +42,7 @@ from bindery.kube.storage import (
     CSISource,
     PersistentVolume,
 )
-from bindery.scheduler.commit.drafts import BindRequestDraft
+from bindery.scheduler.commit.drafts import StatementDraft
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.ledgers.base import LedgerRefusalError
 from bindery.scheduler.planning.session import Session
@@ -54,7 +54,7 @@ def host(name: str, **fields: Any) -> Node:
     return node(name, labels={"kubernetes.io/hostname": name}, **fields)
 
 
-def given_volumes(drafts: Sequence[BindRequestDraft]) -> dict[str, str]:
+def given_volumes(drafts: Sequence[StatementDraft]) -> dict[str, str]:
     """Return claim -> the volume that the binder is told to give to it; "": to be made."""
     return {
         entry["name"]: entry["volume"]

@@ -16,7 +16,7 @@ from sizes import examples
 from statementlists import statement_lists
 
 from bindery.api.configuration import BindRequestConfiguration, WriteForm
-from bindery.kube.bindrequests import BindRequest, RequestKey, StoredBindRequest
+from bindery.kube.bindrequests import BindRequest, CommittedStatement, StatementKey
 from bindery.kube.client import Client
 from bindery.kube.errors import (
     AlreadyExistsError,
@@ -52,13 +52,13 @@ class FakeApi:
     """Ids of Statements that are refused in any request."""
     delays: list[float]
     calls: int = 0
-    stored: dict[tuple[str, str], StoredBindRequest] = field(default_factory=dict)
-    created: list[StoredBindRequest] = field(default_factory=list)
+    stored: dict[tuple[str, str], BindRequest] = field(default_factory=dict)
+    created: list[BindRequest] = field(default_factory=list)
     """In order."""
 
     async def create(self, _resource: object, body: Mapping[str, Any], namespace: str) -> None:
         trouble = await self._call()
-        item = msgspec.convert(body, StoredBindRequest)
+        item = msgspec.convert(body, BindRequest)
         key = namespace, item.metadata.name
         if trouble in (None, Trouble.LOST_AFTER):
             if key in self.stored:
@@ -69,13 +69,13 @@ class FakeApi:
             self.created.append(item)
         self._raise(trouble)
 
-    async def get(self, _resource: object, name: str, namespace: str) -> StoredBindRequest:
+    async def get(self, _resource: object, name: str, namespace: str) -> BindRequest:
         self._raise(await self._call())
         if (namespace, name) not in self.stored:
             raise NotFoundError(404, "NotFound", "no such request")
         return self.stored[namespace, name]
 
-    async def list(self, _resource: object, *, namespace: str) -> list[StoredBindRequest]:
+    async def list(self, _resource: object, *, namespace: str) -> list[BindRequest]:
         await self._call()
         return [item for (of, _), item in self.stored.items() if of == namespace]
 
@@ -195,7 +195,7 @@ async def check_next_term(writer: RequestWriter, api: FakeApi) -> None:
     assert [len(item.each()) for item in api.created] == [1] * CONCURRENT_CREATIONS
 
 
-def check_order(api: FakeApi, refused: set[RequestKey]) -> None:
+def check_order(api: FakeApi, refused: set[StatementKey]) -> None:
     """Check that nothing was written before its prerequisite, or although that is refused."""
     seen: dict[tuple[str, str], int] = {}
     for index, item in enumerate(api.created):
@@ -214,7 +214,7 @@ def check_order(api: FakeApi, refused: set[RequestKey]) -> None:
 
 def check_sizes(api: FakeApi, configuration: BindRequestConfiguration) -> None:
     for item in api.created:
-        statements: tuple[BindRequest, ...] = item.each()
+        statements: tuple[CommittedStatement, ...] = item.each()
         assert len(statements) <= configuration.max_statements
         assert bool(item.spec.statements) != (configuration.write_form is WriteForm.OLD)
         if len(statements) > 1:

@@ -29,7 +29,7 @@ from bindery.binder.plugins.interface import (
     RollsBack,
 )
 from bindery.binder.ports import PodView
-from bindery.kube.bindrequests import BindRequest, PodBinding
+from bindery.kube.bindrequests import CommittedStatement, PodBinding
 from bindery.kube.client import Client
 from bindery.kube.errors import KubeError
 
@@ -64,7 +64,7 @@ class PodContexts:
         self,
         client_for: ClientFor,
         pod: PodView,
-        request: BindRequest,
+        request: CommittedStatement,
         binding: PodBinding,
         concern: Concern,
     ) -> None:
@@ -118,7 +118,9 @@ class PluginChain:
         self._every = frozenset(p.name for p in plugins if p not in self._some)
         self._concerns: dict[frozenset[str], Concern] = {}
 
-    def contexts(self, pod: PodView, request: BindRequest, binding: PodBinding) -> PodContexts:
+    def contexts(
+        self, pod: PodView, request: CommittedStatement, binding: PodBinding
+    ) -> PodContexts:
         """Return the contexts for a pod, to be given to the steps."""
         names = self._every.union([p.name for p in self._some if _concerns(p, binding)])
         concern = self._concerns.get(names)

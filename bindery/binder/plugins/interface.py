@@ -12,7 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from bindery.api.bindrequest import BindFailureReason
 from bindery.binder.ports import PodView
-from bindery.kube.bindrequests import BindRequest, PodBinding
+from bindery.kube.bindrequests import CommittedStatement, PodBinding
 from bindery.kube.client import Client
 
 PodManifest = dict[str, Any]
@@ -46,7 +46,7 @@ class BindContext:
 
     client: Client
     pod: PodView
-    request: BindRequest
+    request: CommittedStatement
     """The BindRequest (the part of the Statement) that names the pod."""
     binding: PodBinding
     data: Mapping[str, Any]

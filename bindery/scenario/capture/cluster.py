@@ -24,7 +24,7 @@ from bindery.api.names import (
     SCHEDULER_NAME,
 )
 from bindery.api.states import ENDED_POD_PHASES
-from bindery.kube.bindrequests import BindRequest
+from bindery.kube.bindrequests import CommittedStatement
 from bindery.kube.objects import Pod, PodGroup, Queue, QueueResource, QueueSpec
 from bindery.kube.ownernames import Workload, makers
 from bindery.kube.queueaccess import has_rules
@@ -256,7 +256,7 @@ def _has_state(pod: Pod, now: datetime) -> bool:
     return is_ours or bool(pod.spec.node_name or pod.status.nominated_node_name)
 
 
-def _request_entries(request: BindRequest, jobs: _Jobs, now: datetime) -> Iterator[Entry]:
+def _request_entries(request: CommittedStatement, jobs: _Jobs, now: datetime) -> Iterator[Entry]:
     """Yield one entry a node of `request`: the format knows requests to one node."""
     if request.status.phase == Phase.SUCCEEDED:
         return

@@ -12,13 +12,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from bindery.api.bindrequest import BindRequestSpec
+from bindery.api.bindrequest import OldFormSpec
 from bindery.api.configuration import SchedulerConfiguration
 from bindery.api.gpus import GpuResources
 from bindery.api.names import API_VERSION, NODE_POOL_LABEL
 from bindery.api.quantity import QuantityError
 from bindery.api.times import seconds
-from bindery.kube.bindrequests import BindRequest, RequestKey, StoredBindRequest
+from bindery.kube.bindrequests import BindRequest, CommittedStatement, StatementKey
 from bindery.kube.budgets import DisruptionBudget
 from bindery.kube.claims import ResourceClaim
 from bindery.kube.objects import (
@@ -146,7 +146,7 @@ class Cluster:
             version = self.state.nodes.version
             self._apply_node(item, gone or not self._in_pool(item))
             return self.state.nodes.version != version
-        if isinstance(item, BindRequest):
+        if isinstance(item, CommittedStatement):
             # Requests of another pool belong to its scheduler; its nodes have no row here.
             return not item.is_fence and self._apply_request(item, gone or not self._in_pool(item))
         if isinstance(item, PodGroup):
@@ -164,7 +164,7 @@ class Cluster:
             return self._apply_budget(item, gone)
         elif isinstance(item, ResourceClaim):
             self._tasks.reshape(self._tasks.shapes.claim_changed(item, gone=gone))
-        return not isinstance(item, StoredBindRequest)  # its Statements follow one by one
+        return not isinstance(item, BindRequest)  # its Statements follow one by one
 
     def job_key(self, pod: Pod) -> JobKey:
         """Return the job of `pod`: its PodGroup, or the pod itself."""
@@ -246,7 +246,7 @@ class Cluster:
 
     # -- commits -------------------------------------------------------------------------------
 
-    def assume(self, request: RequestKey, spec: BindRequestSpec, tasks: Sequence[Task]) -> None:
+    def assume(self, request: StatementKey, spec: OldFormSpec, tasks: Sequence[Task]) -> None:
         """Count `tasks`, allocated by a Statement, as Binding before their request is created."""
         self.holds.assume(request, spec, self._clock())
         for task in tasks:
@@ -267,7 +267,7 @@ class Cluster:
         if job is not None:
             self.changed_jobs.add(job)
 
-    def forget(self, request: RequestKey) -> None:
+    def forget(self, request: StatementKey) -> None:
         """Undo `assume`: the request could not be created."""
         for uid in self.holds.forget(request):
             self._tasks.refresh(uid)
@@ -461,7 +461,7 @@ class Cluster:
         labels = pod.metadata.labels if pod is not None else {}
         return any(budget.covers(task.namespace, labels) for budget in budgets)
 
-    def _apply_request(self, request: BindRequest, gone: bool) -> bool:
+    def _apply_request(self, request: CommittedStatement, gone: bool) -> bool:
         if gone:
             changed = self.holds.remove(request)
             # No further event of these pods will end their holds.
@@ -486,7 +486,7 @@ class Cluster:
         task = self.state.tasks.get(Uid(uid))
         return task.job if task is not None else None
 
-    def _count_commit(self, request: BindRequest) -> None:
+    def _count_commit(self, request: CommittedStatement) -> None:
         # The next commit's request name must be unused, also after a restart of the scheduler.
         owner, count = owner_and_commit(request.spec.statement.id)
         if owner and count:

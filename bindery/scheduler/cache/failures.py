@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable
 
 from bindery.api.bindrequest import BindFailureReason
-from bindery.kube.bindrequests import BindRequest
+from bindery.kube.bindrequests import CommittedStatement
 from bindery.scheduler.cache.set_aside import SetAside
 from bindery.scheduler.model.cooldowns import Cooldown
 from bindery.scheduler.model.jobs import JobKey, Uid
@@ -48,7 +48,7 @@ class FailureMemory:
         """Job -> number of refused plans to make room for it, while `_refused_room` lasts."""
 
     def note(
-        self, request: BindRequest, job_of: Callable[[str], JobKey | None], failed_at: float
+        self, request: CommittedStatement, job_of: Callable[[str], JobKey | None], failed_at: float
     ) -> None:
         """Remember the failed bindings of the finished `request`. `job_of`: pod UID -> job.
 

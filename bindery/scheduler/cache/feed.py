@@ -13,7 +13,7 @@ from typing import Any
 
 import structlog
 
-from bindery.kube.bindrequests import BindRequest, RequestKey, StoredBindRequest
+from bindery.kube.bindrequests import BindRequest, CommittedStatement, StatementKey
 from bindery.kube.client import Client
 from bindery.kube.errors import KubeError
 from bindery.kube.objects import KubeObject, Meta
@@ -217,10 +217,10 @@ def statement_changes(change: Change[KubeObject]) -> Iterator[Change[KubeObject]
     """Yield `change` and, if it is of a BindRequest, one change per Statement that has changed."""
     yield change
     stored, previous = change.object, change.previous
-    if not isinstance(stored, StoredBindRequest) or stored.is_fence:
+    if not isinstance(stored, BindRequest) or stored.is_fence:
         return
-    before: dict[RequestKey, BindRequest] = {}
-    if isinstance(previous, StoredBindRequest):
+    before: dict[StatementKey, CommittedStatement] = {}
+    if isinstance(previous, BindRequest):
         before = {each.key: each for each in previous.each()}
     for each in stored.each():
         known = before.pop(each.key, None)
@@ -230,7 +230,7 @@ def statement_changes(change: Change[KubeObject]) -> Iterator[Change[KubeObject]
         yield Change(EventType.DELETED, each, each)
 
 
-def _is_equal(one: BindRequest, other: BindRequest) -> bool:
+def _is_equal(one: CommittedStatement, other: CommittedStatement) -> bool:
     """Return whether two states of a Statement differ at most in unused metadata."""
     if one.metadata.labels != other.metadata.labels:
         return False

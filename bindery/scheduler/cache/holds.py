@@ -15,25 +15,25 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from bindery.api import bindrequest
-from bindery.kube.bindrequests import BindRequest, BindRequestSpec, RequestKey
+from bindery.kube.bindrequests import CommittedStatement, OldFormSpec, StatementKey
 from bindery.scheduler.model.jobs import Uid
 
 _MOST_COMMIT_DIGITS = 18
 """More digits than any count of commits has. Users may write a longer number into a request."""
 
-Spec = bindrequest.BindRequestSpec | BindRequestSpec
+Spec = bindrequest.OldFormSpec | OldFormSpec
 """The spec of a request, in the form for writing or for reading."""
 
 
 class Carried(NamedTuple):
     """A Statement in one request."""
 
-    statement: RequestKey
+    statement: StatementKey
     request: str
     """The name of the request; "" while it is being written."""
 
 
-def carried(request: BindRequest) -> Carried:
+def carried(request: CommittedStatement) -> Carried:
     """Return the Statement of `request` with the name of the request."""
     return Carried(request.key, request.metadata.name)
 
@@ -61,7 +61,7 @@ class Hold:
 class Assumption:
     """A commit that is being written. `since`: seconds since the epoch."""
 
-    spec: bindrequest.BindRequestSpec
+    spec: bindrequest.OldFormSpec
     since: float
 
 
@@ -73,9 +73,9 @@ class Holds:
         self._by_request: defaultdict[Carried, set[Uid]] = defaultdict(set)
         self._with_data: dict[Uid, None] = {}
         """The pods with plugin data in a hold, in the order in which these came; few pods have."""
-        self.assumed: dict[RequestKey, Assumption] = {}
+        self.assumed: dict[StatementKey, Assumption] = {}
         """Commits whose request the watch has not shown yet."""
-        self.requests: dict[Carried, BindRequest] = {}
+        self.requests: dict[Carried, CommittedStatement] = {}
         self._live: set[Carried] = set()
         """The requests that are not finished."""
         self.settled: dict[Uid, Hold] = {}
@@ -115,7 +115,7 @@ class Holds:
         known = self.requests.get(_first(holds)) if holds else None
         return known.metadata.creation_timestamp if known is not None else None
 
-    def assume(self, request: RequestKey, spec: bindrequest.BindRequestSpec, now: float) -> None:
+    def assume(self, request: StatementKey, spec: bindrequest.OldFormSpec, now: float) -> None:
         """Add holds for the pods of `request`, which is about to be written."""
         self.assumed[request] = Assumption(spec, now)
         holds = {
@@ -131,13 +131,13 @@ class Holds:
         }
         self._replace(_assumed(request), holds)
 
-    def forget(self, request: RequestKey) -> Iterable[Uid]:
+    def forget(self, request: StatementKey) -> Iterable[Uid]:
         """End the holds of a Statement that could not be written; return its pods."""
         # The holds of requests that carry it stay: this or another scheduler has written them.
         self.assumed.pop(request, None)
         return self._replace(_assumed(request), {})
 
-    def put(self, request: BindRequest) -> Iterable[Uid]:
+    def put(self, request: CommittedStatement) -> Iterable[Uid]:
         """Add or update a request; return the pods whose hold may have changed."""
         known = carried(request)
         self.requests[known] = request
@@ -166,7 +166,7 @@ class Holds:
             return changed
         return sorted({*changed, *self.forget(request.key)})
 
-    def remove(self, request: BindRequest) -> Iterable[Uid]:
+    def remove(self, request: CommittedStatement) -> Iterable[Uid]:
         """Remove a deleted request; return the pods that it no longer holds.
 
         Bound pods stay held until they show their node.
@@ -227,7 +227,7 @@ def _group_of(spec: Spec) -> str:
     return spec.pod_group.uid if spec.pod_group is not None else ""
 
 
-def _assumed(statement: RequestKey) -> Carried:
+def _assumed(statement: StatementKey) -> Carried:
     return Carried(statement, "")
 
 

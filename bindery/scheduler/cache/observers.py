@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from bindery.kube.bindrequests import BindRequest
+from bindery.kube.bindrequests import CommittedStatement
 from bindery.kube.budgets import DISRUPTION_BUDGETS
 from bindery.kube.objects import KubeObject
 from bindery.kube.resources import (
@@ -49,7 +49,7 @@ class Observers:
         self._objects: defaultdict[type[KubeObject], dict[Key, KubeObject]] = defaultdict(dict)
         self._observers: dict[type[KubeObject], list[Observe]] = {}
         self._resources: dict[type[KubeObject], Resource[Any]] = {r.type: r for r in WATCHED}
-        self._resources[BindRequest] = BIND_REQUESTS  # one Statement of it
+        self._resources[CommittedStatement] = BIND_REQUESTS  # one Statement of it
 
     def replace(
         self,
@@ -91,7 +91,7 @@ class Observers:
 
     def tell(self, change: Change[KubeObject]) -> bool:
         """Pass on `change`; return whether it may change the results of cached filters."""
-        if isinstance(change.object, BindRequest):
+        if isinstance(change.object, CommittedStatement):
             return False  # one Statement; the request was passed on as a whole
         kind, key = type(change.object), key_of(change.object.metadata)
         if change.type is EventType.DELETED:

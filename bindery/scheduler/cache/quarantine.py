@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from bindery.kube.bindrequests import BindRequest
+from bindery.kube.bindrequests import CommittedStatement
 from bindery.kube.claims import ResourceClaim, held_claim
 from bindery.kube.objects import (
     KubeObject,
@@ -107,7 +107,7 @@ def _in_place_of_pod(pod: Pod, known: KubeObject | None, why: str) -> Iterator[P
 
 def _identity(item: KubeObject) -> _Identity:
     # The Statements of a request have its name in common.
-    statement = item.key if isinstance(item, BindRequest) else None
+    statement = item.key if isinstance(item, CommittedStatement) else None
     return type(item), key_of(item.metadata), statement
 
 

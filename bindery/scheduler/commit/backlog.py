@@ -8,7 +8,7 @@ find a prerequisite, it is gone, not late.
 from collections.abc import Collection
 from typing import NamedTuple
 
-from bindery.scheduler.commit.drafts import BindRequestDraft
+from bindery.scheduler.commit.drafts import StatementDraft
 
 MOST_PODS = 100
 """Maximum number of pods in a request with several Statements.
@@ -17,7 +17,7 @@ The binder writes the status of a request each second until all its Statements h
 that takes several seconds costs more than several small ones. Fifty pods already save nearly all
 that there is to save."""
 
-Parts = tuple[BindRequestDraft, ...]
+Parts = tuple[StatementDraft, ...]
 """All parts of a Statement; mostly one."""
 
 
@@ -28,12 +28,12 @@ class StatementId(NamedTuple):
     id: str
 
 
-def identity(draft: BindRequestDraft) -> StatementId:
+def identity(draft: StatementDraft) -> StatementId:
     """Return the identity of the Statement of `draft`."""
     return StatementId(draft.namespace, draft.spec.statement.id)
 
 
-def prerequisite(draft: BindRequestDraft) -> StatementId | None:
+def prerequisite(draft: StatementDraft) -> StatementId | None:
     """Return the identity of the prerequisite of `draft`; None if it has none."""
     after = draft.spec.statement.after
     return StatementId(draft.namespace, after) if after is not None else None

@@ -27,7 +27,7 @@ from bindery.api.names import (
     SELECTED_NODE_LABEL,
     STATEMENT_LABEL,
 )
-from bindery.kube.bindrequests import RequestKey
+from bindery.kube.bindrequests import StatementKey
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.commit.precedence import Precedence
 from bindery.scheduler.ledgers.base import Operation, OperationKind
@@ -85,22 +85,22 @@ class _Statement:
 
 
 @dataclass(frozen=True)
-class BindRequestDraft:
+class StatementDraft:
     """A Statement, or a part of one that is split, and the metadata of its own BindRequest."""
 
     namespace: str
     name: str
-    spec: bindrequest.BindRequestSpec
+    spec: bindrequest.OldFormSpec
     labels: dict[str, str]
     annotations: dict[str, str]
     owner: Owner
     tasks: tuple[Task, ...]
 
     @property
-    def key(self) -> RequestKey:
+    def key(self) -> StatementKey:
         """The identity of its Statement."""
         statement = self.spec.statement
-        return RequestKey(self.namespace, statement.id, statement.part)
+        return StatementKey(self.namespace, statement.id, statement.part)
 
     def to_object(self) -> dict[str, object]:
         """Return a request of the old form with this Statement."""
@@ -148,7 +148,7 @@ class Committer:
         self._bindings: dict[Uid, bindrequest.PodBinding] = {}
         """The bindings of collected single pods."""
 
-    def add(self, commit: Commit) -> Iterator[BindRequestDraft]:
+    def add(self, commit: Commit) -> Iterator[StatementDraft]:
         """Add a committed Statement; yield the requests that are complete now."""
         allocations = [o for o in commit.operations if o.kind is OperationKind.ALLOCATE]
         if not allocations:
@@ -172,7 +172,7 @@ class Committer:
             del self._singles[key]
             yield from self._single_drafts(singles, after)
 
-    def flush(self) -> Iterator[BindRequestDraft]:
+    def flush(self) -> Iterator[StatementDraft]:
         """Yield requests for the collected single pods."""
         while self._singles:
             key, singles = self._singles.popitem()
@@ -196,7 +196,7 @@ class Committer:
 
     def _single_drafts(
         self, singles: Sequence[Operation], after: str | None
-    ) -> Iterator[BindRequestDraft]:
+    ) -> Iterator[StatementDraft]:
         jobs = self._session.state.jobs
         if len(singles) > self._configuration.merge_above and self._configuration.max_pods > 1:
             yield from self._drafts(_Statement(jobs[singles[0].task.job], singles, after, 0))
@@ -204,7 +204,7 @@ class Committer:
         for operation in singles:
             yield from self._drafts(_Statement(jobs[operation.task.job], [operation], after))
 
-    def _drafts(self, statement: _Statement) -> Generator[BindRequestDraft, None, str]:
+    def _drafts(self, statement: _Statement) -> Generator[StatementDraft, None, str]:
         """Yield the parts of one Statement and count its pods as Binding; return its id."""
         job, allocations = statement.job, statement.allocations
         owner = _owner(job, allocations, is_merged=statement.min_bound is not None)
@@ -221,10 +221,10 @@ class Committer:
             if len(chunks) > 1:
                 name += f"-p{part}"
             tasks = tuple(operation.task for operation in chunk)
-            draft = BindRequestDraft(
+            draft = StatementDraft(
                 namespace=tasks[0].namespace,
                 name=name,
-                spec=bindrequest.BindRequestSpec(
+                spec=bindrequest.OldFormSpec(
                     pods=tuple(
                         self._pod(operation, room if not part and index < _ROOM_RECORDS else None)
                         for index, operation in enumerate(chunk)

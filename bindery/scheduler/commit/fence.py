@@ -10,7 +10,7 @@ import asyncio
 
 import structlog
 
-from bindery.api.bindrequest import BindRequestSpec, PodBinding, StatementReference
+from bindery.api.bindrequest import OldFormSpec, PodBinding, StatementReference
 from bindery.api.names import API_VERSION, FENCE_LABEL, NODE_POOL_LABEL
 from bindery.kube.client import Client
 from bindery.kube.errors import AlreadyExistsError, KubeError
@@ -38,9 +38,7 @@ async def announce(client: Client, lease: str, namespace: str, pool: str, token:
         return
     labels = {FENCE_LABEL: "true"} | ({NODE_POOL_LABEL: pool} if pool else {})
     name = f"{lease}-term-{token}"
-    spec = BindRequestSpec(
-        pods=(_NOBODY,), statement=StatementReference(id=name), fencing_token=token
-    )
+    spec = OldFormSpec(pods=(_NOBODY,), statement=StatementReference(id=name), fencing_token=token)
     body = {
         "apiVersion": API_VERSION,
         "kind": "BindRequest",

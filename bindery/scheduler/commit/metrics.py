@@ -7,7 +7,7 @@ from prometheus_client import Counter, Gauge, Histogram
 
 from bindery.api.times import seconds
 from bindery.scheduler.cache.defects import Stage
-from bindery.scheduler.commit.drafts import BindRequestDraft
+from bindery.scheduler.commit.drafts import StatementDraft
 from bindery.scheduler.model.node_refusals import TOPOLOGY_REASONS
 from bindery.scheduler.planning.reports import CycleReport
 
@@ -99,7 +99,7 @@ def end_term() -> None:
     PENDING_PODS.clear()
 
 
-def record_commit(draft: BindRequestDraft, now: float) -> None:
+def record_commit(draft: StatementDraft, now: float) -> None:
     """Record the time that the pods of a Statement waited for its commit."""
     created = [at for task in draft.tasks if (at := seconds(task.created)) is not None]
     # Only the first part of a split Statement counts, so that each commit counts once.

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 
 from bindery.api import bindrequest
 from bindery.api.names import API_VERSION, STATEMENT_LABEL
-from bindery.kube.bindrequests import BindRequest, RequestKey
-from bindery.scheduler.commit.drafts import BindRequestDraft
+from bindery.kube.bindrequests import CommittedStatement, StatementKey
+from bindery.scheduler.commit.drafts import StatementDraft
 
-Content = list[tuple[RequestKey, list[tuple[str, str]]]]
+Content = list[tuple[StatementKey, list[tuple[str, str]]]]
 """The Statements of a request, each with the UIDs of its pods and their nodes."""
 
 
-def content_of(statements: Sequence[BindRequestDraft | BindRequest]) -> Content:
+def content_of(statements: Sequence[StatementDraft | CommittedStatement]) -> Content:
     """Return the content of a request with `statements`."""
     return [
         (each.key, [(pod.pod_uid, pod.selected_node) for pod in each.spec.pods])
@@ -21,10 +21,10 @@ def content_of(statements: Sequence[BindRequestDraft | BindRequest]) -> Content:
 
 
 @dataclass(frozen=True)
-class RequestDraft:
+class BindRequestDraft:
     """A BindRequest to create, with one Statement or several of the same namespace."""
 
-    statements: tuple[BindRequestDraft, ...]
+    statements: tuple[StatementDraft, ...]
     is_old_form: bool = False
     """Whether it is written in the old form, which has room for one Statement."""
 
@@ -39,7 +39,7 @@ class RequestDraft:
         return self.statements[0].name
 
     @property
-    def keys(self) -> frozenset[RequestKey]:
+    def keys(self) -> frozenset[StatementKey]:
         """The identities of its Statements."""
         return frozenset(each.key for each in self.statements)
 
@@ -61,7 +61,7 @@ class RequestDraft:
             metadata.pop("ownerReferences", None)
             if owners := self._owners():
                 metadata["ownerReferences"] = owners
-        spec = bindrequest.StoredBindRequestSpec(
+        spec = bindrequest.BindRequestSpec(
             statements=tuple(_statement(each.spec) for each in self.statements),
             summary=self._summary(),
             backoff_limit=first.spec.backoff_limit,
@@ -96,8 +96,8 @@ class RequestDraft:
         )
 
 
-def _statement(spec: bindrequest.BindRequestSpec) -> bindrequest.CommittedStatement:
-    return bindrequest.CommittedStatement(
+def _statement(spec: bindrequest.OldFormSpec) -> bindrequest.StatementSpec:
+    return bindrequest.StatementSpec(
         **dict(spec.statement),
         pod_group=spec.pod_group,
         queue=spec.queue,

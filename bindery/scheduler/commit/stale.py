@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from bindery.api.bindrequest import Phase
 from bindery.api.times import seconds
-from bindery.kube.bindrequests import BindRequest, RequestKey
+from bindery.kube.bindrequests import CommittedStatement, StatementKey
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.cache.holds import Carried, carried
 from bindery.scheduler.commit.precedence import bound_pods
@@ -28,7 +28,7 @@ A scheduler that is killed between two parts leaves the first parts behind."""
 class StaleRequest:
     """A request to delete, or one of its Statements to withdraw."""
 
-    request: BindRequest
+    request: CommittedStatement
     """The Statement that is the reason."""
     reason: str
     """One CamelCase word."""
@@ -68,19 +68,21 @@ def stale_requests(cluster: Cluster, now: float, timeout_s: float) -> Iterator[S
             yield unfinished[0]
 
 
-def _neighbours(cluster: Cluster, found: Mapping[Carried, StaleRequest]) -> list[BindRequest]:
+def _neighbours(
+    cluster: Cluster, found: Mapping[Carried, StaleRequest]
+) -> list[CommittedStatement]:
     """Return the Statements that share the request of `found`, except those in `found`."""
     requests, one = cluster.holds.requests, next(iter(found.values())).request
     if len(one.siblings) == len(found):
         return []
     keys = (
-        Carried(RequestKey(one.metadata.namespace, each, one.key.part), one.metadata.name)
+        Carried(StatementKey(one.metadata.namespace, each, one.key.part), one.metadata.name)
         for each in one.siblings
     )
     return [requests[key] for key in keys if key in requests and key not in found]
 
 
-def _is_needed(cluster: Cluster, neighbour: BindRequest) -> bool:
+def _is_needed(cluster: Cluster, neighbour: CommittedStatement) -> bool:
     """Return whether `neighbour`, which is not stale, keeps its request."""
     if not neighbour.is_final:
         return True
@@ -99,12 +101,12 @@ def _stale_statements(cluster: Cluster, now: float, timeout_s: float) -> Iterato
     """Yield Statements that no binder will finish, and failed ones that are no longer needed."""
     # In these namespaces this scheduler itself may be between two parts of a Statement.
     writing = {key.namespace for key in cluster.holds.assumed}
-    statements: defaultdict[_Statement, list[BindRequest]] = defaultdict(list)
+    statements: defaultdict[_Statement, list[CommittedStatement]] = defaultdict(list)
     for request in cluster.holds.requests.values():
         statements[request.metadata.namespace, request.spec.statement.id].append(request)
     # One failed part fails its whole Statement.
     failing = {key for key, parts in statements.items() if any(map(_has_failed, parts))}
-    live: list[BindRequest] = []
+    live: list[CommittedStatement] = []
     for (namespace, identity), parts in statements.items():
         for request in parts:
             if request.is_final:
@@ -131,7 +133,7 @@ def _stale_statements(cluster: Cluster, now: float, timeout_s: float) -> Iterato
 
 def _orphans(
     cluster: Cluster,
-    live: Sequence[BindRequest],
+    live: Sequence[CommittedStatement],
     failing: set[_Statement],
     known: Collection[_Statement],
 ) -> Iterator[StaleRequest]:
@@ -152,7 +154,7 @@ def _orphans(
 
 def _orphaned(
     cluster: Cluster,
-    request: BindRequest,
+    request: CommittedStatement,
     failing: Collection[_Statement],
     known: Collection[_Statement],
 ) -> _Reason | None:
@@ -171,7 +173,7 @@ def _orphaned(
     return "PredecessorGone", f"prerequisite Statement {before} is gone"
 
 
-def _obstacle(cluster: Cluster, request: BindRequest) -> _Reason | None:
+def _obstacle(cluster: Cluster, request: CommittedStatement) -> _Reason | None:
     """Return why `request` can no longer be finished, by its own pods and nodes; else None."""
     group, tasks, nodes = request.spec.pod_group, cluster.state.tasks, cluster.state.nodes
     # The garbage collector deletes a request with its PodGroup only if it has no other.
@@ -189,11 +191,11 @@ def _obstacle(cluster: Cluster, request: BindRequest) -> _Reason | None:
     return None
 
 
-def _has_failed(request: BindRequest) -> bool:
+def _has_failed(request: CommittedStatement) -> bool:
     return request.status.phase == Phase.FAILED
 
 
-def _is_superseded(cluster: Cluster, request: BindRequest) -> bool:
+def _is_superseded(cluster: Cluster, request: CommittedStatement) -> bool:
     """Return whether no pod of the failed `request` waits to be planned again."""
     tasks = (cluster.state.tasks.get(Uid(pod.pod_uid)) for pod in request.spec.pods)
     return all(task is None or task.status is not TaskStatus.PENDING for task in tasks)

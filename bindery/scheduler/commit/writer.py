@@ -18,7 +18,7 @@ from typing import Any
 import structlog
 
 from bindery.api.configuration import BindRequestConfiguration, WriteForm
-from bindery.kube.bindrequests import RequestKey
+from bindery.kube.bindrequests import StatementKey
 from bindery.kube.client import Client
 from bindery.kube.errors import (
     AlreadyExistsError,
@@ -41,9 +41,9 @@ from bindery.scheduler.commit.backlog import (
     identity,
     prerequisite,
 )
-from bindery.scheduler.commit.drafts import BindRequestDraft
+from bindery.scheduler.commit.drafts import StatementDraft
 from bindery.scheduler.commit.metrics import REQUESTS
-from bindery.scheduler.commit.requests import RequestDraft, content_of
+from bindery.scheduler.commit.requests import BindRequestDraft, content_of
 from bindery.scheduler.commit.stale import StaleRequest
 
 CONCURRENT_CREATIONS = 16
@@ -66,7 +66,7 @@ _log = structlog.get_logger()
 class Refused:
     """A Statement that will not be written. `problem`: the reason; "" if another scheduler won."""
 
-    draft: BindRequestDraft
+    draft: StatementDraft
     problem: str
 
     @property
@@ -104,14 +104,14 @@ class RequestWriter:
         self.ending: set[str] = set()
         """Namespaces that are being deleted, in which nothing can be created."""
         self.refused: list[Refused] = []
-        self.missing: list[RequestKey] = []
+        self.missing: list[StatementKey] = []
         """Statements whose request should exist but does not."""
-        self._parts: dict[StatementId, list[BindRequestDraft]] = {}
+        self._parts: dict[StatementId, list[StatementDraft]] = {}
         self._backlog = Backlog()
         self._being_written: set[StatementId] = set()
         self._creations = 0
         """Number of requests that are being created."""
-        self._sent: set[RequestKey] = set()
+        self._sent: set[StatementKey] = set()
         """Statements being written whose request may exist."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._removing: set[_Removal] = set()
@@ -124,7 +124,7 @@ class RequestWriter:
         self._leadership = leadership
         self._removing.clear()  # the end of the last term may have interrupted some
 
-    def submit(self, draft: BindRequestDraft) -> None:
+    def submit(self, draft: StatementDraft) -> None:
         """Write `draft` when all parts of its Statement have been submitted."""
         statement = identity(draft)
         parts = self._parts.setdefault(statement, [])
@@ -158,9 +158,9 @@ class RequestWriter:
                 self._removing.add(key)
                 self._spawn(self._withdraw(each) if each.has_neighbours else self._remove(each))
 
-    def look_up(self, keys: Iterable[RequestKey]) -> None:
+    def look_up(self, keys: Iterable[StatementKey]) -> None:
         """Check that a request carries each of `keys`, except those that are being written."""
-        by_namespace: defaultdict[str, set[RequestKey]] = defaultdict(set)
+        by_namespace: defaultdict[str, set[StatementKey]] = defaultdict(set)
         for key in keys:
             statement = StatementId(key.namespace, key.statement)
             if statement not in self._being_written and statement not in self._backlog:
@@ -228,7 +228,7 @@ class RequestWriter:
         if len(statements[0]) > 1:
             await self._write_parts(statements[0], is_old=is_old)
             return
-        request = RequestDraft(tuple(parts[0] for parts in statements), is_old)
+        request = BindRequestDraft(tuple(parts[0] for parts in statements), is_old)
         problem = await self._create(request)
         if problem is None:
             return
@@ -244,15 +244,15 @@ class RequestWriter:
             before = prerequisite(parts[0])
             problem = problems.get(before)
             if problem is None:
-                problem = await self._create(RequestDraft(parts, is_old))
+                problem = await self._create(BindRequestDraft(parts, is_old))
             if problem is not None:
                 problems[identity(parts[0])] = problem
                 self._refuse([parts], problem)
 
     async def _write_parts(self, parts: Parts, *, is_old: bool) -> None:
-        written: list[RequestDraft] = []
+        written: list[BindRequestDraft] = []
         for part in parts:
-            request = RequestDraft((part,), is_old)
+            request = BindRequestDraft((part,), is_old)
             problem = await self._create(request)
             if problem is not None:
                 await self._take_back(written)
@@ -269,7 +269,7 @@ class RequestWriter:
             self.refused.extend(Refused(draft, problem) for draft in parts)
         self._wake()
 
-    async def _create(self, request: RequestDraft) -> str | None:
+    async def _create(self, request: BindRequestDraft) -> str | None:
         """Create one request; return why it does not exist, None if it does or may exist."""
         pauses_s = iter(_REPEAT_AFTER_S)
         while True:
@@ -289,7 +289,7 @@ class RequestWriter:
                     return None
             await asyncio.sleep(pause_s)
 
-    async def _create_once(self, request: RequestDraft) -> str | None:
+    async def _create_once(self, request: BindRequestDraft) -> str | None:
         """Create one request; return why it does not exist, None if it does.
 
         The text is "" if another scheduler has written a request with its name.
@@ -332,7 +332,7 @@ class RequestWriter:
         REQUESTS.labels("refused" if problem else "collided").inc()
         return problem
 
-    async def _exists(self, request: RequestDraft) -> bool | None:
+    async def _exists(self, request: BindRequestDraft) -> bool | None:
         """Return whether the API server has `request`, False if another one has its name.
 
         None means that no request has its name.
@@ -349,7 +349,7 @@ class RequestWriter:
         token = request.statements[0].spec.fencing_token
         return found.spec.fencing_token == token and content_of(found.each()) == request.content
 
-    async def _take_back(self, written: Sequence[RequestDraft]) -> None:
+    async def _take_back(self, written: Sequence[BindRequestDraft]) -> None:
         for request in written:
             try:
                 await self._client.delete(BIND_REQUESTS, request.name, request.namespace)
@@ -412,7 +412,7 @@ class RequestWriter:
             else:
                 return
 
-    async def _look_up(self, namespace: str, keys: Collection[RequestKey]) -> None:
+    async def _look_up(self, namespace: str, keys: Collection[StatementKey]) -> None:
         try:
             found = await self._client.list(BIND_REQUESTS, namespace=namespace)
         except KubeError as error:

@@ -12,7 +12,7 @@ from typing import Any
 from bindery.api import numaplacement
 from bindery.api.names import GPU_RESOURCE
 from bindery.scheduler.actions.consolidation import most_moved
-from bindery.scheduler.commit.drafts import BindRequestDraft
+from bindery.scheduler.commit.drafts import StatementDraft
 from bindery.scheduler.insight.advice import advice, changed_object, node_advice
 from bindery.scheduler.insight.objections import BUDGET
 from bindery.scheduler.insight.order import Position, Turns
@@ -218,7 +218,7 @@ def _zones(data: Mapping[str, Mapping[str, Any]]) -> tuple[int, ...]:
 
 
 def _explanation(
-    world: World, known: _Before, at_end: _AtEnd, drafts: Sequence[BindRequestDraft]
+    world: World, known: _Before, at_end: _AtEnd, drafts: Sequence[StatementDraft]
 ) -> Explanation:
     engine, job = world.engine, known.job
     report = engine.report.jobs.get(job.key)

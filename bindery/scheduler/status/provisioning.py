@@ -30,7 +30,7 @@ _NAME_LENGTH: Final = 200
 
 
 @dataclass(frozen=True)
-class RequestDraft:
+class ProvisioningRequestDraft:
     """A ProvisioningRequest to create, and its PodTemplates."""
 
     group: Meta
@@ -96,7 +96,7 @@ class Step:
     """One change: `draft` is to be created, `old` to be deleted, or `problem` to be reported."""
 
     group: Meta
-    draft: RequestDraft | None = None
+    draft: ProvisioningRequestDraft | None = None
     old: ProvisioningRequest | None = None
     problem: str = ""
 
@@ -139,7 +139,7 @@ def steps(
     for job_report in report.jobs.values():
         if job_report.uid not in existing:
             wanted = _wanted(cluster, job_report, arguments)
-            if isinstance(wanted, RequestDraft):
+            if isinstance(wanted, ProvisioningRequestDraft):
                 yield Step(wanted.group, draft=wanted)
             if isinstance(wanted, Impossible):
                 yield Step(wanted.group, problem=wanted.problem)
@@ -147,7 +147,7 @@ def steps(
 
 def _wanted(
     cluster: Cluster, report: JobReport, arguments: ProvisioningArguments
-) -> RequestDraft | Impossible | None:
+) -> ProvisioningRequestDraft | Impossible | None:
     """Return the request for the gang of `report`; None if it asks for none."""
     # An error in one gang's pods must not keep the others from their requests.
     with cluster.defects.held_to(Stage.REPORT, of_job(report.key), lambda _: None):
@@ -166,7 +166,7 @@ def _is_over(
     if report is not None and not report.satisfied and report.reason in _UNDECIDED:
         return False
     wanted = _wanted(cluster, report, arguments) if report is not None else None
-    if not isinstance(wanted, RequestDraft) or not wanted.is_written_as(request):
+    if not isinstance(wanted, ProvisioningRequestDraft) or not wanted.is_written_as(request):
         return True
     ended = request.ended()
     if ended is None:
@@ -176,7 +176,7 @@ def _is_over(
 
 def _asked(
     cluster: Cluster, report: JobReport, arguments: ProvisioningArguments
-) -> RequestDraft | Impossible | None:
+) -> ProvisioningRequestDraft | Impossible | None:
     if not report.key.is_group or report.satisfied or report.reason not in LACKS_ROOM:
         return None
     job, group = cluster.state.jobs.get(report.key), cluster.groups.get(report.key)
@@ -192,7 +192,7 @@ def _asked(
 
 def _made(
     group: Meta, pods: Sequence[tuple[Task, Pod]], arguments: ProvisioningArguments
-) -> RequestDraft | Impossible | None:
+) -> ProvisioningRequestDraft | Impossible | None:
     """Return the request for `pods`; None if no pod is left."""
     if any(task.shares_gpu for task, _ in pods):
         return Impossible(group, "some of its pods request a share of a GPU")
@@ -206,7 +206,7 @@ def _made(
         return Impossible(group, problem)
     if not found:
         return None
-    return RequestDraft(group, found, arguments.class_name, arguments.parameters)
+    return ProvisioningRequestDraft(group, found, arguments.class_name, arguments.parameters)
 
 
 def needed(job: Job) -> list[Task]:

@@ -24,7 +24,7 @@ from bindery.kube.lease import Leadership
 from bindery.kube.objects import Meta
 from bindery.kube.outages import log_failure
 from bindery.kube.provisioning import POD_TEMPLATES, PROVISIONING_REQUESTS, ProvisioningRequest
-from bindery.scheduler.status.provisioning import RequestDraft, Step, template_name
+from bindery.scheduler.status.provisioning import ProvisioningRequestDraft, Step, template_name
 
 _CONCURRENT_WRITES = 4
 _SHOWN_AFTER_S = 30.0
@@ -93,7 +93,7 @@ class ProvisioningWriter:
                 text = f"its ProvisioningRequest could not be written: {error}"
                 self._events.warning(_reference(step.group), _REFUSED, text)
 
-    async def _create(self, draft: RequestDraft) -> None:
+    async def _create(self, draft: ProvisioningRequestDraft) -> None:
         namespace = draft.group.namespace
         for template in draft.template_objects():
             try:
