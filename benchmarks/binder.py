@@ -41,7 +41,7 @@ WITH_PLUGINS: Final = {
     "volumes": "binder/volumes",
     "dra": "binder/dra",
     "gpu_sharing": "binder/gpu-sharing",
-    "node_lock": "binder/node-lock",
+    "hami": "binder/hami",
 }
 """Plugin -> the laps whose pods need it."""
 PODS_OF_A_LOCKED_NODE: Final = 5
@@ -120,7 +120,7 @@ class Rounds:
             WITH_PLUGINS["volumes"]: (StaticVolumes(), sizes.plugin_pods),
             WITH_PLUGINS["dra"]: (Devices(), sizes.plugin_pods),
             WITH_PLUGINS["gpu_sharing"]: (SharedGpus(), sizes.plugin_pods),
-            WITH_PLUGINS["node_lock"]: (HamiDevices(nodes, HamiDevicePlugins), sizes.plugin_pods),
+            WITH_PLUGINS["hami"]: (HamiDevices(nodes, HamiDevicePlugins), sizes.plugin_pods),
             HAND_OVERS: (HamiDevices(1, Prompt), sizes.locked),
             HANDSHAKES: (HamiDevices(1, HamiDevicePlugins), sizes.locked),
         }

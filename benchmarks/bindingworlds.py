@@ -264,7 +264,7 @@ class HamiDevices(World):
         del cluster
         device = ContainerDevice("GPU-0", NVIDIA.word, 1000, 10)
         data = Assignment({NVIDIA.word: ((device,),)}, {"GPU-0": 0}).to_data()
-        return [{"pluginData": {"node_lock": data}} for _ in pods]
+        return [{"pluginData": {"hami": data}} for _ in pods]
 
     @asynccontextmanager
     async def at_work(self, cluster: Cluster) -> AsyncIterator[None]:

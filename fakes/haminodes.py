@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from bindery.api.hami import names
 from bindery.api.hami.vendor import Lock
 from bindery.api.hami.vendortable import NVIDIA
-from bindery.binder.plugins.node_lock.objects import LOCKED_NODES, LockedNode
+from bindery.binder.plugins.hami.objects import LOCKED_NODES, LockedNode
 from bindery.kube.client import Client, PatchKind
 from bindery.kube.objects import Pod
 from bindery.kube.resources import NODES, PODS

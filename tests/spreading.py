@@ -45,7 +45,7 @@ LONGEST = (
     DEMO,
     "tests/e2e/test_e2e_namespace_ends.py",
     "tests/e2e/test_e2e_pods.py",
-    "tests/hami/test_hami_node_lock.py",
+    "tests/hami/test_hami_binder_plugin.py",
     "tests/nodeagent/test_hollow_nodes.py",
     "tests/binder/test_binder_volumes.py",
     "tests/benchmarks/test_binder_alone.py",

@@ -1,6 +1,6 @@
 """Resource quotas of namespaces, as far as they are read.
 
-Watched by the scheduler's plugin `node_lock`. The API server takes any qualified name as a key and
+Watched by the scheduler's plugin `hami`. The API server takes any qualified name as a key and
 enforces only those that it knows itself.
 """
 

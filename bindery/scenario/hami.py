@@ -20,9 +20,9 @@ from bindery.api.names import SPREAD_DEVICES_ANNOTATION
 from bindery.kube.objects import Node, Pod
 from bindery.scenario.jobs import Request, ScenarioPod
 from bindery.scenario.nodes import Device, ScenarioNode
-from bindery.scheduler.plugins.node_lock.fleet import read_node
+from bindery.scheduler.plugins.hami.fleet import read_node
 
-PLUGIN: Final = "node_lock"
+PLUGIN: Final = "hami"
 _MEMORY_MIB: Final = 16384
 """Of a device that does not say how much it has."""
 _POLICIES: Final = {

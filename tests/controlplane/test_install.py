@@ -98,11 +98,11 @@ def test_plugins_of_an_own_image_and_their_arguments_are_accepted(
     control_plane: ControlPlane,
 ) -> None:
     racks = {"name": "racks", "arguments": {"label": "example.com/rack"}}
-    shipped = {"name": "node_lock", "arguments": {"nodePolicy": None, "devicePolicy": "numa"}}
+    shipped = {"name": "hami", "arguments": {"nodePolicy": None, "devicePolicy": "numa"}}
     values = {
         "ownPlugins": ["racks"],
         **with_plugins("scheduler", racks, shipped),
-        **with_plugins("binder", {"name": "node_lock", "arguments": {"expireSeconds": 5}}),
+        **with_plugins("binder", {"name": "hami", "arguments": {"expireSeconds": 5}}),
     }
 
     render(control_plane, values)
@@ -230,7 +230,7 @@ def test_a_component_gets_the_rights_of_a_plugin_only_with_the_plugin(
     assert not bare.keys() & {"configmaps", "persistentvolumes", "resourceclaims"}
     assert "patch" in rules(control_plane, "binder", "volumes")["persistentvolumes"]
     assert "create" in rules(control_plane, "binder", "gpu_sharing")["configmaps"]
-    assert "patch" in rules(control_plane, "binder", "node_lock")["nodes"]
+    assert "patch" in rules(control_plane, "binder", "hami")["nodes"]
     assert "patch" in rules(control_plane, "binder", "dra")["resourceclaims"]
 
     bare = rules(control_plane, "scheduler", "predicates")

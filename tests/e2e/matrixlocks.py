@@ -29,7 +29,7 @@ _OWN = (POD_GROUP_ANNOTATION, NODE_POOL_LABEL)
 class LockedNodes(World):
     """Each node has one card; the first refuses pods when they have its lock already."""
 
-    plugin = PluginConfiguration(name="node_lock")
+    plugin = PluginConfiguration(name="hami")
     refuse = Refuse.IN_TURN
     _device_plugins: dict[str, HamiDevicePlugin] = field(default_factory=dict)
     """Corner -> the device plugin of its other node."""

@@ -32,7 +32,7 @@ NESTED = (
 
 @pytest.fixture(scope="module")
 def binder(module_components: Components) -> Component:
-    plugins = (PluginConfiguration(name="dra"), PluginConfiguration(name="node_lock"))
+    plugins = (PluginConfiguration(name="dra"), PluginConfiguration(name="hami"))
     return module_components.start_binder(binder_configuration(*plugins)).wait_ready()
 
 

@@ -147,7 +147,7 @@ async def annotate(corner: Corner, name: str, annotations: Mapping[str, str | No
 async def test_devices_of_hami_that_somebody_has_made_up_are_refused_with_the_annotation(
     corner: Corner, webhooks: Webhooks, access: Path
 ) -> None:
-    webhooks.plugins = (PluginConfiguration(name="node_lock"),)
+    webhooks.plugins = (PluginConfiguration(name="hami"),)
     webhooks.start(access)
     await webhooks.wait_trusted()
     forged = {"hami.io/vgpu-devices-to-allocate": "GPU-9,NVIDIA,1,1:;"}

@@ -32,13 +32,13 @@ def shared_binder(installation: Installation) -> Iterator[SharedBinder]:
 
 @pytest.fixture
 def share_binder(shared_binder: SharedBinder) -> Callable[[], None]:
-    """Lets the module's binder run, with the plugin `node_lock`."""
+    """Lets the module's binder run, with the plugin `hami`."""
     return lambda: shared_binder.run(configuration())
 
 
 @pytest.fixture
 def start_binder(components: Components, shared_binder: SharedBinder) -> Callable[..., Component]:
-    """Starts a binder with the plugin `node_lock` for one test and waits until it is ready."""
+    """Starts a binder with the plugin `hami` for one test and waits until it is ready."""
     shared_binder.stop()
 
     def start(**arguments: float) -> Component:

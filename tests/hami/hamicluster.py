@@ -25,7 +25,7 @@ _GPU = NVIDIA.count_resource
 def configuration(**arguments: float) -> BinderConfiguration:
     """Return a binder's configuration with the plugin alone."""
     return BinderConfiguration(
-        plugins=(PluginConfiguration(name="node_lock", arguments=arguments),),
+        plugins=(PluginConfiguration(name="hami", arguments=arguments),),
         leader_election=LeaderElection(enabled=False),
         max_backoff_seconds=1.0,
     )
@@ -107,7 +107,7 @@ class HamiCluster:
                     "podName": pod_name,
                     "podUID": pod.metadata.uid,
                     "selectedNode": on,
-                    "pluginData": {"node_lock": assignment.to_data()},
+                    "pluginData": {"hami": assignment.to_data()},
                 }
             )
         body = {

@@ -11,10 +11,10 @@ from bindery.api.hami.nodedevices import MigPlacement, MigProfile, NodeDevice
 from bindery.api.hami.requests import PodRequest
 from bindery.api.hami.vendortable import BY_WORD
 from bindery.api.hami.wishes import DevicePolicy, Wishes
-from bindery.scheduler.plugins.node_lock import mig
-from bindery.scheduler.plugins.node_lock.fit import Fitting, ShapeRequest, held_by
-from bindery.scheduler.plugins.node_lock.fleet import HamiNode
-from bindery.scheduler.plugins.node_lock.usage import NodeUsage, Tally
+from bindery.scheduler.plugins.hami import mig
+from bindery.scheduler.plugins.hami.fit import Fitting, ShapeRequest, held_by
+from bindery.scheduler.plugins.hami.fleet import HamiNode
+from bindery.scheduler.plugins.hami.usage import NodeUsage, Tally
 
 SPREAD = (DevicePolicy.SPREAD,)
 

@@ -12,7 +12,7 @@ from bindery.api.hami.vendortable import NVIDIA, VENDORS
 from bindery.kube.objects import Meta, Pod, PodStatus
 from bindery.kube.podspec import Container, PodSpec, ResourceRequirements
 from bindery.scheduler.model.jobs import Uid
-from bindery.scheduler.plugins.node_lock.fleet import Fleet, read_held
+from bindery.scheduler.plugins.hami.fleet import Fleet, read_held
 
 GIVEN = Assignment({"NVIDIA": ((ContainerDevice("GPU-0", "NVIDIA", 8000, 50),),)})
 BY_BINDER = assignments.written(GIVEN, "uid", "n0", 0)

@@ -6,9 +6,9 @@ from msgspec import structs
 from bindery.api.hami import names
 from bindery.api.hami.lock import NodeLock
 from bindery.api.times import timestamp
-from bindery.binder.plugins.node_lock import holders
-from bindery.binder.plugins.node_lock.holders import Judgement
-from bindery.binder.plugins.node_lock.objects import HolderPod, HolderSpec, HolderStatus
+from bindery.binder.plugins.hami import holders
+from bindery.binder.plugins.hami.holders import Judgement
+from bindery.binder.plugins.hami.objects import HolderPod, HolderSpec, HolderStatus
 from bindery.kube.objects import Meta
 
 SINCE_S, EXPIRE_S = 1_000_000, 300.0

@@ -10,7 +10,7 @@ from bindery.scenario.files import parse_scenario
 from bindery.scenario.planning import Planner
 from bindery.scheduler.ledgers.base import LedgerRefusalError
 from bindery.scheduler.planning.session import Session
-from bindery.scheduler.plugins.node_lock.ledger import HamiLedger
+from bindery.scheduler.plugins.hami.ledger import HamiLedger
 
 MEMORY, MEMORY_LIMIT_MIB = "nvidia.com/gpumem", 24_000
 

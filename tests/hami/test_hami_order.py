@@ -6,10 +6,10 @@ from test_hami_fit import A100, ask, card, indexes, node, of_vendor
 from bindery.api.hami.nodedevices import NodeDevice
 from bindery.api.hami.poddevices import Holding
 from bindery.api.hami.wishes import DevicePolicy, Wishes
-from bindery.scheduler.plugins.node_lock import order
-from bindery.scheduler.plugins.node_lock.fit import Fitting, ShapeRequest, held_by
-from bindery.scheduler.plugins.node_lock.fleet import HamiNode
-from bindery.scheduler.plugins.node_lock.usage import NodeUsage, Tally
+from bindery.scheduler.plugins.hami import order
+from bindery.scheduler.plugins.hami.fit import Fitting, ShapeRequest, held_by
+from bindery.scheduler.plugins.hami.fleet import HamiNode
+from bindery.scheduler.plugins.hami.usage import NodeUsage, Tally
 
 BINPACK, SPREAD, NUMA = DevicePolicy.BINPACK, DevicePolicy.SPREAD, DevicePolicy.NUMA
 MUTEX, TOPOLOGY = DevicePolicy.MUTEX, DevicePolicy.TOPOLOGY

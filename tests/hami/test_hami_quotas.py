@@ -9,9 +9,9 @@ from bindery.api.hami.requests import PodRequest
 from bindery.api.hami.vendortable import BY_WORD
 from bindery.kube.objects import Meta
 from bindery.kube.quotas import QuotaSpec, ResourceQuota
-from bindery.scheduler.plugins.node_lock.amounts import amounts
-from bindery.scheduler.plugins.node_lock.fleet import HamiNode
-from bindery.scheduler.plugins.node_lock.quotas import Budget, Limits, least
+from bindery.scheduler.plugins.hami.amounts import amounts
+from bindery.scheduler.plugins.hami.fleet import HamiNode
+from bindery.scheduler.plugins.hami.quotas import Budget, Limits, least
 
 
 def quota(name: str, **hard: str) -> ResourceQuota:

@@ -1,9 +1,9 @@
-"""The settings of the binder's plugin node_lock, and what HAMi's own settings mean to it."""
+"""The settings of the binder's plugin hami, and what HAMi's own settings mean to it."""
 
 import pytest
 
-from bindery.binder.plugins.node_lock.places import default_expire_s
-from bindery.binder.plugins.node_lock.plugin import Arguments, NodeLock
+from bindery.binder.plugins.hami.places import default_expire_s
+from bindery.binder.plugins.hami.plugin import Arguments, Hami
 
 
 @pytest.mark.parametrize(
@@ -39,6 +39,6 @@ def test_the_plugins_own_setting_wins_over_the_environment(
     monkeypatch: pytest.MonkeyPatch, arguments: dict[str, float], variable: str, seconds: float
 ) -> None:
     monkeypatch.setenv("HAMI_NODELOCK_EXPIRE", variable)
-    plugin = NodeLock(Arguments.model_validate(arguments))
+    plugin = Hami(Arguments.model_validate(arguments))
 
     assert plugin.expire_s == seconds

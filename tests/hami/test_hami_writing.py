@@ -10,8 +10,8 @@ from bindery.api.hami.migallocations import MigAllocation
 from bindery.api.hami.nodedevices import MigPlacement
 from bindery.api.hami.poddevices import ContainerDevice
 from bindery.api.hami.vendortable import BY_WORD, VENDORS
-from bindery.binder.plugins.node_lock import admission, pods
-from bindery.binder.plugins.node_lock.objects import HolderPod
+from bindery.binder.plugins.hami import admission, pods
+from bindery.binder.plugins.hami.objects import HolderPod
 from bindery.kube.objects import Meta
 
 NOW_S = 1786000000.5

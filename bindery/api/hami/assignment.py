@@ -1,6 +1,6 @@
 """Which devices a pod gets on its node: what the scheduler hands to the binder, and on the pod.
 
-The scheduler's plugin `node_lock` encodes an Assignment into the BindRequest, the binder's writes
+The scheduler's plugin `hami` encodes an Assignment into the BindRequest, the binder's writes
 it onto the pod in one patch, and again with the binding. Invariant: the pod ends up with exactly
 these keys of the protocol; others that somebody may have forged are taken off by the patch.
 """

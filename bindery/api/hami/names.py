@@ -1,6 +1,6 @@
 """HAMi's keys that do not depend on the vendor, and the words that stand under them.
 
-Used by the scheduler's and the binder's plugin `node_lock` and by tests. The keys of a vendor are
+Used by the scheduler's and the binder's plugin `hami` and by tests. The keys of a vendor are
 in its row of `vendortable`.
 """
 

@@ -7,7 +7,7 @@ The ledger of each resource, and its owner:
       sums, any extended resource
     quotas, limits, queue amounts       ledgers.queues.QueueLedger      the session
     GPUs one by one, parts of them      plugins.gpu_sharing.ledger      plugin gpu_sharing
-    devices that HAMi shares            plugins.node_lock.ledger        plugin node_lock
+    devices that HAMi shares            plugins.hami.ledger             plugin hami
     claims of DRA and their devices     plugins.dra.ledger              plugin dra
     NUMA zones of nodes                 plugins.numa.ledger             plugin numa
     volumes and attachments             plugins.volumes.ledger          plugin volumes

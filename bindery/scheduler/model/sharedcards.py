@@ -31,7 +31,7 @@ def shared_cards(node: Node) -> SharedCards | None:
         return None
     try:
         devices = nodedevices.decode(text)
-    except HamiFormatError:  # the plugin `node_lock` reports it
+    except HamiFormatError:  # the plugin `hami` reports it
         return None
     if not devices:
         return None

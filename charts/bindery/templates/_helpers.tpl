@@ -68,7 +68,7 @@ subjects:
 
 {{/* The names of the plugins that a component runs, as JSON; its default list stands here again. */}}
 {{- define "bindery.plugins" -}}
-{{- $default := list "volumes" "dra" "gpu_sharing" "node_lock" "numa" "topology" "podaffinity" "topologyspread" }}
+{{- $default := list "volumes" "dra" "gpu_sharing" "hami" "numa" "topology" "podaffinity" "topologyspread" }}
 {{- $given := (index .root.Values .component).configuration.plugins }}
 {{- $names := list }}
 {{- range $given }}{{ $names = append $names .name }}{{ end }}

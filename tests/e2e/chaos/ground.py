@@ -190,7 +190,7 @@ def _binder() -> BinderConfiguration:
             PluginConfiguration(name="dra"),
             PluginConfiguration(name="gpu_sharing", arguments={"deadlineSeconds": 20}),
             # A fake that a restart of the API server cuts off leaves its lock until it expires.
-            PluginConfiguration(name="node_lock", arguments={"expireSeconds": 30}),
+            PluginConfiguration(name="hami", arguments={"expireSeconds": 30}),
         ),
         time_to_live_seconds=1.0,
         max_backoff_seconds=2.0,

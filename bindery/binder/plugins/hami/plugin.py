@@ -1,4 +1,4 @@
-"""node_lock: HAMi's protocol in the steps of a binding.
+"""hami: HAMi's protocol in the steps of a binding.
 
 `pre_bind` writes the devices onto the pod, in parallel for a whole gang; `before_bind` waits for
 the node's lock, pod by pod, and refuses a pod whose devices were rewritten meanwhile; the binding
@@ -22,14 +22,14 @@ from bindery.api.hami import assignment as assignments
 from bindery.api.hami.assignment import Assignment
 from bindery.api.hami.errors import HamiFormatError
 from bindery.api.hami.vendor import Lock
+from bindery.binder.plugins.hami import admission, holders, pods
+from bindery.binder.plugins.hami.lock import LockWriter
+from bindery.binder.plugins.hami.mirror import Mirror
+from bindery.binder.plugins.hami.objects import HOLDER_PODS, HolderPod
+from bindery.binder.plugins.hami.places import STALLED, Place, Timing, default_expire_s
+from bindery.binder.plugins.hami.queues import LockQueues
+from bindery.binder.plugins.hami.sweep import LockSweep
 from bindery.binder.plugins.interface import BindContext, PluginError, PodManifest
-from bindery.binder.plugins.node_lock import admission, holders, pods
-from bindery.binder.plugins.node_lock.lock import LockWriter
-from bindery.binder.plugins.node_lock.mirror import Mirror
-from bindery.binder.plugins.node_lock.objects import HOLDER_PODS, HolderPod
-from bindery.binder.plugins.node_lock.places import STALLED, Place, Timing, default_expire_s
-from bindery.binder.plugins.node_lock.queues import LockQueues
-from bindery.binder.plugins.node_lock.sweep import LockSweep
 from bindery.kube.bindrequests import PodBinding
 from bindery.kube.client import Client
 from bindery.kube.errors import NotFoundError
@@ -50,10 +50,10 @@ class Arguments(ApiModel):
     """A queue that has not moved on for so long is given up for a while."""
 
 
-class NodeLock:
+class Hami:
     """The plugin. It lives as long as the process; `run` is called once in each term."""
 
-    name: ClassVar[str] = "node_lock"
+    name: ClassVar[str] = "hami"
     arguments: ClassVar[type[BaseModel]] = Arguments
 
     def __init__(self, arguments: Arguments) -> None:

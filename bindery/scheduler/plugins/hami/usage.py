@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from bindery.api.hami.migallocations import MigAllocation
 from bindery.api.hami.nodedevices import MigPlacement
 from bindery.api.hami.poddevices import NOTHING, Holding
-from bindery.scheduler.plugins.node_lock.fleet import Held
+from bindery.scheduler.plugins.hami.fleet import Held
 
 
 @dataclass

@@ -18,16 +18,16 @@ from bindery.api.hami.requests import DeviceRequest, PodRequest
 from bindery.api.hami.vendor import Vendor
 from bindery.api.hami.vendortable import BY_WORD
 from bindery.api.hami.wishes import DevicePolicy, Wishes
-from bindery.scheduler.plugins.node_lock import checks, groups, order
-from bindery.scheduler.plugins.node_lock.amounts import amounts
-from bindery.scheduler.plugins.node_lock.checks import Demand
-from bindery.scheduler.plugins.node_lock.fleet import HamiNode, Held
-from bindery.scheduler.plugins.node_lock.reasons import (
+from bindery.scheduler.plugins.hami import checks, groups, order
+from bindery.scheduler.plugins.hami.amounts import amounts
+from bindery.scheduler.plugins.hami.checks import Demand
+from bindery.scheduler.plugins.hami.fleet import HamiNode, Held
+from bindery.scheduler.plugins.hami.reasons import (
     CARD_USED_BY_JOB,
     NODE_INSUFFICIENT_DEVICE,
     Reasons,
 )
-from bindery.scheduler.plugins.node_lock.usage import Tally
+from bindery.scheduler.plugins.hami.usage import Tally
 
 
 @dataclass(frozen=True)

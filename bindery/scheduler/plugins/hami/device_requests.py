@@ -14,7 +14,7 @@ from bindery.api.hami.requests import DeviceRequest, PodRequest
 from bindery.api.hami.vendor import Vendor
 from bindery.api.hami.wishes import DevicePolicy
 from bindery.scheduler.model.shapes import Shape
-from bindery.scheduler.plugins.node_lock.fit import ShapeRequest
+from bindery.scheduler.plugins.hami.fit import ShapeRequest
 
 
 @dataclass

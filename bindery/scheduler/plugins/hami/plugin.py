@@ -1,4 +1,4 @@
-"""The scheduler plugin node_lock: plans devices registered by HAMi's device plugins.
+"""The scheduler plugin hami: plans devices registered by HAMi's device plugins.
 
 It reads the annotations of nodes and pods, and has a ledger of the shares, memory and cores of
 every device. The binder plugin of the same name writes the chosen devices under HAMi's node lock.
@@ -30,12 +30,12 @@ from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.shapes import Need, Shape
 from bindery.scheduler.model.state import PlanState
 from bindery.scheduler.model.verdicts import NodeFailure, Refusal, Rows
-from bindery.scheduler.plugins.node_lock import order
-from bindery.scheduler.plugins.node_lock.device_requests import DeviceRequests
-from bindery.scheduler.plugins.node_lock.fleet import Fleet
-from bindery.scheduler.plugins.node_lock.ledger import HamiLedger
-from bindery.scheduler.plugins.node_lock.quotas import NOT_FIT, Limits
-from bindery.scheduler.plugins.node_lock.reasons import Reasons
+from bindery.scheduler.plugins.hami import order
+from bindery.scheduler.plugins.hami.device_requests import DeviceRequests
+from bindery.scheduler.plugins.hami.fleet import Fleet
+from bindery.scheduler.plugins.hami.ledger import HamiLedger
+from bindery.scheduler.plugins.hami.quotas import NOT_FIT, Limits
+from bindery.scheduler.plugins.hami.reasons import Reasons
 from bindery.scheduler.plugins.view import SessionView
 
 _PER_POINT = 3.0
@@ -68,10 +68,10 @@ class Arguments(ApiModel):
         return vendors
 
 
-class NodeLock:
+class Hami:
     """Plans HAMi's devices. Keeps devices, holders and limits between sessions."""
 
-    name = "node_lock"
+    name = "hami"
     arguments = Arguments
 
     def __init__(self, arguments: Arguments) -> None:

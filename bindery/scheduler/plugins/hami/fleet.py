@@ -21,7 +21,7 @@ from bindery.api.hami.vendor import Capacity, Register, Vendor
 from bindery.api.states import ENDED_POD_PHASES
 from bindery.kube.objects import Node, Pod
 from bindery.scheduler.model.jobs import Uid
-from bindery.scheduler.plugins.node_lock.amounts import Amounts, amounts
+from bindery.scheduler.plugins.hami.amounts import Amounts, amounts
 
 
 @dataclass(frozen=True)

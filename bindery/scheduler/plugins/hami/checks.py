@@ -11,8 +11,8 @@ from bindery.api.hami.poddevices import Holding
 from bindery.api.hami.requests import WHOLE_CORES, DeviceRequest
 from bindery.api.hami.vendor import Vendor
 from bindery.api.hami.wishes import Wishes
-from bindery.scheduler.plugins.node_lock import mig
-from bindery.scheduler.plugins.node_lock.fleet import HamiNode
+from bindery.scheduler.plugins.hami import mig
+from bindery.scheduler.plugins.hami.fleet import HamiNode
 
 Instance = tuple[MigProfile, MigPlacement]
 """Profile and place of a MIG instance."""

@@ -13,7 +13,7 @@ from bindery.api.hami.lock import NodeLock, decode
 from bindery.api.hami.names import BIND_PHASE, BindPhase
 from bindery.api.states import ENDED_POD_PHASES
 from bindery.api.times import seconds
-from bindery.binder.plugins.node_lock.objects import HolderPod
+from bindery.binder.plugins.hami.objects import HolderPod
 
 _CLOCKS_APART_S = 2.0
 """Locks have whole seconds, as have creation times, and clocks differ."""

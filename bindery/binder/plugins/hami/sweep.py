@@ -13,9 +13,9 @@ from typing import Final
 import structlog
 
 from bindery.api.hami.vendor import Lock
-from bindery.binder.plugins.node_lock import holders, metrics
-from bindery.binder.plugins.node_lock.lock import LockWriter
-from bindery.binder.plugins.node_lock.mirror import Mirror
+from bindery.binder.plugins.hami import holders, metrics
+from bindery.binder.plugins.hami.lock import LockWriter
+from bindery.binder.plugins.hami.mirror import Mirror
 from bindery.kube.errors import KubeError
 from bindery.kube.outages import log_failure
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from bindery.api.hami.lock import NodeLock
 from bindery.api.hami.vendor import Lock
-from bindery.binder.plugins.node_lock.objects import LOCKED_NODES, LockedNode
+from bindery.binder.plugins.hami.objects import LOCKED_NODES, LockedNode
 from bindery.kube.client import Client, PatchKind
 from bindery.kube.errors import ConflictError, InvalidError, NotFoundError
 

@@ -14,12 +14,11 @@ import structlog
 
 from bindery.api.bindrequest import BindFailureReason
 from bindery.api.hami.vendor import Lock
-from bindery.binder.plugins.interface import PluginError
-from bindery.binder.plugins.node_lock import holders, metrics
-from bindery.binder.plugins.node_lock.lock import LockWriter
-from bindery.binder.plugins.node_lock.mirror import Mirror, PodKey
-from bindery.binder.plugins.node_lock.objects import LockedNode
-from bindery.binder.plugins.node_lock.places import (
+from bindery.binder.plugins.hami import holders, metrics
+from bindery.binder.plugins.hami.lock import LockWriter
+from bindery.binder.plugins.hami.mirror import Mirror, PodKey
+from bindery.binder.plugins.hami.objects import LockedNode
+from bindery.binder.plugins.hami.places import (
     Held,
     Place,
     Queue,
@@ -28,6 +27,7 @@ from bindery.binder.plugins.node_lock.places import (
     copy_of,
     stalled_error,
 )
+from bindery.binder.plugins.interface import PluginError
 from bindery.kube.errors import KubeError
 
 _log: Final = structlog.get_logger(__name__)

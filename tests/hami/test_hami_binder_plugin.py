@@ -1,4 +1,4 @@
-"""The binder's plugin node_lock on the real API server, with a stand-in for the device plugin."""
+"""The binder's plugin hami on the real API server, with a stand-in for the device plugin."""
 
 import asyncio
 import re
@@ -296,7 +296,7 @@ async def test_devices_that_cannot_be_read_fail_their_pod_and_nothing_else(
                         "podName": "bad",
                         "podUID": pod.metadata.uid,
                         "selectedNode": node,
-                        "pluginData": {"node_lock": {"devices": {"NVIDIA": "GPU-0,NVIDIA,x,1:;"}}},
+                        "pluginData": {"hami": {"devices": {"NVIDIA": "GPU-0,NVIDIA,x,1:;"}}},
                     }
                 ],
             },

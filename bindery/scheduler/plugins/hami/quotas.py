@@ -16,9 +16,9 @@ from bindery.api.hami.poddevices import NOTHING
 from bindery.api.hami.requests import DeviceRequest, PodRequest
 from bindery.kube.quotas import ResourceQuota
 from bindery.kube.store import Key, key_of
-from bindery.scheduler.plugins.node_lock import checks
-from bindery.scheduler.plugins.node_lock.amounts import UNITS, Amounts, amounts
-from bindery.scheduler.plugins.node_lock.fleet import HamiNode
+from bindery.scheduler.plugins.hami import checks
+from bindery.scheduler.plugins.hami.amounts import UNITS, Amounts, amounts
+from bindery.scheduler.plugins.hami.fleet import HamiNode
 
 _PREFIX: Final = "limits."
 

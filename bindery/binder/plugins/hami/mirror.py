@@ -13,7 +13,7 @@ from typing import Final
 
 from bindery.api.hami.names import ASSIGNED_NODE
 from bindery.api.hami.vendor import Lock
-from bindery.binder.plugins.node_lock.objects import (
+from bindery.binder.plugins.hami.objects import (
     HOLDER_PODS,
     LOCKED_NODES,
     HolderPod,

@@ -17,13 +17,13 @@ from bindery.scheduler.ledgers.base import LedgerRefusalError, Operation, Operat
 from bindery.scheduler.model.jobs import Task, TaskStatus, Uid
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.model.state import PlanState
-from bindery.scheduler.plugins.node_lock.amounts import Amounts
-from bindery.scheduler.plugins.node_lock.device_requests import DeviceRequests
-from bindery.scheduler.plugins.node_lock.fit import Fitting, ShapeRequest, held_by
-from bindery.scheduler.plugins.node_lock.fleet import Fleet, Held
-from bindery.scheduler.plugins.node_lock.quotas import Budget, Excess, Limits, least
-from bindery.scheduler.plugins.node_lock.reasons import CARD_PROMISED, Reasons
-from bindery.scheduler.plugins.node_lock.usage import NodeUsage
+from bindery.scheduler.plugins.hami.amounts import Amounts
+from bindery.scheduler.plugins.hami.device_requests import DeviceRequests
+from bindery.scheduler.plugins.hami.fit import Fitting, ShapeRequest, held_by
+from bindery.scheduler.plugins.hami.fleet import Fleet, Held
+from bindery.scheduler.plugins.hami.quotas import Budget, Excess, Limits, least
+from bindery.scheduler.plugins.hami.reasons import CARD_PROMISED, Reasons
+from bindery.scheduler.plugins.hami.usage import NodeUsage
 
 Handed = tuple[Uid, str, Mapping[str, Any]]
 """Pod UID, node name and data for the binder."""
@@ -39,7 +39,7 @@ class _Planned:
 class HamiLedger:
     """Enters the operations of Statements into the usage of devices."""
 
-    name = "node_lock"
+    name = "hami"
 
     def __init__(
         self,

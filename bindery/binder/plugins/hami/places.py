@@ -13,10 +13,10 @@ import durationpy
 
 from bindery.api.hami.errors import shown
 from bindery.api.hami.vendor import Lock
+from bindery.binder.plugins.hami.holders import Judgement, read
+from bindery.binder.plugins.hami.mirror import PodKey
+from bindery.binder.plugins.hami.objects import LockedNode
 from bindery.binder.plugins.interface import PluginError
-from bindery.binder.plugins.node_lock.holders import Judgement, read
-from bindery.binder.plugins.node_lock.mirror import PodKey
-from bindery.binder.plugins.node_lock.objects import LockedNode
 
 STALLED: Final = "NodeLockStalled"
 """The reason of pods whose queue does not move on."""

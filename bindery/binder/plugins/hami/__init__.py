@@ -1,4 +1,4 @@
-"""node_lock: HAMi's binding protocol, for nodes with its device plugins.
+"""hami: HAMi's binding protocol, for nodes with its device plugins.
 
 `plugin` has the steps, `queues` the queue for a node, `lock` the compare-and-swap, `holders` the
 judgement of who has a lock, `sweep` the locks that are left behind, `mirror` the watches, `pods`
