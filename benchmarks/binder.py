@@ -40,7 +40,7 @@ WAITING: Final = "binder/waiting"
 WITH_PLUGINS: Final = {
     "volumes": "binder/volumes",
     "dra": "binder/dra",
-    "gpu_sharing": "binder/gpu-sharing",
+    "gpusharing": "binder/gpusharing",
     "hami": "binder/hami",
 }
 """Plugin -> the laps whose pods need it."""
@@ -119,7 +119,7 @@ class Rounds:
             PLAIN: (World(), sizes.pods),
             WITH_PLUGINS["volumes"]: (StaticVolumes(), sizes.plugin_pods),
             WITH_PLUGINS["dra"]: (Devices(), sizes.plugin_pods),
-            WITH_PLUGINS["gpu_sharing"]: (SharedGpus(), sizes.plugin_pods),
+            WITH_PLUGINS["gpusharing"]: (SharedGpus(), sizes.plugin_pods),
             WITH_PLUGINS["hami"]: (HamiDevices(nodes, HamiDevicePlugins), sizes.plugin_pods),
             HAND_OVERS: (HamiDevices(1, Prompt), sizes.locked),
             HANDSHAKES: (HamiDevices(1, HamiDevicePlugins), sizes.locked),

@@ -18,7 +18,7 @@ from bindery.api.hami.assignment import Assignment
 from bindery.api.hami.poddevices import ContainerDevice
 from bindery.api.hami.vendortable import NVIDIA
 from bindery.api.names import HOSTNAME_LABEL
-from bindery.binder.plugins.gpu_sharing import admission
+from bindery.binder.plugins.gpusharing import admission
 from bindery.kube.claims import RESOURCE_CLAIMS
 from bindery.kube.devices import RESOURCE_SLICES
 from bindery.kube.storage import CLAIMS, STORAGE_CLASSES, VOLUMES

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from bindery.api.gpushare import INDEX_ANNOTATION, RESERVATION_NAMESPACE
-from bindery.binder.plugins.gpu_sharing.objects import SHARERS, Sharer
+from bindery.binder.plugins.gpusharing.objects import SHARERS, Sharer
 from bindery.kube.client import Client
 from bindery.kube.errors import NotFoundError
 from bindery.kube.watch import Change, EventType, Reflector

@@ -31,7 +31,7 @@ DEFAULT_PLUGINS: Final = (
     "priority",  # higher job priority first
     "gang",  # whole gangs; below their minimum before extras
     "dra",  # devices for resource claims
-    "gpu_sharing",  # parts of GPUs, and GPUs one by one
+    "gpusharing",  # parts of GPUs, and GPUs one by one
     "hami",  # devices that HAMi shares
     "numa",  # nodes that can align the pod to their NUMA zones
     "cooldown",  # a node that refused a pod is avoided for a while
@@ -48,7 +48,7 @@ DEFAULT_PLUGINS: Final = (
 DEFAULT_BINDER_PLUGINS: Final = (
     "volumes",  # claims get their volumes, and are waited for
     "dra",  # resource claims get their devices, and are reserved for their pods
-    "gpu_sharing",  # pods that share GPUs are told which, and reservation pods hold these
+    "gpusharing",  # pods that share GPUs are told which, and reservation pods hold these
     "hami",  # HAMi's devices are written onto pods, and their nodes locked in turn
     "numa",  # the predicted NUMA zones are recorded on the pod
 )

@@ -54,7 +54,7 @@ RESERVATION_PREFIX: Final = "gpu-reservation-"
 RESERVATION_REQUESTS: Final[Mapping[str, str]] = {"cpu": "1m", "memory": "32Mi"}
 """What a reservation pod requests beside its GPU, unless the configuration names something else."""
 
-PLUGIN: Final = "gpu_sharing"
+PLUGIN: Final = "gpusharing"
 """The plugin of the scheduler, and the one of the binder, to which it hands its choice over."""
 
 NOT_PREPARED: Final = (

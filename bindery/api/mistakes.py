@@ -6,11 +6,11 @@ them. Pure.
 """
 
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
 from typing import Final
 
 from bindery.api.names import GROUP
 from bindery.api.podkeys import OWNER_ANNOTATIONS, OWNER_LABELS, known_annotations, known_labels
+from bindery.api.spelling import meant
 
 _DOMAIN: Final = GROUP.partition(".")[2]
 _KNOWN: Final = {"annotation": known_annotations(), "label": known_labels()}
@@ -59,21 +59,17 @@ def _advice(kind: str, key: str, name: str) -> str:
     other = _OTHER[kind]
     if key in _KNOWN[other]:
         return f": it must be {_ARTICLES[other]}"
-    meant = _meant(kind, name, _SIMILAR)
-    if meant is None:
+    found = _meant(kind, name, _SIMILAR)
+    if found is None:
         return ": it is not known"
-    return f": did you mean the {meant[0]} {meant[1]}?"
+    return f": did you mean the {found[0]} {found[1]}?"
 
 
 def _meant(kind: str, name: str, similar: float) -> tuple[str, str] | None:
     """Return the kind and the key that `name` may stand for; `similar`: how close it must be."""
     for each in (kind, _OTHER[kind]):
-        by_name = {_plain(key.rpartition("/")[2]): key for key in sorted(_OWNERS[each])}
-        close = get_close_matches(_plain(name), by_name, n=1, cutoff=similar)
-        if close:
-            return each, by_name[close[0]]
+        by_name = {key.rpartition("/")[2]: key for key in sorted(_OWNERS[each])}
+        close = meant(name, by_name, similar)
+        if close is not None:
+            return each, by_name[close]
     return None
-
-
-def _plain(name: str) -> str:
-    return "".join(letter for letter in name.lower() if letter.isalnum())

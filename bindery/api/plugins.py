@@ -6,7 +6,6 @@ plugin is then built from an instance of it. Without this attribute a plugin tak
 """
 
 from collections.abc import Iterable, Iterator
-from difflib import get_close_matches
 from importlib.metadata import EntryPoint
 from typing import Any
 
@@ -14,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 
 from bindery.api.base import ApiModel
 from bindery.api.configuration import BinderPluginConfiguration
+from bindery.api.spelling import no_such
 from bindery.api.yamlfile import Location, describe, format_location
 
 
@@ -49,10 +49,7 @@ def build(
         seen.add(item.name)
         point = known.get(item.name)
         if point is None:
-            near = get_close_matches(item.name, known, n=1)
-            names = ", ".join(sorted(known)) or "none"
-            hint = f"did you mean {near[0]}?" if near else f"installed: {names}"
-            raise PluginConfigurationError(name_key, f"plugin {item.name} is not installed; {hint}")
+            raise PluginConfigurationError(name_key, no_such("plugin", item.name, known))
         yield _instance(_factory(point, name_key), item, ("plugins", index, "arguments"))
 
 

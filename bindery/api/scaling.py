@@ -1,4 +1,4 @@
-"""The arguments of the scheduler plugin `scaling_pods`: shares of GPUs, shown to autoscalers."""
+"""The arguments of the scheduler plugin `scalingpods`: shares of GPUs, shown to autoscalers."""
 
 from typing import Final
 
@@ -7,7 +7,7 @@ from pydantic import Field, field_validator
 from bindery.api import quantity
 from bindery.api.base import ApiModel
 
-PLUGIN: Final = "scaling_pods"
+PLUGIN: Final = "scalingpods"
 SCHEDULER_NAME: Final = "bindery-scaling-pods"
 """`schedulerName` of scaling pods; no scheduler has this name."""
 

@@ -7,10 +7,12 @@ key; the other documents of the file can still be used.
 from collections.abc import Iterator
 from pathlib import Path
 
+from bindery.api.configuration import DEFAULT_ACTIONS, DEFAULT_PLUGINS
 from bindery.api.plugins import PluginConfigurationError
+from bindery.api.spelling import meant, no_such
 from bindery.api.yamlfile import Document, FileError, Location, read, validate
 from bindery.scenario.checks import check
-from bindery.scenario.format import Scenario
+from bindery.scenario.format import ConfigurationOverrides, Scenario
 from bindery.scenario.support import unsupported
 from bindery.scheduler.plugins import registry
 
@@ -32,7 +34,7 @@ def parse_scenario(document: Document) -> Scenario:
         FileError: a key is wrong; or, as UnsupportedError, its behaviour does not exist yet.
     """
     scenario = validate(Scenario, document)
-    findings = check(scenario)
+    findings = [*check(scenario), *_misspelt(scenario.config)]
     if findings:
         raise _first(document, findings)
     _check_plugins(scenario, document)
@@ -89,6 +91,29 @@ def read_only_scenario(path: Path) -> Scenario:
     if len(scenarios) != 1:
         raise FileError(str(path), 1, f"one scenario is expected, {len(scenarios)} found")
     return scenarios[0]
+
+
+def _misspelt(config: ConfigurationOverrides) -> Iterator[tuple[Location, str]]:
+    """Yield the actions that do not exist, and the plugins whose names are misspelt.
+
+    A plugin that resembles none that is installed may be one of a later version.
+    """
+    for index, action in enumerate(config.actions or ()):
+        if action not in DEFAULT_ACTIONS:
+            yield ("config", "actions", index), no_such("action", action, DEFAULT_ACTIONS)
+    written: list[tuple[Location, str]] = [
+        *((("config", "plugins", name), name) for name in config.plugins),
+        *((("config", "weights", name), name) for name in config.weights),
+        *(
+            (("config", "withoutPlugins", index), name)
+            for index, name in enumerate(config.without_plugins)
+        ),
+    ]
+    for location, name in written:
+        if name not in DEFAULT_PLUGINS:
+            known = registry.names()
+            if name not in known and meant(name, known):
+                yield location, no_such("plugin", name, known)
 
 
 def _check_plugins(scenario: Scenario, document: Document) -> None:

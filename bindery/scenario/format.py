@@ -5,7 +5,7 @@ yet. Invariant: every key of the format has a field here, so that a misspelt key
 """
 
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import AwareDatetime, Field
 
@@ -25,21 +25,11 @@ from bindery.scenario.jobs import ScenarioJob
 from bindery.scenario.nodes import HyperNode, ScenarioNode, Topology
 from bindery.scenario.queues import ScenarioQueue
 
-Action = Literal[
-    "allocate",
-    "backfill",
-    "consolidation",
-    "reclaim",
-    "preempt",
-    "stalegangeviction",
-    "runtimelimit",
-]
-
 
 class ConfigurationOverrides(ScenarioModel):
     """Changes to the scheduler's default configuration."""
 
-    actions: tuple[Action, ...] | None = None
+    actions: tuple[str, ...] | None = None
     """Default: all that exist."""
     plugins: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """By plugin: the arguments that differ."""

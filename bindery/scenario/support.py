@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from pydantic import BaseModel
 
-from bindery.api.configuration import DEFAULT_ACTIONS, DEFAULT_PLUGINS
+from bindery.api.configuration import DEFAULT_PLUGINS
 from bindery.api.yamlfile import Location, format_location
 from bindery.scenario import hami, shares
 from bindery.scenario.checks import job_places
@@ -52,9 +52,6 @@ def _values(scenario: Scenario) -> Iterator[tuple[Location, str]]:
     """Yield the unsupported values of keys that are supported otherwise."""
     if scenario.config.usage.source == "prometheus":
         yield ("config", "usage", "source"), "config.usage.source: prometheus"
-    for index, action in enumerate(scenario.config.actions or ()):
-        if action not in DEFAULT_ACTIONS:
-            yield ("config", "actions", index), f"config.actions: {action}"
     for name in scenario.config.plugins:
         if name not in DEFAULT_PLUGINS:
             yield ("config", "plugins", name), f"config.plugins.{name}"

@@ -110,7 +110,7 @@ def test_a_plugin_without_arguments_needs_no_model_of_them() -> None:
         (
             [{"name": "unknown"}],
             "plugins[0].name",
-            "installed: broken, hasty, idle, number, patient, plain, undeclared",
+            "known: broken, hasty, idle, number, patient, plain, undeclared",
         ),
         ([{"name": "patient"}, {"name": "patient"}], "plugins[1].name", "named twice"),
         (
@@ -148,7 +148,7 @@ def test_a_plugin_that_cannot_be_used_is_named_with_its_place(
 @pytest.mark.parametrize(
     ("line", "text"),
     [
-        ("plugins: [{name: nosuch}]", "plugin nosuch is not installed"),
+        ("plugins: [{name: nosuch}]", "there is no plugin nosuch; known: dra, "),
         ("concurrentBinds: 0", "concurrentBinds"),
         ("concurentBinds: 3", "concurentBinds"),
     ],

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from bindery.api import gpushare
-from bindery.binder.plugins.gpu_sharing import handover
-from bindery.binder.plugins.gpu_sharing.healing import Healer
-from bindery.binder.plugins.gpu_sharing.objects import Sharer, SharerSpec
+from bindery.binder.plugins.gpusharing import handover
+from bindery.binder.plugins.gpusharing.healing import Healer
+from bindery.binder.plugins.gpusharing.objects import Sharer, SharerSpec
 from bindery.kube.objects import Meta
 
 SHARE = {gpushare.FRACTION_ANNOTATION: "0.5"}

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bindery.binder.plugins.gpu_sharing import admission
+from bindery.binder.plugins.gpusharing import admission
 from bindery.binder.plugins.interface import PodManifest
 from bindery.binder.webhook.answers import MalformedReviewError
 from bindery.binder.webhook.changes import changes

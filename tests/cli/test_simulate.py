@@ -119,7 +119,7 @@ def test_other_input_that_cannot_be_used(command_line: CommandLine, tmp_path: Pa
     broken.write_text("plugins: [{name: nothing}]\n")
     cases = {
         ("simulate", str(tmp_path / "missing")): "missing",
-        ("simulate", str(TINY), "--config", str(broken)): "plugin nothing is not installed",
+        ("simulate", str(TINY), "--config", str(broken)): "there is no plugin nothing; known: ",
         ("simulate", str(TINY), "--html", str(tmp_path / "no" / "x.html")): "cannot be written",
     }
     for arguments, problem in cases.items():

@@ -133,6 +133,14 @@ def test_an_installation_can_be_repeated(installation: Installation) -> None:
         ({"binder": {"replicas": -1}}, "replicas"),
         ({"hollow": {"enabled": "yes"}}, "hollow/enabled"),
         (with_plugins("scheduler", {"name": "topolgy"}), "there is no plugin topolgy; shipped are"),
+        (
+            with_plugins("scheduler", {"name": "gpu_sharing"}),
+            r"plugins\[0\]: there is no plugin gpu_sharing; did you mean gpusharing\?",
+        ),
+        (
+            with_plugins("binder", {"name": "dra"}, {"name": "node_lock"}),
+            r"plugins\[1\]: there is no plugin node_lock; did you mean hami\?",
+        ),
         (with_plugins("binder", {"name": "gang"}), r"binder\.configuration\.plugins\[0\]: .* gang"),
         (
             {"nodePools": [{"name": "a", **with_plugins("scheduler", {"name": "x"})["scheduler"]}]},
@@ -229,7 +237,7 @@ def test_a_component_gets_the_rights_of_a_plugin_only_with_the_plugin(
     assert bare["pods"] == {"get", "list", "watch", "patch"}, "finalizers of ended pods go"
     assert not bare.keys() & {"configmaps", "persistentvolumes", "resourceclaims"}
     assert "patch" in rules(control_plane, "binder", "volumes")["persistentvolumes"]
-    assert "create" in rules(control_plane, "binder", "gpu_sharing")["configmaps"]
+    assert "create" in rules(control_plane, "binder", "gpusharing")["configmaps"]
     assert "patch" in rules(control_plane, "binder", "hami")["nodes"]
     assert "patch" in rules(control_plane, "binder", "dra")["resourceclaims"]
 
@@ -257,8 +265,8 @@ def test_scaling_pods_have_a_namespace_and_rights_only_with_their_plugin(
 
     rights = ["pods", "create", "delete"]
     assert not set(in_namespace({"name": "predicates"})) & {"bindery-scaling"}
-    assert in_namespace({"name": "scaling_pods"})["bindery-scaling"] == rights
-    named = {"name": "scaling_pods", "arguments": {"namespace": "elsewhere"}}
+    assert in_namespace({"name": "scalingpods"})["bindery-scaling"] == rights
+    named = {"name": "scalingpods", "arguments": {"namespace": "elsewhere"}}
     assert in_namespace(named)["elsewhere"] == rights
 
 

@@ -13,8 +13,8 @@ from bindery.api.gpushare import (
     reservation_name,
 )
 from bindery.api.names import POD_GROUP_ANNOTATION
-from bindery.binder.plugins.gpu_sharing import admission
-from bindery.binder.plugins.gpu_sharing.objects import SHARERS, Sharer
+from bindery.binder.plugins.gpusharing import admission
+from bindery.binder.plugins.gpusharing.objects import SHARERS, Sharer
 from bindery.controlplane.components import Component, Components
 from bindery.kube.objects import KubeObject, Meta, Pod
 from bindery.kube.resources import CONFIG_MAPS, EVENTS, PODS, Resource
@@ -118,7 +118,7 @@ async def wait_event(corner: Corner, pod: Pod, reason: str) -> str:
 
 
 def sharing(deadline_s: float = 20.0) -> PluginConfiguration:
-    return PluginConfiguration(name="gpu_sharing", arguments={"deadlineSeconds": deadline_s})
+    return PluginConfiguration(name="gpusharing", arguments={"deadlineSeconds": deadline_s})
 
 
 async def bound(corner: Corner, *names: str) -> list[Pod]:

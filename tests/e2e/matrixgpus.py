@@ -10,8 +10,8 @@ from support import Corner, Gang
 
 from bindery.api.gpushare import RESERVATION_NAMESPACE
 from bindery.api.names import GPU_RESOURCE
-from bindery.binder.plugins.gpu_sharing import admission, handover
-from bindery.binder.plugins.gpu_sharing.objects import SHARERS, Sharer
+from bindery.binder.plugins.gpusharing import admission, handover
+from bindery.binder.plugins.gpusharing.objects import SHARERS, Sharer
 from bindery.kube.errors import NotFoundError
 from bindery.kube.objects import ConfigMap
 from bindery.kube.resources import CONFIG_MAPS, NODES

@@ -22,7 +22,7 @@ from support import Corner, Gang, Observer, binder_configuration, wait_for
 from traps import ready, trapped
 
 from bindery.api.gpushare import CONFIG_MAP_ANNOTATION, RESERVATION_NAMESPACE, groups
-from bindery.binder.plugins.gpu_sharing.objects import SHARERS
+from bindery.binder.plugins.gpusharing.objects import SHARERS
 from bindery.controlplane.components import Components
 from bindery.controlplane.install import Installation
 from bindery.kube.errors import NotFoundError

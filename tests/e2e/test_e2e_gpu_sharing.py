@@ -16,7 +16,7 @@ from gpunodes import (
 from support import Corner, Gang, binder_configuration
 
 from bindery.api.gpushare import WHOLE, GpuShare, Grant, groups, read_record
-from bindery.binder.plugins.gpu_sharing.objects import SHARERS
+from bindery.binder.plugins.gpusharing.objects import SHARERS
 from bindery.controlplane.components import Component, Components
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("scheduler")]

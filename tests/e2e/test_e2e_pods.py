@@ -13,8 +13,8 @@ from support import Corner, Gang, wait_for
 from workloads import JOBS, Maker
 
 from bindery.api.gpushare import INDEX_ANNOTATION, RESERVATION_NAMESPACE
-from bindery.binder.plugins.gpu_sharing.arguments import Arguments
-from bindery.binder.plugins.gpu_sharing.objects import reservation
+from bindery.binder.plugins.gpusharing.arguments import Arguments
+from bindery.binder.plugins.gpusharing.objects import reservation
 from bindery.controlplane import install
 from bindery.controlplane.install import Installation
 from bindery.controlplane.plane import ControlPlane

@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("binder")]
 NAMESPACE = ScalingArguments().namespace
 PLUGINS = (
     *(PluginConfiguration(name=name) for name in DEFAULT_PLUGINS),
-    PluginConfiguration(name="scaling_pods", arguments={"cooldownSeconds": 1}),
+    PluginConfiguration(name="scalingpods", arguments={"cooldownSeconds": 1}),
 )
 
 

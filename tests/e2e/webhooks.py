@@ -29,7 +29,7 @@ class Webhooks:
 
     plane: ControlPlane
     namespace: str
-    plugins: tuple[PluginConfiguration, ...] = (PluginConfiguration(name="gpu_sharing"),)
+    plugins: tuple[PluginConfiguration, ...] = (PluginConfiguration(name="gpusharing"),)
     failure_policy: str = "Fail"
     port: int = field(default_factory=free_port)
     """Where the API server calls."""

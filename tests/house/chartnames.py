@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from bindery.api.names import BINDER_PLUGINS, SCHEDULER_PLUGINS
 from bindery.api.plugins import NoArguments
+from bindery.api.spelling import FORMER_NAMES
 from bindery.grouper.table.rows import Row, RowFile
 
 _GROUPS: Final = {"scheduler": SCHEDULER_PLUGINS, "binder": BINDER_PLUGINS}
@@ -23,6 +24,7 @@ def known_names() -> dict[str, Any]:
     """Return what there is, as the chart's templates read it."""
     return {
         "plugins": {component: _plugins(group) for component, group in _GROUPS.items()},
+        "formerNames": dict(FORMER_NAMES),
         "rowFileKeys": _keys(RowFile),
         "rowKeys": _keys(Row),
     }

@@ -108,6 +108,28 @@ def test_a_key_that_is_wrong_is_named_with_its_line(tmp_path: Path, text: str, p
             "topologies:\n- {name: dc, levels: [rack]}\n- {name: dc, levels: [block]}\n",
             "3: topologies[1].name: there is another Topology dc",
         ),
+        (
+            "config:\n  actions: [allocate, stale_gang_eviction]\n",
+            (
+                "2: config.actions[1]: there is no action stale_gang_eviction; "
+                "did you mean stalegangeviction?"
+            ),
+        ),
+        (
+            "config:\n  plugins:\n    node_lock: {vendors: [kunlun]}\n",
+            "3: config.plugins.node_lock: there is no plugin node_lock; did you mean hami?",
+        ),
+        (
+            "config:\n  weights: {Fragmentation: 2}\n",
+            (
+                "2: config.weights.Fragmentation: there is no plugin Fragmentation; "
+                "did you mean fragmentation?"
+            ),
+        ),
+        (
+            "config:\n  withoutPlugins: [numa, gpu_sharing]\n",
+            "2: config.withoutPlugins[1]: there is no plugin gpu_sharing; did you mean gpusharing?",
+        ),
     ],
 )
 def test_a_name_that_does_not_exist_is_answered_with_the_nearest(
@@ -130,6 +152,10 @@ def test_a_name_that_does_not_exist_is_answered_with_the_nearest(
         (
             "jobs:\n- name: a\n  pods:\n  - initContainers: [{gpuMemory: 5000}]\n",
             "4: not supported yet: jobs[0].pods[0].initContainers[0].gpuMemory",
+        ),
+        (
+            "config:\n  plugins:\n    scalingpods: {}\n",
+            "3: not supported yet: config.plugins.scalingpods",
         ),
         (
             "config:\n  withoutPlugins: [tomorrow]\n",

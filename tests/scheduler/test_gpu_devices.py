@@ -346,7 +346,7 @@ def test_room_for_a_reservation_that_is_yet_to_come_is_kept() -> None:
 def test_all_that_reservations_are_configured_to_need_is_planned_for() -> None:
     asks = {"resources": {"requests": {"cpu": "500m"}, "limits": {"memory": "1Gi"}}}
     plugins = [PluginConfiguration(name="predicates"), PluginConfiguration(name="gang")]
-    sharing = PluginConfiguration(name="gpu_sharing", arguments=asks)
+    sharing = PluginConfiguration(name="gpusharing", arguments=asks)
     engine = engine_with(
         node("a", cpu=4, gpu=2, memory="8Gi"),
         sharer("small", {"gpu-fraction": "0.9"}, more={"cpu": "3", "memory": "6Gi"}),

@@ -16,8 +16,8 @@ from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.planning.session import Session
 from bindery.scheduler.planning.statement import Statement
 from bindery.scheduler.plugins.hostports import PortLedger
-from bindery.scheduler.plugins.pod_affinity.ledger import AffinityLedger
-from bindery.scheduler.plugins.topology_spread.ledger import SpreadLedger
+from bindery.scheduler.plugins.podaffinity.ledger import AffinityLedger
+from bindery.scheduler.plugins.topologyspread.ledger import SpreadLedger
 
 WAITING = 6
 

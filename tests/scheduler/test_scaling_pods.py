@@ -47,7 +47,7 @@ MEMORY_LABEL = "nvidia.com/gpu.memory"
 
 def world(*items: kube.KubeObject, **arguments: Any) -> Engine:
     plugins = [PluginConfiguration(name=name) for name in DEFAULT_PLUGINS]
-    plugins.append(PluginConfiguration(name="scaling_pods", arguments=arguments))
+    plugins.append(PluginConfiguration(name="scalingpods", arguments=arguments))
     return engine_with(*items, plugins=plugins, clock=Clock())
 
 
@@ -200,7 +200,7 @@ def test_pods_of_a_node_pool_ask_for_nodes_of_the_pool() -> None:
     made = sharer("a", HALF)
     labels = {**made.metadata.labels, NODE_POOL_LABEL: "a100"}
     made = replace(made, metadata=replace(made.metadata, labels=labels))
-    plugins = [PluginConfiguration(name=name) for name in (*DEFAULT_PLUGINS, "scaling_pods")]
+    plugins = [PluginConfiguration(name=name) for name in (*DEFAULT_PLUGINS, "scalingpods")]
 
     (pod,) = demanded(engine_with(made, plugins=plugins, clock=Clock(), node_pool="a100")).pods
 

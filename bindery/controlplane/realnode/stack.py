@@ -143,7 +143,7 @@ def _with_image(configuration: BinderConfiguration) -> BinderConfiguration:
     """Return the configuration with the image of reservation pods, as a pod of the chart has it."""
     plugins = [
         each.model_copy(update={"arguments": {**each.arguments, "image": IMAGE}})
-        if each.name == "gpu_sharing"
+        if each.name == "gpusharing"
         else each
         for each in configuration.plugins
     ]

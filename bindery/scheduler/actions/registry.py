@@ -6,6 +6,7 @@ The configuration sets their order. api/configuration.py has the default order a
 from collections.abc import Callable, Sequence
 
 from bindery.api.configuration import SchedulerConfiguration
+from bindery.api.spelling import no_such
 from bindery.scheduler.actions.allocate import Allocate
 from bindery.scheduler.actions.backfill import Backfill
 from bindery.scheduler.actions.base import Action
@@ -15,8 +16,8 @@ from bindery.scheduler.actions.making_room import MakeRoom
 from bindery.scheduler.actions.preempt import PreemptRule
 from bindery.scheduler.actions.reclaim import ReclaimRule
 from bindery.scheduler.actions.reserving import Reserver
-from bindery.scheduler.actions.run_time_limit import RunTimeLimit
-from bindery.scheduler.actions.stale_gang_eviction import StaleGangEviction
+from bindery.scheduler.actions.runtimelimit import RunTimeLimit
+from bindery.scheduler.actions.stalegangeviction import StaleGangEviction
 
 Maker = Callable[[SchedulerConfiguration], Action]
 
@@ -52,7 +53,7 @@ class UnknownActionError(Exception):
 
     def __init__(self, index: int, name: str) -> None:
         self.index = index
-        super().__init__(f"action {name} does not exist; known: {', '.join(ACTIONS)}")
+        super().__init__(no_such("action", name, ACTIONS))
 
 
 def make(configuration: SchedulerConfiguration) -> Sequence[Action]:

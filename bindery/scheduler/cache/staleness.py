@@ -1,6 +1,6 @@
 """The time since when gangs are below their minimum, kept over cycles and restarts.
 
-Owned by cluster.py, read by actions/stale_gang_eviction.py. After a restart the time of a gang
+Owned by cluster.py, read by actions/stalegangeviction.py. After a restart the time of a gang
 comes from the PodGroup's condition; the time of a sub-group starts again. The time starts later
 while replacements for lost pods are expected, as their controller may not create them at once.
 """

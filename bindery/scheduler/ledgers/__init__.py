@@ -6,15 +6,15 @@ The ledger of each resource, and its owner:
     CPU, memory, pods, whole GPUs as    ledgers.nodes.NodeLedger        the session
       sums, any extended resource
     quotas, limits, queue amounts       ledgers.queues.QueueLedger      the session
-    GPUs one by one, parts of them      plugins.gpu_sharing.ledger      plugin gpu_sharing
+    GPUs one by one, parts of them      plugins.gpusharing.ledger       plugin gpusharing
     devices that HAMi shares            plugins.hami.ledger             plugin hami
     claims of DRA and their devices     plugins.dra.ledger              plugin dra
     NUMA zones of nodes                 plugins.numa.ledger             plugin numa
     volumes and attachments             plugins.volumes.ledger          plugin volumes
     host ports                          plugins.hostports               plugin hostports
-    pods that affinity selects, by      plugins.pod_affinity.ledger     plugin podaffinity
+    pods that affinity selects, by      plugins.podaffinity.ledger      plugin podaffinity
       domain
-    pods of spread constraints, by      plugins.topology_spread.ledger  plugin topologyspread
+    pods of spread constraints, by      plugins.topologyspread.ledger   plugin topologyspread
       domain
 
 A resource that is a sum per node needs no ledger of its own: the node ledger counts every name. If

@@ -1,6 +1,6 @@
 """The GPUs of each node, one by one: how much of each is held, being released and promised.
 
-Written by `cache/charges.py` (truth) and by `plugins/gpu_sharing/ledger.py` (plans). A whole GPU
+Written by `cache/charges.py` (truth) and by `plugins/gpusharing/ledger.py` (plans). A whole GPU
 is a share with the size of a device. Pods with shares of one device form a GPU group, as in
 KAI-Scheduler. Only a group's reservation pod shows the physical device, so an index in this table
 identifies a device only within the table.

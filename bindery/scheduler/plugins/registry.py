@@ -182,6 +182,11 @@ def load(configured: Sequence[PluginConfiguration]) -> PluginSet:
     return PluginSet(plugins, seconds, {item.name: item.weight for item in configured})
 
 
+def names() -> frozenset[str]:
+    """Return the names of the installed scheduler plugins."""
+    return frozenset(point.name for point in _installed(tuple(sys.path)))
+
+
 @lru_cache(maxsize=4)  # the search reads a file of each installed distribution
 def _installed(path: tuple[str, ...]) -> tuple[EntryPoint, ...]:  # noqa: ARG001  # is the key
     """Return the entry points of scheduler plugins; `path` is `sys.path`, the key of the cache."""

@@ -68,7 +68,7 @@ subjects:
 
 {{/* The names of the plugins that a component runs, as JSON; its default list stands here again. */}}
 {{- define "bindery.plugins" -}}
-{{- $default := list "volumes" "dra" "gpu_sharing" "hami" "numa" "topology" "podaffinity" "topologyspread" }}
+{{- $default := list "volumes" "dra" "gpusharing" "hami" "numa" "topology" "podaffinity" "topologyspread" }}
 {{- $given := (index .root.Values .component).configuration.plugins }}
 {{- $names := list }}
 {{- range $given }}{{ $names = append $names .name }}{{ end }}
@@ -161,7 +161,8 @@ subjects:
 {{/* Refuses plugins that there are not, and arguments that they do not have: the process would end at its
 start. */}}
 {{- define "bindery.checkPlugins" -}}
-{{- $known := index (.root.Files.Get "files/known-names.yaml" | fromYaml).plugins .component }}
+{{- $names := .root.Files.Get "files/known-names.yaml" | fromYaml }}
+{{- $known := index $names.plugins .component }}
 {{- $kinds := dict "string" (list "string") "boolean" (list "bool") "null" (list "invalid")
   "number" (list "float64" "int64" "int") "integer" (list "float64" "int64" "int")
   "object" (list "map") "array" (list "slice") }}
@@ -185,6 +186,11 @@ start. */}}
 {{- end }}
 {{- end }}
 {{- else if not (has $plugin.name $.root.Values.ownPlugins) }}
+{{- $plain := regexReplaceAll "[^a-z0-9]" (lower $plugin.name) "" }}
+{{- $meant := get $names.formerNames $plain | default $plain }}
+{{- if hasKey $known $meant }}
+{{- fail (printf "%s[%d]: there is no plugin %s; did you mean %s?" $at $index $plugin.name $meant) }}
+{{- end }}
 {{- $there := keys $known | sortAlpha | join ", " }}
 {{- fail (printf "%s[%d]: there is no plugin %s; shipped are: %s. List plugins of an image of your own in ownPlugins" $at $index $plugin.name $there) }}
 {{- end }}

@@ -16,7 +16,7 @@ from storagecorner import claim_spec, using
 from support import Gang
 
 from bindery.api.hami.vendortable import NVIDIA
-from bindery.binder.plugins.gpu_sharing import admission
+from bindery.binder.plugins.gpusharing import admission
 from bindery.kube.resources import NODES, POD_GROUPS, PODS, QUEUES
 from bindery.kube.storage import CLAIMS
 from chaos.figures import Figures

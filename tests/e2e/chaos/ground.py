@@ -188,7 +188,7 @@ def _binder() -> BinderConfiguration:
         plugins=(
             PluginConfiguration(name="volumes"),
             PluginConfiguration(name="dra"),
-            PluginConfiguration(name="gpu_sharing", arguments={"deadlineSeconds": 20}),
+            PluginConfiguration(name="gpusharing", arguments={"deadlineSeconds": 20}),
             # A fake that a restart of the API server cuts off leaves its lock until it expires.
             PluginConfiguration(name="hami", arguments={"expireSeconds": 30}),
         ),

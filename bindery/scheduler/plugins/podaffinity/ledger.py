@@ -13,14 +13,14 @@ from bindery.scheduler.model.pod_catalog import places
 from bindery.scheduler.model.pod_rules import PodSet
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.model.state import PlanState
-from bindery.scheduler.plugins.pod_affinity.catalog import (
+from bindery.scheduler.plugins.podaffinity.catalog import (
     Kind,
     OwnedTerm,
     TermCatalog,
     owned_terms,
 )
-from bindery.scheduler.plugins.pod_affinity.populations import Pods, Population
-from bindery.scheduler.plugins.pod_affinity.rules import AffinityRules
+from bindery.scheduler.plugins.podaffinity.populations import Pods, Population
+from bindery.scheduler.plugins.podaffinity.rules import AffinityRules
 
 _CHANGES = {
     OperationKind.ALLOCATE: Pods(held=1),

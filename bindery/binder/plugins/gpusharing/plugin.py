@@ -1,4 +1,4 @@
-"""gpu_sharing in the steps of a binding, and its background work on groups.
+"""gpusharing in the steps of a binding, and its background work on groups.
 
 Called by `chain` step by step and run beside the transactions by `term`. Before a pod with a share
 is bound it carries the labels of its groups, its groups have their reservation pods, and its
@@ -18,12 +18,12 @@ from bindery.api.bindrequest import BindFailureReason, ReceivedResourceType
 from bindery.api.gpushare import RECEIVED_TYPE_ANNOTATION
 from bindery.api.gpushare import group_labels as labels_of
 from bindery.api.names import SHARES_GPU_LABEL
-from bindery.binder.plugins.gpu_sharing import admission, handover
-from bindery.binder.plugins.gpu_sharing.arguments import Arguments
-from bindery.binder.plugins.gpu_sharing.healing import Healer
-from bindery.binder.plugins.gpu_sharing.objects import SHARERS, Sharer
-from bindery.binder.plugins.gpu_sharing.reservations import Reservations
-from bindery.binder.plugins.gpu_sharing.unused import UnusedGroups
+from bindery.binder.plugins.gpusharing import admission, handover
+from bindery.binder.plugins.gpusharing.arguments import Arguments
+from bindery.binder.plugins.gpusharing.healing import Healer
+from bindery.binder.plugins.gpusharing.objects import SHARERS, Sharer
+from bindery.binder.plugins.gpusharing.reservations import Reservations
+from bindery.binder.plugins.gpusharing.unused import UnusedGroups
 from bindery.binder.plugins.interface import BindContext, PluginError, PodManifest
 from bindery.kube.bindrequests import PodBinding
 from bindery.kube.client import Client

@@ -11,7 +11,7 @@ import msgspec
 from bindery.api import gpushare
 from bindery.api.names import GPU_RESOURCE
 from bindery.api.states import ENDED_POD_PHASES
-from bindery.binder.plugins.gpu_sharing.arguments import Arguments
+from bindery.binder.plugins.gpusharing.arguments import Arguments
 from bindery.kube.objects import KubeObject, OwnerReference
 from bindery.kube.podspec import Toleration
 from bindery.kube.resources import PODS, Resource

@@ -14,7 +14,7 @@ from bindery.scheduler.model.label_index import Labelled
 from bindery.scheduler.model.pod_rules import Spread
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.model.verdicts import NodeFailure
-from bindery.scheduler.plugins.topology_spread.counts import SpreadCounts
+from bindery.scheduler.plugins.topologyspread.counts import SpreadCounts
 
 HIGHEST_SCORE = 100.0
 

@@ -12,7 +12,7 @@ IMAGE_VARIABLE: Final = "BINDERY_IMAGE"
 
 
 class Arguments(ApiModel):
-    """The arguments of gpu_sharing."""
+    """The arguments of gpusharing."""
 
     image: str = Field(default_factory=lambda: os.environ.get(IMAGE_VARIABLE, "bindery:latest"))
     """Of reservation pods: it has the command `bindery reservation hold`. Default: the binder's

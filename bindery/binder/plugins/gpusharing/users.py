@@ -8,7 +8,7 @@ import asyncio
 from dataclasses import dataclass
 
 from bindery.api.gpushare import GROUP_LABEL, GROUP_LABEL_PREFIX
-from bindery.binder.plugins.gpu_sharing.objects import SHARERS, Sharer
+from bindery.binder.plugins.gpusharing.objects import SHARERS, Sharer
 from bindery.kube.client import Client
 from bindery.kube.resources import BIND_REQUESTS
 

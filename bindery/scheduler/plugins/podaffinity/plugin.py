@@ -23,9 +23,9 @@ from bindery.scheduler.model.row_rules import ClosedRows, RowRules
 from bindery.scheduler.model.shapes import Need, Shape
 from bindery.scheduler.model.state import PlanState
 from bindery.scheduler.model.verdicts import SortKey
-from bindery.scheduler.plugins.pod_affinity import tied
-from bindery.scheduler.plugins.pod_affinity.catalog import TermCatalog
-from bindery.scheduler.plugins.pod_affinity.ledger import AffinityLedger
+from bindery.scheduler.plugins.podaffinity import tied
+from bindery.scheduler.plugins.podaffinity.catalog import TermCatalog
+from bindery.scheduler.plugins.podaffinity.ledger import AffinityLedger
 from bindery.scheduler.plugins.view import SessionView
 
 

@@ -18,7 +18,7 @@ from bindery.scheduler.model.fits import pods_per_node
 from bindery.scheduler.model.jobs import Task
 from bindery.scheduler.model.label_domains import NO_DOMAIN
 from bindery.scheduler.model.shapes import Shape
-from bindery.scheduler.plugins.pod_affinity.ledger import AffinityLedger
+from bindery.scheduler.plugins.podaffinity.ledger import AffinityLedger
 from bindery.scheduler.plugins.view import SessionView
 
 _MOST_TRIED = 32

@@ -16,8 +16,8 @@ from bindery.scheduler.model.pod_catalog import WATCHED, PodCatalog
 from bindery.scheduler.model.row_rules import RowRules
 from bindery.scheduler.model.shapes import Need, Shape
 from bindery.scheduler.model.state import PlanState
-from bindery.scheduler.plugins.topology_spread.ledger import SpreadLedger
-from bindery.scheduler.plugins.topology_spread.rules import NominatedSpread
+from bindery.scheduler.plugins.topologyspread.ledger import SpreadLedger
+from bindery.scheduler.plugins.topologyspread.rules import NominatedSpread
 from bindery.scheduler.plugins.view import SessionView
 
 

@@ -14,8 +14,8 @@ from typing import Final
 import structlog
 
 from bindery.api.gpushare import reservation_name
-from bindery.binder.plugins.gpu_sharing.objects import Sharer
-from bindery.binder.plugins.gpu_sharing.reservations import Reservations
+from bindery.binder.plugins.gpusharing.objects import Sharer
+from bindery.binder.plugins.gpusharing.reservations import Reservations
 from bindery.kube.errors import KubeError
 from bindery.kube.outages import log_failure
 

@@ -13,9 +13,9 @@ from typing import Final
 import structlog
 
 from bindery.api import gpushare
-from bindery.binder.plugins.gpu_sharing import handover
-from bindery.binder.plugins.gpu_sharing.objects import SHARERS, Sharer
-from bindery.binder.plugins.gpu_sharing.reservations import Reservations
+from bindery.binder.plugins.gpusharing import handover
+from bindery.binder.plugins.gpusharing.objects import SHARERS, Sharer
+from bindery.binder.plugins.gpusharing.reservations import Reservations
 from bindery.binder.plugins.interface import PluginError
 from bindery.kube.client import Client
 from bindery.kube.errors import KubeError

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from bindery.api.gpushare import CONFIG_MAP_ANNOTATION, CONTAINER_ANNOTATION, NOT_PREPARED
-from bindery.binder.plugins.gpu_sharing.objects import Sharer, config_map
+from bindery.binder.plugins.gpusharing.objects import Sharer, config_map
 from bindery.binder.plugins.interface import PluginError
 from bindery.kube.client import Client
 from bindery.kube.errors import NotFoundError

@@ -1,4 +1,4 @@
-"""gpu_sharing: hands shares of GPUs to pods on clusters with the stock device plugin.
+"""gpusharing: hands shares of GPUs to pods on clusters with the stock device plugin.
 
 KAI-Scheduler's protocol (v0.17, pkg/binder/binding/resourcereservation and plugins/gpusharing). One
 reservation pod a GPU group asks the device plugin for a whole device and writes down which one it

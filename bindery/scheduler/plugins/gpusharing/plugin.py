@@ -1,4 +1,4 @@
-"""gpu_sharing: GPU shares by KAI-Scheduler's annotations, and the single GPUs of each node.
+"""gpusharing: GPU shares by KAI-Scheduler's annotations, and the single GPUs of each node.
 
 The plugin refuses pods with invalid annotations, with the messages of the admission webhook. It has
 the ledger of devices. It prefers nodes with room for a share on a shared GPU, with KAI's score of
@@ -25,14 +25,14 @@ from bindery.scheduler.model.resources import reservation_amounts
 from bindery.scheduler.model.shapes import Need, Shape
 from bindery.scheduler.model.state import PlanState
 from bindery.scheduler.model.verdicts import NodeFailure, Refusal, Rows
-from bindery.scheduler.plugins.gpu_sharing.ledger import DeviceLedger
+from bindery.scheduler.plugins.gpusharing.ledger import DeviceLedger
 from bindery.scheduler.plugins.view import SessionView
 
 _JOINS = 10_000.0
 
 
 class Arguments(ApiModel):
-    """The arguments of gpu_sharing."""
+    """The arguments of gpusharing."""
 
     resources: ReservationResources = Field(default_factory=given_resources)
     """Requests and limits of reservation pods besides their GPU; equal to the binder's argument."""

@@ -14,9 +14,9 @@ from typing import Final
 import structlog
 
 from bindery.api.gpushare import RESERVATION_NAMESPACE, reservation_name
-from bindery.binder.plugins.gpu_sharing.arguments import Arguments
-from bindery.binder.plugins.gpu_sharing.objects import SHARERS, Sharer, reservation
-from bindery.binder.plugins.gpu_sharing.users import Users
+from bindery.binder.plugins.gpusharing.arguments import Arguments
+from bindery.binder.plugins.gpusharing.objects import SHARERS, Sharer, reservation
+from bindery.binder.plugins.gpusharing.users import Users
 from bindery.binder.plugins.interface import PluginError
 from bindery.kube.client import Client
 from bindery.kube.errors import AlreadyExistsError, ConflictError, NotFoundError

@@ -15,7 +15,7 @@ from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.label_domains import NO_DOMAIN, Domains
 from bindery.scheduler.model.state import PlanState
 from bindery.scheduler.model.verdicts import NodeFailure
-from bindery.scheduler.plugins.pod_affinity.populations import NONE, DomainCounts, Pods
+from bindery.scheduler.plugins.podaffinity.populations import NONE, DomainCounts, Pods
 
 HIGHEST_SCORE = 100.0
 

@@ -19,8 +19,8 @@ from bindery.scheduler.model.pod_catalog import PodCatalog, places
 from bindery.scheduler.model.pod_rules import PodSet, Spread
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.model.state import PlanState
-from bindery.scheduler.plugins.topology_spread.counts import SpreadCounts
-from bindery.scheduler.plugins.topology_spread.rules import SpreadRules
+from bindery.scheduler.plugins.topologyspread.counts import SpreadCounts
+from bindery.scheduler.plugins.topologyspread.rules import SpreadRules
 from bindery.scheduler.plugins.view import SessionView
 
 _Counted = tuple[SpreadRules, SpreadCounts]

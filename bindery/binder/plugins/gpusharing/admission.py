@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from bindery.api import gpushare
 from bindery.api.gpushare import CONFIG_MAP_ANNOTATION, CONTAINER_ANNOTATION, GpuAsk
-from bindery.binder.plugins.gpu_sharing.handover import (
+from bindery.binder.plugins.gpusharing.handover import (
     OLD_PORTION,
     PORTION,
     VISIBLE_DEVICES,

@@ -1,4 +1,4 @@
-"""scaling_pods: says which scaling pods stand for the waiting shares of a job.
+"""scalingpods: says which scaling pods stand for the waiting shares of a job.
 
 `status/scaling` decides about scaling pods. The plugin belongs to no default configuration.
 """

@@ -1,1 +1,0 @@
-"""gpu_sharing: GPU shares, with the plugin and the ledger of devices."""

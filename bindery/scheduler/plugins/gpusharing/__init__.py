@@ -1,0 +1,1 @@
+"""gpusharing: GPU shares, with the plugin and the ledger of devices."""
