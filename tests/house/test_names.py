@@ -1,9 +1,11 @@
 """Names that users write lead to the code, and a word has one meaning."""
 
 import re
+import tokenize
 from collections.abc import Iterator
 from importlib.metadata import entry_points
 from inspect import getmodule
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +13,9 @@ from bindery.api.configuration import SchedulerConfiguration
 from bindery.api.names import BINDER_PLUGINS, SCHEDULER_PLUGINS
 from bindery.scheduler.actions import registry
 
+PRODUCT = Path(__file__).resolve().parents[2] / "bindery"
+TOPOLOGY = ("actions", "planning", "solver")
+"""The stages of the scheduler that choose topology domains, and know no NUMA zones."""
 ONE_WORD = re.compile(r"[a-z]+")
 PACKAGES = {
     "bindery.scheduler.plugins": SCHEDULER_PLUGINS,
@@ -45,3 +50,15 @@ def test_the_module_of_an_action_has_its_name(name: str) -> None:
 
     assert module is not None
     assert module.__name__ == f"bindery.scheduler.actions.{name}"
+
+
+@pytest.mark.parametrize("stage", TOPOLOGY)
+def test_a_topology_domain_is_not_called_a_zone(stage: str) -> None:
+    found = set()
+    for path in (PRODUCT / "scheduler" / stage).rglob("*.py"):
+        with path.open("rb") as file:
+            tokens = tokenize.tokenize(file.readline)
+            names = [each.string for each in tokens if each.type == tokenize.NAME]
+        found |= {f"{path.name}: {name}" for name in (path.stem, *names) if "zone" in name.lower()}
+
+    assert not found

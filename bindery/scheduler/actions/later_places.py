@@ -18,9 +18,9 @@ from bindery.scheduler.model.jobs import Job, Task
 from bindery.scheduler.model.packing import Item, shortfalls
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.planning.placement import JobFinder
+from bindery.scheduler.planning.pod_domains import DomainFinders, PodDomains
 from bindery.scheduler.planning.session import Session
 from bindery.scheduler.planning.statement import Savepoint, Statement
-from bindery.scheduler.planning.zones import ZoneFinders, Zones
 from bindery.scheduler.plugins.interface.nodes import NodeRoom, RoomBySums
 from bindery.scheduler.solver.moves import promise
 from bindery.scheduler.solver.room import lacks_room
@@ -72,7 +72,7 @@ class LaterPlaces:
         self,
         session: Session,
         job: Job,
-        found: Zones,
+        found: PodDomains,
         statement: Statement,
         pods: Sequence[tuple[Task, Item]],
     ) -> None:
@@ -82,7 +82,7 @@ class LaterPlaces:
         """
         self._session = session
         self._job = job
-        self._zones = found
+        self._domains = found
         self._statement = statement
         self._pods = pods
         self.emptied: set[int] = set()
@@ -96,7 +96,7 @@ class LaterPlaces:
         """Return the node row of each pod at `moment`; None if the gang does not fit then."""
         self._go_to(moment)
         start, rows = self._statement.savepoint(), list[int]()
-        finders = ZoneFinders(self._session, self._job, self._zones)
+        finders = DomainFinders(self._session, self._job, self._domains)
         for task, item in self._pods:
             row = self._place(task, item, finders.of(task))
             if row is None:

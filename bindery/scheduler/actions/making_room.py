@@ -19,12 +19,12 @@ from bindery.scheduler.planning.attempt_timer import Kind
 from bindery.scheduler.planning.by_size import largest_first
 from bindery.scheduler.planning.futures import take_out
 from bindery.scheduler.planning.next_pods import Barred
+from bindery.scheduler.planning.pod_domains import PodDomains, pod_domains
 from bindery.scheduler.planning.rounds import Turn
 from bindery.scheduler.planning.session import Session
 from bindery.scheduler.planning.stage_rooms import keep_rooms
 from bindery.scheduler.planning.statement import Commit, Plan, Statement
 from bindery.scheduler.planning.work_list import WorkList
-from bindery.scheduler.planning.zones import Zones, zones
 from bindery.scheduler.solver.bounds import exceeds_idle
 from bindery.scheduler.solver.claims import do_without, next_claim, starts
 from bindery.scheduler.solver.context import SearchContext
@@ -174,8 +174,10 @@ class MakeRoom:
         freeable, first = _freeable(session, claim, rule)
         start = statement.savepoint()
         best: _Candidate | None = None
-        offered = zones(session, claim.job, claim.tasks, freeable=freeable, first_victim=first)
-        for found in islice(offered, _MOST_ZONES):
+        offered = pod_domains(
+            session, claim.job, claim.tasks, freeable=freeable, first_victim=first
+        )
+        for found in islice(offered, _MOST_CHOICES):
             context = SearchContext(session, statement, claim, rule, table, found)
             search, without = _search_in(context)
             lost = without or lost
@@ -196,7 +198,7 @@ class MakeRoom:
 def _search_in(
     context: SearchContext,
 ) -> tuple[Search | Rearrangement | None, Task | None]:
-    """Return what `_find` returns, for the zones of `context`."""
+    """Return what `_find` returns, for the domains of `context`."""
     start, lost = context.statement.savepoint(), None
     for search in _searches(context):
         if search.run():
@@ -249,19 +251,19 @@ def _in_turn(session: Session, waiting: Sequence[Job]) -> Iterator[Job]:
 
 
 _Cost = tuple[int, int, int]
-"""Number of pods that are killed, of pods that move, and the rank of the zones."""
+"""Number of pods that are killed, of pods that move, and the rank of the domains."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """A plan in some zones."""
+    """A plan in some choice of domains."""
 
     cost: _Cost
     search: Search | Rearrangement
     plan: Plan
 
 
-def _cost(statement: Statement, found: Zones) -> _Cost:
+def _cost(statement: Statement, found: PodDomains) -> _Cost:
     evicted = {o.task.uid for o in statement.operations if o.kind is OperationKind.EVICT}
     moved = {
         o.task.uid
@@ -296,7 +298,7 @@ def _is_better(session: Session, plan: _Candidate, than: _Candidate) -> bool:
     return one < other
 
 
-_MOST_ZONES = 8
+_MOST_CHOICES = 8
 """In how many domains a plan is sought; they are tried in the order of the room that they lack."""
 
 _Failed = dict[Hashable, Shape | None]

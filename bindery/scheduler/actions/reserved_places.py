@@ -1,8 +1,8 @@
 """Keeps the places of reserved gangs open for what sums of resources do not count.
 
 A reservation keeps sums of resources. A job behind the gang could still take a host port, a part of
-a NUMA zone or a device there, or close a zone by a rule about other pods. So each pod that might is
-tried: the places of the gang must still hold at its start.
+a NUMA zone or a device there, or close a domain by a rule about other pods. So each pod that might
+is tried: the places of the gang must still hold at its start.
 """
 
 from collections.abc import Sequence

@@ -26,15 +26,15 @@ from bindery.scheduler.model.resources import Request, total
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.model.verdicts import Rows
 from bindery.scheduler.planning.next_pods import Barred
+from bindery.scheduler.planning.pod_domains import DomainFinders, PodDomains, pod_domains
 from bindery.scheduler.planning.reservations import Reservation
 from bindery.scheduler.planning.session import Session
-from bindery.scheduler.planning.zones import ZoneFinders, Zones, zones
 from bindery.scheduler.solver.bounds import slots
 from bindery.scheduler.solver.claims import next_claim
 
 _ONE_BY_ONE = 4
 """How many moments are tried before some are left out, from the first at which sums suffice."""
-_ZONES_TRIED = 16
+_CHOICES_TRIED = 16
 """In how many domains a reservation is sought; those with the most free room come first."""
 _NODES_NAMED = 8
 """How many nodes a message lists."""
@@ -104,8 +104,8 @@ def find(session: Session, job: Job) -> Reservation | None:
     best: Reservation | None = None
     nodes = session.state.nodes
     held = np.maximum(nodes.allocatable - nodes.foreign - nodes.idle, 0)
-    offered = zones(session, job, claim.tasks, freeable=held, is_widest_only=True)
-    several = list(islice(offered, _ZONES_TRIED))
+    offered = pod_domains(session, job, claim.tasks, freeable=held, is_widest_only=True)
+    several = list(islice(offered, _CHOICES_TRIED))
     # Pods that require each other are never placed apart; only their own domains ensure it.
     tied = [found for found in several if found.whole.of_shapes]
     for found in tied or several:
@@ -131,12 +131,14 @@ class _Gang:
 
 
 class _Timeline:
-    """The room for `job` in the zones `found` over time."""
+    """The room for `job` in the domains `found` over time."""
 
-    def __init__(self, session: Session, job: Job, tasks: Sequence[Task], found: Zones) -> None:
+    def __init__(
+        self, session: Session, job: Job, tasks: Sequence[Task], found: PodDomains
+    ) -> None:
         self._session = session
         self._job = job
-        self._zones = found
+        self._domains = found
         nodes, others = session.state.nodes, session.reservations
         room = nodes.idle + nodes.releasing - nodes.pipelined
         self._now: IntColumns = room if others.kept is None else room + others.kept
@@ -146,7 +148,7 @@ class _Timeline:
         self._held: IntColumns = session.queue_ledger.allocated.copy()
         """The amounts of queues now: [resource, queue]."""
         self._has_rules = has_rules(session, tasks)
-        finders = ZoneFinders(session, job, found)
+        finders = DomainFinders(session, job, found)
         self._gang = _gang(tasks, found, finders, self._now, session)
         self._open = {
             (task.shape, found.of(task)): finders.of(task).allowed(task.shape) for task in tasks
@@ -166,7 +168,7 @@ class _Timeline:
         session, gang = self._session, self._gang
         pods = list(zip(gang.tasks, gang.items, strict=True))
         with at_later_moments(session, self._job) as statement:
-            self._places = LaterPlaces(session, self._job, self._zones, statement, pods)
+            self._places = LaterPlaces(session, self._job, self._domains, statement, pods)
             return self._earliest(latest)
 
     def _earliest(self, latest: float) -> Reservation | None:
@@ -300,8 +302,8 @@ class _Timeline:
 
 def _gang(
     tasks: Sequence[Task],
-    found: Zones,
-    finders: ZoneFinders,
+    found: PodDomains,
+    finders: DomainFinders,
     now: IntColumns,
     session: Session,
 ) -> _Gang:

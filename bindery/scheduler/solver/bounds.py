@@ -42,7 +42,7 @@ def can_never_fit(context: SearchContext, eligible: BoolColumn) -> Task | None:
     room = nodes.idle + nodes.releasing - nodes.pipelined
     room = room + table.evictable(eligible, range(len(room)))
     kinds: Counter[tuple[Shape, Domain]] = Counter(
-        (task.shape, context.zones.of(task)) for task in claim.tasks
+        (task.shape, context.domains.of(task)) for task in claim.tasks
     )
     for (shape, domain), count in kinds.items():
         passing = session.placement.passing(shape)

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
+from bindery.scheduler.planning.pod_domains import ANYWHERE, PodDomains
 from bindery.scheduler.planning.session import Session
 from bindery.scheduler.planning.statement import Statement
-from bindery.scheduler.planning.zones import ANYWHERE, Zones
 from bindery.scheduler.solver.rules import Claim, Rule
 from bindery.scheduler.solver.victims import VictimTable
 
@@ -18,5 +18,5 @@ class SearchContext:
     claim: Claim
     rule: Rule
     table: VictimTable
-    zones: Zones = ANYWHERE
+    domains: PodDomains = ANYWHERE
     """The nodes that the pods of the claim may use."""

@@ -11,12 +11,12 @@ from bindery.scheduler.ledgers.base import LedgerRefusalError, OperationKind
 from bindery.scheduler.model.evictions import claimant_of, room_reason
 from bindery.scheduler.model.jobs import Job, Task, TaskStatus
 from bindery.scheduler.model.verdicts import Refusal
+from bindery.scheduler.planning.pod_domains import DomainFinders, pod_domains
 from bindery.scheduler.planning.session import Session
 from bindery.scheduler.planning.statement import Plan, Savepoint, Statement
-from bindery.scheduler.planning.zones import ZoneFinders, zones
 from bindery.scheduler.solver.context import SearchContext
 
-_MOST_ZONES = 8
+_MOST_CHOICES = 8
 """How many choices of domains are tried for pods that move."""
 
 
@@ -85,8 +85,8 @@ def move_all(context: SearchContext, job: Job, tasks: Sequence[Task], *, may_sta
         return False
     savepoint = statement.savepoint()
     # A gang must be in its domains after the move, too.
-    for found in islice(zones(session, job, tasks), _MOST_ZONES):
-        finders = ZoneFinders(session, job, found)
+    for found in islice(pod_domains(session, job, tasks), _MOST_CHOICES):
+        finders = DomainFinders(session, job, found)
         if all(_move(session, statement, t, finders, may_stay=may_stay) for t in tasks) and all(
             plugin.is_pipelined(session, job) for plugin in session.plugins.pipelining
         ):
@@ -124,11 +124,11 @@ def _move(
     session: Session,
     statement: Statement,
     task: Task,
-    finders: ZoneFinders,
+    finders: DomainFinders,
     *,
     may_stay: bool,
 ) -> bool:
-    """Promise the evicted `task` a place in its zone; return False if there is none.
+    """Promise the evicted `task` a place in its domain; return False if there is none.
 
     `may_stay`: its own node counts as a place too.
     """

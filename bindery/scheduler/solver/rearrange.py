@@ -9,9 +9,9 @@ pod that gets its own node again does not move.
 from collections.abc import Sequence
 
 from bindery.scheduler.model.jobs import Job, Task
+from bindery.scheduler.planning.pod_domains import DomainFinders
 from bindery.scheduler.planning.statement import Savepoint
 from bindery.scheduler.planning.work_list import WorkList
-from bindery.scheduler.planning.zones import ZoneFinders
 from bindery.scheduler.solver.bounds import can_never_fit
 from bindery.scheduler.solver.context import SearchContext
 from bindery.scheduler.solver.moves import (
@@ -102,7 +102,7 @@ class Rearrangement:
         tasks = self._claim.tasks
         if over_capacity(self._session, job, tasks) is not None:
             return False
-        finders = ZoneFinders(self._session, job, self._context.zones)
+        finders = DomainFinders(self._session, job, self._context.domains)
         for task in tasks:
             place = finders.of(task).best(task)
             if place is None or not promise(self._statement, task, place.row):

@@ -13,8 +13,8 @@ import numpy as np
 
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.jobs import Task
+from bindery.scheduler.planning.pod_domains import DomainFinders
 from bindery.scheduler.planning.statement import Savepoint
-from bindery.scheduler.planning.zones import ZoneFinders
 from bindery.scheduler.solver.bounds import can_never_fit
 from bindery.scheduler.solver.context import SearchContext
 from bindery.scheduler.solver.moves import (
@@ -60,7 +60,7 @@ class Search:
         self._must_move: set[int] = set()
         self._waits = False
         """Whether a pod has been promised room that is not free yet."""
-        self._finders = ZoneFinders(session, claim.job, context.zones)
+        self._finders = DomainFinders(session, claim.job, context.domains)
         self.gone: list[int] = []
         """Units that are evicted, in the order in which they were chosen."""
         self.lost: Task | None = None

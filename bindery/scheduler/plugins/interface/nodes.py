@@ -164,7 +164,7 @@ class WorthWaiting(Protocol):
 class PlacementRules(Plugin, Protocol):
     """Opens, closes and scores nodes for pods of a shape by the pods on other nodes.
 
-    For rules in which one placement changes many nodes, such as all nodes of a zone.
+    For rules in which one placement changes many nodes, such as all nodes of a domain.
     """
 
     def placement_rules(self, session: SessionView, shape: Shape) -> RowRules | None:

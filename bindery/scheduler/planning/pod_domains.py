@@ -1,8 +1,8 @@
-"""Zones: the domain of each of some pods of a job, chosen by sums before any pod is placed.
+"""The domain of each of some pods of a job, chosen by sums before any pod is placed.
 
 The solver and reservations place pods one by one, with evictions in between, so they choose all
 domains first: that of the whole gang, and inside it one for each constrained sub-group. The sums
-are upper bounds, so the caller tries several zones.
+are upper bounds, so the caller tries several choices.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ from bindery.scheduler.planning.session import Session
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Zones:
+class PodDomains:
     """The domains of some pods of one job."""
 
     whole: Domain = EVERYWHERE
@@ -42,22 +42,22 @@ class Zones:
         return self.narrower.get(task.uid, self.whole)
 
 
-ANYWHERE = Zones()
-"""The zones of pods without a constraint."""
+ANYWHERE = PodDomains()
+"""The domains of pods without a constraint."""
 
 
-class ZoneFinders:
-    """The finders of places for the pods of `job` in `zones`; one for each domain."""
+class DomainFinders:
+    """The finders of places for the pods of `job` in `domains`; one for each domain."""
 
-    def __init__(self, session: Session, job: Job, zones: Zones) -> None:
+    def __init__(self, session: Session, job: Job, domains: PodDomains) -> None:
         self._session = session
         self._job = job
-        self._zones = zones
+        self._domains = domains
         self._finders: dict[int, JobFinder] = {}
 
     def of(self, task: Task) -> JobFinder:
         """Return the finder for `task`, which equal pods of its domain share."""
-        domain = self._zones.of(task)
+        domain = self._domains.of(task)
         finder = self._finders.get(id(domain))
         if finder is None:
             finder = self._finders[id(domain)] = self.new(task)
@@ -65,10 +65,10 @@ class ZoneFinders:
 
     def new(self, task: Task) -> JobFinder:
         """Return another finder for `task`, which may exclude nodes for it alone."""
-        return self._session.placement.finder(self._job, self._zones.of(task))
+        return self._session.placement.finder(self._job, self._domains.of(task))
 
 
-def zones(
+def pod_domains(
     session: Session,
     job: Job,
     tasks: Sequence[Task],
@@ -76,8 +76,8 @@ def zones(
     freeable: IntColumns | None = None,
     first_victim: NDArray[np.intp] | None = None,
     is_widest_only: bool = False,
-) -> Iterator[Zones]:
-    """Yield zones for `tasks` of `job`, best first; none if no domain has room.
+) -> Iterator[PodDomains]:
+    """Yield choices of domains for `tasks` of `job`, best first; none if no domain has room.
 
     `freeable`, `first_victim` and `is_widest_only`: see `DomainAsk`.
     """
@@ -92,7 +92,7 @@ def zones(
             if groups:
                 yield from chooser.narrowed(whole, groups)
             else:
-                yield Zones(whole, rank=whole.rank)
+                yield PodDomains(whole, rank=whole.rank)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,8 +188,8 @@ class _Chooser:
         for found in self._session.group_domains(ask):
             yield replace(found, of_shapes=tied) if tied else found
 
-    def narrowed(self, whole: Domain, parts: Sequence[_Group]) -> Iterator[Zones]:
-        """Yield zones inside `whole`: one for each domain of the first of `parts`.
+    def narrowed(self, whole: Domain, parts: Sequence[_Group]) -> Iterator[PodDomains]:
+        """Yield choices inside `whole`: one for each domain of the first of `parts`.
 
         The other parts take their first domain with the room that is left.
         """
@@ -202,7 +202,7 @@ class _Chooser:
                     for part, found in zip(parts, chosen, strict=True)
                     for task in part.tasks
                 }
-                yield Zones(whole, narrower, whole.rank + sum(each.rank for each in chosen))
+                yield PodDomains(whole, narrower, whole.rank + sum(each.rank for each in chosen))
 
     def _rest(self, whole: Domain, first: Domain, parts: Sequence[_Group]) -> list[Domain] | None:
         nodes = self._session.state.nodes
