@@ -13,7 +13,7 @@ from yarl import URL
 from bindery.kube.carrier import Answer, headers, send_as
 from bindery.kube.client import Client
 from bindery.kube.credentials import Credentials
-from bindery.kube.requests import Request
+from bindery.kube.requests import ApiRequest
 
 
 class SessionCarrier:
@@ -27,7 +27,7 @@ class SessionCarrier:
             connector=connector, cookie_jar=aiohttp.DummyCookieJar()
         )
 
-    async def send(self, request: Request, timeout_s: float) -> Answer:
+    async def send(self, request: ApiRequest, timeout_s: float) -> Answer:
         """Send once and return the answer."""
 
         async def exchange() -> Answer:
@@ -42,7 +42,7 @@ class SessionCarrier:
 
         return await send_as(self._credentials, exchange)
 
-    def stream(self, request: Request, idle_s: float) -> AsyncGenerator[bytes, None]:
+    def stream(self, request: ApiRequest, idle_s: float) -> AsyncGenerator[bytes, None]:
         """Raise NotImplementedError."""
         text = f"a bare client watches nothing: {request.verb} {request.resource}, {idle_s} s"
         raise NotImplementedError(text)

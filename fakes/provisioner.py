@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from bindery.api.names import HOSTNAME_LABEL
 from bindery.kube.client import Client
 from bindery.kube.errors import AlreadyExistsError, KubeError, NotFoundError
-from bindery.kube.storage import CLAIMS, VOLUMES, Claim
+from bindery.kube.storage import CLAIMS, VOLUMES, PersistentVolumeClaim
 from bindery.kube.store import Change, EventType
 from bindery.kube.watch import Reflector
 
@@ -36,7 +36,7 @@ class ProvisionerStandIn:
     """Claim -> the node for which its volume was made."""
     refused: list[str] = field(default_factory=list)
     """Nodes that it has taken from claims again."""
-    _claims: asyncio.Queue[Claim] = field(default_factory=asyncio.Queue)
+    _claims: asyncio.Queue[PersistentVolumeClaim] = field(default_factory=asyncio.Queue)
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator["ProvisionerStandIn"]:
@@ -51,7 +51,7 @@ class ProvisionerStandIn:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _take(self, change: Change[Claim]) -> None:
+    def _take(self, change: Change[PersistentVolumeClaim]) -> None:
         if change.type is not EventType.DELETED:
             self._claims.put_nowait(change.object)
 
@@ -64,7 +64,7 @@ class ProvisionerStandIn:
                 await asyncio.sleep(_PAUSE_S)
                 self._claims.put_nowait(claim)
 
-    async def _serve(self, claim: Claim) -> None:
+    async def _serve(self, claim: PersistentVolumeClaim) -> None:
         annotations = claim.metadata.annotations
         if annotations.get(PROVISIONER) != self.name or claim.spec.volume_name:
             return
@@ -74,7 +74,7 @@ class ProvisionerStandIn:
         elif node is not None:
             await self._make(claim, node)
 
-    async def _refuse(self, claim: Claim, node: str) -> None:
+    async def _refuse(self, claim: PersistentVolumeClaim, node: str) -> None:
         self.refused.append(node)
         patch = {"metadata": {"annotations": {SELECTED_NODE: None}}}
         try:
@@ -83,7 +83,7 @@ class ProvisionerStandIn:
         except NotFoundError:
             return
 
-    async def _make(self, claim: Claim, node: str) -> None:
+    async def _make(self, claim: PersistentVolumeClaim, node: str) -> None:
         meta = claim.metadata
         here = {"key": HOSTNAME_LABEL, "operator": "In", "values": [node]}
         volume = {

@@ -14,8 +14,8 @@ from bindery.cli.explaintext import (
 from bindery.scheduler.insight.comeback import Fate
 from bindery.scheduler.insight.rehearsal import (
     JobOutcome,
-    Outcome,
     QueueOutcome,
+    RehearsalOutcome,
     RehearsedEviction,
 )
 from bindery.scheduler.insight.sharechanges import ShareChange
@@ -36,7 +36,7 @@ _SHARES = {
 """Field of a share -> its heading."""
 
 
-def outcome_lines(outcome: Outcome, planned_by: Sequence[str] = ()) -> Iterator[str]:
+def outcome_lines(outcome: RehearsalOutcome, planned_by: Sequence[str] = ()) -> Iterator[str]:
     """Yield the whole answer; `planned_by`: lines about the scheduler and its configuration."""
     if outcome.settled:
         yield f"If this were submitted now, after {plural(outcome.cycles, 'cycle')}:"
@@ -109,7 +109,7 @@ def _queue_lines(queue: QueueOutcome) -> Iterator[str]:
     yield "    No other pod of this queue, or of one below it, starts until it holds less."
 
 
-def _without_jobs(outcome: Outcome) -> Iterator[str]:
+def _without_jobs(outcome: RehearsalOutcome) -> Iterator[str]:
     """Yield what changes for the jobs of others, if nothing but queues or nodes is submitted."""
     if outcome.would_run_too or outcome.would_wait_instead or outcome.evictions:
         starts, ends = len(outcome.would_run_too), len(outcome.would_wait_instead)

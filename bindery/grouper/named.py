@@ -303,7 +303,7 @@ class NamedGangs:
         found = trees.find(objects, WORKLOAD, name) if name else None
         return {} if found is None else {name: found[0]}
 
-    def _with_controllers(self, gang: planning.Gang, key: GangKey) -> planning.Outcome:
+    def _with_controllers(self, gang: planning.Gang, key: GangKey) -> planning.UpstreamPlan:
         """Plan, with the object that the Workload was made for, if that can be read."""
         outcome = planning.plan(gang)
         found = {

@@ -23,7 +23,7 @@ from bindery.kube.errors import (
     UnreachableError,
 )
 from bindery.kube.objects import KubeObject
-from bindery.kube.requests import Request, Selection, read
+from bindery.kube.requests import ApiRequest, Selection, read
 from bindery.kube.resources import ObjectList, Resource
 from bindery.kube.retry import RetryPolicy
 
@@ -54,16 +54,16 @@ class Caller:
         """Draw a random number in [0, 1)."""
         return self._random.random()
 
-    async def call(self, request: Request) -> bytes:
+    async def call(self, request: ApiRequest) -> bytes:
         """Send until it succeeds; return the body of the answer."""
         return (await self.answer(request)).body
 
-    async def answer(self, request: Request) -> Answer:
+    async def answer(self, request: ApiRequest) -> Answer:
         """Send until it succeeds; return the answer."""
         async with self._turn():
             return await self._call(request)
 
-    async def _call(self, request: Request) -> Answer:
+    async def _call(self, request: ApiRequest) -> Answer:
         now_s = asyncio.get_running_loop().time
         begin_s = now_s()
         give_up_s = begin_s + self.timeout_s
@@ -94,7 +94,7 @@ class Caller:
             await asyncio.sleep(delay_s)
             attempt += 1
 
-    async def ask(self, resource: Resource[T], request: Request) -> T:
+    async def ask(self, resource: Resource[T], request: ApiRequest) -> T:
         """Make a call whose answer is an object of `resource`."""
         body = await self.call(request)
         try:

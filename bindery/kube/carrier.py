@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 
 from bindery.kube.credentials import Credentials
 from bindery.kube.errors import error_from_answer
-from bindery.kube.requests import Request
+from bindery.kube.requests import ApiRequest
 
 
 class Answer(NamedTuple):
@@ -32,11 +32,11 @@ class Carrier(Protocol):
     field_manager: str
     """The name under which server-side apply records what we own."""
 
-    async def send(self, request: Request, timeout_s: float) -> Answer:
+    async def send(self, request: ApiRequest, timeout_s: float) -> Answer:
         """Send once and return the answer."""
         ...
 
-    def stream(self, request: Request, idle_s: float) -> AsyncGenerator[bytes, None]:
+    def stream(self, request: ApiRequest, idle_s: float) -> AsyncGenerator[bytes, None]:
         """Yield the lines of an answer that does not end; silence for `idle_s` is a failure."""
         ...
 
@@ -63,7 +63,7 @@ async def send_as(credentials: Credentials, send: Callable[[], Awaitable[Answer]
     return answer
 
 
-def headers(request: Request, credentials: Credentials, user_agent: str) -> dict[str, str]:
+def headers(request: ApiRequest, credentials: Credentials, user_agent: str) -> dict[str, str]:
     """Return the headers of `request`."""
     # identity: the server spends more on compressing than loopback or a cluster's network on
     # the bytes.

@@ -63,7 +63,7 @@ class Selection:
         return "?" + urlencode(parameters) if parameters else ""
 
 
-class Request(msgspec.Struct, frozen=True):
+class ApiRequest(msgspec.Struct, frozen=True):
     """Everything that one call sends."""
 
     verb: str
@@ -79,12 +79,12 @@ class Request(msgspec.Struct, frozen=True):
     content_type: str = JSON
 
 
-def read(resource: Resource[Any], verb: str, target: str) -> Request:
+def read(resource: Resource[Any], verb: str, target: str) -> ApiRequest:
     """Build a request without a body; reading twice is reading once."""
     accept = JSON
     if resource.partial:
         accept = _PARTIAL.format("List" if verb == "list" else "")
-    return Request(verb, "GET", resource.plural, target, Repeat.ALWAYS, accept)
+    return ApiRequest(verb, "GET", resource.plural, target, Repeat.ALWAYS, accept)
 
 
 def write(
@@ -94,9 +94,9 @@ def write(
     repeat: Repeat,
     body: Body | Patch,
     content_type: str = JSON,
-) -> Request:
+) -> ApiRequest:
     """Build a request that changes something."""
-    return Request(
+    return ApiRequest(
         verb,
         _METHODS[verb],
         resource.plural,
@@ -110,7 +110,7 @@ def write(
 
 def binding(
     namespace: str, pod_name: str, pod_uid: str, node_name: str, further: Mapping[str, Any]
-) -> Request:
+) -> ApiRequest:
     """Build the request that binds a pod; with its UID it takes effect once at the most.
 
     `further`: labels and annotations that the pod gets in the same write.
@@ -125,7 +125,7 @@ def binding(
     return write(_BINDINGS, "create", path, Repeat.ANSWERED, body)
 
 
-def eviction(namespace: str, pod_name: str, pod_uid: str, *, dry_run: bool) -> Request:
+def eviction(namespace: str, pod_name: str, pod_uid: str, *, dry_run: bool) -> ApiRequest:
     """Build the request that evicts a pod. It is never repeated: a disruption budget counts."""
     options: dict[str, Any] = {"preconditions": {"uid": pod_uid}}
     if dry_run:

@@ -33,7 +33,7 @@ class ClaimStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=
     phase: str = "Pending"
 
 
-class Claim(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):
+class PersistentVolumeClaim(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):
     """`v1.PersistentVolumeClaim`."""
 
     spec: ClaimSpec = msgspec.field(default_factory=ClaimSpec)
@@ -150,7 +150,7 @@ class VolumeAttachment(KubeObject, frozen=True, rename="camel", kw_only=True, gc
     spec: AttachmentSpec = msgspec.field(default_factory=AttachmentSpec)
 
 
-def _held_claim(claim: Claim, problem: str) -> Claim | None:
+def _held_claim(claim: PersistentVolumeClaim, problem: str) -> PersistentVolumeClaim | None:
     """Return a claim that could be read only in part; None if it has no volume."""
     is_bound = bool(claim.spec.volume_name)
     return msgspec.structs.replace(claim, unreadable=problem) if is_bound else None
@@ -170,7 +170,7 @@ CLAIMS: Final = Resource(
     "persistentvolumeclaims",
     "PersistentVolumeClaim",
     True,
-    Claim,
+    PersistentVolumeClaim,
     held=_held_claim,
 )
 VOLUMES: Final = Resource(

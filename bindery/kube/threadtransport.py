@@ -23,7 +23,7 @@ from bindery.kube.errors import (
     UnreachableError,
     error_from_answer,
 )
-from bindery.kube.requests import Request
+from bindery.kube.requests import ApiRequest
 
 _CONNECT_TIMEOUT_S: Final = 10.0
 
@@ -53,7 +53,7 @@ class ThreadTransport:
         while self._idle:
             self._idle.pop().close()
 
-    async def send(self, request: Request, timeout_s: float) -> Answer:
+    async def send(self, request: ApiRequest, timeout_s: float) -> Answer:
         """Send once and return the answer."""
         used: _Connection | None = None
         try:
@@ -80,7 +80,7 @@ class ThreadTransport:
                 raise UnreachableError(text) from error
             raise OutcomeUnknownError(text) from error
 
-    async def stream(self, request: Request, idle_s: float) -> AsyncGenerator[bytes, None]:
+    async def stream(self, request: ApiRequest, idle_s: float) -> AsyncGenerator[bytes, None]:
         """Yield the lines of an answer that does not end; silence for `idle_s` is a failure."""
         if self._credentials.due:
             await self._credentials.renew()
@@ -105,7 +105,7 @@ class ThreadTransport:
     def _connection(self) -> "_Connection":
         return _Connection(self._credentials)
 
-    def _headers(self, request: Request) -> dict[str, str]:
+    def _headers(self, request: ApiRequest) -> dict[str, str]:
         return headers(request, self._credentials, self._user_agent)
 
     def _put_back(self, connection: "_Connection") -> None:
@@ -147,14 +147,14 @@ class _Connection(HTTPConnection):
             self.sock = self._tls.wrap_socket(self.sock, server_hostname=self._server_name)
         self.sock.settimeout(None)  # `abort` ends a wait that is too long
 
-    def exchange(self, request: Request, sent: dict[str, str]) -> Answer:
+    def exchange(self, request: ApiRequest, sent: dict[str, str]) -> Answer:
         """Send `request` with the headers `sent`; return the answer."""
         answer = _read(self.open(request, sent))
         # `HTTPConnection` closes the socket where the server does not keep the connection.
         self.is_reusable = self.sock is not None and not self._is_aborted
         return answer
 
-    def open(self, request: Request, sent: dict[str, str]) -> HTTPResponse:
+    def open(self, request: ApiRequest, sent: dict[str, str]) -> HTTPResponse:
         """Send `request` with the headers `sent`; return the answer with its body unread."""
         self.is_reusable = self.has_sent = False
         if self.sock is None:
@@ -189,7 +189,7 @@ def _read(response: HTTPResponse) -> Answer:
     return Answer(response.status, response.read(), given.get("Retry-After"), warnings)
 
 
-async def _wait(connection: _Connection, request: Request, blocking: Callable[[], T]) -> T:
+async def _wait(connection: _Connection, request: ApiRequest, blocking: Callable[[], T]) -> T:
     """Return what `blocking` returns, which uses `connection` for `request`.
 
     Raises:

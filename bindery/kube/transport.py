@@ -34,7 +34,7 @@ from bindery.kube.errors import (
 )
 from bindery.kube.metrics import API_REQUEST_SECONDS, API_REQUESTS
 from bindery.kube.outages import Outages
-from bindery.kube.requests import Request
+from bindery.kube.requests import ApiRequest
 
 
 class Transport:
@@ -68,7 +68,7 @@ class Transport:
         self._connections.close()
         await self._session.close()
 
-    async def send(self, request: Request, timeout_s: float) -> Answer:
+    async def send(self, request: ApiRequest, timeout_s: float) -> Answer:
         """Send once and return the answer."""
         try:
             return await self._send(request, timeout_s)
@@ -76,7 +76,7 @@ class Transport:
             self._outages.failed(error)
             raise
 
-    async def _send(self, request: Request, timeout_s: float) -> Answer:
+    async def _send(self, request: ApiRequest, timeout_s: float) -> Answer:
         sent = False
         try:
             async with asyncio.timeout(timeout_s), self._slots:
@@ -90,7 +90,7 @@ class Transport:
             _count(request, "unreachable")
             raise UnreachableError(f"{text}: all connections are busy") from error
 
-    async def _exchange(self, request: Request) -> Answer:
+    async def _exchange(self, request: ApiRequest) -> Answer:
         started_s = perf_counter()
         given = headers(request, self._credentials, self._user_agent)
         try:
@@ -107,7 +107,7 @@ class Transport:
         _time(request, perf_counter() - started_s)
         return answer
 
-    async def _by_session(self, request: Request, sent: dict[str, str]) -> Answer:
+    async def _by_session(self, request: ApiRequest, sent: dict[str, str]) -> Answer:
         async with self._session.request(
             request.method,
             self._url(request),
@@ -123,7 +123,7 @@ class Transport:
             response.status, body, given.get("Retry-After"), tuple(given.getall("Warning", ()))
         )
 
-    async def stream(self, request: Request, idle_s: float) -> AsyncGenerator[bytes, None]:
+    async def stream(self, request: ApiRequest, idle_s: float) -> AsyncGenerator[bytes, None]:
         """Yield the lines of an answer that does not end.
 
         Raises:
@@ -168,7 +168,7 @@ class Transport:
         self._outages.failed(refusal)
         raise refusal
 
-    def _url(self, request: Request) -> URL:
+    def _url(self, request: ApiRequest) -> URL:
         return URL(self._credentials.server + request.target, encoded=True)
 
 
@@ -189,7 +189,7 @@ async def lines(chunks: AsyncIterable[bytes]) -> AsyncGenerator[bytes, None]:
         yield rest
 
 
-def _failure(request: Request, error: Exception) -> KubeError:
+def _failure(request: ApiRequest, error: Exception) -> KubeError:
     text = f"{request.verb} {request.resource}: {type(error).__name__}: {error}"
     if isinstance(
         error, (NotConnectedError, aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
@@ -210,11 +210,11 @@ def _histogram(verb: str, resource: str) -> Histogram:
     return API_REQUEST_SECONDS.labels(verb, resource)
 
 
-def _count(request: Request, code: str) -> None:
+def _count(request: ApiRequest, code: str) -> None:
     _counter(request.verb, request.resource, code).inc()
 
 
-def _time(request: Request, seconds: float) -> None:
+def _time(request: ApiRequest, seconds: float) -> None:
     _histogram(request.verb, request.resource).observe(seconds)
 
 

@@ -18,7 +18,7 @@ from bindery.api.hami.vendortable import NVIDIA, VENDORS
 from bindery.api.hami.wishes import DevicePolicy
 from bindery.api.names import SPREAD_DEVICES_ANNOTATION
 from bindery.kube.objects import Node, Pod
-from bindery.scenario.jobs import Request, ScenarioPod
+from bindery.scenario.jobs import ContainerRequest, ScenarioPod
 from bindery.scenario.nodes import Device, ScenarioNode
 from bindery.scheduler.plugins.hami.fleet import read_node
 
@@ -78,7 +78,7 @@ def share_count(node: ScenarioNode) -> int:
     return sum(device.shares or 1 for device in node.devices if device.healthy)
 
 
-def resources(request: Request) -> dict[str, str]:
+def resources(request: ContainerRequest) -> dict[str, str]:
     """Return the requests of a container as HAMi's resources."""
     amounts = {
         NVIDIA.memory_resource: request.gpu_memory,

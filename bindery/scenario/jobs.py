@@ -44,7 +44,7 @@ def _known_features(names: tuple[str, ...]) -> tuple[str, ...]:
 DeviceIndexes = Annotated[tuple[str, ...], BeforeValidator(_texts)]
 
 
-class Request(ScenarioModel):
+class ContainerRequest(ScenarioModel):
     """The requests of a container."""
 
     gpus: NonNegative = 0
@@ -65,7 +65,7 @@ class Request(ScenarioModel):
     """Images; each after the first belongs to a further container without requests."""
 
 
-class InitContainer(Request):
+class InitContainer(ContainerRequest):
     """A container that runs before the others, or beside them when it restarts always."""
 
     restart_policy: Literal["", "Always"] = ""
@@ -99,7 +99,7 @@ class InTreeDisk(ScenarioModel):
         return self
 
 
-class ScenarioPod(Request):
+class ScenarioPod(ContainerRequest):
     """`count` equal pods of a job."""
 
     gpu_fraction: float | None = None

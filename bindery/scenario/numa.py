@@ -42,7 +42,7 @@ Amounts = Mapping[int, Mapping[str, int]]
 
 
 @dataclass(frozen=True)
-class Held:
+class HeldZones:
     """What a pod holds of the zones of its node."""
 
     amounts: Amounts
@@ -65,7 +65,7 @@ class _Node:
     entry: Numa
     empty: NodeZones
     """Without pods, less what the entry says is used."""
-    held: dict[str, Held] = field(default_factory=dict)
+    held: dict[str, HeldZones] = field(default_factory=dict)
     """Pod UID -> what it holds, in the order in which the pods started."""
     waiting: deque[NodeResourceTopology] = field(default_factory=deque)
     """Reports that are not published yet."""
@@ -98,7 +98,7 @@ class NumaNodes:
             return ""
         return plain.predict(_current(node), self._request(pod)).reason
 
-    def start(self, pod: Pod, node_name: str, zones: tuple[int, ...] = ()) -> Held | None:
+    def start(self, pod: Pod, node_name: str, zones: tuple[int, ...] = ()) -> HeldZones | None:
         """Give a pod its part of the zones; return it, None if the node has no zones.
 
         `zones`: where it is, for a pod that begins there; empty: where the node puts it.
@@ -108,7 +108,7 @@ class NumaNodes:
             return None
         before = _current(node)
         after = plain.take(before, self._request(pod), mask_of(zones))
-        held = Held(
+        held = HeldZones(
             {
                 zone: taken
                 for zone, (had, has) in enumerate(zip(before.free, after.free, strict=True))

@@ -67,7 +67,13 @@ from bindery.kube.podspec import (
 )
 from bindery.scenario import features, hami, shares, topology
 from bindery.scenario.constraints import HostPorts
-from bindery.scenario.jobs import InitContainer, InTreeDisk, Request, ScenarioJob, ScenarioPod
+from bindery.scenario.jobs import (
+    ContainerRequest,
+    InitContainer,
+    InTreeDisk,
+    ScenarioJob,
+    ScenarioPod,
+)
 from bindery.scenario.nodes import Device, ScenarioNode
 from bindery.scenario.queues import GpuShare, ModelShare, ScenarioQueue, Share
 from bindery.scenario.states import PodState
@@ -401,7 +407,9 @@ def bound_condition(at: float) -> Condition:
     return Condition(type="PodScheduled", status="True", last_transition_time=timestamp(at))
 
 
-def _requirements(pod: ScenarioPod, request: Request, who: PodIdentity) -> ResourceRequirements:
+def _requirements(
+    pod: ScenarioPod, request: ContainerRequest, who: PodIdentity
+) -> ResourceRequirements:
     """Return what a container asks for; extended resources always have equal limits."""
     extended = dict(request.resources)
     if who.shared_devices is not None:

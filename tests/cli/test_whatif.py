@@ -10,7 +10,7 @@ from commandline import CommandLine
 
 from bindery.cli.whatiftext import outcome_lines
 from bindery.scheduler.insight.comeback import Comeback, Fate
-from bindery.scheduler.insight.rehearsal import Outcome, RehearsedEviction
+from bindery.scheduler.insight.rehearsal import RehearsalOutcome, RehearsedEviction
 from bindery.scheduler.insight.waiting import PlannedEviction
 from bindery.scheduler.model.jobs import JobKey
 
@@ -262,7 +262,7 @@ def test_a_pod_comes_back_only_if_it_is_placed_again(
     claimant, victim = JobKey("a", "claim", True), JobKey("a", "gone", True)
     eviction = PlannedEviction("reclaim", "a", "gone-0", victim, "lent", "n0", "", claimant)
     told = RehearsedEviction(1, eviction, True, comeback, runs_again)
-    outcome = Outcome(1, True, (), (told,), (), ())
+    outcome = RehearsalOutcome(1, True, (), (told,), (), ())
 
     assert f"a/gone-0 leaves n0 (queue lent) and {text}" in "\n".join(outcome_lines(outcome))
 

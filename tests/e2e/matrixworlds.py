@@ -14,7 +14,7 @@ from support import Corner, Gang
 
 from bindery.api.configuration import PluginConfiguration
 from bindery.binder.plugins.volumes.writes import CHOSEN_FOR
-from bindery.kube.storage import CLAIMS, VOLUMES, Claim, PersistentVolume
+from bindery.kube.storage import CLAIMS, VOLUMES, PersistentVolume, PersistentVolumeClaim
 from fakes.provisioner import SELECTED_NODE, ProvisionerStandIn
 
 _VOLUMES = PluginConfiguration(name="volumes")
@@ -98,7 +98,7 @@ class ProvisionedVolumes(World):
         return left if len(made) == 2 else [*left, f"{len(made)} volumes made"]
 
 
-async def _claims(corner: Corner) -> list[Claim]:
+async def _claims(corner: Corner) -> list[PersistentVolumeClaim]:
     return await corner.client.list(CLAIMS, namespace=corner.namespace)
 
 

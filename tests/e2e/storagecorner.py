@@ -18,8 +18,8 @@ from bindery.kube.storage import (
     CSI_STORAGE_CAPACITIES,
     STORAGE_CLASSES,
     VOLUMES,
-    Claim,
     PersistentVolume,
+    PersistentVolumeClaim,
 )
 
 LABEL = "made-by"
@@ -78,14 +78,14 @@ class Storage:
         }
         await self._create(CSI_STORAGE_CAPACITIES, node, body)
 
-    async def claim(self, name: str) -> Claim:
+    async def claim(self, name: str) -> PersistentVolumeClaim:
         return await self.corner.client.get(CLAIMS, name, self.corner.namespace)
 
     async def volume(self, full_name: str) -> PersistentVolume:
         return await self.corner.client.get(VOLUMES, full_name)
 
-    async def wait_claim_bound(self, name: str) -> Claim:
-        async def bound() -> Claim | None:
+    async def wait_claim_bound(self, name: str) -> PersistentVolumeClaim:
+        async def bound() -> PersistentVolumeClaim | None:
             claim = await self.claim(name)
             return claim if claim.status.phase == "Bound" else None
 

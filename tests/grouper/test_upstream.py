@@ -13,7 +13,7 @@ from bindery.grouper.table.groups import Group, ProblemReason, Wanted
 from bindery.grouper.upstream import trees, v1alpha2, v1alpha3, v1beta1
 from bindery.grouper.upstream.adapters import ADAPTERS
 from bindery.grouper.upstream.model import COMPOSITE, POD_GROUP, Adapter, Body
-from bindery.grouper.upstream.planning import Gang, Outcome, plan
+from bindery.grouper.upstream.planning import Gang, UpstreamPlan, plan
 from bindery.grouper.upstream.reports import Finding, Said, conditions
 
 NOW = "2026-01-02T00:00:00Z"
@@ -60,13 +60,13 @@ def pods(*names_: str, of: str = "train", **further: Any) -> list[PodFacts]:
     ]
 
 
-def planned(adapter: Adapter, body: Body, *below: Body, **further: Any) -> Outcome:
+def planned(adapter: Adapter, body: Body, *below: Body, **further: Any) -> UpstreamPlan:
     read = [adapter.read(each) for each in below]
     further = {"pods": pods("a", "b"), **further}
     return plan(Gang(root=adapter.read(body), below=read, **further))
 
 
-def spec(outcome: Outcome) -> dict[str, Any]:
+def spec(outcome: UpstreamPlan) -> dict[str, Any]:
     (made,) = outcome.plan.groups
     assert not outcome.error
     return dict(made.spec.to_wire())

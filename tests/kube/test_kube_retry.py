@@ -23,7 +23,7 @@ from bindery.kube.errors import (
     ThrottledError,
     UnreachableError,
 )
-from bindery.kube.requests import Request, read
+from bindery.kube.requests import ApiRequest, read
 from bindery.kube.resources import PODS
 from bindery.kube.retry import Repeat, RetryPolicy, backoff_s
 
@@ -126,11 +126,11 @@ class _Silent:
 
     field_manager = "test"
 
-    async def send(self, request: Request, timeout_s: float) -> Answer:
+    async def send(self, request: ApiRequest, timeout_s: float) -> Answer:
         await asyncio.sleep(min(timeout_s, 0.01))
         raise OutcomeUnknownError(f"{request.verb} {request.resource}: no answer in 0.1 s")
 
-    def stream(self, request: Request, idle_s: float) -> AsyncGenerator[bytes, None]:
+    def stream(self, request: ApiRequest, idle_s: float) -> AsyncGenerator[bytes, None]:
         """Part of the protocol; a call that is no watch never asks for it."""
         raise NotImplementedError
 

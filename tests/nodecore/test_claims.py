@@ -11,7 +11,7 @@ from bindery.nodecore.checkpoints.claims import ClaimDevice, PreparedClaim
 from bindery.nodecore.checkpoints.store import CheckpointManager, MemoryStore
 from bindery.nodecore.claims import health
 from bindery.nodecore.claims.drivers import SERVICES, WIPING_DELAY_S, Drivers
-from bindery.nodecore.claims.facts import Claim, ClaimError, ClaimingPod, PodClaim
+from bindery.nodecore.claims.facts import ClaimError, ClaimingPod, PodClaim, ResourceClaim
 from bindery.nodecore.claims.health import DeviceHealth, Health, HealthState
 from bindery.nodecore.claims.manager import ClaimManager, Prepared
 from bindery.nodecore.errors import RestoreError
@@ -45,7 +45,7 @@ class Cluster:
 
     def __init__(self) -> None:
         self.drivers = {"a": Driver("a"), "b": Driver("b")}
-        self.claim = Claim(
+        self.claim = ResourceClaim(
             "claim-uid", "claim", "default", None, frozenset({"one", "two"}), ("a", "b")
         )
         self.store = MemoryStore()

@@ -13,7 +13,7 @@ from bindery.nodecore.checkpoints.store import CheckpointManager
 from bindery.nodecore.devices import hints
 from bindery.nodecore.devices.allocation import (
     ByAffinity,
-    Request,
+    PluginDeviceRequest,
     choose,
     devices_to_allocate,
     filter_by_affinity,
@@ -129,7 +129,7 @@ def test_near_and_preferred_devices_are_chosen(
     preferred: tuple[int, ...] | None,
     expected: tuple[int, ...],
 ) -> None:
-    request = Request("pod", "app", GPU, count, mask, ids(*reusable))
+    request = PluginDeviceRequest("pod", "app", GPU, count, mask, ids(*reusable))
     available = ids(0, 1, 2, 3) - ids(*reusable)
 
     found = choose(
@@ -164,13 +164,13 @@ def test_devices_that_cannot_be_given_are_refused(
     state: DeviceState, count: int, message: str
 ) -> None:
     with pytest.raises(AllocationError) as error:
-        devices_to_allocate(state, Request("pod", "app", GPU, count))
+        devices_to_allocate(state, PluginDeviceRequest("pod", "app", GPU, count))
 
     assert message in str(error.value)
 
 
 def test_a_container_that_ran_before_a_restart_needs_nothing() -> None:
-    request = Request("pod", "app", GPU, 1)
+    request = PluginDeviceRequest("pod", "app", GPU, 1)
 
     assert devices_to_allocate(DeviceState(), request, is_running=True) == frozenset()
 
@@ -330,7 +330,7 @@ def test_what_is_chosen_is_available_and_near_before_far(
     mask = data.draw(st.one_of(st.none(), st.integers(1, 15)))
     groups = filter_by_affinity(devices, available, mask)
 
-    found = choose(devices, available, Request("pod", "app", GPU, count, mask))
+    found = choose(devices, available, PluginDeviceRequest("pod", "app", GPU, count, mask))
 
     assert groups.aligned | groups.unaligned | groups.without == available
     assert found <= available

@@ -11,7 +11,7 @@ from test_kubelet_checkpoints import devices, prepared
 from bindery.nodecore.checkpoints import claims as files
 from bindery.nodecore.checkpoints.claims import PreparedClaim
 from bindery.nodecore.checkpoints.store import CheckpointManager, MemoryStore
-from bindery.nodecore.claims.facts import Claim, ClaimError, ClaimingPod
+from bindery.nodecore.claims.facts import ClaimError, ClaimingPod, ResourceClaim
 from bindery.nodecore.claims.manager import ClaimManager, Prepared
 
 
@@ -57,8 +57,8 @@ def started(case: Json, driver: FakeDriver) -> ClaimManager:
             raise ClaimError(f"DRA driver {name} is not registered")
         return driver
 
-    def get_claim(namespace: str, name: str) -> Claim:
-        found = case["claim"] and Claim.from_manifest(case["claim"])
+    def get_claim(namespace: str, name: str) -> ResourceClaim:
+        found = case["claim"] and ResourceClaim.from_manifest(case["claim"])
         if not found or (found.namespace, found.name) != (namespace, name):
             raise ClaimError(f'resourceclaims.resource.k8s.io "{name}" not found')
         return found

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from kubelettables import Json, cases, hint, hints, pod
 
-from bindery.nodecore.devices.allocation import Request, choose
+from bindery.nodecore.devices.allocation import PluginDeviceRequest, choose
 from bindery.nodecore.devices.hints import container_hints, pod_hints
 from bindery.nodecore.devices.state import Device, DeviceState, Held, Ids
 from bindery.nodecore.pods import total
@@ -55,7 +55,7 @@ def place(case: Json) -> int | None:
 @cases("devices", "allocate")
 def test_near_devices_are_taken_first(case: Json) -> None:
     listed = {one.id: one for one in devices(case["devices"])}
-    request = Request("pod", "app", "resource", case["count"], place(case))
+    request = PluginDeviceRequest("pod", "app", "resource", case["count"], place(case))
     taken = choose(listed, frozenset(listed), request)
     near: dict[str, int] = {}
     if any(one.numa_nodes for one in listed.values()):
@@ -76,7 +76,7 @@ def test_the_plugin_is_asked_which_devices_it_prefers(case: Json) -> None:
         asked.append((available, included, size))
         return ()
 
-    request = Request(
+    request = PluginDeviceRequest(
         "pod", "app", "resource", case["count"], place(case), frozenset(case["reusable"])
     )
     choose(listed, frozenset(listed) - frozenset(case["held"]), request, preferred)

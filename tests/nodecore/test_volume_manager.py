@@ -27,9 +27,9 @@ from bindery.nodecore.volumes.actual import ActualVolumes, Found, MountState, Vo
 from bindery.nodecore.volumes.desired import DesiredVolumes
 from bindery.nodecore.volumes.manager import VolumeManager, Waiting
 from bindery.nodecore.volumes.populator import (
-    Claim,
     PodVolumes,
     Volume,
+    VolumeClaim,
     VolumeError,
     WantedVolume,
     volume_spec,
@@ -64,10 +64,10 @@ class Clock:
 class FakeCluster:
     """Claims and volumes in memory."""
 
-    claims: dict[str, Claim] = field(default_factory=dict)
+    claims: dict[str, VolumeClaim] = field(default_factory=dict)
     volumes: dict[str, Volume] = field(default_factory=dict)
 
-    def claim(self, namespace: str, name: str) -> Claim:  # noqa: ARG002
+    def claim(self, namespace: str, name: str) -> VolumeClaim:  # noqa: ARG002
         if name not in self.claims:
             raise VolumeError("failed to fetch PVC from API server: not found")
         return self.claims[name]
@@ -77,7 +77,7 @@ class FakeCluster:
 
 
 CLUSTER = FakeCluster(
-    {"data": Claim("claim-uid", "pv-1", size_bytes=10)}, {"pv-1": Volume(DISK, "claim-uid")}
+    {"data": VolumeClaim("claim-uid", "pv-1", size_bytes=10)}, {"pv-1": Volume(DISK, "claim-uid")}
 )
 POD = PodVolumes("uid", "pod", "default", [WantedVolume("disk", claim="data")])
 
@@ -252,19 +252,24 @@ def test_another_selinux_label_is_an_error_of_the_pod() -> None:
     ("claim", "volume", "wanted", "message"),
     [
         (None, None, {}, "error processing PVC default/data: failed to fetch PVC"),
-        (Claim("c", "pv", is_deleted=True), None, {}, "PVC is being deleted"),
-        (Claim("c", "pv", is_bound=False), None, {}, "PVC is not bound"),
-        (Claim("c"), None, {}, "PVC has empty pvc.Spec.VolumeName"),
-        (Claim("c", "pv"), Volume(DISK), {}, "found PV object pv but it has a nil"),
-        (Claim("c", "pv"), Volume(DISK, "d"), {}, "ClaimRef.UID d does not point to claim.UID c"),
+        (VolumeClaim("c", "pv", is_deleted=True), None, {}, "PVC is being deleted"),
+        (VolumeClaim("c", "pv", is_bound=False), None, {}, "PVC is not bound"),
+        (VolumeClaim("c"), None, {}, "PVC has empty pvc.Spec.VolumeName"),
+        (VolumeClaim("c", "pv"), Volume(DISK), {}, "found PV object pv but it has a nil"),
         (
-            Claim("c", "pv"),
+            VolumeClaim("c", "pv"),
+            Volume(DISK, "d"),
+            {},
+            "ClaimRef.UID d does not point to claim.UID c",
+        ),
+        (
+            VolumeClaim("c", "pv"),
             Volume(replace(DISK, is_block=True), "c"),
             {},
             "volume disk has volumeMode Block, but is specified in volumeMounts",
         ),
         (
-            Claim("c", "pv"),
+            VolumeClaim("c", "pv"),
             Volume(DISK, "c"),
             {"is_mounted": False, "is_device": True},
             "volume disk has volumeMode Filesystem, but is specified in volumeDevices",
@@ -272,7 +277,7 @@ def test_another_selinux_label_is_an_error_of_the_pod() -> None:
     ],
 )
 def test_claims_that_cannot_be_used_are_errors_of_the_pod(
-    claim: Claim | None, volume: Volume | None, wanted: dict[str, bool], message: str
+    claim: VolumeClaim | None, volume: Volume | None, wanted: dict[str, bool], message: str
 ) -> None:
     cluster = FakeCluster(
         {"data": claim} if claim else {}, {"pv": volume} if volume is not None else {}
@@ -291,7 +296,7 @@ def test_claims_that_cannot_be_used_are_errors_of_the_pod(
 def test_an_ephemeral_claim_belongs_to_its_pod() -> None:
     wanted = WantedVolume("scratch", is_ephemeral=True)
     cluster = FakeCluster(
-        {"pod-scratch": Claim("c", "pv", owner_uid="uid")}, {"pv": Volume(DISK, "c")}
+        {"pod-scratch": VolumeClaim("c", "pv", owner_uid="uid")}, {"pv": Volume(DISK, "c")}
     )
 
     assert volume_spec(POD, wanted, cluster)[0] == DISK

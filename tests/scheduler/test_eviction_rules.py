@@ -20,7 +20,7 @@ from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.planning.next_pods import Barred
 from bindery.scheduler.planning.session import Session
 from bindery.scheduler.solver.claims import next_claim
-from bindery.scheduler.solver.rules import Claim, Rule
+from bindery.scheduler.solver.rules import RoomClaim, Rule
 from bindery.scheduler.solver.units import EvictionUnit
 from bindery.scheduler.solver.victims import VictimTable
 
@@ -46,7 +46,7 @@ def protected_worlds(draw: st.DrawFn) -> Scenario:
     return Scenario.model_validate(said)
 
 
-def claims(session: Session) -> Iterator[Claim]:
+def claims(session: Session) -> Iterator[RoomClaim]:
     for job in session.state.waiting.values():
         claim = next_claim(session, job, Barred(session.placement))
         if claim is not None:

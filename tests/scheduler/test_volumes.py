@@ -34,13 +34,13 @@ from volumeworld import (
 from bindery.kube.objects import Meta, Node
 from bindery.kube.selectors import LabelRequirement, LabelSelector
 from bindery.kube.storage import (
-    Claim,
     CSINode,
     CSINodeAllocatable,
     CSINodeDriver,
     CSINodeSpec,
     CSISource,
     PersistentVolume,
+    PersistentVolumeClaim,
 )
 from bindery.scheduler.commit.drafts import StatementDraft
 from bindery.scheduler.engine import Engine
@@ -74,7 +74,7 @@ GOLD = LabelSelector(match_labels={"tier": "gold"})
 NOT_GOLD = LabelSelector(
     match_expressions=[LabelRequirement(key="tier", operator="NotIn", values=["gold"])]
 )
-MATCHING: dict[str, tuple[Claim, list[PersistentVolume], str | None]] = {
+MATCHING: dict[str, tuple[PersistentVolumeClaim, list[PersistentVolume], str | None]] = {
     "the smallest that fits": (
         claim("c", "5Gi"),
         [volume("large", "50Gi"), volume("small", "1Gi"), volume("right", "8Gi")],

@@ -12,12 +12,12 @@ from bindery.kube.podspec import (
     Volume,
 )
 from bindery.kube.storage import (
-    Claim,
     ClaimReference,
     ClaimSpec,
     ClaimStatus,
     NodeSelector,
     PersistentVolume,
+    PersistentVolumeClaim,
     StorageClass,
     StorageRequests,
     VolumeNodeAffinity,
@@ -33,8 +33,8 @@ def storage_class(name: str, provisioner: str = "kubernetes.io/no-provisioner") 
     return StorageClass(metadata=Meta(name=name), provisioner=provisioner, volume_binding_mode=LATE)
 
 
-def claim(name: str, size: str = "1Gi", of: str = "local", **spec: Any) -> Claim:
-    return Claim(
+def claim(name: str, size: str = "1Gi", of: str = "local", **spec: Any) -> PersistentVolumeClaim:
+    return PersistentVolumeClaim(
         metadata=Meta(name=name, namespace=NAMESPACE, uid=f"uid-{name}"),
         spec=ClaimSpec(
             **{
@@ -47,8 +47,8 @@ def claim(name: str, size: str = "1Gi", of: str = "local", **spec: Any) -> Claim
     )
 
 
-def bound_claim(name: str, volume: str) -> Claim:
-    return Claim(
+def bound_claim(name: str, volume: str) -> PersistentVolumeClaim:
+    return PersistentVolumeClaim(
         metadata=Meta(name=name, namespace=NAMESPACE, uid=f"uid-{name}", annotations=BOUND),
         spec=ClaimSpec(volume_name=volume, storage_class_name="local"),
         status=ClaimStatus(phase="Bound"),
@@ -96,7 +96,7 @@ def ephemeral_user(name: str, volume_name: str) -> Pod:
     return pod(name, volumes=[Volume(name=volume_name, ephemeral={"volumeClaimTemplate": {}})])
 
 
-def owned_by(found: Claim, owner: Pod) -> Claim:
+def owned_by(found: PersistentVolumeClaim, owner: Pod) -> PersistentVolumeClaim:
     reference = OwnerReference(
         api_version="v1",
         kind="Pod",
@@ -105,7 +105,7 @@ def owned_by(found: Claim, owner: Pod) -> Claim:
         controller=True,
     )
     meta = found.metadata
-    return Claim(
+    return PersistentVolumeClaim(
         metadata=Meta(
             name=meta.name, namespace=NAMESPACE, uid=meta.uid, owner_references=[reference]
         ),

@@ -30,7 +30,7 @@ _MOST_LEVELS: Final = 24
 
 
 @dataclass(frozen=True)
-class Wish:
+class QueueUse:
     """The use of one queue."""
 
     queue: str
@@ -111,24 +111,24 @@ def _templates(item: object, chain: tuple[Manifest, ...], level: int) -> Iterato
             yield from _templates(value, chain, level + 1)
 
 
-def wish_of_template(template: Template, namespace: str, directory: Directory) -> Wish:
+def wish_of_template(template: Template, namespace: str, directory: Directory) -> QueueUse:
     """Return what the pods of `template` will ask for."""
     named = template.said(PRIORITY_CLASS_KEY) or text(template.spec, "priorityClassName")
-    return Wish(
+    return QueueUse(
         template.said(*QUEUE_KEYS) or directory.queue_of(namespace),
         named or directory.default_class(),
         preemptibility.said(template.said(PREEMPTIBLE_ANNOTATION)),
     )
 
 
-def wish_of_group(spec: Manifest, namespace: str, directory: Directory) -> Wish:
+def wish_of_group(spec: Manifest, namespace: str, directory: Directory) -> QueueUse:
     """Return what a PodGroup with `spec` asks for."""
     says = preemptibility.read(text(spec, "preemptibility"))
     queue = text(spec, "queue") or directory.queue_of(namespace)
-    return Wish(queue, text(spec, "priorityClassName"), says)
+    return QueueUse(queue, text(spec, "priorityClassName"), says)
 
 
-def wish_of_pod(pod: Manifest, namespace: str, directory: Directory) -> Wish | None:
+def wish_of_pod(pod: Manifest, namespace: str, directory: Directory) -> QueueUse | None:
     """Return what a pod asks for; None if that is decided elsewhere.
 
     A PodGroup decides for its pods, and what controls a pod may name a queue: it was reviewed.
@@ -140,7 +140,7 @@ def wish_of_pod(pod: Manifest, namespace: str, directory: Directory) -> Wish | N
         return None
     says = preemptibility.said(text(annotations, PREEMPTIBLE_ANNOTATION))
     priority = spec.get("priority")
-    return Wish(
+    return QueueUse(
         queue or directory.queue_of(namespace),
         text(spec, "priorityClassName"),
         says,

@@ -19,7 +19,7 @@ from bindery.binder.webhook.certificates import Lifetimes
 from bindery.binder.webhook.directory import Directory
 from bindery.binder.webhook.queues import QueueReview
 from bindery.binder.webhook.review import Plugins
-from bindery.binder.webhook.rotation import Place, Rotation
+from bindery.binder.webhook.rotation import CertificatePlace, Rotation
 from bindery.binder.webhook.server import Decide, WebhookServer
 from bindery.binder.webhook.watching import WatchedDirectory
 from bindery.kube.client import Client
@@ -50,7 +50,7 @@ async def run(options: Options) -> None:
     stop.claim_signals()
     given = options.configuration
     host = given.host or options.listening.address
-    place = Place(given.namespace, given.secret, given.configuration, given.dns_names)
+    place = CertificatePlace(given.namespace, given.secret, given.configuration, given.dns_names)
     lifetimes = Lifetimes(given.authority_seconds, given.certificate_seconds, given.overlap_seconds)
     async with AsyncExitStack() as stack:
         agent = f"{COMPONENT}/{__version__}"

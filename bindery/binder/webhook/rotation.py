@@ -37,7 +37,7 @@ _MANAGED_BY: Final = {"app.kubernetes.io/managed-by": "bindery-webhook"}
 
 
 @dataclass(frozen=True)
-class Place:
+class CertificatePlace:
     """The Secret and configuration of the certificates, and their DNS names."""
 
     namespace: str
@@ -56,7 +56,7 @@ class Rotation:
     def __init__(
         self,
         client: Client,
-        place: Place,
+        place: CertificatePlace,
         lifetimes: Lifetimes,
         use: Callable[[str, str], None],
         clock: Callable[[], float] = time.time,

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from bindery.grouper.controllers.making import Body, NotKnownError, body, demanded, name_of, pod
 from bindery.grouper.table.facts import KubeObject
-from bindery.grouper.table.parts import Filler, Observed, Part
+from bindery.grouper.table.parts import Filler, Observed, PlannedSubGroup
 from bindery.grouper.table.paths import find, integer
 from bindery.grouper.table.rows import Row
 from bindery.grouper.table.walk import link_of
@@ -36,19 +36,19 @@ def row_pods(item: KubeObject, row: Row) -> Iterator[Body]:
             yield _pod(item, part, start + index, labels)
 
 
-def _count(part: Part, row: Row) -> int:
+def _count(part: PlannedSubGroup, row: Row) -> int:
     """Return how many pods there are at first; of an unknown number, as many as are needed."""
     is_least = part.count is None or (row.left and not part.name)
     count = part.least if part.count is None or is_least else part.count
     return demanded(count, part.name or "the number of pods")
 
 
-def _rank_label(row: Row, part: Part) -> str:
+def _rank_label(row: Row, part: PlannedSubGroup) -> str:
     """Return the label with the index of a pod of `part`; "" if the row names none."""
     return next((label for label in row.rank if label not in part.labels), "")
 
 
-def _is_behind_first(part: Part, leaves: Sequence[Part], rank: str) -> int:
+def _is_behind_first(part: PlannedSubGroup, leaves: Sequence[PlannedSubGroup], rank: str) -> int:
     """Return 1 if another part has the pod with the index 0, else 0."""
     return int(any(_has_first(each.labels, part.labels, rank) for each in leaves))
 
@@ -64,7 +64,7 @@ def _start(row: Row, item: KubeObject) -> int:
     return next((integer(each) for each in found if each is not None), 0)
 
 
-def _pod(item: KubeObject, part: Part, index: int, labels: Mapping[str, str]) -> Body:
+def _pod(item: KubeObject, part: PlannedSubGroup, index: int, labels: Mapping[str, str]) -> Body:
     name = "-".join(filter(None, (name_of(item), part.name, str(index))))
     try:
         return pod(name, part.template, labels)

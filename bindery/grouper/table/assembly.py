@@ -13,9 +13,9 @@ from bindery.grouper.table import settings
 from bindery.grouper.table.asked import Asked, Asker, Surroundings, digest, name_of
 from bindery.grouper.table.cutting import MOST_IN_ORDER, into_order, into_segments
 from bindery.grouper.table.groups import Group, Problem, ProblemReason
-from bindery.grouper.table.parts import Filler, Observed, Part, own_links
+from bindery.grouper.table.parts import Filler, Observed, PlannedSubGroup, own_links
 from bindery.grouper.table.paths import PathError, find, integer
-from bindery.grouper.table.places import Place, Reader
+from bindery.grouper.table.places import FoundConstraint, Reader
 from bindery.grouper.table.settings import Found
 from bindery.grouper.table.targets import Target
 from bindery.grouper.table.templates import scheduling_part
@@ -123,7 +123,7 @@ class Gang:
         return Filler(self._row, self._target.link, self._observed, self._problems)
 
     @cached_property
-    def _parts(self) -> tuple[Part, ...]:
+    def _parts(self) -> tuple[PlannedSubGroup, ...]:
         return self._filler.parts()
 
     @cached_property
@@ -152,7 +152,7 @@ class Gang:
                 templates.setdefault(id(part.template), set()).add(part.role)
         return frozenset(role for roles in templates.values() if len(roles) > 1 for role in roles)
 
-    def _own(self, part: Part) -> tuple[Link, ...]:
+    def _own(self, part: PlannedSubGroup) -> tuple[Link, ...]:
         """Return the labels and annotations that only pods of `part` have, nearest first."""
         if not self._has_roles or part.role in self._shared:
             return ()
@@ -173,7 +173,7 @@ class Gang:
         ends = {link.reference.uid for link in (self._target.link, *self._target.above)}
         return tuple(takewhile(lambda link: link.reference.uid not in ends, chain.links))
 
-    def _nearest(self, part: Part) -> tuple[Link, ...]:
+    def _nearest(self, part: PlannedSubGroup) -> tuple[Link, ...]:
         """Return all labels and annotations that pods of `part` have, nearest first."""
         own, chains = self._own(part), self._by_part[part.name]
         if not self._has_roles or not chains:
@@ -186,7 +186,7 @@ class Gang:
         return (*own, *between, *self._common)
 
     @cached_property
-    def _place(self) -> Place:
+    def _place(self) -> FoundConstraint:
         """Where the group as a whole is to be."""
         reader = Reader(self._problems, self._item, self._at)
         place = reader.place(self._common, self._row.topology, self._item)
@@ -208,7 +208,7 @@ class Gang:
             return None
         return segment.role if segment.when is None or self._is(segment.when) else None
 
-    def _in_order(self, total: int | None, parts: list[Part]) -> list[Part]:
+    def _in_order(self, total: int | None, parts: list[PlannedSubGroup]) -> list[PlannedSubGroup]:
         """Return `parts`; a part for each pod of the minimum if pods are created one by one."""
         ordered = self._row.ordered
         if ordered is None or total is None or total < 2 or not self._is(ordered.when):
@@ -223,7 +223,7 @@ class Gang:
         start = self._first_number(ordered.start) or 0
         return into_order(parts[0], total, start, ordered.label)
 
-    def _in_segments(self, parts: Sequence[Part]) -> list[Part]:
+    def _in_segments(self, parts: Sequence[PlannedSubGroup]) -> list[PlannedSubGroup]:
         """Return `parts` cut by the label of their segments; empty if that is not needed.
 
         Pods of a group that is created at once are numbered by the scheduler, unless one is left
@@ -246,7 +246,7 @@ class Gang:
             return []
         return into_segments(parts, cut, segment.label, found.name)
 
-    def _bounded(self, parts: Sequence[Part]) -> list[Part]:
+    def _bounded(self, parts: Sequence[PlannedSubGroup]) -> list[PlannedSubGroup]:
         """Return `parts` with numbers that a PodGroup may have; a mistyped one may be far above.
 
         The gang then waits for as many pods as it may have.
@@ -264,9 +264,9 @@ class Gang:
             for part in parts
         ]
 
-    def _with_own_minimums(self, parts: Sequence[Part]) -> list[Part]:
+    def _with_own_minimums(self, parts: Sequence[PlannedSubGroup]) -> list[PlannedSubGroup]:
         """Return `parts` with the minimums that their own pods or templates ask for."""
-        found: list[Part] = []
+        found: list[PlannedSubGroup] = []
         for part in parts:
             asked = None
             if self._has_roles and not part.is_inner:
@@ -279,7 +279,9 @@ class Gang:
                 found.append(part)
         return found
 
-    def _with_total(self, parts: Sequence[Part]) -> tuple[int | None, list[Part]]:
+    def _with_total(
+        self, parts: Sequence[PlannedSubGroup]
+    ) -> tuple[int | None, list[PlannedSubGroup]]:
         """Return the minimum of the whole group, if there is one, and `parts` that keep to it."""
         leaves = [part for part in parts if not part.is_inner]
         asked = settings.look_up(self._min_setting, self._common, self._problems)
@@ -310,7 +312,7 @@ class Gang:
         self._problems.add(Problem(asked.source, ProblemReason.MINIMUM_TOO_HIGH, message))
         return False
 
-    def _minimum(self, total: int | None, parts: Sequence[Part]) -> dict[str, Any]:
+    def _minimum(self, total: int | None, parts: Sequence[PlannedSubGroup]) -> dict[str, Any]:
         """Return the fields for the minimum of the whole group.
 
         The minimum counts the pods of the first stage; those of later ones do not exist yet, and
@@ -332,10 +334,10 @@ class Gang:
         least = max(sum(sums[:needed]), total or 0) if not later else sum(sums[:needed])
         return {"min_member": min(least, MOST_GANG_PODS), "min_sub_group": needed}
 
-    def _sub_groups(self, parts: Sequence[Part]) -> Iterator[SubGroup]:
+    def _sub_groups(self, parts: Sequence[PlannedSubGroup]) -> Iterator[SubGroup]:
         reader, later = Reader(self._problems, self._item, self._at), _later(parts)
         for part in parts:
-            place = Place()
+            place = FoundConstraint()
             if not part.is_inner or part.topology:
                 own = () if part.is_inner else self._own(part)
                 place = reader.place(own, part.topology, part.scope, self._common)
@@ -357,7 +359,7 @@ class Gang:
 
     def _asked(self) -> Asked:
         """Return what the parts ask for, with the defaults of namespace and row."""
-        roles: dict[str, Part] = {}
+        roles: dict[str, PlannedSubGroup] = {}
         for part in self._parts:  # the parts of one role have one template
             if not part.is_inner:
                 roles.setdefault(part.role, part)
@@ -422,9 +424,9 @@ def _is_read_by_scheduler(chain: Chain, asked: Asked) -> bool:
     return queue == labels.get(names.QUEUE_LABEL) and asked.priority_class is None
 
 
-def _kept_to(total: int, parts: Sequence[Part]) -> list[Part]:
+def _kept_to(total: int, parts: Sequence[PlannedSubGroup]) -> list[PlannedSubGroup]:
     """Return `parts` with minimums that sum up to `total` at the most; the first come first."""
-    left, found = total, list[Part]()
+    left, found = total, list[PlannedSubGroup]()
     for part in parts:
         least = 0 if part.is_inner else min(part.least, left)
         left -= least
@@ -432,7 +434,7 @@ def _kept_to(total: int, parts: Sequence[Part]) -> list[Part]:
     return found
 
 
-def _later(parts: Sequence[Part]) -> frozenset[str]:
+def _later(parts: Sequence[PlannedSubGroup]) -> frozenset[str]:
     """Return the names of the parts whose pods come later: theirs, or those of a parent."""
     found: set[str] = set()
     for part in parts:  # a parent stands before its children
@@ -441,7 +443,7 @@ def _later(parts: Sequence[Part]) -> frozenset[str]:
     return frozenset(found)
 
 
-def _pods_below(top: Part, parts: Sequence[Part]) -> int:
+def _pods_below(top: PlannedSubGroup, parts: Sequence[PlannedSubGroup]) -> int:
     """Return the minimum of `top`, with that of the parts below it."""
     below = {top.name}
     for part in parts:

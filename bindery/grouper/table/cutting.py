@@ -10,15 +10,15 @@ from typing import Final
 
 from bindery.api.podgroup import Dependency
 from bindery.api.topology import Segments, TopologyConstraint
-from bindery.grouper.table.parts import Part
+from bindery.grouper.table.parts import PlannedSubGroup
 
 MOST_IN_ORDER: Final = 128
 """How many pods in order can be stages: the PodGroup has a template for each."""
 
 
 def into_segments(
-    parts: Sequence[Part], segments: Segments, label: str, topology: str | None
-) -> list[Part]:
+    parts: Sequence[PlannedSubGroup], segments: Segments, label: str, topology: str | None
+) -> list[PlannedSubGroup]:
     """Return `parts` with a group for each segment, which has a domain of its own.
 
     Pods are numbered in the order of the leaves. If one pod is left over, it belongs to the first
@@ -31,7 +31,7 @@ def into_segments(
     domain = TopologyConstraint(
         name=topology, required=segments.required, preferred=segments.preferred
     )
-    pieces: dict[int, list[Part]] = {}
+    pieces: dict[int, list[PlannedSubGroup]] = {}
     position = 0
     for leaf in leaves:
         end, least = position + (leaf.count or 0), leaf.least
@@ -48,12 +48,16 @@ def into_segments(
         if len(members) == 1:
             found.append(replace(members[0], name=name, constraint=domain))
             continue
-        found.append(Part(name, name, members[0].parent, is_inner=True, constraint=domain))
+        found.append(
+            PlannedSubGroup(name, name, members[0].parent, is_inner=True, constraint=domain)
+        )
         found.extend(replace(member, parent=name) for member in members)
     return found
 
 
-def _piece(leaf: Part, number: int, count: int, least: int, label: str) -> Part:
+def _piece(
+    leaf: PlannedSubGroup, number: int, count: int, least: int, label: str
+) -> PlannedSubGroup:
     if count == leaf.count:
         return leaf
     labels = {**leaf.labels, label: str(number)}
@@ -61,12 +65,14 @@ def _piece(leaf: Part, number: int, count: int, least: int, label: str) -> Part:
     return replace(leaf, name=name, count=count, least=least, labels=labels)
 
 
-def into_order(whole: Part, minimum: int, start: int, label: str) -> list[Part]:
+def into_order(
+    whole: PlannedSubGroup, minimum: int, start: int, label: str
+) -> list[PlannedSubGroup]:
     """Return a part for each of the first `minimum` pods of `whole`, after the one before it.
 
     `label`: has the number of a pod, from `start` on. Further pods are in a part that needs none.
     """
-    found: list[Part] = []
+    found: list[PlannedSubGroup] = []
     after: tuple[Dependency, ...] = ()
     for number in range(start, start + minimum):
         labels: Mapping[str, str] = {**whole.labels, label: str(number)}

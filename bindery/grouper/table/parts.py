@@ -29,7 +29,7 @@ _ONE: Final[Paths] = ("`1`",)
 
 
 @dataclass(frozen=True)
-class Part:
+class PlannedSubGroup:
     """A sub-group: a leaf with pods, or an inner one."""
 
     name: str
@@ -84,14 +84,14 @@ class Filler:
         self._item: KubeObject = link.item or {}
         self._problems = problems
 
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[PlannedSubGroup, ...]:
         """Return the parts, each after its parent.
 
         Without roles, or if all of them are left out, there is one part, without a name.
         """
         if not self._row.roles:
             return (self._whole(),)
-        found: list[Part] = []
+        found: list[PlannedSubGroup] = []
         for role in self._row.roles:
             for scope in self._scopes(role):
                 try:
@@ -113,7 +113,7 @@ class Filler:
         except PathError:
             return None
 
-    def _whole(self) -> Part:
+    def _whole(self) -> PlannedSubGroup:
         row = self._row
         scope = self._scope(self._item, {}, None)
         least, count = 1, None
@@ -125,7 +125,7 @@ class Filler:
             self._tell(error)
         template = _template(row.template, scope)
         links = metadata_links(self._at, template, ())
-        return Part("", "", None, count, least, metadata=links, template=template)
+        return PlannedSubGroup("", "", None, count, least, metadata=links, template=template)
 
     def _scopes(self, role: Role) -> Iterator[dict[str, Any]]:
         """Yield what the paths of `role` start at: the object, or each element of its list."""
@@ -147,12 +147,14 @@ class Filler:
             else:
                 yield {"_value": element, "_root": self._item, "_key": key, "_index": index}
 
-    def _of_role(self, role: Role, scope: dict[str, Any], before: Sequence[Part]) -> Iterator[Part]:
+    def _of_role(
+        self, role: Role, scope: dict[str, Any], before: Sequence[PlannedSubGroup]
+    ) -> Iterator[PlannedSubGroup]:
         if role.skip is not None and find(role.skip, scope):
             return
         name = fill(role.name, scope)
         scope["_name"] = name
-        part = Part(
+        part = PlannedSubGroup(
             name=name,
             role=name,
             own_kind=role.owner,
@@ -178,11 +180,11 @@ class Filler:
         yield from self._replicas(part, role, role.children, scope)
 
     def _replicas(
-        self, part: Part, role: Role, children: Children, scope: dict[str, Any]
-    ) -> Iterator[Part]:
+        self, part: PlannedSubGroup, role: Role, children: Children, scope: dict[str, Any]
+    ) -> Iterator[PlannedSubGroup]:
         """Yield an inner part and one for each of its replicas."""
         replicas = min(_count(children.count, scope), _MOST_PARTS)
-        found: list[Part] = []
+        found: list[PlannedSubGroup] = []
         for replica in range(replicas):
             inside = {**scope, "_replica": replica}
             name = fill(children.name, inside)
@@ -195,8 +197,8 @@ class Filler:
             yield from found
 
     def _filled(
-        self, part: Part, role: Role, labels: Mapping[str, str], scope: dict[str, Any]
-    ) -> Part:
+        self, part: PlannedSubGroup, role: Role, labels: Mapping[str, str], scope: dict[str, Any]
+    ) -> PlannedSubGroup:
         """Return `part` with its labels and counts."""
         told = {key: fill(text, scope) for key, text in labels.items()}
         inside = self._scope(scope, told, role.owner)
@@ -236,7 +238,9 @@ def _own(chains: Sequence[Chain], kind: str | None) -> KubeObject | None:
     return own[0].item if own else None
 
 
-def _led(leaf: Part, lead: Lead | None, scope: Mapping[str, Any]) -> Iterator[Part]:
+def _led(
+    leaf: PlannedSubGroup, lead: Lead | None, scope: Mapping[str, Any]
+) -> Iterator[PlannedSubGroup]:
     """Yield `leaf`; or, if its first pod comes first, a part for that pod and one for the rest."""
     if lead is None or leaf.count is None or leaf.count < 2 or not find(lead.when, scope):
         yield leaf
@@ -258,7 +262,7 @@ def _domain(path: str | None, scope: Mapping[str, Any]) -> TopologyConstraint | 
 
 
 def _dependencies(
-    stages: Sequence[After], scope: dict[str, Any], before: Sequence[Part]
+    stages: Sequence[After], scope: dict[str, Any], before: Sequence[PlannedSubGroup]
 ) -> Iterator[Dependency]:
     for stage in stages:
         if stage.when is not None and not find(stage.when, scope):
@@ -282,7 +286,7 @@ def _condition(stage: After, item: object) -> StageName:
         raise PathError(f"{text!r} is not a condition of a stage") from error
 
 
-def _linked(parts: Sequence[Part]) -> Iterator[Part]:
+def _linked(parts: Sequence[PlannedSubGroup]) -> Iterator[PlannedSubGroup]:
     """Yield `parts` with the parents that hold them, and without dependencies on missing roles."""
     names = {part.name for part in parts}
     parents = {held: part.name for part in parts for held in part.holds}
@@ -313,4 +317,4 @@ def _count(paths: Paths, scope: Mapping[str, Any]) -> int:
     raise PathError(f"nothing is at {', '.join(paths)}")
 
 
-__all__ = ["Filler", "Observed", "Part", "Reference", "own_links"]
+__all__ = ["Filler", "Observed", "PlannedSubGroup", "Reference", "own_links"]

@@ -17,7 +17,7 @@ Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
-class Place:
+class FoundConstraint:
     """A constraint in the making."""
 
     topology: Found[str] | None = None
@@ -85,12 +85,12 @@ class Reader:
         paths: Mapping[TopologyKey, str],
         scope: Mapping[str, Any],
         names: Sequence[Link] = (),
-    ) -> Place:
+    ) -> FoundConstraint:
         """Return what `links` ask for, else what `paths` lead to in `scope`.
 
         `names`: further links above, in which the name of the topology may stand.
         """
-        place = Place(
+        place = FoundConstraint(
             topology=self._look(settings.TOPOLOGY, (*links, *names)),
             required=self._look(settings.TOPOLOGY_REQUIRED, links),
             preferred=self._look(settings.TOPOLOGY_PREFERRED, links),
@@ -101,7 +101,7 @@ class Reader:
             segment_preferred=self._look(settings.SEGMENT_PREFERRED, links),
         )
         if place.required is None and place.preferred is None and paths:
-            place = Place(
+            place = FoundConstraint(
                 topology=place.topology or self._at_path(paths.get("name"), scope),
                 required=self._at_path(paths.get("required"), scope),
                 preferred=self._at_path(paths.get("preferred"), scope),
@@ -125,7 +125,7 @@ class Reader:
             return None
         return Found(found, self.at) if isinstance(found, str) and found else None
 
-    def _tell_useless(self, place: Place) -> None:
+    def _tell_useless(self, place: FoundConstraint) -> None:
         """Tell about segments without a level: they cannot be placed."""
         if place.size is not None and place.constraint() is None:
             message = (

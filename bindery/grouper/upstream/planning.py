@@ -43,7 +43,7 @@ class Gang:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class UpstreamPlan:
     """Our PodGroup, or why there is none."""
 
     plan: GroupPlan
@@ -51,12 +51,12 @@ class Outcome:
     """Why the groups cannot be scheduled as they are: for upstream's reason SchedulerError."""
 
 
-def plan(gang: Gang) -> Outcome:
+def plan(gang: Gang) -> UpstreamPlan:
     """Return our PodGroup for `gang`."""
     error = _error(gang)
     if error:
         problem = Problem(gang.root.reference, ProblemReason.GROUP_NOT_USABLE, error)
-        return Outcome(GroupPlan(problems=(problem,)), error)
+        return UpstreamPlan(GroupPlan(problems=(problem,)), error)
     problems: set[Problem] = set()
     reading = _Reading(_links(gang), problems)
     wanted = tuple(_wanted(gang))
@@ -83,7 +83,7 @@ def plan(gang: Gang) -> Outcome:
         ),
         pods=tuple(sorted(pod.uid for pod in gang.pods)),
     )
-    return Outcome(GroupPlan((made,), tuple(sorted(problems)), wanted))
+    return UpstreamPlan(GroupPlan((made,), tuple(sorted(problems)), wanted))
 
 
 def _name(group: UpstreamGroup) -> str:

@@ -153,7 +153,7 @@ class ClaimingPod:
 
 
 @dataclass(frozen=True)
-class Claim:
+class ResourceClaim:
     """A ResourceClaim of the API.
 
     Attributes:
@@ -173,7 +173,7 @@ class Claim:
     drivers: tuple[str, ...] | None = None
 
     @classmethod
-    def from_manifest(cls, manifest: Mapping[str, Any]) -> "Claim":
+    def from_manifest(cls, manifest: Mapping[str, Any]) -> "ResourceClaim":
         """Return what the DRA manager reads of a ResourceClaim's JSON."""
         metadata, status = manifest.get("metadata", {}), manifest.get("status", {})
         allocation = status.get("allocation")

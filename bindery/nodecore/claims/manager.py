@@ -8,7 +8,7 @@ from typing import Final, Protocol
 from bindery.nodecore.checkpoints import claims as files
 from bindery.nodecore.checkpoints.claims import ClaimDevice, PreparedClaim
 from bindery.nodecore.checkpoints.store import CheckpointManager
-from bindery.nodecore.claims.facts import Claim, ClaimError, ClaimingPod
+from bindery.nodecore.claims.facts import ClaimError, ClaimingPod, ResourceClaim
 from bindery.nodecore.errors import CheckpointError, CheckpointNotFoundError, RestoreError
 from bindery.nodecore.node import Node
 
@@ -21,7 +21,7 @@ _UNPREPARE: Final = "NodeUnprepareResources"
 Key = tuple[str, str]
 """Namespace and name of a ResourceClaim."""
 
-GetClaim = Callable[[str, str], Claim]
+GetClaim = Callable[[str, str], ResourceClaim]
 """Namespace and name -> the ResourceClaim of the API; raises ClaimError if it cannot be had."""
 
 
@@ -218,7 +218,7 @@ class ClaimManager:
             found.append(info)
         return found
 
-    def _checked(self, pod: ClaimingPod) -> list[Claim]:
+    def _checked(self, pod: ClaimingPod) -> list[ResourceClaim]:
         """Return the claims of the pod from the API; change nothing."""
         names = [(pod.claim_name(claim), claim.is_generated) for claim in pod.claims]
         found = []

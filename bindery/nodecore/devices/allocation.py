@@ -28,7 +28,7 @@ class ByAffinity:
 
 
 @dataclass(frozen=True)
-class Request:
+class PluginDeviceRequest:
     """A container's request for devices of one resource.
 
     Attributes:
@@ -50,7 +50,7 @@ class Request:
 
 def devices_to_allocate(
     state: DeviceState,
-    request: Request,
+    request: PluginDeviceRequest,
     preferred: Preferred | None = None,
     *,
     is_running: bool = False,
@@ -94,7 +94,10 @@ def devices_to_allocate(
 
 
 def choose(
-    devices: Devices, available: Ids, request: Request, preferred: Preferred | None = None
+    devices: Devices,
+    available: Ids,
+    request: PluginDeviceRequest,
+    preferred: Preferred | None = None,
 ) -> Ids:
     """Return as many devices as are asked for; among equals, those with the lowest ids.
 

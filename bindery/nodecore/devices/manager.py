@@ -7,7 +7,7 @@ from typing import Final, Protocol
 from bindery.nodecore.checkpoints import devices as files
 from bindery.nodecore.checkpoints.store import CheckpointManager
 from bindery.nodecore.devices import hints
-from bindery.nodecore.devices.allocation import Preferred, Request, devices_to_allocate
+from bindery.nodecore.devices.allocation import PluginDeviceRequest, Preferred, devices_to_allocate
 from bindery.nodecore.devices.options import RunOptions, merged
 from bindery.nodecore.devices.state import (
     NONE,
@@ -249,7 +249,7 @@ class DeviceManager:
         self.remove_stale_state()
         endpoint = self._endpoints.get(resource)
         plugin = endpoint.plugin if endpoint is not None else None
-        request = Request(
+        request = PluginDeviceRequest(
             pod.uid,
             container.name,
             resource,

@@ -17,7 +17,7 @@ class VolumeError(NodeCoreError):
 
 
 @dataclass(frozen=True)
-class Claim:
+class VolumeClaim:
     """A PersistentVolumeClaim.
 
     Attributes:
@@ -97,7 +97,7 @@ class PodVolumes:
 class Cluster(Protocol):
     """Claims and volumes of the API. A failed request raises VolumeError."""
 
-    def claim(self, namespace: str, name: str) -> Claim:
+    def claim(self, namespace: str, name: str) -> VolumeClaim:
         """Return a claim."""
 
     def volume(self, name: str) -> Volume:
@@ -106,7 +106,7 @@ class Cluster(Protocol):
 
 def volume_spec(
     pod: PodVolumes, wanted: WantedVolume, cluster: Cluster
-) -> tuple[VolumeSpec, Claim | None]:
+) -> tuple[VolumeSpec, VolumeClaim | None]:
     """Return the volume that a pod is to have, and its claim.
 
     Raises:
@@ -232,7 +232,7 @@ def _about(pod: PodVolumes, claim: str, find: Callable[[], _Found]) -> _Found:
         raise VolumeError(f"error processing PVC {pod.namespace}/{claim}: {error}") from error
 
 
-def _checked(claim: Claim) -> Claim:
+def _checked(claim: VolumeClaim) -> VolumeClaim:
     if claim.is_deleted:
         raise VolumeError("PVC is being deleted")
     if not claim.is_bound:
@@ -242,7 +242,7 @@ def _checked(claim: Claim) -> Claim:
     return claim
 
 
-def _bound(volume: Volume, claim: Claim) -> Volume:
+def _bound(volume: Volume, claim: VolumeClaim) -> Volume:
     if volume.claim_uid is None:
         raise VolumeError(
             f"found PV object {claim.volume} but it has a nil pv.Spec.ClaimRef indicating it is "

@@ -21,7 +21,7 @@ from bindery.kube.objects import (
     Pod,
     PodClaimStatus,
 )
-from bindery.kube.storage import Claim, ClaimSpec, StorageClass
+from bindery.kube.storage import ClaimSpec, PersistentVolumeClaim, StorageClass
 from bindery.scenario.claims import claim_from, owner_of_claims
 
 DEFAULT_CLASS_ANNOTATION = "storageclass.kubernetes.io/is-default-class"
@@ -48,7 +48,7 @@ class Defaults:
         Raises:
             msgspec.ValidationError: a template within a pod does not decode.
         """
-        if isinstance(item, Claim):
+        if isinstance(item, PersistentVolumeClaim):
             yield self._with_class(item)
         elif isinstance(item, Pod):
             yield from map(self._with_class, _ephemeral_claims(item))
@@ -56,7 +56,7 @@ class Defaults:
         else:
             yield item
 
-    def _with_class(self, claim: Claim) -> Claim:
+    def _with_class(self, claim: PersistentVolumeClaim) -> PersistentVolumeClaim:
         """Return `claim` with the default class, if it names none, as admission leaves it."""
         if claim.spec.storage_class_name is not None:
             return claim
@@ -78,7 +78,7 @@ class Defaults:
         yield msgspec.structs.replace(pod, status=status)
 
 
-def _ephemeral_claims(pod: Pod) -> Iterator[Claim]:
+def _ephemeral_claims(pod: Pod) -> Iterator[PersistentVolumeClaim]:
     """Yield the claims of the generic ephemeral volumes of `pod`."""
     meta = pod.metadata
     for volume in pod.spec.volumes or ():
@@ -86,7 +86,7 @@ def _ephemeral_claims(pod: Pod) -> Iterator[Claim]:
             continue
         template: Mapping[str, Any] = volume.ephemeral.get("volumeClaimTemplate") or {}
         name = f"{meta.name}-{volume.name}"
-        yield Claim(
+        yield PersistentVolumeClaim(
             metadata=Meta(
                 name=name,
                 namespace=meta.namespace,

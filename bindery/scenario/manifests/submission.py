@@ -31,7 +31,7 @@ from bindery.kube.objects import (
 from bindery.kube.ownernames import grouped
 from bindery.kube.resources import NAMESPACES, NODES, PRIORITY_CLASSES, Resource
 from bindery.kube.snapshot import ClusterSnapshot
-from bindery.kube.storage import Claim
+from bindery.kube.storage import PersistentVolumeClaim
 from bindery.scenario.beginning import objects_of
 from bindery.scenario.files import parse_scenario
 from bindery.scenario.format import BUILT_IN_PRIORITIES, Scenario
@@ -210,7 +210,7 @@ class _Reader:
         grouped = group(self._given, self._around.grouping, self._directory())
         for kind, found in (
             (PodGroup, grouped.groups),
-            (Claim, grouped.claims),
+            (PersistentVolumeClaim, grouped.claims),
             (Pod, grouped.pods),
         ):
             for each in found:

@@ -98,13 +98,13 @@ class Allocate:
             served = attempts.serve(job)
             if isinstance(served, Commit):
                 yield served
-            elif reserves and served is Outcome.WAITS and self._reserver is not None:
+            elif reserves and served is UncommittedResult.WAITS and self._reserver is not None:
                 with session.guarded(job):
                     self._reserver.consider(session, job)
             # A gang with promised places gets no extra pods before it is bound.
             has_gang = isinstance(served, Commit) or job.is_satisfied
             may_go_on = has_gang and session.timer.has_time(job)
-            if served is not Outcome.WAITS and may_go_on and job.pending:
+            if served is not UncommittedResult.WAITS and may_go_on and job.pending:
                 put_back(job)
 
 
@@ -121,7 +121,7 @@ def _keep_promised(session: Session, statement: Statement, job: Job) -> None:
                 statement.pipeline(task, row)
 
 
-class Outcome(Enum):
+class UncommittedResult(Enum):
     """The result for a job without a commit."""
 
     PROMISED = "promised"
@@ -147,29 +147,29 @@ class Attempts:
         """Why no node takes a pod, even if it is empty."""
         self._reserved_places = session.once(ReservedPlaces, ReservedPlaces)
 
-    def serve(self, job: Job) -> Commit | Outcome:
+    def serve(self, job: Job) -> Commit | UncommittedResult:
         """Place the gang of `job`, or one extra pod; else note why it waits."""
-        served: Commit | Outcome = Outcome.WAITS
+        served: Commit | UncommittedResult = UncommittedResult.WAITS
         if job not in self._session.failed:
             with self._session.guarded(job):
                 served = self._serve(job)
         return served
 
-    def _serve(self, job: Job) -> Commit | Outcome:
+    def _serve(self, job: Job) -> Commit | UncommittedResult:
         session = self._session
         refusal = session.invalid(job)
         if refusal is not None:
             return self._refuse(job, refusal)
-        served: Commit | Outcome = Outcome.WAITS
+        served: Commit | UncommittedResult = UncommittedResult.WAITS
         for wish in wishes(session, job):
             session.timer.check()
             served = self._serve_stage(job, wish) if wish.starts else self._serve_wish(job, wish)
-            if served is not Outcome.WAITS:
+            if served is not UncommittedResult.WAITS:
                 return served
         self._note_gathering(job)
         return served
 
-    def _serve_stage(self, job: Job, wish: Wish) -> Commit | Outcome:
+    def _serve_stage(self, job: Job, wish: Wish) -> Commit | UncommittedResult:
         """Serve `wish` on the room that is kept for its stages."""
         session, names = self._session, own_stages(job, wish.starts)
         known, self._shortages = self._shortages, {}  # they are bounds without the kept room
@@ -188,27 +188,27 @@ class Attempts:
             text = f"{count} pods of its later stage {stage.name} exist, which are too few"
             self._refuse(job, Refusal(JobReason.NOT_ENOUGH_PODS, text))
 
-    def _serve_wish(self, job: Job, wish: Wish) -> Commit | Outcome:
+    def _serve_wish(self, job: Job, wish: Wish) -> Commit | UncommittedResult:
         """Place all pods of `wish`, or none, in the first domain that has room."""
         session, tried = self._session, False
         for domain in session.job_domains(job):
             served = self._serve_in(job, wish, domain)
-            if served is not Outcome.WAITS:
+            if served is not UncommittedResult.WAITS:
                 return served
             tried = True
         if not tried:
             self._refuse(
                 job, Refusal(JobReason.UNSCHEDULABLE, "a plugin leaves it no nodes to try")
             )
-        return Outcome.WAITS
+        return UncommittedResult.WAITS
 
-    def _serve_in(self, job: Job, wish: Wish, domain: Domain) -> Commit | Outcome:
+    def _serve_in(self, job: Job, wish: Wish, domain: Domain) -> Commit | UncommittedResult:
         session = self._session
         with session.statement() as statement:
             nest = Nest(session, job, statement, domain)
             if not wish.place(Placing(session, job, statement, nest, self.place)):
                 self._note_missing_domain(job, nest)
-                return Outcome.WAITS
+                return UncommittedResult.WAITS
             later = take_out(statement) if wish.starts else ()
             if job.is_constrained:
                 lay_out(session, job, statement, Divider(job).key)
@@ -218,7 +218,7 @@ class Attempts:
                 for gate in session.plugins.release_gates
             ):
                 promised = self._promise(job, statement, tasks)
-                if promised is Outcome.PROMISED and wish.starts:
+                if promised is UncommittedResult.PROMISED and wish.starts:
                     keep_rooms(session, job, wish.starts, later)
                 return promised
             if not all(plugin.is_ready(session, job) for plugin in session.plugins.readiness):
@@ -349,7 +349,7 @@ class Attempts:
                 finder.exclude(task, place.row, TAKEN)
         return any(promise(statement, task, row) for row in later)
 
-    def _promise(self, job: Job, statement: Statement, tasks: Sequence[Task]) -> Outcome:
+    def _promise(self, job: Job, statement: Statement, tasks: Sequence[Task]) -> UncommittedResult:
         """Turn the placed gang into promises and keep them for this session."""
         session = self._session
         rows = [task.row for task in tasks]
@@ -363,17 +363,17 @@ class Attempts:
             except LedgerRefusalError as refusal:
                 return self._refuse(job, Refusal(JobReason.UNSCHEDULABLE, str(refusal)))
             if not all(plugin.is_pipelined(session, job) for plugin in session.plugins.pipelining):
-                return Outcome.WAITS
+                return UncommittedResult.WAITS
             session.hold(promises)
-        return Outcome.PROMISED
+        return UncommittedResult.PROMISED
 
     # -- refusals ------------------------------------------------------------------------------
 
-    def _refuse(self, job: Job, refusal: Refusal) -> Outcome:
+    def _refuse(self, job: Job, refusal: Refusal) -> UncommittedResult:
         self._session.refusals[job] = refusal
-        return Outcome.WAITS
+        return UncommittedResult.WAITS
 
-    def _refuse_short(self, job: Job, asked: int, shortage: _Shortage) -> Outcome:
+    def _refuse_short(self, job: Job, asked: int, shortage: _Shortage) -> UncommittedResult:
         text = shortage.text
         if asked > 1:
             text = f"{shortage.fitted} of {asked} pods fit; for the next one {text}"

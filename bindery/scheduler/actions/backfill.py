@@ -8,7 +8,7 @@ does not lend its room if a later action can make room for it at once.
 import math
 from collections.abc import Iterator, Sequence
 
-from bindery.scheduler.actions.allocate import Attempts, Outcome
+from bindery.scheduler.actions.allocate import Attempts, UncommittedResult
 from bindery.scheduler.actions.making_room import MakeRoom
 from bindery.scheduler.model.expected_ends import last_end
 from bindery.scheduler.model.jobs import Job
@@ -64,7 +64,9 @@ def _fill(session: Session, candidates: Sequence[Job], turn: Turn) -> Iterator[C
                 work.put_back(job)
 
 
-def _serve(session: Session, job: Job, end: float, attempts: Attempts) -> Commit | Outcome:
+def _serve(
+    session: Session, job: Job, end: float, attempts: Attempts
+) -> Commit | UncommittedResult:
     """Place the next pods of `job`, also on reserved room. `end`: when the job ends."""
     with session.reservations.lifted(lambda each: each.lends_until(end)):
         served = attempts.serve(job)

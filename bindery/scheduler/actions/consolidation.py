@@ -10,7 +10,7 @@ from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.verdicts import Refusal
 from bindery.scheduler.planning.session import Session
 from bindery.scheduler.solver import protection, rules
-from bindery.scheduler.solver.rules import Claim, UnitRefusal
+from bindery.scheduler.solver.rules import RoomClaim, UnitRefusal
 from bindery.scheduler.solver.units import EvictionUnit
 from bindery.scheduler.solver.victims import VictimTable
 
@@ -35,7 +35,7 @@ class ConsolidationRule:
     def __init__(self, most_jobs: int) -> None:
         self.most_jobs = most_jobs
 
-    def against_claim(self, session: Session, claim: Claim) -> Iterator[Refusal]:
+    def against_claim(self, session: Session, claim: RoomClaim) -> Iterator[Refusal]:
         """Refuse a job that is not preemptible itself, or must wait longer first."""
         if not self.most_jobs:
             yield Refusal(JobReason.NOTHING_MOVES, "consolidation is off")
@@ -46,18 +46,18 @@ class ConsolidationRule:
         else:
             yield from protection.against_claim(session, claim)
 
-    def eligible(self, session: Session, claim: Claim, table: VictimTable) -> BoolColumn:  # noqa: ARG002
+    def eligible(self, session: Session, claim: RoomClaim, table: VictimTable) -> BoolColumn:  # noqa: ARG002
         """Return all units: a move costs only the time of a restart."""
         return np.ones(len(table.units), dtype=np.bool_)
 
-    def movable(self, session: Session, claim: Claim, table: VictimTable) -> BoolColumn:
+    def movable(self, session: Session, claim: RoomClaim, table: VictimTable) -> BoolColumn:
         """Return all units: each of them must find another place."""
         return self.eligible(session, claim, table)
 
     def against_unit(
         self,
         session: Session,  # noqa: ARG002
-        claim: Claim,
+        claim: RoomClaim,
         unit: EvictionUnit,
     ) -> Iterator[UnitRefusal]:
         """Refuse units of the job itself."""
@@ -66,7 +66,7 @@ class ConsolidationRule:
     def against_plan(
         self,
         session: Session,  # noqa: ARG002
-        claim: Claim,  # noqa: ARG002
+        claim: RoomClaim,  # noqa: ARG002
         killed: Sequence[EvictionUnit],
     ) -> Iterator[Refusal]:
         """Refuse plans that kill: every unit must have another place."""

@@ -30,7 +30,7 @@ from bindery.scheduler.solver.claims import do_without, next_claim, starts
 from bindery.scheduler.solver.context import SearchContext
 from bindery.scheduler.solver.order import victims
 from bindery.scheduler.solver.rearrange import Rearrangement
-from bindery.scheduler.solver.rules import Claim, Rule, SparingRule, is_empty
+from bindery.scheduler.solver.rules import RoomClaim, Rule, SparingRule, is_empty
 from bindery.scheduler.solver.search import Search
 from bindery.scheduler.solver.victims import VictimTable
 
@@ -105,10 +105,10 @@ class MakeRoom:
                 break
         return False
 
-    def _may_claim(self, session: Session, claim: Claim) -> bool:
+    def _may_claim(self, session: Session, claim: RoomClaim) -> bool:
         return is_empty(self._rule.against_claim(session, claim))
 
-    def _try(self, session: Session, claim: Claim, failed: "_Failed") -> "_Tried":
+    def _try(self, session: Session, claim: RoomClaim, failed: "_Failed") -> "_Tried":
         """Commit a plan for `claim`, unless the rule refuses or an equivalent claim has failed."""
         likeness = _likeness(session, claim)
         if likeness is not None and likeness in failed:
@@ -123,7 +123,7 @@ class MakeRoom:
             failed[likeness] = tried.lost.shape if tried.lost is not None else None
         return tried
 
-    def _commit(self, session: Session, claim: Claim) -> "_Tried":
+    def _commit(self, session: Session, claim: RoomClaim) -> "_Tried":
         """Commit a plan for `claim` if there is one. The reservation of its job must be lifted."""
         # Before the plan, in which the groups of the claim have their pods.
         starting = starts(claim.job, [task for task in claim.tasks if not task.is_future])
@@ -143,7 +143,7 @@ class MakeRoom:
             return _Tried(Commit(claim.job, session.commit(statement), is_gang), None)
 
     def _find(
-        self, session: Session, statement: Statement, claim: Claim
+        self, session: Session, statement: Statement, claim: RoomClaim
     ) -> tuple[Search | Rearrangement | None, Task | None]:
         """Return the search that wrote a plan into `statement`, or None and the pod without room.
 
@@ -167,7 +167,7 @@ class MakeRoom:
         return found, lost
 
     def _find_by(
-        self, rule: Rule, session: Session, statement: Statement, claim: Claim
+        self, rule: Rule, session: Session, statement: Statement, claim: RoomClaim
     ) -> tuple[Search | Rearrangement | None, Task | None]:
         """Return what `_find` returns, with victims that `rule` allows."""
         table, lost = _table(session), None
@@ -207,7 +207,7 @@ def _search_in(
         context.statement.rollback(start)
     tasks = largest_first(context.claim.tasks, context.session.cluster_total)
     if tasks:
-        by_size = replace(context, claim=Claim(context.claim.job, tuple(tasks)))
+        by_size = replace(context, claim=RoomClaim(context.claim.job, tuple(tasks)))
         for search in _searches(by_size):
             if search.run():
                 return search, None
@@ -216,7 +216,7 @@ def _search_in(
 
 
 def _freeable(
-    session: Session, claim: Claim, rule: Rule
+    session: Session, claim: RoomClaim, rule: Rule
 ) -> tuple[IntColumns | None, NDArray[np.intp] | None]:
     """Return what all pods hold that may go or move for `claim`: [resource, node].
 
@@ -322,7 +322,7 @@ class _Tried:
     """The pod for which no room can be made; None if unknown."""
 
 
-def _own_room(session: Session, claim: Claim) -> AbstractContextManager[None]:
+def _own_room(session: Session, claim: RoomClaim) -> AbstractContextManager[None]:
     """Return a context in which `claim` may use the room that is reserved for its pods."""
     return session.reservations.lifted(lambda each: each.is_for(claim.job, claim.tasks))
 
@@ -332,13 +332,13 @@ def _table(session: Session) -> VictimTable:
     return session.once(VictimTable, VictimTable)
 
 
-def _has_idle(session: Session, claim: Claim) -> bool:
+def _has_idle(session: Session, claim: RoomClaim) -> bool:
     """Return whether some of each requested resource is idle, so that victims could move."""
     idle = session.state.nodes.idle
     return all(bool((idle[index] > 0).any()) for index in claim.request)
 
 
-def _likeness(session: Session, claim: Claim) -> Hashable:
+def _likeness(session: Session, claim: RoomClaim) -> Hashable:
     """Return a key that equivalent claims share; None if plugins can tell the claims apart."""
     job = claim.job
     sees_job = any(p.domains(session, job) is not None for p in session.plugins.domains)

@@ -7,7 +7,7 @@ from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.verdicts import Refusal
 from bindery.scheduler.planning.session import Session
 from bindery.scheduler.solver import protection
-from bindery.scheduler.solver.rules import Claim, UnitRefusal
+from bindery.scheduler.solver.rules import RoomClaim, UnitRefusal
 from bindery.scheduler.solver.units import EvictionUnit
 from bindery.scheduler.solver.victims import VictimTable
 
@@ -19,22 +19,22 @@ class PreemptRule:
     moves_all = False
     most_jobs = None
 
-    def against_claim(self, session: Session, claim: Claim) -> Iterator[Refusal]:
+    def against_claim(self, session: Session, claim: RoomClaim) -> Iterator[Refusal]:
         """Refuse a job that must wait longer first, or never preempts."""
         return protection.against_claim(session, claim)
 
-    def eligible(self, session: Session, claim: Claim, table: VictimTable) -> BoolColumn:
+    def eligible(self, session: Session, claim: RoomClaim, table: VictimTable) -> BoolColumn:
         """Return the units of lower priority in the queue that have run long enough."""
         queue = session.queue_row(claim.job)
         mask = (table.queue == queue) & (table.priority < session.priority(claim.job))
         return protection.unprotected(session, table, mask, queue, "preempt")
 
-    def movable(self, session: Session, claim: Claim, table: VictimTable) -> BoolColumn:
+    def movable(self, session: Session, claim: RoomClaim, table: VictimTable) -> BoolColumn:
         """Return the same units: no others may be moved."""
         return self.eligible(session, claim, table)
 
     def against_unit(
-        self, session: Session, claim: Claim, unit: EvictionUnit
+        self, session: Session, claim: RoomClaim, unit: EvictionUnit
     ) -> Iterator[UnitRefusal]:
         """Refuse units of other queues, without lower priority, or with too short a runtime."""
         if session.queue_row(unit.job) != session.queue_row(claim.job):
@@ -50,7 +50,7 @@ class PreemptRule:
     def against_plan(
         self,
         session: Session,  # noqa: ARG002
-        claim: Claim,  # noqa: ARG002
+        claim: RoomClaim,  # noqa: ARG002
         killed: Sequence[EvictionUnit],  # noqa: ARG002
     ) -> Iterator[Refusal]:
         """Refuse no plan: the queue itself holds no more than before."""

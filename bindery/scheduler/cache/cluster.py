@@ -40,7 +40,7 @@ from bindery.scheduler.cache.eviction_history import EvictionHistory
 from bindery.scheduler.cache.failures import FailureMemory
 from bindery.scheduler.cache.holds import Holds, carried, owner_and_commit
 from bindery.scheduler.cache.intake import Intake
-from bindery.scheduler.cache.members import Members, Place
+from bindery.scheduler.cache.members import JobMembership, Members
 from bindery.scheduler.cache.namespaces import Namespaces
 from bindery.scheduler.cache.observers import Observe, Observers
 from bindery.scheduler.cache.orphans import Orphans
@@ -322,7 +322,7 @@ class Cluster:
         self.commit_counts.pop(uid, None)
         self._forget_single(key)
 
-    def _note_place(self, uid: Uid, pod: Pod, place: Place) -> None:
+    def _note_place(self, uid: Uid, pod: Pod, place: JobMembership) -> None:
         """Note that `pod` is about to be at `place`; its task may still be elsewhere."""
         self._contests.note(pod, place, self.groups)
         self.changed_jobs.add(place.job)

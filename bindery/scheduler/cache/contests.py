@@ -9,7 +9,7 @@ from typing import Final
 from bindery.api.names import MADE_BY_GROUPER, MADE_BY_LABEL, SKIP_GROUPER_KEY
 from bindery.kube.membership import GroupKey
 from bindery.kube.objects import Meta, Pod, PodGroup
-from bindery.scheduler.cache.members import Place
+from bindery.scheduler.cache.members import JobMembership
 from bindery.scheduler.model.jobs import JobKey
 
 _WRITTEN_BY_GROUPER: Final = (
@@ -29,7 +29,7 @@ class Contests:
         self._told: set[tuple[GroupKey, str]] = set()
         """A PodGroup, and the name of the older one that has a pod that it selects."""
 
-    def note(self, pod: Pod, place: Place, groups: Mapping[JobKey, PodGroup]) -> None:
+    def note(self, pod: Pod, place: JobMembership, groups: Mapping[JobKey, PodGroup]) -> None:
         """Tell the PodGroups that select `pod` and do not have it."""
         for other in place.others:
             group = groups.get(JobKey(*other, True))

@@ -13,7 +13,7 @@ from bindery.api import gpushare
 from bindery.kube.objects import Meta, Pod
 from bindery.kube.podspec import PodSpec
 from bindery.scheduler.cache.holds import Hold
-from bindery.scheduler.cache.members import Place
+from bindery.scheduler.cache.members import JobMembership
 from bindery.scheduler.cache.reading import read_pod
 from bindery.scheduler.model.jobs import JobKey, Task, TaskStatus, Uid
 from bindery.scheduler.model.shapes import ShapeBook
@@ -65,7 +65,7 @@ class ExpectedReservations:
             uid=f"{uid}/{group}",
         )
         pod = Pod(metadata=meta, spec=PodSpec(node_name=node_name))
-        place = Place(JobKey(meta.namespace, meta.name, False), "")
+        place = JobMembership(JobKey(meta.namespace, meta.name, False), "")
         task = read_pod(pod, TaskStatus.RUNNING, self._shapes.of(pod), "", place)
         task.is_ours, task.reserves_gpu, task.gpu_groups = False, True, (group,)
         return task

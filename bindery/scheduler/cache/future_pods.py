@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from bindery.kube.objects import Meta, Pod, PodGroup, PodTemplate
 from bindery.kube.podtemplates import PodTemplateError, pod_spec
-from bindery.scheduler.cache.members import Place
+from bindery.scheduler.cache.members import JobMembership
 from bindery.scheduler.cache.pod_shapes import PodShapes
 from bindery.scheduler.cache.priorities import PriorityClasses
 from bindery.scheduler.cache.reading import read_pod
@@ -71,7 +71,7 @@ class FuturePods:
         template = self._templates.get(job.key, {}).get(leaf)
         if template is None:
             return None
-        shape, place = self._shapes.of(template, ours=True), Place(job.key, leaf)
+        shape, place = self._shapes.of(template, ours=True), JobMembership(job.key, leaf)
         meta = template.metadata
         first = replace(meta, name=f"{meta.name}-0", uid=future_uid(job.uid, leaf, 0))
         pod = replace(template, metadata=first)

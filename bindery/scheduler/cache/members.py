@@ -24,7 +24,7 @@ from bindery.kube.objects import Pod, PodGroup
 from bindery.scheduler.model.jobs import JobKey, Task, Uid
 
 
-class Place(NamedTuple):
+class JobMembership(NamedTuple):
     """The job of a pod and its place there."""
 
     job: JobKey
@@ -52,11 +52,11 @@ class Members:
         self._by_selector: defaultdict[Selector, set[Uid]] = defaultdict(set)
         self._selectors: dict[Uid, tuple[Selector, ...]] = {}
 
-    def place(self, pod: Pod) -> Place:
+    def place(self, pod: Pod) -> JobMembership:
         """Return the job of `pod`: its PodGroup, or the pod itself."""
         found = self._claims.of(pod)
         awaits = self._waits_for_groups and not found.group and _is_for_grouper(pod)
-        return Place(_key(pod, found), found.sub_group, awaits, found.others)
+        return JobMembership(_key(pod, found), found.sub_group, awaits, found.others)
 
     def put_pod(self, pod: Pod) -> None:
         """Add or update a pod."""

@@ -26,7 +26,7 @@ from bindery.api.times import seconds
 from bindery.kube.membership import member_problem
 from bindery.kube.objects import Pod, PodGroup
 from bindery.kube.ownernames import workload_text
-from bindery.scheduler.cache.members import Place, mark_problem
+from bindery.scheduler.cache.members import JobMembership, mark_problem
 from bindery.scheduler.model import constraints, gangs, stages
 from bindery.scheduler.model.jobs import DEFAULT_STAGE_TIMEOUT_S, NO_ROW, Job, Task, TaskStatus, Uid
 from bindery.scheduler.model.node_refusals import loss_text
@@ -56,7 +56,9 @@ def status_by_pod(pod: Pod) -> TaskStatus | None:
     return TaskStatus.GATED if pod.spec.scheduling_gates else TaskStatus.PENDING
 
 
-def read_pod(pod: Pod, status: TaskStatus, shape: Shape, scheduler_name: str, place: Place) -> Task:
+def read_pod(
+    pod: Pod, status: TaskStatus, shape: Shape, scheduler_name: str, place: JobMembership
+) -> Task:
     """Return the task of `pod`, without charges. Pods with `scheduler_name` are planned."""
     return Task(
         uid=Uid(pod.metadata.uid),

@@ -86,7 +86,7 @@ class QueueOutcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RehearsalOutcome:
     """The differences that the submission makes."""
 
     cycles: int
@@ -181,7 +181,7 @@ def rehearse(
     submitted: Sequence[KubeObject],
     arrivals: Sequence[Arrival] = (),
     workloads: Mapping[JobKey, str] | None = None,
-) -> Outcome:
+) -> RehearsalOutcome:
     """Return the outcome of `submitted`: play a world with and a world without it.
 
     Args:
@@ -207,7 +207,7 @@ def rehearse(
     explanations = explain_all(world, waiting)
     before, after = without.running(), play.running()
     waits = {key for key in before - after if key in state.jobs and state.jobs[key].tasks}
-    return Outcome(
+    return RehearsalOutcome(
         cycles=play.cycles,
         settled=play.settled,
         jobs=tuple(

@@ -22,7 +22,7 @@ from bindery.scheduler.planning.statement import Plan
 from bindery.scheduler.solver.bounds import exceeds_idle
 from bindery.scheduler.solver.claims import next_claim
 from bindery.scheduler.solver.context import SearchContext
-from bindery.scheduler.solver.rules import Claim, Rule, UnitRefusal, kills, own_units
+from bindery.scheduler.solver.rules import RoomClaim, Rule, UnitRefusal, kills, own_units
 from bindery.scheduler.solver.search import Search
 from bindery.scheduler.solver.units import EvictionUnit
 from bindery.scheduler.solver.victims import VictimTable
@@ -85,22 +85,22 @@ class _Permissive:
     name: str = "reclaim"
     """The action that plugins see when they are asked about victims."""
 
-    def against_claim(self, session: Session, claim: Claim) -> Iterator[Refusal]:  # noqa: ARG002
+    def against_claim(self, session: Session, claim: RoomClaim) -> Iterator[Refusal]:  # noqa: ARG002
         """Refuse no claim."""
         yield from ()
 
-    def eligible(self, session: Session, claim: Claim, table: VictimTable) -> BoolColumn:  # noqa: ARG002
+    def eligible(self, session: Session, claim: RoomClaim, table: VictimTable) -> BoolColumn:  # noqa: ARG002
         """Return the units of `among`."""
         return self.among.copy()
 
-    def movable(self, session: Session, claim: Claim, table: VictimTable) -> BoolColumn:
+    def movable(self, session: Session, claim: RoomClaim, table: VictimTable) -> BoolColumn:
         """Return the same units: `moves_all` decides whether they must move."""
         return self.eligible(session, claim, table)
 
     def against_unit(
         self,
         session: Session,  # noqa: ARG002
-        claim: Claim,
+        claim: RoomClaim,
         unit: EvictionUnit,
     ) -> Iterator[UnitRefusal]:
         """Refuse units of the job itself."""
@@ -109,7 +109,7 @@ class _Permissive:
     def against_plan(
         self,
         session: Session,  # noqa: ARG002
-        claim: Claim,  # noqa: ARG002
+        claim: RoomClaim,  # noqa: ARG002
         killed: Sequence[EvictionUnit],
     ) -> Iterator[Refusal]:
         """Refuse a plan that kills units which must move."""
@@ -175,7 +175,7 @@ class _Found:
     """Units in the order of eviction."""
 
 
-def _search(session: Session, claim: Claim, rule: Rule, table: VictimTable) -> _Found | None:
+def _search(session: Session, claim: RoomClaim, rule: Rule, table: VictimTable) -> _Found | None:
     with session.statement() as statement:
         search = Search(SearchContext(session, statement, claim, rule, table))
         if search.run() and search.gone:

@@ -11,10 +11,10 @@ from bindery.scheduler.model.jobs import Job, Task
 from bindery.scheduler.planning.next_pods import Barred
 from bindery.scheduler.planning.session import Session
 from bindery.scheduler.planning.staging import awaited, first_groups, groups_of
-from bindery.scheduler.solver.rules import Claim
+from bindery.scheduler.solver.rules import RoomClaim
 
 
-def next_claim(session: Session, job: Job, barred: Barred) -> Claim | None:
+def next_claim(session: Session, job: Job, barred: Barred) -> RoomClaim | None:
     """Return the claim for the next pods of `job`; None if too few can be planned.
 
     Pods that a plugin refuses are added to `barred`, and barred pods are left out.
@@ -25,7 +25,7 @@ def next_claim(session: Session, job: Job, barred: Barred) -> Claim | None:
         refused = [task for task in tasks if session.task_refusal(task) is not None]
         if not refused:
             later = _later(session, job, tasks)
-            return Claim(job, (*tasks, *later)) if later is not None else None
+            return RoomClaim(job, (*tasks, *later)) if later is not None else None
         for task in refused:
             barred.add(task)
     return None
@@ -55,7 +55,7 @@ def _later(session: Session, job: Job, tasks: Sequence[Task]) -> list[Task] | No
     return [task for stage in stages for task in session.futures.of(job, stage)]
 
 
-def do_without(barred: Barred, claim: Claim, lost: Task | None) -> bool:
+def do_without(barred: Barred, claim: RoomClaim, lost: Task | None) -> bool:
     """Bar all pods that need as much as `lost`; return False if the pod without room is unknown.
 
     `lost`: a pod of `claim` for which no room can be made; None if the search does not know it.

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from bindery.scheduler.planning.pod_domains import ANYWHERE, PodDomains
 from bindery.scheduler.planning.session import Session
 from bindery.scheduler.planning.statement import Statement
-from bindery.scheduler.solver.rules import Claim, Rule
+from bindery.scheduler.solver.rules import RoomClaim, Rule
 from bindery.scheduler.solver.victims import VictimTable
 
 
@@ -15,7 +15,7 @@ class SearchContext:
 
     session: Session
     statement: Statement
-    claim: Claim
+    claim: RoomClaim
     rule: Rule
     table: VictimTable
     domains: PodDomains = ANYWHERE

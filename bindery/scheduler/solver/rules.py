@@ -17,7 +17,7 @@ from bindery.scheduler.solver.victims import VictimTable
 
 
 @dataclass(frozen=True)
-class Claim:
+class RoomClaim:
     """A gang, or one extra pod, that needs room. Made before anything is evicted.
 
     The search places `tasks` in their order. The sum of their requests is cached, because it is
@@ -79,29 +79,29 @@ class Rule(Protocol):
         """Maximum number of jobs whose pods may be evicted; None means no limit."""
         ...
 
-    def against_claim(self, session: Session, claim: Claim) -> Iterator[Refusal]:
+    def against_claim(self, session: Session, claim: RoomClaim) -> Iterator[Refusal]:
         """Yield why no room may be made for `claim` at all."""
         ...
 
-    def eligible(self, session: Session, claim: Claim, table: VictimTable) -> BoolColumn:
+    def eligible(self, session: Session, claim: RoomClaim, table: VictimTable) -> BoolColumn:
         """Return which units of `table` may be evicted for `claim`, before any of them is.
 
         The vectors of `against_unit`: a unit is left out only if `against_unit` yields a refusal.
         """
         ...
 
-    def movable(self, session: Session, claim: Claim, table: VictimTable) -> BoolColumn:
+    def movable(self, session: Session, claim: RoomClaim, table: VictimTable) -> BoolColumn:
         """Return which units may be evicted for `claim` if they find other places."""
         ...
 
     def against_unit(
-        self, session: Session, claim: Claim, unit: EvictionUnit
+        self, session: Session, claim: RoomClaim, unit: EvictionUnit
     ) -> Iterator[UnitRefusal]:
         """Yield why `unit` may not be evicted next, after the evictions of the plan so far."""
         ...
 
     def against_plan(
-        self, session: Session, claim: Claim, killed: Sequence[EvictionUnit]
+        self, session: Session, claim: RoomClaim, killed: Sequence[EvictionUnit]
     ) -> Iterator[Refusal]:
         """Yield why the whole plan is not acceptable. `killed`: units without another place."""
         ...
@@ -121,7 +121,7 @@ def is_empty(refusals: Iterator[object]) -> bool:
     return next(refusals, None) is None
 
 
-def own_units(claim: Claim, unit: EvictionUnit) -> Iterator[UnitRefusal]:
+def own_units(claim: RoomClaim, unit: EvictionUnit) -> Iterator[UnitRefusal]:
     """Refuse units of the job that waits itself."""
     if unit.job is claim.job:
         yield UnitRefusal(JobReason.NOT_ALLOWED, lambda: "it belongs to the job that waits")

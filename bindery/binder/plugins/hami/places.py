@@ -57,7 +57,7 @@ class Timing:
 
 
 @dataclass(frozen=True)
-class Place:
+class LockPlace:
     """A lock of a node."""
 
     node: str
@@ -83,10 +83,10 @@ class Waiter:
 
 
 @dataclass
-class Queue:
+class LockQueue:
     """The waiters for a place, and the state of its lock."""
 
-    place: Place
+    place: LockPlace
     waiters: deque[Waiter] = field(default_factory=deque)
     """The first is being served; the others stand in the order of their ranks."""
     moved_s: float = 0.0
@@ -120,7 +120,7 @@ class Queue:
 
 
 @dataclass(frozen=True)
-class Held:
+class LockHolder:
     """Who stands in the way."""
 
     standing: str
@@ -134,7 +134,7 @@ class Held:
     """Whether changes of the holder are watched."""
 
 
-def stalled_error(place: Place, timing: Timing, why: str) -> PluginError:
+def stalled_error(place: LockPlace, timing: Timing, why: str) -> PluginError:
     """Return the error for pods in a queue without progress."""
     message = f"the lock of {place.node} has not moved on for {timing.stall_s:g} s: {why}"
     return PluginError(message, reason=STALLED)

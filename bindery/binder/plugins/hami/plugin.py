@@ -26,7 +26,7 @@ from bindery.binder.plugins.hami import admission, holders, pods
 from bindery.binder.plugins.hami.lock import LockWriter
 from bindery.binder.plugins.hami.mirror import Mirror
 from bindery.binder.plugins.hami.objects import HOLDER_PODS, HolderPod
-from bindery.binder.plugins.hami.places import STALLED, Place, Timing, default_expire_s
+from bindery.binder.plugins.hami.places import STALLED, LockPlace, Timing, default_expire_s
 from bindery.binder.plugins.hami.queues import LockQueues
 from bindery.binder.plugins.hami.sweep import LockSweep
 from bindery.binder.plugins.interface import BindContext, PluginError, PodManifest
@@ -97,7 +97,7 @@ class Hami:
         node = context.binding.selected_node
         queues = await self._ready_queues()
         for lock in assignment.locks:
-            held_by = queues.stalled(Place(node, lock))
+            held_by = queues.stalled(LockPlace(node, lock))
             if held_by:
                 raise PluginError(f"the lock of {node} is held by {held_by}", reason=STALLED)
         patch = pods.prepared(assignment, context.pod.uid, node, time.time())
@@ -111,7 +111,7 @@ class Hami:
         pod = (context.pod.namespace, context.pod.name)
         for lock in assignment.locks:
             queues = await self._ready_queues()
-            place = Place(context.binding.selected_node, lock)
+            place = LockPlace(context.binding.selected_node, lock)
             context.waits_for = f"the lock of node {place.node}"
             value = await queues.take(place, pod, context.request.spec.priority)
             _values(context)[lock] = value

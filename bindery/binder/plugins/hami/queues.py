@@ -19,9 +19,9 @@ from bindery.binder.plugins.hami.lock import LockWriter
 from bindery.binder.plugins.hami.mirror import Mirror, PodKey
 from bindery.binder.plugins.hami.objects import LockedNode
 from bindery.binder.plugins.hami.places import (
-    Held,
-    Place,
-    Queue,
+    LockHolder,
+    LockPlace,
+    LockQueue,
     Timing,
     Waiter,
     copy_of,
@@ -49,11 +49,11 @@ class LockQueues:
         self, mirror: Mirror, writer: LockWriter, timing: Timing, clock: Callable[[], float]
     ) -> None:
         self._mirror, self._writer, self._timing, self._clock = mirror, writer, timing, clock
-        self._queues: dict[Place, Queue] = {}
-        self._stalled_by: dict[Place, str] = {}
+        self._queues: dict[LockPlace, LockQueue] = {}
+        self._stalled_by: dict[LockPlace, str] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def take(self, place: Place, pod: PodKey, priority: int = 0) -> str:
+    async def take(self, place: LockPlace, pod: PodKey, priority: int = 0) -> str:
         """Wait for the pod's turn; return the value of its lock.
 
         Raises:
@@ -63,7 +63,7 @@ class LockQueues:
         waiter = Waiter(pod, loop.create_future(), loop.time(), priority)
         queue = self._queues.get(place)
         if queue is None:
-            queue = self._queues[place] = Queue(place, moved_s=loop.time())
+            queue = self._queues[place] = LockQueue(place, moved_s=loop.time())
             task = asyncio.create_task(self._serve(queue))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -74,7 +74,7 @@ class LockQueues:
         metrics.WAIT_SECONDS.observe(loop.time() - waiter.since_s)
         return value
 
-    def stalled(self, place: Place) -> str:
+    def stalled(self, place: LockPlace) -> str:
         """Return why the queue does not move on; "" if it does, as far as is known."""
         seen = self._mirror.node(place.node)
         value = seen.lock(place.lock) if seen is not None else None
@@ -90,7 +90,7 @@ class LockQueues:
 
     # ---- one queue ------------------------------------------------------------------------------
 
-    async def _serve(self, queue: Queue) -> None:
+    async def _serve(self, queue: LockQueue) -> None:
         """Get the lock for one waiter after the other, until none is left."""
         loop = asyncio.get_running_loop()
         failure = PluginError("the watches have ended", reason="NotReady")
@@ -112,7 +112,7 @@ class LockQueues:
                 if not waiter.granted.done():
                     waiter.granted.set_exception(copy_of(failure))
 
-    async def _grant(self, place: Place, waiter: Waiter, value: str) -> None:
+    async def _grant(self, place: LockPlace, waiter: Waiter, value: str) -> None:
         if not waiter.granted.done():
             metrics.HANDOVERS.inc()
             waiter.granted.set_result(value)
@@ -122,7 +122,7 @@ class LockQueues:
         except KubeError as error:
             _log.warning("a lock is left to expire", node=place.node, error=str(error))
 
-    async def _get(self, queue: Queue, first: Waiter) -> tuple[Waiter, str | None]:
+    async def _get(self, queue: LockQueue, first: Waiter) -> tuple[Waiter, str | None]:
         """Return who has the lock, and by which value, however long that takes; None: `first` does
         not wait any more.
 
@@ -146,7 +146,7 @@ class LockQueues:
             must_read = outcome is None or await self._wait(queue, outcome, changed)
         return first, None
 
-    async def _look(self, queue: Queue, *, must_read: bool) -> LockedNode:
+    async def _look(self, queue: LockQueue, *, must_read: bool) -> LockedNode:
         node = queue.place.node
         mirrored = self._mirror.node(node)
         seen = None if must_read else mirrored
@@ -159,7 +159,9 @@ class LockQueues:
             raise PluginError(message, reason=BindFailureReason.NODE_GONE, permanent=True)
         return seen
 
-    async def _try(self, queue: Queue, waiter: Waiter, seen: LockedNode) -> str | Held | None:
+    async def _try(
+        self, queue: LockQueue, waiter: Waiter, seen: LockedNode
+    ) -> str | LockHolder | None:
         """Write the lock if it is free; None if the node has changed since it was read."""
         place, mirrored = queue.place, self._mirror.node(queue.place.node)
         standing = seen.lock(place.lock)
@@ -181,7 +183,7 @@ class LockQueues:
         queue.written = (mirrored, written)
         return value
 
-    def _is_own(self, queue: Queue, waiter: Waiter, standing: str) -> bool:
+    def _is_own(self, queue: LockQueue, waiter: Waiter, standing: str) -> bool:
         lock = holders.read(standing)
         return (
             queue.place.lock is not Lock.CAMBRICON and lock is not None and lock.is_of(*waiter.pod)
@@ -189,7 +191,7 @@ class LockQueues:
 
     # ---- somebody else has it -------------------------------------------------------------------
 
-    async def _held(self, queue: Queue, standing: str) -> Held:
+    async def _held(self, queue: LockQueue, standing: str) -> LockHolder:
         """Find out about the lock `standing` as of now."""
         lock, expire_s = holders.read(standing), self._timing.expire_s
         if queue.place.lock is Lock.CAMBRICON:
@@ -204,7 +206,7 @@ class LockQueues:
         now_s, found = self._clock(), (standing, judgement.reason)
         if queue.found != found:
             queue.found, queue.found_s = found, now_s
-        return Held(
+        return LockHolder(
             standing,
             holder,
             judgement,
@@ -213,7 +215,7 @@ class LockQueues:
             is_told,
         )
 
-    async def _wait(self, queue: Queue, held: Held, changed: asyncio.Event) -> bool:
+    async def _wait(self, queue: LockQueue, held: LockHolder, changed: asyncio.Event) -> bool:
         """Wait until the lock or its holder changes, or may be dead; return whether to reread.
 
         Nothing is lost between the judgement and the subscription: there is no await in between.
@@ -232,17 +234,17 @@ class LockQueues:
                 return True
         return False
 
-    async def _pause_after(self, queue: Queue, error: KubeError) -> None:
+    async def _pause_after(self, queue: LockQueue, error: KubeError) -> None:
         _log.warning("a node's lock was not written", node=queue.place.node, error=str(error))
         if self._left_s(queue) <= 0:
             raise stalled_error(queue.place, self._timing, str(error)) from error
         await asyncio.sleep(_PAUSE_S)
 
-    def _left_s(self, queue: Queue) -> float:
+    def _left_s(self, queue: LockQueue) -> float:
         now_s = asyncio.get_running_loop().time()
         return max(0.0, queue.moved_s + self._timing.stall_s - now_s)
 
-    def _demand_progress(self, queue: Queue, held: Held) -> None:
+    def _demand_progress(self, queue: LockQueue, held: LockHolder) -> None:
         if self._left_s(queue) > 0 or held.left_s <= _MARGIN_S:
             return
         self._stalled_by[queue.place] = held.standing

@@ -27,7 +27,13 @@ from bindery.kube.client import Client
 from bindery.kube.errors import NotFoundError
 from bindery.kube.labels import selects_node
 from bindery.kube.resources import NODES
-from bindery.kube.storage import CLAIMS, STORAGE_CLASSES, VOLUMES, Claim, PersistentVolume
+from bindery.kube.storage import (
+    CLAIMS,
+    STORAGE_CLASSES,
+    VOLUMES,
+    PersistentVolume,
+    PersistentVolumeClaim,
+)
 
 
 class ChosenVolume(msgspec.Struct, frozen=True):
@@ -126,7 +132,7 @@ class Volumes:
             await self._demand_class(context, await self._read_claim(context, chosen))
             await writer.select(chosen.name, chosen.uid, context.binding.selected_node)
 
-    async def _bound(self, context: BindContext, chosen: ChosenVolume) -> Claim:
+    async def _bound(self, context: BindContext, chosen: ChosenVolume) -> PersistentVolumeClaim:
         """Return the claim once it is bound; woken by every change of it."""
         context.waits_for = f"claim {chosen.name} to be bound"
         states = self._watch.claim_states(context.pod.namespace, chosen.name)
@@ -144,7 +150,7 @@ class Volumes:
         raise AssertionError("states end only with the process")
 
     async def _demand_selected(
-        self, context: BindContext, chosen: ChosenVolume, claim: Claim
+        self, context: BindContext, chosen: ChosenVolume, claim: PersistentVolumeClaim
     ) -> None:
         """Demand that a volume is being made for `claim` on the pod's node, as was asked for.
 
@@ -167,7 +173,7 @@ class Volumes:
         )
         raise PluginError(message, reason=_DESELECTED)
 
-    async def _demand_class(self, context: BindContext, claim: Claim) -> None:
+    async def _demand_class(self, context: BindContext, claim: PersistentVolumeClaim) -> None:
         """Demand the storage class by which a volume is to be made for `claim`.
 
         Raises:
@@ -182,7 +188,9 @@ class Volumes:
             message = f"the storage class {name} of claim {claim.metadata.name} does not exist"
             raise PluginError(message, reason=_CLASS_MISSING, permanent=True) from error
 
-    async def _read_claim(self, context: BindContext, chosen: ChosenVolume) -> Claim:
+    async def _read_claim(
+        self, context: BindContext, chosen: ChosenVolume
+    ) -> PersistentVolumeClaim:
         """Return the claim as the API server has it now.
 
         Raises:
@@ -195,7 +203,7 @@ class Volumes:
         _demand_alive(claim, chosen)
         return claim
 
-    async def _verify(self, context: BindContext, claims: list[Claim]) -> None:
+    async def _verify(self, context: BindContext, claims: list[PersistentVolumeClaim]) -> None:
         """Check that the node can use what the claims were bound to, which others may decide."""
         node_name = context.binding.selected_node
         held = [
@@ -212,7 +220,7 @@ class Volumes:
                 message = f"volume {volume.metadata.name} cannot be used on node {node_name}"
                 raise PluginError(message, reason="VolumeNodeConflict", permanent=True)
 
-    async def _volume(self, context: BindContext, claim: Claim) -> PersistentVolume:
+    async def _volume(self, context: BindContext, claim: PersistentVolumeClaim) -> PersistentVolume:
         name = claim.spec.volume_name
         seen = self._watch.volume(name)
         if seen is not None:
@@ -237,7 +245,7 @@ def _read(context: BindContext) -> list[ChosenVolume]:
         raise PluginError(message, reason="InvalidPluginData", permanent=True) from error
 
 
-def _demand_alive(claim: Claim, chosen: ChosenVolume) -> None:
+def _demand_alive(claim: PersistentVolumeClaim, chosen: ChosenVolume) -> None:
     """Demand that `claim` is the one that was chosen, and stays.
 
     Raises:

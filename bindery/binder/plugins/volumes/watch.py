@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import AsyncGenerator, Mapping
 
 from bindery.kube.client import Client
-from bindery.kube.storage import CLAIMS, VOLUMES, Claim, PersistentVolume
+from bindery.kube.storage import CLAIMS, VOLUMES, PersistentVolume, PersistentVolumeClaim
 from bindery.kube.store import Change, Key, key_of
 from bindery.kube.watch import Reflector
 
@@ -20,7 +20,7 @@ class VolumeWatch:
     def __init__(self) -> None:
         self.ready = asyncio.Event()
         """Set while the mirror is filled and followed."""
-        self._claims: Mapping[Key, Claim] = {}
+        self._claims: Mapping[Key, PersistentVolumeClaim] = {}
         self._volumes: Mapping[Key, PersistentVolume] = {}
         self._waiting: defaultdict[Key, set[asyncio.Event]] = defaultdict(set)
 
@@ -39,7 +39,9 @@ class VolumeWatch:
         finally:
             self.ready.clear()
 
-    async def claim_states(self, namespace: str, name: str) -> AsyncGenerator[Claim | None, None]:
+    async def claim_states(
+        self, namespace: str, name: str
+    ) -> AsyncGenerator[PersistentVolumeClaim | None, None]:
         """Yield the claim as it is seen, now and after each change; None while it is not there."""
         key, changed = (namespace, name), asyncio.Event()
         self._waiting[key].add(changed)
@@ -57,6 +59,6 @@ class VolumeWatch:
         """Return the volume, if it is seen."""
         return self._volumes.get(("", name))
 
-    def _wake(self, change: Change[Claim]) -> None:
+    def _wake(self, change: Change[PersistentVolumeClaim]) -> None:
         for changed in self._waiting.get(key_of(change.object.metadata), ()):
             changed.set()

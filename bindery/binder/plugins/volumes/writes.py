@@ -13,7 +13,13 @@ from bindery.binder.plugins.interface import PluginError
 from bindery.binder.ports import PodView
 from bindery.kube.client import Client
 from bindery.kube.errors import NotFoundError
-from bindery.kube.storage import CLAIMS, VOLUMES, Claim, ClaimReference, PersistentVolume
+from bindery.kube.storage import (
+    CLAIMS,
+    VOLUMES,
+    ClaimReference,
+    PersistentVolume,
+    PersistentVolumeClaim,
+)
 
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 CHOSEN_FOR: Final = f"{GROUP}/chosen-for"
@@ -23,7 +29,7 @@ _BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
 """The volume got its claimRef from the cluster, not from people: it may be taken away again."""
 
 
-def is_bound(claim: Claim) -> bool:
+def is_bound(claim: PersistentVolumeClaim) -> bool:
     """Return whether `claim` has its volume for good."""
     completed = _BIND_COMPLETED in claim.metadata.annotations
     return bool(claim.spec.volume_name) and completed and claim.status.phase == "Bound"
@@ -82,7 +88,7 @@ class VolumeWriter:
             PluginError: the claim is gone, or is being provisioned for another node.
         """
 
-        def change(claim: Claim) -> Mapping[str, Any] | None:
+        def change(claim: PersistentVolumeClaim) -> Mapping[str, Any] | None:
             if claim.metadata.uid != claim_uid:
                 raise PluginError(_gone(claim_name), reason="ClaimGone", permanent=True)
             now = claim.metadata.annotations.get(SELECTED_NODE)
@@ -126,7 +132,7 @@ class VolumeWriter:
     async def deselect(self, claim_name: str, claim_uid: str, node: str) -> None:
         """Undo `select`, unless a volume has been made."""
 
-        def change(claim: Claim) -> Mapping[str, Any] | None:
+        def change(claim: PersistentVolumeClaim) -> Mapping[str, Any] | None:
             annotations = claim.metadata.annotations
             if (
                 claim.metadata.uid != claim_uid

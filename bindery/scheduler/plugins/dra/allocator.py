@@ -15,7 +15,7 @@ from typing import Final
 from bindery.api.quantity import nano
 from bindery.kube.claims import MOST_RESULTS
 from bindery.scheduler.plugins.dra.candidates import AllocationError, Candidate, Candidates
-from bindery.scheduler.plugins.dra.claims import PreparedClaim, Wish
+from bindery.scheduler.plugins.dra.claims import DeviceWish, PreparedClaim
 from bindery.scheduler.plugins.dra.constraints import Constraint
 from bindery.scheduler.plugins.dra.inventory import CounterId, DeviceRecord, Pool
 from bindery.scheduler.plugins.dra.usage import DeviceId, PoolId, UsageView
@@ -28,7 +28,7 @@ MOST_STEPS: Final = 20_000
 class Choice:
     """One device for one request."""
 
-    wish: Wish
+    wish: DeviceWish
     record: DeviceRecord
     consumed: Mapping[str, int] | None
     """Capacities taken by a share, in billionths; None for the whole device."""
@@ -92,7 +92,7 @@ class _Search:
             return self._request(claim + 1, 0)
         return any(self._wish(claim, request, wish) for wish in requests[request])
 
-    def _wish(self, claim: int, request: int, wish: Wish) -> bool:
+    def _wish(self, claim: int, request: int, wish: DeviceWish) -> bool:
         if wish.wants_all:
             found = self._all_of(wish)
             count = len(found)
@@ -104,7 +104,7 @@ class _Search:
             return False
         return self._device(_Place(claim, request, wish, found, count), 0, 0)
 
-    def _all_of(self, wish: Wish) -> Sequence[Candidate]:
+    def _all_of(self, wish: DeviceWish) -> Sequence[Candidate]:
         """Return the devices for a request for all devices; full devices do not count."""
         found = self._candidates.all_of(wish)
         return [each for each in found if self._has_capacity(each, Counter())]
@@ -271,7 +271,7 @@ class _Place:
 
     claim: int
     request: int
-    wish: Wish
+    wish: DeviceWish
     found: Sequence[Candidate]
     count: int
 

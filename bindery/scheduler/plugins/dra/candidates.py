@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from bindery.scheduler.plugins.dra.capacity import consumption
 from bindery.scheduler.plugins.dra.cel import SelectorError, Selectors
-from bindery.scheduler.plugins.dra.claims import Wish
+from bindery.scheduler.plugins.dra.claims import DeviceWish
 from bindery.scheduler.plugins.dra.inventory import DeviceRecord, NodePool, Pool
 from bindery.scheduler.plugins.dra.taints import is_kept_away
 from bindery.scheduler.plugins.dra.usage import DeviceId
@@ -39,24 +39,24 @@ class Candidates:
     def __init__(self, pools: Sequence[NodePool], selectors: Selectors) -> None:
         self.pools = pools
         self._selectors = selectors
-        self._found: dict[Wish, tuple[Candidate, ...]] = {}
-        self._devices: dict[Wish, frozenset[DeviceId]] = {}
+        self._found: dict[DeviceWish, tuple[Candidate, ...]] = {}
+        self._devices: dict[DeviceWish, frozenset[DeviceId]] = {}
 
-    def of(self, wish: Wish) -> tuple[Candidate, ...]:
+    def of(self, wish: DeviceWish) -> tuple[Candidate, ...]:
         """Return the candidates for `wish`, in the order of the search."""
         cached = self._found.get(wish)
         if cached is None:
             cached = self._found[wish] = tuple(self._find(wish))
         return cached
 
-    def devices(self, wish: Wish) -> frozenset[DeviceId]:
+    def devices(self, wish: DeviceWish) -> frozenset[DeviceId]:
         """Return the ids of the candidates for `wish`."""
         cached = self._devices.get(wish)
         if cached is None:
             cached = self._devices[wish] = frozenset(each.record.id for each in self.of(wish))
         return cached
 
-    def all_of(self, wish: Wish) -> tuple[Candidate, ...]:
+    def all_of(self, wish: DeviceWish) -> tuple[Candidate, ...]:
         """Return the candidates for a request for all devices.
 
         Raises:
@@ -68,7 +68,7 @@ class Candidates:
                 raise AllocationError(f"request {wish.name} asks for all devices, but {problem}")
         return self.of(wish)
 
-    def _find(self, wish: Wish) -> Iterator[Candidate]:
+    def _find(self, wish: DeviceWish) -> Iterator[Candidate]:
         for node_pool in self.pools:
             if node_pool.pool.problem:
                 continue
@@ -85,7 +85,7 @@ class Candidates:
                     tainted = is_kept_away(record.device, wish.tolerations)
                     yield Candidate(record, node_pool.pool, consumed, tainted)
 
-    def _selects(self, wish: Wish, record: DeviceRecord) -> bool:
+    def _selects(self, wish: DeviceWish, record: DeviceRecord) -> bool:
         for rule in wish.rules:
             try:
                 if not self._selectors.matches(rule.expression, record.view()):

@@ -33,7 +33,7 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Wish:
+class DeviceWish:
     """One request, or one alternative of a prioritized list."""
 
     names: tuple[str, ...]
@@ -59,7 +59,7 @@ class PreparedClaim:
     """A claim, ready for the search."""
 
     spec: DeviceClaim
-    requests: tuple[tuple[Wish, ...], ...]
+    requests: tuple[tuple[DeviceWish, ...], ...]
     """The alternatives of each request, best first; usually one."""
 
 
@@ -91,7 +91,7 @@ def prepare(
 
 def _alternatives(
     request: DeviceRequest, classes: Mapping[str, DeviceClass], selectors: Selectors
-) -> tuple[Wish, ...]:
+) -> tuple[DeviceWish, ...]:
     if request.exactly is not None:
         return (_wish((request.name,), request.exactly, classes, selectors),)
     if not request.first_available:
@@ -107,7 +107,7 @@ def _wish(
     asked: ExactRequest,
     classes: Mapping[str, DeviceClass],
     selectors: Selectors,
-) -> Wish:
+) -> DeviceWish:
     name = names[-1]
     device_class = classes.get(asked.device_class_name)
     if device_class is None:
@@ -127,7 +127,7 @@ def _wish(
         capacity = {key: nano(amount) for key, amount in wanted.items()}
     except QuantityError as error:
         raise ClaimError(f"request {name}: {error}") from error
-    return Wish(
+    return DeviceWish(
         names=names,
         device_class=device_class,
         rules=rules,

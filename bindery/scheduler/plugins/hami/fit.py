@@ -21,7 +21,7 @@ from bindery.api.hami.wishes import DevicePolicy, Wishes
 from bindery.scheduler.plugins.hami import checks, groups, order
 from bindery.scheduler.plugins.hami.amounts import amounts
 from bindery.scheduler.plugins.hami.checks import Demand
-from bindery.scheduler.plugins.hami.fleet import HamiNode, Held
+from bindery.scheduler.plugins.hami.fleet import HamiNode, HeldDevices
 from bindery.scheduler.plugins.hami.reasons import (
     CARD_USED_BY_JOB,
     NODE_INSUFFICIENT_DEVICE,
@@ -243,7 +243,7 @@ class Fitting:
         }
 
 
-def held_by(assignment: Assignment, pod: ShapeRequest, node: str) -> Held:
+def held_by(assignment: Assignment, pod: ShapeRequest, node: str) -> HeldDevices:
     """Return the holding of a pod with `assignment` on `node`."""
     devices: dict[str, Holding] = {}
     counted: dict[str, int] = {}
@@ -251,4 +251,4 @@ def held_by(assignment: Assignment, pod: ShapeRequest, node: str) -> Held:
         held = poddevices.collapse(slots, pod.request.passing)
         devices.update(held)
         counted |= amounts(BY_WORD[word], held.values())
-    return Held(node, devices, assignment.mig, counted)
+    return HeldDevices(node, devices, assignment.mig, counted)

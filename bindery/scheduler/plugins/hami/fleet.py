@@ -39,7 +39,7 @@ class HamiNode:
 
 
 @dataclass(frozen=True)
-class Held:
+class HeldDevices:
     """The devices of one bound or planned pod."""
 
     node: str
@@ -59,7 +59,7 @@ class Fleet:
         self._vendors = vendors
         self.nodes: dict[str, HamiNode] = {}
         """Node name -> devices, also for nodes with invalid annotations."""
-        self.held: dict[Uid, Held] = {}
+        self.held: dict[Uid, HeldDevices] = {}
         """UID of a bound pod -> its devices."""
         self._on_node: defaultdict[str, set[Uid]] = defaultdict(set)
 
@@ -102,7 +102,7 @@ class Fleet:
         if held is not None:
             self._on_node[held.node].discard(uid)
 
-    def on_node(self, name: str) -> Iterator[tuple[Uid, Held]]:
+    def on_node(self, name: str) -> Iterator[tuple[Uid, HeldDevices]]:
         """Yield the bound pods on a node with their devices."""
         for uid in sorted(self._on_node.get(name, ())):
             yield uid, self.held[uid]
@@ -183,7 +183,7 @@ def _offered(node: Node) -> Callable[[str], int]:
     return whole
 
 
-def read_held(pod: Pod, vendors: tuple[Vendor, ...]) -> Held | None:
+def read_held(pod: Pod, vendors: tuple[Vendor, ...]) -> HeldDevices | None:
     """Return the devices of a bound pod, by the binder's record or by HAMi's annotations.
 
     None if it holds nothing. Annotations that are invalid, do not match the requests of the
@@ -215,7 +215,7 @@ def read_held(pod: Pod, vendors: tuple[Vendor, ...]) -> Held | None:
             counted |= amounts(vendor, held.values())
     if not devices:
         return None
-    return Held(pod.spec.node_name, devices, assigned.mig, counted, record is not None)
+    return HeldDevices(pod.spec.node_name, devices, assigned.mig, counted, record is not None)
 
 
 def _annotated(

@@ -20,7 +20,7 @@ from bindery.scheduler.model.state import PlanState
 from bindery.scheduler.plugins.hami.amounts import Amounts
 from bindery.scheduler.plugins.hami.device_requests import DeviceRequests
 from bindery.scheduler.plugins.hami.fit import Fitting, ShapeRequest, held_by
-from bindery.scheduler.plugins.hami.fleet import Fleet, Held
+from bindery.scheduler.plugins.hami.fleet import Fleet, HeldDevices
 from bindery.scheduler.plugins.hami.quotas import Budget, Excess, Limits, least
 from bindery.scheduler.plugins.hami.reasons import CARD_PROMISED, Reasons
 from bindery.scheduler.plugins.hami.usage import NodeUsage
@@ -32,7 +32,7 @@ Handed = tuple[Uid, str, Mapping[str, Any]]
 @dataclass(frozen=True)
 class _Planned:
     node: str
-    held: Held
+    held: HeldDevices
     assignment: Assignment
 
 
@@ -52,7 +52,7 @@ class HamiLedger:
         self._fleet, self._requests, self._state = fleet, requests, state
         self._usage: dict[str, NodeUsage] = {}
         self._planned: dict[Uid, _Planned] = {}
-        self._handed_over: dict[Uid, Held] = {}
+        self._handed_over: dict[Uid, HeldDevices] = {}
         self._coming: defaultdict[str, list[Uid]] = defaultdict(list)
         for uid, node, data in handed:
             held = self._handed(uid, node, data)
@@ -184,7 +184,7 @@ class HamiLedger:
         """Return the devices with other pods of the job, if the job spreads over devices."""
         if not task.spreads_devices:
             return frozenset()
-        there: list[Held | None] = []
+        there: list[HeldDevices | None] = []
         for uid, other in self._state.jobs[task.job].tasks.items():
             planned = self._planned.get(uid)
             there.append(planned.held if planned is not None else None)
@@ -217,7 +217,7 @@ class HamiLedger:
                 return None, Reasons.of_node(CARD_PROMISED)
         return found, fitting.reasons
 
-    def _held(self, uid: Uid) -> Held | None:
+    def _held(self, uid: Uid) -> HeldDevices | None:
         """Return the holding of a pod: by the data at the binder, else by its annotations.
 
         The binder records all pods of this scheduler. Without a record, somebody else has bound the
@@ -229,7 +229,7 @@ class HamiLedger:
         is_forged = held is not None and not held.is_recorded and task is not None and task.is_ours
         return None if is_forged else held
 
-    def _holders(self, node_name: str) -> Iterator[tuple[Uid, Held]]:
+    def _holders(self, node_name: str) -> Iterator[tuple[Uid, HeldDevices]]:
         """Yield the holdings on a node, including those of requests at the binder."""
         uids = {uid for uid, _ in self._fleet.on_node(node_name)}
         for uid in sorted(uids.union(self._coming.get(node_name, ()))):
@@ -237,7 +237,7 @@ class HamiLedger:
             if held is not None and held.node == node_name:
                 yield uid, held
 
-    def _handed(self, uid: Uid, node: str, data: Mapping[str, Any]) -> Held | None:
+    def _handed(self, uid: Uid, node: str, data: Mapping[str, Any]) -> HeldDevices | None:
         task = self._state.tasks.get(uid)
         wanted = self._requests.of(task.shape) if task is not None else None
         if task is None or wanted is None or task.status.has_ended:

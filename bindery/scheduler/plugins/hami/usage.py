@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from bindery.api.hami.migallocations import MigAllocation
 from bindery.api.hami.nodedevices import MigPlacement
 from bindery.api.hami.poddevices import NOTHING, Holding
-from bindery.scheduler.plugins.hami.fleet import Held
+from bindery.scheduler.plugins.hami.fleet import HeldDevices
 
 
 @dataclass
@@ -72,30 +72,30 @@ class NodeUsage:
     promise_count: int = 0
     """Number of pods with a promise."""
 
-    def hold(self, held: Held) -> None:
+    def hold(self, held: HeldDevices) -> None:
         """Add a pod that stays."""
         self.now.add(held.devices, held.mig)
         self.later.add(held.devices, held.mig)
 
-    def let_go(self, held: Held) -> None:
+    def let_go(self, held: HeldDevices) -> None:
         """Undo `hold`."""
         self.now.take_back(held.devices, held.mig)
         self.later.take_back(held.devices, held.mig)
 
-    def promise(self, held: Held) -> None:
+    def promise(self, held: HeldDevices) -> None:
         """Add a pod that waits for releasing pods."""
         self.later.add(held.devices, held.mig)
         self.promise_count += 1
 
-    def break_promise(self, held: Held) -> None:
+    def break_promise(self, held: HeldDevices) -> None:
         """Undo `promise`."""
         self.later.take_back(held.devices, held.mig)
         self.promise_count -= 1
 
-    def release(self, held: Held) -> None:
+    def release(self, held: HeldDevices) -> None:
         """Note that a pod on the node is being released."""
         self.later.take_back(held.devices, held.mig)
 
-    def keep(self, held: Held) -> None:
+    def keep(self, held: HeldDevices) -> None:
         """Undo `release`."""
         self.later.add(held.devices, held.mig)

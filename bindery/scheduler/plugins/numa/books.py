@@ -25,7 +25,7 @@ from bindery.api.numaplacement import NumaPlacement
 from bindery.kube.objects import Pod
 from bindery.scheduler.plugins.numa.asks import Ask, Asks
 from bindery.scheduler.plugins.numa.reports import Report
-from bindery.scheduler.plugins.numa.table import Amounts, Part
+from bindery.scheduler.plugins.numa.table import Amounts, HeldZones
 
 _MOST_TRIED: Final = 12
 """Maximum number of newest pods that a fingerprint may lack, and of ended pods that are known."""
@@ -54,7 +54,7 @@ class BoundPod:
     """Whether its containers run."""
     ran: bool = False
     """Whether its containers ran at the look before the last."""
-    part: Part | None = None
+    part: HeldZones | None = None
     """What it holds: by its record, else guessed; None until it is known."""
     is_included: bool = False
     is_old: bool = False

@@ -13,7 +13,7 @@ from bindery.scheduler.model.jobs import Uid
 from bindery.scheduler.model.views import NodesView
 from bindery.scheduler.plugins.numa.asks import Ask
 from bindery.scheduler.plugins.numa.predictor import Predictor
-from bindery.scheduler.plugins.numa.table import NO_SLOT, Part, ZoneTable
+from bindery.scheduler.plugins.numa.table import NO_SLOT, HeldZones, ZoneTable
 from bindery.scheduler.plugins.numa.truth import Truth
 
 
@@ -21,7 +21,7 @@ class Planned(NamedTuple):
     """What a planned pod takes."""
 
     slot: int
-    part: Part
+    part: HeldZones
     order: int
     """Grows with each prediction; the pods of a node should be bound in this order."""
 
@@ -37,7 +37,7 @@ class NumaLedger:
         self.slot_of_row: NDArray[np.intp] = truth.slots_of_rows(nodes)
         """Node row -> slot; `NO_SLOT` for a node without zones."""
         self._planned: dict[Uid, Planned] = {}
-        self._evicted: dict[Uid, tuple[int, Part]] = {}
+        self._evicted: dict[Uid, tuple[int, HeldZones]] = {}
         """Evicted pod -> slot and what it gives back."""
         self._slots: set[int] = set()
 
@@ -102,7 +102,7 @@ class NumaLedger:
         self._evicted[uid] = slot, part
         self._move(slot, part, OperationKind.EVICT, 1)
 
-    def _move(self, slot: int, part: Part, kind: OperationKind, sign: int) -> None:
+    def _move(self, slot: int, part: HeldZones, kind: OperationKind, sign: int) -> None:
         """Give back (`sign` 1) or take (-1) a part, and note how now and later differ."""
         table = self._table
         if kind is OperationKind.ALLOCATE:

@@ -19,7 +19,7 @@ from bindery.nodecore.prediction.arrays import MAX_ZONES, POLICIES, ZoneArrays
 from bindery.nodecore.prediction.zones import NodeZones
 from bindery.nodecore.topology import policies
 from bindery.scheduler.plugins.numa.asks import Ask
-from bindery.scheduler.plugins.numa.table import Part, ZoneTable
+from bindery.scheduler.plugins.numa.table import HeldZones, ZoneTable
 
 ALIGNED: Final = 100.0
 """The score of a node that gives a pod one zone."""
@@ -43,14 +43,14 @@ Slots = NDArray[np.intp]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Outcome:
+class NodePrediction:
     """What one node will decide about a pod."""
 
     admit: bool
     reason: str
     """The kubelet's reason against it; "" if the pod is admitted."""
     score: float
-    part: Part
+    part: HeldZones
     """What the pod takes."""
 
 
@@ -82,13 +82,13 @@ class Predictor:
     def __init__(self, table: ZoneTable) -> None:
         self._table = table
         self._vectors: dict[Ask, AskVectors] = {}
-        self._outcomes: dict[tuple[Ask, int, bytes], Outcome] = {}
+        self._outcomes: dict[tuple[Ask, int, bytes], NodePrediction] = {}
         self._hopeless: dict[Ask, Bools] = {}
-        self._data: dict[tuple[Part, tuple[int, ...]], Mapping[str, Any]] = {}
+        self._data: dict[tuple[HeldZones, tuple[int, ...]], Mapping[str, Any]] = {}
         self._epoch = -1
         self._version = -1
 
-    def outcome(self, ask: Ask, slot: int, *, later: bool) -> Outcome:
+    def outcome(self, ask: Ask, slot: int, *, later: bool) -> NodePrediction:
         """Return what the node at `slot` will decide, now or after all releases."""
         self._start_again()
         table = self._table
@@ -120,7 +120,7 @@ class Predictor:
                 self._refresh(ask, found, np.array(slots, dtype=np.intp))
         return found
 
-    def data(self, part: Part, ids: tuple[int, ...]) -> Mapping[str, Any]:
+    def data(self, part: HeldZones, ids: tuple[int, ...]) -> Mapping[str, Any]:
         """Return the data for the binder of a pod that takes `part`.
 
         `ids`: the NUMA nodes of the zones. Pods with the same part share the data.
@@ -207,7 +207,7 @@ class Predictor:
         scores = _scores(arrays, slots, predicted.zones, predicted.preferred)
         return predicted.admit, np.where(predicted.admit, scores, 0.0)
 
-    def _predicted(self, ask: Ask, slot: int, later: bool, promised: bool) -> Outcome:
+    def _predicted(self, ask: Ask, slot: int, later: bool, promised: bool) -> NodePrediction:
         table = self._table
         arrays = (table.later if later else table.now).arrays
         node = arrays.node(slot)
@@ -218,10 +218,10 @@ class Predictor:
         preferred = np.array([predicted.preferred])
         score = float(_scores(arrays, np.array([slot]), zones, preferred)[0])
         part = table.part(node, predicted.after)
-        return Outcome(predicted.admit, predicted.reason, score * predicted.admit, part)
+        return NodePrediction(predicted.admit, predicted.reason, score * predicted.admit, part)
 
 
-def _placement(part: Part, ids: Sequence[int], resources: Sequence[str]) -> NumaPlacement:
+def _placement(part: HeldZones, ids: Sequence[int], resources: Sequence[str]) -> NumaPlacement:
     held: dict[str, dict[str, int]] = {}
     zones = nodes_of(part.zones)
     for zone in zones:

@@ -29,7 +29,7 @@ Amounts = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Part:
+class HeldZones:
     """What one pod holds of a node's zones."""
 
     amounts: Amounts
@@ -40,17 +40,17 @@ class Part:
     has_split: bool = False
     """Whether `split` is not zero."""
 
-    def within(self, most: Amounts) -> "Part":
+    def within(self, most: Amounts) -> "HeldZones":
         """Return the part of it that is at most `most`."""
         if (self.amounts <= most).all():
             return self
         return replace(self, amounts=np.clip(self.amounts, 0, np.maximum(most, 0)))
 
-    def joined(self, other: "Part") -> "Part":
+    def joined(self, other: "HeldZones") -> "HeldZones":
         """Return the larger of both amounts for each zone and resource."""
         if np.array_equal(self.amounts, other.amounts):
             return self
-        return Part(
+        return HeldZones(
             np.maximum(self.amounts, other.amounts),
             np.maximum(self.split, other.split),
             tuple(sorted({*self.spans, *other.spans})),
@@ -86,10 +86,10 @@ class Side:
 
     _keys: dict[int, bytes] = field(default_factory=dict)
     """Slot -> its key, until the slot changes."""
-    _moves: dict[tuple[int, bytes, Part, int], _State] = field(default_factory=dict)
+    _moves: dict[tuple[int, bytes, HeldZones, int], _State] = field(default_factory=dict)
     """Kind, key, part and sign of a move -> the state after it."""
 
-    def move(self, slot: int, part: Part, sign: int) -> None:
+    def move(self, slot: int, part: HeldZones, sign: int) -> None:
         """Give back (`sign` 1) or take (-1) a part."""
         if part.spans or slot in self.spans:
             self._move(slot, part, sign)
@@ -115,7 +115,7 @@ class Side:
         free, groups, split = (one.copy() for one in each)
         return _State(free, groups, split, self.key(slot))
 
-    def _move(self, slot: int, part: Part, sign: int) -> None:
+    def _move(self, slot: int, part: HeldZones, sign: int) -> None:
         free = self.arrays.free[slot]
         if sign > 0:
             free += part.amounts
@@ -127,7 +127,7 @@ class Side:
             self.spans[slot][mask] -= sign
         self.regroup(slot)
 
-    def follow(self, slot: int, other: "Side", part: Part, sign: int) -> None:
+    def follow(self, slot: int, other: "Side", part: HeldZones, sign: int) -> None:
         """Do what `move` does, where `other` was equal before and has done so already."""
         self.arrays.free[slot] = other.arrays.free[slot]
         self.arrays.groups[slot] = other.arrays.groups[slot]
@@ -266,7 +266,7 @@ class ZoneTable:
             self.touched.clear()
             self.epoch += 1
 
-    def part(self, before: NodeZones, after: NodeZones) -> Part:
+    def part(self, before: NodeZones, after: NodeZones) -> HeldZones:
         """Return what a pod takes that turns `before` into `after`."""
         amounts, split = self.amounts(before.free), self._split(before)
         amounts -= self.amounts(after.free)
@@ -274,7 +274,7 @@ class ZoneTable:
         taken = self.memory_zones(amounts)
         spans = tuple(sorted(mask for mask in multiple if mask & taken and taken & (taken - 1)))
         split -= self._split(after)
-        return Part(amounts, split, spans, bool(split.any()))
+        return HeldZones(amounts, split, spans, bool(split.any()))
 
     def amounts(self, zones: Any) -> Amounts:
         """Return amounts by zone and resource as an array; unknown resources are left out."""

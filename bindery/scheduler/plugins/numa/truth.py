@@ -28,7 +28,7 @@ from bindery.scheduler.model.views import NodesView
 from bindery.scheduler.plugins.numa.asks import Ask, Asks
 from bindery.scheduler.plugins.numa.books import Book
 from bindery.scheduler.plugins.numa.reports import Report, ReportError, read
-from bindery.scheduler.plugins.numa.table import NO_SLOT, Amounts, Part, Side, ZoneTable
+from bindery.scheduler.plugins.numa.table import NO_SLOT, Amounts, HeldZones, Side, ZoneTable
 
 INVALID_REPORT: Final = "InvalidNodeResourceTopology"
 """The reason of the event at a node whose report cannot be used."""
@@ -46,7 +46,7 @@ class Waiting(NamedTuple):
 
     uid: str
     ask: Ask | None
-    part: Part | None
+    part: HeldZones | None
     """What it holds by its record."""
     key: tuple[str, int]
     """Sorts pods in the order in which they came."""
@@ -177,7 +177,7 @@ class Truth:
         self._marked.clear()
         self.table.trim()
 
-    def part(self, uid: str, slot: int) -> Part | None:
+    def part(self, uid: str, slot: int) -> HeldZones | None:
         """Return what the pod `uid` holds of the zones of its node; None if it is not known."""
         book = self.books.get(slot)
         pod = book.pods.get(uid) if book is not None else None
@@ -305,7 +305,7 @@ class Truth:
         is_old = [book.note(pod.uid) for pod in waiting]
         is_unknown = any(pod.part is None for pod in waiting)
         passed = book.passed()
-        chosen: Mapping[str, Part] = {}
+        chosen: Mapping[str, HeldZones] = {}
         if waiting and (is_unknown or any(is_old) or passed or book.given_back()):
             before = [Waiting(pod.uid, pod.ask, None, pod.key, pod.ended_at) for pod in passed]
             chosen = self._replayed(slot, [*before, *waiting])
@@ -319,10 +319,10 @@ class Truth:
             if part is not None:
                 now.move(slot, part.within(now.arrays.free[slot]), -1)
 
-    def _replayed(self, slot: int, pods: Sequence[Waiting]) -> dict[str, Part]:
+    def _replayed(self, slot: int, pods: Sequence[Waiting]) -> dict[str, HeldZones]:
         """Return what each of `pods` takes if the kubelet starts and ends them in their order."""
         table, node = self.table, self.table.now.arrays.node(slot)
-        chosen: dict[str, Part] = {}
+        chosen: dict[str, HeldZones] = {}
         starts = [(*pod.key, pod, True) for pod in pods]
         ends = [(_ENDS, pod.ended_at, pod, False) for pod in pods if pod.ended_at is not None]
         for _, _, pod, is_start in sorted([*starts, *ends], key=lambda event: event[:2]):
@@ -336,7 +336,7 @@ class Truth:
                 node = self._without(node, chosen[pod.uid])
         return chosen
 
-    def _without(self, node: NodeZones, part: Part) -> NodeZones:
+    def _without(self, node: NodeZones, part: HeldZones) -> NodeZones:
         """Return the zones of `node` after a pod with `part` has ended."""
         amounts = part.amounts.astype(int).tolist()
         columns = {name: index for index, name in enumerate(self.table.resources)}
@@ -369,19 +369,19 @@ class Truth:
         return self.asks.of(task.shape) if task is not None else None
 
     @staticmethod
-    def _give(slot: int, side: Side, part: Part) -> None:
+    def _give(slot: int, side: Side, part: HeldZones) -> None:
         """Give back a part, as far as the zones have room for it."""
         room = side.arrays.totals[slot] - side.arrays.free[slot]
         side.move(slot, part.within(room), 1)
 
-    def _recorded(self, record: NumaPlacement, slot: int) -> Part:
+    def _recorded(self, record: NumaPlacement, slot: int) -> HeldZones:
         """Return what a pod holds by its record; zones that the node does not have are left out."""
         table, ids = self.table, self.books[slot].report.ids
         held = [record.held.get(str(number), {}) for number in ids]
         amounts = table.amounts(held)
         mask = table.memory_zones(amounts)
         spans = (mask,) if mask & (mask - 1) else ()
-        return Part(amounts, np.zeros(table.now.arrays.split.shape[1]), spans)
+        return HeldZones(amounts, np.zeros(table.now.arrays.split.shape[1]), spans)
 
     def _guess(self, book: Book, used: Amounts) -> None:
         """Guess what pods without a record hold: use that no record explains.
@@ -405,7 +405,7 @@ class Truth:
             if pod.part is not None:
                 left -= pod.part.amounts
 
-    def _on_one_zone(self, request: PodRequest, left: Amounts, report: Report) -> Part | None:
+    def _on_one_zone(self, request: PodRequest, left: Amounts, report: Report) -> HeldZones | None:
         wanted = _amounts(request, report)
         for zone in range(len(report.ids)):
             held: Sequence[Mapping[str, int]] = [
@@ -413,7 +413,7 @@ class Truth:
             ]
             amounts = self.table.amounts(held)
             if amounts.any() and (amounts <= left).all():
-                return Part(amounts, np.zeros(self.table.now.arrays.split.shape[1]))
+                return HeldZones(amounts, np.zeros(self.table.now.arrays.split.shape[1]))
         return None
 
 

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from bindery.kube.disks import MIGRATED_PROVISIONERS, CsiVolume, migrated
-from bindery.kube.storage import Claim, PersistentVolume, VolumeAttachment
+from bindery.kube.storage import PersistentVolume, PersistentVolumeClaim, VolumeAttachment
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.jobs import NO_ROW, Uid
 from bindery.scheduler.model.nodes import NodeTable
@@ -65,7 +65,7 @@ class Attachments:
             handle = volume.spec.csi.volume_handle
             self._users[row][CsiVolume(held.spec.attacher, handle)].add(_ATTACHED)
 
-    def of(self, claim: Claim, volume: PersistentVolume | None) -> CsiVolume | None:
+    def of(self, claim: PersistentVolumeClaim, volume: PersistentVolume | None) -> CsiVolume | None:
         """Return the attachment for `claim` with `volume`; None without a limit of its driver.
 
         `volume` is None for a claim whose volume is not made yet.

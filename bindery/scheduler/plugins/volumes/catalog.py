@@ -12,11 +12,11 @@ from bindery.api.states import ENDED_POD_PHASES
 from bindery.kube.disks import CsiVolume, Disk, disks, migrated
 from bindery.kube.objects import KubeObject, Pod
 from bindery.kube.storage import (
-    Claim,
     CSIDriver,
     CSINode,
     CSIStorageCapacity,
     PersistentVolume,
+    PersistentVolumeClaim,
     StorageClass,
     VolumeAttachment,
 )
@@ -53,7 +53,7 @@ class Catalog:
     """All objects, by their keys."""
 
     def __init__(self) -> None:
-        self.claims: dict[Key, Claim] = {}
+        self.claims: dict[Key, PersistentVolumeClaim] = {}
         self.volumes: dict[str, PersistentVolume] = {}
         self.classes: dict[str, StorageClass] = {}
         self.capacities: dict[Key, CSIStorageCapacity] = {}
@@ -72,7 +72,7 @@ class Catalog:
         item, gone = change.object, change.type is EventType.DELETED
         if isinstance(item, Pod):
             self._observe_pod(item, gone)
-        elif isinstance(item, Claim):
+        elif isinstance(item, PersistentVolumeClaim):
             _put(self.claims, key_of(item.metadata), item, gone)
         elif isinstance(item, PersistentVolume):
             _put(self.volumes, item.metadata.name, item, gone)
@@ -87,11 +87,11 @@ class Catalog:
         elif isinstance(item, VolumeAttachment):
             _put(self.attachments, item.metadata.name, item, gone)
 
-    def storage_class(self, claim: Claim) -> StorageClass | None:
+    def storage_class(self, claim: PersistentVolumeClaim) -> StorageClass | None:
         """Return the class of `claim`; None if it has none, or the class does not exist."""
         return self.classes.get(class_name(claim))
 
-    def waits_for_consumer(self, claim: Claim) -> bool:
+    def waits_for_consumer(self, claim: PersistentVolumeClaim) -> bool:
         """Return whether `claim` is bound only after a pod with the claim has a node."""
         found = self.storage_class(claim)
         return (
@@ -147,7 +147,7 @@ def read_pod(pod: Pod) -> PodVolumes:
     )
 
 
-def class_name(claim: Claim) -> str:
+def class_name(claim: PersistentVolumeClaim) -> str:
     """Return the name of the claim's storage class; empty for none."""
     # As in Kubernetes, the old annotation goes before the field.
     old = claim.metadata.annotations.get(_OLD_CLASS)
@@ -159,13 +159,13 @@ def class_of_volume(volume: PersistentVolume) -> str:
     return volume.metadata.annotations.get(_OLD_CLASS) or volume.spec.storage_class_name
 
 
-def is_bound(claim: Claim) -> bool:
+def is_bound(claim: PersistentVolumeClaim) -> bool:
     """Return whether the binding of `claim` to a volume is complete."""
     completed = BIND_COMPLETED in claim.metadata.annotations or claim.status.phase == "Bound"
     return bool(claim.spec.volume_name) and completed
 
 
-def refers_to(volume: PersistentVolume, claim: Claim) -> bool:
+def refers_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
     """Return whether `volume` has a reference to `claim`; a reference without UID is valid too."""
     reference, meta = volume.spec.claim_ref, claim.metadata
     return (

@@ -9,18 +9,20 @@ import msgspec
 
 from bindery.kube.objects import KubeObject, Meta
 from bindery.kube.storage import (
-    Claim,
     ClaimReference,
     ClaimStatus,
     CSISource,
     PersistentVolume,
+    PersistentVolumeClaim,
     VolumeSpec,
     VolumeStatus,
 )
 from bindery.scheduler.plugins.volumes.catalog import BIND_COMPLETED, Catalog, class_name
 
 
-def bound(claim: Claim, volume: PersistentVolume | None, catalog: Catalog) -> Iterator[KubeObject]:
+def bound(
+    claim: PersistentVolumeClaim, volume: PersistentVolume | None, catalog: Catalog
+) -> Iterator[KubeObject]:
     """Yield the volume and `claim`, bound to each other.
 
     `volume` is the chosen volume; if None, a volume is made that all nodes can use.
@@ -43,7 +45,7 @@ def bound(claim: Claim, volume: PersistentVolume | None, catalog: Catalog) -> It
     )
 
 
-def _made(claim: Claim, catalog: Catalog) -> PersistentVolume:
+def _made(claim: PersistentVolumeClaim, catalog: Catalog) -> PersistentVolume:
     found, uid = catalog.storage_class(claim), claim.metadata.uid
     driver = found.provisioner if found is not None else ""
     return PersistentVolume(

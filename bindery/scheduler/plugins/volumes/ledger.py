@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from bindery.kube.disks import CsiVolume
-from bindery.kube.storage import Claim, PersistentVolume
+from bindery.kube.storage import PersistentVolume, PersistentVolumeClaim
 from bindery.kube.store import Key, key_of
 from bindery.scheduler.ledgers.base import LedgerRefusalError, Operation, OperationKind
 from bindery.scheduler.model.columns import BoolColumn
@@ -186,14 +186,14 @@ class VolumeLedger:
             chosen[key_of(claim.metadata)] = choice
         return chosen
 
-    def _open_claims(self, pod: PodVolumes) -> list[Claim]:
+    def _open_claims(self, pod: PodVolumes) -> list[PersistentVolumeClaim]:
         """Return the claims of `pod` without a volume, the smallest first."""
         # Small claims take small volumes, so that large ones are left for large claims.
         claims = [self._catalog.claims[key] for key in pod.claims]
         without = [claim for claim in claims if self._volume_of(claim) is None]
         return sorted(without, key=lambda claim: (requested_bytes(claim), claim.metadata.name))
 
-    def _volume_of(self, claim: Claim) -> PersistentVolume | None:
+    def _volume_of(self, claim: PersistentVolumeClaim) -> PersistentVolume | None:
         """Return the bound or chosen volume of `claim`; None without one."""
         name = claim.spec.volume_name
         chosen = self._chosen.get(key_of(claim.metadata))
@@ -201,7 +201,7 @@ class VolumeLedger:
             name = chosen.choice.volume
         return self._catalog.volumes.get(name)
 
-    def _find(self, claim: Claim, row: int, also_taken: set[str]) -> Choice | None:
+    def _find(self, claim: PersistentVolumeClaim, row: int, also_taken: set[str]) -> Choice | None:
         """Return a choice for `claim` on the node at `row`; None if there is none."""
         made_for = self._made_for(claim)
         if made_for is not None:
@@ -216,7 +216,7 @@ class VolumeLedger:
         can_be_made = self.matching.makers(claim)[row] and self._has_storage(claim)[row]
         return Choice(row) if can_be_made else None
 
-    def _made_for(self, claim: Claim) -> int | None:
+    def _made_for(self, claim: PersistentVolumeClaim) -> int | None:
         """Return the node row of the volume in preparation for `claim`; None without one.
 
         `NO_ROW` if the node does not exist.
@@ -237,7 +237,7 @@ class VolumeLedger:
         if zones is not None:
             yield NodeFailure("had no available volume zone", ~zones)
 
-    def _against_claim(self, claim: Claim) -> Iterator[NodeFailure]:
+    def _against_claim(self, claim: PersistentVolumeClaim) -> Iterator[NodeFailure]:
         made_for = self._made_for(claim)
         if made_for is not None:
             outside = self._index.all()
@@ -268,7 +268,7 @@ class VolumeLedger:
                 break  # a volume with a reference to the claim excludes all others
         return mask
 
-    def _has_storage(self, claim: Claim) -> BoolColumn:
+    def _has_storage(self, claim: PersistentVolumeClaim) -> BoolColumn:
         """Return a mask of the rows with enough storage for a new volume of `claim`."""
         segments = self.matching.segments(claim)
         if segments is None:  # the driver does not publish its capacity
@@ -280,7 +280,7 @@ class VolumeLedger:
                 mask |= segment.nodes
         return mask
 
-    def _choose(self, uid: Uid, claim: Claim, choice: Choice) -> None:
+    def _choose(self, uid: Uid, claim: PersistentVolumeClaim, choice: Choice) -> None:
         key = key_of(claim.metadata)
         chosen = self._chosen.get(key)
         # Further pods with the claim use the choice of the first.
@@ -299,7 +299,7 @@ class VolumeLedger:
                 del self._chosen[key]
                 self._count(self._catalog.claims[key], chosen.choice, -1)
 
-    def _count(self, claim: Claim, choice: Choice, sign: int) -> None:
+    def _count(self, claim: PersistentVolumeClaim, choice: Choice, sign: int) -> None:
         if choice.volume:
             (self._taken.add if sign > 0 else self._taken.discard)(choice.volume)
             return

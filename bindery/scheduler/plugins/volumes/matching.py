@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from bindery.api.quantity import QuantityError, parse
-from bindery.kube.storage import Claim, CSIStorageCapacity, PersistentVolume
+from bindery.kube.storage import CSIStorageCapacity, PersistentVolume, PersistentVolumeClaim
 from bindery.kube.store import Key, key_of
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.content_key import content_key
@@ -62,7 +62,7 @@ class Matching:
         self._makers: dict[str, BoolColumn] = {}
         self._promised: dict[Key, list[PersistentVolume]] | None = None
 
-    def candidates(self, claim: Claim) -> tuple[Candidate, ...]:
+    def candidates(self, claim: PersistentVolumeClaim) -> tuple[Candidate, ...]:
         """Return the volumes for `claim`, best first; volumes taken in the session are included."""
         shared = self._shared(claim)
         # A reference to the claim is not part of its content, so these are not cached with equals.
@@ -76,7 +76,7 @@ class Matching:
         first = tuple(Candidate(v.metadata.name, self._index.reach(v), True) for v in promised)
         return first + shared
 
-    def makers(self, claim: Claim) -> BoolColumn:
+    def makers(self, claim: PersistentVolumeClaim) -> BoolColumn:
         """Return a mask of the nodes for new volumes of `claim`, by its class alone."""
         name = class_name(claim)
         mask = self._makers.get(name)
@@ -89,7 +89,7 @@ class Matching:
             self._makers[name] = mask
         return mask
 
-    def segments(self, claim: Claim) -> tuple[Segment, ...] | None:
+    def segments(self, claim: PersistentVolumeClaim) -> tuple[Segment, ...] | None:
         """Return the storage segments for the class of `claim`; None without published capacity."""
         name = class_name(claim)
         if name not in self._segments:
@@ -98,7 +98,7 @@ class Matching:
 
     # -- inside ----------------------------------------------------------------------------------
 
-    def _shared(self, claim: Claim) -> tuple[Candidate, ...]:
+    def _shared(self, claim: PersistentVolumeClaim) -> tuple[Candidate, ...]:
         """Return the volumes without a claim reference, the smallest first, cached by content."""
         spec = claim.spec
         likeness = content_key(
@@ -176,7 +176,7 @@ class Matching:
         return Segment(key_of(published.metadata), nodes, free, largest)
 
 
-def fits(volume: PersistentVolume, claim: Claim) -> bool:
+def fits(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
     """Return whether `volume` has size and mode for `claim`, and is not being deleted."""
     return (
         volume.metadata.deletion_timestamp is None
@@ -185,7 +185,7 @@ def fits(volume: PersistentVolume, claim: Claim) -> bool:
     )
 
 
-def requested_bytes(claim: Claim) -> int:
+def requested_bytes(claim: PersistentVolumeClaim) -> int:
     """Return the requested size in bytes; 0 if it is missing or invalid."""
     return _bytes((claim.spec.resources.requests or {}).get("storage")) or 0
 
@@ -196,7 +196,7 @@ def capacity_bytes(volume: PersistentVolume) -> int:
     return -1 if found is None else found
 
 
-def _is_for(volume: PersistentVolume, claim: Claim) -> bool:
+def _is_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
     """Return whether access modes, attributes class and selector of `claim` allow `volume`.
 
     A volume with a reference to the claim needs no such check.

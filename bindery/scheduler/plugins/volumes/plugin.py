@@ -13,7 +13,7 @@ import msgspec
 
 from bindery.kube.objects import KubeObject, Pod
 from bindery.kube.resources import PODS, Resource
-from bindery.kube.storage import RESOURCES, Claim
+from bindery.kube.storage import RESOURCES, PersistentVolumeClaim
 from bindery.kube.store import Change, Key
 from bindery.scheduler.ledgers.base import Ledger
 from bindery.scheduler.model.jobs import NO_ROW, Task
@@ -143,7 +143,7 @@ class Volumes:
             return f'persistentvolumeclaim "{name}" is being deleted'
         return self._unbound(claim)
 
-    def _unbound(self, claim: Claim) -> str | None:
+    def _unbound(self, claim: PersistentVolumeClaim) -> str | None:
         name, volume = claim.metadata.name, claim.spec.volume_name
         if claim.status.phase == "Lost":
             return (
@@ -159,7 +159,7 @@ class Volumes:
             return f'pod has unbound immediate PersistentVolumeClaims: "{name}"'
         return None
 
-    def _lost_volume(self, claim: Claim) -> str | None:
+    def _lost_volume(self, claim: PersistentVolumeClaim) -> str | None:
         """Return why the volume of a bound claim cannot be used; it may be gone since."""
         volume = claim.spec.volume_name
         found = self._catalog.volumes.get(volume)
