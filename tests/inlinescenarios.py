@@ -2,8 +2,8 @@
 
 import textwrap
 
+from bindery.answers.source import Source
 from bindery.api.yamlfile import parse
-from bindery.cli.source import Source
 from bindery.scenario.beginning import snapshot_of
 from bindery.scenario.files import parse_scenario
 from bindery.scenario.format import Scenario

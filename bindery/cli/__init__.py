@@ -1,1 +1,1 @@
-"""The `bindery` command, also installed as `kubectl bindery`; each module is one sub-command."""
+"""The `bindery` command, also installed as `kubectl bindery`; `lazy` lists the sub-commands."""

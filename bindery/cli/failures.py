@@ -4,6 +4,7 @@ Imported by `main` when there is one: then what has raised it is imported alread
 `bindery --help` does not pay for it.
 """
 
+from bindery.answers.errors import BadInputError, NoAnswerError
 from bindery.api.yamlfile import FileError
 from bindery.cli.errors import CommandError, ExitCode
 from bindery.kube.errors import ConfigurationError, ForbiddenError, KubeError, UnreachableError
@@ -16,13 +17,18 @@ def told(error: Exception) -> tuple[str, ExitCode]:
         return str(error), ExitCode.BAD_INPUT
     if isinstance(error, CommandError):
         return f"bindery: {error}", error.code
-    if isinstance(error, UnreachableError) and not isinstance(error, ConfigurationError):
-        return f"bindery: the cluster cannot be reached: {text}", ExitCode.NO_CLUSTER
-    if isinstance(error, ForbiddenError):
-        return f"bindery: {_refused(error, text)}", ExitCode.NO_CLUSTER
+    if isinstance(error, NoAnswerError):
+        is_input = isinstance(error, BadInputError)
+        return f"bindery: {error}", ExitCode.BAD_INPUT if is_input else ExitCode.FAILURE
     if isinstance(error, KubeError):
-        return f"bindery: {text}", ExitCode.NO_CLUSTER
+        return f"bindery: {_unanswered(error, text)}", ExitCode.NO_CLUSTER
     return f"bindery: this is a defect, please report it: {error!r}", ExitCode.DEFECT
+
+
+def _unanswered(error: KubeError, text: str) -> str:
+    if isinstance(error, UnreachableError) and not isinstance(error, ConfigurationError):
+        return f"the cluster cannot be reached: {text}"
+    return _refused(error, text) if isinstance(error, ForbiddenError) else text
 
 
 def _refused(error: ForbiddenError, text: str) -> str:

@@ -14,31 +14,31 @@ from typer.core import TyperCommand, TyperGroup
 
 @dataclass(frozen=True)
 class LazyCommand:
-    """A command or sub-group; `module` has a `typer.Typer` named `app`."""
+    """A command or sub-group; `module`, below this package, has a `typer.Typer` named `app`."""
 
     module: str
     help: str
 
 
 COMMANDS: Final = {
-    "version": LazyCommand("bindery.cli.version", "Show the versions of command and cluster."),
-    "status": LazyCommand("bindery.cli.status", "Show whether Bindery's components work."),
-    "get": LazyCommand("bindery.cli.get", "Show queues, gangs or BindRequests as a table."),
-    "queues": LazyCommand("bindery.cli.queues", "Draw the queues with their shares as bars."),
-    "explain": LazyCommand("bindery.cli.explain", "Explain why a pod or a gang waits."),
-    "whatif": LazyCommand("bindery.cli.whatif", "Show what would happen if a file were submitted."),
-    "simulate": LazyCommand("bindery.cli.simulate", "Play a trace of jobs through the scheduler."),
-    "scenario": LazyCommand("bindery.cli.scenario", "Run scenario files."),
-    "snapshot": LazyCommand("bindery.cli.snapshot", "Write the cluster as a scenario file."),
-    "migrate": LazyCommand("bindery.cli.migrate", "Translate KAI's or Volcano's objects."),
-    "scheduler": LazyCommand("bindery.cli.scheduler", "The scheduler process."),
-    "binder": LazyCommand("bindery.cli.binder", "The binder process."),
-    "grouper": LazyCommand("bindery.cli.grouper", "The grouper process."),
-    "nodeagent": LazyCommand("bindery.cli.nodeagent", "The node agent: hollow nodes."),
-    "node": LazyCommand("bindery.cli.node", "Check checkpoint files of a kubelet."),
-    "webhook": LazyCommand("bindery.cli.webhook", "The admission webhook's process."),
-    "reservation": LazyCommand("bindery.cli.reservation", "The process of a reservation pod."),
-    "demo": LazyCommand("bindery.cli.demo", "A gang from Pending to Bound on your machine."),
+    "version": LazyCommand("lists.version", "Show the versions of command and cluster."),
+    "status": LazyCommand("lists.status", "Show whether Bindery's components work."),
+    "get": LazyCommand("lists.get", "Show queues, gangs or BindRequests as a table."),
+    "queues": LazyCommand("lists.queues", "Draw the queues with their shares as bars."),
+    "explain": LazyCommand("explain.command", "Explain why a pod or a gang waits."),
+    "whatif": LazyCommand("rehearse.whatif", "Show what would happen if a file were submitted."),
+    "simulate": LazyCommand("rehearse.simulate", "Play a trace of jobs through the scheduler."),
+    "scenario": LazyCommand("files.scenario", "Run scenario files."),
+    "snapshot": LazyCommand("files.snapshot", "Write the cluster as a scenario file."),
+    "migrate": LazyCommand("files.migrate", "Translate KAI's or Volcano's objects."),
+    "scheduler": LazyCommand("processes.scheduler", "The scheduler process."),
+    "binder": LazyCommand("processes.binder", "The binder process."),
+    "grouper": LazyCommand("processes.grouper", "The grouper process."),
+    "nodeagent": LazyCommand("processes.nodeagent", "The node agent: hollow nodes."),
+    "node": LazyCommand("files.node", "Check checkpoint files of a kubelet."),
+    "webhook": LazyCommand("processes.webhook", "The admission webhook's process."),
+    "reservation": LazyCommand("processes.reservation", "The process of a reservation pod."),
+    "demo": LazyCommand("demo", "A gang from Pending to Bound on your machine."),
 }
 """In the order of `bindery --help`."""
 
@@ -55,7 +55,7 @@ class LazyGroup(TyperGroup):
         """Import and return the first command of `args`."""
         name = args[0]
         if name in COMMANDS:
-            app: typer.Typer = import_module(COMMANDS[name].module).app
+            app: typer.Typer = import_module(f"{__package__}.{COMMANDS[name].module}").app
             command = typer.main.get_command(app)
             command.name = name
             _write_plainly(command)

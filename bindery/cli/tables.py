@@ -5,7 +5,7 @@ Used by all commands that ask. A row is a mapping by column key; the table shows
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
@@ -14,9 +14,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from bindery.answers.rows import Row
 from bindery.api.shown import shown
 
-Row = Mapping[str, object]
 _MOST_LINE = 8192
 """How long a line of text for people may be."""
 _PIPE_WIDTH = 1000

@@ -1,8 +1,9 @@
 """Runs all hollow nodes of one process until a stop signal.
 
-The door of the package: `bindery.cli.nodeagent` connects the client and calls `run`; from here
-`nodes` keeps the nodes, `pods` their pods, `kubelets` decides about pods, and `topologies` reports
-what is left. A kill at any moment loses nothing: all state is in the API server, or in checkpoints.
+The door of the package: `bindery.cli.processes.nodeagent` connects the client and calls `run`;
+from here `nodes` keeps the nodes, `pods` their pods, `kubelets` decides about pods, and
+`topologies` reports what is left. A kill at any moment loses nothing: all state is in the API
+server, or in checkpoints.
 """
 
 import asyncio

@@ -50,7 +50,7 @@ def imported(*arguments: str, **environment: str) -> tuple[set[str], set[str]]:
     [
         ("--help", "typer", "cli"),
         ("version --client", "typer", "cli"),
-        ("get --help", "rich typer", "api cli"),
+        ("get --help", "rich typer", "answers api cli"),
         ("status --help", "typer", "cli"),
         ("queues --help", "typer", "cli"),
         ("explain --help", "typer", "cli"),
@@ -59,7 +59,7 @@ def imported(*arguments: str, **environment: str) -> tuple[set[str], set[str]]:
         (
             "explain sweep --file examples/scenarios/two-teams.yaml",
             PLANNING,
-            "api cli kube nodecore scenario scheduler",
+            "answers api cli kube nodecore scenario scheduler",
         ),
     ],
 )

@@ -17,7 +17,7 @@ FOREIGN = {
 }
 _SCRIPT = """
 import importlib, json, sys
-command = importlib.import_module("bindery.cli." + sys.argv[1])
+command = importlib.import_module("bindery.cli.processes." + sys.argv[1])
 if hasattr(command, "registry"):
     command.registry.load(None)
 from prometheus_client import REGISTRY

@@ -12,14 +12,15 @@ from commandline import CommandLine
 from inlinescenarios import scenario_of, source_of
 from steps import StepClock
 
+from bindery.answers.errors import NoAnswerError
+from bindery.answers.evictions import evicted_for
+from bindery.answers.explanation import explain
+from bindery.answers.source import Source
+from bindery.answers.subjects import subject
 from bindery.api.names import MADE_BY_GROUPER, MADE_BY_LABEL, SOURCES_ANNOTATION
 from bindery.api.times import timestamp
-from bindery.cli.errors import CommandError
-from bindery.cli.evictionsshown import evicted_for
-from bindery.cli.explanation import describe
-from bindery.cli.source import Source
-from bindery.cli.subjects import subject
 from bindery.cli.tables import working
+from bindery.cli.text.gang import job_lines
 from bindery.kube.objects import Condition, Meta, OwnerReference, PodGroup
 from bindery.scenario.format import Scenario
 from bindery.scheduler.cache.eviction_history import EvictionRecord
@@ -55,7 +56,7 @@ def cluster() -> Scenario:
 def explained(cluster: Scenario, name: str) -> str:
     source = source_of(cluster)
     about = subject(source.snapshot, name, "default")
-    return "\n".join(describe(source, about, cluster.now))
+    return "\n".join(job_lines(explain(source, about, cluster.now)))
 
 
 def test_a_gang_that_does_not_fit_hears_what_every_node_says(cluster: Scenario) -> None:
@@ -260,7 +261,7 @@ def test_a_lower_minimum_is_no_advice_if_not_one_pod_fits() -> None:
 def test_a_namespace_that_does_not_exist_is_named() -> None:
     source = source_of(scenario_of("namespaces: {team: {}}"))
 
-    with pytest.raises(CommandError) as caught:
+    with pytest.raises(NoAnswerError) as caught:
         subject(source.snapshot, "job/vis0", "nosuchns")
 
     assert "job/vis0 is not known" in str(caught.value)
@@ -291,7 +292,7 @@ def test_a_pod_without_any_node_is_told_so() -> None:
 def test_a_name_that_does_not_exist_is_answered_with_similar_ones(
     cluster: Scenario, name: str, message: str
 ) -> None:
-    with pytest.raises(CommandError) as caught:
+    with pytest.raises(NoAnswerError) as caught:
         explained(cluster, name)
 
     assert str(caught.value).startswith(message)
@@ -684,7 +685,7 @@ def test_a_group_of_the_grouper_names_the_objects_that_its_values_came_from() ->
     sources = {"queue": "Job/train", "minMember": "JobSet/set", "topology": "Job/train"}
     group.metadata.annotations[SOURCES_ANNOTATION] = json.dumps(sources)
 
-    lines = describe(source, subject(source.snapshot, "lws", "default"), cluster.now)
+    lines = job_lines(explain(source, subject(source.snapshot, "lws", "default"), cluster.now))
 
     assert "Its values: queue, topology from Job/train; minMember from JobSet/set." in lines
 
@@ -737,7 +738,7 @@ def with_evictions(known_as: str = "claimant") -> tuple[Source, datetime]:
 def test_an_evicted_gang_says_when_and_by_which_action_and_for_which_queue_it_was_evicted() -> None:
     source, now = with_evictions()
     about = {
-        name: "\n".join(describe(source, subject(source.snapshot, name, namespace), now))
+        name: "\n".join(job_lines(explain(source, subject(source.snapshot, name, namespace), now)))
         for name, namespace in (("mine", "default"), ("theirs", "team"), ("claimant", "default"))
     }
 
@@ -751,7 +752,7 @@ def test_an_evicted_gang_says_when_and_by_which_action_and_for_which_queue_it_wa
 
 def test_a_gang_names_the_gangs_that_were_evicted_for_it_or_for_its_queue() -> None:
     source, now = with_evictions()
-    lines = describe(source, subject(source.snapshot, "claimant", "default"), now)
+    lines = job_lines(explain(source, subject(source.snapshot, "claimant", "default"), now))
 
     at = lines.index("Evicted for it, or in other namespaces for queue owed:")
     listed = [line.split(":")[0] for line in lines[at + 1 :] if " pods were evicted" in line]

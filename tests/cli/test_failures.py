@@ -2,6 +2,7 @@
 
 import pytest
 
+from bindery.answers.errors import BadInputError, NoAnswerError
 from bindery.api.yamlfile import FileError
 from bindery.cli.errors import CommandError, ExitCode
 from bindery.cli.failures import told
@@ -20,6 +21,8 @@ from bindery.kube.errors import (
     [
         (FileError("a.yaml", 3, "unknown key"), "a.yaml:3: unknown key", ExitCode.BAD_INPUT),
         (CommandError("no such pod"), "bindery: no such pod", ExitCode.FAILURE),
+        (NoAnswerError("there is no pod a"), "bindery: there is no pod a", ExitCode.FAILURE),
+        (BadInputError("a.yaml: empty"), "bindery: a.yaml: empty", ExitCode.BAD_INPUT),
         (
             ConfigurationError("kubeconfig /dev/null: there is no current-context"),
             "bindery: kubeconfig /dev/null: there is no current-context",

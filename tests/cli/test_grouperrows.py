@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from bindery.answers.grouperrows import GrouperRows, read_rows
 from bindery.api import yamlfile
 from bindery.api.names import ROWS_ANNOTATION
-from bindery.cli.grouperrows import GrouperRows, read_rows
 from bindery.grouper.table import publishing
 from bindery.grouper.table.loading import table_of
 from bindery.kube.errors import ApiError, ForbiddenError, NotFoundError

@@ -6,12 +6,12 @@ import msgspec
 import pytest
 from inlinescenarios import scenario_of, snapshot_of, source_of
 
+from bindery.answers.listings import gang_rows, request_rows
+from bindery.answers.queuerows import queue_rows
+from bindery.answers.subjects import subject
 from bindery.api.gpus import GpuResources
 from bindery.api.podgroup import SCHEDULED
-from bindery.cli.listings import gang_rows, request_rows
-from bindery.cli.queuerows import queue_rows
-from bindery.cli.subjects import subject
-from bindery.cli.writtenstate import state_lines
+from bindery.cli.text.state import state_lines
 from bindery.kube.bindrequests import (
     CommittedStatement,
     OldFormSpec,

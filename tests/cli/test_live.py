@@ -224,10 +224,10 @@ def test_get_shows_queues_as_json(corner: Corner) -> None:
 @pytest.mark.parametrize(
     ("command", "libraries", "packages"),
     [
-        ("version", TALKING, "api cli kube"),
-        ("get gangs", f"{TALKING} rich", "api cli kube"),
-        ("get requests", f"{TALKING} rich", "api cli kube"),
-        ("get queues", f"{TALKING} rich numpy", "api cli kube scheduler"),
+        ("version", TALKING, "answers api cli kube"),
+        ("get gangs", f"{TALKING} rich", "answers api cli kube"),
+        ("get requests", f"{TALKING} rich", "answers api cli kube"),
+        ("get queues", f"{TALKING} rich numpy", "answers api cli kube scheduler"),
     ],
 )
 def test_a_table_needs_neither_the_models_nor_the_engine(
@@ -245,7 +245,7 @@ def test_explain_needs_neither_scenarios_nor_what_only_the_scheduler_process_doe
 
     found = imported("--kubeconfig", str(corner.reader), *about)
 
-    packages = {"api", "cli", "kube", "nodecore", "scheduler"}
+    packages = {"answers", "api", "cli", "kube", "nodecore", "scheduler"}
     assert found == ({*TALKING.split(), *PLANNING.split()}, packages)
 
 

@@ -9,9 +9,10 @@ import pytest
 from inlinescenarios import scenario_of, source_of
 
 import bindery.scheduler
-from bindery.cli.explanation import describe
-from bindery.cli.source import Source
-from bindery.cli.subjects import subject
+from bindery.answers.explanation import explain
+from bindery.answers.source import Source
+from bindery.answers.subjects import subject
+from bindery.cli.text.gang import job_lines
 from bindery.kube.budgets import BudgetSpec, BudgetStatus, DisruptionBudget
 from bindery.kube.objects import Meta, PodGroup, PodGroupSpec
 from bindery.kube.queueaccess import AccessReason
@@ -48,7 +49,7 @@ def guarded(allowed: int) -> Source:
 
 
 def explained(source: Source, name: str) -> list[str]:
-    return describe(source, subject(source.snapshot, name, "default"), source.now)
+    return job_lines(explain(source, subject(source.snapshot, name, "default"), source.now))
 
 
 def test_a_budget_is_named_where_it_is_the_obstacle_and_not_the_rule_of_another_queue() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from bindery.api.names import MADE_BY_GROUPER, MADE_BY_LABEL
-from bindery.cli.peoplenames import PeopleNames
+from bindery.cli.text.peoplenames import PeopleNames
 from bindery.kube.objects import Meta, OwnerReference, PodGroup
 
 

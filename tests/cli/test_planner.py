@@ -6,11 +6,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from bindery.answers.leaders import Leader, Leading, confirmed, leader, read_leader
+from bindery.answers.planner import Planner, configuration_of, with_served_pools
 from bindery.api.configuration import PluginConfiguration, SchedulerConfiguration
 from bindery.api.names import CONFIGURATION_ANNOTATION, scheduler_lease
 from bindery.api.times import timestamp_micro
-from bindery.cli.leaders import Leader, Leading, confirmed, leader, read_leader
-from bindery.cli.planner import Planner, configuration_of, with_served_pools
 from bindery.kube.errors import NotFoundError
 from bindery.kube.objects import Lease, LeaseSpec, Meta
 from bindery.kube.publication import Publication, annotations
@@ -83,7 +83,7 @@ class Server:
 async def test_a_lease_has_ended_if_it_is_not_renewed_by_any_clock(
     later: Lease | None, state: Leading, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bindery.cli.leaders._AGAIN_S", 0.0)
+    monkeypatch.setattr("bindery.answers.leaders._AGAIN_S", 0.0)
 
     found = await confirmed(Server(later), leader(lease(55), NOW))  # type: ignore[arg-type]  # a stand-in
 

@@ -13,7 +13,7 @@ import yaml
 from commandline import CommandLine
 from test_command import bindery
 
-from bindery.cli.queuetree import ASCII, UNICODE, bar
+from bindery.cli.lists.queuetree import ASCII, UNICODE, bar
 from bindery.scheduler.insight.shares import ResourceShare
 
 CLUSTER = """

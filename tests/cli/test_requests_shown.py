@@ -8,13 +8,14 @@ import yaml
 from commandline import CommandLine
 from inlinescenarios import scenario_of, source_of
 
+from bindery.answers.errors import NoAnswerError
+from bindery.answers.explanation import explain
+from bindery.answers.listings import request_rows
+from bindery.answers.source import Source
+from bindery.answers.subjects import subject
 from bindery.api.names import STATEMENT_LABEL
-from bindery.cli.errors import CommandError
-from bindery.cli.explanation import describe
-from bindery.cli.listings import request_rows
-from bindery.cli.source import Source
-from bindery.cli.subjects import subject
 from bindery.cli.tables import print_yaml
+from bindery.cli.text.gang import job_lines
 from bindery.kube.bindrequests import (
     BindRequest,
     BindRequestSpec,
@@ -103,7 +104,7 @@ def shared(*left_out: str) -> Source:
 
 
 def explained(source: Source, name: str) -> list[str]:
-    return describe(source, subject(source.snapshot, name, "default"), source.now)
+    return job_lines(explain(source, subject(source.snapshot, name, "default"), source.now))
 
 
 def test_each_statement_has_a_line_of_its_own() -> None:
@@ -218,7 +219,7 @@ def test_a_shared_request_without_pods_says_what_has_become_of_each_gang() -> No
     source = shared()
     source = replace(source, snapshot=replace(source.snapshot, pods=()))
 
-    with pytest.raises(CommandError, match=r"carries 3 Statements(.|\n)*None of its pods exists"):
+    with pytest.raises(NoAnswerError, match=r"carries 3 Statements(.|\n)*None of its pods exists"):
         explained(source, f"br/{NAME}")
 
 

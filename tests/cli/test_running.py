@@ -10,8 +10,8 @@ import pytest
 from commandline import CommandLine
 
 from bindery.api.names import API_VERSION
-from bindery.cli import running
 from bindery.cli.errors import CommandError, ExitCode
+from bindery.cli.processes import running
 from bindery.observability.listening import ListenError
 
 SERVER = """

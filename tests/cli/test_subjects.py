@@ -9,9 +9,10 @@ import pytest
 from commandline import CommandLine
 from inlinescenarios import scenario_of, source_of
 
-from bindery.cli.errors import CommandError
-from bindery.cli.explanation import describe
-from bindery.cli.subjects import named_queue, subject
+from bindery.answers.errors import NoAnswerError
+from bindery.answers.explanation import explain
+from bindery.answers.subjects import named_queue, subject
+from bindery.cli.text.gang import job_lines
 from bindery.kube.objects import Condition, OwnerReference, Pod
 from bindery.kube.snapshot import ClusterSnapshot
 
@@ -90,7 +91,7 @@ def test_a_workload_leads_to_the_gang_of_its_pods(
 def test_a_workload_that_the_pods_do_not_name_is_not_guessed(
     asked: str, owner: tuple[str, str]
 ) -> None:
-    with pytest.raises(CommandError, match="is not known: no pod and no PodGroup"):
+    with pytest.raises(NoAnswerError, match="is not known: no pod and no PodGroup"):
         subject(look_with(*owner), asked, "default")
 
 
@@ -125,7 +126,7 @@ def test_workloads_of_one_name_and_several_gangs_are_not_mixed() -> None:
         for pod in SOURCE.snapshot.pods
     )
 
-    with pytest.raises(CommandError, match=r"several workloads .* write job/fit or rayjob/fit"):
+    with pytest.raises(NoAnswerError, match=r"several workloads .* write job/fit or rayjob/fit"):
         subject(replace(SOURCE.snapshot, pods=pods), "fit", "default")
 
 
@@ -149,7 +150,7 @@ def test_a_bind_request_leads_to_the_gang_that_it_binds() -> None:
     (request,) = SOURCE.snapshot.requests
 
     found = subject(SOURCE.snapshot, f"br/{request.metadata.name}", "default")
-    line, group, *_ = describe(SOURCE, found, SOURCE.now)
+    line, group, *_ = job_lines(explain(SOURCE, found, SOURCE.now))
 
     name = f"BindRequest default/{request.metadata.name}"
     assert line.startswith(f"{name} is Pending: 0 of 1 pods are bound.")
@@ -231,7 +232,7 @@ def test_a_queue_that_does_not_exist_ends_with_1_and_similar_names(
 
 @pytest.mark.parametrize("asked", ["later", "job/later", "sts/later"])
 def test_a_workload_without_pods_is_not_called_unknown_without_a_hint(asked: str) -> None:
-    with pytest.raises(CommandError, match="while it is suspended or scaled to 0 it has none"):
+    with pytest.raises(NoAnswerError, match="while it is suspended or scaled to 0 it has none"):
         subject(look_with("Job", "fit"), asked, "default")
 
 
@@ -252,7 +253,7 @@ def test_a_pod_that_waits_for_its_group_is_explained_by_its_condition() -> None:
     )
     source = replace(SOURCE, snapshot=replace(SOURCE.snapshot, pods=pods))
 
-    lines = list(describe(source, subject(source.snapshot, "job/fit", "default"), 0.0))
+    lines = list(job_lines(explain(source, subject(source.snapshot, "job/fit", "default"), 0.0)))
 
     assert "The scheduler says: WaitingForGroup: no PodGroup yet" in lines
     assert lines[-1].startswith("What to do: Check that the grouper runs")

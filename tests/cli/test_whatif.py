@@ -8,7 +8,7 @@ import pytest
 import yaml
 from commandline import CommandLine
 
-from bindery.cli.whatiftext import outcome_lines
+from bindery.cli.text.rehearsal import outcome_lines
 from bindery.scheduler.insight.comeback import Comeback, Fate
 from bindery.scheduler.insight.rehearsal import RehearsalOutcome, RehearsedEviction
 from bindery.scheduler.insight.waiting import PlannedEviction
@@ -132,7 +132,7 @@ def test_a_defect_ends_with_4_and_is_no_answer_either(
     def fail(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("bindery.cli.rehearsing.rehearse", fail)
+    monkeypatch.setattr("bindery.answers.submission.rehearse", fail)
     code, answer, errors = desk.ask(JOB)
 
     assert (code, answer) == (4, "")

@@ -6,8 +6,9 @@ from pathlib import Path
 from commandline import CommandLine
 from inlinescenarios import scenario_of, source_of
 
-from bindery.cli.explanation import describe
-from bindery.cli.subjects import subject
+from bindery.answers.explanation import explain
+from bindery.answers.subjects import subject
+from bindery.cli.text.gang import job_lines
 
 NODES = """
 nodes:
@@ -40,7 +41,9 @@ def test_explain_says_what_the_zones_of_each_node_lack() -> None:
     cluster = scenario_of(NODES + WAITS)
     source = source_of(cluster)
 
-    told = "\n".join(describe(source, subject(source.snapshot, "pair", "default"), cluster.now))
+    told = "\n".join(
+        job_lines(explain(source, subject(source.snapshot, "pair", "default"), cluster.now))
+    )
 
     lacking = "no single NUMA zone has 3 free CPUs, 1Gi of memory and 1 nvidia.com/gpu"
     assert f"1  have too small NUMA zones ({lacking})" in told

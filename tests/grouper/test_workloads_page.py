@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from bindery.api.podkeys import GROUPER_KEYS
-from bindery.cli.workloads import described
+from bindery.cli.processes.workloads import described
 from bindery.grouper.table import load
 from bindery.grouper.table.loading import known_keys
 from bindery.grouper.table.paths import OWN_FUNCTIONS

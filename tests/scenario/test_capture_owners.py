@@ -8,8 +8,8 @@ import pytest
 from inlinescenarios import scenario_of, snapshot_of
 from snapshots import read_back
 
-from bindery.cli.errors import CommandError
-from bindery.cli.subjects import subject
+from bindery.answers.errors import NoAnswerError
+from bindery.answers.subjects import subject
 from bindery.kube.objects import OwnerReference, Pod
 from bindery.kube.snapshot import ClusterSnapshot
 from bindery.scenario.format import Scenario
@@ -47,7 +47,7 @@ def test_a_gang_is_found_in_a_snapshot_by_the_name_of_its_workload(
 def test_a_workload_of_another_namespace_is_not_found_in_a_snapshot(tmp_path: Path) -> None:
     captured = read_back(_owned(SCENARIO), SCENARIO, tmp_path)
 
-    with pytest.raises(CommandError, match="namespace default"):
+    with pytest.raises(NoAnswerError, match="namespace default"):
         subject(snapshot_of(captured), "job/train", "default")
 
 

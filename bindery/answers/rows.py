@@ -1,0 +1,6 @@
+"""The type of the rows of a list. It stands alone, so that printing a table imports little."""
+
+from collections.abc import Mapping
+
+Row = Mapping[str, object]
+"""One row of a list, by the keys of its JSON form."""

@@ -1,0 +1,87 @@
+"""The cluster that a question is about: a live one, or the beginning of a scenario.
+
+Either way it is a `ClusterSnapshot` and the configuration that plans it; nothing is ever written.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from bindery.answers.errors import BadInputError
+from bindery.answers.planner import Planner
+from bindery.answers.wire import to_wire
+from bindery.api.configuration import SchedulerConfiguration
+from bindery.api.plugins import PluginConfigurationError
+from bindery.kube.snapshot import ClusterSnapshot
+from bindery.scheduler.actions.registry import UnknownActionError
+from bindery.scheduler.insight.world import World
+from bindery.scheduler.usage.formula import History
+from bindery.scheduler.usage.record import UsageRecord
+from bindery.scheduler.usage.source import GivenUsage, PastUsage
+
+
+@dataclass(frozen=True)
+class Source:
+    """A snapshot of a cluster and the configuration of its scheduler."""
+
+    snapshot: ClusterSnapshot
+    configuration: SchedulerConfiguration
+    now: datetime
+    past: History | Mapping[str, Mapping[str, float]] | None = None
+    """What queues have used: the scheduler's record, or queue -> resource -> part of capacity."""
+    planner: Planner | None = None
+    """The scheduler of a live cluster; None for a scenario."""
+
+    @property
+    def lines(self) -> list[str]:
+        """What the answer says about configuration and scheduler; nothing for a scenario."""
+        return list(self.planner.lines()) if self.planner is not None else []
+
+    @property
+    def absence(self) -> str:
+        """Why no scheduler leads; empty while one leads, or if that cannot be known."""
+        return self.planner.absence if self.planner is not None else ""
+
+    @property
+    def unserved(self) -> str:
+        """That no scheduler serves the node pool, while others are served; empty if one does."""
+        return self.planner.unserved if self.planner is not None else ""
+
+    def described(self, answer: object) -> object:
+        """Return `answer` for programs, with the scheduler of a live cluster."""
+        if self.planner is None:
+            return answer
+        return {**to_wire(answer), "scheduler": self.planner.to_wire()}
+
+    def in_pool(self, node_pool: str) -> "Source":
+        """Return the same cluster for the scheduler of `node_pool`."""
+        configuration = self.configuration.model_copy(update={"node_pool": node_pool})
+        return replace(self, configuration=configuration)
+
+    def later(self, seconds: float) -> "Source":
+        """Return the same cluster `seconds` later."""
+        return replace(self, now=self.now + timedelta(seconds=seconds))
+
+    def world(self) -> World:
+        """Return the scheduler's view of it for planning in memory.
+
+        Raises:
+            BadInputError: the configuration names an action or a plugin that is not there.
+        """
+        objects = (
+            *self.snapshot.everything(),
+            *self.snapshot.budgets,
+            *self.snapshot.workload_jobs,
+        )
+        try:
+            world = World(objects, self.configuration, self.now.timestamp())
+        except (UnknownActionError, PluginConfigurationError) as error:
+            raise BadInputError(f"the configuration: {error}") from error
+        if isinstance(self.past, History):
+            source = world.engine.past.source
+            assert isinstance(source, UsageRecord), "it was read for the configuration"
+            source.precede(self.past)
+        elif self.past:
+            k_value = self.configuration.usage.k_value
+            world.engine.past = PastUsage(GivenUsage(self.past), k_value)
+        return world

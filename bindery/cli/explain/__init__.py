@@ -1,0 +1,1 @@
+"""`bindery explain`: `command` has the options, `answer` reads the cluster and prints."""

@@ -1,0 +1,1 @@
+"""The commands that read or write files: `scenario`, `snapshot`, `migrate`, `node`."""

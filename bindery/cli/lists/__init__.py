@@ -1,0 +1,1 @@
+"""The commands that list: `get`, `queues`, `status`, `version`."""

@@ -1,0 +1,44 @@
+"""`bindery webhook run`: builds the binder's plugins and serves admission reviews until stopped.
+
+Called by the `bindery` command; `bindery.binder.webhook.process` takes over. It reads the binder's
+configuration, so that what is checked at admission is what will be done at binding.
+"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bindery.binder.plugins import registry
+from bindery.binder.webhook import process
+from bindery.cli.options import LogLevel
+from bindery.cli.processes import running
+from bindery.observability import logs
+from bindery.observability.listening import LOOPBACK, Listening
+
+app = typer.Typer(help="Checks and prepares pods when they are created.", no_args_is_help=True)
+
+
+@app.callback()
+def webhook() -> None:
+    """Keep `run` a subcommand although it is the only one."""
+
+
+@app.command()
+def run(
+    config: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The binder's configuration; default: all defaults."),
+    ] = None,
+    kubeconfig: running.Kubeconfig = None,
+    listen_address: running.ListenAddress = LOOPBACK,
+    health_port: running.HealthPort = None,
+    metrics_port: running.MetricsPort = None,
+    log_level: LogLevel = "info",
+) -> None:
+    """Serve /validate and /mutate with certificates that are created and renewed here."""
+    configuration, plugins = registry.load(config)
+    logs.configure(process.COMPONENT, log_level)
+    listening = Listening(health_port, metrics_port, listen_address)
+    options = process.Options(configuration.webhook, plugins, kubeconfig, listening)
+    running.run(process.run(options))

@@ -1,0 +1,140 @@
+"""Read objects of a cluster into a snapshot.
+
+`live` reads all that planning depends on; `bindery get` reads only what it shows. Nothing here
+imports the scheduler, which takes longer than a table may take.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
+
+import typer
+
+from bindery.api.states import GangState
+from bindery.cli.errors import CommandError, ExitCode
+from bindery.kube.bindrequests import CommittedStatement
+from bindery.kube.claims import RESOURCE_CLAIMS, ResourceClaim
+from bindery.kube.decoding import LenientDecoder
+from bindery.kube.errors import ForbiddenError, NotFoundError
+from bindery.kube.objects import KubeObject
+from bindery.kube.requests import Selection
+from bindery.kube.resources import (
+    BIND_REQUESTS,
+    NAMESPACES,
+    NODES,
+    POD_GROUPS,
+    PODS,
+    QUEUES,
+    Resource,
+)
+from bindery.kube.snapshot import ClusterSnapshot
+from bindery.kube.store import Malformed
+from bindery.kube.workloads import WORKLOAD_JOBS
+
+if TYPE_CHECKING:
+    from bindery.kube.client import Client  # it imports the HTTP library, which files do without
+
+T = TypeVar("T", bound=KubeObject)
+
+
+async def read(client: "Client", resource: Resource[T], namespace: str = "") -> tuple[T, ...]:
+    """Read all objects of a kind, one by one, so that one cannot hide the others.
+
+    `namespace`: only those in it; empty: of all namespaces.
+    """
+    decode = LenientDecoder(resource).page
+    found, _ = await client.list_with_version(resource, decode, Selection(namespace))
+    objects: list[T] = []
+    for item in found:
+        if isinstance(item, Malformed):
+            name = "/".join(part for part in (item.meta.namespace, item.meta.name) if part)
+            kept = item.kept(None)
+            what = "is left out" if kept is None else "is read in part"
+            typer.echo(f"{resource.kind} {name} {what}: {item.message}", err=True)
+            if kept is not None:
+                objects.append(kept)
+        else:
+            objects.append(item)
+    return tuple(objects)
+
+
+async def read_visible(
+    client: "Client", resource: Resource[T], namespace: str = ""
+) -> tuple[T, ...]:
+    """Read objects as `read` does; none for a user who may not see them."""
+    try:
+        return await read(client, resource, namespace)
+    except ForbiddenError:
+        return ()
+
+
+async def _read_claims(client: "Client") -> tuple[ResourceClaim, ...]:
+    """Read the resource claims; none if the cluster does not serve them."""
+    try:
+        return await read_visible(client, RESOURCE_CLAIMS)
+    except NotFoundError:
+        return ()
+
+
+@contextmanager
+def demanding_kinds() -> Iterator[None]:
+    """Turn a kind that the server does not know into what the user can do about it.
+
+    Raises:
+        CommandError: the cluster does not serve Bindery's kinds.
+    """
+    try:
+        yield
+    except NotFoundError as error:
+        raise CommandError(
+            "Bindery's resources are not installed in this cluster; install the chart first",
+            ExitCode.NO_CLUSTER,
+        ) from error
+
+
+async def read_gangs(client: "Client", namespace: str = "") -> ClusterSnapshot:
+    """Read what a table of gangs shows."""
+    with demanding_kinds():
+        pods, groups, requests, namespaces = await asyncio.gather(
+            read(client, PODS, namespace),
+            read(client, POD_GROUPS, namespace),
+            read_bind_requests(client, namespace),
+            read_visible(client, NAMESPACES),
+        )
+    are_gone = any(group.status.state == GangState.EVICTED for group in groups)
+    return ClusterSnapshot(
+        pods=pods,
+        groups=groups,
+        requests=requests,
+        namespaces=namespaces,
+        # Only gangs whose pods are gone show what has become of their Jobs.
+        workload_jobs=await read_visible(client, WORKLOAD_JOBS, namespace) if are_gone else (),
+    )
+
+
+async def read_bind_requests(
+    client: "Client", namespace: str = ""
+) -> tuple[CommittedStatement, ...]:
+    """Read the BindRequests, one for each Statement that they carry."""
+    found = await read(client, BIND_REQUESTS, namespace)
+    return tuple(each for request in found if not request.is_fence for each in request.each())
+
+
+async def read_requests(client: "Client", namespace: str = "") -> ClusterSnapshot:
+    """Read what a table of BindRequests shows."""
+    with demanding_kinds():
+        return ClusterSnapshot(requests=await read_bind_requests(client, namespace))
+
+
+async def read_queues(client: "Client") -> ClusterSnapshot:
+    """Read what a table of queues shows: the queues and all that they hold."""
+    with demanding_kinds():
+        snapshot, queues, nodes, claims = await asyncio.gather(
+            read_gangs(client),
+            read(client, QUEUES),
+            read_visible(client, NODES),
+            _read_claims(client),
+        )
+    return replace(snapshot, queues=queues, nodes=nodes, further=claims)

@@ -1,0 +1,113 @@
+"""Read all of the live cluster that planning depends on.
+
+The commands that plan read the API server only here. The scheduler's own engine works out the rest,
+so the command line decides as the scheduler does.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import chain
+from typing import Any
+
+from bindery.api.configuration import PluginConfiguration, SchedulerConfiguration
+from bindery.api.plugins import PluginConfigurationError
+from bindery.cli.errors import CommandError, ExitCode
+from bindery.cli.importing import importing
+from bindery.cli.reading.cluster import demanding_kinds, read, read_bind_requests, read_visible
+from bindery.kube.budgets import DISRUPTION_BUDGETS
+from bindery.kube.claims import RESOURCE_CLAIM_TEMPLATES
+from bindery.kube.client import Client
+from bindery.kube.objects import KubeObject
+from bindery.kube.resources import (
+    NAMESPACES,
+    NODES,
+    POD_GROUPS,
+    PODS,
+    PRIORITY_CLASSES,
+    QUEUES,
+    Resource,
+)
+from bindery.kube.served import served
+from bindery.kube.snapshot import ClusterSnapshot
+from bindery.kube.workloads import WORKLOAD_JOBS
+from bindery.scheduler.cache.observers import WATCHED
+from bindery.scheduler.plugins import registry
+
+
+async def read_cluster(
+    client: Client,
+    plugins: Sequence[PluginConfiguration] | None = None,
+    *,
+    with_jobs: bool = False,
+) -> ClusterSnapshot:
+    """Read everything that planning depends on. `plugins`: those that plan; None: the default.
+
+    `with_jobs`: also what decides whether evicted pods come back.
+
+    What cannot be read is shown with its fault by the one who asks, where its kind is rescued; else
+    it is named on stderr and left out.
+
+    Raises:
+        CommandError: the cluster does not serve Bindery's kinds.
+        KubeError: it does not answer, or refuses.
+    """
+    own, budgets, further, jobs = await asyncio.gather(
+        _own_kinds(client),
+        read_visible(client, DISRUPTION_BUDGETS),
+        _further(client, plugins),
+        read_visible(client, WORKLOAD_JOBS) if with_jobs else _nothing(),
+    )
+    return replace(own, budgets=budgets, further=further, workload_jobs=jobs)
+
+
+async def _own_kinds(client: Client) -> ClusterSnapshot:
+    """Read the kinds that the scheduler itself watches.
+
+    Raises:
+        CommandError: the cluster does not serve Bindery's kinds.
+    """
+    with demanding_kinds():
+        pods, nodes, groups, queues, requests, classes = await asyncio.gather(
+            read(client, PODS),
+            read(client, NODES),
+            read(client, POD_GROUPS),
+            read(client, QUEUES),
+            read_bind_requests(client),
+            read(client, PRIORITY_CLASSES),
+        )
+        namespaces = await read_visible(client, NAMESPACES)
+    return ClusterSnapshot(pods, nodes, groups, queues, requests, classes, namespaces)
+
+
+def _further_kinds(plugins: Sequence[PluginConfiguration] | None) -> list[Resource[Any]]:
+    """Return the kinds that only plugins watch, and the templates of claims.
+
+    Raises:
+        CommandError: a plugin cannot be made.
+    """
+    try:
+        with importing():
+            found = registry.load(SchedulerConfiguration().plugins if plugins is None else plugins)
+    except PluginConfigurationError as error:
+        raise CommandError(f"the configuration: {error}", ExitCode.BAD_INPUT) from error
+    watched = [each for each in found.watched_resources() if each not in WATCHED]
+    return [*watched, RESOURCE_CLAIM_TEMPLATES]
+
+
+async def _further(
+    client: Client, plugins: Sequence[PluginConfiguration] | None
+) -> tuple[KubeObject, ...]:
+    """Read the objects that only plugins watch; those that a user may not see are missing.
+
+    Raises:
+        CommandError: a plugin cannot be made.
+    """
+    # In a thread: importing the plugins takes as long as the server takes for the other kinds.
+    kinds = await asyncio.to_thread(_further_kinds, plugins)
+    visible = (read_visible(client, kind) for kind in await served(client, kinds))
+    return tuple(chain.from_iterable(await asyncio.gather(*visible)))
+
+
+async def _nothing() -> tuple[()]:
+    return ()

@@ -1,0 +1,1 @@
+"""Answers in lines for people. Pure: no terminal, no options, no files."""
