@@ -19,7 +19,7 @@ from bindery.scheduler.plugins.fragmentation.gradient import (
     NO_PLACE,
     Ask,
     NodeColumns,
-    Workload,
+    TypicalWorkload,
     device_growths,
 )
 from bindery.scheduler.plugins.fragmentation.table import GrowthTable
@@ -58,7 +58,7 @@ class _Cluster:
         models = np.array([node.model for node in run.nodes])
         self._allowed = np.array([np.isin(models, kind[3] or models) for kind in counts])
         weight, cpu, portion, devices = np.array(rows, dtype=np.int64).T
-        workload = Workload(weight, cpu, portion, devices, _WHOLE)
+        workload = TypicalWorkload(weight, cpu, portion, devices, _WHOLE)
         self._table = GrowthTable(workload, self._columns(np.arange(len(models))))
 
     @property

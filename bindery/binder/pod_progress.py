@@ -14,7 +14,7 @@ from bindery.binder.ports import PodView
 from bindery.kube.bindrequests import PodBinding
 
 
-class Step(Enum):
+class BindingState(Enum):
     """What is known of the binding of a pod."""
 
     UNSEEN = auto()  # not looked at yet: a process that died may have bound it
@@ -30,7 +30,7 @@ class PodProgress:
     binding: PodBinding
     namespace: str
     contexts: PodContexts
-    step: Step = Step.UNSEEN
+    step: BindingState = BindingState.UNSEEN
     prepared: bool = False
     """Whether a plugin may have left something that a rollback must remove."""
     unfinished: bool = False
@@ -40,12 +40,16 @@ class PodProgress:
     @property
     def is_open(self) -> bool:
         """Whether it can go on in this attempt."""
-        return self.step is not Step.BOUND and self.failure is None
+        return self.step is not BindingState.BOUND and self.failure is None
 
     @property
     def is_lost(self) -> bool:
         """Whether this transaction will never bind it."""
-        return self.step is Step.WAITING and self.failure is not None and self.failure.permanent
+        return (
+            self.step is BindingState.WAITING
+            and self.failure is not None
+            and self.failure.permanent
+        )
 
     def judge(self, view: PodView | None) -> None:
         """Update the state from the pod's current object."""
@@ -57,14 +61,14 @@ class PodProgress:
                 BindFailureReason.POD_REPLACED, f"another pod has this name now ({view.uid})"
             )
         elif view.node == binding.selected_node:
-            self.step, self.failure, self.prepared = Step.BOUND, None, False
+            self.step, self.failure, self.prepared = BindingState.BOUND, None, False
         elif view.node:
             self._lose(BindFailureReason.BOUND_ELSEWHERE, f"the pod is bound to {view.node}")
         elif view.ending:
             self._lose(BindFailureReason.POD_GONE, "the pod is being deleted or has ended")
         else:
-            self.step = Step.WAITING
+            self.step = BindingState.WAITING
 
     def _lose(self, reason: BindFailureReason, message: str) -> None:
-        self.step = Step.WAITING
+        self.step = BindingState.WAITING
         self.failure = PodFailure(reason, message, permanent=True)

@@ -23,7 +23,7 @@ from bindery.binder.outcome import (
     WaitReason,
 )
 from bindery.binder.plugins.chain import PluginChain
-from bindery.binder.pod_progress import PodProgress, Step
+from bindery.binder.pod_progress import BindingState, PodProgress
 from bindery.binder.ports import BindingPort, PodView
 from bindery.kube.bindrequests import CommittedStatement, PodBinding
 from bindery.kube.errors import KubeError, OutcomeUnknownError, ServerError
@@ -77,7 +77,9 @@ class BindTransaction:
     @property
     def begun(self) -> bool:
         """Whether a pod is bound or may be."""
-        return any(pod.step in (Step.UNCERTAIN, Step.BOUND) for pod in self._pods.values())
+        return any(
+            pod.step in (BindingState.UNCERTAIN, BindingState.BOUND) for pod in self._pods.values()
+        )
 
     @property
     def wait(self) -> Wait:
@@ -92,7 +94,7 @@ class BindTransaction:
             what = f"waits for {text}" if text else "is at work"
             message = f"the plugin {plugin} {what}, for {count} of {len(self._pods)} pods"
             return Wait(WaitReason.PREPARING, message, self.begun)
-        bound = sum(pod.step is Step.BOUND for pod in self._pods.values())
+        bound = sum(pod.step is BindingState.BOUND for pod in self._pods.values())
         message = (
             f"{bound} of {len(self._pods)} pods are bound; the rest wait for a free place among "
             "the bindings in progress, or for the API server"
@@ -124,7 +126,9 @@ class BindTransaction:
                 await self._for_each((p for p in concerned if p.is_open), self._confirm)
         if self._may_bind():
             await self._for_each(self._open(), self._bind)
-        unfinished = (p for p in self._pods.values() if p.step is Step.BOUND and p.unfinished)
+        unfinished = (
+            p for p in self._pods.values() if p.step is BindingState.BOUND and p.unfinished
+        )
         await self._for_each(unfinished, self._finish)
         await self._roll_back(self._aborted())
         return self._outcome(last=last)
@@ -136,7 +140,7 @@ class BindTransaction:
             Whether nothing is left; if not, call it again.
         """
         for pod in self._pods.values():
-            if pod.step in (Step.UNSEEN, Step.UNCERTAIN) and pod.prepared:
+            if pod.step in (BindingState.UNSEEN, BindingState.UNCERTAIN) and pod.prepared:
                 await self._check([pod])
         await self._roll_back(list(self._pods.values()))
         return self.is_clean
@@ -144,12 +148,14 @@ class BindTransaction:
     @property
     def is_clean(self) -> bool:
         """Whether nothing is left that a rollback would have to remove."""
-        return not any(pod.prepared and pod.step is not Step.BOUND for pod in self._pods.values())
+        return not any(
+            pod.prepared and pod.step is not BindingState.BOUND for pod in self._pods.values()
+        )
 
     def outcome_of_abandonment(self, failure: PodFailure) -> Outcome:
         """Return the outcome for the parts that still exist after `abandon`."""
         for pod in self._pods.values():
-            if pod.step is not Step.BOUND:
+            if pod.step is not BindingState.BOUND:
                 pod.failure = failure
         return self._summary(Verdict.FAILED, failure)
 
@@ -173,7 +179,7 @@ class BindTransaction:
 
     async def _look_at(self, pod: PodProgress) -> None:
         binding = pod.binding
-        if pod.step is Step.UNCERTAIN:
+        if pod.step is BindingState.UNCERTAIN:
             view = await self._port.read_pod(pod.namespace, binding.pod_name)
         else:
             view = await self._port.find_pod(pod.namespace, binding.pod_name, binding.pod_uid)
@@ -187,7 +193,7 @@ class BindTransaction:
         stale = None if self.begun and self._needed else self._fence()
         for uid, pod in self._pods.items():
             failure = stale or self._refusals.get(uid)
-            if failure and pod.step is Step.WAITING:
+            if failure and pod.step is BindingState.WAITING:
                 pod.failure = failure
 
     async def _prepare(self, pod: PodProgress) -> None:
@@ -208,18 +214,18 @@ class BindTransaction:
                     await self._send_binding(pod, metadata)
         finally:
             self._plugins.end_turn(pod.contexts)
-        if pod.step is Step.WAITING:
+        if pod.step is BindingState.WAITING:
             await self._plugins.not_bound(pod.contexts)
 
     async def _send_binding(self, pod: PodProgress, metadata: BindingMetadata) -> None:
-        pod.step = Step.UNCERTAIN
+        pod.step = BindingState.UNCERTAIN
         node = pod.binding.selected_node
         try:
             await self._port.bind(pod.contexts.pod, node, metadata, priority=self._priority)
         except KubeError as error:
             await self._settle(pod, error)
         else:
-            pod.step, pod.prepared = Step.BOUND, False
+            pod.step, pod.prepared = BindingState.BOUND, False
 
     async def _settle(self, pod: PodProgress, error: KubeError) -> None:
         """Find out what a failed bind did: it may have taken effect, or the pod is another now."""
@@ -230,7 +236,7 @@ class BindTransaction:
             if isinstance(error, OutcomeUnknownError | ServerError):
                 pod.failure = PodFailure(BindFailureReason.UNCERTAIN, str(error), permanent=False)
             else:
-                pod.step = Step.WAITING
+                pod.step = BindingState.WAITING
         else:
             pod.judge(view)
 
@@ -241,7 +247,7 @@ class BindTransaction:
     async def _roll_back(self, pods: Sequence[PodProgress]) -> None:
         """Take back in reverse order what was prepared for those of `pods` that are not bound."""
         for pod in reversed(pods):
-            if pod.prepared and pod.step is Step.WAITING:
+            if pod.prepared and pod.step is BindingState.WAITING:
                 failure = await self._plugins.rollback(pod.contexts)
                 pod.prepared = failure is not None
                 pod.failure = pod.failure or failure
@@ -274,11 +280,11 @@ class BindTransaction:
 
     def _aborted(self) -> list[PodProgress]:
         """Return the pods that this attempt has left unbound, in order."""
-        return [pod for pod in self._pods.values() if pod.step is Step.WAITING]
+        return [pod for pod in self._pods.values() if pod.step is BindingState.WAITING]
 
     def _outcome(self, *, last: bool) -> Outcome:
         pods = self._pods.values()
-        bound = sum(pod.step is Step.BOUND for pod in pods)
+        bound = sum(pod.step is BindingState.BOUND for pod in pods)
         failure = self._main_failure()
         if self._is_worth_a_retry(bound, last=last):
             return self._summary(Verdict.RETRY, failure)
@@ -287,13 +293,13 @@ class BindTransaction:
 
     def _is_worth_a_retry(self, bound: int, *, last: bool) -> bool:
         pods = self._pods.values()
-        if any(pod.step in (Step.UNSEEN, Step.UNCERTAIN) for pod in pods):
+        if any(pod.step in (BindingState.UNSEEN, BindingState.UNCERTAIN) for pod in pods):
             return True
-        unbound = sum(pod.step is Step.WAITING and not pod.is_lost for pod in pods)
+        unbound = sum(pod.step is BindingState.WAITING and not pod.is_lost for pod in pods)
         reachable = bound + unbound >= self._needed
         if bound and reachable and bound < self._needed:
             return True
-        unfinished = any(pod.step is Step.BOUND and pod.unfinished for pod in pods)
+        unfinished = any(pod.step is BindingState.BOUND and pod.unfinished for pod in pods)
         return not last and (unfinished or (unbound > 0 and (reachable or bound > 0)))
 
     def _main_failure(self) -> PodFailure | None:
@@ -304,7 +310,7 @@ class BindTransaction:
     def _summary(self, verdict: Verdict, failure: PodFailure | None) -> Outcome:
         outcomes: dict[str, PodOutcome] = {}
         for uid, pod in self._pods.items():
-            bound = pod.step is Step.BOUND
+            bound = pod.step is BindingState.BOUND
             cause = pod.failure
             if not bound and cause is None and failure is not None:
                 cause = PodFailure(BindFailureReason.GANG_ABORTED, failure.message, permanent=False)

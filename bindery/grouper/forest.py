@@ -14,7 +14,7 @@ from bindery.grouper.table.facts import PodFacts, Reference
 
 
 @dataclass(eq=False)
-class Node:
+class TreeNode:
     """A pod or an owner in a tree. A pod that owns others is both."""
 
     reference: Reference
@@ -23,18 +23,18 @@ class Node:
     owner: OwnerObject | None = None
     """None: it is a pod of ours, or missing."""
     missing: Missing | None = None
-    parent: "Node | None" = None
-    children: "dict[str, Node]" = field(default_factory=dict)
+    parent: "TreeNode | None" = None
+    children: "dict[str, TreeNode]" = field(default_factory=dict)
 
     @property
-    def root(self) -> "Node":
+    def root(self) -> "TreeNode":
         """The highest owner that is known, or referred to."""
         node = self
         while node.parent is not None:
             node = node.parent
         return node
 
-    def walk(self) -> "Iterator[Node]":
+    def walk(self) -> "Iterator[TreeNode]":
         """Yield this node and all below it."""
         pending = [self]
         while pending:
@@ -52,11 +52,11 @@ class Forest:
         """
         self._find = find
         self._forget = forget
-        self._nodes: dict[str, Node] = {}
+        self._nodes: dict[str, TreeNode] = {}
         self._changed: dict[str, None] = {}
         """UIDs of roots, in the order in which they changed."""
 
-    def root(self, uid: str) -> Node | None:
+    def root(self, uid: str) -> TreeNode | None:
         """Return the root with this UID, if there is one."""
         node = self._nodes.get(uid)
         return node if node is not None and node.parent is None else None
@@ -77,7 +77,7 @@ class Forest:
         """Take note of a pod's state; `above` is its controller, or what takes its place."""
         node = self._nodes.get(pod.uid)
         if node is None:
-            node = self._nodes[pod.uid] = Node(pod.reference)
+            node = self._nodes[pod.uid] = TreeNode(pod.reference)
         elif node.pod == pod:
             return
         else:
@@ -119,7 +119,7 @@ class Forest:
             self._mark(node)
         return node is not None
 
-    def _look_up(self, node: Node) -> None:
+    def _look_up(self, node: TreeNode) -> None:
         found = self._find(node.reference)
         if isinstance(found, Missing):
             node.owner, node.missing = None, found
@@ -130,7 +130,7 @@ class Forest:
         namespace = found.metadata.namespace
         self._hang(node, reference_to(above, namespace) if above is not None else None)
 
-    def _hang(self, node: Node, above: Reference | None) -> None:
+    def _hang(self, node: TreeNode, above: Reference | None) -> None:
         """Make `above` the parent of `node`."""
         old = node.parent
         if (old.reference.uid if old is not None else None) == (above and above.uid):
@@ -143,14 +143,14 @@ class Forest:
             return
         parent = self._nodes.get(above.uid)
         if parent is None:
-            parent = self._nodes[above.uid] = Node(above)
+            parent = self._nodes[above.uid] = TreeNode(above)
             self._look_up(parent)
         if parent.root is node:
             return  # owner references in a circle: nothing is above
         node.parent = parent
         parent.children[node.reference.uid] = node
 
-    def _prune(self, node: Node) -> None:
+    def _prune(self, node: TreeNode) -> None:
         """Forget `node` and those above it that have nothing below."""
         while node.pod is None and not node.children:
             uid, parent = node.reference.uid, node.parent
@@ -161,5 +161,5 @@ class Forest:
             del parent.children[uid]
             node = parent
 
-    def _mark(self, node: Node) -> None:
+    def _mark(self, node: TreeNode) -> None:
         self._changed[node.root.reference.uid] = None

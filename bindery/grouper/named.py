@@ -16,11 +16,11 @@ from bindery.grouper.marks.contracts import CONTRACTS, Contract, MarkedGang
 from bindery.grouper.objects import WrittenGroup, as_mapping
 from bindery.grouper.owners import KindKey, Missing, Owners
 from bindery.grouper.table.facts import PodFacts
-from bindery.grouper.table.groups import GroupPlan, Wanted
+from bindery.grouper.table.groups import GroupPlan, WantedObject
 from bindery.grouper.upstream import planning, trees
 from bindery.grouper.upstream.adapters import ADAPTERS
 from bindery.grouper.upstream.model import COMPOSITE, GROUP, WORKLOAD, Adapter, Body, UpstreamGroup
-from bindery.grouper.upstream.reports import Finding, Said
+from bindery.grouper.upstream.reports import Said, UpstreamFinding
 from bindery.grouper.upstream.trees import NotKnownYetError
 
 UPSTREAM: Final = "upstream"
@@ -56,7 +56,7 @@ def is_named(root: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Report:
+class UpstreamReport:
     """What goes back to upstream's groups of one gang."""
 
     groups: tuple[tuple[UpstreamGroup, Adapter], ...] = ()
@@ -64,14 +64,14 @@ class Report:
     error: str = ""
     pods: tuple[PodFacts, ...] = ()
 
-    def finding(self, written: Iterable[WrittenGroup]) -> Finding:
+    def finding(self, written: Iterable[WrittenGroup]) -> UpstreamFinding:
         """Return what the conditions are made of; `written`: our PodGroups of the gang."""
         said = [
             Said(each.type, each.status, each.reason, each.message)
             for group in written
             for each in group.status.conditions or ()
         ]
-        return Finding(said, self.error, self.pods)
+        return UpstreamFinding(said, self.error, self.pods)
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Planned:
     plan: GroupPlan
     uids: tuple[str, ...] = ()
     """The UIDs that may own our PodGroup."""
-    report: Report = field(default_factory=Report)
+    report: UpstreamReport = field(default_factory=UpstreamReport)
     pods: tuple[PodFacts, ...] = ()
 
     @property
@@ -98,7 +98,7 @@ class NamedGangs:
     """All gangs that pods name themselves."""
 
     def __init__(
-        self, owners: Owners, find: Callable[[Wanted, str], Mapping[str, Any] | Missing]
+        self, owners: Owners, find: Callable[[WantedObject, str], Mapping[str, Any] | Missing]
     ) -> None:
         """`find` returns an object that a plan wants, for the root with the given key."""
         self._owners = owners
@@ -276,7 +276,7 @@ class NamedGangs:
         leaves = sorted(group.name for group, _ in tree if not group.is_composite)
         keys = [GangKey(UPSTREAM, key.namespace, name) for name in leaves]
         self._note_tree(root, key, keys)
-        gang = planning.Gang(
+        gang = planning.UpstreamGang(
             root=root,
             below=[group for group, _ in below],
             pods=_pods_of(keys, self._pods),
@@ -287,7 +287,7 @@ class NamedGangs:
         outcome = self._with_controllers(gang, key)
         uids = tuple(group.reference.uid for group, _ in tree)
         pods = tuple(gang.pods)
-        return Planned(outcome.plan, uids, Report(tuple(tree), outcome.error, pods), pods)
+        return Planned(outcome.plan, uids, UpstreamReport(tuple(tree), outcome.error, pods), pods)
 
     def _note_tree(self, root: UpstreamGroup, key: GangKey, keys: Iterable[GangKey]) -> None:
         """Remember which groups are planned together, so that a pod of one is one of all."""
@@ -303,7 +303,7 @@ class NamedGangs:
         found = trees.find(objects, WORKLOAD, name) if name else None
         return {} if found is None else {name: found[0]}
 
-    def _with_controllers(self, gang: planning.Gang, key: GangKey) -> planning.UpstreamPlan:
+    def _with_controllers(self, gang: planning.UpstreamGang, key: GangKey) -> planning.UpstreamPlan:
         """Plan, with the object that the Workload was made for, if that can be read."""
         outcome = planning.plan(gang)
         found = {

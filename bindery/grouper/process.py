@@ -33,7 +33,7 @@ _OTHER_CONNECTIONS: Final = 16
 
 
 @dataclass(frozen=True)
-class Options:
+class GrouperOptions:
     """The start options of the process."""
 
     configuration: GrouperConfiguration
@@ -44,7 +44,7 @@ class Options:
     listening: Listening
 
 
-async def run(options: Options) -> None:
+async def run(options: GrouperOptions) -> None:
     """Group pods until cancelled.
 
     Raises:
@@ -62,7 +62,7 @@ async def run(options: Options) -> None:
 class Grouper:
     """One grouper process."""
 
-    def __init__(self, options: Options, client: Client) -> None:
+    def __init__(self, options: GrouperOptions, client: Client) -> None:
         configuration = options.configuration
         self._options = options
         self._client = client

@@ -12,7 +12,7 @@ from typing import Final
 
 from bindery.api.times import timestamp
 from bindery.grouper.metrics import REPORTS
-from bindery.grouper.named import Report
+from bindery.grouper.named import UpstreamReport
 from bindery.grouper.objects import WrittenGroup
 from bindery.grouper.upstream.model import COMPOSITE, POD_GROUP, Adapter, UpstreamGroup
 from bindery.grouper.upstream.model import GROUP as UPSTREAM_GROUP
@@ -31,7 +31,7 @@ class Reporter:
 
     client: Client
 
-    async def report(self, report: Report, written: Iterable[WrittenGroup]) -> None:
+    async def report(self, report: UpstreamReport, written: Iterable[WrittenGroup]) -> None:
         """Write what has changed; `written`: our PodGroups of the gang.
 
         Raises:

@@ -25,7 +25,7 @@ from bindery.grouper.objects import (
 from bindery.grouper.owners import KindKey, Missing, Owners
 from bindery.grouper.table.asked import Surroundings
 from bindery.grouper.table.facts import PodFacts
-from bindery.grouper.table.groups import Wanted
+from bindery.grouper.table.groups import WantedObject
 from bindery.grouper.table.loading import Table
 from bindery.kube.client import Client
 from bindery.kube.objects import KubeObject, Namespace
@@ -201,7 +201,7 @@ class View:
         """Return the plan of a gang that pods name."""
         return self._named.plan(root)
 
-    def find_named(self, wanted: Wanted, root: str) -> Mapping[str, Any] | Missing:
+    def find_named(self, wanted: WantedObject, root: str) -> Mapping[str, Any] | Missing:
         """Return the object that a plan of the workload `root` names, or why it is missing."""
         version = wanted.versions[0]
         api_version = f"{wanted.group}/{version}" if wanted.group else version

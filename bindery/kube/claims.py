@@ -120,7 +120,7 @@ class DeviceAllocation(
     config: list[AllocationConfiguration] = msgspec.field(default_factory=list)
 
 
-class Allocation(
+class AllocationResult(
     msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False, omit_defaults=True
 ):
     """`AllocationResult`: the devices of a claim, and the nodes from which they can be used."""
@@ -152,7 +152,7 @@ class DeviceStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc
 
 
 class ResourceClaimStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    allocation: Allocation | None = None
+    allocation: AllocationResult | None = None
     reserved_for: list[ConsumerReference] = msgspec.field(default_factory=list)
     devices: list[DeviceStatus] = msgspec.field(default_factory=list)
 
@@ -184,7 +184,7 @@ class ClaimHandover(
 
     name: str
     uid: str
-    allocation: Allocation
+    allocation: AllocationResult
     is_own: bool = False
     """Whether the claim was made for this pod from a template: then it must belong to it."""
     is_new: bool = True
@@ -200,7 +200,7 @@ class ExtendedHandover(
 
     requests: list[DeviceRequest]
     mappings: list[RequestMapping]
-    allocation: Allocation
+    allocation: AllocationResult
 
 
 class Handover(

@@ -35,7 +35,7 @@ class Refuse:
 
 
 @dataclass(frozen=True)
-class Record:
+class WriteRecord:
     """The record of what the pod holds is not what it holds."""
 
     held: str
@@ -59,7 +59,7 @@ class Expire:
 
 
 @dataclass(frozen=True)
-class Turn:
+class ReadinessChange:
     """The pod becomes ready, or not ready, because of its readiness gates."""
 
 
@@ -87,12 +87,12 @@ class Rest:
     """No step is due until the pod changes."""
 
 
-Step = Refuse | Record | Start | Finish | Expire | Turn | Stop | Remove
+Step = Refuse | WriteRecord | Start | Finish | Expire | ReadinessChange | Stop | Remove
 Decision = Step | Wait | Rest
 
 
 @dataclass(frozen=True)
-class Malformed:
+class MalformedAnnotation:
     """An annotation with an invalid value. The pod runs without it."""
 
     annotation: str
@@ -119,17 +119,17 @@ def decide(pod: HollowPod, now_s: float) -> Decision:
     return _decide_running(pod, started_s, now_s)
 
 
-def malformed_annotations(pod: HollowPod) -> list[Malformed]:
+def malformed_annotations(pod: HollowPod) -> list[MalformedAnnotation]:
     """Return the invalid annotations of `pod`."""
     read = (
         seconds(pod, names.HOLLOW_RUN_SECONDS_ANNOTATION),
         seconds(pod, STOP_SECONDS_ANNOTATION),
         exit_code(pod),
     )
-    return [value for value in read if isinstance(value, Malformed)]
+    return [value for value in read if isinstance(value, MalformedAnnotation)]
 
 
-def seconds(pod: HollowPod, annotation: str) -> float | Malformed | None:
+def seconds(pod: HollowPod, annotation: str) -> float | MalformedAnnotation | None:
     """Return the seconds in `annotation` of `pod`; None without the annotation."""
     text = pod.metadata.annotations.get(annotation)
     if text is None:
@@ -137,33 +137,33 @@ def seconds(pod: HollowPod, annotation: str) -> float | Malformed | None:
     try:
         value = float(text)
     except ValueError:
-        return Malformed(annotation, text)
+        return MalformedAnnotation(annotation, text)
     # Comparing refuses NaN and infinity too; a century is for ever.
-    return value if 0 <= value <= 100 * 365 * 86400 else Malformed(annotation, text)
+    return value if 0 <= value <= 100 * 365 * 86400 else MalformedAnnotation(annotation, text)
 
 
-def exit_code(pod: HollowPod) -> int | Malformed | None:
+def exit_code(pod: HollowPod) -> int | MalformedAnnotation | None:
     """Return the exit code in the annotation of `pod`; None without it."""
     text = pod.metadata.annotations.get(EXIT_CODE_ANNOTATION)
     if text is None:
         return None
     is_code = text.isascii() and text.isdigit() and int(text) <= _LARGEST_EXIT_CODE
-    return int(text) if is_code else Malformed(EXIT_CODE_ANNOTATION, text)
+    return int(text) if is_code else MalformedAnnotation(EXIT_CODE_ANNOTATION, text)
 
 
 def _decide_running(pod: HollowPod, started_s: float, now_s: float) -> Decision:
     run_s = seconds(pod, names.HOLLOW_RUN_SECONDS_ANNOTATION)
-    ends_s = inf if run_s is None or isinstance(run_s, Malformed) else started_s + run_s
+    ends_s = inf if run_s is None or isinstance(run_s, MalformedAnnotation) else started_s + run_s
     deadline_s = pod.spec.active_deadline_seconds
     expires_s = inf if deadline_s is None else started_s + deadline_s
     if min(ends_s, expires_s) > now_s:
         if pod.spec.readiness_gates and pod.passes_gates != pod.is_ready:
-            return Turn()
+            return ReadinessChange()
         return Rest() if ends_s == expires_s == inf else Wait(min(ends_s, expires_s))
     if expires_s < ends_s:
         return Expire()
     code = exit_code(pod)
-    return Finish(0 if code is None or isinstance(code, Malformed) else code)
+    return Finish(0 if code is None or isinstance(code, MalformedAnnotation) else code)
 
 
 def _decide_deleted(pod: HollowPod, now_s: float) -> Decision:
@@ -173,7 +173,7 @@ def _decide_deleted(pod: HollowPod, now_s: float) -> Decision:
     killed_s = times.seconds(meta.deletion_timestamp) or now_s
     runs = pod.status.phase == "Running"
     stop_s = seconds(pod, STOP_SECONDS_ANNOTATION) if runs else 0.0
-    wanted_s = 0.0 if stop_s is None or isinstance(stop_s, Malformed) else stop_s
+    wanted_s = 0.0 if stop_s is None or isinstance(stop_s, MalformedAnnotation) else stop_s
     ends_s = min(killed_s - grace_s + wanted_s, killed_s)
     if now_s < ends_s:
         return Wait(ends_s)
@@ -182,6 +182,6 @@ def _decide_deleted(pod: HollowPod, now_s: float) -> Decision:
     # A finalizer keeps the object: whoever set it (the Job controller does) waits for the end.
     if pod.status.phase not in ENDED_POD_PHASES:
         code = exit_code(pod)
-        stopped = EXIT_TERMINATED if code is None or isinstance(code, Malformed) else code
+        stopped = EXIT_TERMINATED if code is None or isinstance(code, MalformedAnnotation) else code
         return Stop(EXIT_KILLED if wanted_s > grace_s else stopped)
     return Remove() if grace_s > 0 else Rest()

@@ -49,7 +49,7 @@ class Duty(StrEnum):
     REFRESH = "refresh"
 
 
-class Stage(StrEnum):
+class NodeStage(StrEnum):
     """How far a node has come."""
 
     PENDING = "pending"
@@ -74,7 +74,7 @@ class _State:
     """The state of one node. Times are those of the clock passed in."""
 
     node: HollowNode
-    stage: Stage = Stage.PENDING
+    stage: NodeStage = NodeStage.PENDING
     uid: str = ""
     renewed_s: float = 0.0
     refreshed_s: float = 0.0
@@ -113,12 +113,12 @@ class NodeKeeper:
     def registered(self, name: str) -> HollowNode | None:
         """Return the hollow node called `name`, if it is one of ours and registered."""
         state = self._states.get(name)
-        return state.node if state is not None and state.stage is Stage.REGISTERED else None
+        return state.node if state is not None and state.stage is NodeStage.REGISTERED else None
 
     def uid(self, name: str) -> str | None:
         """Return the UID of the Node object called `name`, if it is registered."""
         state = self._states.get(name)
-        return state.uid if state is not None and state.stage is Stage.REGISTERED else None
+        return state.uid if state is not None and state.stage is NodeStage.REGISTERED else None
 
     def seen(self, node: HollowNode) -> Node:
         """Return the Node object of `node` as the watch has it, else as it is registered."""
@@ -140,7 +140,7 @@ class NodeKeeper:
         """Whether the watch is alive and no registered node's Lease has run out."""
         now = self._clock()
         return self._reflector.healthy(time.monotonic()) and not any(
-            state.stage is Stage.REGISTERED and now - state.renewed_s > LEASE_DURATION_S
+            state.stage is NodeStage.REGISTERED and now - state.renewed_s > LEASE_DURATION_S
             for state in self._states.values()
         )
 
@@ -157,26 +157,26 @@ class NodeKeeper:
         async with asyncio.TaskGroup() as group:
             limit = asyncio.Semaphore(_WORKERS)
             for state in self._states.values():
-                if state.stage is Stage.REGISTERED:
+                if state.stage is NodeStage.REGISTERED:
                     group.create_task(self._remove(state, limit))
 
     def report(self) -> None:
         """Bring the gauges up to date."""
         stages = [state.stage for state in self._states.values()]
-        for stage in Stage:
+        for stage in NodeStage:
             metrics.HOLLOW_NODES.labels(stage.value).set(stages.count(stage))
         metrics.WORK_WAITING.labels("nodes").set(self._queue.waiting)
 
     async def _handle(self, task: NodeTask) -> float | None:
         state = self._states[task.node]
         match task.duty:
-            case Duty.REGISTER if state.stage is Stage.PENDING:
+            case Duty.REGISTER if state.stage is NodeStage.PENDING:
                 await self._register(state)
-            case Duty.ADOPT if state.stage is Stage.RETIRED:
+            case Duty.ADOPT if state.stage is NodeStage.RETIRED:
                 await self._adopt(state)
-            case Duty.RENEW if state.stage is Stage.REGISTERED:
+            case Duty.RENEW if state.stage is NodeStage.REGISTERED:
                 return await self._renew(state)
-            case Duty.REFRESH if state.stage is Stage.REGISTERED:
+            case Duty.REFRESH if state.stage is NodeStage.REGISTERED:
                 return await self._refresh(state)
         return None
 
@@ -184,7 +184,7 @@ class NodeKeeper:
         problem = self._prepare(state.node)
         if problem is not None:
             self.complain(state.node, problem, "KubeletSetupFailed")
-            self._enter(state, Stage.FAILED)
+            self._enter(state, NodeStage.FAILED)
             return
         try:
             created = await self._client.create(
@@ -203,7 +203,7 @@ class NodeKeeper:
             if not node_objects.is_hollow(existing):
                 log.error("a node of this name exists and is not hollow; it is left unchanged",
                           node=name)  # fmt: skip
-                self._enter(state, Stage.REFUSED)
+                self._enter(state, NodeStage.REFUSED)
                 return
             labels = node_objects.label_patch(state.node, existing)
             if labels is not None:
@@ -213,14 +213,14 @@ class NodeKeeper:
                 NODES, name, patch, subresource="status", kind=PatchKind.STRATEGIC
             )
         except NotFoundError:
-            self._enter(state, Stage.RETIRED)
+            self._enter(state, NodeStage.RETIRED)
             return
         self._begin(state, adopted)
 
     def _begin(self, state: _State, node: Node) -> None:
         state.uid = node.metadata.uid
         state.refreshed_s = state.renewed_s = self._clock()
-        self._enter(state, Stage.REGISTERED)
+        self._enter(state, NodeStage.REGISTERED)
         # Spread over the whole period, so that a thousand nodes do not fire at once.
         renew_s = self._random.uniform(0.0, RENEW_S)
         refresh_s = self._random.uniform(0.5, 1.0) * REFRESH_S
@@ -257,7 +257,7 @@ class NodeKeeper:
                 kind=PatchKind.STRATEGIC,
             )
         except NotFoundError:
-            self._enter(state, Stage.RETIRED)
+            self._enter(state, NodeStage.RETIRED)
             return None
         state.refreshed_s = now
         return REFRESH_S * (1 + self._random.uniform(0.0, RENEW_JITTER))
@@ -277,20 +277,20 @@ class NodeKeeper:
         if state is None:
             return
         if change.type is EventType.DELETED:
-            if state.stage is Stage.REGISTERED and state.uid == change.object.metadata.uid:
+            if state.stage is NodeStage.REGISTERED and state.uid == change.object.metadata.uid:
                 log.info("the node was deleted; it comes back when this agent is started again",
                          node=state.node.name)  # fmt: skip
-                self._enter(state, Stage.RETIRED)
-        elif state.stage is Stage.RETIRED and change.type is EventType.ADDED:
+                self._enter(state, NodeStage.RETIRED)
+        elif state.stage is NodeStage.RETIRED and change.type is EventType.ADDED:
             self._queue.add(NodeTask(Duty.ADOPT, state.node.name))
-        elif state.stage is Stage.REGISTERED and not node_objects.is_ready(change.object):
+        elif state.stage is NodeStage.REGISTERED and not node_objects.is_ready(change.object):
             # The node controller doubts a node whose Lease was late: tell it otherwise.
             pause_s = HEAL_S - (self._clock() - state.refreshed_s)
             self._queue.add_later(NodeTask(Duty.REFRESH, state.node.name), pause_s)
 
-    def _enter(self, state: _State, stage: Stage) -> None:
+    def _enter(self, state: _State, stage: NodeStage) -> None:
         state.stage = stage
-        if stage is not Stage.REGISTERED:
+        if stage is not NodeStage.REGISTERED:
             for duty in (Duty.RENEW, Duty.REFRESH):
                 self._queue.forget(NodeTask(duty, state.node.name))
         self._pending.discard(state.node.name)

@@ -27,15 +27,15 @@ from bindery.nodeagent.kubelets import Kubelets
 from bindery.nodeagent.lifecycle import (
     Expire,
     Finish,
-    Record,
+    ReadinessChange,
     Refuse,
     Remove,
     Rest,
     Start,
     Step,
     Stop,
-    Turn,
     Wait,
+    WriteRecord,
     decide,
     malformed_annotations,
 )
@@ -174,11 +174,11 @@ class PodKeeper:
                     self._queue.add(other)
         return None if answer.admit else Refuse(answer)
 
-    def _new_record(self, pod: HollowPod, node: HollowNode) -> Record | None:
+    def _new_record(self, pod: HollowPod, node: HollowNode) -> WriteRecord | None:
         if pod.status.phase != "Running":
             return None
         held = self._kubelets.new_record(node, pod)
-        return None if held is None else Record(held)
+        return None if held is None else WriteRecord(held)
 
     async def _attempt(
         self, step: Step, key: PodKey, pod: HollowPod, node: HollowNode
@@ -209,7 +209,7 @@ class PodKeeper:
                 await self._write(key, pod_status.refused(pod, answer, now))
                 reference = reference_to(HOLLOW_PODS, pod)
                 self._events.warning(reference, answer.reason, answer.message)
-            case Record(held):
+            case WriteRecord(held):
                 await self._write(key, pod_status.recorded(pod, held))
             case Start():
                 address = node.address
@@ -220,7 +220,7 @@ class PodKeeper:
                 await self._write(key, patch)
             case Finish(exit_code):
                 await self._write(key, pod_status.ended(pod, exit_code, now))
-            case Turn():
+            case ReadinessChange():
                 await self._write(key, pod_status.turned(pod, now))
             case Expire():
                 await self._write(key, pod_status.expired(pod, now))

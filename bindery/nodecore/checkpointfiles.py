@@ -17,7 +17,7 @@ from bindery.nodecore.features import Features
 _ALL_VERSIONS: Final = Features(pod_level_resource_managers=True)
 
 
-class Kind(StrEnum):
+class CheckpointKind(StrEnum):
     """The kinds of checkpoint files, by their usual names."""
 
     CPU = cpu.FILE
@@ -27,7 +27,10 @@ class Kind(StrEnum):
     ALLOCATIONS = allocations.FILE
 
 
-VERSIONS: Final[Mapping[Kind, tuple[int, ...]]] = {Kind.CPU: (1, 2, 3), Kind.MEMORY: (1, 2)}
+VERSIONS: Final[Mapping[CheckpointKind, tuple[int, ...]]] = {
+    CheckpointKind.CPU: (1, 2, 3),
+    CheckpointKind.MEMORY: (1, 2),
+}
 """The versions of the kinds that have several."""
 
 
@@ -60,7 +63,7 @@ class FileContent:
         findings: what contradicts itself in it.
     """
 
-    kind: Kind
+    kind: CheckpointKind
     version: int
     policy: str
     entries: tuple[Entry, ...]
@@ -77,7 +80,7 @@ def read(blob: bytes) -> FileContent:
     return _READERS[kind](blob)
 
 
-def kind_of(content: Json) -> Kind:
+def kind_of(content: Json) -> CheckpointKind:
     """Return the kind of a file by its fields.
 
     Raises:
@@ -86,13 +89,13 @@ def kind_of(content: Json) -> Kind:
     fields = {key.lower() for key in content}
     data = next((value for key, value in content.items() if key.lower() == "data"), None)
     if "defaultcpuset" in fields:
-        return Kind.CPU
+        return CheckpointKind.CPU
     if "machinestate" in fields:
-        return Kind.MEMORY
+        return CheckpointKind.MEMORY
     if isinstance(data, dict):
-        return Kind.DEVICES
+        return CheckpointKind.DEVICES
     if isinstance(data, str):
-        return Kind.CLAIMS if "ClaimInfoStateList" in data else Kind.ALLOCATIONS
+        return CheckpointKind.CLAIMS if "ClaimInfoStateList" in data else CheckpointKind.ALLOCATIONS
     raise gotext.DecodeError("the file is no checkpoint of a kubelet")
 
 
@@ -111,7 +114,7 @@ def convert(blob: bytes, version: int, containers: ContainerIds) -> bytes:
     kind = kind_of(gotext.from_json(blob))
     if kind not in VERSIONS or version not in VERSIONS[kind]:
         raise CheckpointError(f"there is no version {version} of {kind}")
-    if kind == Kind.MEMORY:
+    if kind == CheckpointKind.MEMORY:
         return _convert_memory(blob, version)
     return _convert_cpu(blob, version, containers)
 
@@ -158,7 +161,9 @@ def _read_cpu(blob: bytes) -> FileContent:
             Entry(uid, "-", "cpus", format_cpus(cpus))
             for uid, cpus in sorted((checkpoint.pod_entries or {}).items())
         ]
-    return FileContent(Kind.CPU, version, checkpoint.policy, tuple(entries), _overlaps(entries))
+    return FileContent(
+        CheckpointKind.CPU, version, checkpoint.policy, tuple(entries), _overlaps(entries)
+    )
 
 
 def _cpu_version(blob: bytes) -> tuple[int, cpu.CpuCheckpoint]:
@@ -215,7 +220,7 @@ def _read_memory(blob: bytes) -> FileContent:
     for uid, blocks in sorted((checkpoint.pod_entries or {}).items()):
         entries += _block_entries(uid, "-", blocks)
     findings = (*_wrong_sums(checkpoint), *_wrong_nodes(checkpoint))
-    return FileContent(Kind.MEMORY, version, checkpoint.policy, tuple(entries), findings)
+    return FileContent(CheckpointKind.MEMORY, version, checkpoint.policy, tuple(entries), findings)
 
 
 def _wrong_sums(checkpoint: memory.MemoryCheckpoint) -> Iterator[str]:
@@ -279,7 +284,7 @@ def _read_devices(blob: bytes) -> FileContent:
         )
         for entry in checkpoint.entries or ()
     )
-    return FileContent(Kind.DEVICES, 2, "-", tuple(entries))
+    return FileContent(CheckpointKind.DEVICES, 2, "-", tuple(entries))
 
 
 def _read_claims(blob: bytes) -> FileContent:
@@ -289,7 +294,7 @@ def _read_claims(blob: bytes) -> FileContent:
         for uid in sorted(claim.pod_uids) or ["-"]
         for driver, held in sorted(claim.drivers.items())
     ]
-    return FileContent(Kind.CLAIMS, 1, "-", tuple(sorted(entries)))
+    return FileContent(CheckpointKind.CLAIMS, 1, "-", tuple(sorted(entries)))
 
 
 def _names(held: tuple[claims.ClaimDevice, ...]) -> str:
@@ -305,7 +310,7 @@ def _read_allocations(blob: bytes) -> FileContent:
         for name, requirements in sorted(owners.items()):
             entries += _amounts(uid, name, "request", requirements.requests)
             entries += _amounts(uid, name, "limit", requirements.limits)
-    return FileContent(Kind.ALLOCATIONS, 1, "-", tuple(entries))
+    return FileContent(CheckpointKind.ALLOCATIONS, 1, "-", tuple(entries))
 
 
 def _amounts(uid: str, name: str, kind: str, amounts: Mapping[str, str]) -> list[Entry]:
@@ -314,10 +319,10 @@ def _amounts(uid: str, name: str, kind: str, amounts: Mapping[str, str]) -> list
     ]
 
 
-_READERS: Final[Mapping[Kind, Callable[[bytes], FileContent]]] = {
-    Kind.CPU: _read_cpu,
-    Kind.MEMORY: _read_memory,
-    Kind.DEVICES: _read_devices,
-    Kind.CLAIMS: _read_claims,
-    Kind.ALLOCATIONS: _read_allocations,
+_READERS: Final[Mapping[CheckpointKind, Callable[[bytes], FileContent]]] = {
+    CheckpointKind.CPU: _read_cpu,
+    CheckpointKind.MEMORY: _read_memory,
+    CheckpointKind.DEVICES: _read_devices,
+    CheckpointKind.CLAIMS: _read_claims,
+    CheckpointKind.ALLOCATIONS: _read_allocations,
 }

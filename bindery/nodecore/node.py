@@ -17,7 +17,7 @@ class Node(Protocol):
         """Return whether all pods are known; before that no state counts as stale."""
 
 
-class Affinity(Protocol):
+class NumaAffinity(Protocol):
     """Where the topology manager decided that a container is to be."""
 
     def affinity(self, pod_uid: str, container: str) -> Hint:

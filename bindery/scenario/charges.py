@@ -16,7 +16,7 @@ from bindery.scheduler.cache.reading import read_group
 from bindery.scheduler.model.jobs import Job, JobKey
 
 
-class Charges:
+class JobCharges:
     """What the pods of one job are charged as. `priority`: that of the job."""
 
     def __init__(self, group: PodGroup, priority: int) -> None:

@@ -16,14 +16,14 @@ from bindery.kube.claims import ResourceClaim, ResourceClaimTemplate
 from bindery.kube.objects import KubeObject, Meta, Namespace, Node, Pod, PriorityClass
 from bindery.kube.store import Change, EventType
 from bindery.scenario import hami, objects, shares, topology
-from bindery.scenario.charges import Charges
+from bindery.scenario.charges import JobCharges
 from bindery.scenario.claims import ClaimKeeper
 from bindery.scenario.events import Event, InFlightRequest
 from bindery.scenario.fields import expand
 from bindery.scenario.format import BUILT_IN_PRIORITIES, Scenario
 from bindery.scenario.in_flight import request_object
 from bindery.scenario.jobs import ScenarioJob, ScenarioPod
-from bindery.scenario.nodes import Device, ScenarioNode
+from bindery.scenario.nodes import ScenarioDevice, ScenarioNode
 from bindery.scenario.numa import NumaNodes
 from bindery.scenario.objects import PodIdentity
 from bindery.scenario.raw_objects import raw_objects_of
@@ -226,7 +226,7 @@ class ScenarioCluster:
             stale_since = None if job.stale_for is None else self.now - job.stale_for
             group = objects.group_object(job, name, self._node_pool, at, stale_since)
             self._added(group)
-            charges = Charges(group, priority)
+            charges = JobCharges(group, priority)
             pods_at = at if job.pending_for is None else self.now - job.pending_for
             entries = [entry for entry in job.pods for _ in range(entry.count)]
             for index, entry in enumerate(entries):
@@ -245,7 +245,7 @@ class ScenarioCluster:
                 )
                 self._create_pod(who, entry, priority=priority, charges=charges)
 
-    def _shared_devices(self, node_name: str) -> tuple[Device, ...] | None:
+    def _shared_devices(self, node_name: str) -> tuple[ScenarioDevice, ...] | None:
         """Return the devices of a node, in a scenario about HAMi's protocol."""
         if not shares.shares_by_hami(self._scenario):
             return None
@@ -265,7 +265,7 @@ class ScenarioCluster:
         entry: ScenarioPod,
         *,
         priority: int,
-        charges: Charges | None = None,
+        charges: JobCharges | None = None,
     ) -> None:
         """Create a pod. `charges`: of its job, for a pod that may begin on a node."""
         pod = objects.pod_object(

@@ -19,7 +19,7 @@ from bindery.api.hami.wishes import DevicePolicy
 from bindery.api.names import SPREAD_DEVICES_ANNOTATION
 from bindery.kube.objects import Node, Pod
 from bindery.scenario.jobs import ContainerRequest, ScenarioPod
-from bindery.scenario.nodes import Device, ScenarioNode
+from bindery.scenario.nodes import ScenarioDevice, ScenarioNode
 from bindery.scheduler.plugins.hami.fleet import read_node
 
 PLUGIN: Final = "hami"
@@ -39,7 +39,7 @@ def is_shared(node: ScenarioNode) -> bool:
     return any(device.shares for device in node.devices)
 
 
-def with_memory(node: ScenarioNode) -> tuple[Device, ...]:
+def with_memory(node: ScenarioNode) -> tuple[ScenarioDevice, ...]:
     """Return the devices of `node`, each with its memory."""
     default_mib = node.gpu_memory or _MEMORY_MIB
     return tuple(
@@ -91,7 +91,7 @@ def resources(request: ContainerRequest) -> dict[str, str]:
 
 
 def pod_annotations(
-    pod: ScenarioPod, devices: Sequence[Device], *, spread_devices: bool
+    pod: ScenarioPod, devices: Sequence[ScenarioDevice], *, spread_devices: bool
 ) -> dict[str, str]:
     """Return the annotations of `pod`: its wishes, and the `devices` of its node that it holds."""
     selector = pod.gpu_selector
@@ -156,7 +156,7 @@ def devices_of(pod: Pod, data: Mapping[str, Any] | None, node: Node | None) -> t
     return tuple(indexes[uuid] for uuid in uuids if uuid in indexes)
 
 
-def _holding(pod: ScenarioPod, device: Device, index: int) -> ContainerDevice:
+def _holding(pod: ScenarioPod, device: ScenarioDevice, index: int) -> ContainerDevice:
     whole_mib = device.memory or _MEMORY_MIB
     memory_mib = pod.gpu_memory or whole_mib * (pod.gpu_memory_percent or 100) // 100
     takes_all = not pod.gpu_memory and not pod.gpu_memory_percent
@@ -164,5 +164,5 @@ def _holding(pod: ScenarioPod, device: Device, index: int) -> ContainerDevice:
     return ContainerDevice(_id(device, index), NVIDIA.word, memory_mib, cores)
 
 
-def _id(device: Device, index: int) -> str:
+def _id(device: ScenarioDevice, index: int) -> str:
     return device.id or f"dev-{index}"

@@ -35,7 +35,7 @@ class Taint(ScenarioModel):
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
 
 
-class Device(ScenarioModel):
+class ScenarioDevice(ScenarioModel):
     """One GPU of a node in detail."""
 
     id: str = ""
@@ -75,7 +75,7 @@ class NumaZone(ScenarioModel):
     """What no pod of the scenario accounts for."""
 
 
-class Numa(ScenarioModel):
+class NodeNuma(ScenarioModel):
     """The policy of the node's topology manager, and its zones."""
 
     policy: Literal["none", "best-effort", "restricted", "single-numa-node"] = "none"
@@ -88,7 +88,7 @@ class Numa(ScenarioModel):
     zones: Annotated[tuple[NumaZone, ...], Field(max_length=MAX_ZONES)] = ()
 
     @model_validator(mode="after")
-    def _has_each_once(self) -> "Numa":
+    def _has_each_once(self) -> "NodeNuma":
         cpus = [cpu for zone in self.zones for cpu in parse_cpus(zone.cpus)]
         if len(cpus) != len(set(cpus)):
             raise ValueError("a CPU is in two zones")
@@ -108,7 +108,7 @@ class ScenarioNode(ScenarioModel):
     gpu_memory: Positive | None = None
     """MiB a device; becomes the node's label."""
     gpu_model: str | None = None
-    devices: tuple[Device, ...] = ()
+    devices: tuple[ScenarioDevice, ...] = ()
     cpu: Quantity = "20"
     memory: Quantity = "20G"
     pods: NonNegative = 110
@@ -123,7 +123,7 @@ class ScenarioNode(ScenarioModel):
     """The features of its kubelet that pods may need, as in `status.declaredFeatures`."""
     unschedulable: bool = False
     ready: bool = True
-    numa: Numa | None = None
+    numa: NodeNuma | None = None
 
     @property
     def gpu_count(self) -> int:

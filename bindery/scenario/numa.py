@@ -32,7 +32,7 @@ from bindery.nodecore.pods import CPU, MEMORY
 from bindery.nodecore.prediction import plain
 from bindery.nodecore.prediction.requests import PodRequest, Wanted
 from bindery.nodecore.prediction.zones import NodeZones, is_memory
-from bindery.scenario.nodes import Numa, NumaZone, ScenarioNode
+from bindery.scenario.nodes import NodeNuma, NumaZone, ScenarioNode
 from bindery.scheduler.plugins.numa.asks import Asks
 
 _NOTHING: Final = PodRequest((), Wanted())
@@ -62,7 +62,7 @@ class HeldZones:
 class _Node:
     """A node with zones."""
 
-    entry: Numa
+    entry: NodeNuma
     empty: NodeZones
     """Without pods, less what the entry says is used."""
     held: dict[str, HeldZones] = field(default_factory=dict)
@@ -154,7 +154,7 @@ def predicted_zones(data: Mapping[str, object]) -> tuple[int, ...]:
     return () if found is None else tuple(found.zones)
 
 
-def _empty(entry: Numa) -> NodeZones:
+def _empty(entry: NodeNuma) -> NodeZones:
     totals = [_totals(zone) for zone in entry.zones]
     names = {name for each in totals for name in each}
     totals = [{name: each.get(name, 0) for name in sorted(names)} for each in totals]
@@ -173,7 +173,7 @@ def _empty(entry: Numa) -> NodeZones:
     )
 
 
-def _has_static_memory(entry: Numa) -> bool:
+def _has_static_memory(entry: NodeNuma) -> bool:
     if entry.memory_policy is not None:
         return entry.memory_policy == "Static"
     return any(quantity.parse(zone.memory, MEMORY) for zone in entry.zones)

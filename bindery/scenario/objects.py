@@ -74,7 +74,7 @@ from bindery.scenario.jobs import (
     ScenarioJob,
     ScenarioPod,
 )
-from bindery.scenario.nodes import Device, ScenarioNode
+from bindery.scenario.nodes import ScenarioDevice, ScenarioNode
 from bindery.scenario.queues import GpuShare, ModelShare, ScenarioQueue, Share
 from bindery.scenario.states import PodState
 
@@ -111,7 +111,7 @@ class PodIdentity:
     """When it was bound, of a pod that begins on a node."""
     spread_devices: bool = False
     """Whether its job wants no two pods on one device."""
-    shared_devices: tuple[Device, ...] | None = None
+    shared_devices: tuple[ScenarioDevice, ...] | None = None
     """The devices of its node, of a pod in a scenario about HAMi's protocol; None in others."""
     recreate: bool = True
     """Whether its job's controller replaces it when it is deleted."""

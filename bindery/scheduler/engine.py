@@ -16,7 +16,7 @@ from bindery.kube.resources import Resource
 from bindery.scheduler.actions import registry as actions
 from bindery.scheduler.actions.holding import hold_rooms
 from bindery.scheduler.cache.cluster import Cluster
-from bindery.scheduler.cache.defects import Stage, of_job
+from bindery.scheduler.cache.defects import DefectStage, of_job
 from bindery.scheduler.cache.failures import SPARE_S
 from bindery.scheduler.commit.drafts import Committer, StatementDraft
 from bindery.scheduler.ledgers.base import OperationKind
@@ -222,7 +222,7 @@ class Engine:
             why = f"reporting its status failed: {text}"
             found.append(JobReport(job.key, job.uid, False, JobReason.INTERNAL_ERROR, why, {}))
 
-        with self.cluster.defects.held_to(Stage.REPORT, of_job(job.key), fail):
+        with self.cluster.defects.held_to(DefectStage.REPORT, of_job(job.key), fail):
             found.append(job_report(session, job))
         return found[0]
 

@@ -57,7 +57,7 @@ _log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
-class Options:
+class SchedulerOptions:
     """The start options of the process."""
 
     configuration_file: ConfigurationFile
@@ -67,7 +67,7 @@ class Options:
     listening: Listening
 
 
-async def run(options: Options, clock: Callable[[], float] = time.time) -> None:
+async def run(options: SchedulerOptions, clock: Callable[[], float] = time.time) -> None:
     """Schedule until cancelled. `clock` returns seconds since the epoch."""
     configuration = options.configuration_file.current
     agent = f"{COMPONENT}/{__version__}"
@@ -151,7 +151,7 @@ def _exported(*collectors: Collector) -> Iterator[None]:
 
 
 async def _reload(
-    options: Options, loop: SchedulingLoop, engine: Engine, feed: Feed, usage: UsageKeeper
+    options: SchedulerOptions, loop: SchedulingLoop, engine: Engine, feed: Feed, usage: UsageKeeper
 ) -> None:
     """Apply each change of the configuration file."""
     async for configuration in options.configuration_file.changes():

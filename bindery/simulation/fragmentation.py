@@ -18,7 +18,7 @@ from bindery.scheduler.model.shapes import Shape, ShapeBook
 from bindery.scheduler.plugins.fragmentation.gradient import (
     MOST_WEIGHT,
     NodeColumns,
-    Workload,
+    TypicalWorkload,
     fragmentation,
 )
 
@@ -65,11 +65,11 @@ def _covering(counts: Counter[Shape]) -> list[Shape]:
     return found
 
 
-def _workload(kinds: list[Shape], counts: Counter[Shape], axis: ResourceAxis) -> Workload:
+def _workload(kinds: list[Shape], counts: Counter[Shape], axis: ResourceAxis) -> TypicalWorkload:
     cpu = axis.index("cpu")
     scale = max(1, -(-sum(counts[kind] for kind in kinds) // MOST_WEIGHT))
     shares = [kind.request.share for kind in kinds]
-    return Workload(
+    return TypicalWorkload(
         weight=np.array([max(1, counts[kind] // scale) for kind in kinds], dtype=np.int64),
         cpu=np.array([_amount(kind.request, cpu) for kind in kinds], dtype=np.int64),
         portion=np.array([share.portion if share else 0 for share in shares], dtype=np.int64),

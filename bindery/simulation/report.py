@@ -27,7 +27,7 @@ SIZES: Final = (
 
 
 @dataclass(frozen=True)
-class Allocation:
+class AllocatedShares:
     """Allocated amounts, as shares of the cluster from 0 to 1."""
 
     gpu_at_end: float
@@ -49,7 +49,7 @@ class Fragmentation:
 
 
 @dataclass(frozen=True)
-class Waiting:
+class WaitingTimes:
     """How long the jobs of a group waited from their submission to their start, in seconds."""
 
     group: str
@@ -125,10 +125,10 @@ class Report:
     span_s: float
     """Virtual time from the start to the last event."""
     cycles: int
-    allocation: Allocation
+    allocation: AllocatedShares
     fragmentation: Fragmentation
-    waiting_by_queue: tuple[Waiting, ...]
-    waiting_by_size: tuple[Waiting, ...]
+    waiting_by_queue: tuple[WaitingTimes, ...]
+    waiting_by_size: tuple[WaitingTimes, ...]
     fairness: tuple[QueueFairness, ...]
     fairness_index: float | None
     """Jain's index of the held GPUs of queues divided by their fair shares; 1 is fair. None if no
@@ -156,7 +156,7 @@ def make_report(record: Record) -> Report:
         ended_jobs=sum(job.ended_s is not None for job in jobs),
         span_s=record.end_s,
         cycles=record.cycles,
-        allocation=Allocation(
+        allocation=AllocatedShares(
             gpu_at_end=last.gpus / gpus if last else 0.0,
             gpu_mean=_mean(record, lambda sample: sample.gpus) / gpus,
             gpu_peak=max((sample.gpus for sample in samples), default=0.0) / gpus,
@@ -194,22 +194,22 @@ def percentile(values: Sequence[float], share: float) -> float:
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
 
-def _by_queue(jobs: Sequence[JobRecord], end_s: float) -> Iterable[Waiting]:
+def _by_queue(jobs: Sequence[JobRecord], end_s: float) -> Iterable[WaitingTimes]:
     for name in sorted({job.queue for job in jobs}):
         yield _waiting(name, [job for job in jobs if job.queue == name], end_s)
 
 
-def _by_size(jobs: Sequence[JobRecord], end_s: float) -> Iterable[Waiting]:
+def _by_size(jobs: Sequence[JobRecord], end_s: float) -> Iterable[WaitingTimes]:
     for name, _ in SIZES:
         found = [job for job in jobs if size_of(job.gpus) == name]
         if found:
             yield _waiting(name, found, end_s)
 
 
-def _waiting(group: str, jobs: Sequence[JobRecord], end_s: float) -> Waiting:
+def _waiting(group: str, jobs: Sequence[JobRecord], end_s: float) -> WaitingTimes:
     waits = [job.started_s - job.submitted_s for job in jobs if job.started_s is not None]
     others = [end_s - job.submitted_s for job in jobs if job.started_s is None]
-    return Waiting(
+    return WaitingTimes(
         group=group,
         jobs=len(jobs),
         started=len(waits),

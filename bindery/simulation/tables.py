@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from bindery.simulation.comparison import Comparison
-from bindery.simulation.report import Report, Waiting
+from bindery.simulation.report import Report, WaitingTimes
 
 Named = tuple[str, Report]
 """A report with the name of its configuration."""
@@ -118,7 +118,7 @@ def _waiting(title: str, group: str, named: Sequence[Named]) -> Table:
     return Table(title, _with_name(named, columns), tuple(_rows(named, rows)))
 
 
-def _waiting_row(waiting: Waiting) -> tuple[str, ...]:
+def _waiting_row(waiting: WaitingTimes) -> tuple[str, ...]:
     return (
         waiting.group,
         f"{waiting.jobs:,}",

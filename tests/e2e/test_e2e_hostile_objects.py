@@ -23,7 +23,7 @@ from bindery.kube.lease import Leadership
 from bindery.kube.objects import Condition
 from bindery.kube.resources import NAMESPACES, PODS, QUEUES
 from bindery.scheduler.model.reasons import JobReason
-from bindery.scheduler.status.conditions import ConditionWrite, Subject
+from bindery.scheduler.status.conditions import ConditionWrite, ReportedKind
 from bindery.scheduler.status.writer import StatusWriter
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("scheduler", "binder")]
@@ -131,7 +131,7 @@ async def test_a_status_that_was_meant_for_an_unbound_pod_is_not_written_to_a_bo
     await corner.wait_bound(gang)
     condition = Condition(type="PodScheduled", status="False", reason="Unschedulable")
     write = ConditionWrite(
-        Subject.POD,
+        ReportedKind.POD,
         unbound.metadata,
         condition,
         (condition,),

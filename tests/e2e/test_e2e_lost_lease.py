@@ -37,7 +37,9 @@ async def scheduler(
     file = directory / "scheduler.yaml"
     configuration = scheduler_configuration(corner.pool, leader_election=election)
     file.write_text(configuration.model_dump_json(by_alias=True))
-    options = process.Options(ConfigurationFile(file), proxy.kubeconfig, "this-one", Listening(0))
+    options = process.SchedulerOptions(
+        ConfigurationFile(file), proxy.kubeconfig, "this-one", Listening(0)
+    )
     running = asyncio.create_task(process.run(options))
     lease = scheduler_lease(corner.pool)
     try:

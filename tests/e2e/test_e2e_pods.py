@@ -13,7 +13,7 @@ from support import Corner, Gang, wait_for
 from workloads import JOBS, Maker
 
 from bindery.api.gpushare import INDEX_ANNOTATION, RESERVATION_NAMESPACE
-from bindery.binder.plugins.gpusharing.arguments import Arguments
+from bindery.binder.plugins.gpusharing.arguments import GpuSharingArguments
 from bindery.binder.plugins.gpusharing.objects import reservation
 from bindery.controlplane import install
 from bindery.controlplane.install import Installation
@@ -173,7 +173,7 @@ async def test_every_component_of_the_chart_works_in_its_pod(
 
 async def test_a_reservation_pod_reports_its_gpu(corner: Corner, kubelet: Kubelet) -> None:
     node = (await corner.add_nodes("gpu"))[0]
-    body = reservation(node, "group", Arguments(), [])
+    body = reservation(node, "group", GpuSharingArguments(), [])
     pod = body["metadata"]["name"]
     for amounts in body["spec"]["containers"][0]["resources"].values():
         amounts.pop("nvidia.com/gpu")  # nobody offers it here

@@ -87,7 +87,9 @@ class Inside:
         file = self.directory / "scheduler.yaml"
         file.write_text(json.dumps(self.configuration.to_wire()))
         kubeconfig = self.installation.kubeconfigs["scheduler"]
-        options = process.Options(ConfigurationFile(file), kubeconfig, "in-the-test", Listening(0))
+        options = process.SchedulerOptions(
+            ConfigurationFile(file), kubeconfig, "in-the-test", Listening(0)
+        )
         running = asyncio.create_task(process.run(options, clock))
         before = sample("bindery_cycle_seconds_count")
         try:

@@ -14,7 +14,7 @@ from bindery.grouper.named import NamedGangs, Planned, is_named
 from bindery.grouper.objects import OwnerObject
 from bindery.grouper.owners import KindKey, Missing, Owners
 from bindery.grouper.table.facts import PodFacts
-from bindery.grouper.table.groups import Wanted
+from bindery.grouper.table.groups import WantedObject
 
 LATER = "scheduling.k8s.io/v1beta1"
 COMPOSITES = "scheduling.k8s.io/v1alpha3"
@@ -49,7 +49,7 @@ class KnownObjects:
         self.askers.discard(asker)
 
 
-def nothing(wanted: Wanted, root: str) -> Missing:
+def nothing(wanted: WantedObject, root: str) -> Missing:
     return Missing.GONE
 
 

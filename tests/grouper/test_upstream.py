@@ -9,12 +9,12 @@ import pytest
 
 from bindery.api import names
 from bindery.grouper.table.facts import PodFacts
-from bindery.grouper.table.groups import Group, ProblemReason, Wanted
+from bindery.grouper.table.groups import Group, ProblemReason, WantedObject
 from bindery.grouper.upstream import trees, v1alpha2, v1alpha3, v1beta1
 from bindery.grouper.upstream.adapters import ADAPTERS
 from bindery.grouper.upstream.model import COMPOSITE, POD_GROUP, Adapter, Body
-from bindery.grouper.upstream.planning import Gang, UpstreamPlan, plan
-from bindery.grouper.upstream.reports import Finding, Said, conditions
+from bindery.grouper.upstream.planning import UpstreamGang, UpstreamPlan, plan
+from bindery.grouper.upstream.reports import Said, UpstreamFinding, conditions
 
 NOW = "2026-01-02T00:00:00Z"
 LATER = pytest.mark.parametrize("adapter", [v1alpha3.ADAPTER, v1beta1.ADAPTER])
@@ -63,7 +63,7 @@ def pods(*names_: str, of: str = "train", **further: Any) -> list[PodFacts]:
 def planned(adapter: Adapter, body: Body, *below: Body, **further: Any) -> UpstreamPlan:
     read = [adapter.read(each) for each in below]
     further = {"pods": pods("a", "b"), **further}
-    return plan(Gang(root=adapter.read(body), below=read, **further))
+    return plan(UpstreamGang(root=adapter.read(body), below=read, **further))
 
 
 def spec(outcome: UpstreamPlan) -> dict[str, Any]:
@@ -231,7 +231,7 @@ def test_the_object_that_a_workload_was_made_for_is_asked_for() -> None:
         workloads={"work": workload()},
     )
 
-    assert outcome.plan.wanted == (Wanted("batch", "Job", "space", "job"),)
+    assert outcome.plan.wanted == (WantedObject("batch", "Job", "space", "job"),)
 
 
 def test_what_upstream_does_not_have_comes_from_annotations() -> None:
@@ -333,7 +333,9 @@ def test_a_tree_of_groups_is_one_pod_group() -> None:
 
     assert [each.name for each, _ in tree] == ["whole", "serving", "router", "decode", "prefill"]
     (root, _), *below = tree
-    outcome = plan(Gang(root=root, below=[each for each, _ in below], pods=pods("a", of="decode")))
+    outcome = plan(
+        UpstreamGang(root=root, below=[each for each, _ in below], pods=pods("a", of="decode"))
+    )
     assert spec(outcome) == {
         "members": [
             {"schedulingGroup": "router"},
@@ -385,14 +387,14 @@ def condition(status: str, reason: str = "", message: str = "") -> Said:
 
 
 def reported(
-    adapter: Adapter, finding: Finding, known: list[dict[str, Any]] | None = None
+    adapter: Adapter, finding: UpstreamFinding, known: list[dict[str, Any]] | None = None
 ) -> list[dict[str, Any]] | None:
     body = group(adapter, gang(2), generation=7)
     body["status"] = {"conditions": known or []}
     return conditions(adapter.read(body), adapter, finding, is_root=True, now=NOW)
 
 
-WAITS = Finding([condition("False", "Unschedulable", "no room")])
+WAITS = UpstreamFinding([condition("False", "Unschedulable", "no room")])
 
 
 @pytest.mark.parametrize(
@@ -417,9 +419,9 @@ def test_a_gang_that_waits_is_unschedulable(adapter: Adapter, kind: str) -> None
 
 
 def test_what_is_no_lack_of_room_is_an_error_of_the_scheduler() -> None:
-    invalid = Finding([condition("False", "Invalid", "a cycle")])
+    invalid = UpstreamFinding([condition("False", "Invalid", "a cycle")])
 
-    for finding in (invalid, Finding(error="a cycle")):
+    for finding in (invalid, UpstreamFinding(error="a cycle")):
         found = reported(v1alpha2.ADAPTER, finding)
         assert found is not None
         assert (found[0]["status"], found[0]["reason"]) == ("False", "SchedulerError")
@@ -451,7 +453,7 @@ def test_conditions_of_others_stay() -> None:
 def test_a_group_that_was_scheduled_once_stays_so_from_1_37_on(
     adapter: Adapter, stays: bool
 ) -> None:
-    first = reported(adapter, Finding([condition("True")]))
+    first = reported(adapter, UpstreamFinding([condition("True")]))
     assert first is not None
     assert first[0]["status"] == "True"
 
@@ -467,12 +469,12 @@ def test_a_group_that_was_scheduled_once_stays_so_from_1_37_on(
 def test_an_evicted_gang_is_a_target_of_disruption_until_it_runs_again() -> None:
     evicted = Said(type="Evicted", status="True", message="reclaimed for queue b")
 
-    first = reported(v1alpha2.ADAPTER, Finding([condition("True"), evicted]))
+    first = reported(v1alpha2.ADAPTER, UpstreamFinding([condition("True"), evicted]))
 
     assert first is not None
     target = next(each for each in first if each["type"] == "DisruptionTarget")
     assert (target["status"], target["reason"]) == ("True", "PreemptionByScheduler")
-    second = reported(v1alpha2.ADAPTER, Finding([condition("True")]), first)
+    second = reported(v1alpha2.ADAPTER, UpstreamFinding([condition("True")]), first)
     assert second is not None
     assert next(each for each in second if each["type"] == "DisruptionTarget")["status"] == "False"
 
@@ -480,7 +482,7 @@ def test_an_evicted_gang_is_a_target_of_disruption_until_it_runs_again() -> None
 def test_a_child_is_scheduled_once_its_own_pods_are_bound() -> None:
     leaf = v1beta1.ADAPTER.read(child("decode", 2, "serving"))
     bound = pods("a", "b", of="decode", is_bound=True)
-    whole = Finding([condition("True")], pods=[bound[0]])
+    whole = UpstreamFinding([condition("True")], pods=[bound[0]])
 
     assert conditions(leaf, v1beta1.ADAPTER, whole, is_root=False, now=NOW) is None
     found = conditions(leaf, v1beta1.ADAPTER, replace(whole, pods=bound), is_root=False, now=NOW)

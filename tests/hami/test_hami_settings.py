@@ -3,7 +3,7 @@
 import pytest
 
 from bindery.binder.plugins.hami.places import default_expire_s
-from bindery.binder.plugins.hami.plugin import Arguments, Hami
+from bindery.binder.plugins.hami.plugin import Hami, HamiArguments
 
 
 @pytest.mark.parametrize(
@@ -39,6 +39,6 @@ def test_the_plugins_own_setting_wins_over_the_environment(
     monkeypatch: pytest.MonkeyPatch, arguments: dict[str, float], variable: str, seconds: float
 ) -> None:
     monkeypatch.setenv("HAMI_NODELOCK_EXPIRE", variable)
-    plugin = Hami(Arguments.model_validate(arguments))
+    plugin = Hami(HamiArguments.model_validate(arguments))
 
     assert plugin.expire_s == seconds

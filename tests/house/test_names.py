@@ -1,7 +1,9 @@
 """Names that users write lead to the code, and a word has one meaning."""
 
+import ast
 import re
 import tokenize
+from collections import defaultdict
 from collections.abc import Iterator
 from importlib.metadata import entry_points
 from inspect import getmodule
@@ -16,6 +18,9 @@ from bindery.scheduler.actions import registry
 PRODUCT = Path(__file__).resolve().parents[2] / "bindery"
 TOPOLOGY = ("actions", "planning", "solver")
 """The stages of the scheduler that choose topology domains, and know no NUMA zones."""
+DECLARATIONS = ("api", "kube", "scenario")
+"""Here classes of one name declare one kind of object, as its writers and its readers see it."""
+MOST_MEANINGS = 2
 ONE_WORD = re.compile(r"[a-z]+")
 PACKAGES = {
     "bindery.scheduler.plugins": SCHEDULER_PLUGINS,
@@ -62,3 +67,15 @@ def test_a_topology_domain_is_not_called_a_zone(stage: str) -> None:
         found |= {f"{path.name}: {name}" for name in (path.stem, *names) if "zone" in name.lower()}
 
     assert not found
+
+
+def test_no_class_name_stands_for_three_ideas() -> None:
+    places: defaultdict[str, set[str]] = defaultdict(set)
+    for path in PRODUCT.rglob("*.py"):
+        module = path.relative_to(PRODUCT)
+        place = "declarations" if module.parts[0] in DECLARATIONS else str(module)
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places[node.name].add(place)
+
+    assert {name: found for name, found in places.items() if len(found) > MOST_MEANINGS} == {}

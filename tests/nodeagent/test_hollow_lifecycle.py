@@ -12,12 +12,12 @@ from bindery.nodeagent.lifecycle import (
     STOP_SECONDS_ANNOTATION,
     Expire,
     Finish,
-    Malformed,
+    MalformedAnnotation,
+    ReadinessChange,
     Remove,
     Rest,
     Start,
     Stop,
-    Turn,
     Wait,
     decide,
     malformed_annotations,
@@ -103,9 +103,9 @@ def test_a_running_pod_turns_ready_when_all_its_gates_are_true_and_back() -> Non
         return HollowPod(spec=HollowPodSpec(readiness_gates=gates), status=status)
 
     assert decide(gated(Ready="False", a="True"), NOW_S) == Rest()
-    assert decide(gated(Ready="False", a="True", b="True"), NOW_S) == Turn()
+    assert decide(gated(Ready="False", a="True", b="True"), NOW_S) == ReadinessChange()
     assert decide(gated(Ready="True", a="True", b="True"), NOW_S) == Rest()
-    assert decide(gated(Ready="True", a="False", b="True"), NOW_S) == Turn()
+    assert decide(gated(Ready="True", a="False", b="True"), NOW_S) == ReadinessChange()
 
 
 def test_a_running_pod_fails_at_its_deadline() -> None:
@@ -140,7 +140,9 @@ def test_a_malformed_annotation_is_named_and_the_pod_runs_on(text: str) -> None:
     running = pod("Running", started_s=NOW_S - 100, run=text)
 
     assert decide(running, NOW_S) == Rest()
-    assert malformed_annotations(running) == [Malformed(names.HOLLOW_RUN_SECONDS_ANNOTATION, text)]
+    assert malformed_annotations(running) == [
+        MalformedAnnotation(names.HOLLOW_RUN_SECONDS_ANNOTATION, text)
+    ]
 
 
 def test_a_deleted_pod_stops_at_once_without_the_annotation() -> None:

@@ -399,7 +399,7 @@ def test_bootstrapping_is_left_out_while_the_certificate_counts() -> None:
 
 def test_the_kubeconfig_points_to_the_current_pair() -> None:
     found = bootstrap.kubeconfig(
-        bootstrap.Cluster("https://api", ca_data="Q0E="), "/pki/kubelet-client-current.pem"
+        bootstrap.BootstrapServer("https://api", ca_data="Q0E="), "/pki/kubelet-client-current.pem"
     )
 
     assert found["clusters"][0]["cluster"] == {

@@ -26,7 +26,7 @@ from bindery.kube.objects import Condition, Meta, Namespace, PodGroup, PodStatus
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.model.evictions import Eviction
 from bindery.scheduler.model.jobs import JobKey, Uid
-from bindery.scheduler.status.conditions import ConditionWrite, Subject, pending_writes
+from bindery.scheduler.status.conditions import ConditionWrite, ReportedKind, pending_writes
 from bindery.scheduler.status.gangs import eviction_text
 
 URGENT = JobKey("vision", "urgent", True)
@@ -44,7 +44,7 @@ def writes_of(engine: Engine) -> dict[str, ConditionWrite]:
     return dict(zip(names, writes, strict=True))
 
 
-def says(write: ConditionWrite) -> tuple[Subject, str, str, str]:
+def says(write: ConditionWrite) -> tuple[ReportedKind, str, str, str]:
     condition = write.condition
     return write.subject, condition.type, condition.status, condition.reason
 
@@ -52,8 +52,8 @@ def says(write: ConditionWrite) -> tuple[Subject, str, str, str]:
 def test_a_waiting_gang_and_its_pods_say_why() -> None:
     writes = writes_of(engine_with(node("n"), *gang("g", 9)))
 
-    assert says(writes["g"]) == (Subject.POD_GROUP, "Scheduled", "False", "Unschedulable")
-    assert says(writes["g-0"]) == (Subject.POD, "PodScheduled", "False", "Unschedulable")
+    assert says(writes["g"]) == (ReportedKind.POD_GROUP, "Scheduled", "False", "Unschedulable")
+    assert says(writes["g-0"]) == (ReportedKind.POD, "PodScheduled", "False", "Unschedulable")
     text = writes["g"].condition.message
     assert writes["g-8"].condition.message == text
     assert writes["g-0"].condition.message == f"it had a place, but its gang was given up: {text}"
@@ -65,7 +65,7 @@ def test_a_planned_gang_says_so_and_its_pods_leave_it_to_the_binding() -> None:
     writes = writes_of(engine_with(node("n"), *gang("g", 2)))
 
     assert set(writes) == {"g"}
-    assert says(writes["g"]) == (Subject.POD_GROUP, "Scheduled", "True", "Scheduled")
+    assert says(writes["g"]) == (ReportedKind.POD_GROUP, "Scheduled", "True", "Scheduled")
     assert not writes["g"].is_urgent
 
 
@@ -131,7 +131,7 @@ def test_a_pod_looks_unschedulable_to_autoscalers_only_for_lack_of_room(
 ) -> None:
     write = writes_of(engine_with(node("n"), *items))["p"]
 
-    assert says(write) == (Subject.POD, "PodScheduled", "False", reason)
+    assert says(write) == (ReportedKind.POD, "PodScheduled", "False", reason)
 
 
 def test_a_gang_without_pods_that_needs_none_is_idle_and_waits_for_nothing() -> None:
@@ -191,7 +191,7 @@ def test_a_long_message_is_cut() -> None:
 def test_a_gang_that_cannot_be_used_is_not_called_scheduled() -> None:
     writes = writes_of(engine_with(node("n"), *gang("g", 2, -1)))
 
-    assert says(writes["g"]) == (Subject.POD_GROUP, "Scheduled", "False", "Invalid")
+    assert says(writes["g"]) == (ReportedKind.POD_GROUP, "Scheduled", "False", "Invalid")
 
 
 def test_words_change_with_the_reason_and_not_with_time() -> None:

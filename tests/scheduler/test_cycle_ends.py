@@ -8,7 +8,7 @@ import pytest
 from recounting import recount, view
 from schedulerworld import add, configuration, engine_with, gang, node, places, plan, pod, report_of
 
-from bindery.scheduler.cache.defects import Stage
+from bindery.scheduler.cache.defects import DefectStage
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.ledgers.base import LedgerRefusalError, Operation
 from bindery.scheduler.model.jobs import TaskStatus
@@ -161,7 +161,7 @@ def test_a_plugin_that_fails_fails_the_jobs_that_it_is_asked_about_and_nothing_e
     drafts = list(engine.cycle())
 
     failed = {(d.stage, d.text) for d in engine.cluster.defects.take()}
-    stage = Stage.REPORT if point == "explain_wait" else Stage.PLANNING
+    stage = DefectStage.REPORT if point == "explain_wait" else DefectStage.PLANNING
     assert failed == {(stage, "ZeroDivisionError: ")} or at > 0 or point not in CALLED[world]
     take_evictions_back(engine)
     assert_nothing_is_left(engine, set(places(drafts)))

@@ -32,7 +32,7 @@ from bindery.kube.budgets import DisruptionBudget
 from bindery.kube.decoding import LenientDecoder
 from bindery.kube.resources import PODS, Resource
 from bindery.kube.store import Malformed
-from bindery.scheduler.cache.defects import Stage
+from bindery.scheduler.cache.defects import DefectStage
 from bindery.scheduler.cache.observers import WATCHED
 from bindery.scheduler.cache.unknown_queues import MOST_UNKNOWN_QUEUES
 from bindery.scheduler.engine import Engine
@@ -176,7 +176,7 @@ def test_an_object_that_cannot_be_taken_in_is_left_out_and_told_so(
     assert plan(engine) == {"good-0": "n", "good-1": "n"}
     defect, *_ = engine.cluster.defects.take()
     assert (defect.stage, defect.subject.kind, defect.subject.name) == (
-        Stage.INTAKE,
+        DefectStage.INTAKE,
         resource.kind,
         "odd",
     )

@@ -41,8 +41,8 @@ from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.status.conditions import pending_writes
 from bindery.scheduler.status.podtemplates import templates
 from bindery.scheduler.status.provisioning import (
+    ProvisioningChange,
     ProvisioningRequestDraft,
-    Step,
     arguments_of,
     steps,
 )
@@ -78,7 +78,7 @@ def marked(name: str, minimum: int, mark: str = "true", **fields: Any) -> kube.P
     return replace(made, metadata=replace(made.metadata, annotations={ANNOTATION: mark}))
 
 
-def due(engine: Engine, at: float = NOW) -> list[Step]:
+def due(engine: Engine, at: float = NOW) -> list[ProvisioningChange]:
     """Run one cycle; return the steps after it."""
     plan(engine)
     arguments = arguments_of(engine.configuration)

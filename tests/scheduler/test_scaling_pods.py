@@ -30,8 +30,8 @@ from bindery.scheduler.engine import Engine
 from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.status.conditions import NO_ROOM_FOR_SHARE, pending_writes
 from bindery.scheduler.status.scaling import (
-    Demand,
     Existing,
+    ScalingDemand,
     ScalingPod,
     arguments_of,
     changes,
@@ -61,13 +61,13 @@ def asking(pod: kube.Pod, requests: dict[str, str]) -> kube.Pod:
     return replace(pod, spec=spec)
 
 
-def demanded(engine: Engine, covered: Iterable[str] = ()) -> Demand:
+def demanded(engine: Engine, covered: Iterable[str] = ()) -> ScalingDemand:
     """Run one cycle; return the demand after it."""
     plan(engine)
     return look(engine, covered)
 
 
-def look(engine: Engine, covered: Iterable[str] = ()) -> Demand:
+def look(engine: Engine, covered: Iterable[str] = ()) -> ScalingDemand:
     arguments = arguments_of(engine.configuration)
     assert arguments is not None
     return demand(
@@ -75,7 +75,7 @@ def look(engine: Engine, covered: Iterable[str] = ()) -> Demand:
     )
 
 
-def gpus(found: Demand) -> list[int]:
+def gpus(found: ScalingDemand) -> list[int]:
     return [int(pod.requests["nvidia.com/gpu"]) for pod in found.pods]
 
 
@@ -266,7 +266,7 @@ def known(*pods: ScalingPod) -> dict[str, Existing]:
 
 
 def created(
-    found: Demand, present: dict[str, Existing], *, may_create: bool = True
+    found: ScalingDemand, present: dict[str, Existing], *, may_create: bool = True
 ) -> Sequence[str]:
     return [pod.name for pod in changes(present, found, may_create=True).create]
 

@@ -17,7 +17,7 @@ from bindery.kube.objects import Condition, PodGroup, Queue
 from bindery.kube.resources import POD_GROUPS, QUEUES
 from bindery.kube.store import Malformed
 from bindery.scheduler.engine import Engine
-from bindery.scheduler.status.conditions import ConditionWrite, Subject, pending_writes
+from bindery.scheduler.status.conditions import ConditionWrite, ReportedKind, pending_writes
 from bindery.scheduler.status.queues import QueueStatuses
 
 _FIELDS = st.sampled_from(
@@ -96,7 +96,7 @@ def group_write(engine: Engine) -> ConditionWrite | None:
     plan(engine)
     writes = pending_writes(engine.cluster, engine.report, NOW)
     return next(
-        (w for w in writes if w.subject is Subject.POD_GROUP and w.meta.name == "odd"), None
+        (w for w in writes if w.subject is ReportedKind.POD_GROUP and w.meta.name == "odd"), None
     )
 
 
@@ -141,7 +141,7 @@ def test_the_pods_of_a_podgroup_that_cannot_be_read_wait_for_that_reason() -> No
 
     assert plan(engine) == {}
     writes = list(pending_writes(engine.cluster, engine.report, NOW))
-    assert {write.subject for write in writes} == {Subject.POD, Subject.POD_GROUP}
+    assert {write.subject for write in writes} == {ReportedKind.POD, ReportedKind.POD_GROUP}
     assert all("$.spec.minMember" in write.condition.message for write in writes)
 
 

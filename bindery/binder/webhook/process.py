@@ -30,7 +30,7 @@ COMPONENT: Final = "bindery-webhook"
 
 
 @dataclass(frozen=True)
-class Options:
+class WebhookOptions:
     """The command line options."""
 
     configuration: WebhookConfiguration
@@ -39,7 +39,7 @@ class Options:
     listening: Listening
 
 
-async def run(options: Options) -> None:
+async def run(options: WebhookOptions) -> None:
     """Serve until a signal comes.
 
     Raises:

@@ -20,7 +20,7 @@ from bindery.nodecore.errors import CheckpointError, CorruptCheckpointError
 
 app = typer.Typer(help="Looks into what a kubelet has written.", no_args_is_help=True)
 
-_NAMES = tuple(checkpointfiles.Kind)
+_NAMES = tuple(checkpointfiles.CheckpointKind)
 _PLACES = ("", "device-plugins/", "*/", "*/device-plugins/")
 """Where a kubelet's checkpoints are below its directory, or below one with a directory a node."""
 _COLUMNS = [

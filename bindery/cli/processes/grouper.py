@@ -38,7 +38,7 @@ def run(
     """Write PodGroups for workloads whose pods go to Bindery, until stopped."""
     configuration, table = load_rows(config)
     running.prepare(process.COMPONENT, log_level)
-    options = process.Options(
+    options = process.GrouperOptions(
         configuration=configuration,
         table=table,
         kubeconfig=kubeconfig,

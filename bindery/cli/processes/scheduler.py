@@ -11,7 +11,7 @@ from bindery.observability.listening import LOOPBACK, Listening
 from bindery.scheduler import process
 from bindery.scheduler.background import CycleHangsError
 from bindery.scheduler.configuration import ConfigurationFile
-from bindery.scheduler.process import Options
+from bindery.scheduler.process import SchedulerOptions
 
 app = typer.Typer(no_args_is_help=True, help="The process that plans gangs and commits them.")
 
@@ -43,7 +43,7 @@ def run(
     """
     configuration_file = ConfigurationFile(config)
     running.prepare(process.COMPONENT, log_level)
-    options = Options(
+    options = SchedulerOptions(
         configuration_file=configuration_file,
         kubeconfig=kubeconfig,
         identity=identity or running.new_identity(separator="-"),

@@ -40,5 +40,5 @@ def run(
     configuration, plugins = registry.load(config)
     logs.configure(process.COMPONENT, log_level)
     listening = Listening(health_port, metrics_port, listen_address)
-    options = process.Options(configuration.webhook, plugins, kubeconfig, listening)
+    options = process.WebhookOptions(configuration.webhook, plugins, kubeconfig, listening)
     running.run(process.run(options))

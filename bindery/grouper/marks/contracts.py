@@ -32,7 +32,7 @@ _MINIMUM: Final = Setting((*settings.MIN_MEMBER.keys, KUEUE_COUNT), settings.MIN
 
 
 @dataclass(frozen=True)
-class Kind:
+class NamedKind:
     """The kind of the object that a mark names."""
 
     group: str
@@ -50,7 +50,7 @@ class Contract:
     """Annotations of pods that name the gang, the best first."""
     labels: tuple[str, ...] = ()
     """Labels of pods that name the gang."""
-    kind: Kind | None = None
+    kind: NamedKind | None = None
     """The object with the name of the gang."""
     translate: Callable[[Body, Sequence[Mapping[str, str]]], Translation] | None = None
     """Returns the spec for that object and the labels of the pods."""
@@ -77,13 +77,13 @@ CONTRACTS: Final = (
     Contract(
         "kai",
         annotations=(kai.POD_GROUP_ANNOTATION,),
-        kind=Kind(kai.GROUP, "v2alpha2", "PodGroup"),
+        kind=NamedKind(kai.GROUP, "v2alpha2", "PodGroup"),
         translate=lambda body, _pods: kai.spec_of(body),
     ),
     Contract(
         "volcano",
         annotations=volcano.GROUP_NAME_ANNOTATIONS,
-        kind=Kind(volcano.GROUP, "v1beta1", "PodGroup"),
+        kind=NamedKind(volcano.GROUP, "v1beta1", "PodGroup"),
         translate=volcano.spec_of,
         # Its PodGroup has a minimum of 1 if the leader comes first: the workers would come singly.
         leaves=("leaderworkerset.sigs.k8s.io/name",),

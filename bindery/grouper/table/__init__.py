@@ -6,7 +6,7 @@ docs/workloads.md describes its keys.
 
 from bindery.grouper.table.asked import Surroundings
 from bindery.grouper.table.facts import KubeObject, PodFacts, Reference, pod_facts
-from bindery.grouper.table.groups import Group, GroupPlan, Problem, ProblemReason, Wanted
+from bindery.grouper.table.groups import Group, GroupPlan, Problem, ProblemReason, WantedObject
 from bindery.grouper.table.loading import Table, load
 from bindery.grouper.table.planning import plan
 from bindery.grouper.table.walk import root
@@ -21,7 +21,7 @@ __all__ = [
     "Reference",
     "Surroundings",
     "Table",
-    "Wanted",
+    "WantedObject",
     "load",
     "plan",
     "pod_facts",

@@ -77,7 +77,7 @@ class Independent:
         )
 
 
-class Gang:
+class ObjectGang:
     """Pods of one object that run together."""
 
     def __init__(
@@ -412,7 +412,7 @@ def assemble(
     asker = Asker(around, problems)
     gangs = [target for target, _ in members if not target.is_pod]
     if gangs:
-        yield Gang(gangs[-1], chains, asker, problems).group()
+        yield ObjectGang(gangs[-1], chains, asker, problems).group()
     else:
         yield from Independent(members[-1][0], chains, asker).groups()
 

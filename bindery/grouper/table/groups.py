@@ -47,7 +47,7 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Wanted:
+class WantedObject:
     """An object that the plan needs and was not given: the caller reads it and plans again.
 
     Found by `uid` for an owner, else by name; then `versions` are those that the row names.
@@ -111,5 +111,5 @@ class GroupPlan:
 
     groups: tuple[Group, ...] = ()
     problems: tuple[Problem, ...] = ()
-    wanted: tuple[Wanted, ...] = ()
+    wanted: tuple[WantedObject, ...] = ()
     """Pods that depend on one of these are in no group yet."""

@@ -11,7 +11,7 @@ from bindery.grouper.table import settings
 from bindery.grouper.table.asked import Surroundings
 from bindery.grouper.table.assembly import assemble
 from bindery.grouper.table.facts import KubeObject, PodFacts
-from bindery.grouper.table.groups import GroupPlan, Problem, ProblemReason, Wanted
+from bindery.grouper.table.groups import GroupPlan, Problem, ProblemReason, WantedObject
 from bindery.grouper.table.loading import Table
 from bindery.grouper.table.targets import Finder, Target
 from bindery.grouper.table.walk import Chain, Owners
@@ -33,7 +33,7 @@ def plan(
     by_uid = {pod.uid: pod for pod in pods}
     walker = Owners(owners, by_uid, around.unreadable)
     problems: set[Problem] = set()
-    wanted: set[Wanted] = set()
+    wanted: set[WantedObject] = set()
     found: dict[tuple[str, str], list[tuple[Target, Chain]]] = {}
     finder = Finder(table, walker, problems)
     for pod in sorted(by_uid.values(), key=lambda each: (each.created, each.name, each.uid)):
@@ -43,7 +43,7 @@ def plan(
         if not _is_usable(chain, problems, wanted):
             continue
         target = finder.target(chain)
-        if isinstance(target, Wanted):
+        if isinstance(target, WantedObject):
             wanted.add(target)
         else:
             found.setdefault(target.key, []).append((target, chain))
@@ -55,7 +55,7 @@ def plan(
     return GroupPlan(tuple(groups), tuple(sorted(problems)), tuple(sorted(wanted)))
 
 
-def _is_usable(chain: Chain, problems: set[Problem], wanted: set[Wanted]) -> bool:
+def _is_usable(chain: Chain, problems: set[Problem], wanted: set[WantedObject]) -> bool:
     """Return whether the pod of `chain` can be grouped now."""
     if settings.is_skipped(chain.links[0]):
         return False
@@ -63,7 +63,9 @@ def _is_usable(chain: Chain, problems: set[Problem], wanted: set[Wanted]) -> boo
     if above is None:
         return True
     if not chain.unreadable:
-        wanted.add(Wanted(above.group, above.kind, chain.pod.namespace, above.name, above.uid))
+        wanted.add(
+            WantedObject(above.group, above.kind, chain.pod.namespace, above.name, above.uid)
+        )
         return False
     message = (
         f"the owner {above} cannot be read: {chain.unreadable}. Pods that it controls itself are "

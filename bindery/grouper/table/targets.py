@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from bindery.grouper.table import settings
-from bindery.grouper.table.groups import Problem, ProblemReason, Wanted
+from bindery.grouper.table.groups import Problem, ProblemReason, WantedObject
 from bindery.grouper.table.loading import Table
 from bindery.grouper.table.rows import Match, PassTo, PassToObject, Row
 from bindery.grouper.table.walk import Chain, Link, Owners, link_of
@@ -52,7 +52,7 @@ class Finder:
     owners: Owners
     problems: set[Problem]
 
-    def target(self, chain: Chain) -> Target | Wanted:
+    def target(self, chain: Chain) -> Target | WantedObject:
         """Return the target of the pod of `chain`, or the object that must be read first.
 
         The pods of an owner that is to be skipped are independent. They need a PodGroup all the
@@ -93,7 +93,7 @@ class Finder:
 
     def _named(
         self, chain: Chain, wanted: PassToObject, above: tuple[Link, ...]
-    ) -> Target | Wanted:
+    ) -> Target | WantedObject:
         """Return the target for the object that a label of the pod names."""
         namespace, name = chain.pod.namespace, chain.pod.labels.get(wanted.label)
         if not name:
@@ -101,7 +101,9 @@ class Finder:
             return Target(above[0], DEFAULT_ROW, above[1:])
         item = self.owners.named(wanted.group, wanted.kind, namespace, name)
         if item is None:
-            return Wanted(wanted.group, wanted.kind, namespace, name, versions=wanted.versions)
+            return WantedObject(
+                wanted.group, wanted.kind, namespace, name, versions=wanted.versions
+            )
         found = link_of(item)
         target = self._per(chain, found, self._row(found), above)
         return replace(target, value=name, label=wanted.label)

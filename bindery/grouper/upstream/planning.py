@@ -15,7 +15,7 @@ from bindery.api.states import ENDED_POD_PHASES, MOST_GANG_PODS
 from bindery.api.topology import Segments, TopologyConstraint
 from bindery.grouper.table import settings
 from bindery.grouper.table.facts import PodFacts, Reference, mapping
-from bindery.grouper.table.groups import Group, GroupPlan, Problem, ProblemReason, Wanted
+from bindery.grouper.table.groups import Group, GroupPlan, Problem, ProblemReason, WantedObject
 from bindery.grouper.table.settings import Found, Setting
 from bindery.grouper.table.walk import Link, link_of, link_of_pod
 from bindery.grouper.upstream.model import Body, UpstreamGroup
@@ -25,7 +25,7 @@ _COMPOSITE_PREFIX: Final = "composite-"
 
 
 @dataclass(frozen=True)
-class Gang:
+class UpstreamGang:
     """A tree of upstream's groups and everything that our PodGroup follows from."""
 
     root: UpstreamGroup
@@ -51,7 +51,7 @@ class UpstreamPlan:
     """Why the groups cannot be scheduled as they are: for upstream's reason SchedulerError."""
 
 
-def plan(gang: Gang) -> UpstreamPlan:
+def plan(gang: UpstreamGang) -> UpstreamPlan:
     """Return our PodGroup for `gang`."""
     error = _error(gang)
     if error:
@@ -95,7 +95,7 @@ def _name(group: UpstreamGroup) -> str:
 # -- what cannot be scheduled --------------------------------------------------------------------
 
 
-def _error(gang: Gang) -> str:
+def _error(gang: UpstreamGang) -> str:
     for group in (gang.root, *gang.below):
         if group.problem:
             return f"{group.reference}: {group.problem}"
@@ -123,7 +123,7 @@ def _living(pods: Iterable[PodFacts]) -> list[PodFacts]:
 # -- the spec ------------------------------------------------------------------------------------
 
 
-def _spec(gang: Gang, reading: "_Reading") -> PodGroupSpec:
+def _spec(gang: UpstreamGang, reading: "_Reading") -> PodGroupSpec:
     root = gang.root
     fields: dict[str, Any] = {
         "queue": reading.value("queue", settings.QUEUE) or "",
@@ -215,7 +215,7 @@ class _Reading:
         return found.value
 
 
-def _links(gang: Gang) -> tuple[Link, ...]:
+def _links(gang: UpstreamGang) -> tuple[Link, ...]:
     root = gang.root
     links = [Link(root.reference, root.labels, root.annotations, None)]
     workload = gang.workloads.get(root.workload)
@@ -237,10 +237,10 @@ def _controller(workload: Body, at: Reference) -> tuple[str, str, str] | None:
     return str(found.get("apiGroup") or ""), str(found.get("kind") or ""), name
 
 
-def _wanted(gang: Gang) -> Iterable[Wanted]:
+def _wanted(gang: UpstreamGang) -> Iterable[WantedObject]:
     """Yield the object that the Workload was made for, while it was not given."""
     workload = gang.workloads.get(gang.root.workload)
     at = _controller(workload, gang.root.reference) if workload is not None else None
     if at is not None and at not in gang.controllers:
         group, kind, name = at
-        yield Wanted(group, kind, gang.root.reference.namespace, name)
+        yield WantedObject(group, kind, gang.root.reference.namespace, name)

@@ -32,7 +32,7 @@ class Said:
 
 
 @dataclass(frozen=True)
-class Finding:
+class UpstreamFinding:
     """What is known about a tree of groups."""
 
     conditions: Sequence[Said] = ()
@@ -43,7 +43,7 @@ class Finding:
 
 
 def conditions(
-    group: UpstreamGroup, adapter: Adapter, finding: Finding, *, is_root: bool, now: str
+    group: UpstreamGroup, adapter: Adapter, finding: UpstreamFinding, *, is_root: bool, now: str
 ) -> list[dict[str, Any]] | None:
     """Return all conditions of `group` as they should be; None if they are so already.
 
@@ -79,7 +79,7 @@ def conditions(
 
 
 def _scheduled(
-    group: UpstreamGroup, adapter: Adapter, finding: Finding, *, is_root: bool
+    group: UpstreamGroup, adapter: Adapter, finding: UpstreamFinding, *, is_root: bool
 ) -> dict[str, Any] | None:
     kind = adapter.scheduled[group.reference.kind]
     if adapter.is_latched and _status(group, kind) == "True":
@@ -99,7 +99,7 @@ def _scheduled(
     return _condition(kind, "False", reason, f"{ours.reason}: {ours.message}")
 
 
-def _disrupted(group: UpstreamGroup, finding: Finding) -> dict[str, Any] | None:
+def _disrupted(group: UpstreamGroup, finding: UpstreamFinding) -> dict[str, Any] | None:
     ours = next((each for each in finding.conditions if each.type == EVICTED), None)
     if ours is not None and ours.status == "True":
         return _condition(DISRUPTION_TARGET, "True", PREEMPTED, ours.message)

@@ -17,7 +17,7 @@ _CONTEXT: Final = "default-context"
 
 
 @dataclass(frozen=True)
-class Cluster:
+class BootstrapServer:
     """The API server of the bootstrap kubeconfig.
 
     Attributes:
@@ -49,7 +49,7 @@ def is_valid(certificate: bytes | None, now_s: float) -> bool:
     return all(one.not_valid_after_utc.timestamp() >= now_s for one in chain)
 
 
-def kubeconfig(cluster: Cluster, pem_path: str) -> dict[str, Any]:
+def kubeconfig(cluster: BootstrapServer, pem_path: str) -> dict[str, Any]:
     """Return the kubeconfig that uses the pair at `pem_path`."""
     where: dict[str, Any] = {"server": cluster.server}
     if cluster.is_insecure:

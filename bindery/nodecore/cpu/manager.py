@@ -15,7 +15,7 @@ from bindery.nodecore.cpu.topology import CpuTopology
 from bindery.nodecore.cpusets import EMPTY, CpuSet
 from bindery.nodecore.errors import ConfigurationError
 from bindery.nodecore.features import DEFAULT, Features
-from bindery.nodecore.node import Affinity, Node
+from bindery.nodecore.node import Node, NumaAffinity
 from bindery.nodecore.pods import CPU, Container, Pod
 from bindery.nodecore.topology.hints import ProviderHints
 
@@ -129,7 +129,7 @@ class CpuManager:
         self,
         policy: StaticPolicy | None,
         node: Node,
-        affinity: Affinity,
+        affinity: NumaAffinity,
         checkpoints: CheckpointManager,
         features: Features = DEFAULT,
     ) -> None:

@@ -20,7 +20,7 @@ from bindery.nodecore.devices.state import (
     to_checkpoint,
 )
 from bindery.nodecore.errors import AllocationError, CheckpointError
-from bindery.nodecore.node import Affinity, Node
+from bindery.nodecore.node import Node, NumaAffinity
 from bindery.nodecore.pods import Container, Pod
 from bindery.nodecore.topology.hints import ProviderHints
 
@@ -79,7 +79,7 @@ class DeviceManager:
         self,
         numa_nodes: Sequence[int],
         node: Node,
-        affinity: Affinity,
+        affinity: NumaAffinity,
         checkpoints: CheckpointManager,
         clock: Callable[[], float],
     ) -> None:

@@ -13,7 +13,7 @@ from bindery.nodecore.memory import restore, static
 from bindery.nodecore.memory.state import MemoryState
 from bindery.nodecore.memory.static import ReusableMemory, StaticMemoryPolicy
 from bindery.nodecore.memory.tables import Reserved
-from bindery.nodecore.node import Affinity, Node
+from bindery.nodecore.node import Node, NumaAffinity
 from bindery.nodecore.numamemory import Block, Blocks
 from bindery.nodecore.pods import HUGE_PAGES_PREFIX, MEMORY, Container, Pod
 from bindery.nodecore.topology.hints import ProviderHints
@@ -96,7 +96,7 @@ class MemoryManager:
         self,
         policy: StaticMemoryPolicy | None,
         node: Node,
-        affinity: Affinity,
+        affinity: NumaAffinity,
         checkpoints: CheckpointManager,
         features: Features = DEFAULT,
     ) -> None:

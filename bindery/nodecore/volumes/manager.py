@@ -8,7 +8,7 @@ from typing import Final
 from bindery.nodecore.operations import PendingOperations
 from bindery.nodecore.volumes.actual import ActualVolumes
 from bindery.nodecore.volumes.desired import DesiredVolumes
-from bindery.nodecore.volumes.populator import Cluster, PodVolumes, Populator
+from bindery.nodecore.volumes.populator import PodVolumes, Populator, VolumeApi
 from bindery.nodecore.volumes.reconciler import Readiness, Step, StepKind, plan
 from bindery.nodecore.volumes.reconstruction import (
     Construct,
@@ -65,7 +65,7 @@ class VolumeManager:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: VolumeApi,
         clock: Callable[[], float],
         *,
         is_attached_by_controller: bool = True,

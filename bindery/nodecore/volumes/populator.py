@@ -94,7 +94,7 @@ class PodVolumes:
     is_over: bool = False
 
 
-class Cluster(Protocol):
+class VolumeApi(Protocol):
     """Claims and volumes of the API. A failed request raises VolumeError."""
 
     def claim(self, namespace: str, name: str) -> VolumeClaim:
@@ -105,7 +105,7 @@ class Cluster(Protocol):
 
 
 def volume_spec(
-    pod: PodVolumes, wanted: WantedVolume, cluster: Cluster
+    pod: PodVolumes, wanted: WantedVolume, cluster: VolumeApi
 ) -> tuple[VolumeSpec, VolumeClaim | None]:
     """Return the volume that a pod is to have, and its claim.
 
@@ -151,7 +151,7 @@ class Populator:
         self,
         desired: DesiredVolumes,
         actual: ActualVolumes,
-        cluster: Cluster,
+        cluster: VolumeApi,
         clock: Callable[[], float],
     ) -> None:
         self._desired = desired

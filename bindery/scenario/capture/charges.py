@@ -19,7 +19,7 @@ from bindery.scheduler.cache.reading import read_group
 from bindery.scheduler.model.jobs import Job, JobKey
 
 
-class Charges:
+class OwnerCharges:
     """The charges of the pods of `owner`. `priorities`: PriorityClass -> its value."""
 
     def __init__(self, owner: PodGroup | Pod, priorities: Mapping[str, int]) -> None:

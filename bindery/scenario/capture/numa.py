@@ -17,7 +17,7 @@ from bindery.nodecore.pods import CPU, MEMORY
 from bindery.nodecore.prediction.requests import PodRequest
 from bindery.scenario.capture.nodes import Entry
 from bindery.scheduler.plugins.numa.asks import Asks
-from bindery.scheduler.plugins.numa.reports import Report, ReportError, read
+from bindery.scheduler.plugins.numa.reports import ReportError, ZoneReport, read
 
 _OWN_KEYS: Final = frozenset({CPU, MEMORY, GPU_RESOURCE})
 
@@ -70,7 +70,7 @@ def _capture_node(
     found: Captured,
     node: Node,
     item: NodeResourceTopology,
-    report: Report,
+    report: ZoneReport,
     pods: list[Pod],
     asks: Asks,
 ) -> None:
@@ -104,7 +104,7 @@ def _capture_node(
         )
 
 
-def _recorded(pod: Pod, report: Report) -> dict[int, Amounts]:
+def _recorded(pod: Pod, report: ZoneReport) -> dict[int, Amounts]:
     """Return what the record of the binder says that a pod holds, by place of the zone."""
     text = pod.metadata.annotations.get(NUMA_ZONES_ANNOTATION)
     record = numaplacement.from_record(text, pod.metadata.uid)
@@ -117,7 +117,7 @@ def _recorded(pod: Pod, report: Report) -> dict[int, Amounts]:
     }
 
 
-def _guessed(request: PodRequest, used: list[Amounts], report: Report) -> dict[int, Amounts]:
+def _guessed(request: PodRequest, used: list[Amounts], report: ZoneReport) -> dict[int, Amounts]:
     """Return the first zone on which enough is in use for the pod, {} if there is none."""
     whole, zones = request.whole, report.zones
     wanted: Amounts = dict(whole.devices)
@@ -134,7 +134,7 @@ def _guessed(request: PodRequest, used: list[Amounts], report: Report) -> dict[i
 
 
 def _zone_entries(
-    node: Node, item: NodeResourceTopology, report: Report, used: list[Amounts]
+    node: Node, item: NodeResourceTopology, report: ZoneReport, used: list[Amounts]
 ) -> Iterator[Entry]:
     cpus = _cpus(item, report)
     gpus = [totals.get(GPU_RESOURCE, 0) for totals in report.zones.totals]
@@ -154,7 +154,7 @@ def _zone_entries(
         yield {key: value for key, value in entry.items() if value}
 
 
-def _cpus(item: NodeResourceTopology, report: Report) -> list[str]:
+def _cpus(item: NodeResourceTopology, report: ZoneReport) -> list[str]:
     """Return the CPUs of each zone; numbered one zone after the other if the report has none."""
     text = item.metadata.annotations.get(NUMA_DETAIL_ANNOTATION)
     listed = numadetail.decode(text).cpus if text is not None else {}

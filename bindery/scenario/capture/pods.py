@@ -31,7 +31,7 @@ from bindery.kube.membership import Claims
 from bindery.kube.objects import Meta, Pod, PodGroup, PodTemplate
 from bindery.kube.podspec import Container
 from bindery.kube.podtemplates import pod_spec
-from bindery.scenario.capture.charges import Charges
+from bindery.scenario.capture.charges import OwnerCharges
 from bindery.scenario.capture.claims import claim_names
 from bindery.scenario.capture.hami import pod_annotations
 from bindery.scenario.capture.nodes import Entry, amount_text
@@ -70,7 +70,7 @@ def capture_pods(
 
     `queue`: the queue of the job.
     """
-    charges = Charges(owner, around.priorities)
+    charges = OwnerCharges(owner, around.priorities)
     claims = Claims([owner] if isinstance(owner, PodGroup) else ())
     entries = [
         {

@@ -13,7 +13,7 @@ from bindery.kube.store import Change, EventType
 from bindery.scenario.capture.nodes import Entry
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.cache.feed import statement_changes
-from bindery.scheduler.plugins.fragmentation.workload import Kind, Kinds, learn
+from bindery.scheduler.plugins.fragmentation.workload import Kinds, PodKind, learn
 
 
 def capture_workload(snapshot: ClusterSnapshot, node_pool: str) -> list[Entry]:
@@ -28,7 +28,7 @@ def capture_workload(snapshot: ClusterSnapshot, node_pool: str) -> list[Entry]:
     return [{"weight": weight, **_entry(kind, kinds)} for kind, weight in learned.weights]
 
 
-def _entry(kind: Kind, kinds: Kinds) -> Entry:
+def _entry(kind: PodKind, kinds: Kinds) -> Entry:
     if not kind.devices:
         return {}
     entry: Entry = {"cpu": quantity.canonical(kind.cpu, "cpu")}

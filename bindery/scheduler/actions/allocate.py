@@ -26,7 +26,7 @@ from bindery.scheduler.planning.explain import no_place_text, node_reasons
 from bindery.scheduler.planning.futures import take_out
 from bindery.scheduler.planning.hopeless import EmptyNodes
 from bindery.scheduler.planning.nesting import Nest
-from bindery.scheduler.planning.next_pods import Barred, Wanted, kind
+from bindery.scheduler.planning.next_pods import Barred, WantedPods, kind
 from bindery.scheduler.planning.placement import JobFinder
 from bindery.scheduler.planning.ranks import lay_out
 from bindery.scheduler.planning.rounds import Turn
@@ -238,7 +238,7 @@ class Attempts:
             text = self._session.no_domain_text(ask)
             self._refuse(job, Refusal(JobReason.UNSCHEDULABLE, text))
 
-    def place(self, job: Job, statement: Statement, wanted: Wanted, finder: JobFinder) -> bool:
+    def place(self, job: Job, statement: Statement, wanted: WantedPods, finder: JobFinder) -> bool:
         """Place all `wanted` pods and return True, or place none and note why.
 
         Greedy: a pod that cannot be placed is barred with all equal pods, and the next candidates
@@ -404,7 +404,7 @@ class _Attempt:
 
     job: Job
     statement: Statement
-    wanted: Wanted
+    wanted: WantedPods
     finder: JobFinder
     barred: Barred
 

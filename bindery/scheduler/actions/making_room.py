@@ -15,7 +15,7 @@ from bindery.scheduler.ledgers.base import OperationKind
 from bindery.scheduler.model.columns import IntColumns
 from bindery.scheduler.model.jobs import Job, Task
 from bindery.scheduler.model.shapes import Shape
-from bindery.scheduler.planning.attempt_timer import Kind
+from bindery.scheduler.planning.attempt_timer import AttemptKind
 from bindery.scheduler.planning.by_size import largest_first
 from bindery.scheduler.planning.futures import take_out
 from bindery.scheduler.planning.next_pods import Barred
@@ -62,7 +62,7 @@ class MakeRoom:
         for job in turn.take(_in_turn(session, waiting)):
             made: Commit | _Outcome = _Outcome.NO_PLAN
             if job not in session.failed:
-                with session.guarded(job, Kind.MAKING_ROOM):
+                with session.guarded(job, AttemptKind.MAKING_ROOM):
                     made = self._serve(session, job, failed)
                 session.futures.clear()
             if isinstance(made, Commit):
@@ -83,7 +83,7 @@ class MakeRoom:
     def could_serve(self, session: Session, job: Job) -> bool:
         """Return whether a plan exists now that makes room for `job`. Changes nothing."""
         could = False
-        with session.guarded(job, Kind.MAKING_ROOM):
+        with session.guarded(job, AttemptKind.MAKING_ROOM):
             could = _may_try(session, job) and self._could_serve(session, job)
         session.futures.clear()
         return could

@@ -19,13 +19,13 @@ from bindery.scheduler.model.verdicts import Refusal
 from bindery.scheduler.planning import next_pods
 from bindery.scheduler.planning.by_size import largest_part
 from bindery.scheduler.planning.nesting import Nest
-from bindery.scheduler.planning.next_pods import Wanted
+from bindery.scheduler.planning.next_pods import WantedPods
 from bindery.scheduler.planning.placement import JobFinder
 from bindery.scheduler.planning.session import Session
 from bindery.scheduler.planning.staging import awaited, first_groups, groups_of
 from bindery.scheduler.planning.statement import Statement
 
-Attempt = Callable[[Job, Statement, Wanted, JobFinder], bool]
+Attempt = Callable[[Job, Statement, WantedPods, JobFinder], bool]
 """Places all wanted pods with a finder, or none; returns whether they were placed."""
 
 
@@ -53,7 +53,7 @@ class Placing:
         self.cluster_total = session.cluster_total
         """Sum of allocatable over all nodes [resource], at least 1."""
 
-    def place(self, wanted: Wanted) -> bool:
+    def place(self, wanted: WantedPods) -> bool:
         """Place all `wanted` pods, each part in its domain; return whether they were placed.
 
         If not, pods of some parts may have been placed.
@@ -73,7 +73,7 @@ class Placing:
             for part in parts
         )
 
-    def _place(self, wanted: Wanted) -> bool:
+    def _place(self, wanted: WantedPods) -> bool:
         return self._attempt(self._job, self._statement, wanted, self.nest.finder)
 
     def place_later(self, starts: frozenset[str], inside: Group | None = None) -> bool:

@@ -21,7 +21,7 @@ _MOST_FRAMES = 24
 _MOST_TEXT = 300
 
 
-class Stage(StrEnum):
+class DefectStage(StrEnum):
     """The work on the object that failed."""
 
     INTAKE = "intake"
@@ -42,7 +42,7 @@ class Subject:
 class Defect:
     """An unexpected error."""
 
-    stage: Stage
+    stage: DefectStage
     subject: Subject
     text: str
     """Its type and message, shortened and escaped."""
@@ -61,7 +61,7 @@ class Defects:
 
     @contextmanager
     def held_to(
-        self, stage: Stage, subject: Subject, then: Callable[[str], None] | None = None
+        self, stage: DefectStage, subject: Subject, then: Callable[[str], None] | None = None
     ) -> Iterator[None]:
         """Record an error of the block as one of `subject`; then call `then` with its text.
 
@@ -74,7 +74,7 @@ class Defects:
             if then is not None:
                 then(text)
 
-    def note(self, stage: Stage, subject: Subject, error: Exception) -> str:
+    def note(self, stage: DefectStage, subject: Subject, error: Exception) -> str:
         """Record `error`; return its text for people."""
         text = shown(f"{type(error).__name__}: {error}", _MOST_TEXT)
         known = Defect(stage, subject, text, "")

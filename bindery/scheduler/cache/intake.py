@@ -11,7 +11,7 @@ from typing import Any
 from bindery.kube.objects import KubeObject, Pod
 from bindery.kube.resources import Resource
 from bindery.kube.store import Change, EventType
-from bindery.scheduler.cache.defects import Defects, Stage, Subject
+from bindery.scheduler.cache.defects import Defects, DefectStage, Subject
 from bindery.scheduler.cache.observers import Observe, Observers
 from bindery.scheduler.cache.quarantine import Quarantine, substitutes
 from bindery.scheduler.cache.tasks import TaskStore
@@ -86,7 +86,7 @@ class Intake:
         item, meta = change.object, change.object.metadata
         kind = self._observers.resource(item)
         subject = Subject(kind.kind, meta.namespace, meta.name)
-        text = self._defects.note(Stage.INTAKE, subject, error)
+        text = self._defects.note(DefectStage.INTAKE, subject, error)
         why = f"the scheduler cannot process it: {text}"
         self._withdraw(item)
         if change.type is EventType.DELETED:
@@ -100,7 +100,7 @@ class Intake:
             try:
                 self._tell_all(Change(EventType.ADDED, instead, None))
             except Exception as again:
-                self._defects.note(Stage.INTAKE, subject, again)
+                self._defects.note(DefectStage.INTAKE, subject, again)
                 self._withdraw(instead)
             else:
                 return

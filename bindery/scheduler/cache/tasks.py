@@ -12,7 +12,7 @@ from bindery.api.configuration import SchedulerConfiguration
 from bindery.api.names import DEFAULT_QUEUE, NODE_POOL_LABEL
 from bindery.kube.objects import Pod, PodGroup
 from bindery.scheduler.cache.charges import Charges
-from bindery.scheduler.cache.defects import Defects, Stage, Subject
+from bindery.scheduler.cache.defects import Defects, DefectStage, Subject
 from bindery.scheduler.cache.expected_reservations import ExpectedReservations
 from bindery.scheduler.cache.future_pods import FuturePods
 from bindery.scheduler.cache.grants import Grants
@@ -309,7 +309,9 @@ class TaskStore:
             try:
                 self._enter(task)
             except Exception as error:
-                self._defects.note(Stage.INTAKE, Subject("Pod", task.namespace, task.name), error)
+                self._defects.note(
+                    DefectStage.INTAKE, Subject("Pod", task.namespace, task.name), error
+                )
                 return task.uid
         return None
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from prometheus_client import Counter, Gauge, Histogram
 
 from bindery.api.times import seconds
-from bindery.scheduler.cache.defects import Stage
+from bindery.scheduler.cache.defects import DefectStage
 from bindery.scheduler.commit.drafts import StatementDraft
 from bindery.scheduler.model.node_refusals import TOPOLOGY_REASONS
 from bindery.scheduler.planning.reports import CycleReport
@@ -84,8 +84,8 @@ _WAITING = frozenset({"Pending", "Pipelined", "Gated"})
 def begin(kinds: Iterable[str]) -> None:
     """Export errors as 0, so that alerts see the first one; `kinds`: of the watched objects."""
     for kind in kinds:
-        OBJECT_ERRORS.labels(Stage.INTAKE, kind)
-    for stage in (Stage.PLANNING, Stage.REPORT):
+        OBJECT_ERRORS.labels(DefectStage.INTAKE, kind)
+    for stage in (DefectStage.PLANNING, DefectStage.REPORT):
         for kind in ("Pod", "PodGroup"):
             OBJECT_ERRORS.labels(stage, kind)
     for reason in TOPOLOGY_REASONS:

@@ -73,7 +73,7 @@ class Domains:
         return self._sorted_rows[self._starts[domain] : self._starts[domain + 1]]
 
 
-class Topology:
+class LabelDomains:
     """The domains of all label keys, for one state of the nodes."""
 
     def __init__(self, nodes: NodesView, labels: NodeLabels) -> None:

@@ -12,7 +12,7 @@ from bindery.kube.objects import KubeObject, Node, Pod
 from bindery.kube.resources import NAMESPACES, NODES, PODS, Resource
 from bindery.kube.store import Change, EventType
 from bindery.scheduler.model.jobs import NO_ROW, Task, TaskStatus, Uid
-from bindery.scheduler.model.label_domains import NodeLabels, Topology
+from bindery.scheduler.model.label_domains import LabelDomains, NodeLabels
 from bindery.scheduler.model.label_index import LabelIndex
 from bindery.scheduler.model.pod_rules import PodSet
 from bindery.scheduler.model.views import NodesView
@@ -34,7 +34,7 @@ class PodCatalog:
         self.pods = LabelIndex()
         self.nodes = NodeLabels()
         self.namespaces = NamespaceLabels()
-        self._topology: Topology | None = None
+        self._topology: LabelDomains | None = None
 
     def observe(self, change: Change[KubeObject]) -> None:
         """Process a change of a pod, node or namespace."""
@@ -60,10 +60,10 @@ class PodCatalog:
         """Yield the pods of a set."""
         return self.pods.in_set(pods, self.namespaces)
 
-    def topology(self, nodes: NodesView) -> Topology:
+    def topology(self, nodes: NodesView) -> LabelDomains:
         """Return the domains of the present nodes."""
         if self._topology is None or not self._topology.is_current(nodes):
-            self._topology = Topology(nodes, self.nodes)
+            self._topology = LabelDomains(nodes, self.nodes)
         return self._topology
 
 

@@ -14,7 +14,7 @@ from bindery.scheduler.cache.set_aside import SetAside
 from bindery.scheduler.model.jobs import Job
 
 
-class Kind(Enum):
+class AttemptKind(Enum):
     """What an attempt does."""
 
     ANY = "any"
@@ -45,11 +45,11 @@ class AttemptTimer:
         self._spent_s: defaultdict[Job, float] = defaultdict(float)
         """Job -> the time of its attempts that have ended."""
 
-    def start(self, job: Job, kind: Kind) -> bool:
+    def start(self, job: Job, kind: AttemptKind) -> bool:
         """Start an attempt for `job`; return False if it is a part of one that is under way."""
         if self._clock is None or self._job is not None:
             return False
-        limits, is_long = self._limits, kind is Kind.MAKING_ROOM
+        limits, is_long = self._limits, kind is AttemptKind.MAKING_ROOM
         self._limit_s = (limits.making_room_s if is_long else limits.limit_s)(job.key)
         self._job, self._since_s = job, self._clock()
         return True

@@ -48,7 +48,7 @@ def kind(task: Task) -> tuple[Shape, bool]:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedPods:
     """Candidates for pods that are placed together: the first ones that fit, as many as needed."""
 
     candidates: Sequence[Task]
@@ -67,31 +67,31 @@ class Wanted:
         return self._select(_pending(self.candidates, None))
 
 
-def of_gang(job: Job, tasks: Sequence[Task]) -> Wanted:
+def of_gang(job: Job, tasks: Sequence[Task]) -> WantedPods:
     """Return `tasks`, the pending pods of `job` in order, as candidates for its minimum.
 
     The minimum includes the sub-groups and roles.
     """
-    return Wanted(tasks, partial(_minimum, job))
+    return WantedPods(tasks, partial(_minimum, job))
 
 
-def of_leaf(job: Job, leaf: Group, tasks: Sequence[Task]) -> Wanted:
+def of_leaf(job: Job, leaf: Group, tasks: Sequence[Task]) -> WantedPods:
     """Return `tasks`, the pods of the sub-group `leaf` of `job` in order, as candidates for it."""
-    return Wanted(tasks, lambda pending: _first(pending, job.lacking(leaf)))
+    return WantedPods(tasks, lambda pending: _first(pending, job.lacking(leaf)))
 
 
-def of_one(task: Task) -> Wanted:
+def of_one(task: Task) -> WantedPods:
     """Return `task` as the only candidate."""
-    return Wanted([task], lambda pending: _first(pending, task.status is TaskStatus.PENDING))
+    return WantedPods([task], lambda pending: _first(pending, task.status is TaskStatus.PENDING))
 
 
-def of_all(tasks: Sequence[Task]) -> Wanted:
+def of_all(tasks: Sequence[Task]) -> WantedPods:
     """Return all of `tasks` as candidates, of which none may be left out."""
 
     def select(pending: Sequence[Task]) -> Sequence[Task] | None:
         return _first(pending, sum(task.status is TaskStatus.PENDING for task in tasks))
 
-    return Wanted(tasks, select)
+    return WantedPods(tasks, select)
 
 
 def next_pods(session: PlanningView, job: Job, barred: Barred | None = None) -> Sequence[Task]:

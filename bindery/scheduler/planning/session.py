@@ -21,7 +21,7 @@ from bindery.kube.objects import Pod
 from bindery.kube.queueaccess import AccessRefusal
 from bindery.scheduler.cache.access import refusal_of_job
 from bindery.scheduler.cache.cluster import Cluster
-from bindery.scheduler.cache.defects import Stage, of_job
+from bindery.scheduler.cache.defects import DefectStage, of_job
 from bindery.scheduler.fairness.shares import Shares
 from bindery.scheduler.ledgers.base import Ledger, Operation, OperationKind
 from bindery.scheduler.ledgers.nodes import NodeLedger
@@ -38,7 +38,7 @@ from bindery.scheduler.model.shapes import Shape, unmet_text
 from bindery.scheduler.model.state import PlanState
 from bindery.scheduler.model.verdicts import Refusal, Rows, SortKey
 from bindery.scheduler.planning import next_pods
-from bindery.scheduler.planning.attempt_timer import AttemptTimer, AttemptTooLongError, Kind
+from bindery.scheduler.planning.attempt_timer import AttemptKind, AttemptTimer, AttemptTooLongError
 from bindery.scheduler.planning.filter_cache import FilterCache
 from bindery.scheduler.planning.futures import Futures
 from bindery.scheduler.planning.memory import Memory
@@ -63,7 +63,7 @@ class _JobGuard(AbstractContextManager[None, bool]):
 
     __slots__ = ("_is_outermost", "_job", "_kind", "_session")
 
-    def __init__(self, session: "Session", job: Job, kind: Kind) -> None:
+    def __init__(self, session: "Session", job: Job, kind: AttemptKind) -> None:
         self._session, self._job, self._kind, self._is_outermost = session, job, kind, False
 
     def __enter__(self) -> None:
@@ -262,7 +262,7 @@ class Session:
 
     # -- errors --------------------------------------------------------------------------------
 
-    def guarded(self, job: Job, kind: Kind = Kind.ANY) -> AbstractContextManager[None, bool]:
+    def guarded(self, job: Job, kind: AttemptKind = AttemptKind.ANY) -> _JobGuard:
         """Return a context that turns an exception of its block into a refusal of `job`.
 
         Statements must be opened inside the block, so that an exception discards them.
@@ -271,7 +271,7 @@ class Session:
 
     def fail(self, job: Job, error: Exception) -> None:
         """Skip `job` until the session ends: planning it raised `error`."""
-        text = self._cluster.defects.note(Stage.PLANNING, of_job(job.key), error)
+        text = self._cluster.defects.note(DefectStage.PLANNING, of_job(job.key), error)
         self.failed.add(job)
         self.refusals[job] = Refusal(JobReason.INTERNAL_ERROR, f"planning it has failed: {text}")
 

@@ -28,7 +28,7 @@ _CPU_ONLY_NODE = 10.0
 Strategy = Literal["fragmentation", "binpack", "spread"]
 
 
-class Arguments(ApiModel):
+class NodePlacementArguments(ApiModel):
     """The strategy for each kind of pod."""
 
     gpu: Strategy = "fragmentation"
@@ -41,9 +41,9 @@ class NodePlacement:
     """Scores nodes by free GPUs for pods with GPUs, else by free CPU."""
 
     name = "nodeplacement"
-    arguments = Arguments
+    arguments = NodePlacementArguments
 
-    def __init__(self, arguments: Arguments) -> None:
+    def __init__(self, arguments: NodePlacementArguments) -> None:
         self._arguments = arguments
 
     def gpu_strategy(self) -> Literal["binpack", "spread"]:

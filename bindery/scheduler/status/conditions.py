@@ -16,7 +16,7 @@ from bindery.api.states import PODS_NOT_RUNNING, GangState
 from bindery.api.times import seconds
 from bindery.kube.objects import Condition, Meta, Pod
 from bindery.scheduler.cache.cluster import Cluster
-from bindery.scheduler.cache.defects import Stage, of_job
+from bindery.scheduler.cache.defects import DefectStage, of_job
 from bindery.scheduler.model.jobs import JobKey, Uid
 from bindery.scheduler.model.reasons import LACKS_ROOM, STILL_COMING, JobReason
 from bindery.scheduler.model.starts import late_starts
@@ -52,7 +52,7 @@ NO_ROOM_FOR_SHARE = "NoRoomForGpuShare"
 """Instead of `Unschedulable`, for a pod with a share that scaling pods show to autoscalers."""
 
 
-class Subject(Enum):
+class ReportedKind(Enum):
     """The kinds whose status this module covers."""
 
     POD = "Pod"
@@ -63,7 +63,7 @@ class Subject(Enum):
 class ConditionWrite:
     """The status of one object, to be written because it differs from the object's."""
 
-    subject: Subject
+    subject: ReportedKind
     meta: Meta
     condition: Condition
     all_conditions: tuple[Condition, ...]
@@ -101,11 +101,11 @@ def pending_writes(
     asked_for = {eviction.preemptor for eviction in report.evictions}
     for job in report.jobs.values():
         if job.is_known and job.key not in asked_for:
-            with cluster.defects.held_to(Stage.REPORT, of_job(job.key)):
+            with cluster.defects.held_to(DefectStage.REPORT, of_job(job.key)):
                 # A list, so that an error is raised here and not between two writes of the caller.
                 yield from list(_job_writes(cluster, job, now, hides_shares=hides_shares))
     for key in sorted(cluster.changed_jobs - report.jobs.keys() - asked_for):
-        with cluster.defects.held_to(Stage.REPORT, of_job(key)):
+        with cluster.defects.held_to(DefectStage.REPORT, of_job(key)):
             yield from list(_group_write(cluster, key, None, now))
     for pod, why in cluster.quarantine.pods():
         if cluster.plans(pod):
@@ -118,7 +118,7 @@ def _nominations(cluster: Cluster, now: float) -> Iterator[ConditionWrite]:
     for pod, node_name, said in overdue(cluster, now):
         new = dated(said, said if said in (pod.status.conditions or ()) else None, now)
         yield ConditionWrite(
-            Subject.POD, pod.metadata, new, (new,), is_urgent=True, nominated_node=node_name
+            ReportedKind.POD, pod.metadata, new, (new,), is_urgent=True, nominated_node=node_name
         )
 
 
@@ -164,7 +164,7 @@ def _group_write(
     is_coming = status.scheduled.reason in STILL_COMING
     others = [each for each in group.status.conditions or () if each.type not in kinds]
     yield ConditionWrite(
-        Subject.POD_GROUP,
+        ReportedKind.POD_GROUP,
         group.metadata,
         dated_ones[0],
         (*others, *dated_ones),
@@ -229,7 +229,7 @@ def _hidden(said: Condition) -> Condition:
 
 def _pod_write(pod: Pod, new: Condition, node_name: str, now: float) -> Iterator[ConditionWrite]:
     conditions = pod.status.conditions or ()
-    writes = list(_write(Subject.POD, pod.metadata, conditions, new, now))
+    writes = list(_write(ReportedKind.POD, pod.metadata, conditions, new, now))
     if node_name == pod.status.nominated_node_name:
         yield from writes
     elif writes:
@@ -238,12 +238,12 @@ def _pod_write(pod: Pod, new: Condition, node_name: str, now: float) -> Iterator
         # Only the node changes. A write always has a condition, so the present one is repeated.
         said = _find(conditions, new.type) or new
         yield ConditionWrite(
-            Subject.POD, pod.metadata, said, (said,), is_urgent=True, nominated_node=node_name
+            ReportedKind.POD, pod.metadata, said, (said,), is_urgent=True, nominated_node=node_name
         )
 
 
 def _write(
-    subject: Subject, meta: Meta, conditions: Sequence[Condition], new: Condition, now: float
+    subject: ReportedKind, meta: Meta, conditions: Sequence[Condition], new: Condition, now: float
 ) -> Iterator[ConditionWrite]:
     old = _find(conditions, new.type)
     if same_words(old, new):

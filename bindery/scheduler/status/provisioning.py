@@ -16,7 +16,7 @@ from bindery.api.times import seconds
 from bindery.kube.objects import Meta, Pod
 from bindery.kube.provisioning import MOST_POD_SETS, PROVISIONING_REQUESTS, ProvisioningRequest
 from bindery.scheduler.cache.cluster import Cluster
-from bindery.scheduler.cache.defects import Stage, of_job
+from bindery.scheduler.cache.defects import DefectStage, of_job
 from bindery.scheduler.model.jobs import Job, JobKey, Task
 from bindery.scheduler.model.reasons import LACKS_ROOM, JobReason
 from bindery.scheduler.planning.reports import CycleReport, JobReport
@@ -92,7 +92,7 @@ class Impossible:
 
 
 @dataclass(frozen=True)
-class Step:
+class ProvisioningChange:
     """One change: `draft` is to be created, `old` to be deleted, or `problem` to be reported."""
 
     group: Meta
@@ -123,7 +123,7 @@ def arguments_of(configuration: SchedulerConfiguration) -> ProvisioningArguments
 
 def steps(
     cluster: Cluster, report: CycleReport, arguments: ProvisioningArguments, now: float
-) -> Iterator[Step]:
+) -> Iterator[ProvisioningChange]:
     """Yield what is to be written after the cycle of `report`. `now`: seconds since the epoch."""
     existing: dict[str, ProvisioningRequest] = {}
     for request in cluster.observers.every(ProvisioningRequest):
@@ -135,14 +135,14 @@ def steps(
         if request.metadata.deletion_timestamp is None and _is_over(
             cluster, report.jobs.get(key), request, arguments, now
         ):
-            yield Step(group.metadata, old=request)
+            yield ProvisioningChange(group.metadata, old=request)
     for job_report in report.jobs.values():
         if job_report.uid not in existing:
             wanted = _wanted(cluster, job_report, arguments)
             if isinstance(wanted, ProvisioningRequestDraft):
-                yield Step(wanted.group, draft=wanted)
+                yield ProvisioningChange(wanted.group, draft=wanted)
             if isinstance(wanted, Impossible):
-                yield Step(wanted.group, problem=wanted.problem)
+                yield ProvisioningChange(wanted.group, problem=wanted.problem)
 
 
 def _wanted(
@@ -150,7 +150,7 @@ def _wanted(
 ) -> ProvisioningRequestDraft | Impossible | None:
     """Return the request for the gang of `report`; None if it asks for none."""
     # An error in one gang's pods must not keep the others from their requests.
-    with cluster.defects.held_to(Stage.REPORT, of_job(report.key), lambda _: None):
+    with cluster.defects.held_to(DefectStage.REPORT, of_job(report.key), lambda _: None):
         return _asked(cluster, report, arguments)
     return None
 

@@ -24,7 +24,11 @@ from bindery.kube.lease import Leadership
 from bindery.kube.objects import Meta
 from bindery.kube.outages import log_failure
 from bindery.kube.provisioning import POD_TEMPLATES, PROVISIONING_REQUESTS, ProvisioningRequest
-from bindery.scheduler.status.provisioning import ProvisioningRequestDraft, Step, template_name
+from bindery.scheduler.status.provisioning import (
+    ProvisioningChange,
+    ProvisioningRequestDraft,
+    template_name,
+)
 
 _CONCURRENT_WRITES = 4
 _SHOWN_AFTER_S = 30.0
@@ -40,7 +44,7 @@ class ProvisioningWriter:
 
     def __init__(self, client: Client, events: EventRecorder, clock: Callable[[], float]) -> None:
         self._client, self._events, self._clock = client, events, clock
-        self._waiting: dict[str, Step] = {}
+        self._waiting: dict[str, ProvisioningChange] = {}
         """UID of a PodGroup -> its step."""
         self._tried: dict[object, float] = {}
         """Step -> the time of the last attempt, successful or not."""
@@ -48,7 +52,7 @@ class ProvisioningWriter:
         """The steps with problems that have an event, while they are offered."""
         self._wake = asyncio.Event()
 
-    def offer(self, steps: Iterable[Step]) -> None:
+    def offer(self, steps: Iterable[ProvisioningChange]) -> None:
         """Take all of `steps` that were not tried recently, instead of those that still wait."""
         since = self._clock() - _SHOWN_AFTER_S
         self._tried = {step: at for step, at in self._tried.items() if at > since}
@@ -77,7 +81,7 @@ class ProvisioningWriter:
                 self._tried[step.is_known_as] = self._clock()
             await asyncio.gather(*(self._take(step) for step in due))
 
-    async def _take(self, step: Step) -> None:
+    async def _take(self, step: ProvisioningChange) -> None:
         if step.problem:
             self._reported.add(step.is_known_as)
             text = f"no nodes are requested for it: {step.problem}"

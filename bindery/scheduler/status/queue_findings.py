@@ -17,7 +17,7 @@ _MOST_NAMED = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class QueueFinding:
     """One fault or warning, with a text for people."""
 
     reason: str
@@ -29,9 +29,9 @@ class Finding:
 class Verdict:
     """The findings about one queue."""
 
-    fault: Finding | None = None
+    fault: QueueFinding | None = None
     """Why the gangs of the queue wait; None if it has no fault."""
-    warnings: tuple[Finding, ...] = ()
+    warnings: tuple[QueueFinding, ...] = ()
 
 
 def verdicts(queues: QueueTable) -> dict[str, Verdict]:
@@ -47,31 +47,35 @@ def verdicts(queues: QueueTable) -> dict[str, Verdict]:
     return found
 
 
-def _own_fault(queues: QueueTable, row: int) -> Finding | None:
+def _own_fault(queues: QueueTable, row: int) -> QueueFinding | None:
     entry = queues.entries[row]
     if entry.invalid is not None:
-        return Finding("Invalid", entry.invalid)
+        return QueueFinding("Invalid", entry.invalid)
     flaw = queues.flaw(row)
     if flaw is ChainFlaw.CYCLE:
         names = [queues.entries[at].name for at in (*queues.chain(row), row)]
         if len(names) > _MOST_NAMED:
             names[_MOST_NAMED - 1 : -1] = ["…"]
         way = " is below ".join(names)
-        return Finding("Cycle", f"spec.parent: the queue is its own ancestor: {way}")
+        return QueueFinding("Cycle", f"spec.parent: the queue is its own ancestor: {way}")
     if flaw is ChainFlaw.TOO_DEEP:
         text = f"spec.parent: the queue is more than {MOST_QUEUE_LEVELS} levels deep"
-        return Finding("TooDeep", text)
+        return QueueFinding("TooDeep", text)
     if entry.parent is not None and not queues.entries[queues.rows[entry.parent]].exists:
-        return Finding("ParentDoesNotExist", f"spec.parent: queue {entry.parent} does not exist")
+        return QueueFinding(
+            "ParentDoesNotExist", f"spec.parent: queue {entry.parent} does not exist"
+        )
     return None
 
 
-def _fault_above(queues: QueueTable, row: int, faults: dict[int, Finding | None]) -> Finding | None:
+def _fault_above(
+    queues: QueueTable, row: int, faults: dict[int, QueueFinding | None]
+) -> QueueFinding | None:
     for at in queues.chain(row)[1:]:
         fault = faults[at]
         if fault is not None:
             name = queues.entries[at].name
-            return Finding("ParentNotReady", f"queue {name} above it: {fault.message}")
+            return QueueFinding("ParentNotReady", f"queue {name} above it: {fault.message}")
     return None
 
 
@@ -88,24 +92,24 @@ def _claimed(queues: QueueTable) -> Amounts:
 
 def _warnings(
     queues: QueueTable, row: int, quota: Amounts, limit: Amounts, claimed: Amounts
-) -> list[Finding]:
+) -> list[QueueFinding]:
     entry, found = queues.entries[row], []
     for index, rule in sorted(queues.ruled(row).items()):
         name = queues.axis.names[index]
         if rule.says_quota and rule.quota != NO_LIMIT and rule.quota > limit[index, row]:
             own, most = (_shown(queues, index, it) for it in (rule.quota, limit[index, row]))
             text = f"its quota of {own} {name} is above its own limit of {most}"
-            found.append(Finding("QuotaAboveLimit", text))
+            found.append(QueueFinding("QuotaAboveLimit", text))
         above = queues.rows[entry.parent] if entry.parent is not None else None
         if above is not None and rule.says_quota and rule.quota > quota[index, above]:
             own, most = (_shown(queues, index, it) for it in (rule.quota, quota[index, above]))
             text = f"its quota of {own} {name} is above the {most} of queue {entry.parent}"
-            found.append(Finding("QuotaAboveParent", text))
+            found.append(QueueFinding("QuotaAboveParent", text))
     for index in np.flatnonzero(claimed[:, row] > quota[:, row]).tolist():
         name = queues.axis.names[index]
         asked, own = (_shown(queues, index, it) for it in (claimed[index, row], quota[index, row]))
         text = f"its child queues have quotas of {asked} {name} in total, but its own is {own}"
-        found.append(Finding("QuotaBelowChildren", text))
+        found.append(QueueFinding("QuotaBelowChildren", text))
     return found
 
 

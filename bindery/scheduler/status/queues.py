@@ -17,7 +17,7 @@ from bindery.kube.objects import Condition, Meta, Queue, QueueStatus
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.planning.reports import CycleReport
 from bindery.scheduler.status.queue_amounts import QueueAmounts
-from bindery.scheduler.status.queue_findings import Finding, Verdict, verdicts
+from bindery.scheduler.status.queue_findings import QueueFinding, Verdict, verdicts
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,16 +95,16 @@ def _conditions(queue: Queue, verdict: Verdict, now: float) -> list[Condition]:
     """Return the complete list of conditions of `queue`."""
     said = queue.status.conditions or []
     fault = verdict.fault
-    ready = fault or Finding("Valid", "")
+    ready = fault or QueueFinding("Valid", "")
     found = [_condition(READY, "True" if fault is None else "False", ready)]
     if verdict.warnings:
         text = "; ".join(warning.message for warning in verdict.warnings)
-        found.append(_condition(WARNING, "True", Finding(verdict.warnings[0].reason, text)))
+        found.append(_condition(WARNING, "True", QueueFinding(verdict.warnings[0].reason, text)))
     others = [condition for condition in said if condition.type not in (READY, WARNING)]
     return [*others, *(_since(condition, said, now) for condition in found)]
 
 
-def _condition(kind: str, status: str, finding: Finding) -> Condition:
+def _condition(kind: str, status: str, finding: QueueFinding) -> Condition:
     message = shown_message(finding.message)
     return Condition(type=kind, status=status, reason=finding.reason, message=message)
 

@@ -24,7 +24,7 @@ from bindery.api.gpushare import WHOLE
 from bindery.api.scaling import PLUGIN, SCHEDULER_NAME, ScalingArguments
 from bindery.kube.objects import Meta, Pod
 from bindery.scheduler.cache.cluster import Cluster
-from bindery.scheduler.cache.defects import Stage, of_job
+from bindery.scheduler.cache.defects import DefectStage, of_job
 from bindery.scheduler.model.columns import IntColumns
 from bindery.scheduler.model.jobs import Job, Task, TaskStatus, Uid
 from bindery.scheduler.model.labels import LabelColumns, node_affinity_mask
@@ -146,7 +146,7 @@ def existing(pod: Pod) -> Existing:
 
 
 @dataclass(frozen=True)
-class Demand:
+class ScalingDemand:
     """What the scaling pods are to stand for."""
 
     arguments: ScalingArguments
@@ -171,7 +171,7 @@ class Changes:
         return bool(self.delete or self.create)
 
 
-def changes(known: Mapping[str, Existing], demand: Demand, *, may_create: bool) -> Changes:
+def changes(known: Mapping[str, Existing], demand: ScalingDemand, *, may_create: bool) -> Changes:
     """Return how `known`, name -> scaling pod, becomes what `demand` asks for.
 
     A scaling pod goes if one of its pods has been placed: what it asks for would be added to the
@@ -203,7 +203,7 @@ def demand(
     configuration: SchedulerConfiguration,
     arguments: ScalingArguments,
     covered: Collection[str],
-) -> Demand:
+) -> ScalingDemand:
     """Return what the scaling pods are to stand for after the cycle of `report`.
 
     `covered`: the UIDs of the pods for which there are scaling pods.
@@ -213,7 +213,7 @@ def demand(
     for job_report in report.jobs.values():
         job = cluster.state.jobs.get(job_report.key)
         # An error in one gang's pods must not keep the others from their scaling pods.
-        with cluster.defects.held_to(Stage.REPORT, of_job(job_report.key), lambda _: None):
+        with cluster.defects.held_to(DefectStage.REPORT, of_job(job_report.key), lambda _: None):
             gangs = list(collector.gangs(job, job_report, covered)) if job is not None else []
             if job is not None and gangs:
                 key = -cluster.priority(job), job.created, str(job.key)
@@ -223,7 +223,7 @@ def demand(
     packs = pack(gangs, arguments.max_gpus, collector.overhead, collector.fits)
     owner = owner_label(configuration)
     pods = [collector.scaling_pod(each, owner) for each in packs]
-    return Demand(arguments, owner, waiting, pods)
+    return ScalingDemand(arguments, owner, waiting, pods)
 
 
 @dataclass

@@ -32,8 +32,8 @@ from bindery.scheduler.status.gangs import dated
 from bindery.scheduler.status.nominations import POD_SCHEDULED
 from bindery.scheduler.status.scaling import (
     Changes,
-    Demand,
     Existing,
+    ScalingDemand,
     ScalingPod,
     changes,
     existing,
@@ -52,9 +52,9 @@ class ScalingWriter:
 
     def __init__(self, client: Client, events: EventRecorder, clock: Callable[[], float]) -> None:
         self._client, self._events, self._clock = client, events, clock
-        self._demand: Demand | None = None
+        self._demand: ScalingDemand | None = None
         """The newest demand, if it has not been looked at."""
-        self._last: Demand | None = None
+        self._last: ScalingDemand | None = None
         self._known: dict[str, Existing] = {}
         """Name -> scaling pod."""
         self._list_at = 0.0
@@ -68,7 +68,7 @@ class ScalingWriter:
         """The UIDs of the pods for which there are scaling pods."""
         return frozenset(uid for pod in self._known.values() for uid in pod.pods)
 
-    def offer(self, demand: Demand) -> None:
+    def offer(self, demand: ScalingDemand) -> None:
         """Take `demand` instead of an older one."""
         self._demand = self._last = demand
         self._wake.set()
@@ -96,7 +96,7 @@ class ScalingWriter:
                 log_failure(_log, "scaling pods not written", error)
                 self._list_at = 0.0
 
-    async def _settle(self, demand: Demand) -> None:
+    async def _settle(self, demand: ScalingDemand) -> None:
         now = self._clock()
         if not self._list_at:
             # The demand knows nothing of the scaling pods that are there; the next one does.
@@ -114,10 +114,10 @@ class ScalingWriter:
             if not known.is_marked and name in texts:
                 await self._mark(demand, texts[name])
 
-    def _due(self, demand: Demand, now: float) -> Changes:
+    def _due(self, demand: ScalingDemand, now: float) -> Changes:
         return changes(self._known, demand, may_create=now >= self._create_at)
 
-    async def _list(self, demand: Demand) -> None:
+    async def _list(self, demand: ScalingDemand) -> None:
         found = await self._client.list(
             PODS,
             namespace=demand.arguments.namespace,
@@ -130,7 +130,7 @@ class ScalingWriter:
         }
         self._list_at = self._clock() + _LISTED_EVERY_S
 
-    async def _create(self, demand: Demand, pod: ScalingPod) -> None:
+    async def _create(self, demand: ScalingDemand, pod: ScalingPod) -> None:
         body, namespace = pod.to_object(demand.owner), demand.arguments.namespace
         try:
             created = await self._client.create(PODS, body, namespace)
@@ -147,7 +147,7 @@ class ScalingWriter:
         self._known[pod.name] = existing(created)
         await self._mark(demand, pod)
 
-    async def _mark(self, demand: Demand, pod: ScalingPod) -> None:
+    async def _mark(self, demand: ScalingDemand, pod: ScalingPod) -> None:
         """Write the condition of which autoscalers take notice."""
         said = Condition(
             type=POD_SCHEDULED, status="False", reason=UNSCHEDULABLE, message=pod.message
@@ -167,7 +167,7 @@ class ScalingWriter:
             return
         self._known[pod.name] = replace(self._known[pod.name], is_marked=True)
 
-    async def _delete(self, demand: Demand, name: str) -> None:
+    async def _delete(self, demand: ScalingDemand, name: str) -> None:
         with contextlib.suppress(NotFoundError, ConflictError):
             await self._client.delete(PODS, name, demand.arguments.namespace, grace_period_s=0)
         self._known.pop(name, None)

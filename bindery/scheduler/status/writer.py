@@ -22,7 +22,7 @@ from bindery.kube.objects import Condition, PodCounts
 from bindery.kube.outages import log_failure
 from bindery.kube.resources import POD_GROUPS, PODS, Resource
 from bindery.scheduler.model.jobs import Uid
-from bindery.scheduler.status.conditions import ConditionWrite, Subject
+from bindery.scheduler.status.conditions import ConditionWrite, ReportedKind
 
 CONCURRENT_WRITES = 4
 REWORD_AFTER_S = 5.0
@@ -37,9 +37,9 @@ GOOD_NEWS_AFTER_S = 5.0
 TRICKLE_S = 0.05
 """Pause between such writes."""
 
-_RESOURCES: dict[Subject, Resource[Any]] = {
-    Subject.POD: PODS,
-    Subject.POD_GROUP: POD_GROUPS,
+_RESOURCES: dict[ReportedKind, Resource[Any]] = {
+    ReportedKind.POD: PODS,
+    ReportedKind.POD_GROUP: POD_GROUPS,
 }
 
 _log = structlog.get_logger()
@@ -160,8 +160,10 @@ class StatusWriter:
         uid = Uid(write.meta.uid)
         self._waiting.pop(uid, None)  # before the call: a write offered during it must stay
         # A strategic merge patch keeps other conditions; custom resources do not support it.
-        kind = PatchKind.STRATEGIC if write.subject is Subject.POD else PatchKind.MERGE
-        conditions = (write.condition,) if write.subject is Subject.POD else write.all_conditions
+        kind = PatchKind.STRATEGIC if write.subject is ReportedKind.POD else PatchKind.MERGE
+        conditions = (
+            (write.condition,) if write.subject is ReportedKind.POD else write.all_conditions
+        )
         status: dict[str, object] = {
             "conditions": [_to_wire(condition) for condition in conditions]
         }
@@ -175,7 +177,7 @@ class StatusWriter:
         metadata = {"uid": write.meta.uid}
         if write.queue is not None:
             status["queue"] = write.queue or None
-        if write.queue is not None or write.subject is Subject.POD:
+        if write.queue is not None or write.subject is ReportedKind.POD:
             # The write must fail if the object changed: the pod may be bound by now.
             metadata["resourceVersion"] = write.meta.resource_version
         body = {"metadata": metadata, "status": status}

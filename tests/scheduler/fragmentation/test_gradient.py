@@ -14,7 +14,7 @@ from bindery.scheduler.plugins.fragmentation.gradient import (
     NO_PLACE,
     Ask,
     NodeColumns,
-    Workload,
+    TypicalWorkload,
     buckets,
     fragmentation,
     growth,
@@ -27,9 +27,9 @@ Node = tuple[Sequence[int], int]
 """The free milli GPUs of each device, and the free milli cores."""
 
 
-def workload(*kinds: Kind) -> Workload:
+def workload(*kinds: Kind) -> TypicalWorkload:
     columns = np.array(kinds, dtype=np.int64).reshape(-1, 4).T
-    return Workload(*columns, whole=1000)
+    return TypicalWorkload(*columns, whole=1000)
 
 
 def columns(nodes: Sequence[Node], kinds: int, barred: Sequence[tuple[int, int]] = ()):
@@ -121,7 +121,7 @@ some_asks = st.tuples(
 ).map(lambda ask: Ask(*ask))
 
 
-def lost_plainly(work: Workload, nodes: NodeColumns, node: int) -> int:
+def lost_plainly(work: TypicalWorkload, nodes: NodeColumns, node: int) -> int:
     """Return F of a node by its definition, one device at a time."""
     lost, free = 0, [int(part) for part in nodes.free[:, node]]
     kinds = zip(work.weight, work.cpu, work.portion, work.devices, strict=True)
@@ -136,7 +136,7 @@ def lost_plainly(work: Workload, nodes: NodeColumns, node: int) -> int:
     return lost
 
 
-def growth_plainly(work: Workload, nodes: NodeColumns, node: int, ask: Ask) -> int:
+def growth_plainly(work: TypicalWorkload, nodes: NodeColumns, node: int, ask: Ask) -> int:
     """Return the least growth over the places on one node, each tried by itself."""
     fits = [d for d, part in enumerate(nodes.free[:, node]) if part >= ask.portion]
     if len(fits) < ask.devices or nodes.cpu[node] < ask.cpu:

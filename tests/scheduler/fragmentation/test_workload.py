@@ -21,15 +21,15 @@ from bindery.scheduler.plugins.fragmentation.gradient import MOST_WEIGHT
 from bindery.scheduler.plugins.fragmentation.workload import (
     MOST_KINDS,
     NO_GPU,
-    Kind,
     Kinds,
+    PodKind,
     TypicalPods,
     learn,
     typical,
 )
 from bindery.scheduler.plugins.fragmentation.workload import given as given_weights
 
-ONE, HALF, PAIR = Kind(4000, WHOLE, 1), Kind(2000, WHOLE // 2, 1), Kind(8000, WHOLE, 2)
+ONE, HALF, PAIR = PodKind(4000, WHOLE, 1), PodKind(2000, WHOLE // 2, 1), PodKind(8000, WHOLE, 2)
 
 
 def created(item: Pod, day: str) -> Pod:
@@ -54,12 +54,12 @@ def learned(cluster: Cluster, half_life_days: int = 7) -> TypicalPods:
         pytest.param({ONE: 0, HALF: 1}, [(HALF, 1)], id="a kind without pods"),
     ],
 )
-def test_typical_kinds_and_their_weights(sums: dict[Kind, int], kinds: list[Any]) -> None:
+def test_typical_kinds_and_their_weights(sums: dict[PodKind, int], kinds: list[Any]) -> None:
     assert list(typical(sums).weights) == kinds
 
 
 def test_weights_stay_small_for_any_number_of_kinds_and_pods() -> None:
-    many = typical({Kind(cpu, WHOLE, 1): 10**9 for cpu in range(1000)})
+    many = typical({PodKind(cpu, WHOLE, 1): 10**9 for cpu in range(1000)})
 
     assert len(many.weights) == MOST_KINDS
     assert many.workload().total_weight <= MOST_WEIGHT
@@ -86,8 +86,8 @@ def test_pods_that_differ_in_nothing_that_matters_are_one_kind() -> None:
 
     weights = dict(learned(engine_with(node("n", 64, gpu=8), *pods).cluster).weights)
 
-    assert weights.keys() == {Kind(1000, WHOLE, 1), NO_GPU}
-    assert weights[Kind(1000, WHOLE, 1)] / weights[NO_GPU] == pytest.approx(3 / 2, rel=0.1)
+    assert weights.keys() == {PodKind(1000, WHOLE, 1), NO_GPU}
+    assert weights[PodKind(1000, WHOLE, 1)] / weights[NO_GPU] == pytest.approx(3 / 2, rel=0.1)
 
 
 def test_pods_of_another_node_pool_do_not_count() -> None:

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Iterable
 
 from bindery.binder.plugins.interface import PluginError
-from bindery.kube.claims import Allocation
+from bindery.kube.claims import AllocationResult
 from bindery.kube.client import Client
 from bindery.kube.devices import RESOURCE_SLICES, ResourceSlice
 
@@ -27,7 +27,7 @@ class Offers:
         """Field selector -> the read under way."""
 
     async def demand(
-        self, client: Client, claim_name: str, planned: Allocation, node_name: str
+        self, client: Client, claim_name: str, planned: AllocationResult, node_name: str
     ) -> None:
         """Do nothing if the devices of `planned` are offered.
 

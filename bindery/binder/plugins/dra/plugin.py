@@ -34,7 +34,7 @@ from bindery.kube.claims import (
 from bindery.kube.errors import NotFoundError
 
 
-class Arguments(ApiModel):
+class DynamicResourcesArguments(ApiModel):
     """How long is waited for drivers."""
 
     binding_timeout_seconds: float = Field(default=600.0, gt=0)
@@ -49,9 +49,9 @@ class DynamicResources:
     """The plugin. Its state: a lock for each claim being written, and who shares claims."""
 
     name: ClassVar[str] = "dra"
-    arguments: ClassVar[type[BaseModel]] = Arguments
+    arguments: ClassVar[type[BaseModel]] = DynamicResourcesArguments
 
-    def __init__(self, arguments: Arguments) -> None:
+    def __init__(self, arguments: DynamicResourcesArguments) -> None:
         self._timeout_s = arguments.binding_timeout_seconds
         self._offers = Offers()
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()

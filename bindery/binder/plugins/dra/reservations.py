@@ -15,7 +15,7 @@ from bindery.binder.ports import PodView
 from bindery.kube.claims import (
     FINALIZER,
     MOST_RESERVATIONS,
-    Allocation,
+    AllocationResult,
     ClaimHandover,
     ConsumerReference,
     ResourceClaim,
@@ -134,7 +134,7 @@ def released(claim: ResourceClaim, planned: ClaimHandover, pod: PodView) -> Patc
     return {"status": written} if written else None
 
 
-def _serves(allocation: Allocation, planned: Allocation, node_name: str) -> bool:
+def _serves(allocation: AllocationResult, planned: AllocationResult, node_name: str) -> bool:
     """Return whether a pod on the node can use `allocation`."""
     if allocation.node_selector is None or allocation.node_selector == planned.node_selector:
         return True
@@ -151,7 +151,7 @@ def _is_only(selector: NodeSelector, node_name: str) -> bool:
     )
 
 
-def _devices(allocation: Allocation) -> list[tuple[str, str, str, str, str | None]]:
+def _devices(allocation: AllocationResult) -> list[tuple[str, str, str, str, str | None]]:
     return [
         (each.request, each.driver, each.pool, each.device, each.share_id)
         for each in allocation.devices.results

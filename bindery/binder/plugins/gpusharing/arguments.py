@@ -11,7 +11,7 @@ from bindery.api.gpureservation import ReservationResources, given_resources
 IMAGE_VARIABLE: Final = "BINDERY_IMAGE"
 
 
-class Arguments(ApiModel):
+class GpuSharingArguments(ApiModel):
     """The arguments of gpusharing."""
 
     image: str = Field(default_factory=lambda: os.environ.get(IMAGE_VARIABLE, "bindery:latest"))

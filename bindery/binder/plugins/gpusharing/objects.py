@@ -11,7 +11,7 @@ import msgspec
 from bindery.api import gpushare
 from bindery.api.names import GPU_RESOURCE
 from bindery.api.states import ENDED_POD_PHASES
-from bindery.binder.plugins.gpusharing.arguments import Arguments
+from bindery.binder.plugins.gpusharing.arguments import GpuSharingArguments
 from bindery.kube.objects import KubeObject, OwnerReference
 from bindery.kube.podspec import Toleration
 from bindery.kube.resources import PODS, Resource
@@ -82,7 +82,7 @@ SHARERS: Final = Resource(
 
 
 def reservation(
-    node: str, group: str, arguments: Arguments, tolerations: list[Toleration]
+    node: str, group: str, arguments: GpuSharingArguments, tolerations: list[Toleration]
 ) -> dict[str, Any]:
     """Return the pod that holds a device of `node` for `group`."""
     spec: dict[str, Any] = {
@@ -115,7 +115,7 @@ def reservation(
     }
 
 
-def _reservation_container(arguments: Arguments) -> dict[str, Any]:
+def _reservation_container(arguments: GpuSharingArguments) -> dict[str, Any]:
     resources = arguments.resources
     device = {GPU_RESOURCE: "1"}
     return {

@@ -19,7 +19,7 @@ from bindery.api.gpushare import RECEIVED_TYPE_ANNOTATION
 from bindery.api.gpushare import group_labels as labels_of
 from bindery.api.names import SHARES_GPU_LABEL
 from bindery.binder.plugins.gpusharing import admission, handover
-from bindery.binder.plugins.gpusharing.arguments import Arguments
+from bindery.binder.plugins.gpusharing.arguments import GpuSharingArguments
 from bindery.binder.plugins.gpusharing.healing import Healer
 from bindery.binder.plugins.gpusharing.objects import SHARERS, Sharer
 from bindery.binder.plugins.gpusharing.reservations import Reservations
@@ -39,9 +39,9 @@ class GpuSharing:
     """Parts of GPUs, by reservation pods."""
 
     name: ClassVar[str] = gpushare.PLUGIN
-    arguments: ClassVar[type[BaseModel]] = Arguments
+    arguments: ClassVar[type[BaseModel]] = GpuSharingArguments
 
-    def __init__(self, arguments: Arguments) -> None:
+    def __init__(self, arguments: GpuSharingArguments) -> None:
         self._arguments = arguments
         self._reservations: Reservations | None = None
         self._unused: UnusedGroups | None = None

@@ -14,7 +14,7 @@ from typing import Final
 import structlog
 
 from bindery.api.gpushare import RESERVATION_NAMESPACE, reservation_name
-from bindery.binder.plugins.gpusharing.arguments import Arguments
+from bindery.binder.plugins.gpusharing.arguments import GpuSharingArguments
 from bindery.binder.plugins.gpusharing.objects import SHARERS, Sharer, reservation
 from bindery.binder.plugins.gpusharing.users import Users
 from bindery.binder.plugins.interface import PluginError
@@ -33,7 +33,7 @@ class Reservations:
     """The reservation pods of one term of this binder."""
 
     def __init__(
-        self, client: Client, arguments: Arguments, gone: "asyncio.Queue[tuple[str, str]]"
+        self, client: Client, arguments: GpuSharingArguments, gone: "asyncio.Queue[tuple[str, str]]"
     ) -> None:
         """`gone` gets (group, node) of each reservation pod that does not exist any more."""
         self._client, self._arguments, self._gone = client, arguments, gone

@@ -40,7 +40,7 @@ _VALUES: Final = "values"
 """In a context's state: lock -> the value by which the pod has it."""
 
 
-class Arguments(ApiModel):
+class HamiArguments(ApiModel):
     """How long is waited for locks."""
 
     expire_seconds: float | None = Field(default=None, gt=0)
@@ -54,9 +54,9 @@ class Hami:
     """The plugin. It lives as long as the process; `run` is called once in each term."""
 
     name: ClassVar[str] = "hami"
-    arguments: ClassVar[type[BaseModel]] = Arguments
+    arguments: ClassVar[type[BaseModel]] = HamiArguments
 
-    def __init__(self, arguments: Arguments) -> None:
+    def __init__(self, arguments: HamiArguments) -> None:
         expire_s = arguments.expire_seconds or _default_expire_s()
         self._timing = Timing(expire_s, arguments.stall_seconds)
         self._queues: LockQueues | None = None

@@ -14,7 +14,7 @@ from typing import Final
 
 from bindery.api.quantity import nano
 from bindery.kube.claims import MOST_RESULTS
-from bindery.scheduler.plugins.dra.candidates import AllocationError, Candidate, Candidates
+from bindery.scheduler.plugins.dra.candidates import AllocationError, CandidateDevice, Candidates
 from bindery.scheduler.plugins.dra.claims import DeviceWish, PreparedClaim
 from bindery.scheduler.plugins.dra.constraints import Constraint
 from bindery.scheduler.plugins.dra.inventory import CounterId, DeviceRecord, Pool
@@ -25,7 +25,7 @@ MOST_STEPS: Final = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class ChosenDevice:
     """One device for one request."""
 
     wish: DeviceWish
@@ -36,7 +36,7 @@ class Choice:
 
 def allocate(
     claims: Sequence[PreparedClaim], candidates: Candidates, usage: UsageView
-) -> list[list[Choice]] | None:
+) -> list[list[ChosenDevice]] | None:
     """Return the devices for each of `claims`, in the order of requests; None if not all fit.
 
     Raises:
@@ -79,7 +79,7 @@ class _Search:
         self._taken = _InSearch()
         self._available: dict[PoolId, Mapping[CounterId, int]] = {}
         self._steps = 0
-        self.chosen: list[list[Choice]] = [[] for _ in claims]
+        self.chosen: list[list[ChosenDevice]] = [[] for _ in claims]
 
     def run(self) -> bool:
         return self._request(0, 0)
@@ -104,7 +104,7 @@ class _Search:
             return False
         return self._device(_Place(claim, request, wish, found, count), 0, 0)
 
-    def _all_of(self, wish: DeviceWish) -> Sequence[Candidate]:
+    def _all_of(self, wish: DeviceWish) -> Sequence[CandidateDevice]:
         """Return the devices for a request for all devices; full devices do not count."""
         found = self._candidates.all_of(wish)
         return [each for each in found if self._has_capacity(each, Counter())]
@@ -136,7 +136,7 @@ class _Search:
         if self._steps > MOST_STEPS:
             raise AllocationError("its devices can be combined in too many ways to try them all")
 
-    def _twin(self, place: "_Place", candidate: Candidate) -> Hashable:
+    def _twin(self, place: "_Place", candidate: CandidateDevice) -> Hashable:
         """Return a key, equal for devices with the same effect on the rest of the search."""
         record = candidate.record
         device, driver = record.device, record.id.driver
@@ -165,7 +165,7 @@ class _Search:
 
     # -- one device ------------------------------------------------------------------------------
 
-    def _take(self, place: "_Place", candidate: Candidate) -> bool:
+    def _take(self, place: "_Place", candidate: CandidateDevice) -> bool:
         """Take a free device and return True, or change nothing and return False.
 
         Raises:
@@ -194,11 +194,11 @@ class _Search:
         if needs_counters:
             taken.counters[record.id.pool_id].update(record.counters)
         self.chosen[place.claim].append(
-            Choice(place.wish, record, candidate.consumed if shared else None)
+            ChosenDevice(place.wish, record, candidate.consumed if shared else None)
         )
         return True
 
-    def _give_back(self, place: "_Place", candidate: Candidate) -> None:
+    def _give_back(self, place: "_Place", candidate: CandidateDevice) -> None:
         """Undo the last `_take`."""
         record, taken = candidate.record, self._taken
         self.chosen[place.claim].pop()
@@ -228,7 +228,7 @@ class _Search:
     def _is_shared(self, device: DeviceId) -> bool:
         return self._taken.shares[device] > 0 or self._usage.is_shared(device)
 
-    def _has_capacity(self, candidate: Candidate, taken: Mapping[str, int]) -> bool:
+    def _has_capacity(self, candidate: CandidateDevice, taken: Mapping[str, int]) -> bool:
         record = candidate.record
         if not record.device.allow_multiple_allocations:
             return True  # `consumption` has compared the request with the whole device
@@ -238,7 +238,7 @@ class _Search:
             for name, amount in candidate.consumed.items()
         )
 
-    def _has_counters(self, candidate: Candidate) -> bool:
+    def _has_counters(self, candidate: CandidateDevice) -> bool:
         if not candidate.record.counters:
             return True
         pool = candidate.pool
@@ -272,7 +272,7 @@ class _Place:
     claim: int
     request: int
     wish: DeviceWish
-    found: Sequence[Candidate]
+    found: Sequence[CandidateDevice]
     count: int
 
 

@@ -21,7 +21,7 @@ class AllocationError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class CandidateDevice:
     """A device selected for a request, or the `error` of a selector."""
 
     record: DeviceRecord
@@ -39,10 +39,10 @@ class Candidates:
     def __init__(self, pools: Sequence[NodePool], selectors: Selectors) -> None:
         self.pools = pools
         self._selectors = selectors
-        self._found: dict[DeviceWish, tuple[Candidate, ...]] = {}
+        self._found: dict[DeviceWish, tuple[CandidateDevice, ...]] = {}
         self._devices: dict[DeviceWish, frozenset[DeviceId]] = {}
 
-    def of(self, wish: DeviceWish) -> tuple[Candidate, ...]:
+    def of(self, wish: DeviceWish) -> tuple[CandidateDevice, ...]:
         """Return the candidates for `wish`, in the order of the search."""
         cached = self._found.get(wish)
         if cached is None:
@@ -56,7 +56,7 @@ class Candidates:
             cached = self._devices[wish] = frozenset(each.record.id for each in self.of(wish))
         return cached
 
-    def all_of(self, wish: DeviceWish) -> tuple[Candidate, ...]:
+    def all_of(self, wish: DeviceWish) -> tuple[CandidateDevice, ...]:
         """Return the candidates for a request for all devices.
 
         Raises:
@@ -68,7 +68,7 @@ class Candidates:
                 raise AllocationError(f"request {wish.name} asks for all devices, but {problem}")
         return self.of(wish)
 
-    def _find(self, wish: DeviceWish) -> Iterator[Candidate]:
+    def _find(self, wish: DeviceWish) -> Iterator[CandidateDevice]:
         for node_pool in self.pools:
             if node_pool.pool.problem:
                 continue
@@ -77,13 +77,13 @@ class Candidates:
                     if not self._selects(wish, record):
                         continue
                 except SelectorError as error:
-                    yield Candidate(record, node_pool.pool, {}, error=str(error))
+                    yield CandidateDevice(record, node_pool.pool, {}, error=str(error))
                     continue
                 consumed = consumption(record.device.capacity, wish.capacity)
                 # A tainted device stays a candidate: a request for all devices must fail on it.
                 if consumed is not None:
                     tainted = is_kept_away(record.device, wish.tolerations)
-                    yield Candidate(record, node_pool.pool, consumed, tainted)
+                    yield CandidateDevice(record, node_pool.pool, consumed, tainted)
 
     def _selects(self, wish: DeviceWish, record: DeviceRecord) -> bool:
         for rule in wish.rules:

@@ -13,7 +13,7 @@ import msgspec
 from bindery.api.quantity import QuantityError
 from bindery.api.states import ENDED_POD_PHASES
 from bindery.kube.claims import (
-    Allocation,
+    AllocationResult,
     DeviceClaim,
     Handover,
     ResourceClaim,
@@ -156,7 +156,7 @@ class ClaimCache:
             self.held.enter(taken, 1)
 
 
-def readable_takes(allocation: Allocation) -> tuple[Take, ...]:
+def readable_takes(allocation: AllocationResult) -> tuple[Take, ...]:
     """Return the takes of `allocation`; if its capacities are invalid, its whole devices."""
     try:
         return takes(allocation)

@@ -15,7 +15,7 @@ import numpy as np
 
 from bindery.kube.claims import (
     MOST_RESERVATIONS,
-    Allocation,
+    AllocationResult,
     ClaimHandover,
     DeviceClaim,
     ExtendedHandover,
@@ -58,7 +58,7 @@ class ClaimState:
     """One claim in the plan."""
 
     claim: ResourceClaim
-    allocation: Allocation | None
+    allocation: AllocationResult | None
     users: set[str]
     """UIDs of the consumers with a reservation, usually pods."""
     leaving: set[str] = field(default_factory=set)
@@ -416,7 +416,7 @@ def _restore(state: ClaimState, users: set[str], leaving: set[str]) -> None:
     state.users, state.leaving = users, leaving
 
 
-def _enter(usage: Usage, devices: Allocation, undo: ExitStack) -> None:
+def _enter(usage: Usage, devices: AllocationResult, undo: ExitStack) -> None:
     taken = readable_takes(devices)
     usage.enter(taken, 1)
     undo.callback(usage.enter, taken, -1)

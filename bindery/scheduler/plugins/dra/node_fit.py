@@ -17,7 +17,7 @@ from bindery.scheduler.model.content_key import content_key
 from bindery.scheduler.model.labels import LabelColumns, term_mask
 from bindery.scheduler.model.verdicts import NodeFailure
 from bindery.scheduler.model.views import NodesView
-from bindery.scheduler.plugins.dra.allocator import Choice, allocate
+from bindery.scheduler.plugins.dra.allocator import ChosenDevice, allocate
 from bindery.scheduler.plugins.dra.candidates import AllocationError, Candidates
 from bindery.scheduler.plugins.dra.claim_cache import ClaimCache
 from bindery.scheduler.plugins.dra.claims import PreparedClaim
@@ -85,7 +85,7 @@ class NodeFit:
 
     def find(
         self, nodes: NodesView, row: int, signature: Signature, usage: UsageView
-    ) -> list[list[Choice]] | None:
+    ) -> list[list[ChosenDevice]] | None:
         """Return devices of the node at `row` for all claims of `signature`, or None.
 
         Raises:

@@ -15,7 +15,7 @@ import numpy as np
 from bindery.kube.claims import (
     EXTENDED_ANNOTATION,
     RESOURCE_CLAIMS,
-    Allocation,
+    AllocationResult,
     ConsumerReference,
     DeviceClaim,
     ExtendedHandover,
@@ -178,7 +178,7 @@ class DynamicResources:
 
 
 def _bound(
-    claim: ResourceClaim, allocation: Allocation, consumer: ConsumerReference
+    claim: ResourceClaim, allocation: AllocationResult, consumer: ConsumerReference
 ) -> ResourceClaim:
     status = claim.status
     others = [each for each in status.reserved_for if each.uid != consumer.uid]

@@ -10,21 +10,21 @@ from uuid import NAMESPACE_URL, uuid5
 
 from bindery.api.quantity import nano_text
 from bindery.kube.claims import (
-    Allocation,
     AllocationConfiguration,
+    AllocationResult,
     DeviceAllocation,
     DeviceResult,
 )
 from bindery.kube.podspec import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
-from bindery.scheduler.plugins.dra.allocator import Choice
+from bindery.scheduler.plugins.dra.allocator import ChosenDevice
 from bindery.scheduler.plugins.dra.claims import PreparedClaim
 
 
 def allocation(
-    claim: PreparedClaim, claim_uid: str, choices: Sequence[Choice], node_name: str
-) -> Allocation:
+    claim: PreparedClaim, claim_uid: str, choices: Sequence[ChosenDevice], node_name: str
+) -> AllocationResult:
     """Return the allocation with `choices` for `claim` on the node."""
-    return Allocation(
+    return AllocationResult(
         devices=DeviceAllocation(
             results=[_result(choice, claim_uid, i) for i, choice in enumerate(choices)],
             config=_configuration(claim, choices),
@@ -33,7 +33,7 @@ def allocation(
     )
 
 
-def _result(choice: Choice, claim_uid: str, index: int) -> DeviceResult:
+def _result(choice: ChosenDevice, claim_uid: str, index: int) -> DeviceResult:
     record, device = choice.record, choice.record.device
     share = None
     if choice.consumed is not None:
@@ -55,7 +55,7 @@ def _result(choice: Choice, claim_uid: str, index: int) -> DeviceResult:
 
 
 def _configuration(
-    claim: PreparedClaim, choices: Sequence[Choice]
+    claim: PreparedClaim, choices: Sequence[ChosenDevice]
 ) -> list[AllocationConfiguration]:
     """Return the configurations of the classes, each class once, then those of the claim."""
     chosen = {choice.wish.names[0]: choice.wish for choice in choices}
@@ -79,7 +79,7 @@ def _configuration(
     ]
 
 
-def _node_selector(choices: Sequence[Choice], node_name: str) -> NodeSelector | None:
+def _node_selector(choices: Sequence[ChosenDevice], node_name: str) -> NodeSelector | None:
     """Return the nodes with access to all devices; None for every node."""
     expressions: list[NodeSelectorRequirement] = []
     fields: list[NodeSelectorRequirement] = []

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from bindery.api.quantity import nano
-from bindery.kube.claims import Allocation, DeviceResult
+from bindery.kube.claims import AllocationResult, DeviceResult
 
 
 class PoolId(NamedTuple):
@@ -49,7 +49,7 @@ class Take:
     """Capacity name -> billionths, for a share; None for the whole device."""
 
 
-def takes(allocation: Allocation) -> tuple[Take, ...]:
+def takes(allocation: AllocationResult) -> tuple[Take, ...]:
     """Return the takes of `allocation`. Admin access takes nothing (KEP-5018).
 
     Raises:

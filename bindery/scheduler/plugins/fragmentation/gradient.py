@@ -39,7 +39,7 @@ _MOST_PODS: Final = 4096
 
 
 @dataclass(frozen=True, eq=False)
-class Workload:
+class TypicalWorkload:
     """The typical pods by kind: int64 columns [kind]."""
 
     weight: IntColumn
@@ -116,7 +116,7 @@ class Ask:
 
 
 @dataclass(frozen=True, eq=False)
-class Places:
+class PossiblePlaces:
     """The possible places of a pod, one column each, and the nodes as they would be then."""
 
     node: NDArray[np.intp]
@@ -128,7 +128,7 @@ class Places:
 
 
 def fragmentation(
-    workload: Workload, nodes: NodeColumns, *, limits_by_cpu: bool = True
+    workload: TypicalWorkload, nodes: NodeColumns, *, limits_by_cpu: bool = True
 ) -> IntColumn:
     """Return F of each of `nodes` [node], in units of a device times weight.
 
@@ -151,7 +151,7 @@ def fragmentation(
     return np.asarray(free.sum(axis=0) * workload.total_weight - used)
 
 
-def places(nodes: NodeColumns, ask: Ask) -> Places:
+def places(nodes: NodeColumns, ask: Ask) -> PossiblePlaces:
     """Return the possible places of `ask`: only rooms for CPU and devices are checked.
 
     For a part of one device, each device with room is a place; of equal devices, the first one.
@@ -175,11 +175,11 @@ def places(nodes: NodeColumns, ask: Ask) -> Places:
     portion = ask.portion if isinstance(ask.portion, int) else ask.portion[node]
     after = nodes.take(node)
     left = NodeColumns(after.free - taken * portion, after.cpu - ask.cpu, after.allowed)
-    return Places(node, device, left)
+    return PossiblePlaces(node, device, left)
 
 
 def growth(
-    workload: Workload, nodes: NodeColumns, ask: Ask, before: IntColumn | None = None
+    workload: TypicalWorkload, nodes: NodeColumns, ask: Ask, before: IntColumn | None = None
 ) -> tuple[IntColumn, NDArray[np.intp]]:
     """Return the smallest growth of F by placing `ask` on each of `nodes`, and its device [node].
 
@@ -202,7 +202,7 @@ def growth(
     return grown, chosen
 
 
-def device_growths(workload: Workload, nodes: NodeColumns, ask: Ask) -> IntColumn:
+def device_growths(workload: TypicalWorkload, nodes: NodeColumns, ask: Ask) -> IntColumn:
     """Return the growth of F on each device of a single node [device]; `ask` is for one device.
 
     Equal devices have the same growth. Without room: `NO_PLACE`.

@@ -33,8 +33,8 @@ from bindery.scheduler.plugins.fragmentation.workload import (
     HALF_LIFE_DAYS,
     MINIMUM_PODS,
     NO_GPU,
-    Kind,
     Kinds,
+    PodKind,
     TypicalPods,
     given,
     learn,
@@ -77,7 +77,7 @@ class GivenKind(ApiModel):
         return cpu
 
 
-class Arguments(ApiModel):
+class FragmentationArguments(ApiModel):
     """The arguments of fragmentation."""
 
     minimum_pods: int = Field(default=MINIMUM_PODS, ge=0)
@@ -92,9 +92,9 @@ class Fragmentation:
     """Scores places by the growth of fragmentation, and chooses GPUs on their nodes."""
 
     name = FRAGMENTATION
-    arguments = Arguments
+    arguments = FragmentationArguments
 
-    def __init__(self, arguments: Arguments) -> None:
+    def __init__(self, arguments: FragmentationArguments) -> None:
         self._arguments = arguments
         self._kinds = Kinds()
         self._given = given(self._read(kind) for kind in arguments.workload)
@@ -163,7 +163,7 @@ class Fragmentation:
     def _is_active(self, session: SessionView) -> bool:
         return bool(self.typical_pods(session).weights)
 
-    def _read(self, kind: GivenKind) -> tuple[Kind, int]:
+    def _read(self, kind: GivenKind) -> tuple[PodKind, int]:
         if not kind.gpus:
             return NO_GPU, kind.weight
         key, nodes = self._kinds.put(
@@ -175,7 +175,7 @@ class Fragmentation:
         devices = int(kind.gpus)
         if kind.gpus < 1:
             portion, devices = max(1, round(kind.gpus * WHOLE)), kind.devices
-        return Kind(cpu, portion, devices, key, nodes), kind.weight
+        return PodKind(cpu, portion, devices, key, nodes), kind.weight
 
     # -- the table -----------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from bindery.scheduler.plugins.fragmentation.gradient import (
     Ask,
     IntColumn,
     NodeColumns,
-    Workload,
+    TypicalWorkload,
     buckets,
     fragmentation,
     growth,
@@ -46,7 +46,7 @@ class GrowthTable:
     Invariant: `growths` returns what `gradient.growth` returns for the same state.
     """
 
-    def __init__(self, workload: Workload, nodes: NodeColumns, most_states: int = 0) -> None:
+    def __init__(self, workload: TypicalWorkload, nodes: NodeColumns, most_states: int = 0) -> None:
         """`most_states`: limit on the number of states; 0 for the default."""
         self.workload = workload
         self._devices = len(nodes.free)

@@ -23,7 +23,7 @@ from bindery.kube.podspec import NodeAffinity, NodeSelector, Toleration
 from bindery.scheduler.model.content_key import content_key
 from bindery.scheduler.model.resources import Request, ResourceAxis
 from bindery.scheduler.model.shapes import Shape
-from bindery.scheduler.plugins.fragmentation.gradient import MOST_WEIGHT, Workload
+from bindery.scheduler.plugins.fragmentation.gradient import MOST_WEIGHT, TypicalWorkload
 
 COVERED: Final = 0.95
 """The part of all pods that the typical workload covers, the most frequent kinds first."""
@@ -39,7 +39,7 @@ _UNKNOWN_DAY: Final = date(1970, 1, 1).toordinal()
 
 
 @dataclass(frozen=True, order=True)
-class Kind:
+class PodKind:
     """Pods that are equal for the measure of fragmentation."""
 
     cpu: int
@@ -53,7 +53,7 @@ class Kind:
     """Its constraint, as a shape without requests; `Kinds` keeps it as long as the kind."""
 
 
-NO_GPU: Final = Kind(0, 0, 0)
+NO_GPU: Final = PodKind(0, 0, 0)
 
 
 class Kinds:
@@ -61,12 +61,12 @@ class Kinds:
 
     def __init__(self) -> None:
         # Weak: shapes go with their pods.
-        self._kinds: WeakKeyDictionary[Shape, Kind | None] = WeakKeyDictionary()
+        self._kinds: WeakKeyDictionary[Shape, PodKind | None] = WeakKeyDictionary()
         self._constraints: WeakValueDictionary[bytes, Shape] = WeakValueDictionary()
         """Weak: selectors of users go with the last kind that has them."""
         _, self._none = self.put({}, None, ())
 
-    def of(self, axis: ResourceAxis, shape: Shape) -> Kind | None:
+    def of(self, axis: ResourceAxis, shape: Shape) -> PodKind | None:
         """Return the kind of pods of `shape`; None if fragmentation does not concern them.
 
         These are pods that cannot be placed, and pods whose devices are in other ledgers.
@@ -96,7 +96,7 @@ class Kinds:
         """Return the constraint with the key of a kind, as a shape without requests."""
         return self._constraints[key]
 
-    def _read(self, axis: ResourceAxis, shape: Shape) -> Kind | None:
+    def _read(self, axis: ResourceAxis, shape: Shape) -> PodKind | None:
         request, share = shape.request, shape.request.share
         if shape.refusal is not None or shape.share_problems or request.part is not None:
             return None
@@ -109,19 +109,19 @@ class Kinds:
         required = shape.node_affinity.required if shape.node_affinity is not None else None
         key, nodes = self.put(shape.node_selector, required, shape.tolerations)
         cpu = amounts.get(axis.index("cpu"), 0)
-        return Kind(cpu, max(1, min(portion, WHOLE)), share.devices, key, nodes)
+        return PodKind(cpu, max(1, min(portion, WHOLE)), share.devices, key, nodes)
 
 
 @dataclass(frozen=True)
 class TypicalPods:
     """The kinds of the typical workload with their weights, the most frequent first."""
 
-    weights: tuple[tuple[Kind, int], ...]
+    weights: tuple[tuple[PodKind, int], ...]
 
-    def workload(self) -> Workload:
+    def workload(self) -> TypicalWorkload:
         """Return the kinds as columns."""
         rows = [(weight, k.cpu, k.portion, k.devices) for k, weight in self.weights]
-        return Workload(*np.array(rows, dtype=np.int64).reshape(-1, 4).T)
+        return TypicalWorkload(*np.array(rows, dtype=np.int64).reshape(-1, 4).T)
 
     @property
     def constraints(self) -> Sequence[bytes]:
@@ -147,7 +147,7 @@ def learn(
     """
     days = {day: _ordinal(day) for day in counts}
     newest = max(days.values(), default=0)
-    sums: defaultdict[Kind, int] = defaultdict(int)
+    sums: defaultdict[PodKind, int] = defaultdict(int)
     with_gpus = 0
     for day, by_shape in counts.items():
         halvings = (newest - days[day]) // half_life_days
@@ -159,7 +159,7 @@ def learn(
     return typical(sums) if with_gpus >= max(1, minimum_pods) else TypicalPods(())
 
 
-def typical(sums: Mapping[Kind, int]) -> TypicalPods:
+def typical(sums: Mapping[PodKind, int]) -> TypicalPods:
     """Return the most frequent kinds of `sums` (kind -> how often), with rounded weights."""
     rounded = {kind: _rounded(amount) for kind, amount in sums.items() if amount > 0}
     ordered = sorted(rounded, key=lambda kind: (-rounded[kind], kind))[:MOST_KINDS]
@@ -173,12 +173,12 @@ def typical(sums: Mapping[Kind, int]) -> TypicalPods:
     return TypicalPods(tuple(weights))
 
 
-def given(weights: Iterable[tuple[Kind, int]]) -> TypicalPods:
+def given(weights: Iterable[tuple[PodKind, int]]) -> TypicalPods:
     """Return the kinds of `weights`, each with the sum of its weights, without any rounding.
 
-    Only weights whose sum is too large for `Workload` are scaled down.
+    Only weights whose sum is too large for `TypicalWorkload` are scaled down.
     """
-    sums: defaultdict[Kind, int] = defaultdict(int)
+    sums: defaultdict[PodKind, int] = defaultdict(int)
     for kind, weight in weights:
         sums[kind] += weight
     factor = -(-sum(sums.values()) // (MOST_WEIGHT - len(sums)))

@@ -31,7 +31,7 @@ from bindery.scheduler.plugins.view import SessionView
 _JOINS = 10_000.0
 
 
-class Arguments(ApiModel):
+class GpuSharingArguments(ApiModel):
     """The arguments of gpusharing."""
 
     resources: ReservationResources = Field(default_factory=given_resources)
@@ -42,9 +42,9 @@ class GpuSharing:
     """Places whole GPUs and GPU shares, device by device."""
 
     name = gpushare.PLUGIN
-    arguments = Arguments
+    arguments = GpuSharingArguments
 
-    def __init__(self, arguments: Arguments) -> None:
+    def __init__(self, arguments: GpuSharingArguments) -> None:
         self._reservation = reservation_amounts(arguments.resources.planned)
 
     def supported_needs(self) -> Collection[Need]:

@@ -19,7 +19,7 @@ Instance = tuple[MigProfile, MigPlacement]
 
 
 @dataclass(frozen=True, slots=True)
-class Demand:
+class DeviceDemand:
     """The amounts of one device for a request."""
 
     holding: Holding
@@ -40,7 +40,7 @@ def standing(device: NodeDevice, node: HamiNode, vendor: Vendor, wishes: Wishes)
     return "" if selection.takes_id(device.id) else "CardUuidMismatch"
 
 
-def room(device: NodeDevice, used: Holding, demand: Demand, request: DeviceRequest) -> str:
+def room(device: NodeDevice, used: Holding, demand: DeviceDemand, request: DeviceRequest) -> str:
     """Return the reason against a device because of its usage."""
     asked, vendor = demand.holding, request.vendor
     # All shares of such a device must have the same size.
@@ -66,25 +66,27 @@ def _has_cores(device: NodeDevice, used: Holding, asked: Holding, vendor: Vendor
     return device.cores - used.cores >= asked.cores
 
 
-def demand(device: NodeDevice, request: DeviceRequest, used: Holding) -> Demand:
+def demand(device: NodeDevice, request: DeviceRequest, used: Holding) -> DeviceDemand:
     """Return the demand of `request` on `device`, with `used` taken by other pods."""
     vendor = request.vendor
     if vendor.count_is_shares:
         part = 100 * request.count // max(device.count, 1)
-        return Demand(Holding(1, part, request.count), is_exclusive=False)
+        return DeviceDemand(Holding(1, part, request.count), is_exclusive=False)
     memory_mib = request.memory_mib or device.memory_mib * request.memory_percent // 100
     if vendor.cores_are_bits:
         whole = request.cores >= WHOLE_CORES
         cores = device.cores if whole else _lowest_bit(device.cores & ~used.cores)
-        return Demand(Holding(1, memory_mib, cores), is_exclusive=whole)
+        return DeviceDemand(Holding(1, memory_mib, cores), is_exclusive=whole)
     if vendor.cores_are_percent:
         cores = device.cores * request.cores // 100
-        return Demand(Holding(1, memory_mib, cores), is_exclusive=request.cores >= WHOLE_CORES)
+        return DeviceDemand(
+            Holding(1, memory_mib, cores), is_exclusive=request.cores >= WHOLE_CORES
+        )
     if request.is_exclusive and _gives_whole(vendor):
-        return Demand(Holding(1, device.memory_mib, device.cores), is_exclusive=True)
+        return DeviceDemand(Holding(1, device.memory_mib, device.cores), is_exclusive=True)
     # On a card with scaled cores, 100 cores are only a part.
     is_exclusive = request.cores >= WHOLE_CORES and device.cores == WHOLE_CORES
-    return Demand(Holding(1, memory_mib, request.cores), is_exclusive)
+    return DeviceDemand(Holding(1, memory_mib, request.cores), is_exclusive)
 
 
 def _gives_whole(vendor: Vendor) -> bool:

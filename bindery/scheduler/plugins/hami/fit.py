@@ -20,7 +20,7 @@ from bindery.api.hami.vendortable import BY_WORD
 from bindery.api.hami.wishes import DevicePolicy, Wishes
 from bindery.scheduler.plugins.hami import checks, groups, order
 from bindery.scheduler.plugins.hami.amounts import amounts
-from bindery.scheduler.plugins.hami.checks import Demand
+from bindery.scheduler.plugins.hami.checks import DeviceDemand
 from bindery.scheduler.plugins.hami.fleet import HamiNode, HeldDevices
 from bindery.scheduler.plugins.hami.reasons import (
     CARD_USED_BY_JOB,
@@ -193,7 +193,7 @@ class Fitting:
 
     # ---- one device -----------------------------------------------------------------------------
 
-    def _demand(self, device: NodeDevice, request: DeviceRequest) -> Demand:
+    def _demand(self, device: NodeDevice, request: DeviceRequest) -> DeviceDemand:
         return checks.demand(device, request, self.tally.used[device.id])
 
     def _instance(

@@ -45,7 +45,7 @@ _EXPLAINED_NODES = 32
 """Maximum number of checked nodes for the explanation of a waiting pod."""
 
 
-class Arguments(ApiModel):
+class HamiArguments(ApiModel):
     """Defaults for pods without HAMi's annotations, and the planned vendors."""
 
     node_policy: NodePolicy | None = None
@@ -72,9 +72,9 @@ class Hami:
     """Plans HAMi's devices. Keeps devices, holders and limits between sessions."""
 
     name = "hami"
-    arguments = Arguments
+    arguments = HamiArguments
 
-    def __init__(self, arguments: Arguments) -> None:
+    def __init__(self, arguments: HamiArguments) -> None:
         self._arguments = arguments
         vendors = tuple(BY_WORD[word] for word in arguments.vendors)
         self._fleet = Fleet(vendors)

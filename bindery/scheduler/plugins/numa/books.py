@@ -24,7 +24,7 @@ from bindery.api.names import NUMA_ZONES_ANNOTATION
 from bindery.api.numaplacement import NumaPlacement
 from bindery.kube.objects import Pod
 from bindery.scheduler.plugins.numa.asks import Ask, Asks
-from bindery.scheduler.plugins.numa.reports import Report
+from bindery.scheduler.plugins.numa.reports import ZoneReport
 from bindery.scheduler.plugins.numa.table import Amounts, HeldZones
 
 _MOST_TRIED: Final = 12
@@ -69,7 +69,7 @@ class BoundPod:
 class Book:
     """The pods of one node with zones."""
 
-    report: Report
+    report: ZoneReport
     pods: dict[str, BoundPod] = field(default_factory=dict)
     """UID -> pod; only those that ask for something of zones."""
     others: dict[str, BoundPod] = field(default_factory=dict)
@@ -94,7 +94,7 @@ class Book:
         """The ended pods that the report still includes."""
         return [pod for pod in self.ended.values() if pod.is_included and pod.ask is not None]
 
-    def renew(self, report: Report) -> None:
+    def renew(self, report: ZoneReport) -> None:
         """Take over a new report."""
         self.report, self.is_new = report, True
         self._number += 1

@@ -55,7 +55,7 @@ class ReportError(Exception):
 
 
 @dataclass(frozen=True)
-class Report:
+class ZoneReport:
     """What a NodeResourceTopology reports of a node with NUMA zones."""
 
     zones: NodeZones
@@ -84,7 +84,7 @@ _Zones = Mapping[int, Mapping[str, _Amounts]]
 """Number of the NUMA node -> resource -> amounts."""
 
 
-def read(report: NodeResourceTopology, capacity: Mapping[str, str]) -> Report | None:
+def read(report: NodeResourceTopology, capacity: Mapping[str, str]) -> ZoneReport | None:
     """Return what `report` says about its node; None if it has no NUMA zones.
 
     `capacity`: that of the node, by resource.
@@ -106,7 +106,7 @@ def read(report: NodeResourceTopology, capacity: Mapping[str, str]) -> Report | 
     fingerprint = report.metadata.annotations.get(podfingerprint.ANNOTATION)
     fingerprint = report.attribute(podfingerprint.ATTRIBUTE) or fingerprint
     is_readable = fingerprint is not None and podfingerprint.is_readable(fingerprint)
-    return Report(
+    return ZoneReport(
         _node_zones(amounts, zones, policy, scope, detail),
         tuple({name: it.allocatable for name, it in one.items()} for one in amounts.values()),
         tuple(amounts),

@@ -27,7 +27,7 @@ from bindery.scheduler.model.problems import ObjectProblem
 from bindery.scheduler.model.views import NodesView
 from bindery.scheduler.plugins.numa.asks import Ask, Asks
 from bindery.scheduler.plugins.numa.books import Book
-from bindery.scheduler.plugins.numa.reports import Report, ReportError, read
+from bindery.scheduler.plugins.numa.reports import ReportError, ZoneReport, read
 from bindery.scheduler.plugins.numa.table import NO_SLOT, Amounts, HeldZones, Side, ZoneTable
 
 INVALID_REPORT: Final = "InvalidNodeResourceTopology"
@@ -41,7 +41,7 @@ _LAST: Final = ("~~", 0)
 """Sorts after all pods on nodes."""
 
 
-class Waiting(NamedTuple):
+class UnreportedPod(NamedTuple):
     """A pod that the report does not include."""
 
     uid: str
@@ -190,7 +190,7 @@ class Truth:
 
     def _read(self, name: str) -> None:
         node, stored = self._nodes.get(name), self._reports.get(name)
-        found: Report | None = None
+        found: ZoneReport | None = None
         if stored is None:
             self._told.pop(name, None)
         elif node is None:
@@ -288,15 +288,15 @@ class Truth:
         for pod in book.given_back():
             if pod.part is not None:
                 self._give(slot, now, pod.part)
-        waiting: list[Waiting] = [
-            Waiting(pod.uid, pod.ask, pod.part, pod.key) for pod in book.deducted()
+        waiting: list[UnreportedPod] = [
+            UnreportedPod(pod.uid, pod.ask, pod.part, pod.key) for pod in book.deducted()
         ]
         for uid, record in coming.items():
             part, ask = self._recorded(record, slot), self._ask(tasks.get(Uid(uid)))
-            waiting.append(Waiting(uid, ask, part, _LAST))
+            waiting.append(UnreportedPod(uid, ask, part, _LAST))
         self._deduct(slot, book, waiting)
 
-    def _deduct(self, slot: int, book: Book, waiting: Sequence[Waiting]) -> None:
+    def _deduct(self, slot: int, book: Book, waiting: Sequence[UnreportedPod]) -> None:
         """Deduct pods that the report does not include.
 
         A record was predicted by the report of its time. Where something has changed since, the
@@ -307,7 +307,9 @@ class Truth:
         passed = book.passed()
         chosen: Mapping[str, HeldZones] = {}
         if waiting and (is_unknown or any(is_old) or passed or book.given_back()):
-            before = [Waiting(pod.uid, pod.ask, None, pod.key, pod.ended_at) for pod in passed]
+            before = [
+                UnreportedPod(pod.uid, pod.ask, None, pod.key, pod.ended_at) for pod in passed
+            ]
             chosen = self._replayed(slot, [*before, *waiting])
         now = self.table.now
         for pod in waiting:
@@ -319,7 +321,7 @@ class Truth:
             if part is not None:
                 now.move(slot, part.within(now.arrays.free[slot]), -1)
 
-    def _replayed(self, slot: int, pods: Sequence[Waiting]) -> dict[str, HeldZones]:
+    def _replayed(self, slot: int, pods: Sequence[UnreportedPod]) -> dict[str, HeldZones]:
         """Return what each of `pods` takes if the kubelet starts and ends them in their order."""
         table, node = self.table, self.table.now.arrays.node(slot)
         chosen: dict[str, HeldZones] = {}
@@ -346,7 +348,7 @@ class Truth:
         )
         return replace(node, free=free, groups=())
 
-    def _used(self, report: Report) -> Amounts:
+    def _used(self, report: ZoneReport) -> Amounts:
         """Return what the zones have in use by the report: of pods alone, as far as is known."""
         return self.table.amounts(report.allocatable) - self.table.amounts(report.zones.free)
 
@@ -405,7 +407,9 @@ class Truth:
             if pod.part is not None:
                 left -= pod.part.amounts
 
-    def _on_one_zone(self, request: PodRequest, left: Amounts, report: Report) -> HeldZones | None:
+    def _on_one_zone(
+        self, request: PodRequest, left: Amounts, report: ZoneReport
+    ) -> HeldZones | None:
         wanted = _amounts(request, report)
         for zone in range(len(report.ids)):
             held: Sequence[Mapping[str, int]] = [
@@ -417,7 +421,7 @@ class Truth:
         return None
 
 
-def _amounts(request: PodRequest, report: Report) -> dict[str, int]:
+def _amounts(request: PodRequest, report: ZoneReport) -> dict[str, int]:
     """Return what a pod with `request` holds on the node in all."""
     whole, zones = request.whole, report.zones
     amounts = dict(whole.devices)

@@ -14,7 +14,7 @@ from bindery.scheduler.model.pod_rules import PodRules, Term, read_rules
 from bindery.scheduler.model.shapes import Shape
 
 
-class Kind(Enum):
+class TermKind(Enum):
     """What a term does to the pods that it selects."""
 
     KEEPS_AWAY = auto()
@@ -28,7 +28,7 @@ class Kind(Enum):
 class OwnedTerm(NamedTuple):
     """A term of pods that have it, the owners."""
 
-    kind: Kind
+    kind: TermKind
     weight: int
     """Of `PREFERS`, negative for anti-affinity; else 0."""
     term: Term
@@ -37,11 +37,11 @@ class OwnedTerm(NamedTuple):
 def owned_terms(rules: PodRules) -> Iterator[OwnedTerm]:
     """Yield the terms of a pod with `rules`."""
     for term in rules.anti_affinity:
-        yield OwnedTerm(Kind.KEEPS_AWAY, 0, term)
+        yield OwnedTerm(TermKind.KEEPS_AWAY, 0, term)
     for term in rules.affinity:
-        yield OwnedTerm(Kind.REQUIRES, 0, term)
+        yield OwnedTerm(TermKind.REQUIRES, 0, term)
     for weight, term in rules.preferred:
-        yield OwnedTerm(Kind.PREFERS, weight, term)
+        yield OwnedTerm(TermKind.PREFERS, weight, term)
 
 
 class TermCatalog:

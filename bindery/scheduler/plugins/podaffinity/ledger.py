@@ -14,9 +14,9 @@ from bindery.scheduler.model.pod_rules import PodSet
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.model.state import PlanState
 from bindery.scheduler.plugins.podaffinity.catalog import (
-    Kind,
     OwnedTerm,
     TermCatalog,
+    TermKind,
     owned_terms,
 )
 from bindery.scheduler.plugins.podaffinity.populations import Pods, Population
@@ -144,9 +144,9 @@ class AffinityLedger:
             rules.prefer(self._population_of((term.pods,)).counts(term.topology_key), weight)
         for owned in others:
             counts_of_owners = self._population_with(owned).counts(owned.term.topology_key)
-            if owned.kind is Kind.KEEPS_AWAY:
+            if owned.kind is TermKind.KEEPS_AWAY:
                 rules.shut_out_by(counts_of_owners)
-            elif owned.kind is Kind.PREFERS:
+            elif owned.kind is TermKind.PREFERS:
                 rules.prefer(counts_of_owners, owned.weight)
             elif self._required_weight:
                 rules.prefer(counts_of_owners, self._required_weight)

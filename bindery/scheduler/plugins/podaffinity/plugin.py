@@ -29,7 +29,7 @@ from bindery.scheduler.plugins.podaffinity.ledger import AffinityLedger
 from bindery.scheduler.plugins.view import SessionView
 
 
-class Arguments(ApiModel):
+class PodAffinityArguments(ApiModel):
     """The arguments of podaffinity."""
 
     hard_pod_affinity_weight: int = Field(default=1, ge=0, le=100)
@@ -40,9 +40,9 @@ class PodAffinity:
     """Keeps the catalog of terms between sessions, and makes a ledger for each session."""
 
     name = "podaffinity"
-    arguments = Arguments
+    arguments = PodAffinityArguments
 
-    def __init__(self, arguments: Arguments) -> None:
+    def __init__(self, arguments: PodAffinityArguments) -> None:
         self._arguments = arguments
         self._catalog = TermCatalog()
 

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from bindery.scheduler.model.label_domains import NO_DOMAIN, Domains, Topology
+from bindery.scheduler.model.label_domains import NO_DOMAIN, Domains, LabelDomains
 
 
 class Pods(NamedTuple):
@@ -76,7 +76,7 @@ class DomainCounts:
 class Population:
     """Pods of one kind, such as the pods that a term selects, by the domains of several keys."""
 
-    def __init__(self, topology: Topology) -> None:
+    def __init__(self, topology: LabelDomains) -> None:
         self._topology = topology
         self._places: Counter[tuple[int, str, Pods]] = Counter()
         """Node row, node name and numbers -> how often they were added."""

@@ -22,7 +22,7 @@ from bindery.scheduler.model.verdicts import NodeFailure
 from bindery.scheduler.plugins.volumes.attachments import Attachments
 from bindery.scheduler.plugins.volumes.catalog import SELECTED_NODE, Catalog, PodVolumes, is_bound
 from bindery.scheduler.plugins.volumes.diskusers import DiskUsers
-from bindery.scheduler.plugins.volumes.matching import Candidate, Matching, requested_bytes
+from bindery.scheduler.plugins.volumes.matching import CandidateVolume, Matching, requested_bytes
 from bindery.scheduler.plugins.volumes.nodeindex import NodeIndex
 
 SINGLE_USER: Final = "ReadWriteOncePod"
@@ -31,7 +31,7 @@ NOT_READ_YET: Final = "the scheduler has not read its volumes yet"
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class VolumeChoice:
     """The choice for a claim without a volume."""
 
     row: int
@@ -42,7 +42,7 @@ class Choice:
 
 @dataclass(slots=True)
 class _Chosen:
-    choice: Choice
+    choice: VolumeChoice
     reliant: set[Uid] = field(default_factory=set)
 
 
@@ -76,7 +76,7 @@ class VolumeLedger:
         for key, (claim_uid, volume) in volumes.items():
             claim = self._catalog.claims.get(key)
             if claim is not None and claim.metadata.uid == claim_uid and not is_bound(claim):
-                self._choose(uid, claim, Choice(row, volume))
+                self._choose(uid, claim, VolumeChoice(row, volume))
         pod = self._catalog.pods.get(uid)
         # `Attachments` has counted the volumes of pods with a node already.
         if pod is not None and not pod.node_name:
@@ -154,14 +154,14 @@ class VolumeLedger:
                     )
         return None
 
-    def choice(self, key: Key) -> Choice | None:
+    def choice(self, key: Key) -> VolumeChoice | None:
         """Return the choice for a claim, if there is one."""
         chosen = self._chosen.get(key)
         return chosen.choice if chosen is not None else None
 
     # -- inside ----------------------------------------------------------------------------------
 
-    def _find_all(self, pod: PodVolumes, row: int) -> dict[Key, Choice]:
+    def _find_all(self, pod: PodVolumes, row: int) -> dict[Key, VolumeChoice]:
         """Return choices for the claims of `pod` without a volume, on the node at `row`.
 
         Raises:
@@ -178,7 +178,7 @@ class VolumeLedger:
                 for failure in self._against_volume(volume):
                     if failure.nodes[row]:
                         raise LedgerRefusalError(failure.reason)
-        chosen: dict[Key, Choice] = {}
+        chosen: dict[Key, VolumeChoice] = {}
         for claim in self._open_claims(pod):
             choice = self._find(claim, row, {each.volume for each in chosen.values()})
             if choice is None:
@@ -201,20 +201,22 @@ class VolumeLedger:
             name = chosen.choice.volume
         return self._catalog.volumes.get(name)
 
-    def _find(self, claim: PersistentVolumeClaim, row: int, also_taken: set[str]) -> Choice | None:
+    def _find(
+        self, claim: PersistentVolumeClaim, row: int, also_taken: set[str]
+    ) -> VolumeChoice | None:
         """Return a choice for `claim` on the node at `row`; None if there is none."""
         made_for = self._made_for(claim)
         if made_for is not None:
-            return Choice(row) if made_for == row else None
+            return VolumeChoice(row) if made_for == row else None
         for candidate in self.matching.candidates(claim):
             if candidate.name in self._taken or candidate.name in also_taken:
                 continue
             if candidate.rows is None or row in candidate.rows:
-                return Choice(row, candidate.name)
+                return VolumeChoice(row, candidate.name)
             if candidate.is_promised:  # a volume with a reference to the claim excludes all others
                 return None
         can_be_made = self.matching.makers(claim)[row] and self._has_storage(claim)[row]
-        return Choice(row) if can_be_made else None
+        return VolumeChoice(row) if can_be_made else None
 
     def _made_for(self, claim: PersistentVolumeClaim) -> int | None:
         """Return the node row of the volume in preparation for `claim`; None without one.
@@ -257,7 +259,7 @@ class VolumeLedger:
         without = makers & ~reached & ~self._has_storage(claim)
         yield NodeFailure("did not have enough free storage", without)
 
-    def _reached(self, candidates: list[Candidate]) -> BoolColumn:
+    def _reached(self, candidates: list[CandidateVolume]) -> BoolColumn:
         """Return a mask of the rows with access to one of `candidates`."""
         mask = self._index.none()
         for candidate in candidates:
@@ -280,7 +282,7 @@ class VolumeLedger:
                 mask |= segment.nodes
         return mask
 
-    def _choose(self, uid: Uid, claim: PersistentVolumeClaim, choice: Choice) -> None:
+    def _choose(self, uid: Uid, claim: PersistentVolumeClaim, choice: VolumeChoice) -> None:
         key = key_of(claim.metadata)
         chosen = self._chosen.get(key)
         # Further pods with the claim use the choice of the first.
@@ -299,7 +301,7 @@ class VolumeLedger:
                 del self._chosen[key]
                 self._count(self._catalog.claims[key], chosen.choice, -1)
 
-    def _count(self, claim: PersistentVolumeClaim, choice: Choice, sign: int) -> None:
+    def _count(self, claim: PersistentVolumeClaim, choice: VolumeChoice, sign: int) -> None:
         if choice.volume:
             (self._taken.add if sign > 0 else self._taken.discard)(choice.volume)
             return

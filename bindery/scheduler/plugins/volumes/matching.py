@@ -28,7 +28,7 @@ NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class CandidateVolume:
     """A volume for a claim."""
 
     name: str
@@ -57,12 +57,12 @@ class Matching:
         self._catalog = catalog
         self._index = index
         self._by_class: defaultdict[str, list[tuple[int, str]]] | None = None
-        self._candidates: dict[bytes, tuple[Candidate, ...]] = {}
+        self._candidates: dict[bytes, tuple[CandidateVolume, ...]] = {}
         self._segments: dict[str, tuple[Segment, ...] | None] = {}
         self._makers: dict[str, BoolColumn] = {}
         self._promised: dict[Key, list[PersistentVolume]] | None = None
 
-    def candidates(self, claim: PersistentVolumeClaim) -> tuple[Candidate, ...]:
+    def candidates(self, claim: PersistentVolumeClaim) -> tuple[CandidateVolume, ...]:
         """Return the volumes for `claim`, best first; volumes taken in the session are included."""
         shared = self._shared(claim)
         # A reference to the claim is not part of its content, so these are not cached with equals.
@@ -73,7 +73,9 @@ class Matching:
         ]
         if not promised:
             return shared
-        first = tuple(Candidate(v.metadata.name, self._index.reach(v), True) for v in promised)
+        first = tuple(
+            CandidateVolume(v.metadata.name, self._index.reach(v), True) for v in promised
+        )
         return first + shared
 
     def makers(self, claim: PersistentVolumeClaim) -> BoolColumn:
@@ -98,7 +100,7 @@ class Matching:
 
     # -- inside ----------------------------------------------------------------------------------
 
-    def _shared(self, claim: PersistentVolumeClaim) -> tuple[Candidate, ...]:
+    def _shared(self, claim: PersistentVolumeClaim) -> tuple[CandidateVolume, ...]:
         """Return the volumes without a claim reference, the smallest first, cached by content."""
         spec = claim.spec
         likeness = content_key(
@@ -115,7 +117,7 @@ class Matching:
         if found is None:
             volumes = self._catalog.volumes
             found = self._candidates[likeness] = tuple(
-                Candidate(name, self._index.reach(volumes[name]), False)
+                CandidateVolume(name, self._index.reach(volumes[name]), False)
                 for _, name in self._available()[class_name(claim)]
                 if fits(volumes[name], claim) and _is_for(volumes[name], claim)
             )
