@@ -2,5 +2,5 @@
 
 `__main__` reads the options and runs the parts: `planning` and `room` in memory, `races` on one
 control plane.
-`results` holds what they measured, `report` puts it into docs/performance.md. Nothing here ships.
+`results` holds what they measured, `report` puts it into docs/performance/. Nothing here ships.
 """

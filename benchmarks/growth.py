@@ -1,7 +1,7 @@
 """How measurements grow with the size: one row a series, one column a size.
 
-Made by `__main__` for the terminal and by `report` for docs/performance.md, from what `summary`
-has made series of. The exponent says how: 1 is linear, 2 is quadratic.
+Made by `__main__` for the terminal and by `report` for docs/performance/cycles.md, from the series
+of `summary`. The exponent says how: 1 is linear, 2 is quadratic.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.report build/bench.json`: rewrites the tables in docs/performance.md.
+"""`python -m benchmarks.report build/bench.json`: rewrites the tables in docs/performance/.
 
 Run by whoever publishes numbers, after `make bench` on a quiet machine. It replaces what stands
 between four pairs of markers, of single numbers, of races, of the binder alone and of making room,
@@ -21,7 +21,14 @@ NUMBERS: Final = "measured"
 RACES: Final = "measured-races"
 BINDER: Final = "measured-binder"
 ROOM: Final = "measured-room"
-_DOCUMENT: Final = Path(__file__).resolve().parents[1] / "docs" / "performance.md"
+PAGES: Final = {
+    NUMBERS: "races.md",
+    RACES: "races.md",
+    BINDER: "components.md",
+    ROOM: "cycles.md",
+}
+"""The page of each section."""
+_FOLDER: Final = Path(__file__).resolve().parents[1] / "docs" / "performance"
 _PICTURE: Final = "growth-of-cycles.svg"
 
 
@@ -76,9 +83,9 @@ def of_room(measurements: Sequence[Measurement], picture: str) -> str:
 def main(
     source: Annotated[Path, typer.Argument(help="What `make bench` wrote.")],
     note: Annotated[str, typer.Option(help="A sentence on the circumstances.")] = "",
-    document: Annotated[Path, typer.Option(help="The file to rewrite.")] = _DOCUMENT,
+    folder: Annotated[Path, typer.Option(help="The folder of the pages.")] = _FOLDER,
 ) -> None:
-    """Put the measurements of SOURCE into docs/performance.md, and the picture beside it."""
+    """Put the measurements of SOURCE into the pages of docs/performance, and the picture there."""
     day = dt.datetime.fromtimestamp(source.stat().st_mtime, dt.UTC).date()
     heading = f"Measured on {day} on {machine()}. {note}".strip()
     measurements = read(source)
@@ -89,17 +96,22 @@ def main(
     }
     series = [each for each in measurements if each.series]
     races = racetable.rows(measurements)
-    text = document.read_text(encoding="utf-8")
-    for section, measured in sections.items():
-        if measured:
-            text = rewritten(text, section, f"{heading}\n\n{of_numbers(measured)}")
+    texts = {
+        section: f"{heading}\n\n{of_numbers(measured)}"
+        for section, measured in sections.items()
+        if measured
+    }
     if len(races) > 1:
         table = _table(races, right=set(range(1, len(races[0]))))
-        text = rewritten(text, RACES, f"{heading}\n\n{table}")
+        texts[RACES] = f"{heading}\n\n{table}"
     if series:
-        text = rewritten(text, ROOM, f"{heading} {of_room(series, _PICTURE)}")
-        plot.draw(document.with_name(_PICTURE), growth.of(series, growth.SECONDS))
-    document.write_text(text, encoding="utf-8")
+        texts[ROOM] = f"{heading} {of_room(series, _PICTURE)}"
+        plot.draw(folder / _PICTURE, growth.of(series, growth.SECONDS))
+    for section, text in texts.items():
+        page = folder / PAGES[section]
+        page.write_text(
+            rewritten(page.read_text(encoding="utf-8"), section, text), encoding="utf-8"
+        )
 
 
 def _table(rows: Sequence[Sequence[str]], right: set[int]) -> str:

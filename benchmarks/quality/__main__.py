@@ -85,8 +85,8 @@ def main(  # noqa: PLR0913, PLR0917 -- every option of the command line is one
 ) -> None:
     """Measure how well GPUs are packed, beside known policies and the published figures.
 
-    DIR has nodes.csv, pods.csv, variants/ and published_alloc.csv; docs/performance.md says where
-    they come from. A quick look:
+    DIR has nodes.csv, pods.csv, variants/ and published_alloc.csv; docs/performance/placement.md
+    has their sources. A quick look:
 
     python -m benchmarks.quality --data DIR --traces default --seeds 42 --node-orders 0
     """

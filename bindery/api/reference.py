@@ -33,6 +33,7 @@ the error.
 
 This page is generated from the models by `make crds`.
 """
+_FOOT: Final = "\nNext: [queues](queues.md)\n"
 _FIXED: Final = frozenset({"apiVersion", "kind"})
 
 
@@ -43,7 +44,7 @@ def page() -> str:
         parts.append(f"\n## {model.__name__}\n")
         parts.append("\n| Key | Default | Meaning |\n|---|---|---|\n")
         parts.extend(_rows(model, ""))
-    return "".join(parts)
+    return "".join([*parts, _FOOT])
 
 
 def _rows(model: type[BaseModel], prefix: str) -> Iterator[str]:

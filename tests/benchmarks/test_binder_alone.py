@@ -113,16 +113,17 @@ def test_what_was_not_measured_is_left_out() -> None:
 
 
 def test_the_report_gives_the_binder_a_table_of_its_own(tmp_path: Path) -> None:
-    source, document = tmp_path / "bench.json", tmp_path / "performance.md"
+    source = tmp_path / "bench.json"
     found = Found(laps={binder.PLAIN: laps(80), binder.BARE: laps(100)})
     results.write(source, list(summary.of_binder(found, SIZES)))
     sections = (report.NUMBERS, report.BINDER, report.ROOM)
-    old = [f"<!-- {name}: begin -->\nold {name}\n<!-- {name}: end -->\n" for name in sections]
-    document.write_text("".join(old), encoding="utf-8")
+    for name in sections:
+        old = f"<!-- {name}: begin -->\nold {name}\n<!-- {name}: end -->\n"
+        (tmp_path / report.PAGES[name]).write_text(old, encoding="utf-8")
 
-    report.main(source, document=document)
+    report.main(source, folder=tmp_path)
 
-    text = document.read_text(encoding="utf-8")
+    text = "".join((tmp_path / report.PAGES[name]).read_text(encoding="utf-8") for name in sections)
     assert [f"old {name}\n" in text for name in sections] == [True, False, True]
     assert "| binder alone, plain: against a bare client | 80 | pods/s | 100 | 0.8 |" in text
 

@@ -60,11 +60,11 @@ def test_measurements_survive_the_file(tmp_path: Path) -> None:
 def test_the_report_changes_its_own_section_alone(
     tmp_path: Path, wall_per_cpu: float, said: str
 ) -> None:
-    source, document = tmp_path / "bench.json", tmp_path / "performance.md"
+    source, document = tmp_path / "bench.json", tmp_path / "cycles.md"
     results.write(source, measurements(wall_per_cpu))
     document.write_text(DOCUMENT, encoding="utf-8")
 
-    report.main(source, document=document)
+    report.main(source, folder=tmp_path)
 
     text = document.read_text(encoding="utf-8")
     assert "old races" in text

@@ -121,13 +121,13 @@ def test_a_race_is_a_line_with_what_it_took() -> None:
 
 
 def test_the_report_has_a_table_of_the_races(tmp_path: Path) -> None:
-    source, document = tmp_path / "bench.json", tmp_path / "performance.md"
+    source, document = tmp_path / "bench.json", tmp_path / "races.md"
     results.write(source, list(summary.of_races(RACES)))
     sections = (report.NUMBERS, report.RACES)
     old = [f"<!-- {name}: begin -->\nold {name}\n<!-- {name}: end -->\n" for name in sections]
     document.write_text("".join(old), encoding="utf-8")
 
-    report.main(source, document=document)
+    report.main(source, folder=tmp_path)
 
     text = document.read_text(encoding="utf-8")
     assert "| gangs/bindery | 95 | 0.1 | 5.5 | 3 | 1.5 | 1.2 | 0.05 |" in text

@@ -25,13 +25,14 @@ CPU is in millicores, memory in bytes, devices are counted.
 
 This page is generated from the source by `make crds`.
 """
+_FOOT: Final = "\nNext: [hollow nodes](hollow-nodes.md)\n"
 _SECTIONS: Final = ("Args", "Attributes", "Raises")
 Documented = ast.Module | ast.ClassDef | ast.FunctionDef
 
 
 def page() -> str:
     """Return the page as Markdown."""
-    return "".join([_HEAD, *(_module(path) for path in sorted(SOURCE.rglob("*.py")))])
+    return "".join([_HEAD, *(_module(path) for path in sorted(SOURCE.rglob("*.py"))), _FOOT])
 
 
 def _module(path: Path) -> str:
