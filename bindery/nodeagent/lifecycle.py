@@ -5,6 +5,7 @@ Asked by `pods`, which carries the answer out and asks again when the pod change
 API server holds, so a restarted agent decides as the one before would have.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
 from typing import Final
@@ -89,6 +90,17 @@ class Rest:
 
 Step = Refuse | WriteRecord | Start | Finish | Expire | ReadinessChange | Stop | Remove
 Decision = Step | Wait | Rest
+STEP_LABELS: Final[Mapping[type[Step], str]] = {
+    Refuse: "refuse",
+    WriteRecord: "record",
+    Start: "start",
+    Finish: "finish",
+    Expire: "expire",
+    ReadinessChange: "turn",
+    Stop: "stop",
+    Remove: "remove",
+}
+"""Step -> its label in metrics."""
 
 
 @dataclass(frozen=True)

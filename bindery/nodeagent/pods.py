@@ -25,6 +25,7 @@ from bindery.nodeagent import metrics, pod_status
 from bindery.nodeagent.addresses import AddressPool, NoAddressLeftError
 from bindery.nodeagent.kubelets import Kubelets
 from bindery.nodeagent.lifecycle import (
+    STEP_LABELS,
     Expire,
     Finish,
     ReadinessChange,
@@ -199,7 +200,7 @@ class PodKeeper:
             self._events.warning(reference_to(HOLLOW_PODS, pod), "NoAddressLeft", str(error))
             return _NO_ADDRESS_S
         else:
-            metrics.POD_STEPS.labels(type(step).__name__.lower()).inc()
+            metrics.POD_STEPS.labels(STEP_LABELS[type(step)]).inc()
         return None  # what was written comes back as a change, and is decided upon then
 
     async def _carry_out(self, step: Step, key: PodKey, pod: HollowPod, node: HollowNode) -> None:

@@ -1,3 +1,5 @@
+from typing import get_args
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,6 +11,7 @@ from bindery.nodeagent.lifecycle import (
     EXIT_CODE_ANNOTATION,
     EXIT_KILLED,
     EXIT_TERMINATED,
+    STEP_LABELS,
     STOP_SECONDS_ANNOTATION,
     Expire,
     Finish,
@@ -17,6 +20,7 @@ from bindery.nodeagent.lifecycle import (
     Remove,
     Rest,
     Start,
+    Step,
     Stop,
     Wait,
     decide,
@@ -201,3 +205,10 @@ def test_a_wait_is_never_past_the_end_of_the_grace_period(stop_s: float, grace_s
         assert decide(deleted, decision.until_s) == Remove()
     else:
         assert decision == Remove()
+
+
+def test_the_labels_of_steps_in_metrics_do_not_depend_on_the_names_of_classes() -> None:
+    labels = ["refuse", "record", "start", "finish", "expire", "turn", "stop", "remove"]
+
+    assert list(STEP_LABELS) == list(get_args(Step))
+    assert list(STEP_LABELS.values()) == labels
