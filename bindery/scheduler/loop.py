@@ -1,20 +1,18 @@
-"""The scheduling loop: waits for changes, runs a cycle, passes its results to the writers.
+"""The scheduling loop: waits for changes, runs a cycle, passes its results on.
 
-Run by process.py while this process leads. The engine makes all decisions. The writers of commit/
-and status/ write in the background.
+Run by process.py while this process leads. The engine makes all decisions. Plans go to the writers
+of commit/, which write in the background; all else that follows is in consequences.py.
 """
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import structlog
 
 from bindery.api.configuration import SchedulerConfiguration
-from bindery.api.names import DEFAULT_QUEUE
-from bindery.kube.events import EventRecorder, ObjectReference
 from bindery.kube.lease import Leadership
 from bindery.scheduler.background import CycleHangsError, CycleRunner
 from bindery.scheduler.cache.feed import Feed
@@ -24,20 +22,9 @@ from bindery.scheduler.commit.evictor import Evictor
 from bindery.scheduler.commit.stale import stale_requests
 from bindery.scheduler.commit.writer import UNCONFIRMED_AFTER_S, RequestWriter
 from bindery.scheduler.engine import Engine
-from bindery.scheduler.model.jobs import Uid
+from bindery.scheduler.model.evictions import Eviction
 from bindery.scheduler.planning.reports import CycleReport
 from bindery.scheduler.planning.rounds import Deadline
-from bindery.scheduler.status import scaling
-from bindery.scheduler.status.charge_records import ChargeRecorder
-from bindery.scheduler.status.conditions import pending_writes
-from bindery.scheduler.status.job_events import JobEvents
-from bindery.scheduler.status.provisioning import arguments_of, steps
-from bindery.scheduler.status.provisioning_writer import ProvisioningWriter
-from bindery.scheduler.status.queue_metrics import QueueFigures
-from bindery.scheduler.status.queue_writer import QueueStatusWriter
-from bindery.scheduler.status.scaling_writer import ScalingWriter
-from bindery.scheduler.status.standing_writer import StandingWriter
-from bindery.scheduler.status.writer import StatusWriter
 
 POSTPONE_S = 10.0
 """Time without plans for a job after the API server refused its BindRequest."""
@@ -47,30 +34,18 @@ LEFT_ALONE_S = 60.0
 Its pods go within that time. If the namespace still exists, the next commit shows its state."""
 CLEAR_EVERY_S = 1.0
 """Minimum time between two checks for stale requests, as each loops over all requests."""
-REQUEST_NODES_EVERY_S = 1.0
-"""Minimum time between two looks at the ProvisioningRequests, as each loops over all gangs."""
-SCALE_EVERY_S = 5.0
-"""Minimum time between two looks at all waiting shares; autoscalers look every ten seconds."""
-_FORGET_EVERY = 100
-"""Cycles between two removals of memories about deleted objects; each loops over all objects."""
 
 _log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
-class Writers:
-    """The writers of the results of cycles."""
+class FollowUps:
+    """What is called with the results of a cycle, beside the writers of its plans."""
 
-    requests: RequestWriter
-    evictor: Evictor
-    status: StatusWriter
-    queues: QueueStatusWriter
-    queue_figures: QueueFigures
-    standings: StandingWriter
-    records: ChargeRecorder
-    provisioning: ProvisioningWriter
-    scaling: ScalingWriter
-    events: EventRecorder
+    cycle: Sequence[Callable[[CycleReport], None]]
+    """Called after each cycle, in this order."""
+    evictions: Callable[[Sequence[Eviction]], None]
+    """Called with evictions that the API server has accepted."""
 
 
 class SchedulingLoop:
@@ -80,27 +55,20 @@ class SchedulingLoop:
         self,
         engine: Engine,
         feed: Feed,
-        writers: Writers,
+        writer: RequestWriter,
+        evictor: Evictor,
+        follow_ups: FollowUps,
         clock: Callable[[], float],
     ) -> None:
-        self._engine = engine
-        self._feed = feed
-        self._writer, self._evictor = writers.requests, writers.evictor
-        self._status, self._queues, self._events = writers.status, writers.queues, writers.events
-        self._figures, self._standings = writers.queue_figures, writers.standings
-        self._records = writers.records
-        self._provisioning, self._scaling = writers.provisioning, writers.scaling
+        self._engine, self._feed = engine, feed
+        self._writer, self._evictor = writer, evictor
+        self._follow_ups = follow_ups
         self._clock = clock
         self._runner = CycleRunner(self._submit)
         self._free = asyncio.Lock()
         """Held while a cycle uses the engine."""
-        self._job_events = JobEvents(engine.cluster)
         self._clear_at_s = 0.0
         """Time of the next check for stale requests, by the event loop's clock."""
-        self._request_nodes_at_s = 0.0
-        """Time of the next look at the ProvisioningRequests, by the event loop's clock."""
-        self._scale_at_s = 0.0
-        """Time of the next look at the scaling pods, by the event loop's clock."""
         self.cycles = 0
 
     async def run(self, leadership: Leadership) -> None:
@@ -173,7 +141,8 @@ class SchedulingLoop:
         report = self._engine.report
         self._evictor.submit(report.evictions)
         metrics.record(report, time.perf_counter() - started_s)
-        self._tell(report)
+        for after_cycle in self._follow_ups.cycle:
+            after_cycle(report)
 
     def _submit(self, draft: StatementDraft) -> None:
         self._writer.submit(draft)
@@ -204,7 +173,7 @@ class SchedulingLoop:
         for plan in self._evictor.refused:
             self._engine.dropped(plan)
         self._evictor.refused.clear()
-        self._tell_evicted()
+        self._note_evicted()
 
     def _clear_stale(self) -> None:
         loop_s = asyncio.get_running_loop().time()
@@ -220,77 +189,7 @@ class SchedulingLoop:
             if now - assumption.since > UNCONFIRMED_AFTER_S
         )
 
-    def _tell(self, report: CycleReport) -> None:
-        """Offer status writes to the writers, and write events about problems and changes."""
-        cluster = self._engine.cluster
-        hides_shares = scaling.arguments_of(self._engine.configuration) is not None
-        for write in pending_writes(cluster, report, self._clock(), hides_shares=hides_shares):
-            self._status.offer(write)
-        cluster.changed_jobs.clear()
-        # The status of these jobs depends on the outcome of the evictions: written next time.
-        for eviction in report.evictions:
-            cluster.changed_jobs.update((eviction.task.job, eviction.preemptor))
-        self._records.offer(cluster.unrecorded())
-        self._request_nodes(report)
-        self._scale(report)
-        self._queues.look(report)
-        self._standings.look(cluster, report)
-        self._figures.note(cluster.state, report.fair, self._clock())
-        for problem in cluster.problems:
-            meta = problem.meta
-            reference = ObjectReference(
-                problem.api_version, problem.kind, meta.namespace, meta.name, meta.uid
-            )
-            self._events.warning(reference, problem.reason, problem.message)
-            _log.warning("object unusable", kind=problem.kind, name=meta.name, why=problem.message)
-        cluster.problems.clear()
-        self._tell_defects()
-        metrics.UNSTARTED_PODS.set(len(cluster.starting.overdue))
-        for key in report.took_too_long:
-            _log.warning("job set aside: planning it took too long", job=str(key))
-        for occurrence in self._job_events.of_cycle(report, self._clock()):
-            self._events.record(occurrence)
-        if self.cycles % _FORGET_EVERY == 1:
-            self._forget_gone()
-
-    def _request_nodes(self, report: CycleReport) -> None:
-        """Offer the changes of ProvisioningRequests to their writer."""
-        arguments = arguments_of(self._engine.configuration)
-        loop_s = asyncio.get_running_loop().time()
-        if arguments is not None and loop_s >= self._request_nodes_at_s:
-            self._request_nodes_at_s = loop_s + REQUEST_NODES_EVERY_S
-            self._provisioning.offer(steps(self._engine.cluster, report, arguments, self._clock()))
-
-    def _scale(self, report: CycleReport) -> None:
-        """Offer the demand for scaling pods to their writer."""
-        configuration, cluster = self._engine.configuration, self._engine.cluster
-        arguments = scaling.arguments_of(configuration)
-        if arguments is None:
-            return
-        covered = self._scaling.covered
-        # At once: the GPU of a placed share would be taken, and its scaling pod ask for another.
-        self._scaling.let_go(uid for uid in covered if not scaling.waits(cluster, uid))
-        loop_s = asyncio.get_running_loop().time()
-        if loop_s >= self._scale_at_s:
-            self._scale_at_s = loop_s + SCALE_EVERY_S
-            self._scaling.offer(scaling.demand(cluster, report, configuration, arguments, covered))
-
-    def _tell_defects(self) -> None:
-        """Count the unexpected errors of objects, and log each new one."""
-        for defect in self._engine.cluster.defects.take():
-            metrics.OBJECT_ERRORS.labels(defect.stage, defect.subject.kind).inc()
-            if defect.trace:
-                _log.error(
-                    "object failed",
-                    stage=defect.stage.value,
-                    kind=defect.subject.kind,
-                    namespace=defect.subject.namespace,
-                    name=defect.subject.name,
-                    error=defect.text,
-                    traceback=defect.trace,
-                )
-
-    def _tell_evicted(self) -> None:
+    def _note_evicted(self) -> None:
         """Record the executed evictions: in the gangs' history, as events and in metrics."""
         cluster = self._engine.cluster
         for eviction in self._evictor.evicted:
@@ -298,14 +197,5 @@ class SchedulingLoop:
             job = cluster.state.jobs.get(eviction.task.job)
             queue = job.queue if job is not None else ""
             metrics.EVICTED_PODS.labels(eviction.action, queue).inc()
-        for occurrence in self._job_events.of_evictions(self._evictor.evicted):
-            self._events.record(occurrence)
+        self._follow_ups.evictions(self._evictor.evicted)
         self._evictor.evicted.clear()
-
-    def _forget_gone(self) -> None:
-        cluster = self._engine.cluster
-        metrics.drop_queues({*cluster.queues, DEFAULT_QUEUE})
-        alive = {Uid(meta.metadata.uid) for meta in cluster.groups.values()}
-        alive |= set(cluster.state.tasks)
-        self._status.forget(self._status.known - alive)
-        self._job_events.keep(alive)

@@ -9,11 +9,11 @@ the watches, as the commits of an earlier leader are BindRequests.
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol, Self
 
 import structlog
 from prometheus_client import REGISTRY
@@ -33,8 +33,16 @@ from bindery.scheduler.commit.evictor import Evictor
 from bindery.scheduler.commit.fence import announce
 from bindery.scheduler.commit.writer import RequestWriter
 from bindery.scheduler.configuration import ConfigurationFile
+from bindery.scheduler.consequences import (
+    Forgetting,
+    GangEvents,
+    GangStatuses,
+    NodeRequests,
+    ObjectProblems,
+    ScalingDemand,
+)
 from bindery.scheduler.engine import Engine
-from bindery.scheduler.loop import SchedulingLoop, Writers
+from bindery.scheduler.loop import FollowUps, SchedulingLoop
 from bindery.scheduler.status.charge_records import ChargeRecorder
 from bindery.scheduler.status.nominations import promised
 from bindery.scheduler.status.provisioning_writer import ProvisioningWriter
@@ -67,6 +75,73 @@ class SchedulerOptions:
     listening: Listening
 
 
+class _Writer(Protocol):
+    """A writer that works in the background while this process leads."""
+
+    async def run(self, leadership: Leadership) -> None:
+        """Write until cancelled."""
+
+
+@dataclass(frozen=True)
+class _Results:
+    """The writers of what follows from cycles, beside their plans."""
+
+    engine: Engine
+    events: EventRecorder
+    clock: Callable[[], float]
+    statuses: StatusWriter
+    queues: QueueStatusWriter
+    standings: StandingWriter
+    records: ChargeRecorder
+    nodes: ProvisioningWriter
+    scaling: ScalingWriter
+    figures: QueueFigures
+
+    @classmethod
+    def of(
+        cls, client: Client, engine: Engine, events: EventRecorder, clock: Callable[[], float]
+    ) -> Self:
+        """Make the writers."""
+        node_pool = engine.configuration.node_pool
+        return cls(
+            engine,
+            events,
+            clock,
+            StatusWriter(client, clock, lambda: engine.cluster.holds.has_live),
+            QueueStatusWriter(client, QueueStatuses(engine.cluster, node_pool), clock),
+            StandingWriter(client, clock),
+            ChargeRecorder(client, clock),
+            ProvisioningWriter(client, events, clock),
+            ScalingWriter(client, events, clock),
+            QueueFigures(),
+        )
+
+    def follow_ups(self) -> FollowUps:
+        """Return what is called after each cycle, in this order."""
+        engine, cluster, clock = self.engine, self.engine.cluster, self.clock
+        gang_events = GangEvents(engine, self.events, clock)
+        after_cycle = (
+            GangStatuses(engine, self.statuses, clock).after_cycle,
+            lambda _: self.records.offer(cluster.unrecorded()),
+            NodeRequests(engine, self.nodes, clock).after_cycle,
+            ScalingDemand(engine, self.scaling).after_cycle,
+            self.queues.look,
+            partial(self.standings.look, cluster),
+            lambda report: self.figures.note(cluster.state, report.fair, clock()),
+            ObjectProblems(cluster, self.events).after_cycle,
+            gang_events.after_cycle,
+            Forgetting(cluster, self.statuses, gang_events).after_cycle,
+        )
+        return FollowUps(after_cycle, gang_events.after_evictions)
+
+    def writers(self) -> Sequence[_Writer]:
+        """Return the writers that run during a term."""
+        return (
+            *(self.statuses, self.queues, self.standings),
+            *(self.records, self.nodes, self.scaling),
+        )
+
+
 async def run(options: SchedulerOptions, clock: Callable[[], float] = time.time) -> None:
     """Schedule until cancelled. `clock` returns seconds since the epoch."""
     configuration = options.configuration_file.current
@@ -77,22 +152,11 @@ async def run(options: SchedulerOptions, clock: Callable[[], float] = time.time)
         metrics.begin(feed.kinds())
         events = EventRecorder(client, COMPONENT)
         writer = RequestWriter(client, feed.changed.set, lambda: engine.configuration.bind_request)
-        status = StatusWriter(client, clock, lambda: engine.cluster.holds.has_live)
-        queues = QueueStatusWriter(
-            client, QueueStatuses(engine.cluster, configuration.node_pool), clock
-        )
         evictor = Evictor(
             client, events, feed.changed.set, engine.cluster, partial(promised, engine.cluster)
         )
-        figures = QueueFigures()
-        standings = StandingWriter(client, clock)
-        records = ChargeRecorder(client, clock)
-        nodes = ProvisioningWriter(client, events, clock)
-        scaling = ScalingWriter(client, events, clock)
-        writers = Writers(
-            writer, evictor, status, queues, figures, standings, records, nodes, scaling, events
-        )
-        loop = SchedulingLoop(engine, feed, writers, clock)
+        results = _Results.of(client, engine, events, clock)
+        loop = SchedulingLoop(engine, feed, writer, evictor, results.follow_ups(), clock)
         lease_name = scheduler_lease(configuration.node_pool)
         usage = keeping.keeper(configuration, engine.past, client, events, clock)
 
@@ -110,10 +174,9 @@ async def run(options: SchedulerOptions, clock: Callable[[], float] = time.time)
             try:
                 async with usage.kept(leadership):
                     # Within the term, so that a write that is being retried ends with it.
-                    told = (status, queues, standings, records, nodes, scaling)
-                    telling = [each.run(leadership) for each in told]
-                    with _exported(QueueCollector(engine.past), figures):
-                        async with _together(*telling):
+                    writing = [each.run(leadership) for each in results.writers()]
+                    with _exported(QueueCollector(engine.past), results.figures):
+                        async with _together(*writing):
                             await loop.run(leadership)
             finally:
                 metrics.end_term()
