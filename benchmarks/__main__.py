@@ -204,7 +204,7 @@ def main(
 
     Gangs of ten against a bare client and kube-scheduler, and from commit to bound at low load:
 
-    python -m benchmarks --only gangs --only binder/idle --only binder/idle-old-form
+    python -m benchmarks --only gangs --only binder/idle
 
     The grouper alone, 2,000 pods in 200 Jobs:
 

@@ -19,7 +19,7 @@ from typing import Any
 from benchmarks import sessioncarrier
 from benchmarks.workload import Wire
 from bindery.api.configuration import BindRequestConfiguration, SchedulerConfiguration
-from bindery.kube.bindrequests import BindRequest, CommittedStatement
+from bindery.kube.bindrequests import CommittedStatement
 from bindery.kube.client import Client
 from bindery.kube.credentials import Credentials
 from bindery.kube.resources import BIND_REQUESTS, NODES, POD_GROUPS, PODS, Resource
@@ -85,21 +85,19 @@ async def carry_out(client: Client, request: Wire) -> None:
     )
     patch = {
         "metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version},
-        "status": _succeeded(created, statements),
+        "status": _succeeded(statements),
     }
     await client.patch(
         BIND_REQUESTS, meta.name, patch, namespace=meta.namespace, subresource="status"
     )
 
 
-def _succeeded(created: BindRequest, statements: Sequence[CommittedStatement]) -> Wire:
+def _succeeded(statements: Sequence[CommittedStatement]) -> Wire:
     """Return the status that the binder would write."""
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     uids = [pod.pod_uid for statement in statements for pod in statement.spec.pods]
     outcome: Wire = {"phase": "Succeeded", "reason": "Bound", "completionTime": now}
     whole = {**outcome, "message": "", "failedAttempts": 0, "boundCount": len(uids)}
-    if not created.spec.statements:
-        return {**whole, "boundPods": uids, "unboundPods": [], "nextAttemptTime": None}
     return {**whole, "statements": [{"id": each.key.statement, **outcome} for each in statements]}
 
 

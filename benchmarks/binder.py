@@ -25,7 +25,6 @@ from benchmarks.commits import Commits, Delays
 from benchmarks.contenders import BareClient, BareWrites
 from benchmarks.races import Lap, Standing
 from benchmarks.workload import Wire
-from bindery.api.configuration import WriteForm
 from bindery.controlplane.build import Report
 from fakes.haminodes import HamiDevicePlugins, Prompt
 
@@ -35,7 +34,6 @@ FEW_BARE: Final = "binder/bare-client-few"
 HAND_OVERS: Final = "binder/hand-overs"
 HANDSHAKES: Final = "binder/handshakes"
 IDLE: Final = "binder/idle"
-IDLE_OLD_FORM: Final = "binder/idle-old-form"
 WAITING: Final = "binder/waiting"
 WITH_PLUGINS: Final = {
     "volumes": "binder/volumes",
@@ -133,7 +131,6 @@ class Rounds:
         idle = Commits(sizes.commits, sizes.gang_size)
         delays = {
             IDLE: idle,
-            IDLE_OLD_FORM: replace(idle, form=WriteForm.OLD),
             WAITING: replace(idle, waiting=sizes.waiting),
         }
         return {

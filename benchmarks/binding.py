@@ -17,7 +17,7 @@ from benchmarks.cluster import NAMESPACE, Cluster
 from benchmarks.contenders import Contender, profiled, until_answered
 from benchmarks.races import Lap, timed
 from benchmarks.workload import Wire, Workload
-from bindery.api.configuration import BinderConfiguration, WriteForm
+from bindery.api.configuration import BinderConfiguration
 from bindery.api.names import API_VERSION, STATEMENT_LABEL
 from bindery.controlplane.components import Component, Components
 from bindery.controlplane.processes import Process
@@ -104,7 +104,6 @@ def bind_requests(
     pods: Sequence[Placed],
     handed_over: Sequence[Mapping[str, Any]],
     gang_size: int,
-    form: WriteForm = WriteForm.STATEMENTS,
 ) -> Iterator[Wire]:
     """Yield a BindRequest for every `gang_size` of `pods`, with what is handed over for each."""
     bindings = [
@@ -114,9 +113,6 @@ def bind_requests(
     for start in range(0, len(pods), gang_size):
         identity = f"{pods[start].name}-gang"
         chosen = bindings[start : start + gang_size]
-        spec: Wire = {"statements": [{"id": identity, "pods": chosen}]}
-        if form is WriteForm.OLD:
-            spec = {"statement": {"id": identity, "part": 0, "parts": 1}, "pods": chosen}
         yield {
             "apiVersion": API_VERSION,
             "kind": "BindRequest",
@@ -125,7 +121,7 @@ def bind_requests(
                 "namespace": NAMESPACE,
                 "labels": {STATEMENT_LABEL: identity},
             },
-            "spec": spec,
+            "spec": {"statements": [{"id": identity, "pods": chosen}]},
         }
 
 

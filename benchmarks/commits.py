@@ -17,7 +17,7 @@ from benchmarks.bindingworlds import UnansweredVolumes, World
 from benchmarks.cluster import NAMESPACE, Cluster
 from benchmarks.witness import Witness
 from benchmarks.workload import Wire
-from bindery.api.configuration import BinderConfiguration, PluginConfiguration, WriteForm
+from bindery.api.configuration import BinderConfiguration, PluginConfiguration
 from bindery.binder.plugins.volumes.writes import SELECTED_NODE
 from bindery.kube.resources import BIND_REQUESTS
 from bindery.kube.storage import CLAIMS
@@ -37,8 +37,6 @@ class Commits:
     gang_size: int
     waiting: int = 0
     """Requests of one pod that wait for a volume meanwhile."""
-    form: WriteForm = WriteForm.STATEMENTS
-    """The form in which the requests of the gangs are written."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +64,7 @@ async def lap(cluster: Cluster, commits: Commits) -> Delays:
     handed_over = await stuck.handed_over(cluster, waiting)
     pods = await binding.create_pods(cluster, plain, commits.gangs * commits.gang_size)
     nothing = await plain.handed_over(cluster, pods)
-    gangs = list(binding.bind_requests(pods, nothing, commits.gang_size, commits.form))
+    gangs = list(binding.bind_requests(pods, nothing, commits.gang_size))
     witness = Witness(cluster.client, NAMESPACE, len(pods))
     watching = asyncio.create_task(witness.run())
     stuck_requests = list(binding.bind_requests(waiting, handed_over, 1))
@@ -137,4 +135,4 @@ def _delays(gangs: list[Wire], sent_s: dict[str, float], witness: Witness) -> De
 
 def _pods_of(request: Wire) -> list[Wire]:
     spec = request["spec"]
-    return [pod for statement in spec.get("statements", [spec]) for pod in statement["pods"]]
+    return [pod for statement in spec["statements"] for pod in statement["pods"]]

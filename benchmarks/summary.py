@@ -168,18 +168,14 @@ def _of_binder(found: Found, sizes: Sizes) -> Iterator[Measurement]:
 
 
 def _delays(found: Found, sizes: Sizes) -> Iterator[Measurement]:
-    idle, waiting, before = (
-        found.delays.get(key) for key in (binder.IDLE, binder.WAITING, binder.IDLE_OLD_FORM)
-    )
+    idle, waiting = found.delays.get(binder.IDLE), found.delays.get(binder.WAITING)
     for percentile, of in (
         ("p50", lambda delays: delays.p50_s),
         ("p99", lambda delays: delays.p99_s),
     ):
         calm_s = median(map(of, idle)) if idle else None
         if calm_s is not None:
-            before_s = median(map(of, before)) if before else None
-            name = f"commit to bound, {percentile}: idle"
-            yield measured(name, calm_s, "s", Better.LOWER, before_s)
+            yield measured(f"commit to bound, {percentile}: idle", calm_s, "s", Better.LOWER)
         if waiting:
             name = f"commit to bound, {percentile}: while {sizes.waiting} requests wait on volumes"
             yield measured(name, median(map(of, waiting)), "s", Better.LOWER, calm_s)

@@ -192,7 +192,7 @@ def _is_of(request: CommittedStatement, gang: str) -> bool:
 
 
 def _request_row(request: CommittedStatement, now: datetime) -> Row:
-    statement = request.spec.statement
+    statement = request.spec
     return {
         "namespace": request.metadata.namespace,
         "name": request.metadata.name,

@@ -118,8 +118,8 @@ class PodGroupReference(ApiModel):
     uid: str
 
 
-class StatementReference(ApiModel):
-    """Which Statement, and which part of it."""
+class StatementSpec(ApiModel):
+    """Pods and their nodes that the scheduler has committed together."""
 
     id: str
     """Unique in the namespace; the parts of a Statement that was split share it."""
@@ -131,11 +131,6 @@ class StatementReference(ApiModel):
     """The id of the prerequisite Statement, such as the gang whose extra pods these are. The binder
     begins this one when that one has Succeeded, and fails it when that one has Failed or is gone.
     """
-
-
-class StatementSpec(StatementReference):
-    """Pods and their nodes that the scheduler has committed together."""
-
     pod_group: PodGroupReference | None = None
     queue: str = ""
     """The queue that the pods are charged to."""
@@ -159,34 +154,19 @@ class RequestSummary(ApiModel):
     """To which nodes: node-1,node-2 +3."""
 
 
-class OldFormSpec(ApiModel):
-    """One Statement, in the old form. The scheduler holds its Statements in this form too."""
-
-    pods: tuple[PodBinding, ...] = Field(min_length=1, max_length=500)
-    summary: RequestSummary | None = None
-    pod_group: PodGroupReference | None = None
-    queue: str = ""
-    statement: StatementReference
-    min_bound: NonNegative | None = None
-    priority: int = 0
-    backoff_limit: NonNegative = 5
-    fencing_token: NonNegative = 0
-
-
 class BindRequestSpec(ApiModel):
-    """What the scheduler decided: `statements`, or one Statement in the old form.
+    """What the scheduler decided.
 
-    The fields of the old form are `pods`, `podGroup`, `queue`, `statement`, `minBound` and
-    `priority`, with the meanings of the same fields of a Statement.
+    An announcement of a new leader of the scheduler has a fencingToken and no Statements.
     """
 
     model_config = ConfigDict(
         json_schema_extra={
             "x-kubernetes-validations": [
                 {
-                    "rule": "has(self.statements) ? !has(self.pods) && !has(self.statement)"
-                    " : has(self.pods) && has(self.statement)",
-                    "message": "either statements, or pods and statement, must be given",
+                    "rule": "has(self.statements) || self.fencingToken > 0",
+                    "message": "statements must be given; only the announcement of a fencingToken"
+                    " has none",
                 }
             ]
         }
@@ -199,12 +179,6 @@ class BindRequestSpec(ApiModel):
     summary: RequestSummary | None = None
     backoff_limit: NonNegative = 5
     """How many times a failed attempt is tried again before the Statement is Failed."""
-    pods: tuple[PodBinding, ...] = Field(default=(), min_length=1, max_length=500)
-    pod_group: PodGroupReference | None = None
-    queue: str = ""
-    statement: StatementReference | None = None
-    min_bound: NonNegative | None = None
-    priority: int = 0
     fencing_token: NonNegative = 0
     """The scheduler Lease's transition count. The binder refuses a token older than the newest it
     has seen for the node pool."""
@@ -228,7 +202,6 @@ class _Progress(ApiModel):
     reason: str = ""
     message: str = ""
     failed_attempts: NonNegative = 0
-    next_attempt_time: str | None = Field(default=None, json_schema_extra={"format": "date-time"})
     completion_time: str | None = Field(default=None, json_schema_extra={"format": "date-time"})
 
 
@@ -236,6 +209,7 @@ class StatementStatus(_Progress):
     """What the binder did for one Statement."""
 
     id: str
+    next_attempt_time: str | None = Field(default=None, json_schema_extra={"format": "date-time"})
     bound_pods: tuple[str, ...] = Field(default=(), alias="boundPods")
     """UIDs of the pods that have been bound, while the Statement has no outcome. Once it has one,
     all its pods are bound that are not in unboundPods."""
@@ -246,16 +220,10 @@ class StatementStatus(_Progress):
 class BindRequestStatus(_Progress):
     """What the binder did.
 
-    The fields of the old form say it of its one Statement. With `statements`, `phase` is Succeeded
-    or Failed when all have ended, and Failed if one of them is; `boundPods` and `unboundPods` are
-    not used.
+    `phase` is Succeeded or Failed when all Statements have ended, and Failed if one of them is.
     """
 
     statements: tuple[StatementStatus, ...] = ()
-    bound_pods: tuple[str, ...] = Field(default=(), alias="boundPods")
-    """UIDs of the pods that this request has bound."""
-    unbound_pods: tuple[UnboundPod, ...] = ()
-    """Pods that were given up; in phase Failed, all that are not in boundPods."""
     bound_count: NonNegative = 0
     """How many pods have been bound."""
 

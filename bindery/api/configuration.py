@@ -84,15 +84,6 @@ class LeaderElection(ApiModel):
     """The time between two attempts to get or renew the Lease."""
 
 
-class WriteForm(StrEnum):
-    """The form in which BindRequests are written."""
-
-    STATEMENTS = "statements"
-    """In `spec.statements`."""
-    OLD = "old"
-    """One Statement, in fields of the spec."""
-
-
 class BindRequestConfiguration(ApiModel):
     """How Statements become BindRequests."""
 
@@ -107,8 +98,6 @@ class BindRequestConfiguration(ApiModel):
     max_statements: int = Field(default=50, ge=1, le=500)
     """How many Statements of one namespace may share a request, up to 100 pods. They share one only
     while 16 requests are being created; 1 writes one request per Statement."""
-    write_form: WriteForm = WriteForm.STATEMENTS
-    """`old` writes one Statement a request, in the fields that older binders read."""
 
 
 class BackfillConfiguration(ApiModel):

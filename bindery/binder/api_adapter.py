@@ -21,7 +21,14 @@ from bindery.binder.ports import PodView, RequestChangedError, RequestGoneError
 from bindery.binder.shared_status import SharedStatuses
 from bindery.kube.bindrequests import BindRequest, CommittedStatement
 from bindery.kube.client import Client
-from bindery.kube.errors import ApiError, ConflictError, KubeError, NotFoundError
+from bindery.kube.errors import (
+    ApiError,
+    ConflictError,
+    KubeError,
+    NotFoundError,
+    ServerError,
+    ThrottledError,
+)
 from bindery.kube.events import EventRecorder, ObjectReference
 from bindery.kube.objects import KubeObject
 from bindery.kube.resources import BIND_REQUESTS, metadata_only
@@ -31,6 +38,8 @@ _log: Final = structlog.get_logger(__name__)
 _RETRY_S: Final = 0.1
 _RETRY_CAP_S: Final = 10.0
 """The longest wait between two tries of a status write."""
+_MAY_PASS: Final = (ServerError, ThrottledError)
+"""Refusals after which the same write may be accepted."""
 
 
 class ApiAdapter:
@@ -90,30 +99,14 @@ class ApiAdapter:
         self, request: CommittedStatement, status: Mapping[str, object]
     ) -> CommittedStatement:
         """Write `status`, again and again until it is known to stand; return the newer request."""
-        if request.siblings:
-            return await self._shared.write(request, status)
-        failures = 0
-        while True:
-            try:
-                return await self._patch_alone(request, status)
-            except NotFoundError as error:
-                raise RequestGoneError from error
-            except ConflictError as error:
-                # Somebody touched the object, or our own earlier try took effect.
-                await self.back_off(request, error, failures)
-                request = await self._confirm_surely(request)
-            except KubeError as error:
-                await self.back_off(request, error, failures)
-            failures += 1
+        return await self._shared.write(request, status)
 
     async def try_to_write(
         self, request: CommittedStatement, status: Mapping[str, object]
     ) -> CommittedStatement | None:
         """Write `status` unless the request has changed; return the newer request if written."""
         try:
-            if request.siblings:
-                return await self._shared.try_to_write(request, status)
-            return await self._patch_alone(request, status)
+            return await self._shared.try_to_write(request, status)
         except (KubeError, RequestGoneError):
             return None  # its outcome, now or later, has more details
 
@@ -149,17 +142,10 @@ class ApiAdapter:
         """Delete the request."""
         await self._client.delete(BIND_REQUESTS, name, namespace, uid=uid)
 
-    async def _patch_alone(
-        self, request: CommittedStatement, status: Mapping[str, object]
-    ) -> CommittedStatement:
-        (written,) = (await self.patch_status(request, status)).each()
-        return written
-
-    async def _confirm_surely(self, request: CommittedStatement) -> CommittedStatement:
-        try:
-            return await self.confirm(request)
-        except KubeError:
-            return request  # the write will conflict again, and we ask again
+    async def acknowledge(self, request: BindRequest, status: Mapping[str, object]) -> None:
+        """Write the status of an announcement until it stands, or the request is gone."""
+        meta = request.metadata
+        await self._write_whole(meta.namespace, meta.name, meta.uid, status)
 
     # ---- StoredRequests -------------------------------------------------------------------------
 
@@ -215,23 +201,29 @@ class ApiAdapter:
             with suppress(RequestGoneError, RequestChangedError):
                 await self.write_status(request.statement, status)
             return
-        patch = {"metadata": {"uid": request.uid}, "status": status}
+        await self._write_whole(request.namespace, request.name, request.uid, status)
+
+    async def _write_whole(
+        self, namespace: str, name: str, uid: str, status: Mapping[str, object]
+    ) -> None:
+        """Write the status of a request as a whole, which may be malformed or without Statements.
+
+        Returns when it stands, or when the API server will not take it.
+        """
+        patch = {"metadata": {"uid": uid}, "status": status}
         resource = metadata_only(BIND_REQUESTS)
-        delay_s = 0.1
+        delay_s = _RETRY_S
         while True:
             try:
                 await self._client.patch(
-                    resource,
-                    request.name,
-                    patch,
-                    namespace=request.namespace,
-                    subresource="status",
+                    resource, name, patch, namespace=namespace, subresource="status"
                 )
-            except ApiError as error:
-                if not isinstance(error, NotFoundError | ConflictError):
-                    _log.warning("malformed request keeps its status", error=str(error))
-                return
-            except KubeError:
+            except (NotFoundError, ConflictError):
+                return  # it is gone, or another one has its name
+            except KubeError as error:
+                if isinstance(error, ApiError) and not isinstance(error, _MAY_PASS):
+                    _log.warning("request keeps its status", name=name, error=str(error))
+                    return
                 await asyncio.sleep(delay_s)
                 delay_s = min(2 * delay_s, _RETRY_CAP_S)
             else:

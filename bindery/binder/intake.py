@@ -46,6 +46,9 @@ class Intake:
             stored: its newest state.
             adopted: whether it was there before we looked, so that another may have worked on it.
         """
+        if stored.is_fence:
+            self._manager.announced(stored)
+            return
         statements = stored.each()
         problem = _problem(statements)
         if problem:
@@ -64,7 +67,7 @@ class Intake:
         self._memory.note(stored, statements)
         for each in statements:
             self._manager.observe(each, adopted=adopted)
-            after = each.spec.statement.after
+            after = each.spec.after
             if after is not None:
                 self._memory.hurry(each.metadata.namespace, after)
 
@@ -85,12 +88,12 @@ class Intake:
 def _problem(statements: tuple[CommittedStatement, ...]) -> str:
     """Return why `statements`, all of a request, make no sense together; "" if they do."""
     if not statements:
-        return "it carries no Statement, neither in spec.statements nor in spec.pods"
+        return "it carries no Statement: spec.statements is empty"
     seen: set[str] = set()
     for each in statements:
         if each.key.statement in seen:
             return f"it carries the Statement {each.key.statement} twice"
         seen.add(each.key.statement)
-        if len(statements) > 1 and each.spec.statement.parts > 1:
+        if len(statements) > 1 and each.spec.parts > 1:
             return f"the Statement {each.key.statement} is one of several and comes in parts"
     return ""

@@ -9,7 +9,6 @@ more is refused.
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -23,12 +22,12 @@ from bindery.binder.outcome import PodFailure, Wait
 from bindery.binder.pod_claims import PodClaims
 from bindery.binder.ports import RequestChangedError, RequestGoneError
 from bindery.binder.predecessors import Predecessor, Predecessors
-from bindery.binder.retention import Finished, finished
+from bindery.binder.retention import Finished, finished, finished_as_a_whole
 from bindery.binder.run import Interruption, Run
 from bindery.binder.run_start import RunStart
 from bindery.binder.statements import Gatherings, problem_of, problem_of_parts
 from bindery.binder.status import announced_status, malformed_status
-from bindery.kube.bindrequests import CommittedStatement, StatementKey
+from bindery.kube.bindrequests import BindRequest, CommittedStatement, StatementKey
 from bindery.kube.errors import KubeError
 
 _log: Final = structlog.get_logger(__name__)
@@ -121,10 +120,7 @@ class Manager:
             adopted: whether it was there before we looked, so that another may have worked on it.
         """
         key = request.key
-        self._fence.note(request.metadata.labels, request.spec.fencing_token)
-        if request.is_fence:
-            self._take_announcement(request)
-            return
+        self._fence.note(request.metadata.labels, request.fencing_token)
         known = self._known.get(key)
         if known is not None and known.metadata.name != request.metadata.name:
             self._take_copy(request, known)
@@ -142,6 +138,14 @@ class Manager:
             self._admit(key, request, adopted=adopted)
         elif known.is_changed_in(request):
             self._replace(key, request)
+
+    def announced(self, request: BindRequest) -> None:
+        """Take in the announcement of a new leader; it is removed as any finished request."""
+        self._fence.note(request.metadata.labels, request.spec.fencing_token)
+        if request.is_final:
+            self._retention.add(finished_as_a_whole(request))
+        elif not request.metadata.deletion_timestamp:
+            self._spawn(self._acknowledge(request))
 
     def gone(self, request: CommittedStatement) -> None:
         """Take in that a request does not exist any more."""
@@ -172,7 +176,7 @@ class Manager:
             return
         self._refused[identity] = generation
         now = timestamp_milli(self._dependencies.clock())
-        pods = statement.spec.pods if statement is not None else ()
+        pods = statement.spec.pods if statement is not None else None
         status = malformed_status(request.message, now, pods)
         self._spawn(self._malformed.refuse(request, status))
 
@@ -248,7 +252,7 @@ class Manager:
             self._refuse(request, problem)
             return
         self._known[key] = request
-        statement = request.spec.statement
+        statement = request.spec
         if statement.parts == 1:
             self._start([request], adopted=adopted)
             return
@@ -266,7 +270,7 @@ class Manager:
     def _replace(self, key: StatementKey, request: CommittedStatement) -> None:
         """Start a new Run for a request with a changed spec, when the old Run has ended."""
         self._known[key] = request
-        if request.spec.statement.parts > 1:
+        if request.spec.parts > 1:
             self._gatherings.add(request)
         run = self._runs.get(key)
         if run is not None:
@@ -277,7 +281,7 @@ class Manager:
 
     def _finish(self, key: StatementKey, request: CommittedStatement) -> None:
         self._forget(key)
-        if request.spec.statement.parts > 1:
+        if request.spec.parts > 1:
             gathering = self._gatherings.add(request)
             # Seen last at a start: the parts without an outcome wait for nothing else.
             if gathering.is_ready and not gathering.is_final:
@@ -286,23 +290,14 @@ class Manager:
                     self._start(parts, adopted=True)
         self._retention.add(finished(request))
 
-    def _take_announcement(self, request: CommittedStatement) -> None:
-        """Finish the announcement of a new leader; it is removed as any finished request."""
-        if request.is_final:
-            self._retention.add(finished(request))
-        elif not request.metadata.deletion_timestamp:
-            self._spawn(self._acknowledge(request))
-
-    async def _acknowledge(self, request: CommittedStatement) -> None:
+    async def _acknowledge(self, request: BindRequest) -> None:
         now = timestamp_milli(self._dependencies.clock())
         status = announced_status(request.spec.fencing_token, now)
-        with suppress(RequestGoneError, RequestChangedError):
-            await self._dependencies.store.write_status(request, status)
+        await self._dependencies.store.acknowledge(request, status)
 
     def _refuse(self, request: CommittedStatement, problem: str) -> None:
         meta = request.metadata
-        statement = request if request.siblings else None
-        malformed = Malformed(meta.namespace, meta.name, meta.uid, problem, statement)
+        malformed = Malformed(meta.namespace, meta.name, meta.uid, problem, request)
         self.malformed(malformed, is_final=False)
 
     def _take_copy(self, request: CommittedStatement, known: CommittedStatement) -> None:
@@ -371,7 +366,7 @@ class Manager:
     def _fence_of(
         self, request: CommittedStatement, predecessor: Predecessor
     ) -> Callable[[], PodFailure | None]:
-        labels, token = request.metadata.labels, request.spec.fencing_token
+        labels, token = request.metadata.labels, request.fencing_token
         if request.is_withdrawn:
             text = "the scheduler has withdrawn its Statement"
             withdrawn = PodFailure(BindFailureReason.WITHDRAWN, text, permanent=True)
@@ -404,5 +399,5 @@ class Manager:
 
 def _problem_of_copy(other: CommittedStatement) -> str:
     """Return why a Statement is malformed that `other` carries too."""
-    what = "part of the same Statement" if other.spec.statement.parts > 1 else "Statement"
+    what = "part of the same Statement" if other.spec.parts > 1 else "Statement"
     return f"{other.metadata.name} carries the same {what}"

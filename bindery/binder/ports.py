@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from bindery.binder.bindingmetadata import BindingMetadata
-from bindery.kube.bindrequests import CommittedStatement
+from bindery.kube.bindrequests import BindRequest, CommittedStatement
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,9 @@ class RequestChangedError(Exception):
 
 class RequestStore(Protocol):
     """BindRequests, as their runs see them."""
+
+    async def acknowledge(self, request: BindRequest, status: Mapping[str, object]) -> None:
+        """Write the status of an announcement until it stands, or the request is gone."""
 
     async def write_status(
         self, request: CommittedStatement, status: Mapping[str, object]

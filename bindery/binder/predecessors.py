@@ -80,7 +80,7 @@ class Predecessors:
 
     def of(self, request: CommittedStatement) -> "Predecessor":
         """Return the predecessor of the Statement of `request`, if it has one; say `leave` then."""
-        after = request.spec.statement.after if not request.is_withdrawn else None
+        after = request.spec.after if not request.is_withdrawn else None
         identity = (request.metadata.namespace, after) if after is not None else None
         if identity is not None:
             self._followers[identity] += 1
@@ -159,4 +159,4 @@ class Predecessor:
 
 
 def _identity(request: CommittedStatement) -> _Identity:
-    return request.metadata.namespace, request.spec.statement.id
+    return request.metadata.namespace, request.spec.id

@@ -44,8 +44,7 @@ def finished(request: CommittedStatement) -> Finished:
     """Return what is kept of a finished request; without a completion time it is due at once."""
     meta = request.metadata
     completed_s = seconds(request.status.completion_time) or 0.0
-    statement_ids = request.siblings or (request.spec.statement.id,)
-    return Finished(completed_s, meta.namespace, meta.name, meta.uid, statement_ids)
+    return Finished(completed_s, meta.namespace, meta.name, meta.uid, request.siblings)
 
 
 def finished_as_a_whole(stored: BindRequest) -> Finished:

@@ -70,7 +70,7 @@ class Run:
         self.since_s = dependencies.clock()
         """When it was taken up."""
         self._dependencies, self._confirm_first = dependencies, confirm_first
-        self._backoff_limit = min(request.spec.backoff_limit for request in requests)
+        self._backoff_limit = min(request.backoff_limit for request in requests)
         self._transaction = BindTransaction(
             requests, dependencies.port, dependencies.plugins, fence=fence, adopted=adopted
         )
@@ -80,7 +80,7 @@ class Run:
         self._concluded = False
         self._task: asyncio.Task[None] | None = None
         self._gate: StartGate | None = None
-        self._log = _log.bind(statement=requests[0].spec.statement.id, requests=self.names)
+        self._log = _log.bind(statement=requests[0].spec.id, requests=self.names)
 
     # ---- for the manager ------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Writes the statuses of Statements that share a request: several by one write.
+"""Writes the statuses of Statements: of several that share a request, by one write.
 
 Used by `api_adapter` for all Runs. A failure is written when it happens. A success waits until all
 Statements of the request have ended, for `GATHER_S` at most, and not at all when a Statement in
@@ -109,7 +109,7 @@ class _Shared:
 
 
 class SharedStatuses:
-    """The requests with several Statements, by UID."""
+    """The requests with Statements that have no outcome, by UID."""
 
     def __init__(
         self,
@@ -185,11 +185,9 @@ class SharedStatuses:
         """Take in a request as the watch shows it.
 
         Args:
-            stored: the request; one of the old form is ignored.
+            stored: the request.
             statements: its Statements, as `BindRequest.each` returns them.
         """
-        if not stored.spec.statements:
-            return
         uid = stored.metadata.uid
         shared = self._shared.get(uid)
         if shared is None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from bindery.api.bindrequest import BindFailureReason, Phase
 from bindery.binder.outcome import PodFailure, Wait, WaitReason
-from bindery.kube.bindrequests import CommittedStatement, OldFormSpec
+from bindery.kube.bindrequests import CommittedStatement, StatementSpec
 
 
 @dataclass
@@ -48,7 +48,7 @@ class Gatherings:
 
     def add(self, request: CommittedStatement) -> Gathering:
         """Take in a part, or its newer state; return what has come of its Statement."""
-        statement = request.spec.statement
+        statement = request.spec
         identity = (request.metadata.namespace, statement.id)
         gathering = self._gatherings.setdefault(identity, Gathering(statement.parts))
         gathering.parts[statement.part] = request
@@ -56,14 +56,14 @@ class Gatherings:
 
     def other_carrier(self, request: CommittedStatement) -> CommittedStatement | None:
         """Return another request that carries the same part of the same Statement, if any."""
-        statement = request.spec.statement
+        statement = request.spec
         gathering = self._gatherings.get((request.metadata.namespace, statement.id))
         known = gathering.parts.get(statement.part) if gathering else None
         return known if known and known.metadata.name != request.metadata.name else None
 
     def drop(self, request: CommittedStatement) -> None:
         """Forget a part that is gone."""
-        statement = request.spec.statement
+        statement = request.spec
         identity = (request.metadata.namespace, statement.id)
         gathering = self._gatherings.get(identity)
         known = gathering.parts.get(statement.part) if gathering else None
@@ -74,7 +74,7 @@ class Gatherings:
 
     def refresh(self, request: CommittedStatement) -> None:
         """Take in a newer state of a part, if it is still there."""
-        statement = request.spec.statement
+        statement = request.spec
         gathering = self._gatherings.get((request.metadata.namespace, statement.id))
         known = gathering.parts.get(statement.part) if gathering else None
         if gathering and known and known.metadata.uid == request.metadata.uid:
@@ -82,7 +82,7 @@ class Gatherings:
 
     def wait(self, request: CommittedStatement) -> Wait | None:
         """Return which parts `request` waits for; None if all have come."""
-        statement = request.spec.statement
+        statement = request.spec
         gathering = self._gatherings.get((request.metadata.namespace, statement.id))
         if gathering is None or gathering.is_complete:
             return None
@@ -100,9 +100,9 @@ def problem_of(request: CommittedStatement) -> str:
     spec = request.spec
     if not spec.pods:
         return "spec.pods is empty"
-    if spec.statement.part >= spec.statement.parts:
-        return f"part {spec.statement.part} of {spec.statement.parts} does not exist"
-    if spec.statement.after == spec.statement.id:
+    if spec.part >= spec.parts:
+        return f"part {spec.part} of {spec.parts} does not exist"
+    if spec.after == spec.id:
         return "the Statement names itself as its prerequisite"
     return _problem_of_pods([request])
 
@@ -115,9 +115,9 @@ def problem_of_parts(requests: list[CommittedStatement]) -> str:
     return _problem_of_pods(requests)
 
 
-def _common(spec: OldFormSpec) -> tuple[int, str | None, int | None]:
+def _common(spec: StatementSpec) -> tuple[int, str | None, int | None]:
     """Return the fields in which all parts of a Statement must agree."""
-    return spec.statement.parts, spec.statement.after, spec.min_bound
+    return spec.parts, spec.after, spec.min_bound
 
 
 def _problem_of_pods(requests: Iterable[CommittedStatement]) -> str:

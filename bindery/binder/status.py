@@ -1,4 +1,4 @@
-"""Builds the status of a BindRequest from outcomes: pure.
+"""Builds the statuses of Statements and of their BindRequests from outcomes: pure.
 
 Called by `run` for each outcome and by `manager` for requests that cannot be carried out; written
 by `api_adapter`. Each part of a Statement lists only its own pods. All fields are always given,
@@ -57,7 +57,7 @@ def retry_status(
 
 
 def waiting_status(wait: Wait) -> Status:
-    """Return the status of a request that waits and has no outcome yet."""
+    """Return the status of a Statement that waits and has no outcome yet."""
     return {
         "phase": Phase.BINDING if wait.is_begun else Phase.PENDING,
         "reason": wait.reason,
@@ -75,23 +75,26 @@ def announced_status(token: int, now: str) -> Status:
     }
 
 
-def malformed_status(message: str, now: str, pods: Iterable[PodBinding] = ()) -> Status:
+def malformed_status(message: str, now: str, pods: Iterable[PodBinding] | None = None) -> Status:
     """Return the status of a request, or one of its Statements, that cannot be understood.
 
-    `pods`: those of the Statement. Its status has to name each, as the others count as bound.
+    `pods`: those of the Statement; None for a whole request. The status of a Statement has to name
+    each, as the others count as bound.
     """
-    return {
+    status: Status = {
         "phase": Phase.FAILED,
         "reason": BindFailureReason.MALFORMED,
         "message": shown_message(message),
         "completionTime": now,
-        "nextAttemptTime": None,
-        "unboundPods": [_given_up(pod, BindFailureReason.MALFORMED) for pod in pods],
     }
+    if pods is not None:
+        status["nextAttemptTime"] = None
+        status["unboundPods"] = [_given_up(pod, BindFailureReason.MALFORMED) for pod in pods]
+    return status
 
 
 def shared_status(stored: BindRequest, changes: Mapping[str, Mapping[str, object]]) -> Status:
-    """Return the status of a request with several Statements.
+    """Return the status of a request.
 
     Args:
         stored: the request with its newest status.
@@ -122,7 +125,6 @@ def _entry(
     """Return the status of one Statement, without what is empty."""
     entry: dict[str, object] = msgspec.to_builtins(known) if known is not None else {}
     entry |= change or {}
-    entry.pop("boundCount", None)
     if Phase(str(entry.get("phase", Phase.PENDING))).is_final:
         entry.pop("boundPods", None)  # all that are not in unboundPods
     return {"id": statement_id, **{key: value for key, value in entry.items() if value}}
@@ -184,7 +186,6 @@ def _progress(request: CommittedStatement, outcome: Outcome) -> Status:
         "reason": outcome.reason,
         "message": shown_message(outcome.message),
         "boundPods": bound,
-        "boundCount": len(bound),
     }
 
 

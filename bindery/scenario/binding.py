@@ -12,7 +12,7 @@ import msgspec
 
 from bindery.api.bindrequest import Phase
 from bindery.api.times import timestamp
-from bindery.kube.bindrequests import CommittedStatement, OldFormStatus, PodBinding, UnboundPod
+from bindery.kube.bindrequests import CommittedStatement, PodBinding, StatementStatus, UnboundPod
 from bindery.kube.objects import KubeObject, Pod
 from bindery.scenario.cluster import ScenarioCluster, name_of
 from bindery.scenario.faults import Faults
@@ -37,10 +37,10 @@ def bind_requests(cluster: ScenarioCluster, faults: Faults, effects: Effects) ->
     statements: defaultdict[str, list[CommittedStatement]] = defaultdict(list)
     for key in sorted(cluster.requests):
         request = cluster.requests[key]
-        statements[request.spec.statement.id].append(request)
+        statements[request.spec.id].append(request)
     for parts in _in_order(statements):
         first = parts[0]
-        if len(parts) < first.spec.statement.parts or not _is_due(first, cluster.now):
+        if len(parts) < first.spec.parts or not _is_due(first, cluster.now):
             continue
         before = _before(first, statements, cluster)
         if before is Phase.PENDING:
@@ -57,7 +57,7 @@ def _in_order(
     """Yield the parts of each Statement; those first on which others build."""
     rest = dict(statements)
     while rest:
-        free = {key: p for key, p in rest.items() if p[0].spec.statement.after not in rest}
+        free = {key: p for key, p in rest.items() if p[0].spec.after not in rest}
         yield from (free or rest).values()
         rest = {key: parts for key, parts in rest.items() if free and key not in free}
 
@@ -68,7 +68,7 @@ def _before(
     cluster: ScenarioCluster,
 ) -> Phase:
     """Return what became of the Statement that `request` builds on: Pending, if it is not known."""
-    before = request.spec.statement.after
+    before = request.spec.after
     if before is None or before in cluster.bound_statements:
         return Phase.SUCCEEDED
     keys = [name_of(part) for part in statements.get(before, ())]
@@ -91,7 +91,7 @@ def _attempt(
     effects: Effects,
     *,
     is_refused: bool,
-) -> OldFormStatus:
+) -> StatementStatus:
     """Bind what can be bound and return the status that holds for all parts.
 
     `is_refused`: the Statement that it builds on has failed or is gone.
@@ -99,7 +99,7 @@ def _attempt(
     first = parts[0]
     pods = [pod for part in parts for pod in part.spec.pods]
     if is_refused:
-        text = f"prerequisite Statement {first.spec.statement.after} failed or is gone"
+        text = f"prerequisite Statement {first.spec.after} failed or is gone"
         refused = Problem("PredecessorFailed", text)
         return _outcome(first, pods, dict.fromkeys((p.pod_uid for p in pods), refused), cluster.now)
     problems = {pod.pod_uid: _checked(pod, cluster) for pod in pods}
@@ -146,7 +146,7 @@ def _outcome(
     pods: list[PodBinding],
     problems: dict[str, Problem | None],
     now: float,
-) -> OldFormStatus:
+) -> StatementStatus:
     unbound = [
         UnboundPod(
             pod_name=pod.pod_name,
@@ -160,7 +160,7 @@ def _outcome(
     ]
     bound = [pod.pod_uid for pod in pods if problems[pod.pod_uid] is None]
     attempts = request.status.failed_attempts
-    status = OldFormStatus(
+    status = StatementStatus(
         phase=Phase.SUCCEEDED.value,
         failed_attempts=attempts,
         completion_time=timestamp(now),
@@ -168,7 +168,7 @@ def _outcome(
         unbound_pods=unbound,
     )
     will_retry = any(problem and not problem.is_lasting for problem in problems.values())
-    if will_retry and attempts < request.spec.backoff_limit:
+    if will_retry and attempts < request.backoff_limit:
         return msgspec.structs.replace(
             status,
             phase=Phase.PENDING.value,
@@ -185,7 +185,7 @@ def _outcome(
 
 
 def _write(
-    request: CommittedStatement, status: OldFormStatus, cluster: ScenarioCluster, faults: Faults
+    request: CommittedStatement, status: StatementStatus, cluster: ScenarioCluster, faults: Faults
 ) -> None:
     """Store `status`; when that fails, the next step finds the pods bound and stores it."""
     names = [pod.pod_name for pod in request.spec.pods]
@@ -193,5 +193,5 @@ def _write(
         return
     cluster.put_request(msgspec.structs.replace(request, status=status))
     if status.phase == Phase.SUCCEEDED:
-        cluster.bound_statements.add(request.spec.statement.id)
+        cluster.bound_statements.add(request.spec.id)
         cluster.delete_request(name_of(request))

@@ -8,10 +8,9 @@ from bindery.api.names import NODE_POOL_LABEL, POD_NAME_LABEL, SELECTED_NODE_LAB
 from bindery.api.times import timestamp
 from bindery.kube.bindrequests import (
     CommittedStatement,
-    OldFormSpec,
-    OldFormStatus,
     PodBinding,
-    StatementReference,
+    StatementSpec,
+    StatementStatus,
     UnboundPod,
 )
 from bindery.kube.objects import Meta
@@ -40,15 +39,15 @@ def request_object(
             creation_timestamp=at,
             labels={**labels, **entry.labels},
         ),
-        spec=OldFormSpec(
+        spec=StatementSpec(
             pods=[
                 PodBinding(pod_name=name, pod_uid=uid, selected_node=entry.node)
                 for name, uid in pods
             ],
-            statement=StatementReference(id=name),
-            backoff_limit=entry.backoff_limit,
+            id=name,
         ),
-        status=OldFormStatus(
+        backoff_limit=entry.backoff_limit,
+        status=StatementStatus(
             phase=entry.phase.value,
             failed_attempts=entry.failed_attempts,
             completion_time=at if entry.phase.is_final else None,

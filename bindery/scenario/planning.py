@@ -14,7 +14,6 @@ import msgspec
 
 from bindery.api import numaplacement
 from bindery.api.times import timestamp
-from bindery.kube.bindrequests import CommittedStatement
 from bindery.kube.objects import KubeObject
 from bindery.kube.store import Change
 from bindery.scenario import hami, numa, objects
@@ -24,6 +23,7 @@ from bindery.scenario.faults import Faults
 from bindery.scenario.format import Scenario
 from bindery.scenario.states import PodState
 from bindery.scheduler.commit.drafts import StatementDraft
+from bindery.scheduler.commit.requests import as_stored
 from bindery.scheduler.commit.stale import stale_requests
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.model.evictions import Eviction
@@ -61,11 +61,11 @@ class Planner:
         self._clear_stale_requests()
         statements: defaultdict[tuple[str, str], list[StatementDraft]] = defaultdict(list)
         for draft in self.engine.cycle():
-            statements[draft.namespace, draft.spec.statement.id].append(draft)
+            statements[draft.namespace, draft.spec.id].append(draft)
         refused: set[str] = set()
         for parts in statements.values():
             if not self._write(parts, refused):
-                refused.add(parts[0].spec.statement.id)
+                refused.add(parts[0].spec.id)
         self._report = self.engine.report
         self._moved.clear()
         self._dropped.clear()
@@ -108,7 +108,7 @@ class Planner:
         So it goes with a Statement that builds on one of those `refused`. Returns whether it was
         written.
         """
-        is_lost = parts[0].spec.statement.after in refused
+        is_lost = parts[0].spec.after in refused
         for draft in parts:
             names = [pod.pod_name for pod in draft.spec.pods]
             code = self._faults.error("createBindRequest", names)
@@ -119,7 +119,7 @@ class Planner:
                     self.engine.refused(each)
                 return False
         for draft in parts:
-            request = msgspec.convert(draft.to_object(), CommittedStatement)
+            request = as_stored(draft)
             metadata = msgspec.structs.replace(
                 request.metadata,
                 uid=objects.object_uid("bindrequest", draft.namespace, draft.name),

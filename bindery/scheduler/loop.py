@@ -149,7 +149,7 @@ class SchedulingLoop:
         metrics.record_commit(draft, self._clock())
         _log.info(
             "statement committed",
-            statement=draft.spec.statement.id,
+            statement=draft.spec.id,
             namespace=draft.namespace,
             gang=draft.spec.pod_group.name if draft.spec.pod_group else None,
             pods=len(draft.tasks),

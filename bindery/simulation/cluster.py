@@ -16,6 +16,7 @@ from bindery.api.times import timestamp
 from bindery.kube.bindrequests import CommittedStatement
 from bindery.kube.objects import Condition, KubeObject, Pod, PodGroup
 from bindery.kube.store import Change, EventType
+from bindery.scheduler.commit.requests import as_stored
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.model.evictions import Eviction
 from bindery.scheduler.model.jobs import JobKey, TaskStatus, Uid
@@ -75,7 +76,7 @@ class SimulatedCluster:
         """Run a cycle and bind what it commits; its evictions are in the engine's report."""
         bound: list[Bound] = []
         for draft in list(self.engine.cycle()):
-            request = msgspec.convert(draft.to_object(), CommittedStatement)
+            request = as_stored(draft)
             self._apply(EventType.ADDED, request)
             bound.extend(self._bind(request))
         return bound

@@ -91,21 +91,6 @@ def test_delays_beside_waiting_requests_are_compared_with_idle_ones(
     assert (bar.baseline, results.is_reached(bar)) == (0.2, reached)
 
 
-@pytest.mark.parametrize(("old_s", "reached"), [(0.2, True), (0.1, False)])
-def test_delays_are_compared_with_those_of_the_old_form(old_s: float, reached: bool) -> None:
-    found = Found(
-        delays={
-            binder.IDLE: [Delays((0.2, 0.2))],
-            binder.IDLE_OLD_FORM: [Delays((old_s, old_s))],
-        }
-    )
-    measured = {each.name: each for each in summary.of_binder(found, SIZES)}
-
-    for percentile in ("p50", "p99"):
-        calm = measured[f"commit to bound, {percentile}: idle"]
-        assert (calm.baseline, results.is_reached(calm)) == (old_s, reached)
-
-
 def test_what_was_not_measured_is_left_out() -> None:
     assert list(summary.of_binder(Found(), SIZES)) == []
     alone = summary.of_binder(Found(laps={binder.PLAIN: laps(80)}), SIZES)
@@ -143,4 +128,4 @@ async def test_every_lap_binds_all_its_pods_at_a_small_size() -> None:
         binder.HANDSHAKES: 10,
     }
     counts = {name: len(delays[0].seconds) for name, delays in found.delays.items()}
-    assert counts == dict.fromkeys((binder.IDLE, binder.IDLE_OLD_FORM, binder.WAITING), 8)
+    assert counts == dict.fromkeys((binder.IDLE, binder.WAITING), 8)

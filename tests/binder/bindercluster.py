@@ -19,6 +19,7 @@ from bindery.kube.resources import BIND_REQUESTS, NODES, POD_GROUPS, PODS
 from bindery.kube.storage import CLAIMS, STORAGE_CLASSES, VOLUMES
 
 API_VERSION = "scheduling.bindery.dev/v1alpha1"
+_OF_REQUEST = {"backoffLimit", "fencingToken", "withdrawn", "summary"}
 STORAGE = (CLAIMS, VOLUMES, STORAGE_CLASSES)
 ALONE = LeaderElection(enabled=False)
 KINDS = {
@@ -99,13 +100,18 @@ class Cluster:
         return self.get(kind, name).metadata.uid
 
     def request(self, name: str, bindings: Sequence[dict[str, str]], **spec: Any) -> dict[str, Any]:
-        """Return a BindRequest in a node pool of this namespace's own."""
+        """Return a BindRequest with one Statement, in a node pool of this namespace's own.
+
+        `spec`: fields of the request or of its Statement.
+        """
+        whole = {key: spec.pop(key) for key in _OF_REQUEST & spec.keys()}
+        statement = {"id": name, **spec, "pods": list(bindings)}
         labels = {NODE_POOL_LABEL: self.namespace, STATEMENT_LABEL: name}
         return {
             "apiVersion": API_VERSION,
             "kind": "BindRequest",
             "metadata": {"name": name, "labels": labels},
-            "spec": {"statement": {"id": name}, **spec, "pods": list(bindings)},
+            "spec": {"statements": [statement], **whole},
         }
 
     def shared(
@@ -158,10 +164,13 @@ class Cluster:
 
     def announcement(self, name: str, **spec: Any) -> dict[str, Any]:
         """Return the announcement of a leader of this namespace's node pool."""
-        nobody = {"podName": "none", "podUID": "none", "selectedNode": "none"}
-        found = self.request(name, [nobody], **spec)
-        found["metadata"]["labels"][FENCE_LABEL] = "true"
-        return found
+        labels = {NODE_POOL_LABEL: self.namespace, FENCE_LABEL: "true"}
+        return {
+            "apiVersion": API_VERSION,
+            "kind": "BindRequest",
+            "metadata": {"name": name, "labels": labels},
+            "spec": spec,
+        }
 
     def wait_for(self, name: str, phase: str, timeout_s: int = 30) -> dict[str, Any]:
         """Wait until the request is in `phase`; return its status."""
@@ -172,6 +181,12 @@ class Cluster:
         found = self._wait("BindRequest", name, has_come, f"phase {phase}", timeout_s)
         status: dict[str, Any] = found.status
         return status
+
+    def only(self, name: str) -> dict[str, Any]:
+        """Return the status of the Statement that is alone in a request."""
+        (status,) = self.status(name)["statements"]
+        found: dict[str, Any] = status
+        return found
 
     def status(self, name: str) -> dict[str, Any]:
         status: dict[str, Any] = self.get("BindRequest", name).status or {}

@@ -1,8 +1,7 @@
 """A fake API server: pods, nodes and BindRequests in dictionaries.
 
-Requests of the old form are in `World.requests`, and the tests show their changes to the binder.
-Those with Statements are in `World.stored`, and a watch shows them.
-Used with `fakebinder` by the tests of what happens when things go wrong.
+A watch shows changes of requests to the binder, or the test does. Used with `fakebinder` by the
+tests of what happens when things go wrong.
 """
 
 import asyncio
@@ -15,12 +14,11 @@ import msgspec
 from bindery.kube.bindrequests import (
     BindRequest,
     BindRequestSpec,
+    BindRequestStatus,
     CommittedStatement,
-    OldFormSpec,
-    OldFormStatus,
     PodBinding,
-    StatementReference,
     StatementSpec,
+    StatementStatus,
 )
 from bindery.kube.objects import Meta
 
@@ -42,9 +40,8 @@ class World:
 
     pods: dict[str, FakePod] = field(default_factory=dict)
     nodes: set[str] = field(default_factory=set)
-    requests: dict[Key, CommittedStatement] = field(default_factory=dict)
-    stored: dict[Key, BindRequest] = field(default_factory=dict)
-    bound_counts: dict[str, int] = field(default_factory=dict)  # name of a stored request
+    requests: dict[Key, BindRequest] = field(default_factory=dict)
+    bound_counts: dict[str, int] = field(default_factory=dict)  # name of a request
     watch: Callable[[BindRequest], None] = lambda _: None
     prepared: set[tuple[str, str]] = field(default_factory=set)  # plugin, pod UID
     finished: set[tuple[str, str]] = field(default_factory=set)  # plugin, pod UID
@@ -59,21 +56,25 @@ class World:
 
     def statements(self) -> list[CommittedStatement]:
         """Return the Statements of all requests, and parts of them."""
-        shared = [each for stored in self.stored.values() for each in stored.each()]
-        return [*self.requests.values(), *shared]
+        return [each for request in self.requests.values() for each in request.each()]
+
+    def only(self, name: str) -> CommittedStatement:
+        """Return the Statement, or the part of it, that is alone in the request `name`."""
+        (statement,) = self.requests[NAMESPACE, name].each()
+        return statement
 
     def store(self, request: BindRequest) -> BindRequest:
-        """Store a request with Statements as the API server does, and show it to the watch."""
+        """Store a request as the API server does, and show it to the watch."""
         self.version += 1
         meta = msgspec.structs.replace(request.metadata, resource_version=str(self.version))
         request = msgspec.structs.replace(request, metadata=meta)
-        self.stored[meta.namespace, meta.name] = request
+        self.requests[meta.namespace, meta.name] = request
         self.watch(request)
         return request
 
     def respecify(self, name: str, **fields: Any) -> BindRequest:
         """Change the spec of a stored request."""
-        request = self.stored[NAMESPACE, name]
+        request = self.requests[NAMESPACE, name]
         generation = request.metadata.generation + 1
         meta = msgspec.structs.replace(request.metadata, generation=generation)
         spec = msgspec.structs.replace(request.spec, **fields)
@@ -81,20 +82,16 @@ class World:
 
     def withdraw(self, name: str, statement_id: str) -> BindRequest:
         """Withdraw a Statement, as the scheduler does."""
-        withdrawn = self.stored[NAMESPACE, name].spec.withdrawn
+        withdrawn = self.requests[NAMESPACE, name].spec.withdrawn
         return self.respecify(name, withdrawn=[*withdrawn, statement_id])
 
-    def put(self, request: CommittedStatement, **status: Any) -> CommittedStatement:
-        """Store a request as the API server does; return it as it is now."""
-        self.version += 1
-        meta = msgspec.structs.replace(request.metadata, resource_version=str(self.version))
-        if status:
-            merged = {**msgspec.to_builtins(request.status), **status}
-            new_status = msgspec.convert(merged, OldFormStatus)
-            request = msgspec.structs.replace(request, status=new_status)
-        request = msgspec.structs.replace(request, metadata=meta)
-        self.requests[meta.namespace, meta.name] = request
-        return request
+    def end(self, name: str, **status: Any) -> BindRequest:
+        """Write the status of the Statement that is alone in the request `name`."""
+        request = self.requests[NAMESPACE, name]
+        (statement,) = request.spec.statements
+        entry = msgspec.convert({"id": statement.id, **status}, StatementStatus)
+        whole = BindRequestStatus(phase=entry.phase, statements=[entry])
+        return self.store(msgspec.structs.replace(request, status=whole))
 
     def bound(self) -> dict[str, str]:
         """Return the bound pods: UID -> node."""
@@ -143,26 +140,23 @@ def gang(
     backoff_limit: int = 3,
     token: int = 0,
     after: str | None = None,
-) -> list[CommittedStatement]:
+) -> list[BindRequest]:
     """Add pods, nodes and the request (or its parts) that binds pod i to node i."""
     bindings = add_pods(world, name, size)
     return [
-        world.put(
-            CommittedStatement(
-                metadata=Meta(
-                    name=f"{name}-{part}",
-                    namespace=NAMESPACE,
-                    uid=f"br-{name}-{part}",
-                    generation=1,
-                ),
-                spec=OldFormSpec(
-                    pods=bindings[part * size // parts : (part + 1) * size // parts],
-                    statement=StatementReference(id=name, part=part, parts=parts, after=after),
-                    min_bound=min_bound,
-                    backoff_limit=backoff_limit,
-                    fencing_token=token,
-                ),
-            )
+        share(
+            world,
+            StatementSpec(
+                id=name,
+                part=part,
+                parts=parts,
+                after=after,
+                pods=bindings[part * size // parts : (part + 1) * size // parts],
+                min_bound=min_bound,
+            ),
+            name=f"{name}-{part}",
+            backoff_limit=backoff_limit,
+            fencing_token=token,
         )
         for part in range(parts)
     ]

@@ -157,34 +157,23 @@ class Door:
     async def write_status(
         self, request: CommittedStatement, status: Mapping[str, object]
     ) -> CommittedStatement:
-        if request.siblings:
-            return await self.shared.write(request, status)
-
-        def write() -> CommittedStatement:
-            current = self._current(request)
-            plain = {key: value for key, value in status.items() if value is not None}
-            self.world.log.append(("status", request.metadata.name, str(status["phase"])))
-            plain.pop("boundCount", None)
-            return self.world.put(current, **plain)
-
-        while True:
-            try:
-                return cast("CommittedStatement", await self.call("write status", write))
-            except (ServerError, OutcomeUnknownError):
-                continue
+        return await self.shared.write(request, status)
 
     async def try_to_write(
         self, request: CommittedStatement, status: Mapping[str, object]
     ) -> CommittedStatement | None:
         try:
-            return await self.shared.try_to_write(request, status) if request.siblings else None
+            return await self.shared.try_to_write(request, status)
         except (KubeError, RequestGoneError):
             return None
+
+    async def acknowledge(self, request: BindRequest, status: Mapping[str, object]) -> None:
+        raise NotImplementedError("no test of the fake has an announcement")
 
     async def find_statement(self, namespace: str, statement_id: str) -> list[CommittedStatement]:
         def find() -> list[CommittedStatement]:
             here = [r for r in self.world.statements() if r.metadata.namespace == namespace]
-            return [request for request in here if request.spec.statement.id == statement_id]
+            return [request for request in here if request.spec.id == statement_id]
 
         return cast("list[CommittedStatement]", await self.call("find statement", find))
 
@@ -193,22 +182,15 @@ class Door:
         return cast("CommittedStatement", found)
 
     def _current(self, request: CommittedStatement) -> CommittedStatement:
-        if request.siblings:
-            stored = self.world.stored.get((request.metadata.namespace, request.metadata.name))
-            if stored is None or stored.metadata.uid != request.metadata.uid:
-                raise RequestGoneError
-            each = next((each for each in stored.each() if each.key == request.key), None)
-            if each is None:
-                raise RequestGoneError
-            if request.is_changed_in(each):
-                raise RequestChangedError
-            return each
-        current = self.world.requests.get((request.metadata.namespace, request.metadata.name))
-        if current is None or current.metadata.uid != request.metadata.uid:
+        stored = self.world.requests.get((request.metadata.namespace, request.metadata.name))
+        if stored is None or stored.metadata.uid != request.metadata.uid:
             raise RequestGoneError
-        if current.metadata.generation != request.metadata.generation:
+        each = next((each for each in stored.each() if each.key == request.key), None)
+        if each is None:
+            raise RequestGoneError
+        if request.is_changed_in(each):
             raise RequestChangedError
-        return current
+        return each
 
     # ---- StoredRequests ----
 
@@ -238,7 +220,7 @@ class Door:
         await asyncio.sleep(0.1)
 
     def _stored(self, namespace: str, name: str) -> BindRequest:
-        found = self.world.stored.get((namespace, name))
+        found = self.world.requests.get((namespace, name))
         if found is None:
             raise NotFoundError(404, "NotFound", name)
         return found
@@ -358,10 +340,8 @@ class Binder:
     def list_requests(self) -> None:
         """See all requests, as at a start."""
         for request in self.world.statements():
-            self.manager.note_token(request.metadata.labels, request.spec.fencing_token)
-        for request in list(self.world.requests.values()):
-            self.manager.observe(request, adopted=True)
-        for stored in list(self.world.stored.values()):
+            self.manager.note_token(request.metadata.labels, request.fencing_token)
+        for stored in list(self.world.requests.values()):
             self.intake.observe(stored, adopted=True)
 
     def say_waits(self) -> asyncio.Task[None]:

@@ -57,7 +57,7 @@ def bound_by_us(world: World) -> set[str]:
 def check_the_end(world: World, plugins: int) -> None:
     """What must hold of every end: said as it is, prepared as it is, each pod bound once."""
     ours = bound_by_us(world)
-    for request in world.requests.values():
+    for request in world.statements():
         mine = {pod.pod_uid for pod in request.spec.pods}
         assert request.status.phase in (Phase.SUCCEEDED, Phase.FAILED)
         assert set(request.status.bound_pods) == ours & mine
@@ -130,13 +130,13 @@ def test_one_trouble_at_any_call_leaves_nothing_of_a_gang_that_cannot_be_bound(
 @given(scenes(min_bound=st.none()))
 def test_a_gang_is_bound_whole_or_not_at_all(scene: Any) -> None:
     world, script, plugins, refuses = scene
-    everybody = {pod.pod_uid for r in world.requests.values() for pod in r.spec.pods}
+    everybody = {pod.pod_uid for r in world.statements() for pod in r.spec.pods}
 
     play(carry_through(world, script, plugins=plugins, refuses=refuses))
 
     ours = bound_by_us(world)
     assert ours in (set(), everybody)
-    phases = {request.status.phase for request in world.requests.values()}
+    phases = {request.status.phase for request in world.statements()}
     assert phases == {Phase.SUCCEEDED if ours else Phase.FAILED}
     check_the_end(world, plugins)
 
@@ -145,8 +145,8 @@ def test_a_gang_is_bound_whole_or_not_at_all(scene: Any) -> None:
 @given(scenes(min_bound=st.integers(1, 4)))
 def test_at_least_min_bound_pods_are_bound_or_none(scene: Any) -> None:
     world, script, plugins, refuses = scene
-    minimum = min(r.spec.min_bound or 0 for r in world.requests.values())
-    size = sum(len(r.spec.pods) for r in world.requests.values())
+    minimum = min(r.spec.min_bound or 0 for r in world.statements())
+    size = sum(len(r.spec.pods) for r in world.statements())
 
     play(carry_through(world, script, plugins=plugins, refuses=refuses))
 
@@ -162,7 +162,7 @@ def test_independent_pods_are_bound_unless_something_is_wrong_with_them(scene: A
     play(carry_through(world, script, plugins=plugins, refuses=refuses))
 
     ours = bound_by_us(world)
-    for request in world.requests.values():
+    for request in world.statements():
         assert (request.status.phase == Phase.SUCCEEDED) == bool(ours)
     check_the_end(world, plugins)
 

@@ -18,8 +18,7 @@ EXTRAS = "a-extra"
 def create_extras(cluster: Cluster) -> None:
     """Create two extra pods and their request, which comes after that of the gang `gang`."""
     bindings = cluster.add_pods(EXTRAS, 2)
-    statement = {"id": EXTRAS, "after": "gang"}
-    cluster.create(cluster.request(EXTRAS, bindings, statement=statement, minBound=0))
+    cluster.create(cluster.request(EXTRAS, bindings, after="gang", minBound=0))
 
 
 def test_extra_pods_wait_while_their_gang_is_tried_again_and_fail_with_it(
@@ -40,7 +39,8 @@ def test_extra_pods_wait_while_their_gang_is_tried_again_and_fail_with_it(
     status = cluster.wait_for(EXTRAS, "Failed")
     assert status["reason"] == "PredecessorFailed"
     assert status["failedAttempts"] == 0
-    assert [pod["reason"] for pod in status["unboundPods"]] == ["PredecessorFailed"] * 2
+    unbound = cluster.only(EXTRAS)["unboundPods"]
+    assert [pod["reason"] for pod in unbound] == ["PredecessorFailed"] * 2
     assert cluster.nodes_of("") == [""] * 4
     assert gate.prepared == set()
 

@@ -93,7 +93,8 @@ def test_a_request_whose_spec_is_changed_under_way_is_begun_anew(
     binder = hold_gang()
 
     node = cluster.node(2)
-    change = f'[{{"op": "replace", "path": "/spec/pods/0/selectedNode", "value": "{node}"}}]'
+    path = "/spec/statements/0/pods/0/selectedNode"
+    change = f'[{{"op": "replace", "path": "{path}", "value": "{node}"}}]'
     cluster.kubectl("patch", "bindrequest", "gang", "--type=json", f"--patch={change}")
     gate.wait_at(binder, "rollback", "gang-0")
     gate.let_go("pre_bind", "gang-1")

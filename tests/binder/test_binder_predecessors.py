@@ -13,12 +13,12 @@ from sizes import examples
 from bindery.api.bindrequest import Phase
 from bindery.binder.plugins.interface import PluginError
 from bindery.binder.retention import finished
-from bindery.kube.bindrequests import CommittedStatement
+from bindery.kube.bindrequests import BindRequest
 
 REFUSED = {"uid-gang-1": PluginError("no")}
 
 
-def extras(world: World, size: int = 2, **fields: Any) -> list[CommittedStatement]:
+def extras(world: World, size: int = 2, **fields: Any) -> list[BindRequest]:
     """Add the request of extra pods, which comes after that of the gang `gang`."""
     return gang(world, size, name="extra", after="gang", min_bound=0, **fields)
 
@@ -30,7 +30,7 @@ def shown_last_first(world: World) -> World:
 
 
 def status_of(world: World, name: str) -> Any:
-    return world.requests[NAMESPACE, name].status
+    return world.only(name).status
 
 
 def bound(world: World) -> set[str]:
@@ -107,10 +107,10 @@ def test_extra_pods_whose_request_is_told_before_the_gangs_wait_for_it() -> None
             nonlocal asked
             if call == "find statement" and not asked:
                 asked = True
-                binder.manager.observe(first, adopted=False)
+                binder.intake.observe(first, adopted=False)
 
         binder.door.before_call = tell
-        binder.manager.observe(second, adopted=False)
+        binder.intake.observe(second, adopted=False)
         await binder.settle()
         assert asked
 
@@ -131,7 +131,7 @@ def test_extra_pods_fail_when_the_gangs_request_is_deleted_under_way(call: str) 
         def delete(name: str) -> None:
             gone = world.requests.pop((NAMESPACE, "gang-0"), None) if name == call else None
             if gone is not None:
-                binder.manager.gone(gone)
+                binder.intake.gone(gone)
 
         binder.door.before_call = delete
         binder.list_requests()
@@ -155,7 +155,7 @@ def test_a_request_of_extra_pods_that_is_deleted_while_it_waits_leaves_nothing()
         def delete(name: str) -> None:
             gone = world.requests.pop((NAMESPACE, "extra-0"), None) if name == "bind" else None
             if gone is not None:
-                binder.manager.gone(gone)
+                binder.intake.gone(gone)
 
         binder.door.before_call = delete
         binder.list_requests()
@@ -198,13 +198,19 @@ def test_a_finished_request_is_kept_while_extra_pods_build_on_it() -> None:
 
     async def main() -> None:
         binder = Binder(world)
-        binder.door.before_call = lambda call: (
-            needed.append(binder.manager.is_needed(finished(first))) if call == "bind" else None
-        )
+
+        def is_needed() -> bool:
+            return binder.manager.is_needed(finished(*first.each()))
+
+        def note(call: str) -> None:
+            if call == "bind":
+                needed.append(is_needed())
+
+        binder.door.before_call = note
         binder.list_requests()
         await binder.settle()
-        binder.manager.observe(world.requests[NAMESPACE, "gang-0"], adopted=False)
-        assert not binder.manager.is_needed(finished(first))
+        binder.intake.observe(world.requests[NAMESPACE, "gang-0"], adopted=False)
+        assert not is_needed()
 
     play(main())
 
@@ -268,4 +274,4 @@ def test_extra_pods_are_never_bound_without_their_gang(data: Any) -> None:
     whole = {"gang-0", "gang-1"} <= bound(world)
     assert whole or not bound(world)
     assert not (whole and who == "uid-gang-1")
-    assert all(r.status.phase in (Phase.SUCCEEDED, Phase.FAILED) for r in world.requests.values())
+    assert all(r.status.phase in (Phase.SUCCEEDED, Phase.FAILED) for r in world.statements())

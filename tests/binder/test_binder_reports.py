@@ -12,10 +12,9 @@ from bindery.binder.outcome import Outcome, PodFailure, PodOutcome, Verdict
 from bindery.binder.reports import Reports
 from bindery.kube.bindrequests import (
     CommittedStatement,
-    OldFormSpec,
     PodBinding,
     PodGroupReference,
-    StatementReference,
+    StatementSpec,
 )
 from bindery.kube.eventbook import ObjectReference, Occurrence
 from bindery.kube.objects import Meta
@@ -56,7 +55,7 @@ def request(group: str) -> CommittedStatement:
     reference = PodGroupReference(name=group, uid="ug") if group else None
     return CommittedStatement(
         metadata=Meta(name="request", namespace="team", uid="ur"),
-        spec=OldFormSpec(pods=BINDINGS, statement=StatementReference(id="s"), pod_group=reference),
+        spec=StatementSpec(pods=BINDINGS, id="s", pod_group=reference),
     )
 
 

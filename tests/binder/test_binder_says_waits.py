@@ -90,7 +90,7 @@ def test_a_part_says_that_other_parts_have_not_come(cluster: Cluster, start_bind
 
     for part in range(2):
         statement = {"id": "split", "part": part, "parts": 2}
-        request = cluster.request(f"split-{part}", [bindings[part]], statement=statement)
+        request = cluster.request(f"split-{part}", [bindings[part]], **statement)
         cluster.create(request)
         if part == 0:
             cluster.kubectl(

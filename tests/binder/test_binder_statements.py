@@ -9,7 +9,7 @@ from quicktime import play
 from bindery.binder.manager import Malformed
 from bindery.binder.operator import translate
 from bindery.binder.plugins.interface import PluginError
-from bindery.kube.bindrequests import CommittedStatement
+from bindery.kube.bindrequests import StatementSpec, UnboundPod
 
 
 def status_writes(world: World) -> list[tuple[str, str]]:
@@ -17,7 +17,7 @@ def status_writes(world: World) -> list[tuple[str, str]]:
 
 
 def status_of(world: World, name: str) -> str:
-    return world.requests[NAMESPACE, name].status.phase
+    return world.only(name).status.phase
 
 
 def test_a_gang_that_meets_no_trouble_costs_one_status_write() -> None:
@@ -72,7 +72,7 @@ def test_attempts_are_two_to_the_n_seconds_apart_and_end_at_the_limit() -> None:
     play(main())
 
     assert sorted(times) == [0, 1, 3, 7, 15]
-    request = world.requests[NAMESPACE, "gang-0"]
+    request = world.only("gang-0")
     assert request.status.phase == "Failed"
     assert request.status.failed_attempts == 4
     assert request.status.unbound_pods[0].message == "claims-0: not yet"
@@ -91,7 +91,7 @@ def test_a_plugins_permanent_refusal_is_not_tried_again() -> None:
 
     play(main())
 
-    status = world.requests[NAMESPACE, "gang-0"].status
+    status = world.only("gang-0").status
     assert (status.phase, status.reason) == ("Failed", "NoSuchDevice")
     reasons = {pod.pod_name: pod.reason for pod in status.unbound_pods}
     assert reasons == {
@@ -124,7 +124,18 @@ def test_a_part_whose_sister_has_failed_for_good_fails_like_her() -> None:
     """A binder died between the status writes of two parts."""
     world = World()
     first, _ = gang(world, 4, parts=2)
-    world.put(first, phase="Failed", reason="PluginFailed", message="it was so", boundPods=[])
+    unbound = [
+        UnboundPod(
+            pod_name=pod.pod_name,
+            pod_uid=pod.pod_uid,
+            node=pod.selected_node,
+            reason="PluginFailed",
+            message="it was so",
+        )
+        for pod in first.spec.statements[0].pods
+    ]
+    outcome = {"phase": "Failed", "reason": "PluginFailed", "message": "it was so"}
+    world.end("gang-0", **outcome, unboundPods=msgspec.to_builtins(unbound))
 
     async def main() -> None:
         binder = Binder(world)
@@ -134,19 +145,17 @@ def test_a_part_whose_sister_has_failed_for_good_fails_like_her() -> None:
     play(main())
 
     assert world.bound() == {}
-    status = world.requests[NAMESPACE, "gang-1"].status
+    status = world.only("gang-1").status
     assert (status.phase, status.reason, status.message) == ("Failed", "PluginFailed", "it was so")
     assert status_writes(world) == [("gang-1", "Failed")]
 
 
 def test_a_part_whose_sister_has_succeeded_is_bound_too() -> None:
     world = World()
-    first, second = gang(world, 2, parts=2)
+    gang(world, 2, parts=2)
     world.pods["gang-0"].node = "node-0"
-    world.put(first, phase="Succeeded", boundPods=["uid-gang-0"])
-    world.requests = {
-        (NAMESPACE, r.metadata.name): r for r in (second, world.requests[NAMESPACE, "gang-0"])
-    }
+    world.end("gang-0", phase="Succeeded")
+    world.requests = dict(reversed(world.requests.items()))
 
     async def main() -> None:
         binder = Binder(world)
@@ -170,7 +179,7 @@ def test_a_statement_of_which_a_part_is_deleted_fails_as_a_whole() -> None:
             if call == "pre_bind":
                 gone = world.requests.pop((NAMESPACE, "gang-1"), None)
                 if gone is not None:
-                    binder.manager.gone(gone)
+                    binder.intake.gone(gone)
 
         binder.door.before_call = delete_part
         binder.list_requests()
@@ -180,7 +189,7 @@ def test_a_statement_of_which_a_part_is_deleted_fails_as_a_whole() -> None:
 
     assert world.bound() == {}
     assert world.prepared == set()
-    assert world.requests[NAMESPACE, "gang-0"].status.reason == "PartGone"
+    assert world.only("gang-0").status.reason == "PartGone"
 
 
 def test_a_request_that_comes_and_goes_at_once_leaves_nothing_behind() -> None:
@@ -189,9 +198,9 @@ def test_a_request_that_comes_and_goes_at_once_leaves_nothing_behind() -> None:
 
     async def main() -> None:
         binder = Binder(world)
-        binder.manager.observe(request, adopted=False)
+        binder.intake.observe(request, adopted=False)
         del world.requests[NAMESPACE, "gang-0"]
-        binder.manager.gone(request)
+        binder.intake.gone(request)
         await binder.settle()
         assert binder.manager.run_count == 0
 
@@ -211,7 +220,7 @@ def test_a_pod_that_may_be_bound_is_not_rolled_back_when_its_request_is_deleted(
         def delete(call: str) -> None:
             gone = world.requests.pop((NAMESPACE, "gang-0"), None) if call == "bind" else None
             if gone is not None:
-                binder.manager.gone(gone)
+                binder.intake.gone(gone)
 
         binder.door.before_call = delete
         binder.list_requests()
@@ -234,12 +243,11 @@ def test_a_successor_that_is_told_before_its_predecessors_end_is_not_refused() -
 
     async def main() -> None:
         binder = Binder(world)
-        binder.manager.observe(old, adopted=False)
+        binder.intake.observe(old, adopted=False)
         del world.requests[NAMESPACE, "gang-0"]
-        world.put(new)
-        binder.manager.observe(world.requests[NAMESPACE, "new"], adopted=False)
+        binder.intake.observe(world.store(new), adopted=False)
         await binder.settle()
-        binder.manager.gone(old)
+        binder.intake.gone(old)
 
     play(main())
 
@@ -259,7 +267,7 @@ def test_two_requests_for_the_same_part_of_a_statement_do_not_both_count() -> No
     async def main() -> None:
         binder = Binder(world)
         binder.list_requests()
-        binder.manager.observe(twin, adopted=False)
+        binder.intake.observe(twin, adopted=False)
         await binder.settle()
         found.extend(binder.notes.malformed)
 
@@ -270,23 +278,20 @@ def test_two_requests_for_the_same_part_of_a_statement_do_not_both_count() -> No
 
 
 @pytest.mark.parametrize(
-    ("raw", "text"),
+    ("spec", "text"),
     [
-        ({"metadata": {"name": "old", "uid": "u"}, "spec": {"podName": "a"}}, "pods"),
-        ({"metadata": {"name": "old", "uid": "u"}, "spec": None}, "object"),
-        (
-            {
-                "metadata": {"name": "old", "uid": "u"},
-                "spec": {"pods": [], "statement": {"id": "x", "parts": "two"}},
-            },
-            "int",
-        ),
+        ({"podName": "a"}, "no Statement"),
+        ({"pods": [{"podName": "a"}], "statement": {"id": "x"}}, "no Statement"),
+        ({"fencingToken": 3}, "no Statement"),
+        (None, "object"),
+        ({"statements": [{"id": "x", "parts": "two", "pods": []}]}, "int"),
     ],
 )
 def test_a_request_of_an_older_kind_is_reported_once_and_stops_nothing(
-    raw: dict[str, object], text: str
+    spec: dict[str, object] | None, text: str
 ) -> None:
     world = World()
+    raw = {"metadata": {"name": "old", "uid": "u"}, "spec": spec}
     gang(world, 1)
     found: list[Malformed] = []
 
@@ -325,11 +330,10 @@ def test_a_request_that_was_changed_is_carried_out_as_it_is_now() -> None:
         binder = Binder(world)
 
         def change(call: str) -> None:
-            if call == "pre_bind" and world.requests[NAMESPACE, "gang-0"] is current[0]:
-                current.append(world.put(moved(request)))
-                binder.manager.observe(current[-1], adopted=False)
+            if call == "pre_bind" and world.requests[NAMESPACE, "gang-0"] is request:
+                changed = world.respecify("gang-0", statements=[moved(request.spec.statements[0])])
+                binder.intake.observe(changed, adopted=False)
 
-        current = [request]
         binder.door.before_call = change
         binder.list_requests()
         await binder.settle()
@@ -340,13 +344,9 @@ def test_a_request_that_was_changed_is_carried_out_as_it_is_now() -> None:
     assert status_of(world, "gang-0") == "Succeeded"
 
 
-def moved(request: CommittedStatement) -> CommittedStatement:
-    pods = [msgspec.structs.replace(pod, selected_node="better") for pod in request.spec.pods]
-    return msgspec.structs.replace(
-        request,
-        spec=msgspec.structs.replace(request.spec, pods=pods),
-        metadata=msgspec.structs.replace(request.metadata, generation=2),
-    )
+def moved(statement: StatementSpec) -> StatementSpec:
+    pods = [msgspec.structs.replace(pod, selected_node="better") for pod in statement.pods]
+    return msgspec.structs.replace(statement, pods=pods)
 
 
 def test_a_pod_bound_by_a_lost_answer_is_found_without_another_binding() -> None:
@@ -358,7 +358,7 @@ def test_a_pod_bound_by_a_lost_answer_is_found_without_another_binding() -> None
         binder = Binder(world, Script({2: Trouble.LOST_AFTER}), plugins=0)
         binder.list_requests()
         await binder.settle()
-        assert binder.door.calls == ["read pod", "read node", "bind", "read pod", "write status"]
+        assert binder.door.calls == ["read pod", "read node", "bind", "read pod", "patch status"]
 
     play(main())
 
@@ -374,7 +374,7 @@ def test_a_finished_request_is_kept_with_its_completion_time() -> None:
         binder = Binder(world)
         binder.list_requests()
         await binder.settle()
-        binder.manager.observe(world.requests[NAMESPACE, "gang-0"], adopted=False)
+        binder.intake.observe(world.requests[NAMESPACE, "gang-0"], adopted=False)
         assert [kept.completed_s for kept in binder.notes.kept] == [world.now]
 
     play(main())

@@ -363,7 +363,8 @@ def test_a_request_that_is_altered_while_its_claims_are_waited_for_is_carried_ou
     first = annotations_of(storage.claim())[SELECTED]
 
     node = storage.cluster.node(1)
-    change = f'[{{"op": "replace", "path": "/spec/pods/0/selectedNode", "value": "{node}"}}]'
+    path = "/spec/statements/0/pods/0/selectedNode"
+    change = f'[{{"op": "replace", "path": "{path}", "value": "{node}"}}]'
     storage.cluster.kubectl("patch", "bindrequest", "r", "--type=json", f"--patch={change}")
     deadline = time.monotonic() + 30
     while annotations_of(storage.claim()).get(SELECTED) != node:

@@ -30,16 +30,16 @@ async def held(world: World) -> tuple[Binder, asyncio.Event]:
 
 async def test_a_request_is_told_after_two_seconds_and_once() -> None:
     world = World()
-    (request,) = gang(world, 2)
+    gang(world, 2)
     binder, go_on = await held(world)
 
     assert unsaid(binder) == []
     world.now += 3.0
     (found,) = unsaid(binder)
-    assert found.request is request
+    assert found.request == world.only("gang-0")
     assert found.wait.reason is WaitReason.WAITS_FOR_TURN
 
-    binder.manager.wait_said(request, None)
+    binder.manager.wait_said(found.request, None)
     assert unsaid(binder) == []
     go_on.set()
     await binder.settle()
@@ -57,7 +57,7 @@ async def test_extra_pods_say_which_statement_they_wait_for() -> None:
 
     assert said["extras-0"].reason is WaitReason.WAITS_FOR_REQUEST
     assert said["extras-0"].message == "prerequisite Statement gang has no outcome yet"
-    assert extras.status.reason == ""
+    assert extras.each()[0].status.reason == ""
     go_on.set()
     await binder.settle()
 

@@ -12,11 +12,10 @@ from bindery.binder.plugins.interface import BindContext, BinderPlugin, PluginEr
 from bindery.binder.ports import PodView
 from bindery.kube.bindrequests import (
     CommittedStatement,
-    OldFormSpec,
     PodBinding,
     PodGroupReference,
     ReceivedGPU,
-    StatementReference,
+    StatementSpec,
 )
 from bindery.kube.client import Client
 from bindery.kube.objects import Meta
@@ -46,7 +45,7 @@ def metadata(
     bound = PodBinding(pod_name="p", pod_uid="u", selected_node="n", **binding)
     request = CommittedStatement(
         metadata=Meta(labels={"scheduling.bindery.dev/node-pool": pool} if pool else {}),
-        spec=OldFormSpec(pods=[bound], statement=StatementReference(id="s")),
+        spec=StatementSpec(pods=[bound], id="s"),
     )
     view = PodView("team", "p", "u", node="", ending=False)
     return chain.binding_metadata(chain.contexts(view, request, bound))
@@ -107,7 +106,7 @@ def test_a_plugin_that_fails_keeps_the_pod_from_being_bound() -> None:
 
 def test_nothing_is_recorded_without_a_request_for_it() -> None:
     binding = PodBinding(pod_name="p", pod_uid="u", selected_node="n")
-    spec = OldFormSpec(pods=[binding], statement=StatementReference(id="s"))
+    spec = StatementSpec(pods=[binding], id="s")
 
     assert recorded(CommittedStatement(spec=spec), binding) == BindingMetadata()
 
@@ -115,9 +114,7 @@ def test_nothing_is_recorded_without_a_request_for_it() -> None:
 def test_the_queue_that_the_request_charges_is_recorded() -> None:
     bound = PodBinding(pod_name="p", pod_uid="u", selected_node="n")
     gang = PodGroupReference(name="g", uid="uid-g")
-    spec = OldFormSpec(
-        pods=[bound], statement=StatementReference(id="s"), queue="research", pod_group=gang
-    )
+    spec = StatementSpec(pods=[bound], id="s", queue="research", pod_group=gang)
 
     written = recorded(CommittedStatement(spec=spec), bound)
 
@@ -133,7 +130,7 @@ def test_what_the_scheduler_has_granted_to_the_pod_is_recorded() -> None:
     bound = PodBinding(
         pod_name="p", pod_uid="u", selected_node="n", non_preemptible=True, plugin_data=levels
     )
-    spec = OldFormSpec(pods=[bound], statement=StatementReference(id="s"), queue="research")
+    spec = StatementSpec(pods=[bound], id="s", queue="research")
 
     written = recorded(CommittedStatement(spec=spec), bound)
 

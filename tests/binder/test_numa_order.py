@@ -19,9 +19,8 @@ from bindery.binder.ports import PodView
 from bindery.binder.transaction import BindTransaction
 from bindery.kube.bindrequests import (
     CommittedStatement,
-    OldFormSpec,
     PodBinding,
-    StatementReference,
+    StatementSpec,
 )
 from bindery.kube.client import Client
 from bindery.kube.errors import ServerError
@@ -86,7 +85,7 @@ def planned(name: str, node: str) -> PodBinding:
 
 def alone(binding: PodBinding) -> BindContext:
     """Return the context of a pod in a Statement of its own."""
-    spec = OldFormSpec(pods=[binding], statement=StatementReference(id=binding.pod_name))
+    spec = StatementSpec(pods=[binding], id=binding.pod_name)
     pod = PodView("team", binding.pod_name, binding.pod_uid, node="", ending=False)
     client = cast("Client", None)  # no step calls the API
     return BindContext(
@@ -103,8 +102,7 @@ async def carried_out(
     )
     runs = []
     for number, pods in enumerate(statements):
-        reference = StatementReference(id=f"s-{number}")
-        spec = OldFormSpec(pods=list(pods), statement=reference, min_bound=0)
+        spec = StatementSpec(id=f"s-{number}", pods=list(pods), min_bound=0)
         transaction = BindTransaction(
             [CommittedStatement(spec=spec)], port, chain, fence=lambda: None, adopted=False
         )

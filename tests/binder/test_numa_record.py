@@ -14,9 +14,8 @@ from bindery.binder.plugins.numa import Numa
 from bindery.binder.ports import PodView
 from bindery.kube.bindrequests import (
     CommittedStatement,
-    OldFormSpec,
     PodBinding,
-    StatementReference,
+    StatementSpec,
 )
 
 
@@ -24,7 +23,7 @@ def context(data: Mapping[str, Any]) -> BindContext:
     binding = PodBinding(
         pod_name="p", pod_uid="u", selected_node="n", plugin_data={"numa": dict(data)}
     )
-    spec = OldFormSpec(pods=[binding], statement=StatementReference(id="s"))
+    spec = StatementSpec(pods=[binding], id="s")
     pod = PodView("team", "p", "u", node="", ending=False)
     client: Any = None  # no step calls the API
     return BindContext(client, pod, CommittedStatement(spec=spec), binding, data)

@@ -7,9 +7,8 @@ from bindery.binder.plugins.interface import BindContext
 from bindery.binder.ports import PodView
 from bindery.kube.bindrequests import (
     CommittedStatement,
-    OldFormSpec,
     PodBinding,
-    StatementReference,
+    StatementSpec,
 )
 from bindery.kube.client import Client
 
@@ -53,7 +52,7 @@ async def carry(*plugins: Everybody, **data: object) -> tuple[bool, bool]:
         plugins, lambda _namespace, _priority: cast("Client", None), lambda *_measured: None
     )
     binding = PodBinding(pod_name="p", pod_uid="u", selected_node="n", plugin_data=data)
-    spec = OldFormSpec(pods=[binding], statement=StatementReference(id="s"))
+    spec = StatementSpec(pods=[binding], id="s")
     view = PodView("team", "p", "u", node="", ending=False)
     contexts = chain.contexts(view, CommittedStatement(spec=spec), binding)
     assert await chain.pre_bind(contexts) is None

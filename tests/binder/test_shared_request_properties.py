@@ -47,7 +47,7 @@ class Scene:
     def happen(self, _call: str) -> None:
         self.calls += 1
         name = self.withdrawals.pop(self.calls, None)
-        for stored in list(self.world.stored.values()) if name else []:
+        for stored in list(self.world.requests.values()) if name else []:
             if name in [each.id for each in stored.spec.statements]:
                 self.world.withdraw(stored.metadata.name, str(name))
         name = self.losses.pop(self.calls, None)
@@ -92,15 +92,10 @@ def check_nothing_is_remembered(binder: Binder) -> None:
     """What a binder keeps of requests that have ended would grow for ever."""
     manager = binder.manager
     assert manager.run_count == 0
-    assert not [key for key in manager._known if key not in _old_form(binder.world)]
+    assert not manager._known
     assert not manager._copies
     assert len(binder.door.shared) == 0
     assert not binder.door.shared._waiting
-
-
-def _old_form(world: World) -> set[Any]:
-    # No watch shows these their own outcomes.
-    return {request.key for request in world.requests.values()}
 
 
 def check_the_end(world: World, plugins: int) -> None:
@@ -112,7 +107,7 @@ def check_the_end(world: World, plugins: int) -> None:
         assert set(status.bound_pods) == bound & mine
         assert {pod.pod_uid for pod in status.unbound_pods} == mine - bound
         assert status.completion_time
-    for stored in world.stored.values():
+    for stored in world.requests.values():
         outcomes = [each.status.phase for each in stored.each()]
         expected = Phase.FAILED if Phase.FAILED in outcomes else Phase.SUCCEEDED
         assert stored.status.phase == expected
@@ -138,7 +133,7 @@ def check_each_statement(scene: Scene) -> None:
         phases = {part.status.phase for part in parts}
         if minimum is None:
             assert len(phases) == 1
-        after = parts[0].spec.statement.after
+        after = parts[0].spec.after
         may_begin = after is None or after in whole
         assert may_begin or not bound & mine, f"{name} is bound without {after}"
         if Phase.SUCCEEDED in phases:
@@ -189,7 +184,7 @@ def scenes(draw: Any) -> Scene:
         else:
             names.append(f"o{number}")
             gang(world, 2, name=f"o{number}", backoff_limit=PATIENT)
-    stored = [each.id for request in world.stored.values() for each in request.spec.statements]
+    stored = [each.id for request in world.requests.values() for each in request.spec.statements]
     if stored:
         scene.withdrawals = draw(
             st.dictionaries(st.integers(1, 60), st.sampled_from(sorted(set(stored))), max_size=2)

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from binderworld import NAMESPACE, World, gang, share, statement
+from binderworld import NAMESPACE, World, share, statement
 from fakebinder import Binder, Script, Trouble, carry_through
 from quicktime import play
 
@@ -15,8 +15,8 @@ from bindery.binder.retention import finished
 from bindery.kube.bindrequests import (
     BindRequest,
     BindRequestStatus,
-    OldFormStatus,
     StatementSpec,
+    StatementStatus,
 )
 
 
@@ -39,14 +39,14 @@ def new_world() -> World:
     return world
 
 
-def status_of(world: World, name: str, request: str = "shared") -> OldFormStatus:
-    each = world.stored[NAMESPACE, request].each()
+def status_of(world: World, name: str, request: str = "shared") -> StatementStatus:
+    each = world.requests[NAMESPACE, request].each()
     return next(one.status for one in each if one.key.statement == name)
 
 
 def ends(world: World) -> dict[str, tuple[str, str]]:
     """Return Statement -> phase and reason."""
-    each = [one for stored in world.stored.values() for one in stored.each()]
+    each = [one for stored in world.requests.values() for one in stored.each()]
     return {one.key.statement: (one.status.phase, one.status.reason) for one in each}
 
 
@@ -97,7 +97,7 @@ def test_each_statement_has_its_own_outcome() -> None:
     }
     assert bound(world) == {"whole-0", "whole-1", "whole-2", "single-1"}
     assert status_of(world, "single").bound_pods == ["uid-single-1"]
-    assert world.stored[NAMESPACE, "shared"].status.phase == "Failed"
+    assert world.requests[NAMESPACE, "shared"].status.phase == "Failed"
     assert world.bound_counts["shared"] == 4
     assert {uid.removeprefix("uid-") for _, uid in world.prepared} == bound(world)
 
@@ -134,12 +134,12 @@ def test_a_statement_that_waits_for_a_volume_delays_none_of_its_neighbours() -> 
             "later": ("Pending", ""),
         }
         assert bound(world) == {"quick-0", "quick-1", "extra-0"}
-        assert world.stored[NAMESPACE, "shared"].status.phase == "Binding"
+        assert world.requests[NAMESPACE, "shared"].status.phase == "Binding"
 
     run_with_slow(world, "slow-1", during=during, at_s=2.0)
 
     assert ends(world)["later"] == ("Succeeded", "Bound")
-    assert world.stored[NAMESPACE, "shared"].status.phase == "Failed"
+    assert world.requests[NAMESPACE, "shared"].status.phase == "Failed"
 
 
 def test_a_statement_of_another_request_does_not_wait_for_the_neighbours_of_its_prerequisite() -> (
@@ -339,7 +339,7 @@ def test_a_statement_that_another_request_carries_is_refused_there_alone() -> No
         binder.watch()
         binder.list_requests()
         await binder.door.pause(1)
-        good = world.stored[NAMESPACE, "copy"].spec.statements
+        good = world.requests[NAMESPACE, "copy"].spec.statements
         world.respecify("copy", statements=[*good, mine])
         share(world, mine, name="twin")
         await binder.door.pause(1)
@@ -365,12 +365,12 @@ def test_a_copy_whose_original_cannot_be_read_waits_for_the_answer() -> None:
 
     async def main() -> None:
         binder = Binder(world)
-        original = world.stored[NAMESPACE, "first"]
+        original = world.requests[NAMESPACE, "first"]
         binder.intake.observe(original, adopted=False)
-        del world.stored[NAMESPACE, "first"]
+        del world.requests[NAMESPACE, "first"]
         share(world, mine, name="copy")
         binder.door.script = Script(dict.fromkeys(range(8), Trouble.ERROR))
-        binder.intake.observe(world.stored[NAMESPACE, "copy"], adopted=False)
+        binder.intake.observe(world.requests[NAMESPACE, "copy"], adopted=False)
         await binder.settle()
         assert binder.notes.malformed == []
         binder.intake.gone(original)
@@ -406,7 +406,7 @@ def test_a_request_that_is_deleted_ends_all_its_statements() -> None:
     request = share(world, statement(world, "one", 1), statement(world, "two", 1))
 
     def delete(binder: Binder) -> None:
-        del world.stored[NAMESPACE, "shared"]
+        del world.requests[NAMESPACE, "shared"]
         binder.intake.gone(request)
 
     def after(binder: Binder) -> None:
@@ -457,7 +457,7 @@ def withdraw(world: World, at_s: float, *slow: str, **options: Any) -> None:
         binder.watch()
         binder.list_requests()
         await binder.door.pause(at_s)
-        request = next(s.metadata.name for s in world.stored.values() if "bad" in ids(s))
+        request = next(s.metadata.name for s in world.requests.values() if "bad" in ids(s))
         world.withdraw(request, "bad")
         await binder.door.pause(5)
         assert status_of(world, "bad", request).phase in ("Failed", "Succeeded")
@@ -617,22 +617,6 @@ def test_withdrawn_after_its_end_changes_nothing() -> None:
     assert ends(world)["bad"] == ("Succeeded", "Bound")
 
 
-def test_a_withdrawal_in_the_old_form_is_carried_out_too() -> None:
-    world = new_world()
-    (request,) = gang(world, 2)
-    request = msgspec.structs.replace(request, is_withdrawn=True)
-
-    async def main() -> None:
-        binder = Binder(world)
-        binder.manager.observe(request, adopted=False)
-        await binder.settle()
-
-    play(main())
-
-    assert world.requests[NAMESPACE, "gang-0"].status.reason == "Withdrawn"
-    assert bound(world) == set()
-
-
 # ---- retention and the watch ---------------------------------------------------------------------
 
 
@@ -641,7 +625,7 @@ def test_a_request_is_kept_until_all_its_statements_have_ended() -> None:
     share(world, statement(world, "quick", 1), statement(world, "slow", 1))
 
     def during(binder: Binder) -> None:
-        (quick, _) = world.stored[NAMESPACE, "shared"].each()
+        (quick, _) = world.requests[NAMESPACE, "shared"].each()
         assert quick.is_final
         assert binder.manager.is_needed(finished(quick))
 

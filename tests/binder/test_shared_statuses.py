@@ -42,7 +42,7 @@ class Scene:
 
     def note(self) -> None:
         """Show the request as it is now."""
-        stored = self.world.stored[NAMESPACE, "shared"]
+        stored = self.world.requests[NAMESPACE, "shared"]
         self.statuses.note(stored, stored.each())
 
     def _record(self, _: object) -> None:
@@ -50,11 +50,11 @@ class Scene:
         self.writes.append((round(at_s, 3), self.phases()))
 
     def phases(self) -> dict[str, str]:
-        statuses = self.world.stored[NAMESPACE, "shared"].status.statements
+        statuses = self.world.requests[NAMESPACE, "shared"].status.statements
         return {each.id: each.phase for each in statuses}
 
     def request(self, name: str) -> CommittedStatement:
-        each = self.world.stored[NAMESPACE, "shared"].each()
+        each = self.world.requests[NAMESPACE, "shared"].each()
         return next(request for request in each if request.key.statement == name)
 
     def write(self, name: str, status: Mapping[str, object]) -> asyncio.Task[CommittedStatement]:
@@ -208,22 +208,22 @@ def test_a_run_that_is_cancelled_while_another_writes_is_not_written() -> None:
 
 
 def delete(scene: Scene) -> None:
-    del scene.world.stored[NAMESPACE, "shared"]
+    del scene.world.requests[NAMESPACE, "shared"]
 
 
 def create_again(scene: Scene) -> None:
-    stored = scene.world.stored[NAMESPACE, "shared"]
+    stored = scene.world.requests[NAMESPACE, "shared"]
     meta = msgspec.structs.replace(stored.metadata, uid="another")
     scene.world.store(msgspec.structs.replace(stored, metadata=meta))
 
 
 def remove_statement(scene: Scene) -> None:
-    statements = scene.world.stored[NAMESPACE, "shared"].spec.statements
+    statements = scene.world.requests[NAMESPACE, "shared"].spec.statements
     scene.world.respecify("shared", statements=statements[1:])
 
 
 def change_statement(scene: Scene) -> None:
-    statements = scene.world.stored[NAMESPACE, "shared"].spec.statements
+    statements = scene.world.requests[NAMESPACE, "shared"].spec.statements
     changed = msgspec.structs.replace(statements[0], priority=7)
     scene.world.respecify("shared", statements=[changed, *statements[1:]])
 
@@ -250,13 +250,13 @@ def test_an_outcome_is_not_written_to_what_has_changed(
 
     async def main() -> None:
         change(scene)
-        if is_told and scene.world.stored:
+        if is_told and scene.world.requests:
             scene.note()
         with pytest.raises(error):
             await scene.statuses.write(request, SUCCEEDED)
 
     run(scene, main)
-    assert "a" not in (scene.phases() if scene.world.stored else {})
+    assert "a" not in (scene.phases() if scene.world.requests else {})
 
 
 def test_a_change_of_a_neighbour_does_not_matter() -> None:
@@ -349,7 +349,7 @@ def test_a_wait_reason_is_written_though_somebody_has_touched_the_request() -> N
     request = scene.request("a")
 
     async def main() -> None:
-        scene.world.store(scene.world.stored[NAMESPACE, "shared"])
+        scene.world.store(scene.world.requests[NAMESPACE, "shared"])
         assert await scene.statuses.try_to_write(request, WAITING) is not None
 
     run(scene, main)
@@ -378,7 +378,7 @@ def test_a_request_is_forgotten_when_all_have_ended_whatever_the_watch_shows_lat
     async def main() -> None:
         for name in "abc":
             await scene.write(name, FAILED)
-            states.append(scene.world.stored[NAMESPACE, "shared"])
+            states.append(scene.world.requests[NAMESPACE, "shared"])
         assert len(scene.statuses) == 0
         for stored in states:
             scene.statuses.note(stored, stored.each())

@@ -14,9 +14,8 @@ from bindery.api.podgroup import SCHEDULED
 from bindery.cli.text.state import state_lines
 from bindery.kube.bindrequests import (
     CommittedStatement,
-    OldFormSpec,
     PodBinding,
-    StatementReference,
+    StatementSpec,
 )
 from bindery.kube.claims import (
     DeviceClaim,
@@ -203,7 +202,7 @@ def test_single_pods_are_listed_while_they_wait() -> None:
             )
         )
     binding = PodBinding(pod_name="single-1", pod_uid="single-1", selected_node="node0")
-    spec = OldFormSpec(pods=[binding], statement=StatementReference(id="s"))
+    spec = StatementSpec(pods=[binding], id="s")
     snapshot = ClusterSnapshot(pods=tuple(singles), requests=(CommittedStatement(spec=spec),))
 
     rows = gang_rows(snapshot, SCENARIO.now)

@@ -159,7 +159,7 @@ async def request_by_hand(
         "apiVersion": API_VERSION,
         "kind": "BindRequest",
         "metadata": {"name": name, "labels": labels},
-        "spec": {"pods": [binding], "statement": {"id": name}, **spec},
+        "spec": {"statements": [{"id": name, "pods": [binding]}], **spec},
     }
     await corner.client.create(BIND_REQUESTS, body, corner.namespace)
 

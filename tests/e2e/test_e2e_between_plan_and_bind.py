@@ -81,11 +81,11 @@ async def test_extra_pods_of_a_gang_whose_node_goes_between_plan_and_bind_are_no
     await corner.add_nodes("b", "c", cpu="2")
 
     async def extras() -> list[CommittedStatement]:
-        return [r for r in await corner.requests() if r.spec.statement.after is not None]
+        return [r for r in await corner.requests() if r.spec.after is not None]
 
     found = await wait_for(extras, "extra pods are committed")
-    (first,) = [r for r in await corner.requests() if r.spec.statement.after is None]
-    assert {extra.spec.statement.after for extra in found} == {first.spec.statement.id}
+    (first,) = [r for r in await corner.requests() if r.spec.after is None]
+    assert {extra.spec.after for extra in found} == {first.spec.id}
     for name in {pod.selected_node for pod in first.spec.pods}:
         await corner.remove_node(name)
     components.start_binder(binder_configuration()).wait_ready()

@@ -113,7 +113,7 @@ async def kill_between_parts(corner: Corner, proxied: Proxied, at: int) -> Split
     gang = Gang(f"split-{corner.pool}", size=5)
     await corner.submit(gang)
     await trap.wait()
-    parts = sorted(await corner.requests(), key=lambda part: part.spec.statement.part)
+    parts = sorted(await corner.requests(), key=lambda part: part.spec.part)
     assert len(parts) == at
     [used] = {pod.selected_node for pod in parts[0].spec.pods}
     return SplitGang(corner, gang, proxied, used, *(set(nodes) - {used}))

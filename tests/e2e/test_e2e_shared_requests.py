@@ -1,8 +1,7 @@
-"""Gangs that share a BindRequest: each ends by itself; and the upgrade to that form, and back."""
+"""Gangs that share a BindRequest: each ends by itself."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from gates import Gate, gated
@@ -17,26 +16,12 @@ from support import (
 )
 from traps import ready
 
-from bindery.api.configuration import BindRequestConfiguration, WriteForm
 from bindery.controlplane.components import Component, Components
 from bindery.controlplane.install import Installation
-from bindery.kube.bindrequests import CommittedStatement
 from bindery.kube.resources import POD_GROUPS
 from bindery.scheduler.commit.writer import CONCURRENT_CREATIONS
 
 pytestmark = pytest.mark.e2e
-
-OLD_FIELDS = {
-    "pods",
-    "summary",
-    "podGroup",
-    "queue",
-    "statement",
-    "minBound",
-    "priority",
-    "backoffLimit",
-    "fencingToken",
-}
 
 Gated = tuple[Gate, Components]
 
@@ -135,55 +120,3 @@ async def test_a_new_scheduler_counts_the_gangs_in_shared_requests_and_commits_n
     await corner.wait_nothing_left()
     assert metric(second, "bindery_statements_total") == 1
     assert await corner.bound_count(too_large) == 0
-
-
-async def test_requests_of_both_forms_are_finished_side_by_side_through_an_upgrade_and_back(
-    corner: Corner, observer: Observer, behind_gate: Gated, components: Components
-) -> None:
-    gate, schedulers = behind_gate
-    await corner.add_nodes("a", cpu="60")
-
-    async def committed_by(form: WriteForm, *gangs: Gang) -> list[dict[str, Any]]:
-        """Let a scheduler that writes `form` commit `gangs`; return the specs."""
-        before = len(gate.bodies)
-        configuration = scheduler_configuration(
-            corner.pool, BindRequestConfiguration(write_form=form)
-        )
-        name = f"scheduler-{form}-{before}"
-        scheduler = await ready(schedulers.start_scheduler(configuration, name=name))
-        await corner.submit(*gangs)
-        await gate.wait_for_creations(before + len(gangs))
-
-        async def all_there() -> bool:
-            found: list[CommittedStatement] = await corner.requests()
-            names = {each.spec.pod_group.name for each in found if each.spec.pod_group is not None}
-            return {gang.name for gang in gangs} <= names
-
-        await wait_for(all_there, "the requests are there")
-        scheduler.stop()
-        mine = tuple(f"{gang.name}-" for gang in gangs)
-        return [
-            dict(body["spec"])
-            for body in gate.bodies
-            if str(body["metadata"]["name"]).startswith(mine)
-        ]
-
-    old, new, again = (
-        [Gang(f"{name}-{index}", size=3) for index in range(2)] for name in ("old", "new", "again")
-    )
-    by_old = await committed_by(WriteForm.OLD, *old)
-    by_new = await committed_by(WriteForm.STATEMENTS, *new)
-    by_again = await committed_by(WriteForm.OLD, *again)
-
-    assert all(set(spec) <= OLD_FIELDS for spec in (*by_old, *by_again))
-    assert all("statements" in spec and not OLD_FIELDS & {"pods"} & set(spec) for spec in by_new)
-    await ready(components.start_binder(binder_configuration()))
-    await corner.wait_bound(*old, *new, *again)
-    await corner.wait_nothing_left()
-    assert {each.status.phase for each in observer.requests.values()} == {"Succeeded"}
-    forms = {
-        each.spec.pod_group.name: bool(each.siblings)
-        for each in observer.requests.values()
-        if each.spec.pod_group is not None
-    }
-    assert forms == {gang.name: gang in new for gang in (*old, *new, *again)}

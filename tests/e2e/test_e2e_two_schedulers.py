@@ -77,7 +77,7 @@ async def test_when_the_leading_scheduler_is_killed_the_other_takes_over_with_a_
 
     assert is_leading(pair[0])
     tokens = {
-        request.spec.pod_group.name: request.spec.fencing_token
+        request.spec.pod_group.name: request.fencing_token
         for request in observer.requests.values()
         if request.spec.pod_group is not None
     }
@@ -168,7 +168,7 @@ async def a_request_of_an_earlier_leader(corner: Corner, token: int) -> Committe
         "apiVersion": API_VERSION,
         "kind": "BindRequest",
         "metadata": {"name": "stale", "labels": {NODE_POOL_LABEL: corner.pool}},
-        "spec": {"pods": [binding], "statement": {"id": "stale"}, "fencingToken": token},
+        "spec": {"statements": [{"id": "stale", "pods": [binding]}], "fencingToken": token},
     }
     created = await corner.client.create(BIND_REQUESTS, body, corner.namespace)
     [statement] = created.each()

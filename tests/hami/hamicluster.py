@@ -89,7 +89,13 @@ class HamiCluster:
         return body
 
     async def request(
-        self, name: str, pods: Sequence[str], node: str | Sequence[str], **spec: Any
+        self,
+        name: str,
+        pods: Sequence[str],
+        node: str | Sequence[str],
+        *,
+        priority: int = 0,
+        **spec: Any,
     ) -> None:
         """Create the BindRequest that puts `pods` on `node`, with a device for each container."""
         nodes = [node] * len(pods) if isinstance(node, str) else list(node)
@@ -110,6 +116,7 @@ class HamiCluster:
                     "pluginData": {"hami": assignment.to_data()},
                 }
             )
+        statement = {"id": name, "pods": bindings, "priority": priority}
         body = {
             "apiVersion": "scheduling.bindery.dev/v1alpha1",
             "kind": "BindRequest",
@@ -118,7 +125,7 @@ class HamiCluster:
                 "namespace": self.namespace,
                 "labels": {"scheduling.bindery.dev/node-pool": self.namespace},
             },
-            "spec": {"statement": {"id": name}, "pods": bindings, **spec},
+            "spec": {"statements": [statement], **spec},
         }
         await self.client.create(BIND_REQUESTS, body, self.namespace)
 

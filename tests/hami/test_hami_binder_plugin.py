@@ -281,6 +281,12 @@ async def test_devices_that_cannot_be_read_fail_their_pod_and_nothing_else(
     async with hami.device_plugin(node):
         await hami.request("good", ["good"], node)
         pod = await hami.pod("bad")
+        binding = {
+            "podName": "bad",
+            "podUID": pod.metadata.uid,
+            "selectedNode": node,
+            "pluginData": {"hami": {"devices": {"NVIDIA": "GPU-0,NVIDIA,x,1:;"}}},
+        }
         body = {
             "apiVersion": "scheduling.bindery.dev/v1alpha1",
             "kind": "BindRequest",
@@ -289,17 +295,7 @@ async def test_devices_that_cannot_be_read_fail_their_pod_and_nothing_else(
                 "namespace": hami.namespace,
                 "labels": {NODE_POOL_LABEL: hami.namespace},
             },
-            "spec": {
-                "statement": {"id": "bad"},
-                "pods": [
-                    {
-                        "podName": "bad",
-                        "podUID": pod.metadata.uid,
-                        "selectedNode": node,
-                        "pluginData": {"hami": {"devices": {"NVIDIA": "GPU-0,NVIDIA,x,1:;"}}},
-                    }
-                ],
-            },
+            "spec": {"statements": [{"id": "bad", "pods": [binding]}]},
         }
 
         await hami.client.create(BIND_REQUESTS, body, hami.namespace)

@@ -29,7 +29,7 @@ def test_the_written_definitions_are_those_of_the_models(directory: str, tmp_pat
 
 POD = {"podName": "a", "podUID": "1", "selectedNode": "n"}
 STATEMENTS = {"statements": [{"id": "s", "pods": [POD]}]}
-NEITHER_FORM = "either statements, or pods and statement, must be given"
+NO_STATEMENTS = "statements must be given"
 
 ONE_SELECTOR = "exactly one of controller, annotation, label, schedulingGroup, pod must be given"
 
@@ -125,11 +125,10 @@ def test_a_pod_group_gets_the_models_defaults(cluster: Administrator) -> None:
             {"subGroups": [{"name": "b", "after": [{"subGroup": "a", "condition": "Started"}]}]},
             r'after\[0\]\.condition.*"Ready", "Complete", "Bound"',
         ),
-        ("BindRequest", {"pods": [], "statement": {"id": "s"}}, r"spec\.pods.*at least 1"),
-        ("BindRequest", {"statement": {"id": "s"}}, NEITHER_FORM),
-        ("BindRequest", {"pods": [POD]}, NEITHER_FORM),
-        ("BindRequest", {"pods": [POD], "statement": {"id": "s"}, **STATEMENTS}, NEITHER_FORM),
-        ("BindRequest", {}, NEITHER_FORM),
+        ("BindRequest", {"pods": [POD], **STATEMENTS}, r'unknown field "spec\.pods"'),
+        ("BindRequest", {}, NO_STATEMENTS),
+        ("BindRequest", {"fencingToken": 0}, NO_STATEMENTS),
+        ("BindRequest", {"statements": [{"id": "s"}]}, r"statements\[0\]\.pods"),
         ("BindRequest", {"statements": []}, r"spec\.statements.*at least 1"),
         ("BindRequest", {"statements": [{"id": "s", "pods": []}]}, r"pods.*at least 1"),
     ],
@@ -173,9 +172,16 @@ def test_what_a_plugin_hands_over_is_kept_as_it_is(cluster: Administrator) -> No
     data = {"volumes": {"claims": [{"name": "scratch"}]}}
     pod = {"podName": "a", "podUID": "1", "selectedNode": "n", "pluginData": data}
 
-    created = create(cluster, "BindRequest", {"pods": [pod], "statement": {"id": "s"}})
+    created = create(cluster, "BindRequest", {"statements": [{"id": "s", "pods": [pod]}]})
 
-    assert created["pods"][0]["pluginData"] == data
+    assert created["statements"][0]["pods"][0]["pluginData"] == data
+
+
+@pytest.mark.e2e
+def test_the_announcement_of_a_fencing_token_needs_no_statement(cluster: Administrator) -> None:
+    created = create(cluster, "BindRequest", {"fencingToken": 3})
+
+    assert created == {"fencingToken": 3, "backoffLimit": 5}
 
 
 def test_the_page_of_configuration_keys_is_the_models() -> None:

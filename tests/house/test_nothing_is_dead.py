@@ -27,7 +27,7 @@ WORDS = [
     *(states.GangState, states.Phase, bindrequest.ReceivedResourceType),
     *(bindrequest.BindFailureReason, outcome.BoundReason, outcome.WaitReason),
     *(hami_names.BindPhase, hami_names.DeviceModeWord, vendor.Lock),
-    *(wishes.DevicePolicy, wishes.NodePolicy, configuration.WriteForm),
+    *(wishes.DevicePolicy, wishes.NodePolicy),
     configuration.VictimPreference,
 ]
 """The words that stand in objects of the API."""
@@ -37,7 +37,6 @@ WRITTEN_BY_OTHERS: dict[type[StrEnum], set[str]] = {
     hami_names.DeviceModeWord: {"MIG", "MPS"},  # by HAMi's device plugin, at the node
     wishes.DevicePolicy: set(wishes.DevicePolicy.__members__),  # by users
     wishes.NodePolicy: set(wishes.NodePolicy.__members__),  # by users
-    configuration.WriteForm: set(configuration.WriteForm.__members__),  # by administrators
 }
 
 INTERFACES: list[tuple[ModuleType, str]] = [

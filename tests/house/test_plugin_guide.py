@@ -159,9 +159,10 @@ def test_the_page_has_every_extension_point_with_its_methods(interface: ModuleTy
 def planned(world: Any, requests: list[Any], data: dict[str, Any]) -> None:
     """Let the scheduler have handed over `data` for every pod."""
     for request in requests:
-        pods = [msgspec.structs.replace(pod, plugin_data=data) for pod in request.spec.pods]
-        spec = msgspec.structs.replace(request.spec, pods=pods)
-        world.put(msgspec.structs.replace(request, spec=spec))
+        (statement,) = request.spec.statements
+        pods = [msgspec.structs.replace(pod, plugin_data=data) for pod in statement.pods]
+        changed = msgspec.structs.replace(statement, pods=pods)
+        world.respecify(request.metadata.name, statements=[changed])
 
 
 def functions_of(module: ModuleType) -> list[Callable[[], None]]:

@@ -8,11 +8,12 @@ from bindery.binder.bindingmetadata import recorded
 from bindery.kube import objects as kube
 from bindery.kube.bindrequests import CommittedStatement
 from bindery.scheduler.commit.drafts import StatementDraft
+from bindery.scheduler.commit.requests import as_stored
 
 
 def request_of(draft: StatementDraft) -> CommittedStatement:
-    """Return the BindRequest of `draft` as a watch shows it."""
-    return msgspec.convert(draft.to_object(), CommittedStatement)
+    """Return the Statement of `draft` as a watch shows it."""
+    return as_stored(draft)
 
 
 def records_of(draft: StatementDraft) -> dict[str, dict[str, str]]:

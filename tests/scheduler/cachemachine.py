@@ -25,7 +25,7 @@ from bindery.api.names import (
 )
 from bindery.kube import objects as kube
 from bindery.kube import podspec
-from bindery.kube.bindrequests import BindRequest, CommittedStatement, OldFormStatus
+from bindery.kube.bindrequests import BindRequest, CommittedStatement, StatementStatus
 from bindery.kube.store import Change, EventType
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.cache.feed import statement_changes
@@ -305,7 +305,7 @@ class CacheMachine(RuleBasedStateMachine):
         if item.is_final:
             return
         bound = self._bind(item) if succeeds else []
-        status = OldFormStatus(
+        status = StatementStatus(
             phase="Succeeded" if bound else "Failed",
             bound_pods=bound,
             completion_time="2025-06-15T15:00:00Z",

@@ -3,10 +3,9 @@
 from collections.abc import Mapping, Sequence
 
 from bindery.api.bindrequest import (
-    OldFormSpec,
     PodBinding,
     PodGroupReference,
-    StatementReference,
+    StatementSpec,
 )
 from bindery.api.names import API_VERSION, STATEMENT_LABEL
 from bindery.scheduler.commit.drafts import Owner, StatementDraft
@@ -36,7 +35,7 @@ def draft(
     return StatementDraft(
         namespace=namespace,
         name=f"{name}-request" + (f"-p{part}" if parts > 1 else ""),
-        spec=OldFormSpec(
+        spec=StatementSpec(
             pods=tuple(
                 PodBinding(
                     pod_name=f"{name}-{index}",
@@ -46,10 +45,14 @@ def draft(
                 for index in range(part * pods, (part + 1) * pods)
             ),
             pod_group=PodGroupReference(name=gang, uid=f"uid-{gang}") if gang else None,
-            statement=StatementReference(id=identity, part=part, parts=parts, after=after),
+            id=identity,
+            part=part,
+            parts=parts,
+            after=after,
             min_bound=min_bound,
-            fencing_token=token,
         ),
+        backoff_limit=5,
+        fencing_token=token,
         labels={STATEMENT_LABEL: identity, **(labels or {})},
         annotations=dict(annotations or {}),
         owner=Owner(gang or name, Uid(f"uid-{gang or name}"), version, owner_kind),

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from bindery.api import preemptibility
@@ -31,11 +32,8 @@ from bindery.kube.bindrequests import (
     BindRequestSpec,
     BindRequestStatus,
     CommittedStatement,
-    OldFormSpec,
-    OldFormStatus,
     PodBinding,
     PodGroupReference,
-    StatementReference,
     StatementSpec,
     StatementStatus,
     UnboundPod,
@@ -44,6 +42,7 @@ from bindery.kube.store import Change, EventType
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.cache.feed import statement_changes
 from bindery.scheduler.commit.drafts import StatementDraft
+from bindery.scheduler.commit.requests import as_stored
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.planning.filter_cache import FilterCache
 from bindery.scheduler.planning.reports import JobReport
@@ -257,7 +256,7 @@ def request(
     queue: str = "",
     labels: Mapping[str, str] | None = None,
 ) -> CommittedStatement:
-    """Return a BindRequest; `places`: pod uid (`uid-NAME`) -> node."""
+    """Return the Statement of a BindRequest; `places`: pod uid (`uid-NAME`) -> node."""
     return CommittedStatement(
         metadata=kube.Meta(
             name=name,
@@ -266,19 +265,22 @@ def request(
             creation_timestamp=created,
             labels=dict(labels or {}),
         ),
-        spec=OldFormSpec(
+        spec=StatementSpec(
             pods=[
                 PodBinding(pod_name=uid.removeprefix("uid-"), pod_uid=uid, selected_node=place)
                 for uid, place in places.items()
             ],
-            statement=StatementReference(id=f"{name}-1", part=part, parts=parts, after=after),
+            id=f"{name}-1",
+            part=part,
+            parts=parts,
+            after=after,
             pod_group=PodGroupReference(name=group_name, uid=f"uid-group-{group_name}")
             if group_name
             else None,
             min_bound=min_bound,
             queue=queue,
         ),
-        status=OldFormStatus(
+        status=StatementStatus(
             phase=phase,
             bound_pods=list(bound),
             unbound_pods=list(unbound),
@@ -376,17 +378,7 @@ def shared_request(
             creation_timestamp=created,
         ),
         spec=BindRequestSpec(
-            statements=[
-                StatementSpec(
-                    id=each.spec.statement.id,
-                    after=each.spec.statement.after,
-                    pods=each.spec.pods,
-                    pod_group=each.spec.pod_group,
-                    queue=each.spec.queue,
-                    min_bound=each.spec.min_bound,
-                )
-                for each in statements
-            ],
+            statements=[each.spec for each in statements],
             withdrawn=list(withdrawn),
         ),
         status=BindRequestStatus(
@@ -404,7 +396,7 @@ def _entry(statement: CommittedStatement) -> StatementStatus:
         if p.pod_uid not in status.bound_pods
     ]
     return StatementStatus(
-        id=statement.spec.statement.id,
+        id=statement.spec.id,
         phase=status.phase,
         completion_time=status.completion_time,
         bound_pods=[] if statement.is_final else status.bound_pods,
@@ -419,38 +411,7 @@ def report_of(engine: Engine, name: str) -> JobReport:
 
 
 def as_created(draft: StatementDraft) -> CommittedStatement:
-    """Return the object that the watch shows once `draft` has been created."""
-    spec = draft.spec
-    return CommittedStatement(
-        metadata=kube.Meta(
-            name=draft.name,
-            namespace=draft.namespace,
-            uid=f"created-{draft.name}",
-            labels=dict(draft.labels),
-        ),
-        spec=OldFormSpec(
-            pods=[
-                PodBinding(
-                    pod_name=p.pod_name,
-                    pod_uid=p.pod_uid,
-                    selected_node=p.selected_node,
-                    non_preemptible=p.non_preemptible,
-                    plugin_data=p.plugin_data,
-                    received_resource_type=p.received_resource_type.value,
-                    selected_gpu_groups=list(p.selected_gpu_groups),
-                )
-                for p in spec.pods
-            ],
-            statement=StatementReference(
-                id=spec.statement.id,
-                part=spec.statement.part,
-                parts=spec.statement.parts,
-                after=spec.statement.after,
-            ),
-            pod_group=PodGroupReference(name=spec.pod_group.name, uid=spec.pod_group.uid)
-            if spec.pod_group
-            else None,
-            queue=spec.queue,
-            min_bound=spec.min_bound,
-        ),
-    )
+    """Return what the watch shows once `draft` has been created."""
+    stored = as_stored(draft)
+    metadata = msgspec.structs.replace(stored.metadata, uid=f"created-{draft.name}")
+    return msgspec.structs.replace(stored, metadata=metadata)

@@ -33,7 +33,7 @@ def statement_lists(
                     part=part,
                     parts=count,
                     pods=pods,
-                    after=after.spec.statement.id if after is not None else None,
+                    after=after.spec.id if after is not None else None,
                     token=7,
                 )
                 for part in range(count)

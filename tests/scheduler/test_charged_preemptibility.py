@@ -245,7 +245,7 @@ def test_a_non_preemptible_pod_is_committed_as_one() -> None:
     items = gang("old", 1, cpu=4, queue="small", preemptible=False)
     (draft,) = engine_with(BIG, SMALL, *items).cycle()
 
-    assert draft.to_object()["spec"]["pods"][0]["nonPreemptible"] is True  # type: ignore[index]
+    assert draft.spec.to_wire()["pods"][0]["nonPreemptible"] is True  # type: ignore[index]
 
 
 @pytest.mark.parametrize(("quota", "protects"), [(8, True), (7, False)])

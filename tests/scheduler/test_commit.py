@@ -24,6 +24,7 @@ from bindery.api.names import (
     STATEMENT_LABEL,
 )
 from bindery.scheduler.commit.drafts import StatementDraft
+from bindery.scheduler.commit.requests import BindRequestDraft
 
 
 def drafts_of(*items: Any, **fields: Any) -> list[StatementDraft]:
@@ -37,7 +38,7 @@ def sizes(drafts: Sequence[StatementDraft]) -> list[int]:
 def test_a_gang_is_one_request_named_after_it_and_owned_by_it() -> None:
     (draft,) = list(engine_with(node("n"), *gang("g", 3)).cycle(fencing_token=7))
 
-    assert draft.to_object() == {
+    assert BindRequestDraft((draft,)).to_object() == {
         "apiVersion": "scheduling.bindery.dev/v1alpha1",
         "kind": "BindRequest",
         "metadata": {
@@ -54,13 +55,18 @@ def test_a_gang_is_one_request_named_after_it_and_owned_by_it() -> None:
             ],
         },
         "spec": {
-            "pods": [
-                {"podName": f"g-{i}", "podUID": f"uid-g-{i}", "selectedNode": "n"} for i in range(3)
+            "statements": [
+                {
+                    "id": "uid-group-g-1.7",
+                    "podGroup": {"name": "g", "uid": "uid-group-g"},
+                    "queue": "default",
+                    "pods": [
+                        {"podName": f"g-{i}", "podUID": f"uid-g-{i}", "selectedNode": "n"}
+                        for i in range(3)
+                    ],
+                }
             ],
             "summary": {"gangs": "g", "pods": 3, "nodes": "n"},
-            "podGroup": {"name": "g", "uid": "uid-group-g"},
-            "queue": "default",
-            "statement": {"id": "uid-group-g-1.7"},
             "fencingToken": 7,
         },
     }
@@ -115,9 +121,9 @@ def test_a_gang_above_the_most_pods_of_a_request_is_split(
     drafts = drafts_of(*gang("g", size), bind_request={"max_pods": max_pods})
 
     assert sizes(drafts) == parts
-    assert {d.spec.statement.id for d in drafts} == {"uid-group-g-1"}
-    assert [d.spec.statement.part for d in drafts] == list(range(len(parts)))
-    assert {d.spec.statement.parts for d in drafts} == {len(parts)}
+    assert {d.spec.id for d in drafts} == {"uid-group-g-1"}
+    assert [d.spec.part for d in drafts] == list(range(len(parts)))
+    assert {d.spec.parts for d in drafts} == {len(parts)}
     assert {d.spec.min_bound for d in drafts} == {None}
     assert len({d.name for d in drafts}) == len(parts)
 
@@ -147,7 +153,7 @@ def test_single_pods_are_merged_when_there_are_many(
         is_merged = len(draft.spec.pods) > merge_above and max_pods > 1
         assert draft.spec.min_bound == (0 if is_merged else None)
         assert draft.owner.kind == ("" if is_merged else "Pod")
-        assert ("ownerReferences" in draft.to_object()["metadata"]) is not is_merged  # type: ignore[operator]  # a mapping
+        assert ("ownerReferences" in draft.metadata()) is not is_merged
 
 
 def test_pods_of_two_namespaces_or_gangs_are_not_merged() -> None:

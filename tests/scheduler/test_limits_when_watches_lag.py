@@ -18,7 +18,7 @@ from sizes import examples
 
 from bindery.api.times import timestamp
 from bindery.kube import objects as kube
-from bindery.kube.bindrequests import BindRequest, CommittedStatement, OldFormStatus
+from bindery.kube.bindrequests import BindRequest, CommittedStatement, StatementStatus
 from bindery.kube.store import EventType, Store
 from bindery.scheduler.cache.feed import statement_changes
 
@@ -139,7 +139,7 @@ class LaggingCluster:
                 status = msgspec.structs.replace(pod.status, phase="Running")
                 self.put(msgspec.structs.replace(pod, spec=spec, status=status))
                 self.judge(place.selected_node)
-        status = OldFormStatus(
+        status = StatementStatus(
             phase="Succeeded" if is_possible else "Failed",
             bound_pods=[place.pod_uid for place in request.spec.pods] if is_possible else [],
             completion_time=timestamp(self.clock.now),

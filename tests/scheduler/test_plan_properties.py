@@ -48,7 +48,7 @@ BIND_REQUESTS = st.fixed_dictionaries(
 def by_statement(drafts: list[StatementDraft]) -> dict[str, list[StatementDraft]]:
     statements: defaultdict[str, list[StatementDraft]] = defaultdict(list)
     for draft in drafts:
-        statements[draft.spec.statement.id].append(draft)
+        statements[draft.spec.id].append(draft)
     return statements
 
 
@@ -128,8 +128,8 @@ def test_a_gang_is_planned_whole_or_not_at_all(world: World, bind_request: dict[
         assert job.is_satisfied
         assert job.placed.total >= job.min_member
     for parts in by_statement(drafts).values():
-        assert [draft.spec.statement.part for draft in parts] == list(range(len(parts)))
-        assert all(draft.spec.statement.parts == len(parts) for draft in parts)
+        assert [draft.spec.part for draft in parts] == list(range(len(parts)))
+        assert all(draft.spec.parts == len(parts) for draft in parts)
     pods = [task.uid for draft in drafts for task in draft.tasks]
     assert len(pods) == len(set(pods))
     names = [draft.key for draft in drafts]
@@ -180,9 +180,9 @@ def test_a_gang_that_loses_a_request_is_made_whole_or_taken_back(
     add(cluster, *(at(as_created(draft), clock.now) for draft in engine.cycle()))
     moved |= {eviction.task.job for eviction in engine.report.evictions}
 
-    live = Counter(item.spec.statement.id for item in cluster.holds.requests.values())
+    live = Counter(item.spec.id for item in cluster.holds.requests.values())
     for item in cluster.holds.requests.values():
-        assert live[item.spec.statement.id] == item.spec.statement.parts
+        assert live[item.spec.id] == item.spec.parts
         for pod in item.spec.pods:
             job = cluster.state.jobs[cluster.state.tasks[Uid(pod.pod_uid)].job]
             assert job.is_satisfied or job.key in moved

@@ -26,7 +26,7 @@ from sizes import examples
 
 from bindery.api.bindrequest import Phase
 from bindery.kube import objects as kube
-from bindery.kube.bindrequests import CommittedStatement, OldFormStatus, PodBinding
+from bindery.kube.bindrequests import CommittedStatement, PodBinding, StatementStatus
 from bindery.scheduler.commit.drafts import StatementDraft
 from bindery.scheduler.commit.stale import stale_requests
 from bindery.scheduler.engine import Engine
@@ -63,14 +63,14 @@ class Binder:
         statements: defaultdict[str, list[CommittedStatement]] = defaultdict(list)
         for item in self.engine.cluster.holds.requests.values():
             if not Phase(item.status.phase).is_final:
-                statements[item.spec.statement.id].append(item)
+                statements[item.spec.id].append(item)
         order = sorted(statements)
         self.chance.shuffle(order)
         for identity in order:
             self._carry_out(identity, statements[identity])
 
     def _carry_out(self, identity: str, parts: list[CommittedStatement]) -> None:
-        before = parts[0].spec.statement.after
+        before = parts[0].spec.after
         is_lost = before is not None and self.ended.get(before) is Phase.FAILED
         waits = before is not None and before not in self.ended
         if waits or (not is_lost and self.chance.random() < 0.4):
@@ -85,7 +85,7 @@ class Binder:
         self.ended[identity] = Phase.SUCCEEDED if bound else Phase.FAILED
         for part in parts:
             mine = [p.pod_uid for p in part.spec.pods if p.pod_uid in bound]
-            status = OldFormStatus(phase=self.ended[identity].value, bound_pods=mine)
+            status = StatementStatus(phase=self.ended[identity].value, bound_pods=mine)
             modify(self.engine.cluster, replace(part, status=status))
             for place in part.spec.pods:
                 if place.pod_uid in bound:
@@ -141,31 +141,31 @@ def planned(*items: kube.KubeObject, **bind_request: int) -> list[StatementDraft
 def test_extra_pods_come_after_the_gang_that_is_committed_with_them(merge_above: int) -> None:
     first, *extras = planned(*gang("g", 6, 3), merge_above=merge_above)
 
-    assert first.spec.statement.after is None
+    assert first.spec.after is None
     assert len(extras) == (1 if merge_above == 0 else 3)
-    assert {draft.spec.statement.after for draft in extras} == {first.spec.statement.id}
+    assert {draft.spec.after for draft in extras} == {first.spec.id}
 
 
 def test_extra_pods_of_two_gangs_are_not_mixed() -> None:
     drafts = planned(*gang("g", 4, 2), *gang("h", 4, 2), merge_above=0)
 
-    gangs = {d.spec.statement.id: d.tasks[0].job for d in drafts if d.spec.min_bound is None}
+    gangs = {d.spec.id: d.tasks[0].job for d in drafts if d.spec.min_bound is None}
     for draft in drafts:
         if draft.spec.min_bound == 0:
-            assert {task.job for task in draft.tasks} == {gangs[str(draft.spec.statement.after)]}
+            assert {task.job for task in draft.tasks} == {gangs[str(draft.spec.after)]}
 
 
 def test_extra_pods_of_a_bound_gang_wait_for_nothing() -> None:
     running = [pod(f"g-{i}", group="g", on="n") for i in range(2)]
     (draft,) = planned(group("g", 2), *running, pod("g-2", group="g"))
 
-    assert draft.spec.statement.after is None
+    assert draft.spec.after is None
 
 
 def test_pods_of_which_each_completes_the_gang_wait_for_nothing() -> None:
     drafts = planned(*gang("g", 3, 1), merge_above=9)
 
-    assert [draft.spec.statement.after for draft in drafts] == [None] * 3
+    assert [draft.spec.after for draft in drafts] == [None] * 3
 
 
 def test_a_lone_master_is_a_request_of_its_own_and_its_workers_come_after_it() -> None:
@@ -175,7 +175,7 @@ def test_a_lone_master_is_a_request_of_its_own_and_its_workers_come_after_it() -
 
     assert [task.name for task in first.tasks] == ["g-0"]
     assert first.spec.min_bound is None
-    assert extras.spec.statement.after == first.spec.statement.id
+    assert extras.spec.after == first.spec.id
 
 
 def test_a_pod_that_comes_while_its_gang_is_being_bound_comes_after_it() -> None:
@@ -186,7 +186,7 @@ def test_a_pod_that_comes_while_its_gang_is_being_bound_comes_after_it() -> None
     add(engine.cluster, as_created(second), pod("g-3", group="g"))
     (third,) = list(engine.cycle())
 
-    assert second.spec.statement.after == third.spec.statement.after == first.spec.statement.id
+    assert second.spec.after == third.spec.after == first.spec.id
 
 
 def test_it_comes_after_nothing_once_the_request_says_that_the_gang_is_bound() -> None:
@@ -194,12 +194,12 @@ def test_it_comes_after_nothing_once_the_request_says_that_the_gang_is_bound() -
     created = as_created(*engine.cycle())
     add(engine.cluster, created, pod("g-2", group="g"))
     bound = [place.pod_uid for place in created.spec.pods]
-    status = OldFormStatus(phase="Succeeded", bound_pods=bound)
+    status = StatementStatus(phase="Succeeded", bound_pods=bound)
     modify(engine.cluster, replace(created, status=status))
 
     (draft,) = list(engine.cycle())
 
-    assert draft.spec.statement.after is None
+    assert draft.spec.after is None
 
 
 # ---- what is left when the gang's request fails --------------------------------------------------
@@ -264,7 +264,7 @@ def test_a_gang_is_planned_anew_when_its_extra_pods_have_been_given_up() -> None
     (extra,) = (
         each for each in engine.cluster.holds.requests.values() if each.metadata.name == "e"
     )
-    modify(engine.cluster, replace(extra, status=OldFormStatus(phase="Failed")))
+    modify(engine.cluster, replace(extra, status=StatementStatus(phase="Failed")))
 
     again = list(engine.cycle())
     assert Counter(task.name for draft in again for task in draft.tasks) == {

@@ -8,7 +8,7 @@ from drafted import draft
 from bindery.api.bindrequest import BindRequestSpec
 from bindery.api.names import NODE_POOL_LABEL, SELECTED_NODE_LABEL, STATEMENT_LABEL
 from bindery.kube.bindrequests import BindRequest
-from bindery.scheduler.commit.requests import BindRequestDraft, content_of
+from bindery.scheduler.commit.requests import BindRequestDraft, as_stored, content_of
 
 GANG = draft("trainer", pods=2, nodes=("n1", "n2"), labels={NODE_POOL_LABEL: "gpu"}, token=7)
 OTHER = draft(
@@ -24,12 +24,12 @@ EXTRA = draft(
 SINGLES = draft("singles", gang="", owner_kind="", pods=4, min_bound=0, token=7)
 
 
-def metadata_of(*statements: Any, is_old_form: bool = False) -> dict[str, Any]:
-    return object_of(*statements, is_old_form=is_old_form)["metadata"]
+def metadata_of(*statements: Any) -> dict[str, Any]:
+    return object_of(*statements)["metadata"]
 
 
-def object_of(*statements: Any, is_old_form: bool = False) -> dict[str, Any]:
-    made: Any = BindRequestDraft(statements, is_old_form).to_object()
+def object_of(*statements: Any) -> dict[str, Any]:
+    made: Any = BindRequestDraft(statements).to_object()
     BindRequestSpec.model_validate(made["spec"])
     return made
 
@@ -38,34 +38,28 @@ def read(made: dict[str, Any]) -> BindRequest:
     return msgspec.json.decode(msgspec.json.encode(made), type=BindRequest)
 
 
-def test_a_statement_alone_has_the_metadata_of_the_old_form() -> None:
-    assert metadata_of(GANG) == metadata_of(GANG, is_old_form=True)
-    assert metadata_of(GANG)["labels"][STATEMENT_LABEL] == "trainer-1"
+def test_a_statement_alone_has_its_own_metadata() -> None:
+    metadata = metadata_of(GANG)
+
+    assert metadata == GANG.metadata()
+    assert metadata["labels"][STATEMENT_LABEL] == "trainer-1"
+    assert [owner["name"] for owner in metadata["ownerReferences"]] == ["trainer"]
 
 
-def test_both_forms_of_a_statement_are_read_alike() -> None:
+def test_a_statement_alone_is_read_as_it_was_drafted() -> None:
     for each in (GANG, OTHER, EXTRA, SINGLES):
-        (new,) = read(object_of(each)).each()
-        (old,) = read(object_of(each, is_old_form=True)).each()
+        (found,) = read(object_of(each)).each()
 
-        assert (new.key, new.spec, new.status) == (old.key, old.spec, old.status)
-        assert content_of([new]) == BindRequestDraft((each,)).content
-        assert new.siblings == (each.spec.statement.id,)
-        assert old.siblings == ()
-
-
-def test_the_old_form_uses_the_old_fields_alone() -> None:
-    spec = object_of(GANG, is_old_form=True)["spec"]
-
-    assert "statements" not in spec
-    assert "withdrawn" not in spec
-    assert [pod["podName"] for pod in spec["pods"]] == ["trainer-0", "trainer-1"]
+        assert found == as_stored(each)
+        assert (found.key, found.fencing_token) == (each.key, 7)
+        assert content_of([found]) == BindRequestDraft((each,)).content
+        assert found.siblings == (each.spec.id,)
 
 
-def test_the_new_form_uses_no_field_of_the_old_one() -> None:
+def test_it_has_its_statements_and_what_they_share() -> None:
     spec = object_of(GANG, OTHER)["spec"]
 
-    assert set(spec) <= {"statements", "summary", "backoffLimit", "fencingToken"}
+    assert set(spec) == {"statements", "summary", "fencingToken"}
     assert spec["fencingToken"] == 7
     assert [each["id"] for each in spec["statements"]] == ["trainer-1", "evaluator-1"]
 
@@ -74,8 +68,8 @@ def test_a_shared_request_is_read_as_its_statements() -> None:
     found = read(object_of(GANG, OTHER, EXTRA)).each()
 
     assert content_of(found) == BindRequestDraft((GANG, OTHER, EXTRA)).content
-    assert [each.spec.fencing_token for each in found] == [7, 7, 7]
-    assert found[2].spec.statement.after == "trainer-1"
+    assert [each.fencing_token for each in found] == [7, 7, 7]
+    assert found[2].spec.after == "trainer-1"
     assert {each.siblings for each in found} == {("trainer-1", "evaluator-1", "extra-1")}
 
 

@@ -14,7 +14,7 @@ from faultproxy import Fault
 from schedulerworld import engine_with, gang, node
 
 from bindery.api.bindrequest import PodBinding
-from bindery.api.configuration import BindRequestConfiguration, WriteForm
+from bindery.api.configuration import BindRequestConfiguration
 from bindery.controlplane.install import Installation
 from bindery.kube.bindrequests import BindRequest, CommittedStatement, StatementKey
 from bindery.kube.client import Client
@@ -22,6 +22,7 @@ from bindery.kube.lease import Leadership
 from bindery.kube.objects import ConfigMap
 from bindery.kube.resources import BIND_REQUESTS, CONFIG_MAPS, NAMESPACES
 from bindery.scheduler.commit.drafts import StatementDraft
+from bindery.scheduler.commit.requests import BindRequestDraft
 from bindery.scheduler.commit.stale import StaleRequest
 from bindery.scheduler.commit.writer import CONCURRENT_CREATIONS, RequestWriter
 
@@ -65,7 +66,7 @@ def drafts(namespace: str) -> list[StatementDraft]:
         replace(draft, namespace=namespace, owner=replace(draft.owner, kind=""))
         for draft in engine.cycle()
     ]
-    assert [draft.spec.statement.parts for draft in found] == [2, 2, 1, 1]
+    assert [draft.spec.parts for draft in found] == [2, 2, 1, 1]
     return found
 
 
@@ -105,9 +106,7 @@ async def carried(client: Client, namespace: str) -> list[list[str]]:
 
 def refused(writer: RequestWriter) -> dict[str, str]:
     """Return the refused Statements with the problem of each."""
-    return {
-        each.draft.spec.statement.id.removesuffix("-1"): each.problem for each in writer.refused
-    }
+    return {each.draft.spec.id.removesuffix("-1"): each.problem for each in writer.refused}
 
 
 # ---- one after the other -------------------------------------------------------------------------
@@ -125,7 +124,7 @@ async def test_a_statement_is_written_after_the_one_on_which_it_builds(
         is_extra: [
             int(item.metadata.resource_version)
             for item in found
-            if (item.spec.statement.after is not None) == is_extra
+            if (item.spec.after is not None) == is_extra
         ]
         for is_extra in (False, True)
     }
@@ -138,8 +137,9 @@ async def test_what_builds_on_a_refused_statement_is_refused_with_it(
     client: Client, namespace: str, writer: RequestWriter, at_once: bool
 ) -> None:
     first, second, *extras = drafts(namespace)
-    body = second.to_object()
-    body["spec"] = {**extras[0].spec.to_wire(), "statement": {"id": "of-another-scheduler"}}
+    body = BindRequestDraft((second,)).to_object()
+    statement = {**extras[0].spec.to_wire(), "id": "of-another-scheduler"}
+    body["spec"] = {"statements": [statement]}
     await client.create(BIND_REQUESTS, body, namespace)
 
     for each in (first, second):
@@ -180,9 +180,8 @@ async def test_statements_share_a_request_only_while_sixteen_are_being_created(
     [
         (BindRequestConfiguration(max_statements=2), [["a", "b"], ["c", "d"], ["e"]]),
         (BindRequestConfiguration(max_statements=1), [["a"], ["b"], ["c"], ["d"], ["e"]]),
-        (BindRequestConfiguration(write_form=WriteForm.OLD), [["a"], ["b"], ["c"], ["d"], ["e"]]),
     ],
-    ids=["two", "one", "old form"],
+    ids=["two", "one"],
 )
 async def test_the_configuration_says_how_many_share(
     client: Client,
@@ -197,10 +196,6 @@ async def test_the_configuration_says_how_many_share(
     await written(writer, proxy, namespace, [single(name, namespace) for name in "abcde"])
 
     assert await carried(client, namespace) == expected
-    is_old = configuration.write_form is WriteForm.OLD
-    for stored in await requests_in(client, namespace):
-        assert bool(stored.spec.statements) != is_old
-        assert bool(stored.spec.pods) == is_old
 
 
 async def test_a_request_has_no_more_than_100_pods(
@@ -255,7 +250,7 @@ async def test_a_name_that_another_scheduler_has_taken_concerns_one_statement_al
     client: Client, namespace: str, writer: RequestWriter, proxy: CreationProxy
 ) -> None:
     theirs = replace(single("theirs", namespace), name=single("a", namespace).name)
-    await client.create(BIND_REQUESTS, theirs.to_object(), namespace)
+    await client.create(BIND_REQUESTS, BindRequestDraft((theirs,)).to_object(), namespace)
 
     await written(writer, proxy, namespace, [single(name, namespace) for name in "abc"])
 

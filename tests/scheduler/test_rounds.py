@@ -27,6 +27,7 @@ from sizes import examples
 from bindery.api.times import timestamp
 from bindery.kube import objects as kube
 from bindery.scheduler.commit.drafts import StatementDraft
+from bindery.scheduler.commit.requests import as_stored
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.model.jobs import Job
 from bindery.scheduler.model.verdicts import Refusal
@@ -320,7 +321,7 @@ def test_a_plan_without_a_deadline_is_that_of_one_that_does_not_pass(world: Worl
 
     for _ in range(2):
         plans = list(one.cycle()), list(other.cycle(deadline=Deadline(1e9)))
-        assert [draft.to_object() for draft in plans[0]] == [d.to_object() for d in plans[1]]
+        assert [as_stored(draft) for draft in plans[0]] == [as_stored(d) for d in plans[1]]
         assert one.report.jobs == other.report.jobs
 
 

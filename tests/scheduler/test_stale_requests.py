@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -259,10 +260,7 @@ def test_a_part_of_a_split_statement_is_deleted_and_not_withdrawn() -> None:
     items = [
         CommittedStatement(
             metadata=each.metadata,
-            spec=type(each.spec)(
-                pods=each.spec.pods,
-                statement=type(each.spec.statement)(id="r-1", part=part, parts=2),
-            ),
+            spec=msgspec.structs.replace(each.spec, id="r-1", part=part, parts=2),
             siblings=("r-1",),
         )
         for part, each in enumerate(parts)

@@ -8,7 +8,7 @@ import pytest
 from schedulerworld import NOW, add, configuration, engine_with, node, pod, request, shared_request
 
 from bindery.api.names import FENCE_LABEL
-from bindery.kube.bindrequests import BindRequest, CommittedStatement
+from bindery.kube.bindrequests import BindRequest, BindRequestSpec, CommittedStatement
 from bindery.kube.objects import KubeObject
 from bindery.kube.resources import BIND_REQUESTS, Resource
 from bindery.kube.store import Change, EventType
@@ -77,8 +77,9 @@ def test_a_statement_that_somebody_has_taken_out_of_a_request_is_deleted() -> No
 def test_an_announcement_carries_no_statement() -> None:
     stored = shared_request("r", statement("a"))
     labels = {FENCE_LABEL: "true"}
-    fence = msgspec.structs.replace(
-        stored, metadata=msgspec.structs.replace(stored.metadata, labels=labels)
+    fence = BindRequest(
+        metadata=msgspec.structs.replace(stored.metadata, labels=labels),
+        spec=BindRequestSpec(fencing_token=3),
     )
 
     assert told(EventType.ADDED, fence, None) == []
@@ -86,7 +87,7 @@ def test_an_announcement_carries_no_statement() -> None:
 
 @pytest.mark.parametrize("phase", ["Failed", "Pending"])
 def test_a_request_that_was_given_up_as_a_whole_holds_nothing(phase: str) -> None:
-    """An older binder cannot read the new form, and refuses a request as a whole."""
+    """As the binder does with a request that makes no sense."""
     cluster = engine_with(node("n"), pod("a"), pod("b")).cluster
     stored = shared_request("r", statement("a"), statement("b"), phase=phase)
 

@@ -15,7 +15,7 @@ from quicktime import play
 from sizes import examples
 from statementlists import statement_lists
 
-from bindery.api.configuration import BindRequestConfiguration, WriteForm
+from bindery.api.configuration import BindRequestConfiguration
 from bindery.kube.bindrequests import BindRequest, CommittedStatement, StatementKey
 from bindery.kube.client import Client
 from bindery.kube.errors import (
@@ -122,7 +122,7 @@ class Story:
 @st.composite
 def stories(draw: st.DrawFn) -> Story:
     committed = draw(statement_lists(most=40, sizes=(1, 1, 1, 1, 1, 300)))
-    ids = [parts[0].spec.statement.id for parts in committed]
+    ids = [parts[0].spec.id for parts in committed]
     return Story(
         committed,
         draw(st.dictionaries(st.integers(0, 60), st.sampled_from(Trouble), max_size=12)),
@@ -133,7 +133,6 @@ def stories(draw: st.DrawFn) -> Story:
         draw(st.none() | st.sampled_from([0.0, 0.5, 5.0])),
         BindRequestConfiguration(
             max_statements=draw(st.sampled_from([1, 3, 50])),
-            write_form=draw(st.sampled_from([*[WriteForm.STATEMENTS] * 3, WriteForm.OLD])),
         ),
     )
 
@@ -204,7 +203,7 @@ def check_order(api: FakeApi, refused: set[StatementKey]) -> None:
     given_up = {(key.namespace, key.statement) for key in refused}
     for index, item in enumerate(api.created):
         for each in item.each():
-            after = each.spec.statement.after
+            after = each.spec.after
             if after is None:
                 continue
             before = each.metadata.namespace, after
@@ -216,6 +215,5 @@ def check_sizes(api: FakeApi, configuration: BindRequestConfiguration) -> None:
     for item in api.created:
         statements: tuple[CommittedStatement, ...] = item.each()
         assert len(statements) <= configuration.max_statements
-        assert bool(item.spec.statements) != (configuration.write_form is WriteForm.OLD)
         if len(statements) > 1:
             assert sum(len(each.spec.pods) for each in statements) <= MOST_PODS

@@ -119,7 +119,7 @@ async def read_bind_requests(
 ) -> tuple[CommittedStatement, ...]:
     """Read the BindRequests, one for each Statement that they carry."""
     found = await read(client, BIND_REQUESTS, namespace)
-    return tuple(each for request in found if not request.is_fence for each in request.each())
+    return tuple(each for request in found for each in request.each())
 
 
 async def read_requests(client: "Client", namespace: str = "") -> ClusterSnapshot:

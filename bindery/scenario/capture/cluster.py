@@ -272,7 +272,7 @@ def _request_entries(request: CommittedStatement, jobs: _Jobs, now: datetime) ->
             "node": node,
             "phase": Phase(request.status.phase or Phase.PENDING).value,
             "failedAttempts": request.status.failed_attempts,
-            "backoffLimit": request.spec.backoff_limit,
+            "backoffLimit": request.backoff_limit,
             "nodePool": request.metadata.labels.get(NODE_POOL_LABEL, ""),
             "age": f"{max(0.0, age_s):.0f}s",
         }

@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from bindery.api.bindrequest import OldFormSpec
+from bindery.api.bindrequest import StatementSpec
 from bindery.api.configuration import SchedulerConfiguration
 from bindery.api.gpus import GpuResources
 from bindery.api.names import API_VERSION, NODE_POOL_LABEL
@@ -148,7 +148,7 @@ class Cluster:
             return self.state.nodes.version != version
         if isinstance(item, CommittedStatement):
             # Requests of another pool belong to its scheduler; its nodes have no row here.
-            return not item.is_fence and self._apply_request(item, gone or not self._in_pool(item))
+            return self._apply_request(item, gone or not self._in_pool(item))
         if isinstance(item, PodGroup):
             known = self.groups.get(JobKey(item.metadata.namespace, item.metadata.name, True))
             self._apply_group(item, gone or not self._in_pool(item))
@@ -246,7 +246,7 @@ class Cluster:
 
     # -- commits -------------------------------------------------------------------------------
 
-    def assume(self, request: StatementKey, spec: OldFormSpec, tasks: Sequence[Task]) -> None:
+    def assume(self, request: StatementKey, spec: StatementSpec, tasks: Sequence[Task]) -> None:
         """Count `tasks`, allocated by a Statement, as Binding before their request is created."""
         self.holds.assume(request, spec, self._clock())
         for task in tasks:
@@ -488,7 +488,7 @@ class Cluster:
 
     def _count_commit(self, request: CommittedStatement) -> None:
         # The next commit's request name must be unused, also after a restart of the scheduler.
-        owner, count = owner_and_commit(request.spec.statement.id)
+        owner, count = owner_and_commit(request.spec.id)
         if owner and count:
             self.commit_counts[owner] = max(self.commit_counts.get(owner, 0), count)
 

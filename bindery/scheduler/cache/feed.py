@@ -217,7 +217,7 @@ def statement_changes(change: Change[KubeObject]) -> Iterator[Change[KubeObject]
     """Yield `change` and, if it is of a BindRequest, one change per Statement that has changed."""
     yield change
     stored, previous = change.object, change.previous
-    if not isinstance(stored, BindRequest) or stored.is_fence:
+    if not isinstance(stored, BindRequest):
         return
     before: dict[StatementKey, CommittedStatement] = {}
     if isinstance(previous, BindRequest):
@@ -234,5 +234,4 @@ def _is_equal(one: CommittedStatement, other: CommittedStatement) -> bool:
     """Return whether two states of a Statement differ at most in unused metadata."""
     if one.metadata.labels != other.metadata.labels:
         return False
-    states = ((each.spec, each.status, each.is_withdrawn) for each in (one, other))
-    return next(states) == next(states)
+    return one.status == other.status and one.asks_for_the_same(other)

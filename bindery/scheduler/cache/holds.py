@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from bindery.api import bindrequest
-from bindery.kube.bindrequests import CommittedStatement, OldFormSpec, StatementKey
+from bindery.kube.bindrequests import CommittedStatement, StatementKey, StatementSpec
 from bindery.scheduler.model.jobs import Uid
 
 _MOST_COMMIT_DIGITS = 18
 """More digits than any count of commits has. Users may write a longer number into a request."""
 
-Spec = bindrequest.OldFormSpec | OldFormSpec
+Spec = bindrequest.StatementSpec | StatementSpec
 """The spec of a request, in the form for writing or for reading."""
 
 
@@ -61,7 +61,7 @@ class Hold:
 class Assumption:
     """A commit that is being written. `since`: seconds since the epoch."""
 
-    spec: bindrequest.OldFormSpec
+    spec: bindrequest.StatementSpec
     since: float
 
 
@@ -115,7 +115,7 @@ class Holds:
         known = self.requests.get(_first(holds)) if holds else None
         return known.metadata.creation_timestamp if known is not None else None
 
-    def assume(self, request: StatementKey, spec: bindrequest.OldFormSpec, now: float) -> None:
+    def assume(self, request: StatementKey, spec: bindrequest.StatementSpec, now: float) -> None:
         """Add holds for the pods of `request`, which is about to be written."""
         self.assumed[request] = Assumption(spec, now)
         holds = {

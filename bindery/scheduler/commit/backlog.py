@@ -30,12 +30,12 @@ class StatementId(NamedTuple):
 
 def identity(draft: StatementDraft) -> StatementId:
     """Return the identity of the Statement of `draft`."""
-    return StatementId(draft.namespace, draft.spec.statement.id)
+    return StatementId(draft.namespace, draft.spec.id)
 
 
 def prerequisite(draft: StatementDraft) -> StatementId | None:
     """Return the identity of the prerequisite of `draft`; None if it has none."""
-    after = draft.spec.statement.after
+    after = draft.spec.after
     return StatementId(draft.namespace, after) if after is not None else None
 
 

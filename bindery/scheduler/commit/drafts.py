@@ -90,7 +90,9 @@ class StatementDraft:
 
     namespace: str
     name: str
-    spec: bindrequest.OldFormSpec
+    spec: bindrequest.StatementSpec
+    backoff_limit: int
+    fencing_token: int
     labels: dict[str, str]
     annotations: dict[str, str]
     owner: Owner
@@ -99,17 +101,7 @@ class StatementDraft:
     @property
     def key(self) -> StatementKey:
         """The identity of its Statement."""
-        statement = self.spec.statement
-        return StatementKey(self.namespace, statement.id, statement.part)
-
-    def to_object(self) -> dict[str, object]:
-        """Return a request of the old form with this Statement."""
-        return {
-            "apiVersion": API_VERSION,
-            "kind": "BindRequest",
-            "metadata": self.metadata(),
-            "spec": self.spec.to_wire(),
-        }
+        return StatementKey(self.namespace, self.spec.id, self.spec.part)
 
     def metadata(self) -> dict[str, object]:
         """Return the metadata of a request with this Statement alone."""
@@ -224,24 +216,24 @@ class Committer:
             draft = StatementDraft(
                 namespace=tasks[0].namespace,
                 name=name,
-                spec=bindrequest.OldFormSpec(
+                spec=bindrequest.StatementSpec(
+                    id=identity,
+                    part=part,
+                    parts=len(chunks),
+                    after=statement.after,
                     pods=tuple(
                         self._pod(operation, room if not part and index < _ROOM_RECORDS else None)
                         for index, operation in enumerate(chunk)
                     ),
-                    summary=self._summary(job, chunk),
                     pod_group=bindrequest.PodGroupReference(name=job.key.name, uid=job.uid)
                     if job.key.is_group
                     else None,
                     queue=job.queue,
-                    statement=bindrequest.StatementReference(
-                        id=identity, part=part, parts=len(chunks), after=statement.after
-                    ),
                     min_bound=statement.min_bound,
                     priority=self._priority(chunk),
-                    backoff_limit=self._configuration.backoff_limit,
-                    fencing_token=self._fencing_token,
                 ),
+                backoff_limit=self._configuration.backoff_limit,
+                fencing_token=self._fencing_token,
                 labels=self._labels(tasks, identity),
                 annotations=self._annotations(chunk),
                 owner=owner,
@@ -253,15 +245,6 @@ class Committer:
                 del self._open[task.uid]
             yield draft
         return identity
-
-    def _summary(self, job: Job, operations: Sequence[Operation]) -> bindrequest.RequestSummary:
-        nodes = self._session.state.nodes
-        names = (nodes.name(operation.row) for operation in operations)
-        return bindrequest.RequestSummary(
-            gangs=job.key.name if job.key.is_group else "",
-            pods=len(operations),
-            nodes=bindrequest.few_names(names),
-        )
 
     def _priority(self, operations: Sequence[Operation]) -> int:
         """Return the highest priority of the jobs of `operations`."""

@@ -10,7 +10,7 @@ import asyncio
 
 import structlog
 
-from bindery.api.bindrequest import OldFormSpec, PodBinding, StatementReference
+from bindery.api.bindrequest import BindRequestSpec
 from bindery.api.names import API_VERSION, FENCE_LABEL, NODE_POOL_LABEL
 from bindery.kube.client import Client
 from bindery.kube.errors import AlreadyExistsError, KubeError
@@ -18,8 +18,6 @@ from bindery.kube.outages import log_failure
 from bindery.kube.resources import BIND_REQUESTS
 
 _AGAIN_S = 0.5
-_NOBODY = PodBinding(pod_name="none", pod_uid="none", selected_node="none")
-"""The schema demands a pod."""
 
 _log = structlog.get_logger()
 
@@ -38,12 +36,11 @@ async def announce(client: Client, lease: str, namespace: str, pool: str, token:
         return
     labels = {FENCE_LABEL: "true"} | ({NODE_POOL_LABEL: pool} if pool else {})
     name = f"{lease}-term-{token}"
-    spec = OldFormSpec(pods=(_NOBODY,), statement=StatementReference(id=name), fencing_token=token)
     body = {
         "apiVersion": API_VERSION,
         "kind": "BindRequest",
         "metadata": {"name": name, "namespace": namespace, "labels": labels},
-        "spec": spec.to_wire(),
+        "spec": BindRequestSpec(fencing_token=token).to_wire(),
     }
     while True:
         try:

@@ -103,7 +103,7 @@ def record_commit(draft: StatementDraft, now: float) -> None:
     """Record the time that the pods of a Statement waited for its commit."""
     created = [at for task in draft.tasks if (at := seconds(task.created)) is not None]
     # Only the first part of a split Statement counts, so that each commit counts once.
-    if created and not draft.spec.statement.part:
+    if created and not draft.spec.part:
         COMMIT_SECONDS.labels(draft.spec.queue).observe(max(now - max(created), 0.0))
 
 

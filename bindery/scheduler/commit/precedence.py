@@ -67,7 +67,7 @@ class Precedence:
         pods = (task.uid for task in binding if sub_group in (None, task.sub_group))
         specs = [spec for uid in pods if (spec := self._holds.spec_for(uid)) is not None]
         newest = max(specs, key=lambda spec: (not _is_extra(spec), _count(spec)), default=None)
-        return newest.statement.id if newest is not None else None
+        return newest.id if newest is not None else None
 
 
 def bound_pods(job: Job, holds: Holds) -> Tally:
@@ -91,11 +91,11 @@ def _tally(tasks: Sequence[Task]) -> Tally:
 
 def _is_extra(spec: Spec) -> bool:
     """Return whether the request has only extra pods, each of which may fail alone."""
-    alone = spec.statement.parts == 1 and len(spec.pods) == 1
-    return spec.min_bound == 0 or (alone and spec.statement.after is not None)
+    alone = spec.parts == 1 and len(spec.pods) == 1
+    return spec.min_bound == 0 or (alone and spec.after is not None)
 
 
 def _count(spec: Spec) -> tuple[int, str]:
     """Return the sort key of a Statement: its commit number, then its id."""
-    _, count = owner_and_commit(spec.statement.id)
-    return count, spec.statement.id
+    _, count = owner_and_commit(spec.id)
+    return count, spec.id

@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from bindery.api import bindrequest
 from bindery.api.names import API_VERSION, STATEMENT_LABEL
-from bindery.kube.bindrequests import CommittedStatement, StatementKey
+from bindery.kube.bindrequests import BindRequest, CommittedStatement, StatementKey
 from bindery.scheduler.commit.drafts import StatementDraft
 
 Content = list[tuple[StatementKey, list[tuple[str, str]]]]
@@ -25,8 +27,6 @@ class BindRequestDraft:
     """A BindRequest to create, with one Statement or several of the same namespace."""
 
     statements: tuple[StatementDraft, ...]
-    is_old_form: bool = False
-    """Whether it is written in the old form, which has room for one Statement."""
 
     @property
     def namespace(self) -> str:
@@ -51,8 +51,6 @@ class BindRequestDraft:
     def to_object(self) -> dict[str, object]:
         """Return the object to create."""
         first = self.statements[0]
-        if self.is_old_form:
-            return first.to_object()
         metadata = first.metadata()
         if len(self.statements) > 1:
             # The other labels are about one Statement or pod.
@@ -62,10 +60,10 @@ class BindRequestDraft:
             if owners := self._owners():
                 metadata["ownerReferences"] = owners
         spec = bindrequest.BindRequestSpec(
-            statements=tuple(_statement(each.spec) for each in self.statements),
+            statements=tuple(each.spec for each in self.statements),
             summary=self._summary(),
-            backoff_limit=first.spec.backoff_limit,
-            fencing_token=first.spec.fencing_token,
+            backoff_limit=first.backoff_limit,
+            fencing_token=first.fencing_token,
         )
         return {
             "apiVersion": API_VERSION,
@@ -96,12 +94,8 @@ class BindRequestDraft:
         )
 
 
-def _statement(spec: bindrequest.OldFormSpec) -> bindrequest.StatementSpec:
-    return bindrequest.StatementSpec(
-        **dict(spec.statement),
-        pod_group=spec.pod_group,
-        queue=spec.queue,
-        min_bound=spec.min_bound,
-        priority=spec.priority,
-        pods=spec.pods,
-    )
+def as_stored(draft: StatementDraft) -> CommittedStatement:
+    """Return the Statement of `draft` as a watch shows it when it is alone in its request."""
+    request = msgspec.convert(BindRequestDraft((draft,)).to_object(), BindRequest)
+    (statement,) = request.each()
+    return statement

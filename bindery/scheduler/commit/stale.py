@@ -91,9 +91,9 @@ def _is_needed(cluster: Cluster, neighbour: CommittedStatement) -> bool:
     # The binder reads the outcome of a prerequisite in its request.
     namespace, identity, _ = neighbour.key
     live = (each for each in cluster.holds.requests.values() if not each.is_final)
-    built_on = {(each.metadata.namespace, each.spec.statement.after) for each in live}
+    built_on = {(each.metadata.namespace, each.spec.after) for each in live}
     for key, assumption in cluster.holds.assumed.items():
-        built_on.add((key.namespace, assumption.spec.statement.after))
+        built_on.add((key.namespace, assumption.spec.after))
     return (namespace, identity) in built_on
 
 
@@ -103,7 +103,7 @@ def _stale_statements(cluster: Cluster, now: float, timeout_s: float) -> Iterato
     writing = {key.namespace for key in cluster.holds.assumed}
     statements: defaultdict[_Statement, list[CommittedStatement]] = defaultdict(list)
     for request in cluster.holds.requests.values():
-        statements[request.metadata.namespace, request.spec.statement.id].append(request)
+        statements[request.metadata.namespace, request.spec.id].append(request)
     # One failed part fails its whole Statement.
     failing = {key for key, parts in statements.items() if any(map(_has_failed, parts))}
     live: list[CommittedStatement] = []
@@ -116,7 +116,7 @@ def _stale_statements(cluster: Cluster, now: float, timeout_s: float) -> Iterato
                 continue
             # A request without a creation time counts as new.
             age_s = now - (seconds(request.metadata.creation_timestamp) or now)
-            count = request.spec.statement.parts
+            count = request.spec.parts
             found = _obstacle(cluster, request) if age_s > SETTLED_AFTER_S else None
             if found is None and age_s > timeout_s:
                 found = ("TimedOut", f"it has no outcome after {timeout_s:.0f} s")
@@ -126,7 +126,7 @@ def _stale_statements(cluster: Cluster, now: float, timeout_s: float) -> Iterato
             if found is not None:
                 failing.add((namespace, identity))
                 yield StaleRequest(request, *found)
-            elif age_s > SETTLED_AFTER_S and request.spec.statement.after is not None:
+            elif age_s > SETTLED_AFTER_S and request.spec.after is not None:
                 live.append(request)
     yield from _orphans(cluster, live, failing, statements.keys())
 
@@ -147,7 +147,7 @@ def _orphans(
                 kept.append(request)
                 continue
             found = True
-            failing.add((request.metadata.namespace, request.spec.statement.id))
+            failing.add((request.metadata.namespace, request.spec.id))
             yield StaleRequest(request, *why)
         rest = kept
 
@@ -159,10 +159,10 @@ def _orphaned(
     known: Collection[_Statement],
 ) -> _Reason | None:
     """Return why the prerequisite of `request` will not succeed; None if it may."""
-    namespace, before = request.metadata.namespace, str(request.spec.statement.after)
+    namespace, before = request.metadata.namespace, str(request.spec.after)
     if (namespace, before) in failing:
         return "PredecessorFailed", f"prerequisite Statement {before} failed"
-    assumed = (each.spec.statement.id for each in cluster.holds.assumed.values())
+    assumed = (each.spec.id for each in cluster.holds.assumed.values())
     if (namespace, before) in known or before in assumed:
         return None
     # Succeeded requests are deleted after a while: then the gang's bound pods decide.

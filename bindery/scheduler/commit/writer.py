@@ -17,7 +17,7 @@ from typing import Any
 
 import structlog
 
-from bindery.api.configuration import BindRequestConfiguration, WriteForm
+from bindery.api.configuration import BindRequestConfiguration
 from bindery.kube.bindrequests import StatementKey
 from bindery.kube.client import Client
 from bindery.kube.errors import (
@@ -129,7 +129,7 @@ class RequestWriter:
         statement = identity(draft)
         parts = self._parts.setdefault(statement, [])
         parts.append(draft)
-        if len(parts) < draft.spec.statement.parts:
+        if len(parts) < draft.spec.parts:
             return
         del self._parts[statement]
         # The loop empties `refused` before the next cycle, which names no refused prerequisite.
@@ -199,15 +199,13 @@ class RequestWriter:
     def _write_more(self) -> None:
         """Start to create as many requests as may be in progress at once."""
         while self._creations < CONCURRENT_CREATIONS:
-            configuration = self._configuration()
-            is_old = configuration.write_form is WriteForm.OLD
-            most = 1 if is_old else configuration.max_statements
+            most = self._configuration().max_statements
             statements = self._backlog.take(self._being_written, most)
             if not statements:
                 return
             self._creations += 1
             self._being_written.update(identity(parts[0]) for parts in statements)
-            task = self._spawn(self._write_together(statements, is_old=is_old))
+            task = self._spawn(self._write_together(statements))
             # Also called for a task that was cancelled before it began.
             task.add_done_callback(partial(self._written, statements))
 
@@ -224,11 +222,11 @@ class RequestWriter:
         self._creations -= 1
         self._write_more()
 
-    async def _write_together(self, statements: list[Parts], *, is_old: bool) -> None:
+    async def _write_together(self, statements: list[Parts]) -> None:
         if len(statements[0]) > 1:
-            await self._write_parts(statements[0], is_old=is_old)
+            await self._write_parts(statements[0])
             return
-        request = BindRequestDraft(tuple(parts[0] for parts in statements), is_old)
+        request = BindRequestDraft(tuple(parts[0] for parts in statements))
         problem = await self._create(request)
         if problem is None:
             return
@@ -236,23 +234,23 @@ class RequestWriter:
         if len(statements) == 1 or is_shared_by_all:
             self._refuse(statements, problem)
         else:  # the fault of one must not be that of its neighbours
-            await self._write_one_by_one(statements, is_old=is_old)
+            await self._write_one_by_one(statements)
 
-    async def _write_one_by_one(self, statements: list[Parts], *, is_old: bool) -> None:
+    async def _write_one_by_one(self, statements: list[Parts]) -> None:
         problems: dict[StatementId | None, str] = {}
         for parts in statements:
             before = prerequisite(parts[0])
             problem = problems.get(before)
             if problem is None:
-                problem = await self._create(BindRequestDraft(parts, is_old))
+                problem = await self._create(BindRequestDraft(parts))
             if problem is not None:
                 problems[identity(parts[0])] = problem
                 self._refuse([parts], problem)
 
-    async def _write_parts(self, parts: Parts, *, is_old: bool) -> None:
+    async def _write_parts(self, parts: Parts) -> None:
         written: list[BindRequestDraft] = []
         for part in parts:
-            request = BindRequestDraft((part,), is_old)
+            request = BindRequestDraft((part,))
             problem = await self._create(request)
             if problem is not None:
                 await self._take_back(written)
@@ -346,7 +344,7 @@ class RequestWriter:
             return None
         except KubeError as error:
             raise OutcomeUnknownError(f"it could not be read: {error}") from error
-        token = request.statements[0].spec.fencing_token
+        token = request.statements[0].fencing_token
         return found.spec.fencing_token == token and content_of(found.each()) == request.content
 
     async def _take_back(self, written: Sequence[BindRequestDraft]) -> None:

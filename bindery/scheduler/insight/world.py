@@ -13,12 +13,12 @@ import msgspec
 from bindery.api.bindrequest import Phase
 from bindery.api.configuration import SchedulerConfiguration
 from bindery.api.times import timestamp
-from bindery.kube.bindrequests import CommittedStatement
 from bindery.kube.budgets import DisruptionBudget
 from bindery.kube.objects import Condition, KubeObject, Pod
 from bindery.kube.store import Change, EventType, Key, key_of
 from bindery.kube.workloads import WorkloadJob
 from bindery.scheduler.commit.drafts import StatementDraft
+from bindery.scheduler.commit.requests import as_stored
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.model.jobs import TaskStatus, Uid
 
@@ -71,7 +71,7 @@ class World:
     def bind(self, drafts: Sequence[StatementDraft]) -> None:
         """Let the pods of `drafts` run on their planned nodes."""
         for draft in drafts:
-            request = msgspec.convert(draft.to_object(), CommittedStatement)
+            request = as_stored(draft)
             self._apply(EventType.ADDED, request)
             bound = []
             for pod in request.spec.pods:

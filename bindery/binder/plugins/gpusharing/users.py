@@ -60,7 +60,7 @@ class Users:
     async def _named(self, group: str, node: str) -> dict[str, str]:
         """Return the pods that BindRequests under way bring to `group`: UID -> Statement."""
         return {
-            pod.pod_uid: request.spec.statement.id
+            pod.pod_uid: request.spec.id
             for stored in await self._client.list(BIND_REQUESTS)
             for request in stored.each()
             if not request.is_final

@@ -1,4 +1,4 @@
-"""BindRequests are read one Statement at a time, from either form."""
+"""BindRequests are read one Statement at a time."""
 
 import msgspec
 import pytest
@@ -20,16 +20,17 @@ def each(spec: dict[str, object], **status: object) -> tuple[CommittedStatement,
     return msgspec.convert(content, BindRequest).each()
 
 
-def test_the_old_form_and_the_new_form_say_the_same() -> None:
-    statement, *_ = STATEMENTS
-    rest = {key: value for key, value in statement.items() if key not in ("id", "after")}
-    common = {"backoffLimit": 2, "fencingToken": 3}
-    (old,) = each({**rest, **common, "statement": {"id": "s", "after": "r"}})
+def test_a_statement_is_read_with_what_its_request_has_for_all() -> None:
+    one, two = each({"statements": STATEMENTS, "backoffLimit": 2, "fencingToken": 3})
 
-    (new,) = each({"statements": [statement], **common})
-
-    assert (new.metadata, new.spec, new.status) == (old.metadata, old.spec, old.status)
-    assert (new.siblings, old.siblings) == (("s",), ())
+    assert (one.spec.id, one.spec.after, one.spec.queue) == ("s", "r", "team")
+    assert (one.spec.min_bound, one.spec.priority) == (0, 7)
+    assert [pod.pod_uid for pod in one.spec.pods] == ["1"]
+    assert two.spec.pod_group is not None
+    for statement in (one, two):
+        assert (statement.backoff_limit, statement.fencing_token) == (2, 3)
+        assert (statement.metadata.name, statement.siblings) == ("it", ("s", "t"))
+        assert statement.status.phase == "Pending"
 
 
 def test_a_statement_that_has_ended_has_bound_all_pods_but_those_that_it_lists() -> None:
@@ -51,7 +52,7 @@ def test_a_statement_that_has_ended_has_bound_all_pods_but_those_that_it_lists()
 def test_a_statement_without_an_outcome_has_failed_if_the_whole_request_has(
     phase: str, expected: list[str]
 ) -> None:
-    """As a binder leaves it that does not know the new form."""
+    """As a binder leaves a request that makes no sense."""
     reason = BindFailureReason.MALFORMED.value
 
     found = each(
@@ -72,5 +73,6 @@ def test_withdrawn_statements_are_marked() -> None:
     assert [request.is_withdrawn for request in found] == [False, True]
 
 
-def test_an_object_of_neither_form_carries_nothing() -> None:
+def test_an_object_without_statements_carries_nothing() -> None:
     assert each({}) == ()
+    assert each({"pods": [POD], "statement": {"id": "s"}}) == ()
