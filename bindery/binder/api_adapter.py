@@ -96,31 +96,31 @@ class ApiAdapter:
         self._shared.hurry(namespace, statement_id)
 
     async def write_status(
-        self, request: CommittedStatement, status: Mapping[str, object]
+        self, statement: CommittedStatement, status: Mapping[str, object]
     ) -> CommittedStatement:
-        """Write `status`, again and again until it is known to stand; return the newer request."""
-        return await self._shared.write(request, status)
+        """Write `status`, again and again until it is known to stand; return the newer state."""
+        return await self._shared.write(statement, status)
 
     async def try_to_write(
-        self, request: CommittedStatement, status: Mapping[str, object]
+        self, statement: CommittedStatement, status: Mapping[str, object]
     ) -> CommittedStatement | None:
-        """Write `status` unless the request has changed; return the newer request if written."""
+        """Write `status` unless the Statement has changed; return its newer state if written."""
         try:
-            return await self._shared.try_to_write(request, status)
+            return await self._shared.try_to_write(statement, status)
         except (KubeError, RequestGoneError):
             return None  # its outcome, now or later, has more details
 
-    async def confirm(self, request: CommittedStatement) -> CommittedStatement:
-        """Read the request again and return it."""
-        meta = request.metadata
+    async def confirm(self, statement: CommittedStatement) -> CommittedStatement:
+        """Read the Statement again and return it."""
+        meta = statement.metadata
         try:
             stored = await self.read(meta.namespace, meta.name)
         except NotFoundError as error:
             raise RequestGoneError from error
-        found = next((each for each in stored.each() if each.key == request.key), None)
+        found = next((each for each in stored.each() if each.key == statement.key), None)
         if found is None or stored.metadata.uid != meta.uid or stored.metadata.deletion_timestamp:
             raise RequestGoneError
-        if request.is_changed_in(found):
+        if statement.is_changed_in(found):
             raise RequestChangedError
         return found
 
@@ -131,11 +131,11 @@ class ApiAdapter:
         # No label can name all Statements of a request.
         found = await self._client.list(BIND_REQUESTS, namespace=namespace)
         return [
-            request
+            part
             for stored in found
             if not stored.metadata.deletion_timestamp
-            for request in stored.each()
-            if request.key.statement == statement_id
+            for part in stored.each()
+            if part.key.statement == statement_id
         ]
 
     async def remove(self, namespace: str, name: str, uid: str) -> None:

@@ -35,24 +35,24 @@ class BindingMetadata:
 NOTHING: Final = BindingMetadata()
 
 
-def recorded(request: CommittedStatement, binding: PodBinding) -> BindingMetadata:
+def recorded(statement: CommittedStatement, binding: PodBinding) -> BindingMetadata:
     """Return what the binder itself records for the pod of `binding`, before plugins add to it."""
     annotations: dict[str, str] = {}
     received = binding.received_resource_type
     if binding.received_gpu is not None or received != ReceivedResourceType.REGULAR:
         annotations[RECEIVED_TYPE_ANNOTATION] = received
-    if request.spec.queue:
+    if statement.spec.queue:
         charged_as = preemptibility.word(not binding.non_preemptible)
-        annotations[CHARGED_QUEUE_ANNOTATION] = request.spec.queue
+        annotations[CHARGED_QUEUE_ANNOTATION] = statement.spec.queue
         annotations[CHARGED_PREEMPTIBILITY_ANNOTATION] = charged_as
-        if request.spec.pod_group is not None:
-            annotations[CHARGED_GROUP_ANNOTATION] = request.spec.pod_group.uid
+        if statement.spec.pod_group is not None:
+            annotations[CHARGED_GROUP_ANNOTATION] = statement.spec.pod_group.uid
     room = keptroom.from_data(binding.plugin_data.get(keptroom.PLUGIN_DATA))
     if room is not None:
         annotations[KEPT_ROOM_ANNOTATION] = room.record(binding.pod_uid)
     held = exclusive.from_data(binding.plugin_data.get(exclusive.PLUGIN_DATA))
     if held is not None:
         annotations[EXCLUSIVE_DOMAINS_ANNOTATION] = held.record(binding.pod_uid)
-    pool = request.metadata.labels.get(NODE_POOL_LABEL)
+    pool = statement.metadata.labels.get(NODE_POOL_LABEL)
     labels = {NODE_POOL_LABEL: pool} if pool else {}
     return BindingMetadata(labels, annotations) if labels or annotations else NOTHING

@@ -16,10 +16,10 @@ from bindery.kube.bindrequests import CommittedStatement
 class Reporter(Protocol):
     """Reports outcomes of Statements as events and metrics."""
 
-    def attempt_failed(self, requests: Sequence[CommittedStatement], outcome: Outcome) -> None:
+    def attempt_failed(self, parts: Sequence[CommittedStatement], outcome: Outcome) -> None:
         """Take in an attempt that will be repeated."""
 
-    def concluded(self, requests: Sequence[CommittedStatement], outcome: Outcome) -> None:
+    def concluded(self, parts: Sequence[CommittedStatement], outcome: Outcome) -> None:
         """Take in a final outcome that stands in the status of the parts."""
 
 
@@ -50,5 +50,5 @@ class StartGate(Protocol):
     async def wait_turn(self) -> None:
         """Wait for the ends of the Runs that come before."""
 
-    async def claim(self, requests: Sequence[CommittedStatement]) -> Mapping[str, PodFailure]:
+    async def claim(self, parts: Sequence[CommittedStatement]) -> Mapping[str, PodFailure]:
         """Take the pods; return which must not be bound, and why."""

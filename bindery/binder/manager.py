@@ -1,9 +1,9 @@
-"""Decides when each Statement is carried out: the binder's memory of BindRequests.
+"""Decides when each Statement is carried out: the binder's memory of Statements.
 
 `operator` shows it every change of every BindRequest by `observe`, `gone` and `malformed`, which
 only take note and start or interrupt a `run`. It keeps the rules that go over more than one
 request: a Statement begins when all parts have come and the Statement that it builds on has
-succeeded, a pod is under one Run at a time, and a request of a scheduler that does not lead any
+succeeded, a pod is under one Run at a time, and a Statement of a scheduler that does not lead any
 more is refused.
 """
 
@@ -50,9 +50,9 @@ class Retention(Protocol):
 
 @dataclass(frozen=True)
 class UnsaidWait:
-    """A waiting request without a wait reason in its status."""
+    """A waiting Statement without a wait reason in its status."""
 
-    request: CommittedStatement
+    statement: CommittedStatement
     wait: Wait
     since_s: float
 
@@ -92,10 +92,10 @@ class Manager:
         self._predecessors = Predecessors(dependencies.store, dependencies.pause)
         self._known: dict[
             StatementKey, CommittedStatement
-        ] = {}  # live requests that have been admitted
+        ] = {}  # live Statements that have been admitted
         # parts that wait for others -> when they came
         self._first_seen: dict[StatementKey, float] = {}
-        self._said: set[StatementKey] = set()  # live requests that were told what they wait for
+        self._said: set[StatementKey] = set()  # live; their wait was written
         self._runs: dict[StatementKey, Run] = {}
         self._claims = PodClaims()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -112,32 +112,32 @@ class Manager:
         """Take in the fencing token of a request, before any Run is started."""
         self._fence.note(labels, token)
 
-    def observe(self, request: CommittedStatement, *, adopted: bool) -> None:
-        """Take in a request that is new or has changed.
+    def observe(self, statement: CommittedStatement, *, adopted: bool) -> None:
+        """Take in a Statement that is new or has changed.
 
         Args:
-            request: its newest state.
+            statement: its newest state.
             adopted: whether it was there before we looked, so that another may have worked on it.
         """
-        key = request.key
-        self._fence.note(request.metadata.labels, request.fencing_token)
+        key = statement.key
+        self._fence.note(statement.metadata.labels, statement.fencing_token)
         known = self._known.get(key)
-        if known is not None and known.metadata.name != request.metadata.name:
-            self._take_copy(request, known)
+        if known is not None and known.metadata.name != statement.metadata.name:
+            self._take_copy(statement, known)
             return
-        if known is not None and known.metadata.uid != request.metadata.uid:
+        if known is not None and known.metadata.uid != statement.metadata.uid:
             self.gone(known)
             known = None
-        if request.metadata.deletion_timestamp:
-            self.gone(request)
+        if statement.metadata.deletion_timestamp:
+            self.gone(statement)
             return
-        self._predecessors.note(request)
-        if request.is_final:
-            self._finish(key, request)
+        self._predecessors.note(statement)
+        if statement.is_final:
+            self._finish(key, statement)
         elif known is None:
-            self._admit(key, request, adopted=adopted)
-        elif known.is_changed_in(request):
-            self._replace(key, request)
+            self._admit(key, statement, adopted=adopted)
+        elif known.is_changed_in(statement):
+            self._replace(key, statement)
 
     def announced(self, request: BindRequest) -> None:
         """Take in the announcement of a new leader; it is removed as any finished request."""
@@ -147,9 +147,9 @@ class Manager:
         elif not request.metadata.deletion_timestamp:
             self._spawn(self._acknowledge(request))
 
-    def gone(self, request: CommittedStatement) -> None:
-        """Take in that a request does not exist any more."""
-        key, uid = request.key, request.metadata.uid
+    def gone(self, statement: CommittedStatement) -> None:
+        """Take in that a Statement does not exist any more."""
+        key, uid = statement.key, statement.metadata.uid
         for identity in ((uid, ""), (uid, key.statement)):
             self._refused.pop(identity, None)
             self._copies.pop(identity, None)
@@ -157,14 +157,14 @@ class Manager:
         if known is not None and known.metadata.uid != uid:
             return
         self._forget(key)
-        self._gatherings.drop(request)
-        self._predecessors.drop(request)
+        self._gatherings.drop(statement)
+        self._predecessors.drop(statement)
         run = self._runs.get(key)
-        if run is not None and run.requests[key].metadata.uid == request.metadata.uid:
+        if run is not None and run.parts[key].metadata.uid == statement.metadata.uid:
             run.interrupt(key, Interruption.GONE)
 
     def malformed(self, request: Malformed, *, is_final: bool) -> None:
-        """Take in a request that cannot be understood."""
+        """Take in a request, or one of its Statements, that cannot be understood."""
         statement = request.statement
         if statement is None:
             of_request = [e for e in self._known.values() if e.metadata.uid == request.uid]
@@ -207,27 +207,27 @@ class Manager:
         return self._predecessors.is_waited_for(namespace, statement_id)
 
     def unsaid_waits(self, patience_s: float) -> list[UnsaidWait]:
-        """Return the requests that have waited longer than `patience_s` without a wait reason."""
+        """Return the Statements that have waited longer than `patience_s` without a wait reason."""
         latest_s = self._dependencies.clock() - patience_s
         found = []
-        for key, request in self._known.items():
+        for key, statement in self._known.items():
             run = self._runs.get(key)
             since_s = run.since_s if run is not None else self._first_seen.get(key, latest_s)
             if since_s > latest_s or key in self._said:
                 continue
-            newest = run.requests.get(key, request) if run is not None else request
-            wait = self._gatherings.wait(request) if run is None else run.wait
+            newest = run.parts.get(key, statement) if run is not None else statement
+            wait = self._gatherings.wait(statement) if run is None else run.wait
             if wait is not None and not newest.status.reason:
                 found.append(UnsaidWait(newest, wait, since_s))
         return found
 
-    def wait_said(self, request: CommittedStatement, written: CommittedStatement | None) -> None:
-        """Note that the wait reason of `request` was written, or could not be."""
-        key = request.key
+    def wait_said(self, statement: CommittedStatement, written: CommittedStatement | None) -> None:
+        """Note that the wait reason of `statement` was written, or could not be."""
+        key = statement.key
         self._said.add(key)
         run = self._runs.get(key)
         if run is not None and written is not None:
-            run.rewritten(key, request, written)
+            run.rewritten(key, statement, written)
 
     async def drain(self, grace_s: float) -> None:
         """Wait at most `grace_s` for Runs in progress, then cancel the rest.
@@ -243,21 +243,20 @@ class Manager:
 
     # ---- admission ------------------------------------------------------------------------------
 
-    def _admit(self, key: StatementKey, request: CommittedStatement, *, adopted: bool) -> None:
-        problem = problem_of(request)
-        other = self._gatherings.other_carrier(request)
+    def _admit(self, key: StatementKey, statement: CommittedStatement, *, adopted: bool) -> None:
+        problem = problem_of(statement)
+        other = self._gatherings.other_carrier(statement)
         if other is not None:
             problem = _problem_of_copy(other)
         if problem:
-            self._refuse(request, problem)
+            self._refuse(statement, problem)
             return
-        self._known[key] = request
-        statement = request.spec
-        if statement.parts == 1:
-            self._start([request], adopted=adopted)
+        self._known[key] = statement
+        if statement.spec.parts == 1:
+            self._start([statement], adopted=adopted)
             return
         self._first_seen[key] = self._dependencies.clock()
-        gathering = self._gatherings.add(request)
+        gathering = self._gatherings.add(statement)
         if gathering.is_ready:
             parts = gathering.in_order()
             problem = problem_of_parts(parts)
@@ -267,47 +266,47 @@ class Manager:
             else:
                 self._start(parts, adopted=adopted or any(part.is_final for part in parts))
 
-    def _replace(self, key: StatementKey, request: CommittedStatement) -> None:
-        """Start a new Run for a request with a changed spec, when the old Run has ended."""
-        self._known[key] = request
-        if request.spec.parts > 1:
-            self._gatherings.add(request)
+    def _replace(self, key: StatementKey, statement: CommittedStatement) -> None:
+        """Start a new Run for a Statement with a changed spec, when the old Run has ended."""
+        self._known[key] = statement
+        if statement.spec.parts > 1:
+            self._gatherings.add(statement)
         run = self._runs.get(key)
         if run is not None:
             run.interrupt(key, Interruption.CHANGED)
         else:
             self._forget(key)
-            self._admit(key, request, adopted=True)
+            self._admit(key, statement, adopted=True)
 
-    def _finish(self, key: StatementKey, request: CommittedStatement) -> None:
+    def _finish(self, key: StatementKey, statement: CommittedStatement) -> None:
         self._forget(key)
-        if request.spec.parts > 1:
-            gathering = self._gatherings.add(request)
+        if statement.spec.parts > 1:
+            gathering = self._gatherings.add(statement)
             # Seen last at a start: the parts without an outcome wait for nothing else.
             if gathering.is_ready and not gathering.is_final:
                 parts = gathering.in_order()
                 if not any(part.key in self._runs for part in parts):
                     self._start(parts, adopted=True)
-        self._retention.add(finished(request))
+        self._retention.add(finished(statement))
 
     async def _acknowledge(self, request: BindRequest) -> None:
         now = timestamp_milli(self._dependencies.clock())
         status = announced_status(request.spec.fencing_token, now)
         await self._dependencies.store.acknowledge(request, status)
 
-    def _refuse(self, request: CommittedStatement, problem: str) -> None:
-        meta = request.metadata
-        malformed = Malformed(meta.namespace, meta.name, meta.uid, problem, request)
+    def _refuse(self, statement: CommittedStatement, problem: str) -> None:
+        meta = statement.metadata
+        malformed = Malformed(meta.namespace, meta.name, meta.uid, problem, statement)
         self.malformed(malformed, is_final=False)
 
-    def _take_copy(self, request: CommittedStatement, known: CommittedStatement) -> None:
+    def _take_copy(self, statement: CommittedStatement, known: CommittedStatement) -> None:
         """Take in a Statement that another request carries too."""
-        identity = (request.metadata.uid, request.key.statement)
-        if request.is_final:
-            self._retention.add(finished(request))
-        elif not request.metadata.deletion_timestamp:
+        identity = (statement.metadata.uid, statement.key.statement)
+        if statement.is_final:
+            self._retention.add(finished(statement))
+        elif not statement.metadata.deletion_timestamp:
             is_new = identity not in self._copies
-            self._copies[identity] = request
+            self._copies[identity] = statement
             if is_new:
                 self._spawn(self._examine_copy(identity, known))
 
@@ -364,29 +363,29 @@ class Manager:
         self._spawn(self._see_off(run, predecessor))
 
     def _fence_of(
-        self, request: CommittedStatement, predecessor: Predecessor
+        self, statement: CommittedStatement, predecessor: Predecessor
     ) -> Callable[[], PodFailure | None]:
-        labels, token = request.metadata.labels, request.fencing_token
-        if request.is_withdrawn:
+        labels, token = statement.metadata.labels, statement.fencing_token
+        if statement.is_withdrawn:
             text = "the scheduler has withdrawn its Statement"
             withdrawn = PodFailure(BindFailureReason.WITHDRAWN, text, permanent=True)
             return lambda: withdrawn
         return lambda: self._fence.refusal(labels, token) or predecessor.refusal
 
     async def _see_off(self, run: Run, predecessor: Predecessor) -> None:
-        """Clear up after a Run; start again if its request has changed meanwhile."""
+        """Clear up after a Run; start again if one of its parts has changed meanwhile."""
         await run.ended.wait()
         predecessor.leave()
         self._claims.release(run)
-        for key, request in run.requests.items():
-            self._gatherings.refresh(request)
-            self._predecessors.refresh(request)
+        for key, part in run.parts.items():
+            self._gatherings.refresh(part)
+            self._predecessors.refresh(part)
             if self._runs.get(key) is run:
                 del self._runs[key]
         if run.has_changed:
-            for key, request in run.requests.items():
+            for key, part in run.parts.items():
                 known = self._known.get(key)
-                if known and request.is_changed_in(known):
+                if known and part.is_changed_in(known):
                     self._forget(key)
                     self._admit(key, known, adopted=True)
 

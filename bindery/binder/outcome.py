@@ -12,7 +12,7 @@ from bindery.kube.bindrequests import PodBinding
 
 
 class BoundReason(StrEnum):
-    """How much of a request was bound."""
+    """How much of a Statement was bound."""
 
     BOUND = "Bound"
     PARTLY_BOUND = "PartlyBound"
@@ -20,7 +20,7 @@ class BoundReason(StrEnum):
 
 
 class WaitReason(StrEnum):
-    """Why a request has no outcome yet."""
+    """Why a Statement has no outcome yet."""
 
     WAITS_FOR_PARTS = "WaitsForParts"
     """Not all parts of the Statement have come."""
@@ -34,7 +34,7 @@ class WaitReason(StrEnum):
 
 @dataclass(frozen=True)
 class Wait:
-    """What a request without an outcome waits for."""
+    """What a Statement without an outcome waits for."""
 
     reason: WaitReason
     message: str

@@ -59,15 +59,15 @@ class RequestChangedError(Exception):
 
 
 class RequestStore(Protocol):
-    """BindRequests, as their runs see them."""
+    """Statements and their BindRequests, as Runs see them."""
 
     async def acknowledge(self, request: BindRequest, status: Mapping[str, object]) -> None:
         """Write the status of an announcement until it stands, or the request is gone."""
 
     async def write_status(
-        self, request: CommittedStatement, status: Mapping[str, object]
+        self, statement: CommittedStatement, status: Mapping[str, object]
     ) -> CommittedStatement:
-        """Write `status`, again and again until it is known to stand; return the newer request.
+        """Write `status`, again and again until it is known to stand; return the newer state.
 
         Raises:
             RequestGoneError, RequestChangedError: it cannot stand any more.
@@ -78,8 +78,8 @@ class RequestStore(Protocol):
     ) -> Sequence[CommittedStatement]:
         """Read the parts of a Statement that are there now."""
 
-    async def confirm(self, request: CommittedStatement) -> CommittedStatement:
-        """Read the request again and return it.
+    async def confirm(self, statement: CommittedStatement) -> CommittedStatement:
+        """Read the Statement again and return it.
 
         Raises:
             RequestGoneError, RequestChangedError: it is not what it was.

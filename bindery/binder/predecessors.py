@@ -1,6 +1,6 @@
 """Prerequisite Statements: their outcomes, and waiting for them.
 
-`manager` notes every request that it sees here, and asks for a `Predecessor` for each Run. A
+`manager` notes every Statement that it sees here, and asks for a `Predecessor` for each Run. A
 Statement whose predecessor is not known was told before it, or after that one had gone: kopf keeps
 the order of one request's events, not of two, so the API server is asked. The one invariant: nobody
 is let go on before the predecessor is known to have succeeded.
@@ -37,7 +37,7 @@ class _Part(NamedTuple):
 
 
 class Predecessors:
-    """The phases of all requests by Statement, and their waiters."""
+    """The phases of all Statements, and their waiters."""
 
     def __init__(self, store: RequestStore, pause: Callable[[float], Awaitable[bool]]) -> None:
         """Make an empty memory.
@@ -51,37 +51,37 @@ class Predecessors:
         self._news: dict[_Identity, asyncio.Event] = {}  # set, and forgotten, at the next change
         self._followers: Counter[_Identity] = Counter()
 
-    def note(self, request: CommittedStatement) -> None:
-        """Take in the newest state of a request."""
-        identity = _identity(request)
-        part = _Part(request.metadata.uid, request.status.phase)
-        self._parts.setdefault(identity, {})[request.metadata.name] = part
+    def note(self, statement: CommittedStatement) -> None:
+        """Take in the newest state of a Statement, or of a part."""
+        identity = _identity(statement)
+        part = _Part(statement.metadata.uid, statement.status.phase)
+        self._parts.setdefault(identity, {})[statement.metadata.name] = part
         self._tell(identity)
 
-    def drop(self, request: CommittedStatement) -> None:
-        """Forget a request that is gone."""
-        identity, name = _identity(request), request.metadata.name
+    def drop(self, statement: CommittedStatement) -> None:
+        """Forget a Statement, or a part, that is gone."""
+        identity, name = _identity(statement), statement.metadata.name
         parts = self._parts.get(identity, {})
-        if name in parts and parts[name].uid == request.metadata.uid:
+        if name in parts and parts[name].uid == statement.metadata.uid:
             del parts[name]
             if not parts:
                 del self._parts[identity]
             self._tell(identity)
 
-    def refresh(self, request: CommittedStatement) -> None:
-        """Take in a newer state of a request, if it is still there."""
-        known = self._parts.get(_identity(request), {}).get(request.metadata.name)
-        if known is not None and known.uid == request.metadata.uid:
-            self.note(request)
+    def refresh(self, statement: CommittedStatement) -> None:
+        """Take in a newer state of a Statement, or of a part, if it is still there."""
+        known = self._parts.get(_identity(statement), {}).get(statement.metadata.name)
+        if known is not None and known.uid == statement.metadata.uid:
+            self.note(statement)
 
     def is_waited_for(self, namespace: str, statement_id: str) -> bool:
         """Whether a Statement in progress has this one as its prerequisite."""
         return (namespace, statement_id) in self._followers
 
-    def of(self, request: CommittedStatement) -> "Predecessor":
-        """Return the predecessor of the Statement of `request`, if it has one; say `leave` then."""
-        after = request.spec.after if not request.is_withdrawn else None
-        identity = (request.metadata.namespace, after) if after is not None else None
+    def of(self, statement: CommittedStatement) -> "Predecessor":
+        """Return the predecessor of `statement`, if it has one; say `leave` then."""
+        after = statement.spec.after if not statement.is_withdrawn else None
+        identity = (statement.metadata.namespace, after) if after is not None else None
         if identity is not None:
             self._followers[identity] += 1
         return Predecessor(self, identity)
@@ -124,7 +124,7 @@ class Predecessors:
         except KubeError as error:
             log_failure(_log, "a Statement could not be looked up", error, id=identity[1])
             return {Phase.PENDING}  # nothing is known: it is asked for again
-        return {request.status.phase for request in found}
+        return {part.status.phase for part in found}
 
     def _tell(self, identity: _Identity) -> None:
         news = self._news.pop(identity, None)
@@ -158,5 +158,5 @@ class Predecessor:
             self._memory.leave(self._identity)
 
 
-def _identity(request: CommittedStatement) -> _Identity:
-    return request.metadata.namespace, request.spec.id
+def _identity(statement: CommittedStatement) -> _Identity:
+    return statement.metadata.namespace, statement.spec.id

@@ -32,25 +32,25 @@ class Reports:
         """Queue -> when its series were last added to."""
         self._dropped_at = clock()
 
-    def attempt_failed(self, requests: Sequence[CommittedStatement], outcome: Outcome) -> None:
+    def attempt_failed(self, parts: Sequence[CommittedStatement], outcome: Outcome) -> None:
         """Count an attempt that will be retried; write why to the PodGroup or the pods."""
         ATTEMPTS.labels(outcome.verdict).inc()
-        self._say(requests, outcome)
+        self._say(parts, outcome)
 
-    def concluded(self, requests: Sequence[CommittedStatement], outcome: Outcome) -> None:
+    def concluded(self, parts: Sequence[CommittedStatement], outcome: Outcome) -> None:
         """Count a final outcome; write it to the PodGroup or the pods."""
         ATTEMPTS.labels(outcome.verdict).inc()
         for pod in outcome.pods.values():
             PODS.labels(_outcome_of(pod)).inc()
         now = self._clock()
-        for request in requests:
-            created_s = seconds(request.metadata.creation_timestamp)
+        for part in parts:
+            created_s = seconds(part.metadata.creation_timestamp)
             if created_s is not None:
-                self._used[request.spec.queue] = now
-                duration = BIND_REQUEST_SECONDS.labels(outcome.verdict, request.spec.queue)
+                self._used[part.spec.queue] = now
+                duration = BIND_REQUEST_SECONDS.labels(outcome.verdict, part.spec.queue)
                 duration.observe(max(now - created_s, 0.0))
         self._drop_unused(now)
-        self._say(requests, outcome)
+        self._say(parts, outcome)
 
     def _drop_unused(self, now: float) -> None:
         """Drop the series of queues that are unused: the binder does not see queues go."""
@@ -62,19 +62,19 @@ class Reports:
                 BIND_REQUEST_SECONDS.remove_by_labels({"queue": queue})
                 del self._used[queue]
 
-    def _say(self, requests: Sequence[CommittedStatement], outcome: Outcome) -> None:
+    def _say(self, parts: Sequence[CommittedStatement], outcome: Outcome) -> None:
         """Say it at the gang, at the request and at the pods; at most once where it is the same."""
-        group = requests[0].spec.pod_group
+        group = parts[0].spec.pod_group
         if group is not None:
-            self._say_of_all(_gang(requests[0], group), outcome, is_minor=False)
-        for request in requests:
-            whose = name_of_gang(group) if len(request.siblings) > 1 else ""
-            regarding = reference_to(BIND_REQUESTS, request)
+            self._say_of_all(_gang(parts[0], group), outcome, is_minor=False)
+        for part in parts:
+            whose = name_of_gang(group) if len(part.siblings) > 1 else ""
+            regarding = reference_to(BIND_REQUESTS, part)
             self._say_of_all(regarding, outcome, is_minor=True, whose=whose)
         if group is not None:
-            self._events.later(_of_pods(requests, outcome))
+            self._events.later(_of_pods(parts, outcome))
             return
-        for occurrence in _of_pods(requests, outcome):
+        for occurrence in _of_pods(parts, outcome):
             if occurrence.severity is Severity.NORMAL:
                 self._events.normal(occurrence.regarding, occurrence.reason, occurrence.message)
             else:
@@ -96,39 +96,39 @@ class Reports:
             self._events.warning(regarding, FAILED_EVENT, text, is_minor=is_minor)
 
 
-def _of_pods(requests: Sequence[CommittedStatement], outcome: Outcome) -> Iterator[Occurrence]:
+def _of_pods(parts: Sequence[CommittedStatement], outcome: Outcome) -> Iterator[Occurrence]:
     """Yield what is told at the pods of an outcome."""
     is_over = outcome.verdict is not Verdict.RETRY
-    for request in requests:
-        for binding in request.spec.pods:
+    for part in parts:
+        for binding in part.spec.pods:
             pod = outcome.pods[binding.pod_uid]
             failure = pod.failure
             if pod.bound and is_over:
                 text = f"bound to {binding.selected_node}"
-                yield _of_pod(request, pod, Severity.NORMAL, BOUND_EVENT, text)
+                yield _of_pod(part, pod, Severity.NORMAL, BOUND_EVENT, text)
             elif pod.bound or failure is None:
                 continue
             # While it is tried again, it is told at the pods at fault alone.
             elif is_over or failure.reason != BindFailureReason.GANG_ABORTED:
                 text = f"{failure.reason}: {failure.message}"
-                yield _of_pod(request, pod, Severity.WARNING, FAILED_EVENT, text)
+                yield _of_pod(part, pod, Severity.WARNING, FAILED_EVENT, text)
 
 
 def _of_pod(
-    request: CommittedStatement, pod: PodOutcome, severity: Severity, reason: str, text: str
+    statement: CommittedStatement, pod: PodOutcome, severity: Severity, reason: str, text: str
 ) -> Occurrence:
     regarding = ObjectReference(
         POD_RESOURCE.api_version,
         POD_RESOURCE.kind,
-        request.metadata.namespace,
+        statement.metadata.namespace,
         pod.binding.pod_name,
         pod.binding.pod_uid,
     )
     return Occurrence(regarding, severity, reason, text, is_minor=True)
 
 
-def _gang(request: CommittedStatement, group: PodGroupReference) -> ObjectReference:
-    namespace = request.metadata.namespace
+def _gang(statement: CommittedStatement, group: PodGroupReference) -> ObjectReference:
+    namespace = statement.metadata.namespace
     return ObjectReference(
         POD_GROUPS.api_version, POD_GROUPS.kind, namespace, group.name, group.uid
     )

@@ -40,11 +40,11 @@ class Finished:
     """Of all Statements that it carries."""
 
 
-def finished(request: CommittedStatement) -> Finished:
+def finished(statement: CommittedStatement) -> Finished:
     """Return what is kept of a finished request; without a completion time it is due at once."""
-    meta = request.metadata
-    completed_s = seconds(request.status.completion_time) or 0.0
-    return Finished(completed_s, meta.namespace, meta.name, meta.uid, request.siblings)
+    meta = statement.metadata
+    completed_s = seconds(statement.status.completion_time) or 0.0
+    return Finished(completed_s, meta.namespace, meta.name, meta.uid, statement.siblings)
 
 
 def finished_as_a_whole(stored: BindRequest) -> Finished:

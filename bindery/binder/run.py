@@ -42,11 +42,11 @@ class Interruption(Enum):
 
 
 class Run:
-    """A Statement, its transaction and its task. Its requests are kept in their newest state."""
+    """A Statement, its transaction and its task. Its parts are kept in their newest state."""
 
     def __init__(
         self,
-        requests: Sequence[CommittedStatement],
+        parts: Sequence[CommittedStatement],
         dependencies: RunDependencies,
         *,
         fence: Callable[[], PodFailure | None],
@@ -56,23 +56,21 @@ class Run:
         """Make a Run that is not started.
 
         Args:
-            requests: the parts, in order.
+            parts: in order.
             dependencies: what all Runs share.
             fence: returns whether a newer scheduler has planned since.
             adopted: whether another process may have worked on it.
             confirm_first: whether the parts are to be read again, as they may be old.
         """
-        self.requests: dict[StatementKey, CommittedStatement] = {
-            request.key: request for request in requests
-        }
-        self.failed_attempts = max(request.status.failed_attempts for request in requests)
+        self.parts: dict[StatementKey, CommittedStatement] = {part.key: part for part in parts}
+        self.failed_attempts = max(part.status.failed_attempts for part in parts)
         self.ended = asyncio.Event()
         self.since_s = dependencies.clock()
         """When it was taken up."""
         self._dependencies, self._confirm_first = dependencies, confirm_first
-        self._backoff_limit = min(request.backoff_limit for request in requests)
+        self._backoff_limit = min(part.backoff_limit for part in parts)
         self._transaction = BindTransaction(
-            requests, dependencies.port, dependencies.plugins, fence=fence, adopted=adopted
+            parts, dependencies.port, dependencies.plugins, fence=fence, adopted=adopted
         )
         self._interruption: Interruption | None = None
         self._gone: set[StatementKey] = set()
@@ -80,19 +78,19 @@ class Run:
         self._concluded = False
         self._task: asyncio.Task[None] | None = None
         self._gate: StartGate | None = None
-        self._log = _log.bind(statement=requests[0].spec.id, requests=self.names)
+        self._log = _log.bind(statement=parts[0].spec.id, requests=self.names)
 
     # ---- for the manager ------------------------------------------------------------------------
 
     @property
     def pod_uids(self) -> list[str]:
         """The UIDs of all pods of the Statement."""
-        return [pod.pod_uid for part in self.requests.values() for pod in part.spec.pods]
+        return [pod.pod_uid for part in self.parts.values() for pod in part.spec.pods]
 
     @property
     def names(self) -> list[str]:
         """Namespace and name of each part."""
-        metadata = (part.metadata for part in self.requests.values())
+        metadata = (part.metadata for part in self.parts.values())
         return [f"{meta.namespace}/{meta.name}" for meta in metadata]
 
     @property
@@ -113,11 +111,11 @@ class Run:
         return self._gate.wait if self._gate is not None else self._transaction.wait
 
     def rewritten(
-        self, key: StatementKey, request: CommittedStatement, newer: CommittedStatement
+        self, key: StatementKey, statement: CommittedStatement, newer: CommittedStatement
     ) -> None:
-        """Take in that the status of the part at `key` was written, which was `request` before."""
-        if self.requests.get(key) is request:
-            self.requests[key] = newer
+        """Take in that the status of the part at `key`, which was `statement`, was written."""
+        if self.parts.get(key) is statement:
+            self.parts[key] = newer
 
     def start(self, gate: StartGate, spawn: Spawn) -> None:
         """Start its task with `spawn`."""
@@ -140,7 +138,7 @@ class Run:
 
     async def look_again(self) -> None:
         """Read the parts again and interrupt the Run if they are not what they were."""
-        for key, part in list(self.requests.items()):
+        for key, part in list(self.parts.items()):
             try:
                 await self._dependencies.store.confirm(part)
             except RequestGoneError:
@@ -178,7 +176,7 @@ class Run:
         await gate.wait_turn()
         if self._confirm_first:
             await self._confirm()
-        self._transaction.refuse(await gate.claim(list(self.requests.values())))
+        self._transaction.refuse(await gate.claim(list(self.parts.values())))
         self._gate = None
         if not await self._await_turn():
             return
@@ -193,7 +191,7 @@ class Run:
             self._log.warning(
                 "attempt failed", reason=outcome.reason, message=outcome.message, retry_in_s=delay_s
             )
-            self._dependencies.reporter.attempt_failed(list(self.requests.values()), outcome)
+            self._dependencies.reporter.attempt_failed(list(self.parts.values()), outcome)
             next_attempt = timestamp_milli(self._dependencies.clock() + delay_s)
             await self._write(
                 lambda part: retry_status(part, outcome, self.failed_attempts, next_attempt)  # noqa: B023  # awaited within the iteration
@@ -204,9 +202,9 @@ class Run:
 
     async def _await_turn(self) -> bool:
         """Wait for the time of the next attempt that an earlier Run has set."""
-        if any(part.is_withdrawn for part in self.requests.values()):
+        if any(part.is_withdrawn for part in self.parts.values()):
             return await self._dependencies.pause(0.0)
-        times = [seconds(part.status.next_attempt_time) for part in self.requests.values()]
+        times = [seconds(part.status.next_attempt_time) for part in self.parts.values()]
         due_s = max((time for time in times if time is not None), default=0.0)
         wait_s = min(due_s - self._dependencies.clock(), self._dependencies.max_backoff_s)
         return await self._dependencies.pause(max(wait_s, 0.0))
@@ -238,17 +236,17 @@ class Run:
             bound=outcome.bound_count,
             pods=len(outcome.pods),
         )
-        self._dependencies.reporter.concluded(list(self.requests.values()), outcome)
+        self._dependencies.reporter.concluded(list(self.parts.values()), outcome)
 
     async def _take_back(self) -> None:
         """Roll back; then tell the parts that are still there."""
-        self._log.info("the request was taken back", why=self._interruption)
+        self._log.info("the Statement was taken back", why=self._interruption)
         self._concluded = True
         await self._transaction.abandon()
         clean = await self._clean_up()
         if not clean or self._interruption is Interruption.CHANGED:
             return
-        if len(self.requests) == len(self._gone):
+        if len(self.parts) == len(self._gone):
             return
         failure = PodFailure(
             BindFailureReason.PART_GONE, "another part was deleted", permanent=True
@@ -256,7 +254,7 @@ class Run:
         outcome = self._transaction.outcome_of_abandonment(failure)
         now = timestamp_milli(self._dependencies.clock())
         await self._write(lambda part: final_status(part, outcome, self.failed_attempts, now))
-        self._dependencies.reporter.concluded(list(self.requests.values()), outcome)
+        self._dependencies.reporter.concluded(list(self.parts.values()), outcome)
 
     async def _clean_up(self) -> bool:
         """Repeat a rollback that failed, within bounds; False: the process is about to stop."""
@@ -280,7 +278,7 @@ class Run:
             RequestGoneError, RequestChangedError: only while the outcome is open.
         """
         async with asyncio.TaskGroup() as group:
-            for key, part in list(self.requests.items()):
+            for key, part in list(self.parts.items()):
                 if key not in self._gone and not part.is_final:
                     group.create_task(self._write_part(key, part, status_of(part)))
         if not self._concluded and self._changed:
@@ -292,16 +290,16 @@ class Run:
         self, key: StatementKey, part: CommittedStatement, status: Status
     ) -> None:
         try:
-            self.requests[key] = await self._dependencies.store.write_status(part, status)
+            self.parts[key] = await self._dependencies.store.write_status(part, status)
         except RequestGoneError:
             self._gone.add(key)
         except RequestChangedError:
             self._changed = True
 
     async def _confirm(self) -> None:
-        for key, part in list(self.requests.items()):
+        for key, part in list(self.parts.items()):
             try:
-                self.requests[key] = await self._dependencies.store.confirm(part)
+                self.parts[key] = await self._dependencies.store.confirm(part)
             except RequestGoneError:
                 self._gone.add(key)
                 raise

@@ -49,7 +49,7 @@ class RunStart:
         await self._predecessor.wait()
         self._waits_for = ""
 
-    async def claim(self, requests: Sequence[CommittedStatement]) -> Mapping[str, PodFailure]:
+    async def claim(self, parts: Sequence[CommittedStatement]) -> Mapping[str, PodFailure]:
         """Take the pods; refuse those that another Run has and will not give back."""
         # kopf keeps the order of one request's events, not of two: that the other request is gone
         # may not have been told yet.
@@ -60,7 +60,7 @@ class RunStart:
             await leaving[0].ended.wait()
             # `ended` comes a moment before the pods are given back.
             await asyncio.sleep(0)
-        refusals = settled_refusals(requests)
+        refusals = settled_refusals(parts)
         message = "another request in progress has the pod"
         for uid in self._claims.claim(self._run):
             refusals[uid] = PodFailure(

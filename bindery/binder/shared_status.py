@@ -42,7 +42,7 @@ class StoredRequests(Protocol):
 class _Pending:
     """The status of one Statement that is to be written."""
 
-    request: CommittedStatement
+    statement: CommittedStatement
     status: Mapping[str, object]
     is_optional: bool = False
     """Whether it is given up when another status of the Statement was written first."""
@@ -61,8 +61,8 @@ class _Pending:
         """Give it up if `found`, the newest state of the Statement, leaves no room for it."""
         if found is None:
             self.error = RequestGoneError()
-        elif self.request.is_changed_in(found) or (
-            self.is_optional and found.status != self.request.status
+        elif self.statement.is_changed_in(found) or (
+            self.is_optional and found.status != self.statement.status
         ):
             self.error = RequestChangedError()
 
@@ -96,7 +96,7 @@ class _Shared:
         chosen = []
         for pending in self.pending.values():
             if not pending.is_done:
-                pending.compare(self.statements.get(pending.request.key))
+                pending.compare(self.statements.get(pending.statement.key))
             if not pending.is_done:
                 chosen.append(pending)
         return chosen
@@ -134,14 +134,14 @@ class SharedStatuses:
         return len(self._shared)
 
     async def write(
-        self, request: CommittedStatement, status: Mapping[str, object]
+        self, statement: CommittedStatement, status: Mapping[str, object]
     ) -> CommittedStatement:
-        """Write `status`, again and again until it is known to stand; return the newer request.
+        """Write `status`, again and again until it is known to stand; return the newer state.
 
         Raises:
             RequestGoneError, RequestChangedError: it cannot stand any more.
         """
-        pending = _Pending(request, status)
+        pending = _Pending(statement, status)
         shared = await self._join_surely(pending)
         try:
             async with shared.lock:
@@ -158,7 +158,7 @@ class SharedStatuses:
         return pending.written
 
     async def try_to_write(
-        self, request: CommittedStatement, status: Mapping[str, object]
+        self, statement: CommittedStatement, status: Mapping[str, object]
     ) -> CommittedStatement | None:
         """Write the given fields of a status at once; return None if that fails.
 
@@ -167,14 +167,17 @@ class SharedStatuses:
         Raises:
             KubeError, RequestGoneError: the request cannot be read.
         """
-        pending = _Pending(request, status, is_optional=True)
+        pending = _Pending(statement, status, is_optional=True)
         shared = await self._join(pending)
         if shared is None:
             return None
         try:
             async with shared.lock:
                 for failures in range(_OPTIONAL_TRIES):
-                    if shared.pending.get(request.key.statement) is not pending or pending.is_done:
+                    if (
+                        shared.pending.get(statement.key.statement) is not pending
+                        or pending.is_done
+                    ):
                         break
                     await self._try_all(shared, failures)
         finally:
@@ -218,7 +221,7 @@ class SharedStatuses:
             try:
                 shared = await self._join(pending)
             except KubeError as error:
-                await self._requests.back_off(pending.request, error, failures)
+                await self._requests.back_off(pending.statement, error, failures)
                 failures += 1
             else:
                 assert shared is not None  # only what is optional stays outside
@@ -226,8 +229,8 @@ class SharedStatuses:
 
     async def _join(self, pending: _Pending) -> _Shared | None:
         """Add `pending` to what is to be written; None if something else has its place."""
-        shared = await self._of(pending.request)
-        key = pending.request.key
+        shared = await self._of(pending.statement)
+        key = pending.statement.key
         former = shared.pending.get(key.statement)
         if pending.is_optional and former is not None:
             return None  # it has an outcome by now, with more details
@@ -240,8 +243,8 @@ class SharedStatuses:
         shared.news.set()
         return shared
 
-    async def _of(self, request: CommittedStatement) -> _Shared:
-        meta = request.metadata
+    async def _of(self, statement: CommittedStatement) -> _Shared:
+        meta = statement.metadata
         if meta.uid not in self._shared:
             try:
                 found = await self._requests.read(meta.namespace, meta.name)
@@ -257,7 +260,7 @@ class SharedStatuses:
         self._shared[stored.metadata.uid] = _Shared(stored, {each.key: each for each in statements})
 
     def _leave(self, shared: _Shared, pending: _Pending) -> None:
-        key = pending.request.key
+        key = pending.statement.key
         if shared.pending.get(key.statement) is pending:
             del shared.pending[key.statement]
             self._waiting.pop((key.namespace, key.statement), None)
@@ -310,13 +313,13 @@ class SharedStatuses:
         chosen = shared.open()
         if not chosen:
             return
-        changes = {each.request.key.statement: each.status for each in chosen}
+        changes = {each.statement.key.statement: each.status for each in chosen}
         written = await self._requests.patch_status(
             shared.newest, shared_status(shared.newest, changes)
         )
         statements = {each.key: each for each in written.each()}
         for pending in chosen:
-            pending.written = statements[pending.request.key]
+            pending.written = statements[pending.statement.key]
         # The watch may have shown a newer spec meanwhile.
         if written.metadata.generation >= shared.newest.metadata.generation:
             shared.take(written, statements.values())

@@ -1,7 +1,7 @@
-"""Assembles Statements from their parts, and validates requests.
+"""Assembles Statements from their parts, and validates them.
 
-A Statement that is too large for one BindRequest comes in several, which share `statement.id`;
-`manager` shows every request to `Gatherings` and begins when all parts have come. Pure memory.
+A Statement that is too large for one BindRequest comes in several, which share its `id`;
+`manager` shows every part to `Gatherings` and begins when all parts have come. Pure memory.
 """
 
 from collections.abc import Iterable
@@ -46,44 +46,44 @@ class Gatherings:
     def __init__(self) -> None:
         self._gatherings: dict[tuple[str, str], Gathering] = {}  # namespace, statement id
 
-    def add(self, request: CommittedStatement) -> Gathering:
+    def add(self, statement: CommittedStatement) -> Gathering:
         """Take in a part, or its newer state; return what has come of its Statement."""
-        statement = request.spec
-        identity = (request.metadata.namespace, statement.id)
-        gathering = self._gatherings.setdefault(identity, Gathering(statement.parts))
-        gathering.parts[statement.part] = request
+        spec = statement.spec
+        identity = (statement.metadata.namespace, spec.id)
+        gathering = self._gatherings.setdefault(identity, Gathering(spec.parts))
+        gathering.parts[spec.part] = statement
         return gathering
 
-    def other_carrier(self, request: CommittedStatement) -> CommittedStatement | None:
-        """Return another request that carries the same part of the same Statement, if any."""
-        statement = request.spec
-        gathering = self._gatherings.get((request.metadata.namespace, statement.id))
-        known = gathering.parts.get(statement.part) if gathering else None
-        return known if known and known.metadata.name != request.metadata.name else None
+    def other_carrier(self, statement: CommittedStatement) -> CommittedStatement | None:
+        """Return the same part of the same Statement in another request, if any."""
+        spec = statement.spec
+        gathering = self._gatherings.get((statement.metadata.namespace, spec.id))
+        known = gathering.parts.get(spec.part) if gathering else None
+        return known if known and known.metadata.name != statement.metadata.name else None
 
-    def drop(self, request: CommittedStatement) -> None:
+    def drop(self, statement: CommittedStatement) -> None:
         """Forget a part that is gone."""
-        statement = request.spec
-        identity = (request.metadata.namespace, statement.id)
+        spec = statement.spec
+        identity = (statement.metadata.namespace, spec.id)
         gathering = self._gatherings.get(identity)
-        known = gathering.parts.get(statement.part) if gathering else None
-        if gathering and known and known.metadata.uid == request.metadata.uid:
-            del gathering.parts[statement.part]
+        known = gathering.parts.get(spec.part) if gathering else None
+        if gathering and known and known.metadata.uid == statement.metadata.uid:
+            del gathering.parts[spec.part]
             if not gathering.parts:
                 del self._gatherings[identity]
 
-    def refresh(self, request: CommittedStatement) -> None:
+    def refresh(self, statement: CommittedStatement) -> None:
         """Take in a newer state of a part, if it is still there."""
-        statement = request.spec
-        gathering = self._gatherings.get((request.metadata.namespace, statement.id))
-        known = gathering.parts.get(statement.part) if gathering else None
-        if gathering and known and known.metadata.uid == request.metadata.uid:
-            gathering.parts[statement.part] = request
+        spec = statement.spec
+        gathering = self._gatherings.get((statement.metadata.namespace, spec.id))
+        known = gathering.parts.get(spec.part) if gathering else None
+        if gathering and known and known.metadata.uid == statement.metadata.uid:
+            gathering.parts[spec.part] = statement
 
-    def wait(self, request: CommittedStatement) -> Wait | None:
-        """Return which parts `request` waits for; None if all have come."""
-        statement = request.spec
-        gathering = self._gatherings.get((request.metadata.namespace, statement.id))
+    def wait(self, statement: CommittedStatement) -> Wait | None:
+        """Return which parts `statement` waits for; None if all have come."""
+        spec = statement.spec
+        gathering = self._gatherings.get((statement.metadata.namespace, spec.id))
         if gathering is None or gathering.is_complete:
             return None
         text = f"{len(gathering.parts)} of the {gathering.count} parts of its Statement exist"
@@ -95,24 +95,24 @@ class Gatherings:
         return gathering is not None and not gathering.is_final
 
 
-def problem_of(request: CommittedStatement) -> str:
-    """Return why the request makes no sense by itself; "" if it does."""
-    spec = request.spec
+def problem_of(statement: CommittedStatement) -> str:
+    """Return why the Statement, or part of one, makes no sense by itself; "" if it does."""
+    spec = statement.spec
     if not spec.pods:
-        return "spec.pods is empty"
+        return "pods is empty"
     if spec.part >= spec.parts:
         return f"part {spec.part} of {spec.parts} does not exist"
     if spec.after == spec.id:
         return "the Statement names itself as its prerequisite"
-    return _problem_of_pods([request])
+    return _problem_of_pods([statement])
 
 
-def problem_of_parts(requests: list[CommittedStatement]) -> str:
+def problem_of_parts(parts: list[CommittedStatement]) -> str:
     """Return why the parts do not go together; "" if they do."""
-    first = _common(requests[0].spec)
-    if any(_common(request.spec) != first for request in requests[1:]):
+    first = _common(parts[0].spec)
+    if any(_common(part.spec) != first for part in parts[1:]):
         return "the parts of the Statement disagree on parts, after or minBound"
-    return _problem_of_pods(requests)
+    return _problem_of_pods(parts)
 
 
 def _common(spec: StatementSpec) -> tuple[int, str | None, int | None]:
@@ -120,10 +120,10 @@ def _common(spec: StatementSpec) -> tuple[int, str | None, int | None]:
     return spec.parts, spec.after, spec.min_bound
 
 
-def _problem_of_pods(requests: Iterable[CommittedStatement]) -> str:
+def _problem_of_pods(parts: Iterable[CommittedStatement]) -> str:
     seen: set[str] = set()
-    for request in requests:
-        for pod in request.spec.pods:
+    for part in parts:
+        for pod in part.spec.pods:
             if not (pod.pod_name and pod.pod_uid and pod.selected_node):
                 return f"pod {pod.pod_name!r} has no name, UID or node"
             if pod.pod_uid in seen:
@@ -132,21 +132,21 @@ def _problem_of_pods(requests: Iterable[CommittedStatement]) -> str:
     return ""
 
 
-def settled_refusals(requests: Iterable[CommittedStatement]) -> dict[str, PodFailure]:
+def settled_refusals(parts: Iterable[CommittedStatement]) -> dict[str, PodFailure]:
     """Return which pods must stay unbound because a part has its final status already.
 
     A binder that dies between the status writes of two parts leaves such Statements: the other
     parts get the same outcome.
     """
-    requests = list(requests)
+    parts = list(parts)
     refusals: dict[str, PodFailure] = {}
-    for request in (each for each in requests if each.is_final):
-        status = request.status
+    for part in (each for each in parts if each.is_final):
+        status = part.status
         if status.phase == Phase.FAILED:
             failure = PodFailure(
                 status.reason or BindFailureReason.PART_GONE, status.message, permanent=True
             )
-            refusals.update((pod.pod_uid, failure) for part in requests for pod in part.spec.pods)
+            refusals.update((pod.pod_uid, failure) for each in parts for pod in each.spec.pods)
         for pod in status.unbound_pods:
             refusals[pod.pod_uid] = PodFailure(pod.reason, pod.message, permanent=True)
     return refusals

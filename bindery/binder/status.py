@@ -1,6 +1,6 @@
 """Builds the statuses of Statements and of their BindRequests from outcomes: pure.
 
-Called by `run` for each outcome and by `manager` for requests that cannot be carried out; written
+Called by `run` for each outcome and by `manager` for what cannot be carried out; written
 by `api_adapter`. Each part of a Statement lists only its own pods. All fields are always given,
 because a merge patch keeps fields that it does not name.
 """
@@ -24,30 +24,32 @@ from bindery.kube.bindrequests import (
 Status = dict[str, object]
 
 
-def final_status(request: CommittedStatement, outcome: Outcome, attempts: int, now: str) -> Status:
+def final_status(
+    statement: CommittedStatement, outcome: Outcome, attempts: int, now: str
+) -> Status:
     """Return the status of a part whose transaction has come to its end.
 
     Args:
-        request: the part.
+        statement: the part.
         outcome: SUCCEEDED or FAILED.
         attempts: how many attempts failed before.
         now: the time, as text.
     """
     succeeded = outcome.verdict is Verdict.SUCCEEDED
-    status = _progress(request, outcome)
+    status = _progress(statement, outcome)
     status["phase"] = Phase.SUCCEEDED if succeeded else Phase.FAILED
     status["failedAttempts"] = attempts
     status["completionTime"] = now
     status["nextAttemptTime"] = None
-    status["unboundPods"] = [_unbound(pod) for pod in _pods_of(request, outcome) if not pod.bound]
+    status["unboundPods"] = [_unbound(pod) for pod in _pods_of(statement, outcome) if not pod.bound]
     return status
 
 
 def retry_status(
-    request: CommittedStatement, outcome: Outcome, attempts: int, next_attempt: str
+    statement: CommittedStatement, outcome: Outcome, attempts: int, next_attempt: str
 ) -> Status:
     """Return the status of a part that is tried again at `next_attempt`."""
-    status = _progress(request, outcome)
+    status = _progress(statement, outcome)
     status["phase"] = Phase.BINDING if outcome.begun else Phase.PENDING
     status["failedAttempts"] = attempts
     status["completionTime"] = None
@@ -179,8 +181,8 @@ def name_of_gang(group: PodGroupReference | None) -> str:
     return group.name if group is not None else "pods without a gang"
 
 
-def _progress(request: CommittedStatement, outcome: Outcome) -> Status:
-    pods = _pods_of(request, outcome)
+def _progress(statement: CommittedStatement, outcome: Outcome) -> Status:
+    pods = _pods_of(statement, outcome)
     bound = [pod.binding.pod_uid for pod in pods if pod.bound]
     return {
         "reason": outcome.reason,
@@ -189,8 +191,8 @@ def _progress(request: CommittedStatement, outcome: Outcome) -> Status:
     }
 
 
-def _pods_of(request: CommittedStatement, outcome: Outcome) -> list[PodOutcome]:
-    return [outcome.pods[pod.pod_uid] for pod in request.spec.pods]
+def _pods_of(statement: CommittedStatement, outcome: Outcome) -> list[PodOutcome]:
+    return [outcome.pods[pod.pod_uid] for pod in statement.spec.pods]
 
 
 def _unbound(pod: PodOutcome) -> dict[str, str]:

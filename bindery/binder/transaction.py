@@ -1,8 +1,8 @@
 """The bind transaction: one Statement, carried out whole or not at all.
 
-`run` calls `attempt` until the verdict is final, and `abandon` when the request is taken away. An
+`run` calls `attempt` until the verdict is final, and `abandon` when the Statement is taken away. An
 attempt is: check -> PreBind of every plugin for every pod -> confirm -> bind all -> PostBind.
-Nothing is remembered outside: a transaction that died is made again from its requests and finds its
+Nothing is remembered outside: a transaction that died is made again from its parts and finds its
 place by looking at the pods. Invariants: no bind is sent while fewer than `minBound` pods can be
 bound, unless one is bound already; a pod that is bound, or may be, is never rolled back.
 """
@@ -34,7 +34,7 @@ class BindTransaction:
 
     def __init__(
         self,
-        requests: Sequence[CommittedStatement],
+        parts: Sequence[CommittedStatement],
         port: BindingPort,
         plugins: PluginChain,
         *,
@@ -44,7 +44,7 @@ class BindTransaction:
         """Make a transaction of all the parts of a Statement.
 
         Args:
-            requests: the parts, in order.
+            parts: in order.
             port: the pods and nodes.
             plugins: the steps beside the binding.
             fence: returns whether a newer scheduler has planned since; asked in each attempt.
@@ -53,19 +53,19 @@ class BindTransaction:
         self._port, self._plugins, self._fence = port, plugins, fence
         self._refusals: dict[str, PodFailure] = {}
         self._pods: dict[str, PodProgress] = {}
-        for request in requests:
-            for binding in request.spec.pods:
-                self._pods[binding.pod_uid] = self._pod(request, binding, adopted=adopted)
-        self._priority = max(request.spec.priority for request in requests)
-        minimum = requests[0].spec.min_bound
+        for part in parts:
+            for binding in part.spec.pods:
+                self._pods[binding.pod_uid] = self._pod(part, binding, adopted=adopted)
+        self._priority = max(part.spec.priority for part in parts)
+        minimum = parts[0].spec.min_bound
         self._needed = len(self._pods) if minimum is None else min(minimum, len(self._pods))
 
     def _pod(
-        self, request: CommittedStatement, binding: PodBinding, *, adopted: bool
+        self, statement: CommittedStatement, binding: PodBinding, *, adopted: bool
     ) -> PodProgress:
-        namespace = request.metadata.namespace
+        namespace = statement.metadata.namespace
         view = PodView(namespace, binding.pod_name, binding.pod_uid, node="", ending=False)
-        contexts = self._plugins.contexts(view, request, binding)
+        contexts = self._plugins.contexts(view, statement, binding)
         return PodProgress(
             binding,
             namespace,
@@ -134,7 +134,7 @@ class BindTransaction:
         return self._outcome(last=last)
 
     async def abandon(self) -> bool:
-        """Take back what is not bound, for a request that is not wanted any more.
+        """Take back what is not bound, for a Statement that is not wanted any more.
 
         Returns:
             Whether nothing is left; if not, call it again.

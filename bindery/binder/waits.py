@@ -1,8 +1,8 @@
-"""Writes a wait reason to BindRequests that have no outcome after two seconds.
+"""Writes a wait reason to Statements that have no outcome after two seconds.
 
-Run by `term` beside the transactions. One status write a request, whatever happens later: its
-outcome, or a failed attempt, replaces it. Most requests never get one. The writes keep to a rate,
-because a burst makes many requests wait for nothing but their turn, and must not be slowed down.
+Run by `term` beside the transactions. One status write a Statement, whatever happens later: its
+outcome, or a failed attempt, replaces it. Most Statements never get one. The writes keep to a rate,
+because a burst makes many Statements wait for nothing but their turn, and must not be slowed down.
 """
 
 import asyncio
@@ -14,23 +14,23 @@ from bindery.binder.status import waiting_status
 from bindery.kube.bindrequests import CommittedStatement
 
 PATIENCE_S: Final = 2.0
-"""How long a request waits before its status has the reason."""
+"""How long a Statement waits before its status has the reason."""
 _LOOK_EVERY_S: Final = 0.5
 _AT_ONCE: Final = 5
 """Writes of one look."""
 
 
 class WaitSink(Protocol):
-    """Writes the wait reason of a request."""
+    """Writes the wait reason of a Statement."""
 
     async def try_to_write(
-        self, request: CommittedStatement, status: dict[str, object]
+        self, statement: CommittedStatement, status: dict[str, object]
     ) -> CommittedStatement | None:
-        """Write `status` unless the request has changed; return the newer request if written."""
+        """Write `status` unless the Statement has changed; return its newer state if written."""
 
 
 class Waits:
-    """The task that looks for waiting requests."""
+    """The task that looks for waiting Statements."""
 
     def __init__(
         self, manager: Manager, sink: WaitSink, pause: Callable[[float], Awaitable[bool]]
@@ -47,5 +47,5 @@ class Waits:
 
     async def _say(self, unsaid: UnsaidWait) -> None:
         status = waiting_status(unsaid.wait)
-        written = await self._sink.try_to_write(unsaid.request, status)
-        self._manager.wait_said(unsaid.request, written)
+        written = await self._sink.try_to_write(unsaid.statement, status)
+        self._manager.wait_said(unsaid.statement, written)

@@ -63,12 +63,12 @@ def _in_order(
 
 
 def _before(
-    request: CommittedStatement,
+    statement: CommittedStatement,
     statements: Mapping[str, list[CommittedStatement]],
     cluster: ScenarioCluster,
 ) -> Phase:
     """Return what became of the Statement that `request` builds on: Pending, if it is not known."""
-    before = request.spec.after
+    before = statement.spec.after
     if before is None or before in cluster.bound_statements:
         return Phase.SUCCEEDED
     keys = [name_of(part) for part in statements.get(before, ())]
@@ -77,10 +77,10 @@ def _before(
     return Phase.FAILED if has_failed or not parts else Phase.PENDING
 
 
-def _is_due(request: CommittedStatement, now: float) -> bool:
-    if request.is_final:
+def _is_due(statement: CommittedStatement, now: float) -> bool:
+    if statement.is_final:
         return False
-    at = request.status.next_attempt_time
+    at = statement.status.next_attempt_time
     return at is None or at <= timestamp(now)
 
 
@@ -142,7 +142,7 @@ def _bind(
 
 
 def _outcome(
-    request: CommittedStatement,
+    statement: CommittedStatement,
     pods: list[PodBinding],
     problems: dict[str, Problem | None],
     now: float,
@@ -159,7 +159,7 @@ def _outcome(
         if (problem := problems[pod.pod_uid]) is not None
     ]
     bound = [pod.pod_uid for pod in pods if problems[pod.pod_uid] is None]
-    attempts = request.status.failed_attempts
+    attempts = statement.status.failed_attempts
     status = StatementStatus(
         phase=Phase.SUCCEEDED.value,
         failed_attempts=attempts,
@@ -168,7 +168,7 @@ def _outcome(
         unbound_pods=unbound,
     )
     will_retry = any(problem and not problem.is_lasting for problem in problems.values())
-    if will_retry and attempts < request.backoff_limit:
+    if will_retry and attempts < statement.backoff_limit:
         return msgspec.structs.replace(
             status,
             phase=Phase.PENDING.value,
@@ -177,7 +177,7 @@ def _outcome(
             completion_time=None,
             unbound_pods=[],
         )
-    needed = len(pods) if request.spec.min_bound is None else request.spec.min_bound
+    needed = len(pods) if statement.spec.min_bound is None else statement.spec.min_bound
     if len(bound) < max(needed, 1):
         failed = attempts + 1 if will_retry else attempts
         return msgspec.structs.replace(status, phase=Phase.FAILED.value, failed_attempts=failed)
@@ -185,13 +185,13 @@ def _outcome(
 
 
 def _write(
-    request: CommittedStatement, status: StatementStatus, cluster: ScenarioCluster, faults: Faults
+    statement: CommittedStatement, status: StatementStatus, cluster: ScenarioCluster, faults: Faults
 ) -> None:
     """Store `status`; when that fails, the next step finds the pods bound and stores it."""
-    names = [pod.pod_name for pod in request.spec.pods]
+    names = [pod.pod_name for pod in statement.spec.pods]
     if faults.error("patchStatus", names) is not None:
         return
-    cluster.put_request(msgspec.structs.replace(request, status=status))
+    cluster.put_request(msgspec.structs.replace(statement, status=status))
     if status.phase == Phase.SUCCEEDED:
-        cluster.bound_statements.add(request.spec.id)
-        cluster.delete_request(name_of(request))
+        cluster.bound_statements.add(statement.spec.id)
+        cluster.delete_request(name_of(statement))

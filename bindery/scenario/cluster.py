@@ -178,13 +178,13 @@ class ScenarioCluster:
                 )
                 self._create_pod(who, entry, priority=record.priority)
 
-    def put_request(self, request: CommittedStatement) -> None:
+    def put_request(self, statement: CommittedStatement) -> None:
         """Create a BindRequest or replace it by a newer state of it."""
-        key = name_of(request)
+        key = name_of(statement)
         previous = self.requests.get(key)
-        self.requests[key] = request
+        self.requests[key] = statement
         kind = EventType.ADDED if previous is None else EventType.MODIFIED
-        self._apply(Change(kind, request, previous))
+        self._apply(Change(kind, statement, previous))
 
     def delete_request(self, key: RequestName) -> None:
         """Delete a BindRequest."""
@@ -321,6 +321,6 @@ class ScenarioCluster:
         self._apply(Change(EventType.ADDED, item, None))
 
 
-def name_of(request: CommittedStatement) -> RequestName:
+def name_of(statement: CommittedStatement) -> RequestName:
     """Return the key of `request` in `ScenarioCluster.requests`."""
-    return request.metadata.namespace, request.metadata.name
+    return statement.metadata.namespace, statement.metadata.name

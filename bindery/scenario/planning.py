@@ -98,9 +98,9 @@ class Planner:
             self.engine.cluster, self.cluster.now, self._configuration.bind_request.timeout_seconds
         )
         for found in list(stale):
-            names = [pod.pod_name for pod in found.request.spec.pods]
+            names = [pod.pod_name for pod in found.statement.spec.pods]
             if self._faults.error("deleteBindRequest", names) is None:
-                self.cluster.delete_request(name_of(found.request))
+                self.cluster.delete_request(name_of(found.statement))
 
     def _write(self, parts: Sequence[StatementDraft], refused: Collection[str]) -> bool:
         """Create all parts of a Statement; if the API server refuses one, take all back.

@@ -156,13 +156,13 @@ class SimulatedCluster:
             self._apply(EventType.DELETED, group)
         del self._members[key]
 
-    def _bind(self, request: CommittedStatement) -> Iterator[Bound]:
+    def _bind(self, statement: CommittedStatement) -> Iterator[Bound]:
         """Bind the pods of `request` that wait, and remove it."""
         condition = Condition(
             type="PodScheduled", status="True", last_transition_time=timestamp(self.clock.now)
         )
         bound: list[str] = []
-        for binding in request.spec.pods:
+        for binding in statement.spec.pods:
             pod = self.pods.get(Uid(binding.pod_uid))
             if pod is None or pod.spec.node_name:
                 continue
@@ -179,9 +179,9 @@ class SimulatedCluster:
                 Uid(binding.pod_uid), self.engine.cluster.job_key(pod), binding.selected_node
             )
         done = msgspec.structs.replace(
-            request.status, phase=Phase.SUCCEEDED.value, bound_pods=bound
+            statement.status, phase=Phase.SUCCEEDED.value, bound_pods=bound
         )
-        self._apply(EventType.DELETED, msgspec.structs.replace(request, status=done))
+        self._apply(EventType.DELETED, msgspec.structs.replace(statement, status=done))
 
     def _reborn(self, pod: Pod) -> Pod:
         self._lives += 1

@@ -36,10 +36,10 @@ async def test_a_request_is_told_after_two_seconds_and_once() -> None:
     assert unsaid(binder) == []
     world.now += 3.0
     (found,) = unsaid(binder)
-    assert found.request == world.only("gang-0")
+    assert found.statement == world.only("gang-0")
     assert found.wait.reason is WaitReason.WAITS_FOR_TURN
 
-    binder.manager.wait_said(found.request, None)
+    binder.manager.wait_said(found.statement, None)
     assert unsaid(binder) == []
     go_on.set()
     await binder.settle()
@@ -53,7 +53,7 @@ async def test_extra_pods_say_which_statement_they_wait_for() -> None:
     binder, go_on = await held(world)
     world.now += 3.0
 
-    said = {each.request.metadata.name: each.wait for each in unsaid(binder)}
+    said = {each.statement.metadata.name: each.wait for each in unsaid(binder)}
 
     assert said["extras-0"].reason is WaitReason.WAITS_FOR_REQUEST
     assert said["extras-0"].message == "prerequisite Statement gang has no outcome yet"

@@ -239,7 +239,7 @@ def test_another_pools_objects_are_not_seen(kind: str) -> None:
     assert plan(engine) == {"g-0": "n"}
     assert set(engine.cluster.state.nodes.rows) == {"n"}
     assert set(engine.cluster.groups) == {JobKey(NAMESPACE, "g", True)}
-    assert engine.cluster.holds.requests == {}
+    assert engine.cluster.holds.statements == {}
 
 
 def test_pods_that_differ_in_volume_names_alone_have_one_shape() -> None:

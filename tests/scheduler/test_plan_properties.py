@@ -176,12 +176,12 @@ def test_a_gang_that_loses_a_request_is_made_whole_or_taken_back(
     timeout_s = engine.configuration.bind_request.timeout_seconds
 
     for stale in list(stale_requests(cluster, clock.now, timeout_s)):
-        delete(cluster, stale.request)
+        delete(cluster, stale.statement)
     add(cluster, *(at(as_created(draft), clock.now) for draft in engine.cycle()))
     moved |= {eviction.task.job for eviction in engine.report.evictions}
 
-    live = Counter(item.spec.id for item in cluster.holds.requests.values())
-    for item in cluster.holds.requests.values():
+    live = Counter(item.spec.id for item in cluster.holds.statements.values())
+    for item in cluster.holds.statements.values():
         assert live[item.spec.id] == item.spec.parts
         for pod in item.spec.pods:
             job = cluster.state.jobs[cluster.state.tasks[Uid(pod.pod_uid)].job]

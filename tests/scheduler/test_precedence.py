@@ -61,7 +61,7 @@ class Binder:
     def step(self) -> None:
         """Let some Statements come to their end."""
         statements: defaultdict[str, list[CommittedStatement]] = defaultdict(list)
-        for item in self.engine.cluster.holds.requests.values():
+        for item in self.engine.cluster.holds.statements.values():
             if not Phase(item.status.phase).is_final:
                 statements[item.spec.id].append(item)
         order = sorted(statements)
@@ -214,7 +214,7 @@ def with_extras(**first: str) -> tuple[Engine, CommittedStatement]:
 
 
 def cleared(engine: Engine) -> dict[str, str]:
-    return {s.request.metadata.name: s.reason for s in stale_requests(engine.cluster, NOW, 600.0)}
+    return {s.statement.metadata.name: s.reason for s in stale_requests(engine.cluster, NOW, 600.0)}
 
 
 def test_extra_pods_are_left_alone_while_the_gang_is_being_bound() -> None:
@@ -262,7 +262,7 @@ def test_a_gang_is_planned_anew_when_its_extra_pods_have_been_given_up() -> None
     assert list(engine.cycle()) == []
 
     (extra,) = (
-        each for each in engine.cluster.holds.requests.values() if each.metadata.name == "e"
+        each for each in engine.cluster.holds.statements.values() if each.metadata.name == "e"
     )
     modify(engine.cluster, replace(extra, status=StatementStatus(phase="Failed")))
 

@@ -156,7 +156,7 @@ def removals(
     stored = shared_request("shared", *statements, created=created, withdrawn=withdrawn)
     cluster = engine_with(node("n"), *world, stored, *others).cluster
     return [
-        f"{stale.request.key.statement if stale.has_neighbours else 'delete'} {stale.reason}"
+        f"{stale.statement.key.statement if stale.has_neighbours else 'delete'} {stale.reason}"
         for stale in stale_requests(cluster, NOW, TIMEOUT_S)
     ]
 
@@ -269,7 +269,7 @@ def test_a_part_of_a_split_statement_is_deleted_and_not_withdrawn() -> None:
 
     found = list(stale_requests(cluster, NOW, TIMEOUT_S))
 
-    assert [(s.request.metadata.name, s.reason, s.has_neighbours) for s in found] == [
+    assert [(s.statement.metadata.name, s.reason, s.has_neighbours) for s in found] == [
         ("r-p1", "PodsGone", False)
     ]
 
@@ -303,11 +303,11 @@ def test_no_statement_is_lost_with_its_neighbours_and_none_holds_room_for_ever(
 
     found = list(stale_requests(cluster, NOW, TIMEOUT_S))
 
-    deleted = [each.request for each in found if not each.has_neighbours]
+    deleted = [each.statement for each in found if not each.has_neighbours]
     assert len({each.metadata.name for each in deleted}) == len(deleted)
     lost = {sibling for each in deleted for sibling in each.siblings}
     assert all(state_of[each] != "fine" for each in lost)
-    ended = lost | {each.request.key.statement for each in found}
+    ended = lost | {each.statement.key.statement for each in found}
     for identity, condition in state_of.items():
         if condition == "pod gone":
             assert identity in ended

@@ -64,12 +64,12 @@ class PodContexts:
         self,
         client_for: ClientFor,
         pod: PodView,
-        request: CommittedStatement,
+        statement: CommittedStatement,
         binding: PodBinding,
         concern: Concern,
     ) -> None:
         self._client_for, self.pod = client_for, pod
-        self._request, self._binding = request, binding
+        self._statement, self._binding = statement, binding
         self._contexts: dict[str, BindContext] = {}
         self.concern = concern
         self.busy: str | None = None
@@ -77,7 +77,7 @@ class PodContexts:
 
     def recorded(self) -> BindingMetadata:
         """Return the binder's own record on the pod, written with its binding."""
-        return recorded(self._request, self._binding)
+        return recorded(self._statement, self._binding)
 
     @property
     def waits_for(self) -> str:
@@ -91,9 +91,9 @@ class PodContexts:
         if context is None:
             data = self._binding.plugin_data.get(plugin.name)
             context = self._contexts[plugin.name] = BindContext(
-                client=self._client_for(self.pod.namespace, self._request.spec.priority),
+                client=self._client_for(self.pod.namespace, self._statement.spec.priority),
                 pod=self.pod,
-                request=self._request,
+                statement=self._statement,
                 binding=self._binding,
                 data=data if isinstance(data, dict) else {},
             )
@@ -119,14 +119,14 @@ class PluginChain:
         self._concerns: dict[frozenset[str], Concern] = {}
 
     def contexts(
-        self, pod: PodView, request: CommittedStatement, binding: PodBinding
+        self, pod: PodView, statement: CommittedStatement, binding: PodBinding
     ) -> PodContexts:
         """Return the contexts for a pod, to be given to the steps."""
         names = self._every.union([p.name for p in self._some if _concerns(p, binding)])
         concern = self._concerns.get(names)
         if concern is None:
             concern = self._concerns[names] = self._concern(names)
-        return PodContexts(self._client_for, pod, request, binding, concern)
+        return PodContexts(self._client_for, pod, statement, binding, concern)
 
     def _concern(self, names: frozenset[str]) -> Concern:
         before = (

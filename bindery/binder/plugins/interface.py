@@ -46,7 +46,7 @@ class BindContext:
 
     client: Client
     pod: PodView
-    request: CommittedStatement
+    statement: CommittedStatement
     """The BindRequest (the part of the Statement) that names the pod."""
     binding: PodBinding
     data: Mapping[str, Any]
@@ -102,7 +102,7 @@ class MutatesPods(Protocol):
 
 @runtime_checkable
 class ConcernsSomePods(Protocol):
-    """Decides from the request alone whether a pod concerns the plugin; most have no devices."""
+    """Decides from the Statement alone whether a pod concerns the plugin; most have no devices."""
 
     @property
     def name(self) -> str:
@@ -223,7 +223,7 @@ class RollsBack(Protocol):
     """Undoes `pre_bind`."""
 
     async def rollback(self, context: BindContext) -> None:
-        """Remove everything prepared for this pod and this request, and nothing else.
+        """Remove everything prepared for this pod and this Statement, and nothing else.
 
         Called in reverse order for a pod that will not be bound by this attempt. Also called when
         `pre_bind` did not run or was cut off, here or in a process that died: there may be nothing

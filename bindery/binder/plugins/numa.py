@@ -48,7 +48,7 @@ class Numa:
 
     async def confirm(self, context: BindContext) -> None:
         """Note that the pod is ready: all pods of its gang are prepared."""
-        rank = context.request.fencing_token, _placement(context).order
+        rank = context.statement.fencing_token, _placement(context).order
         ready = self._ready.setdefault(context.binding.selected_node, {})
         ready[context.binding.pod_uid] = rank
 

@@ -256,24 +256,24 @@ def _has_state(pod: Pod, now: datetime) -> bool:
     return is_ours or bool(pod.spec.node_name or pod.status.nominated_node_name)
 
 
-def _request_entries(request: CommittedStatement, jobs: _Jobs, now: datetime) -> Iterator[Entry]:
+def _request_entries(statement: CommittedStatement, jobs: _Jobs, now: datetime) -> Iterator[Entry]:
     """Yield one entry a node of `request`: the format knows requests to one node."""
-    if request.status.phase == Phase.SUCCEEDED:
+    if statement.status.phase == Phase.SUCCEEDED:
         return
     by_node: defaultdict[str, list[str]] = defaultdict(list)
-    for pod in request.spec.pods:
+    for pod in statement.spec.pods:
         if pod.pod_uid in jobs.pod_names:
             by_node[pod.selected_node].append(jobs.pod_names[pod.pod_uid])
-    created = request.metadata.creation_timestamp
+    created = statement.metadata.creation_timestamp
     age_s = (now - datetime.fromisoformat(created)).total_seconds() if created else 0.0
     for node, pods in by_node.items():
         yield {
             "pods": pods,
             "node": node,
-            "phase": Phase(request.status.phase or Phase.PENDING).value,
-            "failedAttempts": request.status.failed_attempts,
-            "backoffLimit": request.backoff_limit,
-            "nodePool": request.metadata.labels.get(NODE_POOL_LABEL, ""),
+            "phase": Phase(statement.status.phase or Phase.PENDING).value,
+            "failedAttempts": statement.status.failed_attempts,
+            "backoffLimit": statement.backoff_limit,
+            "nodePool": statement.metadata.labels.get(NODE_POOL_LABEL, ""),
             "age": f"{max(0.0, age_s):.0f}s",
         }
 

@@ -148,7 +148,7 @@ class Cluster:
             return self.state.nodes.version != version
         if isinstance(item, CommittedStatement):
             # Requests of another pool belong to its scheduler; its nodes have no row here.
-            return self._apply_request(item, gone or not self._in_pool(item))
+            return self._apply_statement(item, gone or not self._in_pool(item))
         if isinstance(item, PodGroup):
             known = self.groups.get(JobKey(item.metadata.namespace, item.metadata.name, True))
             self._apply_group(item, gone or not self._in_pool(item))
@@ -246,9 +246,9 @@ class Cluster:
 
     # -- commits -------------------------------------------------------------------------------
 
-    def assume(self, request: StatementKey, spec: StatementSpec, tasks: Sequence[Task]) -> None:
+    def assume(self, statement: StatementKey, spec: StatementSpec, tasks: Sequence[Task]) -> None:
         """Count `tasks`, allocated by a Statement, as Binding before their request is created."""
-        self.holds.assume(request, spec, self._clock())
+        self.holds.assume(statement, spec, self._clock())
         for task in tasks:
             self._tasks.adopt(task, self.state.nodes.name(task.row))
             self.promises.fulfil(task.job, task.uid)
@@ -267,9 +267,9 @@ class Cluster:
         if job is not None:
             self.changed_jobs.add(job)
 
-    def forget(self, request: StatementKey) -> None:
+    def forget(self, statement: StatementKey) -> None:
         """Undo `assume`: the request could not be created."""
-        for uid in self.holds.forget(request):
+        for uid in self.holds.forget(statement):
             self._tasks.refresh(uid)
 
     def release(self, pods: Iterable[Uid]) -> None:
@@ -461,20 +461,20 @@ class Cluster:
         labels = pod.metadata.labels if pod is not None else {}
         return any(budget.covers(task.namespace, labels) for budget in budgets)
 
-    def _apply_request(self, request: CommittedStatement, gone: bool) -> bool:
+    def _apply_statement(self, statement: CommittedStatement, gone: bool) -> bool:
         if gone:
-            changed = self.holds.remove(request)
+            changed = self.holds.remove(statement)
             # No further event of these pods will end their holds.
-            for bound in request.status.bound_pods:
+            for bound in statement.status.bound_pods:
                 if Uid(bound) not in self.state.tasks:
                     self.holds.settle(Uid(bound))
         else:
-            self._count_commit(request)
-            known = self.holds.requests.get(carried(request))
-            if request.is_final and (known is None or not known.is_final):  # once per request
-                failed_at = seconds(request.status.completion_time) or self._clock()
-                self.failures.note(request, self._job_of, failed_at)
-            changed = self.holds.put(request)
+            self._count_commit(statement)
+            known = self.holds.statements.get(carried(statement))
+            if statement.is_final and (known is None or not known.is_final):  # once per Statement
+                failed_at = seconds(statement.status.completion_time) or self._clock()
+                self.failures.note(statement, self._job_of, failed_at)
+            changed = self.holds.put(statement)
         moved = [uid for uid in changed if self._tasks.refresh(uid)]
         # A process that does not lead runs no cycles, so time is noted here too.
         self._tasks.note_time(self._clock())
@@ -486,9 +486,9 @@ class Cluster:
         task = self.state.tasks.get(Uid(uid))
         return task.job if task is not None else None
 
-    def _count_commit(self, request: CommittedStatement) -> None:
+    def _count_commit(self, statement: CommittedStatement) -> None:
         # The next commit's request name must be unused, also after a restart of the scheduler.
-        owner, count = owner_and_commit(request.spec.id)
+        owner, count = owner_and_commit(statement.spec.id)
         if owner and count:
             self.commit_counts[owner] = max(self.commit_counts.get(owner, 0), count)
 

@@ -48,14 +48,17 @@ class FailureMemory:
         """Job -> number of refused plans to make room for it, while `_refused_room` lasts."""
 
     def note(
-        self, request: CommittedStatement, job_of: Callable[[str], JobKey | None], failed_at: float
+        self,
+        statement: CommittedStatement,
+        job_of: Callable[[str], JobKey | None],
+        failed_at: float,
     ) -> None:
-        """Remember the failed bindings of the finished `request`. `job_of`: pod UID -> job.
+        """Remember the failed bindings of the finished `statement`. `job_of`: pod UID -> job.
 
         For pods that have not been seen yet, the job follows from the request itself.
         """
-        namespace, group = request.metadata.namespace, request.spec.pod_group
-        for pod in request.status.unbound_pods:
+        namespace, group = statement.metadata.namespace, statement.spec.pod_group
+        for pod in statement.status.unbound_pods:
             if pod.node and _blames_node(pod.reason):
                 name = group.name if group is not None else pod.pod_name
                 job = job_of(pod.pod_uid) or JobKey(namespace, name, group is not None)

@@ -22,7 +22,7 @@ _MOST_COMMIT_DIGITS = 18
 """More digits than any count of commits has. Users may write a longer number into a request."""
 
 Spec = bindrequest.StatementSpec | StatementSpec
-"""The spec of a request, in the form for writing or for reading."""
+"""The spec of a Statement, as it is written or as it is read."""
 
 
 class Carried(NamedTuple):
@@ -33,9 +33,9 @@ class Carried(NamedTuple):
     """The name of the request; "" while it is being written."""
 
 
-def carried(request: CommittedStatement) -> Carried:
-    """Return the Statement of `request` with the name of the request."""
-    return Carried(request.key, request.metadata.name)
+def carried(statement: CommittedStatement) -> Carried:
+    """Return the identity of `statement` with the name of its request."""
+    return Carried(statement.key, statement.metadata.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Assumption:
 
 
 class Holds:
-    """The holds of pods, and the known requests."""
+    """The holds of pods, and the known Statements."""
 
     def __init__(self) -> None:
         self._by_pod: defaultdict[Uid, dict[Carried, Hold]] = defaultdict(dict)
@@ -75,9 +75,9 @@ class Holds:
         """The pods with plugin data in a hold, in the order in which these came; few pods have."""
         self.assumed: dict[StatementKey, Assumption] = {}
         """Commits whose request the watch has not shown yet."""
-        self.requests: dict[Carried, CommittedStatement] = {}
+        self.statements: dict[Carried, CommittedStatement] = {}
         self._live: set[Carried] = set()
-        """The requests that are not finished."""
+        """The Statements that are not finished."""
         self.settled: dict[Uid, Hold] = {}
         """Pod on a node -> its last hold, if that has plugin data.
 
@@ -99,7 +99,7 @@ class Holds:
         if not holds:
             return None
         first = _first(holds)
-        known = self.requests.get(first) or self.assumed.get(first.statement)
+        known = self.statements.get(first) or self.assumed.get(first.statement)
         return known.spec if known is not None else None
 
     def with_data(self) -> Iterator[tuple[Uid, Hold]]:
@@ -112,12 +112,12 @@ class Holds:
     def created(self, uid: Uid) -> str | None:
         """Return when the request was created that holds the pod `uid`; None if none is shown."""
         holds = self._by_pod.get(uid)
-        known = self.requests.get(_first(holds)) if holds else None
+        known = self.statements.get(_first(holds)) if holds else None
         return known.metadata.creation_timestamp if known is not None else None
 
-    def assume(self, request: StatementKey, spec: bindrequest.StatementSpec, now: float) -> None:
-        """Add holds for the pods of `request`, which is about to be written."""
-        self.assumed[request] = Assumption(spec, now)
+    def assume(self, statement: StatementKey, spec: bindrequest.StatementSpec, now: float) -> None:
+        """Add holds for the pods of `statement`, which is about to be written."""
+        self.assumed[statement] = Assumption(spec, now)
         holds = {
             Uid(pod.pod_uid): Hold(
                 pod.selected_node,
@@ -129,19 +129,19 @@ class Holds:
             )
             for pod in spec.pods
         }
-        self._replace(_assumed(request), holds)
+        self._replace(_assumed(statement), holds)
 
-    def forget(self, request: StatementKey) -> Iterable[Uid]:
+    def forget(self, statement: StatementKey) -> Iterable[Uid]:
         """End the holds of a Statement that could not be written; return its pods."""
         # The holds of requests that carry it stay: this or another scheduler has written them.
-        self.assumed.pop(request, None)
-        return self._replace(_assumed(request), {})
+        self.assumed.pop(statement, None)
+        return self._replace(_assumed(statement), {})
 
-    def put(self, request: CommittedStatement) -> Iterable[Uid]:
-        """Add or update a request; return the pods whose hold may have changed."""
-        known = carried(request)
-        self.requests[known] = request
-        final, bound = request.is_final, frozenset(request.status.bound_pods)
+    def put(self, statement: CommittedStatement) -> Iterable[Uid]:
+        """Add or update a Statement; return the pods whose hold may have changed."""
+        known = carried(statement)
+        self.statements[known] = statement
+        final, bound = statement.is_final, frozenset(statement.status.bound_pods)
         if final:
             self._live.discard(known)
         else:
@@ -154,27 +154,27 @@ class Holds:
                     pod.pod_uid in bound,
                     data=pod.plugin_data,
                     gpu_groups=tuple(pod.selected_gpu_groups),
-                    queue=request.spec.queue,
+                    queue=statement.spec.queue,
                     is_preemptible=not pod.non_preemptible,
-                    pod_group=_group_of(request.spec),
+                    pod_group=_group_of(statement.spec),
                 )
-                for pod in request.spec.pods
+                for pod in statement.spec.pods
                 if not final or pod.pod_uid in bound
             },
         )
-        if request.key not in self.assumed:
+        if statement.key not in self.assumed:
             return changed
-        return sorted({*changed, *self.forget(request.key)})
+        return sorted({*changed, *self.forget(statement.key)})
 
-    def remove(self, request: CommittedStatement) -> Iterable[Uid]:
+    def remove(self, statement: CommittedStatement) -> Iterable[Uid]:
         """Remove a deleted request; return the pods that it no longer holds.
 
         Bound pods stay held until they show their node.
         """
-        known = carried(request)
-        self.requests.pop(known, None)
+        known = carried(statement)
+        self.statements.pop(known, None)
         self._live.discard(known)
-        bound = frozenset(request.status.bound_pods)
+        bound = frozenset(statement.status.bound_pods)
         held = self._by_request.get(known, ())
         return self._replace(known, {u: self._by_pod[u][known] for u in held if u in bound})
 

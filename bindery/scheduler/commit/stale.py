@@ -28,8 +28,8 @@ A scheduler that is killed between two parts leaves the first parts behind."""
 class StaleRequest:
     """A request to delete, or one of its Statements to withdraw."""
 
-    request: CommittedStatement
-    """The Statement that is the reason."""
+    statement: CommittedStatement
+    """The one that is the reason."""
     reason: str
     """One CamelCase word."""
     message: str
@@ -51,10 +51,10 @@ def stale_requests(cluster: Cluster, now: float, timeout_s: float) -> Iterator[S
     """
     by_request: defaultdict[tuple[str, str], dict[Carried, StaleRequest]] = defaultdict(dict)
     for stale in _stale_statements(cluster, now, timeout_s):
-        meta = stale.request.metadata
-        by_request[meta.namespace, meta.name][carried(stale.request)] = stale
+        meta = stale.statement.metadata
+        by_request[meta.namespace, meta.name][carried(stale.statement)] = stale
     for found in by_request.values():
-        unfinished = [stale for stale in found.values() if not stale.request.is_final]
+        unfinished = [stale for stale in found.values() if not stale.statement.is_final]
         neighbours = _neighbours(cluster, found)
         if not neighbours:
             yield next(iter((*unfinished, *found.values())))
@@ -62,7 +62,7 @@ def stale_requests(cluster: Cluster, now: float, timeout_s: float) -> Iterator[S
             continue  # the binder deletes it when all have ended
         elif any(_is_needed(cluster, each) for each in neighbours):
             for stale in unfinished:
-                if not stale.request.is_withdrawn:
+                if not stale.statement.is_withdrawn:
                     yield replace(stale, has_neighbours=True)
         else:
             yield unfinished[0]
@@ -72,14 +72,14 @@ def _neighbours(
     cluster: Cluster, found: Mapping[Carried, StaleRequest]
 ) -> list[CommittedStatement]:
     """Return the Statements that share the request of `found`, except those in `found`."""
-    requests, one = cluster.holds.requests, next(iter(found.values())).request
+    statements, one = cluster.holds.statements, next(iter(found.values())).statement
     if len(one.siblings) == len(found):
         return []
     keys = (
         Carried(StatementKey(one.metadata.namespace, each, one.key.part), one.metadata.name)
         for each in one.siblings
     )
-    return [requests[key] for key in keys if key in requests and key not in found]
+    return [statements[key] for key in keys if key in statements and key not in found]
 
 
 def _is_needed(cluster: Cluster, neighbour: CommittedStatement) -> bool:
@@ -90,7 +90,7 @@ def _is_needed(cluster: Cluster, neighbour: CommittedStatement) -> bool:
         return False
     # The binder reads the outcome of a prerequisite in its request.
     namespace, identity, _ = neighbour.key
-    live = (each for each in cluster.holds.requests.values() if not each.is_final)
+    live = (each for each in cluster.holds.statements.values() if not each.is_final)
     built_on = {(each.metadata.namespace, each.spec.after) for each in live}
     for key, assumption in cluster.holds.assumed.items():
         built_on.add((key.namespace, assumption.spec.after))
@@ -102,32 +102,32 @@ def _stale_statements(cluster: Cluster, now: float, timeout_s: float) -> Iterato
     # In these namespaces this scheduler itself may be between two parts of a Statement.
     writing = {key.namespace for key in cluster.holds.assumed}
     statements: defaultdict[_Statement, list[CommittedStatement]] = defaultdict(list)
-    for request in cluster.holds.requests.values():
-        statements[request.metadata.namespace, request.spec.id].append(request)
+    for statement in cluster.holds.statements.values():
+        statements[statement.metadata.namespace, statement.spec.id].append(statement)
     # One failed part fails its whole Statement.
     failing = {key for key, parts in statements.items() if any(map(_has_failed, parts))}
     live: list[CommittedStatement] = []
     for (namespace, identity), parts in statements.items():
-        for request in parts:
-            if request.is_final:
-                if _has_failed(request) and _is_superseded(cluster, request):
+        for part in parts:
+            if part.is_final:
+                if _has_failed(part) and _is_superseded(cluster, part):
                     text = "its pods are planned again or gone"
-                    yield StaleRequest(request, "Superseded", text)
+                    yield StaleRequest(part, "Superseded", text)
                 continue
-            # A request without a creation time counts as new.
-            age_s = now - (seconds(request.metadata.creation_timestamp) or now)
-            count = request.spec.parts
-            found = _obstacle(cluster, request) if age_s > SETTLED_AFTER_S else None
+            # One without a creation time counts as new.
+            age_s = now - (seconds(part.metadata.creation_timestamp) or now)
+            count = part.spec.parts
+            found = _obstacle(cluster, part) if age_s > SETTLED_AFTER_S else None
             if found is None and age_s > timeout_s:
                 found = ("TimedOut", f"it has no outcome after {timeout_s:.0f} s")
             may_lack = age_s > INCOMPLETE_AFTER_S and namespace not in writing
-            if found is None and len({part.key for part in parts}) < count and may_lack:
+            if found is None and len({each.key for each in parts}) < count and may_lack:
                 found = ("Incomplete", f"not all of its {count} parts exist")
             if found is not None:
                 failing.add((namespace, identity))
-                yield StaleRequest(request, *found)
-            elif age_s > SETTLED_AFTER_S and request.spec.after is not None:
-                live.append(request)
+                yield StaleRequest(part, *found)
+            elif age_s > SETTLED_AFTER_S and part.spec.after is not None:
+                live.append(part)
     yield from _orphans(cluster, live, failing, statements.keys())
 
 
@@ -137,65 +137,65 @@ def _orphans(
     failing: set[_Statement],
     known: Collection[_Statement],
 ) -> Iterator[StaleRequest]:
-    """Yield the requests of `live` whose prerequisite failed or is gone, directly or indirectly."""
+    """Yield those of `live` whose prerequisite failed or is gone, directly or indirectly."""
     rest, found = list(live), True
-    while found:  # each request found may be the prerequisite of others
+    while found:  # each Statement found may be the prerequisite of others
         found, kept = False, []
-        for request in rest:
-            why = _orphaned(cluster, request, failing, known)
+        for statement in rest:
+            why = _orphaned(cluster, statement, failing, known)
             if why is None:
-                kept.append(request)
+                kept.append(statement)
                 continue
             found = True
-            failing.add((request.metadata.namespace, request.spec.id))
-            yield StaleRequest(request, *why)
+            failing.add((statement.metadata.namespace, statement.spec.id))
+            yield StaleRequest(statement, *why)
         rest = kept
 
 
 def _orphaned(
     cluster: Cluster,
-    request: CommittedStatement,
+    statement: CommittedStatement,
     failing: Collection[_Statement],
     known: Collection[_Statement],
 ) -> _Reason | None:
-    """Return why the prerequisite of `request` will not succeed; None if it may."""
-    namespace, before = request.metadata.namespace, str(request.spec.after)
+    """Return why the prerequisite of `statement` will not succeed; None if it may."""
+    namespace, before = statement.metadata.namespace, str(statement.spec.after)
     if (namespace, before) in failing:
         return "PredecessorFailed", f"prerequisite Statement {before} failed"
     assumed = (each.spec.id for each in cluster.holds.assumed.values())
     if (namespace, before) in known or before in assumed:
         return None
     # Succeeded requests are deleted after a while: then the gang's bound pods decide.
-    tasks = (cluster.state.tasks.get(Uid(pod.pod_uid)) for pod in request.spec.pods)
+    tasks = (cluster.state.tasks.get(Uid(pod.pod_uid)) for pod in statement.spec.pods)
     jobs = (cluster.state.jobs[task.job] for task in tasks if task is not None)
     if all(job.is_met_by(bound_pods(job, cluster.holds)) for job in jobs):
         return None
     return "PredecessorGone", f"prerequisite Statement {before} is gone"
 
 
-def _obstacle(cluster: Cluster, request: CommittedStatement) -> _Reason | None:
-    """Return why `request` can no longer be finished, by its own pods and nodes; else None."""
-    group, tasks, nodes = request.spec.pod_group, cluster.state.tasks, cluster.state.nodes
+def _obstacle(cluster: Cluster, statement: CommittedStatement) -> _Reason | None:
+    """Return why `statement` can no longer be finished, by its own pods and nodes; else None."""
+    group, tasks, nodes = statement.spec.pod_group, cluster.state.tasks, cluster.state.nodes
     # The garbage collector deletes a request with its PodGroup only if it has no other.
-    if group is not None and len(request.siblings) > 1:
-        known = cluster.groups.get(JobKey(request.metadata.namespace, group.name, True))
+    if group is not None and len(statement.siblings) > 1:
+        known = cluster.groups.get(JobKey(statement.metadata.namespace, group.name, True))
         if known is None or known.metadata.uid != group.uid:
             return "GroupGone", f"its PodGroup {group.name} was deleted"
-    gone = [pod.pod_name for pod in request.spec.pods if Uid(pod.pod_uid) not in tasks]
-    homeless = {p.selected_node for p in request.spec.pods if p.selected_node not in nodes.rows}
-    all_needed = request.spec.min_bound is None
-    if gone and (all_needed or len(gone) == len(request.spec.pods)):
+    gone = [pod.pod_name for pod in statement.spec.pods if Uid(pod.pod_uid) not in tasks]
+    homeless = {p.selected_node for p in statement.spec.pods if p.selected_node not in nodes.rows}
+    all_needed = statement.spec.min_bound is None
+    if gone and (all_needed or len(gone) == len(statement.spec.pods)):
         return "PodsGone", f"pods are gone: {', '.join(gone[:5])}"
-    if homeless and (all_needed or all(p.selected_node in homeless for p in request.spec.pods)):
+    if homeless and (all_needed or all(p.selected_node in homeless for p in statement.spec.pods)):
         return "NodesGone", f"nodes are gone: {', '.join(sorted(homeless)[:5])}"
     return None
 
 
-def _has_failed(request: CommittedStatement) -> bool:
-    return request.status.phase == Phase.FAILED
+def _has_failed(statement: CommittedStatement) -> bool:
+    return statement.status.phase == Phase.FAILED
 
 
-def _is_superseded(cluster: Cluster, request: CommittedStatement) -> bool:
-    """Return whether no pod of the failed `request` waits to be planned again."""
-    tasks = (cluster.state.tasks.get(Uid(pod.pod_uid)) for pod in request.spec.pods)
+def _is_superseded(cluster: Cluster, statement: CommittedStatement) -> bool:
+    """Return whether no pod of the failed `statement` waits to be planned again."""
+    tasks = (cluster.state.tasks.get(Uid(pod.pod_uid)) for pod in statement.spec.pods)
     return all(task is None or task.status is not TaskStatus.PENDING for task in tasks)

@@ -360,7 +360,7 @@ class RequestWriter:
     # -- clearing ------------------------------------------------------------------------------
 
     async def _remove(self, stale: StaleRequest) -> None:
-        meta = stale.request.metadata
+        meta = stale.statement.metadata
         try:
             await self._client.delete(BIND_REQUESTS, meta.name, meta.namespace, uid=meta.uid)
         except NotFoundError:
@@ -374,7 +374,7 @@ class RequestWriter:
 
     async def _withdraw(self, stale: StaleRequest) -> None:
         """Withdraw one Statement of a request, so that the binder ends it."""
-        meta, statement = stale.request.metadata, stale.request.key.statement
+        meta, statement = stale.statement.metadata, stale.statement.key.statement
         try:
             await self._add_withdrawn(meta, statement)
         except NotFoundError:
@@ -427,5 +427,5 @@ class RequestWriter:
 
 
 def _removal(stale: StaleRequest) -> _Removal:
-    statement = stale.request.key.statement if stale.has_neighbours else ""
-    return stale.request.metadata.uid, statement
+    statement = stale.statement.key.statement if stale.has_neighbours else ""
+    return stale.statement.metadata.uid, statement

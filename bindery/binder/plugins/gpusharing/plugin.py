@@ -137,7 +137,7 @@ class GpuSharing:
                 group,
                 binding.selected_node,
                 besides=binding.pod_uid,
-                statement=context.request.spec.id,
+                statement=context.statement.spec.id,
             ):
                 self._look_later(group, binding.selected_node)
 

@@ -60,11 +60,11 @@ class Users:
     async def _named(self, group: str, node: str) -> dict[str, str]:
         """Return the pods that BindRequests under way bring to `group`: UID -> Statement."""
         return {
-            pod.pod_uid: request.spec.id
+            pod.pod_uid: statement.spec.id
             for stored in await self._client.list(BIND_REQUESTS)
-            for request in stored.each()
-            if not request.is_final
-            for pod in request.spec.pods
+            for statement in stored.each()
+            if not statement.is_final
+            for pod in statement.spec.pods
             if group in pod.selected_gpu_groups and pod.selected_node == node
         }
 

@@ -113,7 +113,7 @@ class Hami:
             queues = await self._ready_queues()
             place = LockPlace(context.binding.selected_node, lock)
             context.waits_for = f"the lock of node {place.node}"
-            value = await queues.take(place, pod, context.request.spec.priority)
+            value = await queues.take(place, pod, context.statement.spec.priority)
             _values(context)[lock] = value
         await self._demand_unchanged(context, assignment)
 
