@@ -17,22 +17,22 @@ help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(VENV)/ready ## Show the whole way of a gang on a real control plane, then take it down.
-	$(RUN)/bindery demo run
+	$(RUN)/python -m devcluster.demo run
 
 demo-up: $(VENV)/ready ## Bring the demo up and leave it up to play with.
-	$(RUN)/bindery demo up
+	$(RUN)/python -m devcluster.demo up
 
 demo-down: $(VENV)/ready ## Take down what demo-up left up.
-	$(RUN)/bindery demo down
+	$(RUN)/python -m devcluster.demo down
 
 demo-real: $(VENV)/ready ## Show gangs of real containers on two real nodes (needs root), then take them down.
-	$(RUN)/bindery demo real run
+	$(RUN)/python -m devcluster.demo real run
 
 demo-real-up: $(VENV)/ready ## Do the same and leave the nodes up, with a command that runs kubectl inside.
-	$(RUN)/bindery demo real up
+	$(RUN)/python -m devcluster.demo real up
 
 demo-real-down: $(VENV)/ready ## Take down what demo-real-up left up.
-	$(RUN)/bindery demo real down
+	$(RUN)/python -m devcluster.demo real down
 
 # The tests start hundreds of processes: compiled modules are kept, whatever the environment says.
 unexport PYTHONDONTWRITEBYTECODE
@@ -81,7 +81,7 @@ IMAGE ?=
 BASE  ?=
 
 image: $(VENV)/ready ## Make the image of the components without a container engine: IMAGE=NAME:TAG, BASE=another base than Debian's packages.
-	$(RUN)/python -m bindery.controlplane.image $(if $(IMAGE),--name=$(IMAGE)) $(if $(BASE),--base=$(BASE))
+	$(RUN)/python -m devcluster.image $(if $(IMAGE),--name=$(IMAGE)) $(if $(BASE),--base=$(BASE))
 
 bench: controlplane ## Measure against kube-scheduler and a bare client; writes build/bench.json.
 	$(RUN)/python -m benchmarks
@@ -97,16 +97,16 @@ bench-topology: $(VENV)/ready ## Measure how close together gangs are placed, wi
 	$(RUN)/python -m benchmarks.quality.topology $(ARGS)
 
 controlplane: $(VENV)/ready ## Build the control plane's binaries, once (about six minutes).
-	$(RUN)/python -m bindery.controlplane
+	$(RUN)/python -m devcluster
 
 operators: $(VENV)/ready ## Build the operators that tests run, JobSet and LeaderWorkerSet, once (two minutes).
-	$(RUN)/python -m bindery.controlplane operators
+	$(RUN)/python -m devcluster operators
 
 nodes: $(VENV)/ready ## Build kubelet, containerd and runc for real nodes, once (ten minutes); says so where this machine cannot.
-	$(RUN)/python -m bindery.controlplane nodes
+	$(RUN)/python -m devcluster nodes
 
 controlplane-next: $(VENV)/ready ## Build an API server of the next Kubernetes for the tests that need one, once (ten minutes).
-	$(RUN)/python -m bindery.controlplane next
+	$(RUN)/python -m devcluster next
 
 clean: ## Remove what was built here; the control plane's binaries stay in the cache.
 	rm -rf $(VENV) $(TOOLS) build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -35,7 +35,7 @@ from benchmarks.contenders import Contender
 from benchmarks.planning import pods_per_second
 from benchmarks.races import Lap, Standing, race
 from benchmarks.workload import Workload
-from bindery.controlplane.realnode import machine
+from devcluster.realnode import machine
 
 _GROWTH: Final = (125, 250, 500, 1000, 2000, 4000, 5000, 8000)
 """Nodes at which planning is measured."""

@@ -25,7 +25,7 @@ from benchmarks.commits import Commits, Delays
 from benchmarks.contenders import BareClient, BareWrites
 from benchmarks.races import Lap, Standing
 from benchmarks.workload import Wire
-from bindery.controlplane.build import Report
+from devcluster.build import Report
 from fakes.haminodes import HamiDevicePlugins, Prompt
 
 PLAIN: Final = "binder/plain"

@@ -19,9 +19,9 @@ from benchmarks.races import Lap, timed
 from benchmarks.workload import Wire, Workload
 from bindery.api.configuration import BinderConfiguration
 from bindery.api.names import API_VERSION, STATEMENT_LABEL
-from bindery.controlplane.components import Component, Components
-from bindery.controlplane.processes import Process
 from bindery.kube.resources import BIND_REQUESTS, PODS
+from devcluster.components import Component, Components
+from devcluster.processes import Process
 
 _AT_ONCE: Final = 16
 """Requests that are being created, as many as the bare client carries out."""

@@ -1,7 +1,7 @@
 """The cluster that the races are run on: our own control plane, with nodes that nobody runs.
 
 Opened by `races`. kube-controller-manager has a grace period of a day, because no agent renews the
-nodes' Leases and it would declare them dead in the middle; all else is as `bindery.controlplane`
+nodes' Leases and it would declare them dead in the middle; all else is as `devcluster`
 starts it. The one invariant: every race begins without pods.
 """
 
@@ -14,13 +14,13 @@ from typing import Any, Final
 
 from benchmarks.usage import Writes
 from benchmarks.workload import NAMESPACE, Wire, Workload, namespaces, nodes
-from bindery.controlplane import find
-from bindery.controlplane.build import Report
-from bindery.controlplane.install import Installation, install
-from bindery.controlplane.local import LocalControlPlane
-from bindery.controlplane.processes import Process
 from bindery.kube.client import Client
 from bindery.kube.resources import NODES, POD_GROUPS, PODS, Resource
+from devcluster import find
+from devcluster.build import Report
+from devcluster.install import Installation, install
+from devcluster.local import LocalControlPlane
+from devcluster.processes import Process
 
 __all__ = ["MOST_NAMESPACES", "NAMESPACE", "SETTLE_S", "Cluster", "open_cluster"]
 

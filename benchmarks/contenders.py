@@ -21,11 +21,11 @@ from benchmarks.cluster import Cluster
 from benchmarks.workload import Wire
 from bindery.api.configuration import BindRequestConfiguration
 from bindery.api.names import SCHEDULER_NAME
-from bindery.controlplane import kubeconfig, settings
-from bindery.controlplane.components import Component, Components
-from bindery.controlplane.local import LocalControlPlane
-from bindery.controlplane.ports import free_port
-from bindery.controlplane.processes import Command, Process
+from devcluster import kubeconfig, settings
+from devcluster.components import Component, Components
+from devcluster.local import LocalControlPlane
+from devcluster.ports import free_port
+from devcluster.processes import Command, Process
 
 _POLL_S: Final = 0.02
 _READY_S: Final = 60.0

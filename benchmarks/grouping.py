@@ -20,12 +20,12 @@ from benchmarks.usage import Usage
 from benchmarks.workload import Wire
 from bindery.api import names
 from bindery.api.configuration import GrouperConfiguration, LeaderElection
-from bindery.controlplane.build import Report
-from bindery.controlplane.components import Component, Components
 from bindery.kube.client import Client
 from bindery.kube.objects import KubeObject
 from bindery.kube.resources import POD_GROUPS, PODS, Resource, metadata_only
 from bindery.kube.watch import Change, EventType, Reflector
+from devcluster.build import Report
+from devcluster.components import Component, Components
 
 _JOBS: Final = Resource("batch", "v1", "jobs", "Job", True, KubeObject)
 _GROUPS: Final = metadata_only(POD_GROUPS)

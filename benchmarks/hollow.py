@@ -16,11 +16,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from benchmarks.cluster import NAMESPACE, Cluster
 from benchmarks.usage import Usage
 from benchmarks.workload import Wire
-from bindery.controlplane import published
-from bindery.controlplane.build import Report
-from bindery.controlplane.components import Component, Components
 from bindery.kube.nodetopologies import NODE_RESOURCE_TOPOLOGIES
 from bindery.kube.resources import PODS
+from devcluster import published
+from devcluster.build import Report
+from devcluster.components import Component, Components
 
 PREFIX: Final = "measured-"
 _LIMIT_S: Final = 900.0

@@ -17,7 +17,7 @@ from benchmarks.contenders import Contender
 from benchmarks.usage import NO_WRITES, Usage, Writes
 from benchmarks.witness import Witness
 from benchmarks.workload import NAMESPACE, Workload
-from bindery.controlplane.processes import Process
+from devcluster.processes import Process
 
 _LIMIT_S: Final = 900.0
 

@@ -15,13 +15,13 @@ from typing import Final
 from benchmarks.cluster import Cluster
 from benchmarks.contenders import Bindery, Contender, KubeScheduler
 from benchmarks.workload import NAMESPACE, Wire
-from bindery.controlplane.build import Report
-from bindery.controlplane.install import install
-from bindery.controlplane.realnode.cluster import RealCluster
-from bindery.controlplane.realnode.images import BUSYBOX
 from bindery.kube.client import Client
 from bindery.kube.errors import NotFoundError
 from bindery.kube.resources import NAMESPACES, PODS
+from devcluster.build import Report
+from devcluster.install import install
+from devcluster.realnode.cluster import RealCluster
+from devcluster.realnode.images import BUSYBOX
 
 _LIMIT_S: Final = 60.0
 _LOOK_S: Final = 0.01

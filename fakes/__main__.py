@@ -1,6 +1,6 @@
 """`python -m fakes`: fake hardware for a demo, beside hollow nodes, until stopped.
 
-Started by `bindery demo`. Nodes are told apart by how their names begin: on `hollow-` GPUs are
+Started by `make demo`. Nodes are told apart by how their names begin: on `hollow-` GPUs are
 shared by reservation pods, `hami-` implements HAMi's protocol, `claimed-` offers devices to claims.
 A storage class makes volumes for all.
 """

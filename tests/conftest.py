@@ -11,10 +11,10 @@ from sizes import PROPERTY_TIMEOUT_S, load_profile
 from spreading import Spread, longest_first, spread
 from xdist.remote import Producer
 
-from bindery.controlplane import find
-from bindery.controlplane.components import Components
-from bindery.controlplane.install import Installation, install
-from bindery.controlplane.plane import ControlPlane
+from devcluster import find
+from devcluster.components import Components
+from devcluster.install import Installation, install
+from devcluster.plane import ControlPlane
 
 _LAST_LINES = 12
 _NOT_BINDERYS = {"kube-apiserver", "kube-controller-manager", "etcd"}

@@ -2,9 +2,9 @@
 
 from required import lacking
 
-from bindery.controlplane.errors import BuildError
-from bindery.controlplane.image.build import cache_directory
-from bindery.controlplane.image.packages import Packages
+from devcluster.errors import BuildError
+from devcluster.image.build import cache_directory
+from devcluster.image.packages import Packages
 
 
 def require_packages() -> None:

@@ -4,9 +4,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from bindery.controlplane import published
-from bindery.controlplane.errors import ControlPlaneError
-from bindery.controlplane.plane import ControlPlane
+from devcluster import published
+from devcluster.errors import ControlPlaneError
+from devcluster.plane import ControlPlane
 
 _LOOKS = 50
 _LOOK_S = 0.2

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bindery.controlplane import build, checkout, go
+from devcluster import build, checkout, go
 
 SHARED_MEMORY = Path("/dev/shm")
 IN_MEMORY = {"TMPDIR": str(SHARED_MEMORY)} if SHARED_MEMORY.is_dir() else {}
@@ -18,7 +18,7 @@ IN_MEMORY = {"TMPDIR": str(SHARED_MEMORY)} if SHARED_MEMORY.is_dir() else {}
 
 def program(name: str) -> Path:
     """Return the program `name`, built first if its source or its modules have changed."""
-    module = checkout.directory("controlplane")
+    module = checkout.ROOT / "controlplane"
     digest = hashlib.sha256()
     for path in (module / "go.mod", module / "go.sum", *sorted((module / name).glob("*.go"))):
         digest.update(path.read_bytes())

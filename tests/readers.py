@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bindery.controlplane import kubeconfig
-from bindery.controlplane.install import NAMESPACE, RELEASE, render
-from bindery.controlplane.plane import ControlPlane
+from devcluster import kubeconfig
+from devcluster.install import NAMESPACE, RELEASE, render
+from devcluster.plane import ControlPlane
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """A binder that the tests of a module share, where none of them kills it or counts what it does."""
 
 from bindery.api.configuration import BinderConfiguration
-from bindery.controlplane.components import Component, Components
+from devcluster.components import Component, Components
 
 
 class SharedBinder:

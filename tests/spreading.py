@@ -18,7 +18,7 @@ from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
 KILL_MATRIX = "tests/e2e/test_e2e_kill_matrix.py"
-DEMO = "tests/controlplane/test_demo.py"
+DEMO = "tests/devcluster/test_demo.py"
 APART = frozenset({KILL_MATRIX, DEMO})
 REAL_GANGS = "tests/e2e/realnode/test_real_gangs.py"
 REAL_CHART = "tests/e2e/realnode/test_real_chart.py"

@@ -38,7 +38,6 @@ COMMANDS: Final = {
     "node": LazyCommand("files.node", "Check checkpoint files of a kubelet."),
     "webhook": LazyCommand("processes.webhook", "The admission webhook's process."),
     "reservation": LazyCommand("processes.reservation", "The process of a reservation pod."),
-    "demo": LazyCommand("demo", "A gang from Pending to Bound on your machine."),
 }
 """In the order of `bindery --help`."""
 

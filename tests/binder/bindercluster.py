@@ -12,11 +12,11 @@ from administrator import Administrator, Plain
 
 from bindery.api.configuration import BinderConfiguration, LeaderElection, PluginConfiguration
 from bindery.api.names import FENCE_LABEL, NODE_POOL_LABEL, STATEMENT_LABEL
-from bindery.controlplane.components import Component
-from bindery.controlplane.plane import ControlPlane
 from bindery.kube.client import Client
 from bindery.kube.resources import BIND_REQUESTS, NODES, POD_GROUPS, PODS
 from bindery.kube.storage import CLAIMS, STORAGE_CLASSES, VOLUMES
+from devcluster.components import Component
+from devcluster.plane import ControlPlane
 
 API_VERSION = "scheduling.bindery.dev/v1alpha1"
 _OF_REQUEST = {"backoffLimit", "fencingToken", "withdrawn", "summary"}

@@ -10,9 +10,9 @@ from bindercluster import ALONE, Cluster, Gate
 from sharedbinder import SharedBinder
 
 from bindery.api.configuration import BinderConfiguration
-from bindery.controlplane.components import Component, Components
-from bindery.controlplane.install import Installation
-from bindery.controlplane.plane import ControlPlane
+from devcluster.components import Component, Components
+from devcluster.install import Installation
+from devcluster.plane import ControlPlane
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -8,7 +8,7 @@ from bindercluster import ALONE, Cluster, pod
 
 from bindery.api.configuration import BinderConfiguration
 from bindery.api.names import NODE_POOL_LABEL
-from bindery.controlplane.components import Component
+from devcluster.components import Component
 
 pytestmark = pytest.mark.e2e
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from bindercluster import Cluster, Gate
 
-from bindery.controlplane.components import Component
+from devcluster.components import Component
 
 pytestmark = pytest.mark.e2e
 

@@ -7,7 +7,7 @@ import pytest
 from bindercluster import ALONE, Cluster, Gate
 
 from bindery.api.configuration import BinderConfiguration, LeaderElection
-from bindery.controlplane.components import Component
+from devcluster.components import Component
 
 pytestmark = pytest.mark.e2e
 

@@ -7,7 +7,7 @@ import pytest
 from bindercluster import Cluster, Gate
 
 from bindery.api.names import NODE_POOL_LABEL
-from bindery.controlplane.components import Component, Components
+from devcluster.components import Component, Components
 
 pytestmark = pytest.mark.e2e
 

@@ -7,8 +7,8 @@ import pytest
 from bindercluster import ALONE, Cluster, Gate
 
 from bindery.api.configuration import BinderConfiguration
-from bindery.controlplane.components import Component
 from bindery.kube.resources import NAMESPACES, PODS
+from devcluster.components import Component
 
 pytestmark = pytest.mark.e2e
 

@@ -15,7 +15,7 @@ import pytest
 from bindercluster import ALONE, Cluster
 
 from bindery.api.configuration import BinderConfiguration, PluginConfiguration
-from bindery.controlplane.components import Component
+from devcluster.components import Component
 
 pytestmark = pytest.mark.e2e
 

@@ -7,7 +7,6 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
-import yaml
 from commandline import CommandLine
 
 PASSES = """
@@ -180,30 +179,3 @@ def test_help_names_every_command(command_line: CommandLine) -> None:
         "nodeagent",
     ):
         assert command in done.stdout
-
-
-def test_the_demo_takes_only_numbers_of_nodes_with_which_its_examples_run(
-    command_line: CommandLine,
-) -> None:
-    folder = Path(__file__).parents[2] / "examples"
-    files = ("gang.yaml", "elastic.yaml", "workloads/job.yaml")
-    jobs = [
-        body
-        for file in files
-        for body in yaml.safe_load_all((folder / file).read_text())
-        if body["kind"] == "Job"
-    ]
-    (pipeline,) = yaml.safe_load_all((folder / "stages" / "pipeline.yaml").read_text())
-    requested = [(job["spec"]["completions"], job["spec"]["template"]) for job in jobs]
-    requested += [(each["size"], each["template"]) for each in pipeline["spec"]["stages"]]
-    gpus = sum(
-        count * container.get("resources", {}).get("limits", {}).get("nvidia.com/gpu", 0)
-        for count, template in requested
-        for container in template["spec"]["containers"]
-    )
-    least = -(-gpus // 8)
-
-    done = command_line("demo", "run", f"--nodes={least - 1}")
-
-    assert done.returncode == 2
-    assert f"{least - 1} is not in the range x>={least}" in done.stderr

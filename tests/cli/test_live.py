@@ -13,8 +13,8 @@ from test_command import bindery
 from test_command_imports import PLANNING, TALKING, imported
 
 from bindery.api.names import API_VERSION, NODE_POOL_LABEL, POD_GROUP_ANNOTATION
-from bindery.controlplane.install import Installation
-from bindery.controlplane.plane import ControlPlane
+from devcluster.install import Installation
+from devcluster.plane import ControlPlane
 
 pytestmark = pytest.mark.e2e
 

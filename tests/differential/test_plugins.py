@@ -12,9 +12,9 @@ import yaml
 from required import lacking
 
 from bindery.api.configuration import DEFAULT_ACTIONS, DEFAULT_PLUGINS
-from bindery.controlplane import settings
-from bindery.controlplane.local import LocalControlPlane
-from bindery.controlplane.plane import ControlPlane
+from devcluster import settings
+from devcluster.local import LocalControlPlane
+from devcluster.plane import ControlPlane
 
 pytestmark = pytest.mark.e2e  # needs the built kube-scheduler
 

@@ -15,16 +15,16 @@ from randomclusters import Manifest, RandomCluster, feasible_places
 from required import lacking
 
 from bindery.api.configuration import SchedulerConfiguration
-from bindery.controlplane import settings
-from bindery.controlplane.local import LocalControlPlane
-from bindery.controlplane.plane import ControlPlane
-from bindery.controlplane.processes import Command, Process
 from bindery.kube.client import Client
 from bindery.kube.errors import ApiError, InvalidError, NotFoundError
 from bindery.kube.objects import KubeObject, Pod
 from bindery.kube.resources import NAMESPACES, NODES, PODS
 from bindery.kube.store import Change, EventType
 from bindery.scheduler.engine import Engine
+from devcluster import settings
+from devcluster.local import LocalControlPlane
+from devcluster.plane import ControlPlane
+from devcluster.processes import Command, Process
 
 pytestmark = pytest.mark.e2e
 

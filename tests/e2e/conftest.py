@@ -14,10 +14,10 @@ import readers
 from sabotage import PLUGIN_DIRECTORY
 from support import Corner, Observer, binder_configuration, scheduler_configuration
 
-from bindery.controlplane.components import Component, Components
-from bindery.controlplane.install import Installation
-from bindery.controlplane.plane import ControlPlane
 from bindery.kube.client import Client
+from devcluster.components import Component, Components
+from devcluster.install import Installation
+from devcluster.plane import ControlPlane
 from fakes.reservations import GpuDevicePlugins
 
 # The proxy that breaks things is the one of the tests of bindery.kube.

@@ -21,9 +21,9 @@ from urllib.parse import urlsplit
 
 from required import lacking
 
-from bindery.controlplane import checkout, kubeconfig
-from bindery.controlplane.plane import ControlPlane
-from bindery.controlplane.processes import Command, Process
+from devcluster import checkout, kubeconfig
+from devcluster.plane import ControlPlane
+from devcluster.processes import Command, Process
 
 _TOOLS: Final = ("unshare", "setpriv", "chroot", "mount")
 _SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")

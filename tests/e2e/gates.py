@@ -17,8 +17,8 @@ from faultproxy import FaultProxy
 from support import WAIT_S
 
 from bindery.api.names import FENCE_LABEL
-from bindery.controlplane.components import Components
-from bindery.controlplane.install import Installation
+from devcluster.components import Components
+from devcluster.install import Installation
 
 Body = Mapping[str, Any]
 

@@ -19,9 +19,9 @@ from support import Corner, binder_configuration
 from traps import ready
 
 from bindery.api.configuration import BinderConfiguration
-from bindery.controlplane.components import Component, Components
 from bindery.kube.client import Client
 from bindery.kube.resources import NAMESPACES, NODES
+from devcluster.components import Component, Components
 
 _BEAT_S = 15.0
 """The node controller gives up nodes that are silent for 50 seconds."""

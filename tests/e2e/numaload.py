@@ -15,7 +15,6 @@ from bindery.api import numaplacement
 from bindery.api.names import HOLLOW_RUN_SECONDS_ANNOTATION, NUMA_ZONES_ANNOTATION
 from bindery.api.states import ENDED_POD_PHASES
 from bindery.api.times import seconds
-from bindery.controlplane.components import Component, Components
 from bindery.kube.bindrequests import BindRequest
 from bindery.kube.nodetopologies import NODE_RESOURCE_TOPOLOGIES
 from bindery.kube.objects import Pod
@@ -23,6 +22,7 @@ from bindery.kube.resources import BIND_REQUESTS, PODS
 from bindery.kube.watch import Change, Reflector
 from bindery.nodeagent import held
 from bindery.nodecore.cpusets import parse_cpus
+from devcluster.components import Component, Components
 
 ZONES = (
     "--cpu=16",

@@ -16,12 +16,12 @@ import yaml
 from definitions import install_files
 
 from bindery.binder.webhook.certificates import Bundle, Lifetimes, renewed
-from bindery.controlplane import build, published
-from bindery.controlplane.components import Component
-from bindery.controlplane.plane import ControlPlane
-from bindery.controlplane.ports import free_port
-from bindery.controlplane.processes import Command
-from bindery.controlplane.published import Published
+from devcluster import build, published
+from devcluster.components import Component
+from devcluster.plane import ControlPlane
+from devcluster.ports import free_port
+from devcluster.processes import Command
+from devcluster.published import Published
 
 
 @dataclass(frozen=True)

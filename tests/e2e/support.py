@@ -29,13 +29,13 @@ from bindery.api.names import (
     NODE_POOL_LABEL,
     POD_GROUP_ANNOTATION,
 )
-from bindery.controlplane.components import Component
 from bindery.kube.bindrequests import BindRequest, CommittedStatement, StatementKey
 from bindery.kube.client import Client
 from bindery.kube.errors import NotFoundError
 from bindery.kube.objects import Condition, KubeObject, Pod, PodGroup
 from bindery.kube.resources import BIND_REQUESTS, NODES, POD_GROUPS, PODS, QUEUES, Resource
 from bindery.kube.watch import Change, EventType, Reflector
+from devcluster.components import Component
 
 WAIT_S = 120.0
 """Every wait ends after so long; generous, because the machine may be busy."""

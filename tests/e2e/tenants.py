@@ -4,9 +4,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from bindery.controlplane import kubeconfig
-from bindery.controlplane.plane import ControlPlane
 from bindery.kube.client import Client
+from devcluster import kubeconfig
+from devcluster.plane import ControlPlane
 
 _ACCOUNT = "tenant"
 

@@ -10,8 +10,8 @@ import yaml
 from support import Corner, Gang, Sample, metric, samples, scheduler_configuration, wait_for
 from webhooks import Webhooks
 
-from bindery.controlplane.components import Component, Components
-from bindery.controlplane.plane import ControlPlane
+from devcluster.components import Component, Components
+from devcluster.plane import ControlPlane
 
 pytestmark = pytest.mark.e2e
 

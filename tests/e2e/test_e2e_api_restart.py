@@ -9,8 +9,8 @@ from required import lacking
 from support import Corner, Gang, Observer, binder_configuration, scheduler_configuration, wait_for
 from webhooks import Webhooks
 
-from bindery.controlplane.components import Component, Components
-from bindery.controlplane.plane import ControlPlane
+from devcluster.components import Component, Components
+from devcluster.plane import ControlPlane
 
 pytestmark = pytest.mark.e2e
 

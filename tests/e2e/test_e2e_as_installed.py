@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from support import Corner, Gang, metric, samples, wait_for, writes_of
 
-from bindery.controlplane.components import Components
+from devcluster.components import Components
 
 pytestmark = pytest.mark.e2e
 

@@ -17,9 +17,9 @@ from bindery.api.configuration import PluginConfiguration
 from bindery.api.hami import names, nodedevices
 from bindery.api.hami.nodedevices import NodeDevice
 from bindery.api.hami.vendortable import NVIDIA
-from bindery.controlplane.components import Component, Components
 from bindery.kube.claims import RESOURCE_CLAIMS
 from bindery.kube.resources import NODES, PODS
+from devcluster.components import Component, Components
 from fakes.hami import HamiDevicePlugin
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("scheduler", "binder")]

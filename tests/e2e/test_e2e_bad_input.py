@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from support import Corner, Gang, metric, scheduler_configuration, wait_for
 
-from bindery.controlplane.components import Component, Components
-from bindery.controlplane.plane import ControlPlane
 from bindery.kube.errors import ApiError
 from bindery.kube.resources import PRIORITY_CLASSES
+from devcluster.components import Component, Components
+from devcluster.plane import ControlPlane
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("scheduler", "binder")]
 

@@ -18,9 +18,9 @@ from support import (
 from traps import Trap, ready, trapped
 
 from bindery.api.configuration import BindRequestConfiguration, PluginConfiguration
-from bindery.controlplane.components import Components
-from bindery.controlplane.install import Installation
 from bindery.kube.bindrequests import CommittedStatement
+from devcluster.components import Components
+from devcluster.install import Installation
 
 pytestmark = pytest.mark.e2e
 

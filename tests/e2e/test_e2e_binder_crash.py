@@ -10,8 +10,8 @@ from sizes import IS_LONG
 from support import Corner, Gang, Observer, binder_configuration, wait_for
 from traps import Trap, TrapProxy, kill, ready, trapped
 
-from bindery.controlplane.components import Components
-from bindery.controlplane.install import Installation
+from devcluster.components import Components
+from devcluster.install import Installation
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("scheduler")]
 

@@ -6,7 +6,7 @@ import pytest
 from chaos.attack import Plan, attack
 from sizes import IS_LONG
 
-from bindery.controlplane.install import Installation
+from devcluster.install import Installation
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(2400)]
 

@@ -4,7 +4,7 @@ import pytest
 from support import Corner, Gang
 from traps import ready
 
-from bindery.controlplane.components import Components
+from devcluster.components import Components
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("scheduler", "binder")]
 

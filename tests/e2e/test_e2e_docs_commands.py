@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from bindery.controlplane.install import Installation
-from bindery.controlplane.plane import ControlPlane
+from devcluster.install import Installation
+from devcluster.plane import ControlPlane
 
 pytestmark = pytest.mark.e2e
 

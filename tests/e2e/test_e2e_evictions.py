@@ -22,13 +22,13 @@ from traps import Trap, TrapProxy, kill, ready, trapped
 
 from bindery.api.names import NODE_POOL_LABEL
 from bindery.api.times import seconds
-from bindery.controlplane.components import Component, Components
-from bindery.controlplane.install import Installation
 from bindery.kube.client import PatchKind
 from bindery.kube.objects import KubeObject, Pod
 from bindery.kube.resources import PODS, Resource
 from bindery.nodeagent.lifecycle import STOP_SECONDS_ANNOTATION
 from bindery.scheduler.cache.failures import SPARE_S
+from devcluster.components import Component, Components
+from devcluster.install import Installation
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("binder")]
 

@@ -23,10 +23,10 @@ from traps import ready, trapped
 
 from bindery.api.gpushare import CONFIG_MAP_ANNOTATION, RESERVATION_NAMESPACE, groups
 from bindery.binder.plugins.gpusharing.objects import SHARERS
-from bindery.controlplane.components import Components
-from bindery.controlplane.install import Installation
 from bindery.kube.errors import NotFoundError
 from bindery.kube.resources import CONFIG_MAPS
+from devcluster.components import Components
+from devcluster.install import Installation
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("scheduler")]
 

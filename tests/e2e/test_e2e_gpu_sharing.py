@@ -17,7 +17,7 @@ from support import Corner, Gang, binder_configuration
 
 from bindery.api.gpushare import WHOLE, GpuShare, Grant, groups, read_record
 from bindery.binder.plugins.gpusharing.objects import SHARERS
-from bindery.controlplane.components import Component, Components
+from devcluster.components import Component, Components
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("scheduler")]
 

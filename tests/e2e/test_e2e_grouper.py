@@ -11,11 +11,11 @@ from workloads import CRON_JOBS, DEPLOYMENTS, JOBS, STATEFUL_SETS, Maker
 
 from bindery.api import names
 from bindery.api.configuration import GrouperExpectation
-from bindery.controlplane.components import Component, Components
-from bindery.controlplane.install import Installation
-from bindery.controlplane.plane import ControlPlane
 from bindery.kube.objects import Pod
 from bindery.kube.resources import POD_GROUPS, PODS
+from devcluster.components import Component, Components
+from devcluster.install import Installation
+from devcluster.plane import ControlPlane
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("scheduler", "binder")]
 

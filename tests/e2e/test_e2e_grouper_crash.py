@@ -13,11 +13,11 @@ from workloads import JOBS, Maker
 
 from bindery.api import names
 from bindery.api.configuration import GrouperConfiguration, LeaderElection
-from bindery.controlplane.components import Component, Components
-from bindery.controlplane.install import Installation
-from bindery.controlplane.plane import ControlPlane
 from bindery.kube.membership import Claims
 from bindery.kube.resources import POD_GROUPS, PODS
+from devcluster.components import Component, Components
+from devcluster.install import Installation
+from devcluster.plane import ControlPlane
 
 pytestmark = pytest.mark.e2e
 

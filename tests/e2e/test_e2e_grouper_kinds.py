@@ -14,10 +14,10 @@ from traps import ready
 from workloads import JOBS, Maker
 
 from bindery.api.configuration import GrouperConfiguration, LeaderElection
-from bindery.controlplane.components import Component, Components
-from bindery.controlplane.plane import ControlPlane
 from bindery.kube.errors import NotFoundError
 from bindery.kube.resources import PODS, Resource
+from devcluster.components import Component, Components
+from devcluster.plane import ControlPlane
 
 pytestmark = pytest.mark.e2e
 

@@ -14,8 +14,6 @@ from structlog.testing import capture_logs
 from support import Corner, Gang, metric, wait_for
 
 from bindery.api.names import SUB_GROUP_LABEL
-from bindery.controlplane.components import Component
-from bindery.controlplane.plane import ControlPlane
 from bindery.kube.claims import RESOURCE_CLAIMS
 from bindery.kube.client import Client
 from bindery.kube.errors import InvalidError, MalformedAnswerError, NotFoundError
@@ -25,6 +23,8 @@ from bindery.kube.resources import NAMESPACES, PODS, QUEUES
 from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.status.conditions import ConditionWrite, ReportedKind
 from bindery.scheduler.status.writer import StatusWriter
+from devcluster.components import Component
+from devcluster.plane import ControlPlane
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("scheduler", "binder")]
 

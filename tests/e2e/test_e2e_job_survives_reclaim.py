@@ -10,9 +10,9 @@ from support import Corner, Gang, wait_for
 from traps import ready
 
 from bindery.api.names import NODE_POOL_LABEL
-from bindery.controlplane.components import Components
 from bindery.kube.objects import Condition, KubeObject, Pod
 from bindery.kube.resources import POD_GROUPS, PODS, Resource
+from devcluster.components import Components
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("scheduler", "binder")]
 

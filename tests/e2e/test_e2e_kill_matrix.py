@@ -22,9 +22,9 @@ from sizes import IS_LONG
 from support import scheduler_configuration
 from traps import ready
 
-from bindery.controlplane.components import Components
-from bindery.controlplane.install import Installation
 from bindery.kube.client import Client
+from devcluster.components import Components
+from devcluster.install import Installation
 
 # Some fifty gangs and fifteen binders, of which each can wait for two minutes when it goes wrong. A
 # world takes a minute or less where two cores are half busy.

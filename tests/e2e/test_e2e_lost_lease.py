@@ -12,11 +12,11 @@ from support import Corner, Gang, scheduler_configuration, wait_for
 
 from bindery.api.configuration import LeaderElection
 from bindery.api.names import NODE_POOL_LABEL, scheduler_lease
-from bindery.controlplane.plane import ControlPlane
 from bindery.kube.resources import BIND_REQUESTS, LEASES
 from bindery.observability.listening import Listening
 from bindery.scheduler import process
 from bindery.scheduler.configuration import ConfigurationFile
+from devcluster.plane import ControlPlane
 
 pytestmark = pytest.mark.e2e
 

@@ -10,10 +10,10 @@ from support import Corner, wait_for
 from traps import ready
 
 from bindery.api.names import NODE_POOL_LABEL
-from bindery.controlplane.components import Components
 from bindery.kube.errors import NotFoundError
 from bindery.kube.objects import KubeObject, Pod
 from bindery.kube.resources import NAMESPACES, POD_GROUPS, PODS, Resource
+from devcluster.components import Components
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("scheduler", "binder")]
 

@@ -10,8 +10,8 @@ from sizes import IS_LONG
 from support import Corner, Gang, binder_configuration, scheduler_configuration
 
 from bindery.api.configuration import PluginConfiguration, SchedulerConfiguration
-from bindery.controlplane.components import Component, Components
-from bindery.controlplane.plane import ControlPlane
+from devcluster.components import Component, Components
+from devcluster.plane import ControlPlane
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("recording_binder", "plugin_path")]
 

@@ -11,10 +11,10 @@ import pytest
 from support import Corner, Gang, wait_for
 
 from bindery.api.names import API_VERSION, NODE_POOL_LABEL
-from bindery.controlplane.plane import ControlPlane
 from bindery.kube.errors import InvalidError
 from bindery.kube.objects import Condition, KubeObject
 from bindery.kube.resources import POD_GROUPS, QUEUES, Resource
+from devcluster.plane import ControlPlane
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("scheduler", "binder")]
 

@@ -18,10 +18,10 @@ from workloads import JOBS, STATEFUL_SETS, Maker
 
 from bindery.api import names
 from bindery.api.configuration import GrouperExpectation
-from bindery.controlplane.components import Component, Components
-from bindery.controlplane.install import Installation
 from bindery.kube.objects import Pod
 from bindery.kube.resources import NODES, PODS, Resource
+from devcluster.components import Component, Components
+from devcluster.install import Installation
 
 LEADER_WORKER_SETS = Resource(
     "leaderworkerset.x-k8s.io", "v1", "leaderworkersets", "LeaderWorkerSet", True, Plain

@@ -15,11 +15,11 @@ from workloads import JOBS, Maker
 from bindery.api.gpushare import INDEX_ANNOTATION, RESERVATION_NAMESPACE
 from bindery.binder.plugins.gpusharing.arguments import GpuSharingArguments
 from bindery.binder.plugins.gpusharing.objects import reservation
-from bindery.controlplane import install
-from bindery.controlplane.install import Installation
-from bindery.controlplane.plane import ControlPlane
 from bindery.kube.errors import ApiError
 from bindery.kube.resources import PODS
+from devcluster import install
+from devcluster.install import Installation
+from devcluster.plane import ControlPlane
 
 pytestmark = pytest.mark.e2e
 

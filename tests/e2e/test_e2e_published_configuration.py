@@ -12,10 +12,10 @@ from support import SHORT_LEASES, Corner, Gang, metric, scheduler_configuration,
 
 from bindery.api.configuration import DEFAULT_ACTIONS, SchedulerConfiguration
 from bindery.api.names import scheduler_lease
-from bindery.controlplane.components import Components
-from bindery.controlplane.plane import ControlPlane
 from bindery.kube.publication import configuration_hash
 from bindery.kube.resources import LEASES, NODES, PODS
+from devcluster.components import Components
+from devcluster.plane import ControlPlane
 
 pytestmark = pytest.mark.e2e
 

@@ -9,8 +9,8 @@ from operators import install_definitions
 from required import lacking
 
 from bindery.api import podfingerprint
-from bindery.controlplane import published
-from bindery.controlplane.plane import ControlPlane
+from devcluster import published
+from devcluster.plane import ControlPlane
 
 pytestmark = pytest.mark.e2e
 

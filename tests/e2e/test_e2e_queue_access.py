@@ -8,10 +8,10 @@ from support import Corner, Gang, wait_for
 from webhooks import OneWebhook
 
 from bindery.api.names import API_VERSION, ENABLED_LABEL, NODE_POOL_LABEL, QUEUE_LABEL
-from bindery.controlplane.components import Component
 from bindery.kube.errors import ApiError
 from bindery.kube.objects import KubeObject
 from bindery.kube.resources import NAMESPACES, POD_GROUPS, PODS, QUEUES, Resource
+from devcluster.components import Component
 
 pytestmark = pytest.mark.e2e
 

@@ -10,11 +10,11 @@ import msgspec
 import pytest
 from support import Corner, Gang, metric, samples, wait_for
 
-from bindery.controlplane.components import Component
-from bindery.controlplane.errors import ControlPlaneError
-from bindery.controlplane.plane import ControlPlane
 from bindery.kube.objects import Condition, KubeObject, QueueStatus
 from bindery.kube.resources import PRIORITY_CLASSES, QUEUES
+from devcluster.components import Component
+from devcluster.errors import ControlPlaneError
+from devcluster.plane import ControlPlane
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("binder")]
 

@@ -13,14 +13,14 @@ from support import Corner, Gang, binder_configuration, scheduler_configuration,
 from bindery.api.configuration import DEFAULT_PLUGINS, PluginConfiguration
 from bindery.api.names import SCALED_BY_LABEL, SCALES_FOR_ANNOTATION
 from bindery.api.scaling import ScalingArguments
-from bindery.controlplane.components import Component, Components
-from bindery.controlplane.install import Installation, install
-from bindery.controlplane.plane import ControlPlane
 from bindery.kube.errors import ApiError
 from bindery.kube.objects import Pod
 from bindery.kube.resources import PODS, PRIORITY_CLASSES
 from bindery.scheduler.status.conditions import NO_ROOM_FOR_SHARE
 from bindery.scheduler.status.scaling import owner_label
+from devcluster.components import Component, Components
+from devcluster.install import Installation, install
+from devcluster.plane import ControlPlane
 from fakes.reservations import GpuDevicePlugins
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("binder")]

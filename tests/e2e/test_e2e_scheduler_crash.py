@@ -11,8 +11,8 @@ from support import Corner, Gang, Observer, scheduler_configuration
 from traps import Trap, TrapProxy, kill, ready, trapped
 
 from bindery.api.configuration import BindRequestConfiguration
-from bindery.controlplane.components import Component, Components
-from bindery.controlplane.install import Installation
+from devcluster.components import Component, Components
+from devcluster.install import Installation
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("binder")]
 

@@ -16,10 +16,10 @@ from support import (
 )
 from traps import ready
 
-from bindery.controlplane.components import Component, Components
-from bindery.controlplane.install import Installation
 from bindery.kube.resources import POD_GROUPS
 from bindery.scheduler.commit.writer import CONCURRENT_CREATIONS
+from devcluster.components import Component, Components
+from devcluster.install import Installation
 
 pytestmark = pytest.mark.e2e
 

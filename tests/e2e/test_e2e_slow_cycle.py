@@ -11,10 +11,10 @@ from support import Corner, Gang, scheduler_configuration, wait_for
 
 from bindery.api.configuration import LeaderElection, PluginConfiguration, SchedulerConfiguration
 from bindery.api.names import scheduler_lease
-from bindery.controlplane.components import Component, Components
-from bindery.controlplane.install import Installation
 from bindery.kube.objects import Lease
 from bindery.kube.resources import LEASES
+from devcluster.components import Component, Components
+from devcluster.install import Installation
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("binder", "plugin_path")]
 

@@ -8,9 +8,9 @@ from support import Corner, Observer, scheduler_configuration, wait_for
 from traps import ready, trapped
 
 from bindery.api.names import NODE_POOL_LABEL
-from bindery.controlplane.components import Component, Components
-from bindery.controlplane.install import Installation
 from bindery.kube.resources import POD_GROUPS, PODS
+from devcluster.components import Component, Components
+from devcluster.install import Installation
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("binder")]
 

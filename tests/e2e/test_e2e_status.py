@@ -11,9 +11,9 @@ from support import SHORT_LEASES, Corner, scheduler_configuration, wait_for
 from webhooks import Webhooks
 
 from bindery.api.names import scheduler_lease
-from bindery.controlplane.components import Components
-from bindery.controlplane.plane import ControlPlane
 from bindery.kube.publication import configuration_hash
+from devcluster.components import Components
+from devcluster.plane import ControlPlane
 
 pytestmark = pytest.mark.e2e
 

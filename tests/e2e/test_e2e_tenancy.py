@@ -9,12 +9,12 @@ from support import Corner, Gang, scheduler_configuration, wait_for
 from tenants import tenant
 
 from bindery.api.names import CHARGED_QUEUE_ANNOTATION, POD_GROUP_ANNOTATION
-from bindery.controlplane.components import Component, Components
-from bindery.controlplane.install import Installation
 from bindery.kube.client import Client
 from bindery.kube.errors import ForbiddenError
 from bindery.kube.objects import KubeObject
 from bindery.kube.resources import POD_GROUPS, PODS, Resource
+from devcluster.components import Component, Components
+from devcluster.install import Installation
 
 pytestmark = pytest.mark.e2e
 

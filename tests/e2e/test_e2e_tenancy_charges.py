@@ -13,11 +13,11 @@ from bindery.api.names import (
     EXCLUSIVE_DOMAINS_ANNOTATION,
     PREEMPTIBLE_ANNOTATION,
 )
-from bindery.controlplane.components import Component, Components
-from bindery.controlplane.install import Installation
 from bindery.kube.client import Client
 from bindery.kube.errors import ForbiddenError, KubeError
 from bindery.kube.resources import NODES, POD_GROUPS, PODS, PRIORITY_CLASSES
+from devcluster.components import Component, Components
+from devcluster.install import Installation
 
 pytestmark = pytest.mark.e2e
 

@@ -8,10 +8,10 @@ from support import Corner, wait_for
 from tenants import tenant
 
 from bindery.api.hami.names import DEVICES_RECORD
-from bindery.controlplane.install import Installation
 from bindery.kube.client import Client
 from bindery.kube.errors import ForbiddenError
 from bindery.kube.resources import PODS
+from devcluster.install import Installation
 
 pytestmark = pytest.mark.e2e
 

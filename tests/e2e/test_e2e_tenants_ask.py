@@ -12,7 +12,7 @@ from administrator import Administrator
 from commandline import CommandLine, Done
 from support import Corner, Gang, wait_for
 
-from bindery.controlplane.plane import ControlPlane
+from devcluster.plane import ControlPlane
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("scheduler", "binder")]
 

@@ -11,11 +11,11 @@ from sizes import IS_LONG
 from support import wait_for
 from workloads import JOBS
 
-from bindery.controlplane.install import Installation
 from bindery.grouper.objects import OwnerObject
 from bindery.grouper.owners import KindKey, Missing, Owners
 from bindery.grouper.table.facts import Reference
 from bindery.kube.client import Client
+from devcluster.install import Installation
 
 pytestmark = pytest.mark.e2e
 

@@ -20,8 +20,6 @@ from traps import ready
 
 from bindery.api.configuration import LeaderElection, SchedulerConfiguration
 from bindery.api.usage import PrometheusConfiguration, UsageConfiguration
-from bindery.controlplane.components import Components
-from bindery.controlplane.install import Installation, render
 from bindery.kube.client import Client
 from bindery.kube.errors import ForbiddenError
 from bindery.kube.objects import KubeObject
@@ -31,6 +29,8 @@ from bindery.scheduler import process
 from bindery.scheduler.configuration import ConfigurationFile
 from bindery.scheduler.usage.codec import decode
 from bindery.scheduler.usage.store import KEY
+from devcluster.components import Components
+from devcluster.install import Installation, render
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("binder")]
 RECORDS = LeaderElection().namespace

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from bindery.controlplane.install import Installation
 from bindery.kube.client import Client
 from bindery.kube.errors import NotFoundError
 from bindery.kube.lease import Leadership
@@ -17,6 +16,7 @@ from bindery.scheduler.usage.formula import Decay, Moment
 from bindery.scheduler.usage.record import UsageRecord
 from bindery.scheduler.usage.recordkeeper import RecordKeeper
 from bindery.scheduler.usage.store import KEY, RecordStore
+from devcluster.install import Installation
 
 pytestmark = pytest.mark.e2e
 

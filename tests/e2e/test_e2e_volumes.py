@@ -11,7 +11,7 @@ from storagecorner import Storage, claim_spec, using
 from support import Corner, Gang, Observer, binder_configuration, wait_for
 
 from bindery.api.configuration import PluginConfiguration
-from bindery.controlplane.components import Component, Components
+from devcluster.components import Component, Components
 from fakes.provisioner import ProvisionerStandIn
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("scheduler", "binder", "observer")]

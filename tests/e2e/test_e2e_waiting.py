@@ -7,10 +7,10 @@ import pytest
 from support import Corner, Gang, metric, wait_for
 
 from bindery.api.states import PODS_NOT_RUNNING
-from bindery.controlplane.components import Component
 from bindery.kube.client import PatchKind
 from bindery.kube.objects import Condition
 from bindery.kube.resources import NODES, PODS
+from devcluster.components import Component
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("scheduler", "binder")]
 

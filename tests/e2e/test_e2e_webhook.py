@@ -14,13 +14,13 @@ from webhooks import OneWebhook, Webhooks, served_certificate
 from bindery.api.configuration import PluginConfiguration
 from bindery.api.gpushare import CONFIG_MAP_ANNOTATION
 from bindery.api.names import GROUP, NODE_POOL_LABEL, POD_GROUP_ANNOTATION, QUEUE_LABEL
-from bindery.controlplane.components import Components
-from bindery.controlplane.install import Installation
-from bindery.controlplane.plane import ControlPlane
-from bindery.controlplane.ports import free_port
 from bindery.kube.errors import ApiError
 from bindery.kube.objects import KubeObject
 from bindery.kube.resources import PODS, Resource
+from devcluster.components import Components
+from devcluster.install import Installation
+from devcluster.plane import ControlPlane
+from devcluster.ports import free_port
 
 pytestmark = pytest.mark.e2e
 

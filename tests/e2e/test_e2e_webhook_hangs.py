@@ -11,11 +11,11 @@ from support import Corner, wait_for
 from webhooks import Webhooks
 
 from bindery.api.names import PRIORITY_CLASS_KEY
-from bindery.controlplane.install import Installation
-from bindery.controlplane.plane import ControlPlane
 from bindery.kube.client import Client
 from bindery.kube.objects import KubeObject
 from bindery.kube.resources import PODS, Resource
+from devcluster.install import Installation
+from devcluster.plane import ControlPlane
 
 pytestmark = pytest.mark.e2e
 

@@ -26,12 +26,12 @@ from support import Corner, scheduler_configuration, wait_for
 from traps import ready
 
 from bindery.api.configuration import GrouperConfiguration, GrouperExpectation
-from bindery.controlplane.components import Component, Components
-from bindery.controlplane.install import Installation
 from bindery.grouper.ownerkinds import plural
 from bindery.kube.membership import Claims
 from bindery.kube.objects import Meta, Pod, PodGroup
 from bindery.kube.resources import POD_GROUPS, PODS, QUEUES, Resource
+from devcluster.components import Component, Components
+from devcluster.install import Installation
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 FOLDERS = (EXAMPLES, EXAMPLES / "workloads")

@@ -14,8 +14,8 @@ from aiohttp import web
 from faultproxy import FaultProxy
 from support import WAIT_S
 
-from bindery.controlplane.components import Component, Components
-from bindery.controlplane.install import Installation
+from devcluster.components import Component, Components
+from devcluster.install import Installation
 
 
 @dataclass

@@ -14,11 +14,11 @@ import pytest
 from administrator import Administrator
 
 from bindery.api.configuration import BinderConfiguration, PluginConfiguration, WebhookConfiguration
-from bindery.controlplane import install, kubeconfig
-from bindery.controlplane.components import Component
-from bindery.controlplane.plane import ControlPlane
-from bindery.controlplane.ports import free_port
-from bindery.controlplane.processes import Command
+from devcluster import install, kubeconfig
+from devcluster.components import Component
+from devcluster.plane import ControlPlane
+from devcluster.ports import free_port
+from devcluster.processes import Command
 
 _NAME = "bindery-webhook"
 

@@ -7,10 +7,10 @@ import pytest
 from administrator import Administrator, Plain
 
 from bindery.api.podgroup import PodGroupSpec
-from bindery.controlplane.install import Installation
 from bindery.grouper.table import load, plan
 from bindery.kube.client import Client
 from bindery.kube.resources import Resource
+from devcluster.install import Installation
 
 TABLE = load()
 POD_GROUPS = Resource("scheduling.bindery.dev", "v1alpha1", "podgroups", "PodGroup", True, Plain)

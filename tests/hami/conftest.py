@@ -6,11 +6,11 @@ import pytest
 from hamicluster import HamiCluster, configuration
 from sharedbinder import SharedBinder
 
-from bindery.controlplane.components import Component, Components
-from bindery.controlplane.install import Installation
-from bindery.controlplane.plane import ControlPlane
 from bindery.kube.client import Client
 from bindery.kube.resources import NODES
+from devcluster.components import Component, Components
+from devcluster.install import Installation
+from devcluster.plane import ControlPlane
 
 
 @pytest.fixture

@@ -15,10 +15,10 @@ from bindery.api.hami import names, nodedevices, poddevices
 from bindery.api.hami.nodedevices import NodeDevice
 from bindery.api.hami.vendortable import NVIDIA
 from bindery.api.names import NODE_POOL_LABEL
-from bindery.controlplane.components import Components
 from bindery.kube.objects import Pod
 from bindery.kube.quotas import RESOURCE_QUOTAS
 from bindery.kube.resources import NODES, PODS
+from devcluster.components import Components
 
 pytestmark = pytest.mark.e2e
 

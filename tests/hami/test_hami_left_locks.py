@@ -11,8 +11,8 @@ import pytest
 from hamicluster import HamiCluster
 
 from bindery.api.hami.lock import NodeLock
-from bindery.controlplane.components import Component
 from bindery.kube.resources import PODS
+from devcluster.components import Component
 
 pytestmark = pytest.mark.e2e
 

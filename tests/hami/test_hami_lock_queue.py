@@ -8,9 +8,9 @@ from hamicluster import HamiCluster, configuration
 
 from bindery.api.hami import names
 from bindery.api.hami.lock import NodeLock
-from bindery.controlplane.components import Component, Components
 from bindery.kube.objects import Pod
 from bindery.kube.resources import NAMESPACES, PODS
+from devcluster.components import Component, Components
 
 pytestmark = pytest.mark.e2e
 

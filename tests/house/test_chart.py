@@ -24,9 +24,9 @@ from bindery.api.configuration import (
     WebhookConfiguration,
 )
 from bindery.api.usage import PrometheusConfiguration, UsageConfiguration, UsageQueries
-from bindery.controlplane.install import Installation
 from bindery.grouper import ownerkinds
 from bindery.scheduler.actions.registry import ACTIONS
+from devcluster.install import Installation
 
 CHART = Path(__file__).resolve().parents[2] / "charts" / "bindery"
 SCHEMA: dict[str, Any] = json.loads((CHART / "values.schema.json").read_text())

@@ -9,9 +9,9 @@ from administrator import Administrator, Plain
 
 from bindery.api import crds, reference
 from bindery.api.names import API_VERSION, GROUP
-from bindery.controlplane.plane import ControlPlane
 from bindery.kube.errors import ApiError
 from bindery.kube.resources import Resource
+from devcluster.plane import ControlPlane
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted(f"{kind.kind_info.plural}.yaml" for kind in crds.KINDS)

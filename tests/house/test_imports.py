@@ -19,7 +19,7 @@ def test_no_package_imports_against_the_direction_of_the_house() -> None:
 
 
 def test_no_modules_import_each_other_in_a_circle() -> None:
-    graph = grimp.build_graph("bindery")
+    graph = grimp.build_graph("bindery", "devcluster")
     order = TopologicalSorter(
         {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
     )

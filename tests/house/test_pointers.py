@@ -15,8 +15,7 @@ from pathlib import Path
 from bindery.scheduler.actions.registry import ACTIONS
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGE = ROOT / "bindery"
-MODULES = sorted(PACKAGE.rglob("*.py"))
+MODULES = sorted(p for folder in ("bindery", "devcluster") for p in (ROOT / folder).rglob("*.py"))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 GROUPS = PROJECT["entry-points"]
 CONFIGURED = {*GROUPS, *(name for group in GROUPS.values() for name in group), *ACTIONS}

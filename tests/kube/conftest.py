@@ -9,8 +9,8 @@ import pytest
 from faultproxy import FaultProxy
 from mirror import Aside
 
-from bindery.controlplane.plane import ControlPlane
 from bindery.kube.client import Client
+from devcluster.plane import ControlPlane
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ import msgspec
 import pytest
 from faultproxy import Fault, FaultProxy
 
-from bindery.controlplane.plane import ControlPlane
 from bindery.kube.client import Client, PatchKind, Selection
 from bindery.kube.errors import (
     AlreadyExistsError,
@@ -25,6 +24,7 @@ from bindery.kube.errors import (
 )
 from bindery.kube.objects import KubeObject
 from bindery.kube.resources import CONFIG_MAPS, NODES, PODS, Resource, metadata_only
+from devcluster.plane import ControlPlane
 
 pytestmark = pytest.mark.e2e
 

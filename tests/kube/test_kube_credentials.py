@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 import yaml
 
-from bindery.controlplane.plane import ControlPlane
 from bindery.kube import credentials
 from bindery.kube.client import Client
 from bindery.kube.credentials import Credentials
 from bindery.kube.errors import ForbiddenError
 from bindery.kube.resources import NAMESPACES
+from devcluster.plane import ControlPlane
 
 
 @pytest.fixture

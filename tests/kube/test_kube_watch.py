@@ -11,12 +11,12 @@ import structlog
 from faultproxy import Fault, FaultProxy
 from mirror import WAIT_S, Aside, Mirror, running, wait_until
 
-from bindery.controlplane.plane import ControlPlane
 from bindery.kube.client import Client
 from bindery.kube.errors import KubeError
 from bindery.kube.objects import KubeObject
 from bindery.kube.resources import CONFIG_MAPS, EVENTS, Resource, metadata_only
 from bindery.kube.watch import Change, Reflector, WatchTiming
+from devcluster.plane import ControlPlane
 
 pytestmark = pytest.mark.e2e
 

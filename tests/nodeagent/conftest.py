@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 from hollowagents import Agents, Cluster
 
-from bindery.controlplane.components import Components
-from bindery.controlplane.plane import ControlPlane
+from devcluster.components import Components
+from devcluster.plane import ControlPlane
 
 
 @pytest.fixture

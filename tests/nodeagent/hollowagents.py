@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from bindery.controlplane.components import Component, Components
-from bindery.controlplane.plane import ControlPlane
+from devcluster.components import Component, Components
+from devcluster.plane import ControlPlane
 
 
 class Agents:

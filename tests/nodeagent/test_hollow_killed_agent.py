@@ -13,8 +13,8 @@ from definitions import install_node_topologies
 from hollowagents import Agents, Cluster
 from sizes import IS_LONG
 
-from bindery.controlplane.components import Component
-from bindery.controlplane.plane import ControlPlane
+from devcluster.components import Component
+from devcluster.plane import ControlPlane
 
 pytestmark = pytest.mark.e2e
 

@@ -12,15 +12,15 @@ import pytest
 from definitions import install_node_topologies
 from hollowagents import Cluster
 
-from bindery.controlplane import kubeconfig
-from bindery.controlplane.components import Components
-from bindery.controlplane.install import Installation, render
-from bindery.controlplane.plane import ControlPlane
 from bindery.kube.client import Client
 from bindery.kube.errors import ForbiddenError
 from bindery.kube.nodetopologies import NODE_RESOURCE_TOPOLOGIES
 from bindery.kube.requests import PatchKind
 from bindery.kube.resources import LEASES, NODES, PODS
+from devcluster import kubeconfig
+from devcluster.components import Components
+from devcluster.install import Installation, render
+from devcluster.plane import ControlPlane
 
 pytestmark = pytest.mark.e2e
 

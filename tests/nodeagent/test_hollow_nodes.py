@@ -7,9 +7,9 @@ from hollowagents import Agents, Cluster
 
 from bindery.api import names
 from bindery.api.times import seconds
-from bindery.controlplane.plane import ControlPlane
 from bindery.nodeagent.lifecycle import STOP_SECONDS_ANNOTATION
 from bindery.nodeagent.shapes import HOLLOW_LABEL
+from devcluster.plane import ControlPlane
 
 pytestmark = pytest.mark.e2e
 

@@ -11,7 +11,7 @@ from definitions import install_node_topologies
 from hollowagents import Agents, Cluster
 
 from bindery.api import names, numadetail, podfingerprint
-from bindery.controlplane.plane import ControlPlane
+from devcluster.plane import ControlPlane
 
 pytestmark = pytest.mark.e2e
 

@@ -15,7 +15,6 @@ from schedulerworld import engine_with, gang, node
 
 from bindery.api.bindrequest import PodBinding
 from bindery.api.configuration import BindRequestConfiguration
-from bindery.controlplane.install import Installation
 from bindery.kube.bindrequests import BindRequest, CommittedStatement, StatementKey
 from bindery.kube.client import Client
 from bindery.kube.lease import Leadership
@@ -25,6 +24,7 @@ from bindery.scheduler.commit.drafts import StatementDraft
 from bindery.scheduler.commit.requests import BindRequestDraft
 from bindery.scheduler.commit.stale import StaleRequest
 from bindery.scheduler.commit.writer import CONCURRENT_CREATIONS, RequestWriter
+from devcluster.install import Installation
 
 pytestmark = pytest.mark.e2e
 

@@ -10,9 +10,9 @@ from pathlib import Path
 _HERE = Path(__file__).resolve()
 sys.path[:0] = [str(_HERE.parents[1]), str(_HERE.parents[2] / "kube"), str(_HERE.parents[3])]
 
-from bindery.controlplane import find  # noqa: E402
-from bindery.controlplane.install import install  # noqa: E402
 from chaos.attack import Plan, attack  # noqa: E402  # after the path above
+from devcluster import find  # noqa: E402
+from devcluster.install import install  # noqa: E402
 
 
 def main() -> int:

@@ -9,7 +9,6 @@ from random import Random
 
 from support import Corner
 
-from bindery.controlplane.install import Installation
 from bindery.kube.client import Client
 from bindery.kube.resources import NAMESPACES
 from chaos.blows import Blows
@@ -18,6 +17,7 @@ from chaos.figures import Figures
 from chaos.ground import Ground
 from chaos.recount import Recount
 from chaos.rest import Rest
+from devcluster.install import Installation
 
 _DEFECTS = re.compile(r"Traceback|cycle failed|is a defect")
 

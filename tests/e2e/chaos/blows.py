@@ -7,9 +7,9 @@ from random import Random
 
 from faultproxy import Fault
 
-from bindery.controlplane.components import Component
 from chaos.figures import Figures
 from chaos.ground import Ground
+from devcluster.components import Component
 
 LONGEST_FREEZE_S = 12.0
 """Longer than a Lease: another replica leads when the frozen one comes back."""

@@ -25,11 +25,11 @@ from bindery.api.configuration import (
 from bindery.api.hami import nodedevices
 from bindery.api.hami.nodedevices import NodeDevice
 from bindery.api.hami.vendortable import NVIDIA
-from bindery.controlplane.components import Component, Components
-from bindery.controlplane.install import Installation
 from bindery.kube.client import Client
 from bindery.kube.errors import AlreadyExistsError, KubeError, NotFoundError
 from bindery.kube.resources import NODES
+from devcluster.components import Component, Components
+from devcluster.install import Installation
 from fakes.hami import HamiDevicePlugin
 from fakes.provisioner import ProvisionerStandIn
 from fakes.reservations import GpuDevicePlugins

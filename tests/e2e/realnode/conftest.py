@@ -11,12 +11,12 @@ import pytest
 from administrator import Administrator
 from required import lacking
 
-from bindery.controlplane.components import Component, Components
-from bindery.controlplane.install import Installation, install
-from bindery.controlplane.realnode import machine
-from bindery.controlplane.realnode.cluster import RealCluster
-from bindery.controlplane.realnode.plane import RealControlPlane
-from bindery.controlplane.realnode.stack import services
+from devcluster.components import Component, Components
+from devcluster.install import Installation, install
+from devcluster.realnode import machine
+from devcluster.realnode.cluster import RealCluster
+from devcluster.realnode.plane import RealControlPlane
+from devcluster.realnode.stack import services
 
 
 @pytest.fixture(scope="session")

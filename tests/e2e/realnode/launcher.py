@@ -6,8 +6,8 @@ import time
 from pathlib import Path
 from types import FrameType
 
-from bindery.controlplane.realnode.cluster import RealCluster
-from bindery.controlplane.realnode.images import BUSYBOX
+from devcluster.realnode.cluster import RealCluster
+from devcluster.realnode.images import BUSYBOX
 
 _POD = f"""
 apiVersion: v1

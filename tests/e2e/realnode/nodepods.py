@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from bindery.controlplane.realnode.images import BUSYBOX
+from devcluster.realnode.images import BUSYBOX
 
 Spec = dict[str, Any]
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import goprograms
 
-from bindery.controlplane.realnode.configuration import SHARED
-from bindery.controlplane.realnode.node import RealNode
+from devcluster.realnode.configuration import SHARED
+from devcluster.realnode.node import RealNode
 
 LISTED = "example.com/listed"
 """The resource of this plugin."""

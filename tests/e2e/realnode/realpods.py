@@ -7,9 +7,9 @@ from support import Corner, Gang, wait_for
 from workloads import JOBS
 
 from bindery.api.names import POD_GROUP_ANNOTATION
-from bindery.controlplane.realnode.cluster import RealCluster
-from bindery.controlplane.realnode.images import BUSYBOX
 from bindery.kube.objects import Pod
+from devcluster.realnode.cluster import RealCluster
+from devcluster.realnode.images import BUSYBOX
 
 DEVICE = "example.com/resource"
 """The resource of Kubernetes' sample device plugin."""

@@ -5,9 +5,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from bindery.controlplane import checkout
-from bindery.controlplane.realnode.images import BUSYBOX
-from bindery.controlplane.realnode.plane import RealControlPlane
+from devcluster import checkout
+from devcluster.realnode.images import BUSYBOX
+from devcluster.realnode.plane import RealControlPlane
 
 NAMESPACE = "bindery-system"
 QUEUE = "chart"
@@ -32,11 +32,11 @@ class Release:
         return self.plane.run([*command, kubeconfig], timeout_s=_HELM_S + 10)
 
     def install(self) -> None:
-        self.helm("install", "bindery", str(checkout.directory("charts/bindery")), "--wait")
+        self.helm("install", "bindery", str(checkout.ROOT / "charts/bindery"), "--wait")
 
     def upgrade(self, *values: str) -> None:
         """Upgrade the release; `values`: as `--set-json` takes them."""
-        chart = str(checkout.directory("charts/bindery"))
+        chart = str(checkout.ROOT / "charts/bindery")
         self.helm("upgrade", "bindery", chart, "--wait", *(f"--set-json={each}" for each in values))
 
     def pods(self, namespace: str = NAMESPACE, selector: str = "") -> list[dict[str, Any]]:

@@ -7,8 +7,8 @@ from typing import Any, Final
 import realdevices
 from realpods import DEVICE
 
-from bindery.controlplane.realnode.cluster import RealCluster
-from bindery.controlplane.realnode.node import RealNode
+from devcluster.realnode.cluster import RealCluster
+from devcluster.realnode.node import RealNode
 
 NAME: Final = "node-3"
 TOLERATED: Final = [{"key": "bindery.dev/strict", "operator": "Exists"}]

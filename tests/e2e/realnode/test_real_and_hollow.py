@@ -25,10 +25,10 @@ from strictnode import KUBELET
 from strictnode import NAME as REAL
 
 from bindery.api import quantity
-from bindery.controlplane.components import Components
-from bindery.controlplane.realnode.cluster import RealCluster
-from bindery.controlplane.realnode.node import RealNode
 from bindery.kube.client import Client
+from devcluster.components import Components
+from devcluster.realnode.cluster import RealCluster
+from devcluster.realnode.node import RealNode
 
 pytestmark = pytest.mark.e2e
 

@@ -11,12 +11,12 @@ import pytest
 from debianpackages import require_packages
 from releases import NAMESPACE, PODS, QUEUE, Release, queue, until
 
-from bindery.controlplane import settings
-from bindery.controlplane.errors import ControlPlaneError
-from bindery.controlplane.image.build import Built, build
-from bindery.controlplane.processes import Command
-from bindery.controlplane.realnode.cluster import RealCluster
-from bindery.controlplane.realnode.configuration import RUNTIME_SOCKET
+from devcluster import settings
+from devcluster.errors import ControlPlaneError
+from devcluster.image.build import Built, build
+from devcluster.processes import Command
+from devcluster.realnode.cluster import RealCluster
+from devcluster.realnode.configuration import RUNTIME_SOCKET
 
 pytestmark = pytest.mark.e2e
 

@@ -1,4 +1,4 @@
-"""`bindery demo real`, as users run it: what it shows, what is left up, and that it goes whole."""
+"""`make demo-real`, as users run it: what it shows, what is left up, and that it goes whole."""
 
 import os
 import subprocess
@@ -10,11 +10,11 @@ import pytest
 from required import lacking
 from test_real_nothing_left import left_of, wait_until
 
-from bindery.controlplane.realnode import machine
+from devcluster.realnode import machine
 
 pytestmark = pytest.mark.e2e
 
-DEMO = [sys.executable, "-m", "bindery.cli.main", "demo", "real"]
+DEMO = [sys.executable, "-m", "devcluster.demo", "real"]
 NAMESPACE = "--namespace=bindery-demo"
 
 

@@ -9,10 +9,10 @@ from realdevices import LISTED, SERVICE, Devices
 from realpods import logs, running, wait_phase, wait_running
 from support import Corner, Gang, Observer, wait_for
 
-from bindery.controlplane.realnode.cluster import RealCluster
-from bindery.controlplane.realnode.node import RealNode
 from bindery.kube.client import Client
 from bindery.kube.resources import NODES
+from devcluster.realnode.cluster import RealCluster
+from devcluster.realnode.node import RealNode
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("scheduler", "binder")]
 

@@ -9,13 +9,13 @@ from realpods import logs, running, running_pods, submit_job, wait_phase, wait_r
 from sizes import IS_LONG
 from support import Corner, Gang, Observer, wait_for
 
-from bindery.controlplane.components import Component
-from bindery.controlplane.realnode import configuration
-from bindery.controlplane.realnode.cluster import RealCluster
-from bindery.controlplane.realnode.images import BUSYBOX
-from bindery.controlplane.realnode.node import RealNode
 from bindery.kube.objects import KubeObject
 from bindery.kube.resources import Resource
+from devcluster.components import Component
+from devcluster.realnode import configuration
+from devcluster.realnode.cluster import RealCluster
+from devcluster.realnode.images import BUSYBOX
+from devcluster.realnode.node import RealNode
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("scheduler", "binder")]
 

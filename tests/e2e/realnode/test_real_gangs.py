@@ -4,8 +4,8 @@ import pytest
 from realpods import DEVICE, logs, running, wait_phase
 from support import Corner, Gang, Observer, wait_for
 
-from bindery.controlplane.realnode.cluster import RealCluster
-from bindery.controlplane.realnode.configuration import SHARED
+from devcluster.realnode.cluster import RealCluster
+from devcluster.realnode.configuration import SHARED
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("scheduler", "binder")]
 

@@ -7,9 +7,9 @@ import pytest
 from required import lacking
 from sizes import IS_LONG
 
-from bindery.controlplane.realnode import machine
-from bindery.controlplane.realnode.cluster import RealCluster
-from bindery.controlplane.realnode.plane import MOST_NODES
+from devcluster.realnode import machine
+from devcluster.realnode.cluster import RealCluster
+from devcluster.realnode.plane import MOST_NODES
 
 pytestmark = [
     pytest.mark.e2e,

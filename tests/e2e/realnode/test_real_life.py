@@ -13,9 +13,9 @@ from realpods import (
 from sizes import IS_LONG
 from support import Corner, Gang, Observer, wait_for
 
-from bindery.controlplane.realnode.cluster import RealCluster
-from bindery.controlplane.realnode.configuration import SHARED
-from bindery.controlplane.realnode.images import BUSYBOX
+from devcluster.realnode.cluster import RealCluster
+from devcluster.realnode.configuration import SHARED
+from devcluster.realnode.images import BUSYBOX
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("scheduler", "binder")]
 

@@ -12,7 +12,7 @@ import pytest
 from required import lacking
 from sizes import IS_LONG
 
-from bindery.controlplane.realnode import cgroups, machine
+from devcluster.realnode import cgroups, machine
 
 pytestmark = pytest.mark.e2e
 

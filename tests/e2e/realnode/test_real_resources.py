@@ -7,12 +7,12 @@ import pytest
 from realpods import logs, running, wait_phase
 from support import Corner, Gang
 
-from bindery.controlplane.realnode.cluster import RealCluster
-from bindery.controlplane.realnode.configuration import SHARED
 from bindery.kube.claims import RESOURCE_CLAIM_TEMPLATES
 from bindery.kube.devices import DEVICE_CLASSES
 from bindery.kube.objects import KubeObject
 from bindery.kube.resources import Resource
+from devcluster.realnode.cluster import RealCluster
+from devcluster.realnode.configuration import SHARED
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("scheduler", "binder")]
 

@@ -18,10 +18,10 @@ from bindery.api.configuration import (
     LeaderElection,
     PluginConfiguration,
 )
-from bindery.controlplane import build, find
-from bindery.controlplane.components import Component, Components
-from bindery.controlplane.install import Installation, install
-from bindery.controlplane.plane import ControlPlane
+from devcluster import build, find
+from devcluster.components import Component, Components
+from devcluster.install import Installation, install
+from devcluster.plane import ControlPlane
 
 
 @pytest.fixture(scope="module")

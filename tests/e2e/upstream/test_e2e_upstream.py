@@ -13,11 +13,11 @@ from upstreamcorner import GATES, Upstream, basic, gang
 
 from bindery.api.configuration import GrouperConfiguration, LeaderElection
 from bindery.api.names import QUEUE_LABEL
-from bindery.controlplane.components import Component
-from bindery.controlplane.install import Installation
-from bindery.controlplane.settings import Features
 from bindery.kube.errors import AlreadyExistsError
 from bindery.kube.resources import PRIORITY_CLASSES
+from devcluster.components import Component
+from devcluster.install import Installation
+from devcluster.settings import Features
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("scheduler", "binder", "grouper")]
 

@@ -6,8 +6,8 @@ import pytest
 from support import Corner
 from upstreamcorner import Upstream, gang
 
-from bindery.controlplane.settings import Features
 from bindery.kube.resources import NODES
+from devcluster.settings import Features
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("scheduler", "binder", "grouper")]
 

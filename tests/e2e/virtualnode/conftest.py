@@ -7,14 +7,14 @@ import pytest
 from administrator import Administrator
 from required import lacking
 
-from bindery.controlplane.components import Component, Components
-from bindery.controlplane.errors import BuildError
-from bindery.controlplane.install import Installation, install
-from bindery.controlplane.realnode import machine, vm
-from bindery.controlplane.realnode.cluster import RealCluster
-from bindery.controlplane.realnode.configuration import VirtualMachine
-from bindery.controlplane.realnode.node import RealNode
-from bindery.controlplane.realnode.plane import RealControlPlane
+from devcluster.components import Component, Components
+from devcluster.errors import BuildError
+from devcluster.install import Installation, install
+from devcluster.realnode import machine, vm
+from devcluster.realnode.cluster import RealCluster
+from devcluster.realnode.configuration import VirtualMachine
+from devcluster.realnode.node import RealNode
+from devcluster.realnode.plane import RealControlPlane
 
 
 @pytest.fixture(scope="session")

@@ -7,8 +7,8 @@ import zonepods
 from sizes import IS_LONG
 from zoneworld import Setting, ZoneWorld
 
-from bindery.controlplane.realnode.cluster import RealCluster
 from bindery.kube.client import Client
+from devcluster.realnode.cluster import RealCluster
 
 pytestmark = pytest.mark.e2e
 

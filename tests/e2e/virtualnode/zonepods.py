@@ -3,7 +3,7 @@
 from random import Random
 from typing import Any
 
-from bindery.controlplane.realnode.images import BUSYBOX
+from devcluster.realnode.images import BUSYBOX
 
 _SLEEP = "trap 'exit 0' TERM; sleep 100000 & wait"
 _KINDS = ("one", "one", "one", "two", "init", "sidecar", "parts", "burstable")

@@ -16,7 +16,6 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from bindery.controlplane.realnode.cluster import RealCluster
 from bindery.kube.client import Client
 from bindery.kube.nodetopologies import NodeResourceTopology
 from bindery.kube.resources import NODES, PODS, Resource
@@ -37,6 +36,7 @@ from bindery.nodecore.prediction import plain
 from bindery.nodecore.prediction.plain import Prediction
 from bindery.nodecore.prediction.requests import request_of
 from bindery.scheduler.plugins.numa import reports
+from devcluster.realnode.cluster import RealCluster
 
 T = TypeVar("T")
 

@@ -1,0 +1,56 @@
+"""Prepares the control plane's binaries, with visible progress.
+
+Run by `make` as `python -m devcluster` before the tests, whose own output is captured.
+It builds nothing where a cluster or binaries are at hand. `next` as an argument builds those of the
+next Kubernetes, whose tests are left out without them; `operators` those of the operators that the
+tests run; `nodes` those of real nodes, or says why this machine cannot have them.
+"""
+
+import sys
+import tempfile
+from pathlib import Path
+
+from rich.console import Console
+
+from devcluster import build, find
+from devcluster.errors import BuildError, ControlPlaneError
+from devcluster.realnode import machine
+
+
+def main() -> int:
+    """Find the control plane, build what it lacks, and return the exit code."""
+    console = Console(stderr=True, highlight=False)
+    try:
+        if sys.argv[1:] == ["next"]:
+            build.binaries(build.NEXT, console.print, build.NEXT_MODULE)
+            return 0
+        if sys.argv[1:] == ["operators"]:
+            build.binaries(tuple(build.OPERATORS), console.print, build.OPERATORS_MODULE)
+            return 0
+        if sys.argv[1:] == ["nodes"]:
+            _build_nodes(console)
+            return 0
+        with console.status("control plane"), tempfile.TemporaryDirectory() as unused:
+            find.find(find.Options(state_dir=Path(unused)), console.print)
+    except ControlPlaneError as error:
+        console.print(str(error), style="red", markup=False)
+        return 1
+    return 0
+
+
+def _build_nodes(console: Console) -> None:
+    """Build what real nodes need, where that is possible; their tests say if it is not there."""
+    reasons = list(machine.lacks())
+    if not reasons:
+        try:
+            build.binaries(tuple(build.NODE_PROGRAMS), console.print)
+            names = tuple(build.CONTAINER_PROGRAMS)
+            build.binaries(names, console.print, build.CONTAINERS_MODULE)
+        except BuildError as error:
+            reasons = [str(error)]
+    for reason in reasons:
+        console.print(f"no real nodes here: {reason}", style="yellow", markup=False)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""The demos of `make demo` and `make demo-real`: examples, their outcomes, what they show."""

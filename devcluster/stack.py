@@ -1,0 +1,220 @@
+"""A control plane with Bindery running: used by the demo.
+
+Called by `make demo`. A stack either ends with its creator or is detached: then a file says how
+`take_down` ends it later, by process id. The one invariant: a stack that did not come up whole is
+taken down whole.
+"""
+
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Self
+
+import msgspec
+
+from devcluster import checkout, find
+from devcluster.build import Report
+from devcluster.components import Components
+from devcluster.errors import ControlPlaneError
+from devcluster.install import install
+from devcluster.plane import ControlPlane
+from devcluster.ports import free_port
+from devcluster.processes import Detached, is_recorded_running, stop_recorded
+
+_RECORD: Final = "detached.json"
+_TAKE_DOWN_SECONDS: Final = 300.0
+_DEVICE_NODES: Final = 2
+"""Nodes that speak HAMi's protocol, and nodes with devices for claims: so many of each."""
+_GPUS: Final = 8
+_SHARES_PER_CARD: Final = 10
+"""HAMi's device plugin offers each card so many times."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The components to start."""
+
+    hollow_nodes: int
+    options: find.Options
+    namespace: str
+    """Where things are submitted; it is deleted at the end where the cluster itself stays."""
+
+
+class Stack:
+    """A control plane, the chart's resources, and Bindery's processes with hollow nodes."""
+
+    def __init__(self, plan: Plan, report: Report) -> None:
+        """Find the control plane; nothing runs before `start`."""
+        self.control_plane: ControlPlane = find.find(plan.options, report)
+        self._plan = plan
+        self._report = report
+        self._components: Components | None = None
+        self.health_ports: dict[str, int] = {}
+        """The ports of the probes and metrics of Bindery's processes, by name."""
+
+    @property
+    def has_devices(self) -> bool:
+        """Whether devices, volumes and the webhook are there too.
+
+        Not on a cluster that somebody else runs: its API server cannot call this machine, and
+        no fake hardware runs on its nodes.
+        """
+        return not self.control_plane.is_shared
+
+    def start(self) -> None:
+        """Bring everything up and wait until it is ready.
+
+        Raises:
+            ControlPlaneError: something did not come up; what did is taken down again.
+        """
+        try:
+            self._start()
+        except BaseException:
+            self.stop()
+            raise
+
+    def check(self) -> None:
+        """Check that all processes that were started still run.
+
+        Raises:
+            ProcessError: one has ended; the text has its name and the end of its log.
+        """
+        components = self._components.started if self._components is not None else ()
+        for process in (*self.control_plane.processes, *(each.process for each in components)):
+            process.check()
+
+    def stop(self) -> None:
+        """Take everything down."""
+        if self.control_plane.is_shared and self._components is not None:
+            self._report(f"deleting the namespace {self._plan.namespace}")
+            # Before the nodes go, so that the pods end as they should.
+            self.control_plane.kubectl(*self._delete_namespace(), timeout_s=_TAKE_DOWN_SECONDS)
+        if self._components is not None:
+            self._components.stop()
+        self.control_plane.stop()
+
+    def detach(self) -> None:
+        """Leave everything up, for `take_down` with the same state directory."""
+        components = self._components.detach() if self._components is not None else ()
+        rest = self.control_plane.detach()
+        command = rest.command
+        if self.control_plane.is_shared:
+            program = str(self.control_plane.kubectl_path)
+            kubeconfig = f"--kubeconfig={self.control_plane.admin_kubeconfig}"
+            command = (program, kubeconfig, *self._delete_namespace())
+        record(self.control_plane.state_dir, Detached((*components, *rest.processes), command))
+
+    def _delete_namespace(self) -> tuple[str, ...]:
+        return ("delete", "namespace", self._plan.namespace, "--ignore-not-found")
+
+    def _start(self) -> None:
+        self.control_plane.start()
+        self._report("applying the chart's resources")
+        values = with_webhook(free_port()) if self.has_devices else {}
+        installation = install(self.control_plane, {**values, **_with_rows()})
+        components = Components(installation, tethered=self._plan.options.tethered)
+        self._components = components
+        nodes = self._plan.hollow_nodes
+        self._report(f"starting the scheduler, the binder, the grouper and {nodes} hollow nodes")
+        components.start_hollow_nodes(nodes, ["--remove-on-exit"])
+        if self.has_devices:
+            self._report("starting the webhook, and nodes with devices that fakes/ plays")
+            components.start_webhook()
+            _start_device_nodes(components)
+        components.start_binder()
+        components.start_grouper()
+        components.start_scheduler()
+        for component in components.started:
+            component.wait_ready()
+            self.health_ports[component.name] = component.health_port
+
+    def __enter__(self) -> Self:
+        """Bring it up."""
+        self.start()
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        """Take it down."""
+        self.stop()
+
+
+def with_webhook(port: int) -> dict[str, object]:
+    """Return the chart's values with which the API server calls a webhook on this machine."""
+    webhook = {"port": port, "dnsNames": ["127.0.0.1"]}
+    return {
+        "webhook": {"enabled": True, "url": f"https://127.0.0.1:{port}"},
+        "binder": {"configuration": {"webhook": webhook}},
+    }
+
+
+def _with_rows() -> dict[str, object]:
+    """Return the chart's values with which the grouper knows the kind of `examples/stages`."""
+    rows = checkout.ROOT / "examples" / "stages" / "rows.yaml"
+    kinds = [{"group": "example.com", "resources": ["pipelines"]}]
+    return {"grouper": {"configuration": {"rowFiles": [str(rows)]}, "kinds": kinds}}
+
+
+def _start_device_nodes(components: Components) -> None:
+    shares = _GPUS * _SHARES_PER_CARD
+    for prefix, gpus in (("hami-", shares), ("claimed-", 0)):
+        options = [f"--name-prefix={prefix}", f"--gpus={gpus}", "--remove-on-exit"]
+        agent = components.start_hollow_nodes(_DEVICE_NODES, options, name=f"{prefix}nodeagent")
+        agent.wait_ready()  # the fakes write onto the nodes
+    counts = [f"--hami={_DEVICE_NODES}", f"--claimed={_DEVICE_NODES}"]
+    components.start_fakes(counts)
+
+
+@dataclass(frozen=True)
+class Left:
+    """The processes of a detached stack."""
+
+    running: tuple[str, ...] = ()
+    ended: tuple[str, ...] = ()
+
+
+def record(state_dir: Path, detached: Detached) -> None:
+    """Write how what goes on is taken down, for `take_down` with the same directory."""
+    (state_dir / _RECORD).write_bytes(msgspec.json.encode(detached))
+
+
+def left_up(state_dir: Path) -> Left:
+    """Return the names of the processes of the stack that was detached in `state_dir`."""
+    found = _read(state_dir)
+    if found is None:
+        return Left()
+    running = [each.name for each in found.processes if is_recorded_running(each)]
+    ended = [each.name for each in found.processes if each.name not in running]
+    return Left(tuple(running), tuple(ended))
+
+
+def take_down(state_dir: Path, report: Report) -> bool:
+    """Take down the stack that was detached in `state_dir`; return whether there was one.
+
+    Raises:
+        ControlPlaneError: a part of it could not be taken down.
+    """
+    found = _read(state_dir)
+    if found is None:
+        return False
+    for process in found.processes:
+        report(f"stopping {process.name}")
+        if not stop_recorded(process):
+            report(f"{process.name} had ended before")
+    if found.command:
+        report(" ".join(found.command))
+        try:
+            subprocess.run(found.command, check=True, timeout=_TAKE_DOWN_SECONDS)  # noqa: S603
+        except (OSError, subprocess.SubprocessError) as error:
+            raise ControlPlaneError(f"could not take the cluster down: {error}") from error
+    shutil.rmtree(state_dir, ignore_errors=True)
+    return True
+
+
+def _read(state_dir: Path) -> Detached | None:
+    try:
+        return msgspec.json.decode((state_dir / _RECORD).read_bytes(), type=Detached)
+    except FileNotFoundError:
+        return None
+    except msgspec.DecodeError as error:
+        raise ControlPlaneError(f"{state_dir / _RECORD} cannot be read: {error}") from error
