@@ -180,29 +180,28 @@ def request_rows(snapshot: ClusterSnapshot, now: datetime, gang: str = "") -> li
     """
     chosen = [each for each in snapshot.requests if not gang or _is_of(each, gang)]
     chosen.sort(key=lambda each: (each.metadata.namespace, each.metadata.name))
-    return [_request_row(request, now) for request in chosen]
+    return [_statement_row(statement, now) for statement in chosen]
 
 
-def _is_of(request: CommittedStatement, gang: str) -> bool:
+def _is_of(statement: CommittedStatement, gang: str) -> bool:
     kind, _, name = gang.rpartition("/")
     if kind == "pod":
-        return any(pod.pod_name == name for pod in request.spec.pods)
-    group = request.spec.pod_group
+        return any(pod.pod_name == name for pod in statement.spec.pods)
+    group = statement.spec.pod_group
     return group is not None and group.name == gang
 
 
-def _request_row(request: CommittedStatement, now: datetime) -> Row:
-    statement = request.spec
+def _statement_row(statement: CommittedStatement, now: datetime) -> Row:
     return {
-        "namespace": request.metadata.namespace,
-        "name": request.metadata.name,
-        "gang": gang_of(request),
-        "statement": statement.id,
-        "part": statement.part,
-        "phase": phase_of(request),
-        "bound": f"{len(request.status.bound_pods)}/{len(request.spec.pods)}",
-        "nodes": few(sorted({pod.selected_node for pod in request.spec.pods})),
-        "attempts": request.status.failed_attempts,
-        "age": age(request.metadata.creation_timestamp, now),
-        "reason": reason_of(request),
+        "namespace": statement.metadata.namespace,
+        "name": statement.metadata.name,
+        "gang": gang_of(statement),
+        "statement": statement.spec.id,
+        "part": statement.spec.part,
+        "phase": phase_of(statement),
+        "bound": f"{len(statement.status.bound_pods)}/{len(statement.spec.pods)}",
+        "nodes": few(sorted({pod.selected_node for pod in statement.spec.pods})),
+        "attempts": statement.status.failed_attempts,
+        "age": age(statement.metadata.creation_timestamp, now),
+        "reason": reason_of(statement),
     }

@@ -17,12 +17,12 @@ _SHOWN_NAMES: Final = 3
 _WITHDRAWN: Final = "withdrawn by the scheduler"
 
 
-def gang_of(request: CommittedStatement) -> str:
+def gang_of(statement: CommittedStatement) -> str:
     """Return the PodGroup of a Statement, or its pods if they have none: `pod/a +3`."""
-    group = request.spec.pod_group
+    group = statement.spec.pod_group
     if group is not None:
         return group.name
-    return few(f"pod/{pod.pod_name}" for pod in request.spec.pods)
+    return few(f"pod/{pod.pod_name}" for pod in statement.spec.pods)
 
 
 def few(names: Iterable[str]) -> str:
@@ -32,16 +32,16 @@ def few(names: Iterable[str]) -> str:
     return ",".join(found[:_SHOWN_NAMES]) + more
 
 
-def phase_of(request: CommittedStatement) -> str:
+def phase_of(statement: CommittedStatement) -> str:
     """Return the phase of a Statement, also if the binder has written none yet."""
-    return request.status.phase or Phase.PENDING.value
+    return statement.status.phase or Phase.PENDING.value
 
 
-def reason_of(request: CommittedStatement) -> str:
+def reason_of(statement: CommittedStatement) -> str:
     """Return why a Statement waits or has failed; empty if nothing is known."""
-    if request.is_withdrawn and not request.is_final:
+    if statement.is_withdrawn and not statement.is_final:
         return _WITHDRAWN
-    return ": ".join(text for text in (request.status.reason, request.status.message) if text)
+    return ": ".join(text for text in (statement.status.reason, statement.status.message) if text)
 
 
 def request_lines(statements: Sequence[CommittedStatement]) -> Iterator[str]:
@@ -78,12 +78,12 @@ def statements_of(snapshot: ClusterSnapshot, pods: Sequence[Pod]) -> list[Commit
     return sorted(found, key=lambda each: (*_name(each), each.key))
 
 
-def _outcome(request: CommittedStatement) -> str:
+def _outcome(statement: CommittedStatement) -> str:
     """Return `Pending: 0 of 8 pods are bound.` and the reason, if there is one."""
-    bound = f"{len(request.status.bound_pods)} of {len(request.spec.pods)} pods are bound"
-    line, reason = f"{phase_of(request)}: {bound}.", reason_of(request)
+    bound = f"{len(statement.status.bound_pods)} of {len(statement.spec.pods)} pods are bound"
+    line, reason = f"{phase_of(statement)}: {bound}.", reason_of(statement)
     return f"{line} {reason.removesuffix('.')}." if reason else line
 
 
-def _name(request: CommittedStatement) -> tuple[str, str]:
-    return request.metadata.namespace, request.metadata.name
+def _name(statement: CommittedStatement) -> tuple[str, str]:
+    return statement.metadata.namespace, statement.metadata.name
