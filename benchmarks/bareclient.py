@@ -19,11 +19,11 @@ from typing import Any
 from benchmarks import sessioncarrier
 from benchmarks.workload import Wire
 from bindery.api.configuration import BindRequestConfiguration, SchedulerConfiguration
-from bindery.kube.bindrequests import CommittedStatement
+from bindery.kube.access.credentials import Credentials
 from bindery.kube.client import Client
-from bindery.kube.credentials import Credentials
-from bindery.kube.resources import BIND_REQUESTS, NODES, POD_GROUPS, PODS, Resource
-from bindery.kube.store import Change, EventType
+from bindery.kube.objects.bindrequests import CommittedStatement
+from bindery.kube.objects.resources import BIND_REQUESTS, NODES, POD_GROUPS, PODS, Resource
+from bindery.kube.watches.store import Change, EventType
 from bindery.scheduler.commit.drafts import StatementDraft
 from bindery.scheduler.commit.requests import BindRequestDraft
 from bindery.scheduler.engine import Engine

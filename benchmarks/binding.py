@@ -19,7 +19,7 @@ from benchmarks.races import Lap, timed
 from benchmarks.workload import Wire, Workload
 from bindery.api.configuration import BinderConfiguration
 from bindery.api.names import API_VERSION, STATEMENT_LABEL
-from bindery.kube.resources import BIND_REQUESTS, PODS
+from bindery.kube.objects.resources import BIND_REQUESTS, PODS
 from devcluster.components import Component, Components
 from devcluster.processes import Process
 

@@ -19,9 +19,9 @@ from bindery.api.hami.poddevices import ContainerDevice
 from bindery.api.hami.vendortable import NVIDIA
 from bindery.api.names import HOSTNAME_LABEL
 from bindery.binder.plugins.gpusharing import admission
-from bindery.kube.claims import RESOURCE_CLAIMS
-from bindery.kube.devices import RESOURCE_SLICES
-from bindery.kube.storage import CLAIMS, STORAGE_CLASSES, VOLUMES
+from bindery.kube.objects.claims import RESOURCE_CLAIMS
+from bindery.kube.objects.devices import RESOURCE_SLICES
+from bindery.kube.objects.storage import CLAIMS, STORAGE_CLASSES, VOLUMES
 from fakes.haminodes import HamiDevicePlugins, Prompt
 from fakes.reservations import GpuDevicePlugins
 

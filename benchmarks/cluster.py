@@ -15,7 +15,7 @@ from typing import Any, Final
 from benchmarks.usage import Writes
 from benchmarks.workload import NAMESPACE, Wire, Workload, namespaces, nodes
 from bindery.kube.client import Client
-from bindery.kube.resources import NODES, POD_GROUPS, PODS, Resource
+from bindery.kube.objects.resources import NODES, POD_GROUPS, PODS, Resource
 from devcluster import find
 from devcluster.build import Report
 from devcluster.install import Installation, install

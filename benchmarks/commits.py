@@ -19,8 +19,8 @@ from benchmarks.witness import Witness
 from benchmarks.workload import Wire
 from bindery.api.configuration import BinderConfiguration, PluginConfiguration
 from bindery.binder.plugins.volumes.writes import SELECTED_NODE
-from bindery.kube.resources import BIND_REQUESTS
-from bindery.kube.storage import CLAIMS
+from bindery.kube.objects.resources import BIND_REQUESTS
+from bindery.kube.objects.storage import CLAIMS
 
 _PER_SECOND: Final = 8.0
 """Requests a second: about a sixth of what the binder carries out on two cores."""

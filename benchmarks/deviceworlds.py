@@ -12,8 +12,8 @@ from bindery.api.hami import names, nodedevices
 from bindery.api.hami.nodedevices import NodeDevice
 from bindery.api.hami.vendortable import NVIDIA
 from bindery.api.names import GPU_RESOURCE
-from bindery.kube.objects import Node, Pod
-from bindery.kube.podspec import Container, ResourceRequirements
+from bindery.kube.objects.podspec import Container, ResourceRequirements
+from bindery.kube.objects.watched import Node, Pod
 
 _SHARES: Final = 10
 """Users of a GPU, at most."""

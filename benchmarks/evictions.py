@@ -20,12 +20,12 @@ import typer
 from benchmarks.cluster import NAMESPACE, Cluster, open_cluster
 from benchmarks.workload import Wire, node_name
 from bindery.api.configuration import SchedulerConfiguration
-from bindery.kube.budgets import DISRUPTION_BUDGETS, DisruptionBudget
 from bindery.kube.client import Client
-from bindery.kube.events import EventRecorder
-from bindery.kube.objects import Pod
-from bindery.kube.resources import PODS
-from bindery.kube.store import Change, EventType
+from bindery.kube.events.recorder import EventRecorder
+from bindery.kube.objects.budgets import DISRUPTION_BUDGETS, DisruptionBudget
+from bindery.kube.objects.resources import PODS
+from bindery.kube.objects.watched import Pod
+from bindery.kube.watches.store import Change, EventType
 from bindery.observability import logs
 from bindery.scheduler.cache.cluster import Cluster as Cache
 from bindery.scheduler.commit.evictor import Evictor

@@ -21,9 +21,9 @@ from benchmarks.workload import Wire
 from bindery.api import names
 from bindery.api.configuration import GrouperConfiguration, LeaderElection
 from bindery.kube.client import Client
-from bindery.kube.objects import KubeObject
-from bindery.kube.resources import POD_GROUPS, PODS, Resource, metadata_only
-from bindery.kube.watch import Change, EventType, Reflector
+from bindery.kube.objects.resources import POD_GROUPS, PODS, Resource, metadata_only
+from bindery.kube.objects.watched import KubeObject
+from bindery.kube.watches.reflector import Change, EventType, Reflector
 from devcluster.build import Report
 from devcluster.components import Component, Components
 

@@ -16,8 +16,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from benchmarks.cluster import NAMESPACE, Cluster
 from benchmarks.usage import Usage
 from benchmarks.workload import Wire
-from bindery.kube.nodetopologies import NODE_RESOURCE_TOPOLOGIES
-from bindery.kube.resources import PODS
+from bindery.kube.objects.nodetopologies import NODE_RESOURCE_TOPOLOGIES
+from bindery.kube.objects.resources import PODS
 from devcluster import published
 from devcluster.build import Report
 from devcluster.components import Component, Components

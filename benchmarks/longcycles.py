@@ -17,8 +17,8 @@ import typer
 
 from benchmarks import roomworlds
 from bindery.api.configuration import SchedulerConfiguration
-from bindery.kube.objects import Pod
-from bindery.kube.store import Change, EventType
+from bindery.kube.objects.watched import Pod
+from bindery.kube.watches.store import Change, EventType
 from bindery.observability.interpreter import collect_rarely
 from bindery.scheduler.background import CycleRunner
 from bindery.scheduler.engine import Engine

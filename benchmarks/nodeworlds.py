@@ -4,7 +4,7 @@ from random import Random
 
 from bindery.api.names import NUMA_DETAIL_ANNOTATION
 from bindery.api.numadetail import NumaDetail
-from bindery.kube.nodetopologies import (
+from bindery.kube.objects.nodetopologies import (
     NUMA_ZONE,
     POLICY_ATTRIBUTE,
     ZONE_PREFIX,
@@ -13,7 +13,7 @@ from bindery.kube.nodetopologies import (
     Zone,
     ZoneResource,
 )
-from bindery.kube.objects import Meta
+from bindery.kube.objects.watched import Meta
 from bindery.nodecore.checkpoints.store import CheckpointManager, MemoryStore
 from bindery.nodecore.container_manager import ContainerManager, NodeConfig
 from bindery.nodecore.devices.state import Device, Ids

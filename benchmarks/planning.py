@@ -15,8 +15,8 @@ import msgspec
 from benchmarks.nodeworlds import topology_report
 from benchmarks.workload import Wire, Workload, nodes
 from bindery.api.configuration import SchedulerConfiguration
-from bindery.kube.objects import KubeObject, Node, Pod, PodGroup
-from bindery.kube.store import Change, EventType
+from bindery.kube.objects.watched import KubeObject, Node, Pod, PodGroup
+from bindery.kube.watches.store import Change, EventType
 from bindery.scheduler.engine import Engine
 
 _NAMESPACE = "bench"

@@ -17,7 +17,7 @@ from benchmarks.contenders import Bindery, Contender, KubeScheduler
 from benchmarks.workload import NAMESPACE, Wire
 from bindery.kube.client import Client
 from bindery.kube.errors import NotFoundError
-from bindery.kube.resources import NAMESPACES, PODS
+from bindery.kube.objects.resources import NAMESPACES, PODS
 from devcluster.build import Report
 from devcluster.install import install
 from devcluster.realnode.cluster import RealCluster

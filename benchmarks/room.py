@@ -19,7 +19,7 @@ from benchmarks import deviceworlds, queuetrees, roomworlds, ruleworlds, topolog
 from benchmarks.roomworlds import Outcome, World
 from benchmarks.usage import Usage
 from bindery.api.configuration import SchedulerConfiguration
-from bindery.kube.store import Change, EventType
+from bindery.kube.watches.store import Change, EventType
 from bindery.observability.interpreter import collect_rarely
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.fairness.division import fair_shares

@@ -16,7 +16,8 @@ from bindery.api.names import (
     PREEMPTIBLE_ANNOTATION,
     QUEUE_LABEL,
 )
-from bindery.kube.objects import (
+from bindery.kube.objects.podspec import Container, PodSpec, ResourceRequirements
+from bindery.kube.objects.watched import (
     Condition,
     KubeObject,
     Meta,
@@ -33,7 +34,6 @@ from bindery.kube.objects import (
     SubGroup,
     TopologyConstraint,
 )
-from bindery.kube.podspec import Container, PodSpec, ResourceRequirements
 
 GPUS: Final = 8
 """Of a node."""

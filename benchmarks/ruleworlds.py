@@ -9,8 +9,7 @@ import msgspec
 
 from benchmarks.roomworlds import GPUS, Outcome, World, node, node_name, pod, queue
 from bindery.api.names import HOSTNAME_LABEL
-from bindery.kube.objects import Pod
-from bindery.kube.podspec import (
+from bindery.kube.objects.podspec import (
     Affinity,
     Container,
     PodAffinity,
@@ -18,7 +17,8 @@ from bindery.kube.podspec import (
     ResourceRequirements,
     TopologySpreadConstraint,
 )
-from bindery.kube.selectors import LabelSelector
+from bindery.kube.objects.selectors import LabelSelector
+from bindery.kube.objects.watched import Pod
 
 _ZONE: Final = "topology.kubernetes.io/zone"
 _ZONES: Final = 10

@@ -10,10 +10,10 @@ from collections.abc import AsyncGenerator
 import aiohttp
 from yarl import URL
 
-from bindery.kube.carrier import Answer, headers, send_as
+from bindery.kube.access.credentials import Credentials
 from bindery.kube.client import Client
-from bindery.kube.credentials import Credentials
-from bindery.kube.requests import ApiRequest
+from bindery.kube.http.carrier import Answer, headers, send_as
+from bindery.kube.http.requests import ApiRequest
 
 
 class SessionCarrier:

@@ -19,8 +19,7 @@ from benchmarks.roomworlds import (
     queue,
 )
 from bindery.api.names import SUB_GROUP_LABEL
-from bindery.kube.objects import KubeObject, Meta, SubGroup, TopologyConstraint
-from bindery.kube.topology import (
+from bindery.kube.objects.topology import (
     HyperNode,
     HyperNodeSpec,
     Member,
@@ -28,6 +27,7 @@ from bindery.kube.topology import (
     TopologyLevel,
     TopologySpec,
 )
+from bindery.kube.objects.watched import KubeObject, Meta, SubGroup, TopologyConstraint
 
 _RACK: Final = "topology.example.com/rack"
 _BLOCK: Final = "topology.example.com/block"

@@ -9,9 +9,9 @@ import asyncio
 import time
 
 from bindery.kube.client import Client
-from bindery.kube.objects import KubeObject
-from bindery.kube.resources import PODS, metadata_only
-from bindery.kube.watch import Change, EventType, Reflector
+from bindery.kube.objects.resources import PODS, metadata_only
+from bindery.kube.objects.watched import KubeObject
+from bindery.kube.watches.reflector import Change, EventType, Reflector
 
 
 class Witness:

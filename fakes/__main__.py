@@ -16,10 +16,10 @@ from bindery.api.hami import nodedevices
 from bindery.api.hami.nodedevices import NodeDevice
 from bindery.api.hami.vendortable import NVIDIA
 from bindery.kube.client import Client
-from bindery.kube.devices import DEVICE_CLASSES, RESOURCE_SLICES
 from bindery.kube.errors import AlreadyExistsError
-from bindery.kube.resources import NODES, Resource
-from bindery.kube.storage import CSI_NODES, STORAGE_CLASSES
+from bindery.kube.objects.devices import DEVICE_CLASSES, RESOURCE_SLICES
+from bindery.kube.objects.resources import NODES, Resource
+from bindery.kube.objects.storage import CSI_NODES, STORAGE_CLASSES
 from bindery.observability.health import HealthServer
 from bindery.observability.listening import Listening
 from fakes.haminodes import HamiDevicePlugins

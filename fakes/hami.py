@@ -18,10 +18,10 @@ from bindery.api.hami.errors import HamiFormatError
 from bindery.api.hami.vendortable import BY_WORD, NVIDIA
 from bindery.kube.client import Client
 from bindery.kube.errors import ConflictError, NotFoundError, UnreachableError
-from bindery.kube.objects import Pod
-from bindery.kube.resources import NODES, PODS
-from bindery.kube.store import Change, EventType
-from bindery.kube.watch import Reflector
+from bindery.kube.objects.resources import NODES, PODS
+from bindery.kube.objects.watched import Pod
+from bindery.kube.watches.reflector import Reflector
+from bindery.kube.watches.store import Change, EventType
 
 _FIELDS: Final = 4
 _UNREACHABLE_PAUSE_S: Final = 0.5

@@ -14,10 +14,10 @@ from bindery.api.hami.vendor import Lock
 from bindery.api.hami.vendortable import NVIDIA
 from bindery.binder.plugins.hami.objects import LOCKED_NODES, LockedNode
 from bindery.kube.client import Client, PatchKind
-from bindery.kube.objects import Pod
-from bindery.kube.resources import NODES, PODS
-from bindery.kube.store import Change, EventType
-from bindery.kube.watch import Reflector
+from bindery.kube.objects.resources import NODES, PODS
+from bindery.kube.objects.watched import Pod
+from bindery.kube.watches.reflector import Reflector
+from bindery.kube.watches.store import Change, EventType
 from fakes.hami import HamiDevicePlugin
 
 _LOCK_PATH = f"/metadata/annotations/{names.NODE_LOCK.replace('/', '~1')}"

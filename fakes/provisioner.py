@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from bindery.api.names import HOSTNAME_LABEL
 from bindery.kube.client import Client
 from bindery.kube.errors import AlreadyExistsError, KubeError, NotFoundError
-from bindery.kube.storage import CLAIMS, VOLUMES, PersistentVolumeClaim
-from bindery.kube.store import Change, EventType
-from bindery.kube.watch import Reflector
+from bindery.kube.objects.storage import CLAIMS, VOLUMES, PersistentVolumeClaim
+from bindery.kube.watches.reflector import Reflector
+from bindery.kube.watches.store import Change, EventType
 
 PROVISIONER = "volume.kubernetes.io/storage-provisioner"
 SELECTED_NODE = "volume.kubernetes.io/selected-node"

@@ -12,7 +12,7 @@ from bindery.api.gpushare import INDEX_ANNOTATION, RESERVATION_NAMESPACE
 from bindery.binder.plugins.gpusharing.objects import SHARERS, Sharer
 from bindery.kube.client import Client
 from bindery.kube.errors import NotFoundError
-from bindery.kube.watch import Change, EventType, Reflector
+from bindery.kube.watches.reflector import Change, EventType, Reflector
 
 
 class GpuDevicePlugins:

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 
 from bindery.kube.client import Client
 from bindery.kube.errors import AlreadyExistsError, NotFoundError
-from bindery.kube.objects import KubeObject
-from bindery.kube.resources import BIND_REQUESTS, NAMESPACES, Resource, metadata_only
+from bindery.kube.objects.resources import BIND_REQUESTS, NAMESPACES, Resource, metadata_only
+from bindery.kube.objects.watched import KubeObject
 
 T = TypeVar("T")
 

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from bindery.api.configuration import SchedulerConfiguration
-from bindery.kube import objects
-from bindery.kube.store import Change, EventType
+from bindery.kube.objects import watched as objects
+from bindery.kube.watches.store import Change, EventType
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.model.jobs import Uid
 

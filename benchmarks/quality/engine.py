@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from benchmarks.quality.traces import Run
 from bindery.api.configuration import PluginConfiguration, SchedulerConfiguration
 from bindery.api.names import GPU_MODEL_LABEL
-from bindery.kube.objects import Pod
-from bindery.kube.store import Change, EventType
+from bindery.kube.objects.watched import Pod
+from bindery.kube.watches.store import Change, EventType
 from bindery.scheduler.engine import Engine
 from bindery.simulation.fragmentation import FragmentationMeter
 from bindery.simulation.openb import node_object, pod_object

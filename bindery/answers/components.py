@@ -21,8 +21,8 @@ from bindery.api.names import (
     scheduler_lease,
 )
 from bindery.kube.errors import ApiError, ForbiddenError, KubeError
-from bindery.kube.objects import KubeObject
-from bindery.kube.resources import NODES, QUEUES, Resource, metadata_only
+from bindery.kube.objects.resources import NODES, QUEUES, Resource, metadata_only
+from bindery.kube.objects.watched import KubeObject
 
 if TYPE_CHECKING:
     from bindery.kube.client import Client  # it imports the HTTP library

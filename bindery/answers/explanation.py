@@ -15,8 +15,8 @@ from bindery.answers.listings import request_rows, scheduled_condition
 from bindery.answers.source import Source
 from bindery.answers.subjects import Subject, statements_about
 from bindery.answers.wire import to_wire
-from bindery.kube.objects import Condition, Pod
-from bindery.kube.snapshot import ClusterSnapshot, is_bound
+from bindery.kube.objects.snapshot import ClusterSnapshot, is_bound
+from bindery.kube.objects.watched import Condition, Pod
 from bindery.scheduler.insight.advice import advice
 from bindery.scheduler.insight.queue import QueueExplanation, explain_queue
 from bindery.scheduler.insight.waiting import Explanation

@@ -8,7 +8,7 @@ from bindery.api.yamlfile import Document, FileError
 from bindery.grouper.table.loading import table_of
 from bindery.grouper.table.publishing import RowsNotPublishedError, published
 from bindery.kube.errors import ForbiddenError, NotFoundError
-from bindery.kube.resources import LEASES
+from bindery.kube.objects.resources import LEASES
 
 if TYPE_CHECKING:
     from bindery.kube.client import Client  # it imports the HTTP library, which files do without

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final
 
 from bindery.api.times import age, seconds
 from bindery.kube.errors import ForbiddenError, NotFoundError
-from bindery.kube.objects import Lease
+from bindery.kube.objects.resources import LEASES
+from bindery.kube.objects.watched import Lease
 from bindery.kube.publication import Publication, published
-from bindery.kube.resources import LEASES
 
 if TYPE_CHECKING:
     from bindery.kube.client import Client  # it imports the HTTP library, which files do without

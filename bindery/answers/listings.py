@@ -11,11 +11,11 @@ from bindery.answers.statements import few, gang_of, phase_of, reason_of
 from bindery.api.names import SCHEDULER_NAME
 from bindery.api.states import INVALID, PODS_NOT_RUNNING, SCHEDULED, GangState
 from bindery.api.times import age
-from bindery.kube.bindrequests import CommittedStatement
-from bindery.kube.objects import Condition, Pod, PodGroup
-from bindery.kube.snapshot import FINISHED, ClusterSnapshot, is_bound
-from bindery.kube.subgrouptree import SubGroupTreeError, tree_of
-from bindery.kube.workloads import failure
+from bindery.kube.objects.bindrequests import CommittedStatement
+from bindery.kube.objects.snapshot import FINISHED, ClusterSnapshot, is_bound
+from bindery.kube.objects.subgrouptree import SubGroupTreeError, tree_of
+from bindery.kube.objects.watched import Condition, Pod, PodGroup
+from bindery.kube.objects.workloads import failure
 
 _POD_SCHEDULED = "PodScheduled"
 

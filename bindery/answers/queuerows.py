@@ -11,8 +11,8 @@ from bindery.answers.rows import Row
 from bindery.api import quantity
 from bindery.api.gpus import GpuResources
 from bindery.api.names import DEFAULT_QUEUE, SCHEDULER_NAME
-from bindery.kube.claims import ResourceClaim
-from bindery.kube.snapshot import FINISHED, ClusterSnapshot, is_bound
+from bindery.kube.objects.claims import ResourceClaim
+from bindery.kube.objects.snapshot import FINISHED, ClusterSnapshot, is_bound
 from bindery.scheduler.cache.claim_gpus import ClaimGpus
 from bindery.scheduler.model.columns import IntColumns
 from bindery.scheduler.model.jobs import Uid

@@ -12,7 +12,7 @@ from bindery.answers.planner import Planner
 from bindery.answers.wire import to_wire
 from bindery.api.configuration import SchedulerConfiguration
 from bindery.api.plugins import PluginConfigurationError
-from bindery.kube.snapshot import ClusterSnapshot
+from bindery.kube.objects.snapshot import ClusterSnapshot
 from bindery.scheduler.actions.registry import UnknownActionError
 from bindery.scheduler.insight.world import World
 from bindery.scheduler.usage.formula import History

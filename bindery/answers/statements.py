@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from bindery.api.states import Phase
-from bindery.kube.bindrequests import CommittedStatement
-from bindery.kube.objects import Pod
-from bindery.kube.snapshot import ClusterSnapshot
+from bindery.kube.objects.bindrequests import CommittedStatement
+from bindery.kube.objects.snapshot import ClusterSnapshot
+from bindery.kube.objects.watched import Pod
 
 _SHOWN_NAMES: Final = 3
 _WITHDRAWN: Final = "withdrawn by the scheduler"

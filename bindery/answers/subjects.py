@@ -13,10 +13,10 @@ from bindery.answers.errors import NoAnswerError
 from bindery.answers.statements import request_lines, statements_of
 from bindery.answers.workloadnames import Members, workloads
 from bindery.api.names import GROUP, NODE_POOL_LABEL
-from bindery.kube.bindrequests import CommittedStatement
-from bindery.kube.objects import Pod, PodGroup, Queue
-from bindery.kube.ownernames import Workload
-from bindery.kube.snapshot import FINISHED, ClusterSnapshot, is_bound
+from bindery.kube.objects.bindrequests import CommittedStatement
+from bindery.kube.objects.ownernames import Workload
+from bindery.kube.objects.snapshot import FINISHED, ClusterSnapshot, is_bound
+from bindery.kube.objects.watched import Pod, PodGroup, Queue
 from bindery.scheduler.cache.members import job_key
 from bindery.scheduler.insight.advice import Changed, changed_object
 from bindery.scheduler.model.jobs import JobKey

@@ -7,9 +7,9 @@ and any kind can be asked for.
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from bindery.kube.objects import Pod, PodGroup
-from bindery.kube.ownernames import Workload, makers
-from bindery.kube.snapshot import ClusterSnapshot
+from bindery.kube.objects.ownernames import Workload, makers
+from bindery.kube.objects.snapshot import ClusterSnapshot
+from bindery.kube.objects.watched import Pod, PodGroup
 
 
 @dataclass(slots=True)

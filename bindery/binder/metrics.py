@@ -1,7 +1,7 @@
 """The Prometheus series of the binder.
 
-Written by `reports`, `term` and `operator`, served by `bindery.observability.health`. Labels have
-few values: outcomes, reasons and names of plugins; never names of objects.
+Written by `api_server.reports`, `term` and `operator`, served by `bindery.observability.health`.
+Labels have few values: outcomes, reasons and names of plugins; never names of objects.
 """
 
 from typing import Final

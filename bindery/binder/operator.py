@@ -1,9 +1,9 @@
 """The kopf operator: watches BindRequests and translates its events.
 
-Started by `process` while this binder leads; `intake` takes over every request. The handler only
-decodes: no annotations, no finalizers, no peering and no handler state are written, so that an
-outcome stays the only write to a request. kopf ends itself when it meets an answer that it does not
-expect; it is then started again, and lists everything again.
+Started by `process` while this binder leads; `statements.intake` takes over every request. The
+handler only decodes: no annotations, no finalizers, no peering and no handler state are written, so
+that an outcome stays the only write to a request. kopf ends itself when it meets an answer that it
+does not expect; it is then started again, and lists everything again.
 """
 
 import asyncio
@@ -19,13 +19,13 @@ import structlog
 
 from bindery.api.bindrequest import Phase
 from bindery.binder.imports import absent
-from bindery.binder.intake import Intake
-from bindery.binder.manager import Malformed
 from bindery.binder.metrics import KOPF_STARTS
-from bindery.kube import reading
-from bindery.kube.bindrequests import BindRequest
-from bindery.kube.credentials import Credentials
-from bindery.kube.resources import BIND_REQUESTS
+from bindery.binder.statements.intake import Intake
+from bindery.binder.statements.manager import Malformed
+from bindery.kube.access.credentials import Credentials
+from bindery.kube.objects import reading
+from bindery.kube.objects.bindrequests import BindRequest
+from bindery.kube.objects.resources import BIND_REQUESTS
 
 # kopf imports the whole Kubernetes client, if there is one, to recognize the types of its objects.
 # None of them ever gets there, and the binder starts a third of a second earlier without.

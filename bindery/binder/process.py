@@ -16,16 +16,16 @@ from typing import Final
 
 from bindery import __version__
 from bindery.api.configuration import BinderConfiguration
+from bindery.binder.api_server.pods import ClusterView
 from bindery.binder.metrics import LEADING
 from bindery.binder.operator import Operator
 from bindery.binder.plugins.interface import BinderPlugin
-from bindery.binder.pods import ClusterView
 from bindery.binder.stopping import Stop
 from bindery.binder.term import Term, TermResources
 from bindery.kube import publication
+from bindery.kube.access.credentials import Credentials
 from bindery.kube.client import Client
-from bindery.kube.credentials import Credentials
-from bindery.kube.events import EventRecorder
+from bindery.kube.events.recorder import EventRecorder
 from bindery.kube.lease import LeaderElector, Leadership
 from bindery.observability.health import HealthServer
 from bindery.observability.listening import Listening

@@ -1,6 +1,6 @@
 """The stop signal, and pauses that end with it.
 
-Made by `process`; `run` pauses with it between attempts.
+Made by `process`; `run.run` pauses with it between attempts.
 """
 
 import asyncio

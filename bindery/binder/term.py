@@ -13,29 +13,29 @@ from typing import Any, Final
 import structlog
 
 from bindery.api.configuration import BinderConfiguration
-from bindery.binder.api_adapter import ApiAdapter
-from bindery.binder.dependencies import RunDependencies
-from bindery.binder.ending_namespaces import EndingNamespaces
-from bindery.binder.fencing import Fence
-from bindery.binder.intake import Intake
-from bindery.binder.limiter import FairLimiter
-from bindery.binder.manager import Manager
+from bindery.binder.api_server.api_adapter import ApiAdapter
+from bindery.binder.api_server.ending_namespaces import EndingNamespaces
+from bindery.binder.api_server.pods import ClusterView
+from bindery.binder.api_server.reports import Reports
+from bindery.binder.api_server.waits import Waits
 from bindery.binder.metrics import IN_FLIGHT, PLUGIN_SECONDS
 from bindery.binder.operator import Operator
+from bindery.binder.outcome.fencing import Fence
+from bindery.binder.outcome.limiter import FairLimiter
+from bindery.binder.outcome.retention import RetentionQueue
 from bindery.binder.plugins.chain import PluginChain
 from bindery.binder.plugins.interface import BinderPlugin, RunsBeside
-from bindery.binder.pods import ClusterView
-from bindery.binder.reports import Reports
-from bindery.binder.retention import RetentionQueue
+from bindery.binder.run.dependencies import RunDependencies
+from bindery.binder.statements.intake import Intake
+from bindery.binder.statements.manager import Manager
 from bindery.binder.stopping import Stop
-from bindery.binder.waits import Waits
+from bindery.kube.access.credentials import Credentials
 from bindery.kube.client import Client
-from bindery.kube.credentials import Credentials
 from bindery.kube.errors import KubeError
-from bindery.kube.events import EventRecorder
-from bindery.kube.objects import KubeObject
-from bindery.kube.outages import log_failure
-from bindery.kube.resources import BIND_REQUESTS, Resource
+from bindery.kube.events.recorder import EventRecorder
+from bindery.kube.http.outages import log_failure
+from bindery.kube.objects.resources import BIND_REQUESTS, Resource
+from bindery.kube.objects.watched import KubeObject
 
 _log: Final = structlog.get_logger(__name__)
 

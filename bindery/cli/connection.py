@@ -12,7 +12,7 @@ import typer
 
 import bindery
 from bindery.cli.choice import ClusterChoice
-from bindery.kube.credentials import Credentials, default_namespace
+from bindery.kube.access.credentials import Credentials, default_namespace
 
 if TYPE_CHECKING:
     from bindery.kube.client import Client

@@ -14,9 +14,9 @@ from bindery.api.podgroup import PodGroupSpec
 from bindery.grouper.objects import WrittenGroup
 from bindery.grouper.table.groups import Group
 from bindery.grouper.upstream.model import GROUP as UPSTREAM_GROUP
-from bindery.kube.objects import Meta
-from bindery.kube.store import Key, key_of
-from bindery.kube.watch import Change, EventType
+from bindery.kube.objects.watched import Meta
+from bindery.kube.watches.reflector import Change, EventType
+from bindery.kube.watches.store import Key, key_of
 
 _UPSTREAM: Final = f"{UPSTREAM_GROUP}/"
 

@@ -24,8 +24,8 @@ from bindery.grouper.table.planning import plan
 from bindery.grouper.view import View, Workload
 from bindery.grouper.writer import Writer
 from bindery.kube.errors import KubeError
-from bindery.kube.outages import log_failure
-from bindery.kube.retry import backoff_s
+from bindery.kube.http.outages import log_failure
+from bindery.kube.http.retry import backoff_s
 
 _log: Final = structlog.get_logger(__name__)
 

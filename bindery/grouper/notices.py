@@ -15,8 +15,8 @@ from bindery.grouper.objects import WRITTEN_EVENTS
 from bindery.grouper.table.facts import Reference
 from bindery.kube.client import Client
 from bindery.kube.errors import KubeError
-from bindery.kube.eventbook import ObjectReference
-from bindery.kube.events import EventRecorder, shortened
+from bindery.kube.events.book import ObjectReference
+from bindery.kube.events.recorder import EventRecorder, shortened
 
 _log: Final = structlog.get_logger(__name__)
 

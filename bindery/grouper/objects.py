@@ -11,9 +11,9 @@ import msgspec
 
 from bindery.api import names
 from bindery.grouper.table.facts import PodFacts, Reference
-from bindery.kube.objects import KubeObject, OwnerReference, PodGroupStatus
-from bindery.kube.podspec import SchedulingGroup
-from bindery.kube.resources import Resource
+from bindery.kube.objects.podspec import SchedulingGroup
+from bindery.kube.objects.resources import Resource
+from bindery.kube.objects.watched import KubeObject, OwnerReference, PodGroupStatus
 from bindery.kube.served import ServedKind
 
 _NOTHING: Final = msgspec.Raw(b"null")

@@ -21,11 +21,11 @@ from bindery.grouper.table.facts import Reference
 from bindery.kube.accessreview import may_watch
 from bindery.kube.client import Client
 from bindery.kube.errors import ForbiddenError, KubeError, NotFoundError
-from bindery.kube.outages import log_failure
-from bindery.kube.resources import Resource
-from bindery.kube.retry import backoff_s
+from bindery.kube.http.outages import log_failure
+from bindery.kube.http.retry import backoff_s
+from bindery.kube.objects.resources import Resource
 from bindery.kube.served import Catalogue, ServedKind
-from bindery.kube.watch import Change, EventType, Reflector
+from bindery.kube.watches.reflector import Change, EventType, Reflector
 
 _log: Final = structlog.get_logger(__name__)
 

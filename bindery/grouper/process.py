@@ -22,7 +22,7 @@ from bindery.grouper.view import View
 from bindery.grouper.writer import Writer
 from bindery.kube import publication
 from bindery.kube.client import Client
-from bindery.kube.events import EventRecorder
+from bindery.kube.events.recorder import EventRecorder
 from bindery.kube.lease import LeaderElector, Leadership
 from bindery.observability.health import HealthServer
 from bindery.observability.listening import Listening

@@ -19,8 +19,8 @@ from bindery.grouper.upstream.model import GROUP as UPSTREAM_GROUP
 from bindery.grouper.upstream.reports import conditions
 from bindery.kube.client import Client
 from bindery.kube.errors import ConflictError, NotFoundError
-from bindery.kube.objects import KubeObject
-from bindery.kube.resources import Resource
+from bindery.kube.objects.resources import Resource
+from bindery.kube.objects.watched import KubeObject
 
 _PLURALS: Final = {POD_GROUP: "podgroups", COMPOSITE: "compositepodgroups"}
 

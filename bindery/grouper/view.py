@@ -28,9 +28,9 @@ from bindery.grouper.table.facts import PodFacts
 from bindery.grouper.table.groups import WantedObject
 from bindery.grouper.table.loading import Table
 from bindery.kube.client import Client
-from bindery.kube.objects import KubeObject, Namespace
-from bindery.kube.resources import NAMESPACES, PRIORITY_CLASSES, metadata_only
-from bindery.kube.watch import Change, EventType, Reflector
+from bindery.kube.objects.resources import NAMESPACES, PRIORITY_CLASSES, metadata_only
+from bindery.kube.objects.watched import KubeObject, Namespace
+from bindery.kube.watches.reflector import Change, EventType, Reflector
 
 _WHY: Final = {
     Missing.FORBIDDEN: (

@@ -10,8 +10,8 @@ from typing import Any, Final
 import msgspec
 
 from bindery.kube.client import Client
-from bindery.kube.objects import KubeObject
-from bindery.kube.resources import Resource
+from bindery.kube.objects.resources import Resource
+from bindery.kube.objects.watched import KubeObject
 
 
 class _Status(msgspec.Struct, frozen=True):

@@ -1,8 +1,8 @@
 """The typed client of the API server that every component of Bindery uses.
 
 Verbs take a `Resource` and answer with its msgspec type. Failures that trying again may heal are
-tried again, with jitter, until the call's time is up (`bindery.kube.retry` decides which); what
-remains is raised as a `KubeError`. A `bindery.kube.carrier` carries the requests. The invariant:
+tried again, with jitter, until the call's time is up (`http.retry` decides which); what
+remains is raised as a `KubeError`. A `http.carrier` carries the requests. The invariant:
 no call is repeated whose repetition could have another effect than the call itself.
 """
 
@@ -13,15 +13,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from bindery.kube.calls import Caller, Listed, Turn
-from bindery.kube.carrier import Carrier
-from bindery.kube.credentials import Credentials
+from bindery.kube.access.credentials import Credentials
 from bindery.kube.errors import (
     ConflictError,
     OutcomeUnknownError,
 )
-from bindery.kube.objects import KubeObject
-from bindery.kube.requests import (
+from bindery.kube.http.calls import Caller, Listed, Turn
+from bindery.kube.http.carrier import Carrier
+from bindery.kube.http.requests import (
     Body,
     Patch,
     PatchKind,
@@ -32,8 +31,9 @@ from bindery.kube.requests import (
     read,
     write,
 )
-from bindery.kube.resources import ObjectList, Resource
-from bindery.kube.retry import Repeat
+from bindery.kube.http.retry import Repeat
+from bindery.kube.objects.resources import ObjectList, Resource
+from bindery.kube.objects.watched import KubeObject
 
 __all__ = ["Client", "Connecting", "PatchKind", "Selection"]
 
@@ -326,10 +326,10 @@ def _carrier(
 ) -> Carrier:
     """Return a carrier for `access`; only those who use aiohttp import it, as that takes long."""
     if is_command and access.proxy is None:
-        from bindery.kube.threadtransport import ThreadTransport
+        from bindery.kube.http.threadtransport import ThreadTransport
 
         return ThreadTransport(access, user_agent, connections)
-    from bindery.kube.transport import Transport
+    from bindery.kube.http.transport import Transport
 
     return Transport(access, user_agent, connections)
 

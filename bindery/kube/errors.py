@@ -1,6 +1,6 @@
 """Errors of calls to the API server, by the caller's options.
 
-Raised by `bindery.kube.client` and everything above it; aiohttp's own errors never leave the
+Raised by `client` and everything above it; aiohttp's own errors never leave the
 package. The line that matters most is drawn between `UnreachableError` (nothing was sent, so
 trying again is safe) and `OutcomeUnknownError` (the request may have taken effect).
 """

@@ -21,9 +21,9 @@ from bindery.api.configuration import LeaderElection
 from bindery.api.times import timestamp_micro
 from bindery.kube.client import Client
 from bindery.kube.errors import AlreadyExistsError, ConflictError, KubeError, NotFoundError
-from bindery.kube.objects import Lease, LeaseSpec, Meta
-from bindery.kube.outages import log_failure
-from bindery.kube.resources import LEASES
+from bindery.kube.http.outages import log_failure
+from bindery.kube.objects.resources import LEASES
+from bindery.kube.objects.watched import Lease, LeaseSpec, Meta
 
 _log = structlog.get_logger()
 

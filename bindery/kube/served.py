@@ -15,8 +15,8 @@ import msgspec
 
 from bindery.kube.client import Client
 from bindery.kube.errors import NotFoundError
-from bindery.kube.objects import KubeObject
-from bindery.kube.resources import Resource
+from bindery.kube.objects.resources import Resource
+from bindery.kube.objects.watched import KubeObject
 
 T = TypeVar("T")
 

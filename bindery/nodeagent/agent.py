@@ -15,8 +15,8 @@ from random import Random
 from typing import Final
 
 from bindery.kube.client import Client
-from bindery.kube.events import EventRecorder
-from bindery.kube.objects import Node
+from bindery.kube.events.recorder import EventRecorder
+from bindery.kube.objects.watched import Node
 from bindery.nodeagent.kubelets import Kubelets
 from bindery.nodeagent.nodes import NodeKeeper
 from bindery.nodeagent.pods import PodKeeper

@@ -8,11 +8,11 @@ from collections.abc import Collection, Mapping
 from functools import lru_cache
 from typing import Final
 
-from bindery.kube import taints
-from bindery.kube.declaredfeatures import required_features
-from bindery.kube.labels import selects_node
-from bindery.kube.objects import Node
-from bindery.kube.podspec import Container, ResourceRequirements
+from bindery.kube.objects import taints
+from bindery.kube.objects.declaredfeatures import required_features
+from bindery.kube.objects.labels import selects_node
+from bindery.kube.objects.podspec import Container, ResourceRequirements
+from bindery.kube.objects.watched import Node
 from bindery.nodeagent.pod_objects import HollowPod, HollowPodSpec, PodSecurityContext
 from bindery.nodecore import pods
 from bindery.nodecore.admission.facts import Candidate, HostPort

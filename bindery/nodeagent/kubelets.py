@@ -10,7 +10,7 @@ from typing import Final
 import structlog
 
 from bindery.api.states import ENDED_POD_PHASES
-from bindery.kube.objects import Node
+from bindery.kube.objects.watched import Node
 from bindery.nodeagent import held as records
 from bindery.nodeagent import metrics
 from bindery.nodeagent.candidates import candidate_of

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from bindery import __version__
 from bindery.api.times import timestamp, timestamp_micro
-from bindery.kube.objects import Node
+from bindery.kube.objects.watched import Node
 from bindery.nodeagent.shapes import HOLLOW_LABEL, HollowNode
 
 Body = Mapping[str, Any]

@@ -17,11 +17,11 @@ import structlog
 
 from bindery.kube.client import Client
 from bindery.kube.errors import AlreadyExistsError, ConflictError, KubeError, NotFoundError
-from bindery.kube.events import EventRecorder, ObjectReference
-from bindery.kube.objects import Meta, Node
-from bindery.kube.requests import PatchKind
-from bindery.kube.resources import LEASES, NODES
-from bindery.kube.watch import Change, EventType, Reflector
+from bindery.kube.events.recorder import EventRecorder, ObjectReference
+from bindery.kube.http.requests import PatchKind
+from bindery.kube.objects.resources import LEASES, NODES
+from bindery.kube.objects.watched import Meta, Node
+from bindery.kube.watches.reflector import Change, EventType, Reflector
 from bindery.nodeagent import metrics, node_objects
 from bindery.nodeagent.node_objects import LEASE_DURATION_S, LEASE_NAMESPACE
 from bindery.nodeagent.shapes import HOLLOW_LABEL, HollowNode

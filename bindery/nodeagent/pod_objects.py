@@ -1,13 +1,13 @@
 """The fields of a pod that the node agent reads.
 
-A struct of its own beside `bindery.kube.objects.Pod`, because the scheduler needs other fields
-and every declared field costs time at each of thousands of events.
+A struct of its own beside `bindery.kube.objects.watched.Pod`, because the scheduler needs other
+fields and every declared field costs time at each of thousands of events.
 """
 
 import msgspec
 
-from bindery.kube.objects import Condition, ExtendedClaimStatus, KubeObject
-from bindery.kube.podspec import Affinity, Container, ResourceRequirements, Toleration
+from bindery.kube.objects.podspec import Affinity, Container, ResourceRequirements, Toleration
+from bindery.kube.objects.watched import Condition, ExtendedClaimStatus, KubeObject
 
 __all__ = ["Container", "HollowPod", "HollowPodSpec", "HollowPodStatus"]
 

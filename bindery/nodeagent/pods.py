@@ -17,10 +17,10 @@ import structlog
 from bindery.api.states import ENDED_POD_PHASES
 from bindery.kube.client import Client
 from bindery.kube.errors import ConflictError, InvalidError, NotFoundError
-from bindery.kube.events import EventRecorder, reference_to
-from bindery.kube.requests import PatchKind
-from bindery.kube.resources import PODS, Resource
-from bindery.kube.watch import Change, EventType, Reflector
+from bindery.kube.events.recorder import EventRecorder, reference_to
+from bindery.kube.http.requests import PatchKind
+from bindery.kube.objects.resources import PODS, Resource
+from bindery.kube.watches.reflector import Change, EventType, Reflector
 from bindery.nodeagent import metrics, pod_status
 from bindery.nodeagent.addresses import AddressPool, NoAddressLeftError
 from bindery.nodeagent.kubelets import Kubelets

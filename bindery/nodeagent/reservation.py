@@ -14,7 +14,7 @@ from typing import Final
 
 from bindery.api.gpushare import INDEX_ANNOTATION
 from bindery.kube.client import Client
-from bindery.kube.resources import PODS, metadata_only
+from bindery.kube.objects.resources import PODS, metadata_only
 from bindery.observability.plainlogs import with_fields
 
 _NO_DEVICE: Final = frozenset({"", "void", "none", "all"})

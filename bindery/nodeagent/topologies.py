@@ -12,7 +12,7 @@ import structlog
 
 from bindery.kube.client import Client
 from bindery.kube.errors import AlreadyExistsError, NotFoundError
-from bindery.kube.nodetopologies import NODE_RESOURCE_TOPOLOGIES
+from bindery.kube.objects.nodetopologies import NODE_RESOURCE_TOPOLOGIES
 from bindery.nodeagent import metrics, topologyreport
 from bindery.nodeagent.hardware import HollowMachine
 from bindery.nodeagent.kubelet import HollowKubelet

@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 
 from bindery.api import names, podfingerprint
 from bindery.api.numadetail import NumaDetail
-from bindery.kube.nodetopologies import (
+from bindery.kube.objects.nodetopologies import (
     NODE_RESOURCE_TOPOLOGIES,
     NUMA_ZONE,
     POLICY_ATTRIBUTE,

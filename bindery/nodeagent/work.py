@@ -15,7 +15,7 @@ from typing import Final, Generic, TypeVar
 import structlog
 
 from bindery.kube.errors import KubeError
-from bindery.kube.outages import log_failure
+from bindery.kube.http.outages import log_failure
 
 KeyT = TypeVar("KeyT", bound=Hashable)
 

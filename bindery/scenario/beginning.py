@@ -6,8 +6,9 @@ from typing import TypeVar
 import msgspec
 
 from bindery.api.names import POD_GROUP_ANNOTATION
-from bindery.kube.bindrequests import CommittedStatement
-from bindery.kube.objects import (
+from bindery.kube.objects.bindrequests import CommittedStatement
+from bindery.kube.objects.snapshot import ClusterSnapshot
+from bindery.kube.objects.watched import (
     KubeObject,
     Namespace,
     Node,
@@ -17,8 +18,7 @@ from bindery.kube.objects import (
     PriorityClass,
     Queue,
 )
-from bindery.kube.snapshot import ClusterSnapshot
-from bindery.kube.store import Change
+from bindery.kube.watches.store import Change
 from bindery.scenario.cluster import ScenarioCluster
 from bindery.scenario.format import Scenario
 

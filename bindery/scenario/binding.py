@@ -12,8 +12,13 @@ import msgspec
 
 from bindery.api.bindrequest import Phase
 from bindery.api.times import timestamp
-from bindery.kube.bindrequests import CommittedStatement, PodBinding, StatementStatus, UnboundPod
-from bindery.kube.objects import KubeObject, Pod
+from bindery.kube.objects.bindrequests import (
+    CommittedStatement,
+    PodBinding,
+    StatementStatus,
+    UnboundPod,
+)
+from bindery.kube.objects.watched import KubeObject, Pod
 from bindery.scenario.cluster import ScenarioCluster, name_of
 from bindery.scenario.faults import Faults
 

@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from bindery.kube.claims import ConsumerReference, ResourceClaim, ResourceClaimTemplate
-from bindery.kube.objects import KubeObject, Meta, OwnerReference, Pod, PodClaimStatus
-from bindery.kube.podspec import PodResourceClaim
-from bindery.kube.store import Change, EventType
+from bindery.kube.objects.claims import ConsumerReference, ResourceClaim, ResourceClaimTemplate
+from bindery.kube.objects.podspec import PodResourceClaim
+from bindery.kube.objects.watched import KubeObject, Meta, OwnerReference, Pod, PodClaimStatus
+from bindery.kube.watches.store import Change, EventType
 
 _Name = tuple[str, str]
 """Namespace and name."""

@@ -11,10 +11,10 @@ import msgspec
 
 from bindery.api.names import NUMA_ZONES_ANNOTATION
 from bindery.api.times import timestamp
-from bindery.kube.bindrequests import CommittedStatement
-from bindery.kube.claims import ResourceClaim, ResourceClaimTemplate
-from bindery.kube.objects import KubeObject, Meta, Namespace, Node, Pod, PriorityClass
-from bindery.kube.store import Change, EventType
+from bindery.kube.objects.bindrequests import CommittedStatement
+from bindery.kube.objects.claims import ResourceClaim, ResourceClaimTemplate
+from bindery.kube.objects.watched import KubeObject, Meta, Namespace, Node, Pod, PriorityClass
+from bindery.kube.watches.store import Change, EventType
 from bindery.scenario import hami, objects, shares, topology
 from bindery.scenario.charges import JobCharges
 from bindery.scenario.claims import ClaimKeeper

@@ -1,6 +1,7 @@
 """The fields of a pod that make it need a feature of its node's kubelet.
 
-Used by `objects`: a scenario names the feature, and `kube.declaredfeatures` reads the fields. Pure.
+Used by `objects`: a scenario names the feature, and `kube.objects.declaredfeatures` reads the
+fields. Pure.
 """
 
 from collections.abc import Collection
@@ -8,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from bindery.kube.podspec import Container, RestartRule, VolumeMount
+from bindery.kube.objects.podspec import Container, RestartRule, VolumeMount
 
 
 def spec_fields(features: Collection[str]) -> dict[str, Any]:

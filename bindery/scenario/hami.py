@@ -17,7 +17,7 @@ from bindery.api.hami.poddevices import ContainerDevice
 from bindery.api.hami.vendortable import NVIDIA, VENDORS
 from bindery.api.hami.wishes import DevicePolicy
 from bindery.api.names import SPREAD_DEVICES_ANNOTATION
-from bindery.kube.objects import Node, Pod
+from bindery.kube.objects.watched import Node, Pod
 from bindery.scenario.jobs import ContainerRequest, ScenarioPod
 from bindery.scenario.nodes import ScenarioDevice, ScenarioNode
 from bindery.scheduler.plugins.hami.fleet import read_node

@@ -6,14 +6,14 @@ Called by `cluster`. Pure. Invariant: a request names its pods by the UIDs of th
 from bindery.api.bindrequest import Phase
 from bindery.api.names import NODE_POOL_LABEL, POD_NAME_LABEL, SELECTED_NODE_LABEL
 from bindery.api.times import timestamp
-from bindery.kube.bindrequests import (
+from bindery.kube.objects.bindrequests import (
     CommittedStatement,
     PodBinding,
     StatementSpec,
     StatementStatus,
     UnboundPod,
 )
-from bindery.kube.objects import Meta
+from bindery.kube.objects.watched import Meta
 from bindery.scenario.events import InFlightRequest
 from bindery.scenario.objects import object_uid
 

@@ -9,7 +9,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from bindery.api.base import NonNegative
-from bindery.kube.declaredfeatures import FEATURES
+from bindery.kube.objects.declaredfeatures import FEATURES
 from bindery.scenario.constraints import (
     Affinity,
     HostPorts,

@@ -14,7 +14,7 @@ from bindery.api import numaplacement, quantity
 from bindery.api.names import GPU_RESOURCE, NUMA_DETAIL_ANNOTATION
 from bindery.api.numadetail import NumaDetail
 from bindery.api.numaplacement import NumaPlacement
-from bindery.kube.nodetopologies import (
+from bindery.kube.objects.nodetopologies import (
     NUMA_ZONE,
     POLICY_ATTRIBUTE,
     SCOPE_ATTRIBUTE,
@@ -24,8 +24,8 @@ from bindery.kube.nodetopologies import (
     Zone,
     ZoneResource,
 )
-from bindery.kube.objects import KubeObject, Meta, Pod
-from bindery.kube.store import Change, EventType
+from bindery.kube.objects.watched import KubeObject, Meta, Pod
+from bindery.kube.watches.store import Change, EventType
 from bindery.nodecore.cpusets import format_cpus, parse_cpus
 from bindery.nodecore.masks import mask_of
 from bindery.nodecore.pods import CPU, MEMORY

@@ -28,7 +28,20 @@ from bindery.api.names import (
 )
 from bindery.api.podgroup import SCHEDULED
 from bindery.api.times import timestamp
-from bindery.kube.objects import (
+from bindery.kube.objects.podspec import (
+    Affinity,
+    Container,
+    ContainerPort,
+    EmptyDirSource,
+    PersistentVolumeClaimSource,
+    PodSpec,
+    ResourceRequirements,
+    SchedulingGate,
+    Toleration,
+    TopologySpreadConstraint,
+    Volume,
+)
+from bindery.kube.objects.watched import (
     Condition,
     ContainerImage,
     Dependency,
@@ -51,19 +64,6 @@ from bindery.kube.objects import (
     SubGroup,
     Taint,
     TemplateMeta,
-)
-from bindery.kube.podspec import (
-    Affinity,
-    Container,
-    ContainerPort,
-    EmptyDirSource,
-    PersistentVolumeClaimSource,
-    PodSpec,
-    ResourceRequirements,
-    SchedulingGate,
-    Toleration,
-    TopologySpreadConstraint,
-    Volume,
 )
 from bindery.scenario import features, hami, shares, topology
 from bindery.scenario.constraints import HostPorts

@@ -14,8 +14,8 @@ import msgspec
 
 from bindery.api import numaplacement
 from bindery.api.times import timestamp
-from bindery.kube.objects import KubeObject
-from bindery.kube.store import Change
+from bindery.kube.objects.watched import KubeObject
+from bindery.kube.watches.store import Change
 from bindery.scenario import hami, numa, objects
 from bindery.scenario.cluster import PodRecord, ScenarioCluster, name_of
 from bindery.scenario.expect import Observation, PodView

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from bindery.api.times import timestamp
-from bindery.kube import claims, devices, quotas, reading, storage
-from bindery.kube.objects import KubeObject
-from bindery.kube.resources import Resource
+from bindery.kube.objects import claims, devices, quotas, reading, storage
+from bindery.kube.objects.resources import Resource
+from bindery.kube.objects.watched import KubeObject
 from bindery.scenario.fields import AnyObject
 
 if TYPE_CHECKING:

@@ -5,9 +5,8 @@ Used by `objects`, `cluster` and `expect`. Pure.
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from bindery.kube import objects
-from bindery.kube.objects import Meta
-from bindery.kube.topology import (
+from bindery.kube.objects import watched as objects
+from bindery.kube.objects.topology import (
     HyperNode,
     HyperNodeSpec,
     LabelSelector,
@@ -16,6 +15,7 @@ from bindery.kube.topology import (
     TopologyLevel,
     TopologySpec,
 )
+from bindery.kube.objects.watched import Meta
 from bindery.scenario import nodes
 from bindery.scenario.jobs import Segments, TopologyConstraint
 

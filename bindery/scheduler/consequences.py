@@ -12,7 +12,7 @@ from typing import Final
 import structlog
 
 from bindery.api.names import DEFAULT_QUEUE
-from bindery.kube.events import EventRecorder, ObjectReference
+from bindery.kube.events.recorder import EventRecorder, ObjectReference
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.commit import metrics
 from bindery.scheduler.engine import Engine

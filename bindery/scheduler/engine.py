@@ -10,9 +10,9 @@ from contextlib import closing, contextmanager
 from typing import Any
 
 from bindery.api.configuration import SchedulerConfiguration
-from bindery.kube.bindrequests import PodBinding
-from bindery.kube.objects import KubeObject, Pod
-from bindery.kube.resources import Resource
+from bindery.kube.objects.bindrequests import PodBinding
+from bindery.kube.objects.resources import Resource
+from bindery.kube.objects.watched import KubeObject, Pod
 from bindery.scheduler.actions import registry as actions
 from bindery.scheduler.actions.holding import hold_rooms
 from bindery.scheduler.cache.cluster import Cluster

@@ -23,7 +23,7 @@ from bindery import __version__
 from bindery.api.names import scheduler_lease
 from bindery.kube import publication
 from bindery.kube.client import Client
-from bindery.kube.events import EventRecorder
+from bindery.kube.events.recorder import EventRecorder
 from bindery.kube.lease import LeaderElector, Leadership
 from bindery.observability.health import HealthServer
 from bindery.observability.listening import Listening

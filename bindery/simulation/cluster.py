@@ -13,9 +13,9 @@ import msgspec
 from bindery.api.bindrequest import Phase
 from bindery.api.configuration import SchedulerConfiguration
 from bindery.api.times import timestamp
-from bindery.kube.bindrequests import CommittedStatement
-from bindery.kube.objects import Condition, KubeObject, Pod, PodGroup
-from bindery.kube.store import Change, EventType
+from bindery.kube.objects.bindrequests import CommittedStatement
+from bindery.kube.objects.watched import Condition, KubeObject, Pod, PodGroup
+from bindery.kube.watches.store import Change, EventType
 from bindery.scheduler.commit.requests import as_stored
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.model.evictions import Eviction

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from bindery.api.gpushare import WHOLE
-from bindery.kube.objects import Pod
+from bindery.kube.objects.watched import Pod
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.model.resources import Request, ResourceAxis
 from bindery.scheduler.model.shapes import Shape, ShapeBook

@@ -13,7 +13,7 @@ import msgspec
 
 from bindery.api.names import POD_GROUP_ANNOTATION
 from bindery.api.times import timestamp
-from bindery.kube.objects import Meta, Pod
+from bindery.kube.objects.watched import Meta, Pod
 from bindery.simulation.trace import Arrival, Trace, TraceError
 
 _STEPS: Final = 60

@@ -23,7 +23,17 @@ from bindery.api.names import (
     SCHEDULER_NAME,
 )
 from bindery.api.times import timestamp
-from bindery.kube.objects import (
+from bindery.kube.objects.podspec import (
+    Affinity,
+    Container,
+    NodeAffinity,
+    NodeSelector,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+    PodSpec,
+    ResourceRequirements,
+)
+from bindery.kube.objects.watched import (
     Condition,
     KubeObject,
     Meta,
@@ -37,16 +47,6 @@ from bindery.kube.objects import (
     Queue,
     QueueResource,
     QueueSpec,
-)
-from bindery.kube.podspec import (
-    Affinity,
-    Container,
-    NodeAffinity,
-    NodeSelector,
-    NodeSelectorRequirement,
-    NodeSelectorTerm,
-    PodSpec,
-    ResourceRequirements,
 )
 from bindery.simulation.trace import START_S, Arrival, Trace, TraceError
 

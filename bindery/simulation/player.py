@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from bindery.api.configuration import SchedulerConfiguration
 from bindery.api.names import DEFAULT_QUEUE
-from bindery.kube.objects import Pod
+from bindery.kube.objects.watched import Pod
 from bindery.scheduler.model.evictions import Eviction
 from bindery.scheduler.model.jobs import JobKey, TaskStatus, Uid
 from bindery.simulation.cluster import Bound, SimulatedCluster, running_pods

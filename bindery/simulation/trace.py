@@ -10,7 +10,7 @@ from functools import cached_property
 
 from bindery.api.configuration import SchedulerConfiguration
 from bindery.api.gpushare import WHOLE
-from bindery.kube.objects import KubeObject, Node, Pod, PodGroup
+from bindery.kube.objects.watched import KubeObject, Node, Pod, PodGroup
 from bindery.scheduler.model.resources import ResourceAxis
 from bindery.scheduler.model.shapes import ShapeBook
 from bindery.simulation.cluster import SimulatedCluster

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from bindery.api.bindrequest import BindFailureReason
-from bindery.kube.bindrequests import BindRequest, CommittedStatement
+from bindery.kube.objects.bindrequests import BindRequest, CommittedStatement
 
 POD = {"podName": "a", "podUID": "1", "selectedNode": "n"}
 OTHER = {"podName": "b", "podUID": "2", "selectedNode": "m"}

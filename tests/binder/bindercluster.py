@@ -13,8 +13,8 @@ from administrator import Administrator, Plain
 from bindery.api.configuration import BinderConfiguration, LeaderElection, PluginConfiguration
 from bindery.api.names import FENCE_LABEL, NODE_POOL_LABEL, STATEMENT_LABEL
 from bindery.kube.client import Client
-from bindery.kube.resources import BIND_REQUESTS, NODES, POD_GROUPS, PODS
-from bindery.kube.storage import CLAIMS, STORAGE_CLASSES, VOLUMES
+from bindery.kube.objects.resources import BIND_REQUESTS, NODES, POD_GROUPS, PODS
+from bindery.kube.objects.storage import CLAIMS, STORAGE_CLASSES, VOLUMES
 from devcluster.components import Component
 from devcluster.plane import ControlPlane
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from bindery.kube.bindrequests import (
+from bindery.kube.objects.bindrequests import (
     BindRequest,
     BindRequestSpec,
     BindRequestStatus,
@@ -20,7 +20,7 @@ from bindery.kube.bindrequests import (
     StatementSpec,
     StatementStatus,
 )
-from bindery.kube.objects import Meta
+from bindery.kube.objects.watched import Meta
 
 NAMESPACE = "here"
 Key = tuple[str, str]

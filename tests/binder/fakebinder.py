@@ -15,19 +15,18 @@ from typing import Any, cast
 import msgspec
 from binderworld import World
 
-from bindery.binder.bindingmetadata import BindingMetadata
-from bindery.binder.dependencies import RunDependencies
-from bindery.binder.fencing import Fence
-from bindery.binder.intake import Intake
-from bindery.binder.manager import Malformed, Manager
-from bindery.binder.outcome import Outcome
+from bindery.binder.api_server.shared_status import SharedStatuses
+from bindery.binder.api_server.waits import Waits
+from bindery.binder.outcome.bindingmetadata import BindingMetadata
+from bindery.binder.outcome.fencing import Fence
+from bindery.binder.outcome.outcome import Outcome
+from bindery.binder.outcome.ports import PodView, RequestChangedError, RequestGoneError
+from bindery.binder.outcome.retention import Finished
 from bindery.binder.plugins.chain import PluginChain
 from bindery.binder.plugins.interface import BindContext, BinderPlugin, PluginError
-from bindery.binder.ports import PodView, RequestChangedError, RequestGoneError
-from bindery.binder.retention import Finished
-from bindery.binder.shared_status import SharedStatuses
-from bindery.binder.waits import Waits
-from bindery.kube.bindrequests import BindRequest, BindRequestStatus, CommittedStatement
+from bindery.binder.run.dependencies import RunDependencies
+from bindery.binder.statements.intake import Intake
+from bindery.binder.statements.manager import Malformed, Manager
 from bindery.kube.client import Client
 from bindery.kube.errors import (
     ConflictError,
@@ -36,6 +35,7 @@ from bindery.kube.errors import (
     OutcomeUnknownError,
     ServerError,
 )
+from bindery.kube.objects.bindrequests import BindRequest, BindRequestStatus, CommittedStatement
 
 
 class Trouble(StrEnum):

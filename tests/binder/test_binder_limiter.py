@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bindery.binder.limiter import FairLimiter
+from bindery.binder.outcome.limiter import FairLimiter
 
 Claim = tuple[str, int]
 """Namespace and priority."""

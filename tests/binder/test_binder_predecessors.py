@@ -11,9 +11,9 @@ from quicktime import play
 from sizes import examples
 
 from bindery.api.bindrequest import Phase
+from bindery.binder.outcome.retention import finished
 from bindery.binder.plugins.interface import PluginError
-from bindery.binder.retention import finished
-from bindery.kube.bindrequests import BindRequest
+from bindery.kube.objects.bindrequests import BindRequest
 
 REFUSED = {"uid-gang-1": PluginError("no")}
 

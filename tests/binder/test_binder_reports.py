@@ -7,17 +7,17 @@ import pytest
 from msgspec.structs import replace
 
 from bindery.api.bindrequest import BindFailureReason
+from bindery.binder.api_server.reports import Reports
 from bindery.binder.metrics import BIND_REQUEST_SECONDS
-from bindery.binder.outcome import Outcome, PodFailure, PodOutcome, Verdict
-from bindery.binder.reports import Reports
-from bindery.kube.bindrequests import (
+from bindery.binder.outcome.outcome import Outcome, PodFailure, PodOutcome, Verdict
+from bindery.kube.events.book import ObjectReference, Occurrence
+from bindery.kube.objects.bindrequests import (
     CommittedStatement,
     PodBinding,
     PodGroupReference,
     StatementSpec,
 )
-from bindery.kube.eventbook import ObjectReference, Occurrence
-from bindery.kube.objects import Meta
+from bindery.kube.objects.watched import Meta
 
 
 @dataclass

@@ -6,10 +6,10 @@ from binderworld import NAMESPACE, FakePod, World, gang
 from fakebinder import Binder, Script, Trouble
 from quicktime import play
 
-from bindery.binder.manager import Malformed
 from bindery.binder.operator import translate
 from bindery.binder.plugins.interface import PluginError
-from bindery.kube.bindrequests import StatementSpec, UnboundPod
+from bindery.binder.statements.manager import Malformed
+from bindery.kube.objects.bindrequests import StatementSpec, UnboundPod
 
 
 def status_writes(world: World) -> list[tuple[str, str]]:

@@ -7,7 +7,7 @@ import pytest
 from bindercluster import ALONE, Cluster, Gate
 
 from bindery.api.configuration import BinderConfiguration
-from bindery.kube.resources import NAMESPACES, PODS
+from bindery.kube.objects.resources import NAMESPACES, PODS
 from devcluster.components import Component
 
 pytestmark = pytest.mark.e2e

@@ -5,8 +5,8 @@ import asyncio
 from binderworld import World, gang
 from fakebinder import Binder
 
-from bindery.binder.manager import UnsaidWait
-from bindery.binder.outcome import WaitReason
+from bindery.binder.outcome.outcome import WaitReason
+from bindery.binder.statements.manager import UnsaidWait
 
 
 def unsaid(binder: Binder) -> list[UnsaidWait]:

@@ -5,20 +5,20 @@ from typing import Any, cast
 
 import pytest
 
-from bindery.binder.bindingmetadata import BindingMetadata, recorded
-from bindery.binder.outcome import PodFailure
+from bindery.binder.outcome.bindingmetadata import BindingMetadata, recorded
+from bindery.binder.outcome.outcome import PodFailure
+from bindery.binder.outcome.ports import PodView
 from bindery.binder.plugins.chain import PluginChain
 from bindery.binder.plugins.interface import BindContext, BinderPlugin, PluginError
-from bindery.binder.ports import PodView
-from bindery.kube.bindrequests import (
+from bindery.kube.client import Client
+from bindery.kube.objects.bindrequests import (
     CommittedStatement,
     PodBinding,
     PodGroupReference,
     ReceivedGPU,
     StatementSpec,
 )
-from bindery.kube.client import Client
-from bindery.kube.objects import Meta
+from bindery.kube.objects.watched import Meta
 
 
 class Recorder:

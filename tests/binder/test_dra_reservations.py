@@ -5,11 +5,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from bindery.binder.outcome.ports import PodView
 from bindery.binder.plugins.dra import reservations
 from bindery.binder.plugins.dra.conditions import readiness
 from bindery.binder.plugins.interface import PluginError
-from bindery.binder.ports import PodView
-from bindery.kube.claims import FINALIZER, ClaimHandover, ResourceClaim
+from bindery.kube.objects.claims import FINALIZER, ClaimHandover, ResourceClaim
 
 POD = PodView("space", "worker", "pod-1", "", ending=False)
 NOW = "2026-01-01T00:00:00Z"

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from bindery.api.times import timestamp
-from bindery.binder.ending_namespaces import FINALIZER, is_stuck
-from bindery.kube.objects import KubeObject, Meta, OwnerReference
+from bindery.binder.api_server.ending_namespaces import FINALIZER, is_stuck
+from bindery.kube.objects.watched import KubeObject, Meta, OwnerReference
 
 NOW_S = 1_800_000_000.0
 JOB = OwnerReference(api_version="batch/v1", kind="Job", name="train", uid="job", controller=True)

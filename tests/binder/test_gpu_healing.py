@@ -9,7 +9,7 @@ from bindery.api import gpushare
 from bindery.binder.plugins.gpusharing import handover
 from bindery.binder.plugins.gpusharing.healing import Healer
 from bindery.binder.plugins.gpusharing.objects import Sharer, SharerSpec
-from bindery.kube.objects import Meta
+from bindery.kube.objects.watched import Meta
 
 SHARE = {gpushare.FRACTION_ANNOTATION: "0.5"}
 USER = Sharer(

@@ -10,20 +10,20 @@ from typing import cast
 import pytest
 from quicktime import play
 
-from bindery.binder.bindingmetadata import BindingMetadata
-from bindery.binder.outcome import Outcome, Verdict
+from bindery.binder.outcome.bindingmetadata import BindingMetadata
+from bindery.binder.outcome.outcome import Outcome, Verdict
+from bindery.binder.outcome.ports import PodView
 from bindery.binder.plugins.chain import PluginChain
 from bindery.binder.plugins.interface import BindContext, BinderPlugin, PluginError
 from bindery.binder.plugins.numa import Numa
-from bindery.binder.ports import PodView
-from bindery.binder.transaction import BindTransaction
-from bindery.kube.bindrequests import (
+from bindery.binder.run.transaction import BindTransaction
+from bindery.kube.client import Client
+from bindery.kube.errors import ServerError
+from bindery.kube.objects.bindrequests import (
     CommittedStatement,
     PodBinding,
     StatementSpec,
 )
-from bindery.kube.client import Client
-from bindery.kube.errors import ServerError
 
 _NUMBERS = count(1)
 

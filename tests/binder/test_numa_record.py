@@ -9,10 +9,10 @@ import pytest
 
 from bindery.api import numaplacement
 from bindery.api.names import NUMA_ZONES_ANNOTATION
+from bindery.binder.outcome.ports import PodView
 from bindery.binder.plugins.interface import BindContext, PluginError
 from bindery.binder.plugins.numa import Numa
-from bindery.binder.ports import PodView
-from bindery.kube.bindrequests import (
+from bindery.kube.objects.bindrequests import (
     CommittedStatement,
     PodBinding,
     StatementSpec,

@@ -10,9 +10,9 @@ import kopf
 import pytest
 
 from bindery.binder import operator
-from bindery.binder.intake import Intake
 from bindery.binder.operator import Operator
-from bindery.kube.credentials import Credentials
+from bindery.binder.statements.intake import Intake
+from bindery.kube.access.credentials import Credentials
 
 STEPS = 20
 """Rounds of the event loop that kopf takes to end."""

@@ -2,15 +2,15 @@
 
 from typing import cast
 
+from bindery.binder.outcome.ports import PodView
 from bindery.binder.plugins.chain import PluginChain
 from bindery.binder.plugins.interface import BindContext
-from bindery.binder.ports import PodView
-from bindery.kube.bindrequests import (
+from bindery.kube.client import Client
+from bindery.kube.objects.bindrequests import (
     CommittedStatement,
     PodBinding,
     StatementSpec,
 )
-from bindery.kube.client import Client
 
 
 class Everybody:

@@ -15,7 +15,7 @@ from sizes import examples
 
 from bindery.api.bindrequest import Phase
 from bindery.binder.plugins.interface import PluginError
-from bindery.kube.bindrequests import CommittedStatement, StatementSpec
+from bindery.kube.objects.bindrequests import CommittedStatement, StatementSpec
 
 MOST_TROUBLES = 5
 PATIENT = MOST_TROUBLES + 1

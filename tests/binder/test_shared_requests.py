@@ -10,9 +10,9 @@ from fakebinder import Binder, Script, Trouble, carry_through
 from quicktime import play
 
 from bindery.binder.operator import translate
+from bindery.binder.outcome.retention import finished
 from bindery.binder.plugins.interface import PluginError
-from bindery.binder.retention import finished
-from bindery.kube.bindrequests import (
+from bindery.kube.objects.bindrequests import (
     BindRequest,
     BindRequestStatus,
     StatementSpec,

@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from bindery.binder.status import malformed_status, shared_status
-from bindery.kube.bindrequests import (
+from bindery.binder.outcome.status import malformed_status, shared_status
+from bindery.kube.objects.bindrequests import (
     BindRequest,
     BindRequestSpec,
     BindRequestStatus,
@@ -14,7 +14,7 @@ from bindery.kube.bindrequests import (
     PodGroupReference,
     StatementSpec,
 )
-from bindery.kube.objects import Meta
+from bindery.kube.objects.watched import Meta
 
 EARLY, LATE = "2026-01-01T00:00:01.000Z", "2026-01-01T00:00:02.000Z"
 PENDING: dict[str, Any] = {}

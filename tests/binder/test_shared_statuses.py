@@ -11,10 +11,10 @@ from binderworld import NAMESPACE, World, share, statement
 from fakebinder import Door, Script, Trouble
 from quicktime import play
 
-from bindery.binder.ports import RequestChangedError, RequestGoneError
-from bindery.binder.shared_status import GATHER_S
-from bindery.kube.bindrequests import CommittedStatement
+from bindery.binder.api_server.shared_status import GATHER_S
+from bindery.binder.outcome.ports import RequestChangedError, RequestGoneError
 from bindery.kube.errors import KubeError
+from bindery.kube.objects.bindrequests import CommittedStatement
 
 NOW = "2026-01-01T00:00:00.000Z"
 SUCCEEDED = {"phase": "Succeeded", "reason": "Bound", "completionTime": NOW}

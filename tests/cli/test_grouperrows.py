@@ -11,7 +11,7 @@ from bindery.api.names import ROWS_ANNOTATION
 from bindery.grouper.table import publishing
 from bindery.grouper.table.loading import table_of
 from bindery.kube.errors import ApiError, ForbiddenError, NotFoundError
-from bindery.kube.objects import Lease, Meta
+from bindery.kube.objects.watched import Lease, Meta
 
 ROWS = "rows: [{match: {group: example.com, kind: Training}, min: spec.workers}]"
 

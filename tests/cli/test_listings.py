@@ -12,19 +12,21 @@ from bindery.answers.subjects import subject
 from bindery.api.gpus import GpuResources
 from bindery.api.podgroup import SCHEDULED
 from bindery.cli.text.state import state_lines
-from bindery.kube.bindrequests import (
+from bindery.kube.objects.bindrequests import (
     CommittedStatement,
     PodBinding,
     StatementSpec,
 )
-from bindery.kube.claims import (
+from bindery.kube.objects.claims import (
     DeviceClaim,
     DeviceRequest,
     ExactRequest,
     ResourceClaim,
     ResourceClaimSpec,
 )
-from bindery.kube.objects import (
+from bindery.kube.objects.podspec import PodResourceClaim
+from bindery.kube.objects.snapshot import ClusterSnapshot
+from bindery.kube.objects.watched import (
     Condition,
     Dependency,
     GangCounts,
@@ -36,9 +38,7 @@ from bindery.kube.objects import (
     QueueStatus,
     SubGroup,
 )
-from bindery.kube.podspec import PodResourceClaim
-from bindery.kube.snapshot import ClusterSnapshot
-from bindery.kube.workloads import JobStatus, WorkloadJob
+from bindery.kube.objects.workloads import JobStatus, WorkloadJob
 from bindery.scheduler.insight.shares import cluster_shares
 
 SCENARIO = scenario_of(

@@ -12,7 +12,7 @@ from bindery.api.configuration import PluginConfiguration, SchedulerConfiguratio
 from bindery.api.names import CONFIGURATION_ANNOTATION, scheduler_lease
 from bindery.api.times import timestamp_micro
 from bindery.kube.errors import NotFoundError
-from bindery.kube.objects import Lease, LeaseSpec, Meta
+from bindery.kube.objects.watched import Lease, LeaseSpec, Meta
 from bindery.kube.publication import Publication, annotations
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)

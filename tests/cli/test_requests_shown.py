@@ -16,7 +16,7 @@ from bindery.answers.subjects import subject
 from bindery.api.names import STATEMENT_LABEL
 from bindery.cli.tables import print_yaml
 from bindery.cli.text.gang import job_lines
-from bindery.kube.bindrequests import (
+from bindery.kube.objects.bindrequests import (
     BindRequest,
     BindRequestSpec,
     BindRequestStatus,
@@ -26,8 +26,8 @@ from bindery.kube.bindrequests import (
     StatementStatus,
     UnboundPod,
 )
-from bindery.kube.objects import Meta
-from bindery.kube.snapshot import ClusterSnapshot
+from bindery.kube.objects.snapshot import ClusterSnapshot
+from bindery.kube.objects.watched import Meta
 from bindery.scenario.capture import capture
 
 SCENARIO = scenario_of(

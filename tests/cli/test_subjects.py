@@ -13,8 +13,8 @@ from bindery.answers.errors import NoAnswerError
 from bindery.answers.explanation import explain
 from bindery.answers.subjects import named_queue, subject
 from bindery.cli.text.gang import job_lines
-from bindery.kube.objects import Condition, OwnerReference, Pod
-from bindery.kube.snapshot import ClusterSnapshot
+from bindery.kube.objects.snapshot import ClusterSnapshot
+from bindery.kube.objects.watched import Condition, OwnerReference, Pod
 
 CLUSTER = """
 nodes: [{name: node0, gpus: 4}]

@@ -11,10 +11,10 @@ from typing import Any
 import msgspec
 from randomclusters import Manifest, RandomCluster, engine_for
 
-from bindery.kube.claims import RESOURCE_CLAIMS
-from bindery.kube.devices import DEVICE_CLASSES, RESOURCE_SLICES
-from bindery.kube.storage import RESOURCES
-from bindery.kube.store import Change, EventType
+from bindery.kube.objects.claims import RESOURCE_CLAIMS
+from bindery.kube.objects.devices import DEVICE_CLASSES, RESOURCE_SLICES
+from bindery.kube.objects.storage import RESOURCES
+from bindery.kube.watches.store import Change, EventType
 from bindery.scheduler.engine import Engine
 
 STORAGE, RESOURCE = "storage.k8s.io/v1", "resource.k8s.io/v1"

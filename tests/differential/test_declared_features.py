@@ -7,8 +7,8 @@ import msgspec
 import pytest
 from goprograms import ask
 
-from bindery.kube.declaredfeatures import FEATURES, required_features
-from bindery.kube.podspec import PodSpec
+from bindery.kube.objects.declaredfeatures import FEATURES, required_features
+from bindery.kube.objects.podspec import PodSpec
 from bindery.nodecore.features import DECLARABLE
 
 pytestmark = pytest.mark.e2e  # needs the Go modules of the control plane

@@ -17,9 +17,9 @@ from required import lacking
 from bindery.api.configuration import SchedulerConfiguration
 from bindery.kube.client import Client
 from bindery.kube.errors import ApiError, InvalidError, NotFoundError
-from bindery.kube.objects import KubeObject, Pod
-from bindery.kube.resources import NAMESPACES, NODES, PODS
-from bindery.kube.store import Change, EventType
+from bindery.kube.objects.resources import NAMESPACES, NODES, PODS
+from bindery.kube.objects.watched import KubeObject, Pod
+from bindery.kube.watches.store import Change, EventType
 from bindery.scheduler.engine import Engine
 from devcluster import settings
 from devcluster.local import LocalControlPlane

@@ -5,7 +5,7 @@ from typing import Any
 
 from administrator import Plain
 
-from bindery.kube.resources import Resource
+from bindery.kube.objects.resources import Resource
 
 CRDS = Resource(
     "apiextensions.k8s.io",

@@ -15,8 +15,8 @@ from bindery.api.gpushare import (
 from bindery.api.names import POD_GROUP_ANNOTATION
 from bindery.binder.plugins.gpusharing import admission
 from bindery.binder.plugins.gpusharing.objects import SHARERS, Sharer
-from bindery.kube.objects import KubeObject, Meta, Pod
-from bindery.kube.resources import CONFIG_MAPS, EVENTS, PODS, Resource
+from bindery.kube.objects.resources import CONFIG_MAPS, EVENTS, PODS, Resource
+from bindery.kube.objects.watched import KubeObject, Meta, Pod
 from devcluster.components import Component, Components
 from fakes.reservations import GpuDevicePlugins
 

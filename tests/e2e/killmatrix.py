@@ -20,7 +20,7 @@ from matrixworld import OTHER, REFUSED, Blow, Phase, Step, wait_until_none
 from support import Corner, Gang, Observer, wait_for
 
 from bindery.api.names import HOSTNAME_LABEL
-from bindery.kube.resources import NODES
+from bindery.kube.objects.resources import NODES
 
 Cell = tuple[Step, Blow]
 

@@ -8,8 +8,8 @@ from matrixworld import OTHER, REFUSED, World
 from support import Corner, Gang
 
 from bindery.api.configuration import PluginConfiguration
-from bindery.kube.claims import FINALIZER, ResourceClaim
-from bindery.kube.resources import PODS
+from bindery.kube.objects.claims import FINALIZER, ResourceClaim
+from bindery.kube.objects.resources import PODS
 
 _DRA = PluginConfiguration(name="dra")
 

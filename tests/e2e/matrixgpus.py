@@ -13,10 +13,10 @@ from bindery.api.names import GPU_RESOURCE
 from bindery.binder.plugins.gpusharing import admission, handover
 from bindery.binder.plugins.gpusharing.objects import SHARERS, Sharer
 from bindery.kube.errors import NotFoundError
-from bindery.kube.objects import ConfigMap
-from bindery.kube.resources import CONFIG_MAPS, NODES
-from bindery.kube.store import Change
-from bindery.kube.watch import Reflector
+from bindery.kube.objects.resources import CONFIG_MAPS, NODES
+from bindery.kube.objects.watched import ConfigMap
+from bindery.kube.watches.reflector import Reflector
+from bindery.kube.watches.store import Change
 from fakes.reservations import GpuDevicePlugins
 
 _GIVEN_BY_KUBERNETES = "kube-root-ca.crt"

@@ -20,7 +20,7 @@ from traps import ready
 
 from bindery.api.configuration import BinderConfiguration
 from bindery.kube.client import Client
-from bindery.kube.resources import NAMESPACES, NODES
+from bindery.kube.objects.resources import NAMESPACES, NODES
 from devcluster.components import Component, Components
 
 _BEAT_S = 15.0

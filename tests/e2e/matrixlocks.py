@@ -13,8 +13,8 @@ from bindery.api.hami import names, nodedevices
 from bindery.api.hami.nodedevices import NodeDevice
 from bindery.api.hami.vendortable import NVIDIA
 from bindery.api.names import NODE_POOL_LABEL, POD_GROUP_ANNOTATION
-from bindery.kube.objects import Pod
-from bindery.kube.resources import NODES, PODS
+from bindery.kube.objects.resources import NODES, PODS
+from bindery.kube.objects.watched import Pod
 from fakes.hami import HamiDevicePlugin
 
 _LIMITS = {NVIDIA.count_resource: "1", NVIDIA.memory_resource: "4000"}

@@ -14,7 +14,7 @@ from support import Corner, Gang
 
 from bindery.api.configuration import PluginConfiguration
 from bindery.binder.plugins.volumes.writes import CHOSEN_FOR
-from bindery.kube.storage import CLAIMS, VOLUMES, PersistentVolume, PersistentVolumeClaim
+from bindery.kube.objects.storage import CLAIMS, VOLUMES, PersistentVolume, PersistentVolumeClaim
 from fakes.provisioner import SELECTED_NODE, ProvisionerStandIn
 
 _VOLUMES = PluginConfiguration(name="volumes")

@@ -15,11 +15,11 @@ from bindery.api import numaplacement
 from bindery.api.names import HOLLOW_RUN_SECONDS_ANNOTATION, NUMA_ZONES_ANNOTATION
 from bindery.api.states import ENDED_POD_PHASES
 from bindery.api.times import seconds
-from bindery.kube.bindrequests import BindRequest
-from bindery.kube.nodetopologies import NODE_RESOURCE_TOPOLOGIES
-from bindery.kube.objects import Pod
-from bindery.kube.resources import BIND_REQUESTS, PODS
-from bindery.kube.watch import Change, Reflector
+from bindery.kube.objects.bindrequests import BindRequest
+from bindery.kube.objects.nodetopologies import NODE_RESOURCE_TOPOLOGIES
+from bindery.kube.objects.resources import BIND_REQUESTS, PODS
+from bindery.kube.objects.watched import Pod
+from bindery.kube.watches.reflector import Change, Reflector
 from bindery.nodeagent import held
 from bindery.nodecore.cpusets import parse_cpus
 from devcluster.components import Component, Components

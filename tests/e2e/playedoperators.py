@@ -13,8 +13,8 @@ from administrator import Plain
 from workloads import JOBS, Maker
 
 from bindery.api import names
-from bindery.kube.objects import Pod
-from bindery.kube.resources import PODS, Resource
+from bindery.kube.objects.resources import PODS, Resource
+from bindery.kube.objects.watched import Pod
 
 MPI_JOBS = Resource("kubeflow.org", "v2beta1", "mpijobs", "MPIJob", True, Plain)
 RAY_JOBS = Resource("ray.io", "v1", "rayjobs", "RayJob", True, Plain)

@@ -9,7 +9,7 @@ from typing import Any, Final
 from support import Corner, wait_for
 
 from bindery.kube.errors import NotFoundError
-from bindery.kube.provisioning import PROVISIONING_REQUESTS, ProvisioningRequest
+from bindery.kube.objects.provisioning import PROVISIONING_REQUESTS, ProvisioningRequest
 
 _NAME: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 _TEXT: Final = {"type": "string"}

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bindery.api.configuration import PluginConfiguration
-from bindery.kube.objects import Pod
+from bindery.kube.objects.watched import Pod
 
 PLUGIN_DIRECTORY = Path(__file__).parent / "plugins"
 

@@ -11,8 +11,8 @@ from typing import Any
 from support import Corner, Gang, wait_for
 
 from bindery.api.names import HOSTNAME_LABEL
-from bindery.kube.resources import Resource
-from bindery.kube.storage import (
+from bindery.kube.objects.resources import Resource
+from bindery.kube.objects.storage import (
     CLAIMS,
     CSI_NODES,
     CSI_STORAGE_CAPACITIES,

@@ -29,12 +29,12 @@ from bindery.api.names import (
     NODE_POOL_LABEL,
     POD_GROUP_ANNOTATION,
 )
-from bindery.kube.bindrequests import BindRequest, CommittedStatement, StatementKey
 from bindery.kube.client import Client
 from bindery.kube.errors import NotFoundError
-from bindery.kube.objects import Condition, KubeObject, Pod, PodGroup
-from bindery.kube.resources import BIND_REQUESTS, NODES, POD_GROUPS, PODS, QUEUES, Resource
-from bindery.kube.watch import Change, EventType, Reflector
+from bindery.kube.objects.bindrequests import BindRequest, CommittedStatement, StatementKey
+from bindery.kube.objects.resources import BIND_REQUESTS, NODES, POD_GROUPS, PODS, QUEUES, Resource
+from bindery.kube.objects.watched import Condition, KubeObject, Pod, PodGroup
+from bindery.kube.watches.reflector import Change, EventType, Reflector
 from devcluster.components import Component
 
 WAIT_S = 120.0

@@ -17,8 +17,8 @@ from bindery.api.configuration import PluginConfiguration
 from bindery.api.hami import names, nodedevices
 from bindery.api.hami.nodedevices import NodeDevice
 from bindery.api.hami.vendortable import NVIDIA
-from bindery.kube.claims import RESOURCE_CLAIMS
-from bindery.kube.resources import NODES, PODS
+from bindery.kube.objects.claims import RESOURCE_CLAIMS
+from bindery.kube.objects.resources import NODES, PODS
 from devcluster.components import Component, Components
 from fakes.hami import HamiDevicePlugin
 

@@ -7,7 +7,7 @@ import pytest
 from support import Corner, Gang, metric, scheduler_configuration, wait_for
 
 from bindery.kube.errors import ApiError
-from bindery.kube.resources import PRIORITY_CLASSES
+from bindery.kube.objects.resources import PRIORITY_CLASSES
 from devcluster.components import Component, Components
 from devcluster.plane import ControlPlane
 

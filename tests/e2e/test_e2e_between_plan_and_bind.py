@@ -18,7 +18,7 @@ from support import (
 from traps import Trap, ready, trapped
 
 from bindery.api.configuration import BindRequestConfiguration, PluginConfiguration
-from bindery.kube.bindrequests import CommittedStatement
+from bindery.kube.objects.bindrequests import CommittedStatement
 from devcluster.components import Components
 from devcluster.install import Installation
 

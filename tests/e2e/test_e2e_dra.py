@@ -10,9 +10,9 @@ from dracorner import Driver, gpus, named, refusal, request_by_hand, templated
 from support import Corner, Gang, binder_configuration, scheduler_configuration, wait_for
 
 from bindery.api.configuration import PluginConfiguration
-from bindery.kube.claims import FINALIZER, RESOURCE_CLAIMS, ResourceClaim, is_extended
 from bindery.kube.errors import InvalidError
-from bindery.kube.resources import BIND_REQUESTS, PODS, QUEUES
+from bindery.kube.objects.claims import FINALIZER, RESOURCE_CLAIMS, ResourceClaim, is_extended
+from bindery.kube.objects.resources import BIND_REQUESTS, PODS, QUEUES
 from devcluster.components import Component, Components
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("scheduler", "binder")]

@@ -23,8 +23,8 @@ from traps import Trap, TrapProxy, kill, ready, trapped
 from bindery.api.names import NODE_POOL_LABEL
 from bindery.api.times import seconds
 from bindery.kube.client import PatchKind
-from bindery.kube.objects import KubeObject, Pod
-from bindery.kube.resources import PODS, Resource
+from bindery.kube.objects.resources import PODS, Resource
+from bindery.kube.objects.watched import KubeObject, Pod
 from bindery.nodeagent.lifecycle import STOP_SECONDS_ANNOTATION
 from bindery.scheduler.cache.failures import SPARE_S
 from devcluster.components import Component, Components

@@ -5,7 +5,7 @@ from support import Corner, Gang
 
 from bindery.api.names import USER_KEY
 from bindery.kube.errors import InvalidError
-from bindery.kube.resources import QUEUES
+from bindery.kube.objects.resources import QUEUES
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("scheduler", "binder")]
 

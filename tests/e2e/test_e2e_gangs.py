@@ -4,8 +4,8 @@ import pytest
 from support import Corner, Gang, Observer, wait_for
 
 from bindery.api.names import API_VERSION, HOSTNAME_LABEL
-from bindery.kube.resources import QUEUES
-from bindery.kube.topology import TOPOLOGIES
+from bindery.kube.objects.resources import QUEUES
+from bindery.kube.objects.topology import TOPOLOGIES
 from devcluster.components import Components
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("scheduler", "binder")]

@@ -24,7 +24,7 @@ from traps import ready, trapped
 from bindery.api.gpushare import CONFIG_MAP_ANNOTATION, RESERVATION_NAMESPACE, groups
 from bindery.binder.plugins.gpusharing.objects import SHARERS
 from bindery.kube.errors import NotFoundError
-from bindery.kube.resources import CONFIG_MAPS
+from bindery.kube.objects.resources import CONFIG_MAPS
 from devcluster.components import Components
 from devcluster.install import Installation
 

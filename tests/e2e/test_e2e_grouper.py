@@ -11,8 +11,8 @@ from workloads import CRON_JOBS, DEPLOYMENTS, JOBS, STATEFUL_SETS, Maker
 
 from bindery.api import names
 from bindery.api.configuration import GrouperExpectation
-from bindery.kube.objects import Pod
-from bindery.kube.resources import POD_GROUPS, PODS
+from bindery.kube.objects.resources import POD_GROUPS, PODS
+from bindery.kube.objects.watched import Pod
 from devcluster.components import Component, Components
 from devcluster.install import Installation
 from devcluster.plane import ControlPlane

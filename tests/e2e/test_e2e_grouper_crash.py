@@ -13,8 +13,8 @@ from workloads import JOBS, Maker
 
 from bindery.api import names
 from bindery.api.configuration import GrouperConfiguration, LeaderElection
-from bindery.kube.membership import Claims
-from bindery.kube.resources import POD_GROUPS, PODS
+from bindery.kube.objects.membership import Claims
+from bindery.kube.objects.resources import POD_GROUPS, PODS
 from devcluster.components import Component, Components
 from devcluster.install import Installation
 from devcluster.plane import ControlPlane

@@ -15,7 +15,7 @@ from workloads import JOBS, Maker
 
 from bindery.api.configuration import GrouperConfiguration, LeaderElection
 from bindery.kube.errors import NotFoundError
-from bindery.kube.resources import PODS, Resource
+from bindery.kube.objects.resources import PODS, Resource
 from devcluster.components import Component, Components
 from devcluster.plane import ControlPlane
 

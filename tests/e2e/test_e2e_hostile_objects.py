@@ -14,12 +14,12 @@ from structlog.testing import capture_logs
 from support import Corner, Gang, metric, wait_for
 
 from bindery.api.names import SUB_GROUP_LABEL
-from bindery.kube.claims import RESOURCE_CLAIMS
 from bindery.kube.client import Client
 from bindery.kube.errors import InvalidError, MalformedAnswerError, NotFoundError
 from bindery.kube.lease import Leadership
-from bindery.kube.objects import Condition
-from bindery.kube.resources import NAMESPACES, PODS, QUEUES
+from bindery.kube.objects.claims import RESOURCE_CLAIMS
+from bindery.kube.objects.resources import NAMESPACES, PODS, QUEUES
+from bindery.kube.objects.watched import Condition
 from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.status.conditions import ConditionWrite, ReportedKind
 from bindery.scheduler.status.writer import StatusWriter

@@ -10,8 +10,8 @@ from support import Corner, Gang, wait_for
 from traps import ready
 
 from bindery.api.names import NODE_POOL_LABEL
-from bindery.kube.objects import Condition, KubeObject, Pod
-from bindery.kube.resources import POD_GROUPS, PODS, Resource
+from bindery.kube.objects.resources import POD_GROUPS, PODS, Resource
+from bindery.kube.objects.watched import Condition, KubeObject, Pod
 from devcluster.components import Components
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("scheduler", "binder")]

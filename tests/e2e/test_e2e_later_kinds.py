@@ -13,9 +13,9 @@ from foreigncrds import CRDS
 from bindery.api.configuration import PluginConfiguration, SchedulerConfiguration
 from bindery.kube.client import Client
 from bindery.kube.errors import NotFoundError
-from bindery.kube.objects import KubeObject
-from bindery.kube.resources import Resource
-from bindery.kube.store import Change
+from bindery.kube.objects.resources import Resource
+from bindery.kube.objects.watched import KubeObject
+from bindery.kube.watches.store import Change
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.cache.feed import Feed
 

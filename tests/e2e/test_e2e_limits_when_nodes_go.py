@@ -10,9 +10,9 @@ import pytest
 from support import Corner, Gang, wait_for
 
 from bindery.api.names import CHARGED_QUEUE_ANNOTATION
-from bindery.kube.objects import Pod
-from bindery.kube.resources import PODS, QUEUES
-from bindery.kube.watch import Change, EventType, Reflector
+from bindery.kube.objects.resources import PODS, QUEUES
+from bindery.kube.objects.watched import Pod
+from bindery.kube.watches.reflector import Change, EventType, Reflector
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("scheduler", "binder")]
 

@@ -12,7 +12,7 @@ from support import Corner, Gang, scheduler_configuration, wait_for
 
 from bindery.api.configuration import LeaderElection
 from bindery.api.names import NODE_POOL_LABEL, scheduler_lease
-from bindery.kube.resources import BIND_REQUESTS, LEASES
+from bindery.kube.objects.resources import BIND_REQUESTS, LEASES
 from bindery.observability.listening import Listening
 from bindery.scheduler import process
 from bindery.scheduler.configuration import ConfigurationFile

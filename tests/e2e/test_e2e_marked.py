@@ -18,8 +18,8 @@ from support import Corner, binder_configuration, scheduler_configuration, wait_
 from bindery.api.configuration import GrouperConfiguration, GrouperExpectation, LeaderElection
 from bindery.api.names import MADE_BY_LABEL, NODE_POOL_LABEL
 from bindery.kube.client import Client
-from bindery.kube.objects import PodGroup
-from bindery.kube.resources import POD_GROUPS, PODS
+from bindery.kube.objects.resources import POD_GROUPS, PODS
+from bindery.kube.objects.watched import PodGroup
 from devcluster.components import Component, Components
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("scheduler", "binder", "grouper")]

@@ -9,7 +9,7 @@ from support import Corner, Gang, scheduler_configuration, wait_for
 
 from bindery.api.names import API_VERSION, NODE_POOL_LABEL
 from bindery.kube.client import Client
-from bindery.kube.resources import BIND_REQUESTS
+from bindery.kube.objects.resources import BIND_REQUESTS
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.cache.feed import Feed
 from bindery.scheduler.model.jobs import TaskStatus, Uid

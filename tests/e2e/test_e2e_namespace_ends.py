@@ -11,8 +11,8 @@ from traps import ready
 
 from bindery.api.names import NODE_POOL_LABEL
 from bindery.kube.errors import NotFoundError
-from bindery.kube.objects import KubeObject, Pod
-from bindery.kube.resources import NAMESPACES, POD_GROUPS, PODS, Resource
+from bindery.kube.objects.resources import NAMESPACES, POD_GROUPS, PODS, Resource
+from bindery.kube.objects.watched import KubeObject, Pod
 from devcluster.components import Components
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("scheduler", "binder")]

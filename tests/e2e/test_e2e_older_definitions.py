@@ -12,8 +12,8 @@ from support import Corner, Gang, wait_for
 
 from bindery.api.names import API_VERSION, NODE_POOL_LABEL
 from bindery.kube.errors import InvalidError
-from bindery.kube.objects import Condition, KubeObject
-from bindery.kube.resources import POD_GROUPS, QUEUES, Resource
+from bindery.kube.objects.resources import POD_GROUPS, QUEUES, Resource
+from bindery.kube.objects.watched import Condition, KubeObject
 from devcluster.plane import ControlPlane
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("scheduler", "binder")]

@@ -18,8 +18,8 @@ from workloads import JOBS, STATEFUL_SETS, Maker
 
 from bindery.api import names
 from bindery.api.configuration import GrouperExpectation
-from bindery.kube.objects import Pod
-from bindery.kube.resources import NODES, PODS, Resource
+from bindery.kube.objects.resources import NODES, PODS, Resource
+from bindery.kube.objects.watched import Pod
 from devcluster.components import Component, Components
 from devcluster.install import Installation
 

@@ -16,7 +16,7 @@ from bindery.api.gpushare import INDEX_ANNOTATION, RESERVATION_NAMESPACE
 from bindery.binder.plugins.gpusharing.arguments import GpuSharingArguments
 from bindery.binder.plugins.gpusharing.objects import reservation
 from bindery.kube.errors import ApiError
-from bindery.kube.resources import PODS
+from bindery.kube.objects.resources import PODS
 from devcluster import install
 from devcluster.install import Installation
 from devcluster.plane import ControlPlane

@@ -15,7 +15,7 @@ from support import Corner, Gang, scheduler_configuration, wait_for
 from bindery.api.configuration import DEFAULT_PLUGINS, PluginConfiguration
 from bindery.api.names import PROVISIONING_REQUEST_ANNOTATION
 from bindery.api.times import timestamp
-from bindery.kube.provisioning import POD_TEMPLATES, PROVISIONING_REQUESTS
+from bindery.kube.objects.provisioning import POD_TEMPLATES, PROVISIONING_REQUESTS
 from devcluster.components import Component, Components
 from devcluster.install import Installation, install
 from devcluster.plane import ControlPlane

@@ -12,8 +12,8 @@ from support import SHORT_LEASES, Corner, Gang, metric, scheduler_configuration,
 
 from bindery.api.configuration import DEFAULT_ACTIONS, SchedulerConfiguration
 from bindery.api.names import scheduler_lease
+from bindery.kube.objects.resources import LEASES, NODES, PODS
 from bindery.kube.publication import configuration_hash
-from bindery.kube.resources import LEASES, NODES, PODS
 from devcluster.components import Components
 from devcluster.plane import ControlPlane
 

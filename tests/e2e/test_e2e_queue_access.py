@@ -9,8 +9,8 @@ from webhooks import OneWebhook
 
 from bindery.api.names import API_VERSION, ENABLED_LABEL, NODE_POOL_LABEL, QUEUE_LABEL
 from bindery.kube.errors import ApiError
-from bindery.kube.objects import KubeObject
-from bindery.kube.resources import NAMESPACES, POD_GROUPS, PODS, QUEUES, Resource
+from bindery.kube.objects.resources import NAMESPACES, POD_GROUPS, PODS, QUEUES, Resource
+from bindery.kube.objects.watched import KubeObject
 from devcluster.components import Component
 
 pytestmark = pytest.mark.e2e

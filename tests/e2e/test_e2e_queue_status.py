@@ -10,8 +10,8 @@ import msgspec
 import pytest
 from support import Corner, Gang, metric, samples, wait_for
 
-from bindery.kube.objects import Condition, KubeObject, QueueStatus
-from bindery.kube.resources import PRIORITY_CLASSES, QUEUES
+from bindery.kube.objects.resources import PRIORITY_CLASSES, QUEUES
+from bindery.kube.objects.watched import Condition, KubeObject, QueueStatus
 from devcluster.components import Component
 from devcluster.errors import ControlPlaneError
 from devcluster.plane import ControlPlane

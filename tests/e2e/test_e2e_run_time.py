@@ -4,7 +4,7 @@ import pytest
 from support import Corner, Gang, scheduler_configuration, wait_for, writes_of
 from traps import ready
 
-from bindery.kube.objects import PodGroupStatus
+from bindery.kube.objects.watched import PodGroupStatus
 from devcluster.components import Component, Components
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("binder")]

@@ -14,8 +14,8 @@ from bindery.api.configuration import DEFAULT_PLUGINS, PluginConfiguration
 from bindery.api.names import SCALED_BY_LABEL, SCALES_FOR_ANNOTATION
 from bindery.api.scaling import ScalingArguments
 from bindery.kube.errors import ApiError
-from bindery.kube.objects import Pod
-from bindery.kube.resources import PODS, PRIORITY_CLASSES
+from bindery.kube.objects.resources import PODS, PRIORITY_CLASSES
+from bindery.kube.objects.watched import Pod
 from bindery.scheduler.status.conditions import NO_ROOM_FOR_SHARE
 from bindery.scheduler.status.scaling import owner_label
 from devcluster.components import Component, Components

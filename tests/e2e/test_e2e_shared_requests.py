@@ -16,7 +16,7 @@ from support import (
 )
 from traps import ready
 
-from bindery.kube.resources import POD_GROUPS
+from bindery.kube.objects.resources import POD_GROUPS
 from bindery.scheduler.commit.writer import CONCURRENT_CREATIONS
 from devcluster.components import Component, Components
 from devcluster.install import Installation

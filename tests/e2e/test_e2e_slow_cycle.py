@@ -11,8 +11,8 @@ from support import Corner, Gang, scheduler_configuration, wait_for
 
 from bindery.api.configuration import LeaderElection, PluginConfiguration, SchedulerConfiguration
 from bindery.api.names import scheduler_lease
-from bindery.kube.objects import Lease
-from bindery.kube.resources import LEASES
+from bindery.kube.objects.resources import LEASES
+from bindery.kube.objects.watched import Lease
 from devcluster.components import Component, Components
 from devcluster.install import Installation
 

@@ -8,7 +8,7 @@ from support import Corner, Observer, scheduler_configuration, wait_for
 from traps import ready, trapped
 
 from bindery.api.names import NODE_POOL_LABEL
-from bindery.kube.resources import POD_GROUPS, PODS
+from bindery.kube.objects.resources import POD_GROUPS, PODS
 from devcluster.components import Component, Components
 from devcluster.install import Installation
 

@@ -6,8 +6,8 @@ import pytest
 from support import Corner, Gang, Observer, wait_for
 
 from bindery.api.names import NODE_POOL_LABEL, POD_GROUP_ANNOTATION
-from bindery.kube.objects import KubeObject
-from bindery.kube.resources import NODES, Resource
+from bindery.kube.objects.resources import NODES, Resource
+from bindery.kube.objects.watched import KubeObject
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("binder", "scheduler")]
 

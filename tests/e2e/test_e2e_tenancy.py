@@ -11,8 +11,8 @@ from tenants import tenant
 from bindery.api.names import CHARGED_QUEUE_ANNOTATION, POD_GROUP_ANNOTATION
 from bindery.kube.client import Client
 from bindery.kube.errors import ForbiddenError
-from bindery.kube.objects import KubeObject
-from bindery.kube.resources import POD_GROUPS, PODS, Resource
+from bindery.kube.objects.resources import POD_GROUPS, PODS, Resource
+from bindery.kube.objects.watched import KubeObject
 from devcluster.components import Component, Components
 from devcluster.install import Installation
 

@@ -15,7 +15,7 @@ from bindery.api.names import (
 )
 from bindery.kube.client import Client
 from bindery.kube.errors import ForbiddenError, KubeError
-from bindery.kube.resources import NODES, POD_GROUPS, PODS, PRIORITY_CLASSES
+from bindery.kube.objects.resources import NODES, POD_GROUPS, PODS, PRIORITY_CLASSES
 from devcluster.components import Component, Components
 from devcluster.install import Installation
 

@@ -10,7 +10,7 @@ from tenants import tenant
 from bindery.api.hami.names import DEVICES_RECORD
 from bindery.kube.client import Client
 from bindery.kube.errors import ForbiddenError
-from bindery.kube.resources import PODS
+from bindery.kube.objects.resources import PODS
 from devcluster.install import Installation
 
 pytestmark = pytest.mark.e2e

@@ -20,8 +20,8 @@ from traps import ready
 
 from bindery.api.configuration import BindRequestConfiguration
 from bindery.api.names import API_VERSION, NODE_POOL_LABEL
-from bindery.kube.bindrequests import CommittedStatement
-from bindery.kube.resources import BIND_REQUESTS
+from bindery.kube.objects.bindrequests import CommittedStatement
+from bindery.kube.objects.resources import BIND_REQUESTS
 from bindery.scheduler.commit.writer import CONCURRENT_CREATIONS
 from devcluster.components import Component, Components
 from devcluster.install import Installation

@@ -22,8 +22,8 @@ from bindery.api.configuration import LeaderElection, SchedulerConfiguration
 from bindery.api.usage import PrometheusConfiguration, UsageConfiguration
 from bindery.kube.client import Client
 from bindery.kube.errors import ForbiddenError
-from bindery.kube.objects import KubeObject
-from bindery.kube.resources import CONFIG_MAPS, Resource
+from bindery.kube.objects.resources import CONFIG_MAPS, Resource
+from bindery.kube.objects.watched import KubeObject
 from bindery.observability.listening import Listening
 from bindery.scheduler import process
 from bindery.scheduler.configuration import ConfigurationFile

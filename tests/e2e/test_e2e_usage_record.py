@@ -10,7 +10,7 @@ import pytest
 from bindery.kube.client import Client
 from bindery.kube.errors import NotFoundError
 from bindery.kube.lease import Leadership
-from bindery.kube.resources import CONFIG_MAPS
+from bindery.kube.objects.resources import CONFIG_MAPS
 from bindery.scheduler.usage.codec import decode
 from bindery.scheduler.usage.formula import Decay, Moment
 from bindery.scheduler.usage.record import UsageRecord

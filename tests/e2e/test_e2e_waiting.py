@@ -8,8 +8,8 @@ from support import Corner, Gang, metric, wait_for
 
 from bindery.api.states import PODS_NOT_RUNNING
 from bindery.kube.client import PatchKind
-from bindery.kube.objects import Condition
-from bindery.kube.resources import NODES, PODS
+from bindery.kube.objects.resources import NODES, PODS
+from bindery.kube.objects.watched import Condition
 from devcluster.components import Component
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("scheduler", "binder")]

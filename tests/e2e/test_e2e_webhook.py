@@ -15,8 +15,8 @@ from bindery.api.configuration import PluginConfiguration
 from bindery.api.gpushare import CONFIG_MAP_ANNOTATION
 from bindery.api.names import GROUP, NODE_POOL_LABEL, POD_GROUP_ANNOTATION, QUEUE_LABEL
 from bindery.kube.errors import ApiError
-from bindery.kube.objects import KubeObject
-from bindery.kube.resources import PODS, Resource
+from bindery.kube.objects.resources import PODS, Resource
+from bindery.kube.objects.watched import KubeObject
 from devcluster.components import Components
 from devcluster.install import Installation
 from devcluster.plane import ControlPlane

@@ -12,8 +12,8 @@ from webhooks import Webhooks
 
 from bindery.api.names import PRIORITY_CLASS_KEY
 from bindery.kube.client import Client
-from bindery.kube.objects import KubeObject
-from bindery.kube.resources import PODS, Resource
+from bindery.kube.objects.resources import PODS, Resource
+from bindery.kube.objects.watched import KubeObject
 from devcluster.install import Installation
 from devcluster.plane import ControlPlane
 

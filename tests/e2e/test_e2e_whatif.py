@@ -27,9 +27,9 @@ from traps import ready
 
 from bindery.api.configuration import GrouperConfiguration, GrouperExpectation
 from bindery.grouper.ownerkinds import plural
-from bindery.kube.membership import Claims
-from bindery.kube.objects import Meta, Pod, PodGroup
-from bindery.kube.resources import POD_GROUPS, PODS, QUEUES, Resource
+from bindery.kube.objects.membership import Claims
+from bindery.kube.objects.resources import POD_GROUPS, PODS, QUEUES, Resource
+from bindery.kube.objects.watched import Meta, Pod, PodGroup
 from devcluster.components import Component, Components
 from devcluster.install import Installation
 

@@ -9,8 +9,8 @@ from administrator import Plain
 from support import Corner, wait_for
 
 from bindery.api import names
-from bindery.kube.objects import KubeObject, Pod
-from bindery.kube.resources import PODS, Resource
+from bindery.kube.objects.resources import PODS, Resource
+from bindery.kube.objects.watched import KubeObject, Pod
 
 JOBS = Resource("batch", "v1", "jobs", "Job", True, Plain)
 CRON_JOBS = Resource("batch", "v1", "cronjobs", "CronJob", True, Plain)

@@ -9,7 +9,7 @@ from administrator import Administrator, Plain
 from bindery.api.podgroup import PodGroupSpec
 from bindery.grouper.table import load, plan
 from bindery.kube.client import Client
-from bindery.kube.resources import Resource
+from bindery.kube.objects.resources import Resource
 from devcluster.install import Installation
 
 TABLE = load()

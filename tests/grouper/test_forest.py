@@ -11,7 +11,7 @@ from bindery.grouper.forest import Forest
 from bindery.grouper.objects import OwnerObject
 from bindery.grouper.owners import Found, Missing
 from bindery.grouper.table.facts import PodFacts, Reference
-from bindery.kube.objects import Meta, OwnerReference
+from bindery.kube.objects.watched import Meta, OwnerReference
 
 
 @dataclass

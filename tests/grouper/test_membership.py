@@ -9,8 +9,8 @@ import pytest
 
 from bindery.api.podgroup import PodGroup as StoredPodGroup
 from bindery.grouper.table import GroupPlan, PodFacts, load, plan
-from bindery.kube.membership import Claims, member_problem
-from bindery.kube.objects import Pod, PodGroup
+from bindery.kube.objects.membership import Claims, member_problem
+from bindery.kube.objects.watched import Pod, PodGroup
 from bindery.scheduler.model import constraints, gangs, stages
 
 TABLE = load()

@@ -7,7 +7,7 @@ from hamicluster import HamiCluster, configuration
 from sharedbinder import SharedBinder
 
 from bindery.kube.client import Client
-from bindery.kube.resources import NODES
+from bindery.kube.objects.resources import NODES
 from devcluster.components import Component, Components
 from devcluster.install import Installation
 from devcluster.plane import ControlPlane

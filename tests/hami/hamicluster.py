@@ -12,10 +12,10 @@ from bindery.api.hami.assignment import Assignment
 from bindery.api.hami.nodedevices import NodeDevice
 from bindery.api.hami.poddevices import ContainerDevice
 from bindery.api.hami.vendortable import NVIDIA
-from bindery.kube.bindrequests import BindRequest
 from bindery.kube.client import Client
-from bindery.kube.objects import Node, Pod
-from bindery.kube.resources import BIND_REQUESTS, NODES, PODS, Resource
+from bindery.kube.objects.bindrequests import BindRequest
+from bindery.kube.objects.resources import BIND_REQUESTS, NODES, PODS, Resource
+from bindery.kube.objects.watched import Node, Pod
 from fakes.hami import HamiDevicePlugin
 
 DEADLINE_S = 240.0

@@ -14,8 +14,8 @@ from bindery.api.hami.assignment import Assignment
 from bindery.api.hami.lock import NodeLock
 from bindery.api.hami.vendortable import NVIDIA
 from bindery.api.names import NODE_POOL_LABEL
-from bindery.kube.objects import Pod
-from bindery.kube.resources import BIND_REQUESTS, NODES, PODS
+from bindery.kube.objects.resources import BIND_REQUESTS, NODES, PODS
+from bindery.kube.objects.watched import Pod
 from devcluster.components import Component
 
 pytestmark = pytest.mark.e2e

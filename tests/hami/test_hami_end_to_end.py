@@ -15,9 +15,9 @@ from bindery.api.hami import names, nodedevices, poddevices
 from bindery.api.hami.nodedevices import NodeDevice
 from bindery.api.hami.vendortable import NVIDIA
 from bindery.api.names import NODE_POOL_LABEL
-from bindery.kube.objects import Pod
-from bindery.kube.quotas import RESOURCE_QUOTAS
-from bindery.kube.resources import NODES, PODS
+from bindery.kube.objects.quotas import RESOURCE_QUOTAS
+from bindery.kube.objects.resources import NODES, PODS
+from bindery.kube.objects.watched import Pod
 from devcluster.components import Components
 
 pytestmark = pytest.mark.e2e

@@ -6,8 +6,8 @@ from hamicluster import HamiCluster
 from bindery.api.hami import names
 from bindery.api.hami.lock import NodeLock
 from bindery.api.hami.vendortable import NVIDIA
-from bindery.kube.objects import Pod
-from bindery.kube.resources import PODS
+from bindery.kube.objects.resources import PODS
+from bindery.kube.objects.watched import Pod
 from fakes.hami import HamiDevicePlugin
 
 pytestmark = pytest.mark.e2e

@@ -9,8 +9,8 @@ from bindery.api.hami import names
 from bindery.api.hami.assignment import Assignment
 from bindery.api.hami.poddevices import ContainerDevice, Holding
 from bindery.api.hami.vendortable import NVIDIA, VENDORS
-from bindery.kube.objects import Meta, Pod, PodStatus
-from bindery.kube.podspec import Container, PodSpec, ResourceRequirements
+from bindery.kube.objects.podspec import Container, PodSpec, ResourceRequirements
+from bindery.kube.objects.watched import Meta, Pod, PodStatus
 from bindery.scheduler.model.jobs import Uid
 from bindery.scheduler.plugins.hami.fleet import Fleet, read_held
 

@@ -9,7 +9,7 @@ from bindery.api.times import timestamp
 from bindery.binder.plugins.hami import holders
 from bindery.binder.plugins.hami.holders import Judgement
 from bindery.binder.plugins.hami.objects import HolderPod, HolderSpec, HolderStatus
-from bindery.kube.objects import Meta
+from bindery.kube.objects.watched import Meta
 
 SINCE_S, EXPIRE_S = 1_000_000, 300.0
 LOCK = NodeLock(SINCE_S, "team", "holder")

@@ -11,7 +11,7 @@ import pytest
 from hamicluster import HamiCluster
 
 from bindery.api.hami.lock import NodeLock
-from bindery.kube.resources import PODS
+from bindery.kube.objects.resources import PODS
 from devcluster.components import Component
 
 pytestmark = pytest.mark.e2e

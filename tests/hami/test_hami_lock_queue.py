@@ -8,8 +8,8 @@ from hamicluster import HamiCluster, configuration
 
 from bindery.api.hami import names
 from bindery.api.hami.lock import NodeLock
-from bindery.kube.objects import Pod
-from bindery.kube.resources import NAMESPACES, PODS
+from bindery.kube.objects.resources import NAMESPACES, PODS
+from bindery.kube.objects.watched import Pod
 from devcluster.components import Component, Components
 
 pytestmark = pytest.mark.e2e

@@ -7,8 +7,8 @@ from bindery.api.hami.nodedevices import NodeDevice
 from bindery.api.hami.poddevices import Holding
 from bindery.api.hami.requests import PodRequest
 from bindery.api.hami.vendortable import BY_WORD
-from bindery.kube.objects import Meta
-from bindery.kube.quotas import QuotaSpec, ResourceQuota
+from bindery.kube.objects.quotas import QuotaSpec, ResourceQuota
+from bindery.kube.objects.watched import Meta
 from bindery.scheduler.plugins.hami.amounts import amounts
 from bindery.scheduler.plugins.hami.fleet import HamiNode
 from bindery.scheduler.plugins.hami.quotas import Budget, Limits, least

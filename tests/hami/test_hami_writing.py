@@ -12,7 +12,7 @@ from bindery.api.hami.poddevices import ContainerDevice
 from bindery.api.hami.vendortable import BY_WORD, VENDORS
 from bindery.binder.plugins.hami import admission, pods
 from bindery.binder.plugins.hami.objects import HolderPod
-from bindery.kube.objects import Meta
+from bindery.kube.objects.watched import Meta
 
 NOW_S = 1786000000.5
 

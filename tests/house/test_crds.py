@@ -10,7 +10,7 @@ from administrator import Administrator, Plain
 from bindery.api import crds, reference
 from bindery.api.names import API_VERSION, GROUP
 from bindery.kube.errors import ApiError
-from bindery.kube.resources import Resource
+from bindery.kube.objects.resources import Resource
 from devcluster.plane import ControlPlane
 
 ROOT = Path(__file__).resolve().parents[2]

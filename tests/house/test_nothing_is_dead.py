@@ -12,7 +12,7 @@ import pytest
 from bindery.api import bindrequest, configuration, states
 from bindery.api.hami import names as hami_names
 from bindery.api.hami import vendor, wishes
-from bindery.binder import outcome
+from bindery.binder.outcome import outcome
 from bindery.binder.plugins import interface as binder_points
 from bindery.scheduler.plugins.interface import jobs, nodes, state
 

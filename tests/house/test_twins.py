@@ -1,8 +1,8 @@
 """The custom resources are declared twice, and both declarations agree.
 
 `bindery.api` has the full models, from which the CustomResourceDefinitions come.
-`bindery.kube.objects` has the quick ones, by which watches are decoded. A field that has another
-name in one of them would be dropped without an error.
+`bindery.kube.objects.watched` has the quick ones, by which watches are decoded. A field that has
+another name in one of them would be dropped without an error.
 """
 
 import types
@@ -19,7 +19,8 @@ from bindery.api.bindrequest import BindRequest
 from bindery.api.podgroup import PodGroup
 from bindery.api.queue import Queue
 from bindery.api.topology import HyperNode, Topology
-from bindery.kube import bindrequests, objects, topology
+from bindery.kube.objects import bindrequests, topology
+from bindery.kube.objects import watched as objects
 
 FOR_PEOPLE_ALONE = {
     "BindRequest.spec.summary",

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 
-from bindery.kube.objects import KubeObject, Meta
-from bindery.kube.watch import Change, EventType, Reflector
+from bindery.kube.objects.watched import KubeObject, Meta
+from bindery.kube.watches.reflector import Change, EventType, Reflector
 
 WAIT_S = 20.0
 

@@ -22,8 +22,8 @@ from bindery.kube.errors import (
     ThrottledError,
     UnreachableError,
 )
-from bindery.kube.objects import KubeObject
-from bindery.kube.resources import CONFIG_MAPS, NODES, PODS, Resource, metadata_only
+from bindery.kube.objects.resources import CONFIG_MAPS, NODES, PODS, Resource, metadata_only
+from bindery.kube.objects.watched import KubeObject
 from devcluster.plane import ControlPlane
 
 pytestmark = pytest.mark.e2e

@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 import pytest
 from mirror import wait_until
 
-from bindery.kube.carrier import Answer
-from bindery.kube.connections import Connections, NotConnectedError
+from bindery.kube.http.carrier import Answer
+from bindery.kube.http.connections import Connections, NotConnectedError
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import yaml
 
-from bindery.kube import credentials
+from bindery.kube.access import credentials
+from bindery.kube.access.credentials import Credentials
 from bindery.kube.client import Client
-from bindery.kube.credentials import Credentials
 from bindery.kube.errors import ForbiddenError
-from bindery.kube.resources import NAMESPACES
+from bindery.kube.objects.resources import NAMESPACES
 from devcluster.plane import ControlPlane
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bindery.kube.eventbook import (
+from bindery.kube.events.book import (
     PENDING_MAX,
     SERIES_S,
     EventBook,

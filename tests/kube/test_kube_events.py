@@ -11,9 +11,9 @@ from faultproxy import Fault, FaultProxy
 from prometheus_client import REGISTRY
 
 from bindery.kube.client import Client
-from bindery.kube.events import EventRecorder, ObjectReference, reference_to
-from bindery.kube.objects import KubeObject
-from bindery.kube.resources import EVENTS, NODES, Resource
+from bindery.kube.events.recorder import EventRecorder, ObjectReference, reference_to
+from bindery.kube.objects.resources import EVENTS, NODES, Resource
+from bindery.kube.objects.watched import KubeObject
 
 pytestmark = pytest.mark.e2e
 

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from bindery.binder.webhook.certificates import Bundle, Lifetimes, renewed
-from bindery.kube.credentials import Credentials, default_namespace
+from bindery.kube.access.credentials import Credentials, default_namespace
 from bindery.kube.errors import ConfigurationError
 
 CONFIG = """
@@ -287,7 +287,7 @@ async def renewed_twice(loaded: Credentials) -> None:
 def test_a_plugin_is_asked_again_only_when_its_token_ends(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bindery.kube.credentials._RENEW_AFTER_S", 0.0)
+    monkeypatch.setattr("bindery.kube.access.credentials._RENEW_AFTER_S", 0.0)
     runs = tmp_path / "runs"
     answers = {
         "lasting": credential(token="t", expirationTimestamp="2999-01-01T00:00:00Z"),

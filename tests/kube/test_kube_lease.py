@@ -16,8 +16,8 @@ from structlog.testing import capture_logs
 from bindery.api.configuration import LeaderElection
 from bindery.kube.client import Client
 from bindery.kube.lease import LeaderElector, Leadership, Observation
-from bindery.kube.objects import Lease, LeaseSpec, Meta
-from bindery.kube.resources import LEASES
+from bindery.kube.objects.resources import LEASES
+from bindery.kube.objects.watched import Lease, LeaseSpec, Meta
 
 WAIT_S = 20.0
 _STEP_S = 100.0

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bindery.kube.decoding import LenientDecoder
-from bindery.kube.nesting import MOST_LEVELS, cut, is_cut
-from bindery.kube.resources import BIND_REQUESTS, PODS
-from bindery.kube.store import Malformed
+from bindery.kube.objects.nesting import MOST_LEVELS, cut, is_cut
+from bindery.kube.objects.resources import BIND_REQUESTS, PODS
+from bindery.kube.watches.decoding import LenientDecoder
+from bindery.kube.watches.store import Malformed
 
 DEEP = [1_200, 10_000]
 """More than Python's recursion limit; the most that the API server takes."""

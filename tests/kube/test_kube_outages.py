@@ -15,7 +15,7 @@ from bindery.kube.errors import (
     ServerError,
     UnreachableError,
 )
-from bindery.kube.outages import Outages, log_failure
+from bindery.kube.http.outages import Outages, log_failure
 
 GONE, BACK = "the API server does not answer", "the API server answers again"
 

@@ -3,7 +3,7 @@
 import pytest
 
 from bindery.kube.errors import NotFoundError
-from bindery.kube.resources import PODS
+from bindery.kube.objects.resources import PODS
 
 
 @pytest.mark.parametrize("name", [".", "..", "a/b", "../../other/pods/a", "a%2Fb"])

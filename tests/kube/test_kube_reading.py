@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from sizes import examples
 
 import bindery
-from bindery.kube import claims, objects, reading, storage
-from bindery.kube.resources import NODES, PODS, Resource
+from bindery.kube.objects import claims, reading, storage
+from bindery.kube.objects import watched as objects
+from bindery.kube.objects.resources import NODES, PODS, Resource
 
 
 @dataclass(frozen=True)

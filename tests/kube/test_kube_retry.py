@@ -8,8 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bindery.kube.calls import Caller
-from bindery.kube.carrier import Answer
 from bindery.kube.errors import (
     ApiError,
     ConflictError,
@@ -23,9 +21,11 @@ from bindery.kube.errors import (
     ThrottledError,
     UnreachableError,
 )
-from bindery.kube.requests import ApiRequest, read
-from bindery.kube.resources import PODS
-from bindery.kube.retry import Repeat, RetryPolicy, backoff_s
+from bindery.kube.http.calls import Caller
+from bindery.kube.http.carrier import Answer
+from bindery.kube.http.requests import ApiRequest, read
+from bindery.kube.http.retry import Repeat, RetryPolicy, backoff_s
+from bindery.kube.objects.resources import PODS
 
 POLICY = RetryPolicy()
 DRAWS = st.floats(0, 1, exclude_max=True)

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bindery.kube.objects import KubeObject, Meta
-from bindery.kube.store import Change, EventType, Malformed, Store
+from bindery.kube.objects.watched import KubeObject, Meta
+from bindery.kube.watches.store import Change, EventType, Malformed, Store
 
 
 def seen(name: str, uid: str, version: str) -> KubeObject:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bindery.kube.transport import lines
+from bindery.kube.http.transport import lines
 
 TEXTS = st.lists(st.binary(max_size=12).map(lambda text: text.replace(b"\n", b" ")), max_size=8)
 

@@ -9,7 +9,7 @@ import pytest
 
 from bindery.kube.client import Client
 from bindery.kube.errors import ConfigurationError, OutcomeUnknownError, UnreachableError
-from bindery.kube.resources import CONFIG_MAPS
+from bindery.kube.objects.resources import CONFIG_MAPS
 
 
 @pytest.fixture

@@ -13,9 +13,9 @@ from mirror import WAIT_S, Aside, Mirror, running, wait_until
 
 from bindery.kube.client import Client
 from bindery.kube.errors import KubeError
-from bindery.kube.objects import KubeObject
-from bindery.kube.resources import CONFIG_MAPS, EVENTS, Resource, metadata_only
-from bindery.kube.watch import Change, Reflector, WatchTiming
+from bindery.kube.objects.resources import CONFIG_MAPS, EVENTS, Resource, metadata_only
+from bindery.kube.objects.watched import KubeObject
+from bindery.kube.watches.reflector import Change, Reflector, WatchTiming
 from devcluster.plane import ControlPlane
 
 pytestmark = pytest.mark.e2e

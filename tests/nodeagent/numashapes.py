@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from bindery.kube.objects import Meta, Node, NodeSpec, NodeStatus, Taint
+from bindery.kube.objects.watched import Meta, Node, NodeSpec, NodeStatus, Taint
 from bindery.nodeagent.pod_objects import HollowPod
 from bindery.nodeagent.shapes import HollowNode, NodeShape, expand
 

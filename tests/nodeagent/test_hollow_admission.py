@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from numashapes import SETTINGS, one_node, pod, seen
 
-from bindery.kube.objects import Node, Taint
+from bindery.kube.objects.watched import Node, Taint
 from bindery.nodeagent import held
 from bindery.nodeagent.kubelets import Kubelets
 from bindery.nodeagent.pod_objects import HollowPod

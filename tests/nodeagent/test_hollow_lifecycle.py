@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from bindery.api import names
 from bindery.api.times import timestamp
-from bindery.kube.objects import Condition, Meta
+from bindery.kube.objects.watched import Condition, Meta
 from bindery.nodeagent.lifecycle import (
     EXIT_CODE_ANNOTATION,
     EXIT_KILLED,

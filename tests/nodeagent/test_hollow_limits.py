@@ -14,9 +14,9 @@ from hollowagents import Cluster
 
 from bindery.kube.client import Client
 from bindery.kube.errors import ForbiddenError
-from bindery.kube.nodetopologies import NODE_RESOURCE_TOPOLOGIES
-from bindery.kube.requests import PatchKind
-from bindery.kube.resources import LEASES, NODES, PODS
+from bindery.kube.http.requests import PatchKind
+from bindery.kube.objects.nodetopologies import NODE_RESOURCE_TOPOLOGIES
+from bindery.kube.objects.resources import LEASES, NODES, PODS
 from devcluster import kubeconfig
 from devcluster.components import Components
 from devcluster.install import Installation, render

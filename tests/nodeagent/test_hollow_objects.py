@@ -1,6 +1,6 @@
 from typing import Any
 
-from bindery.kube.objects import Condition, Meta, Node, NodeStatus
+from bindery.kube.objects.watched import Condition, Meta, Node, NodeStatus
 from bindery.nodeagent import node_objects, pod_status
 from bindery.nodeagent.pod_objects import Container, HollowPod, HollowPodSpec, HollowPodStatus
 from bindery.nodeagent.shapes import NodeShape, expand

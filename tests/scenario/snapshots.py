@@ -5,7 +5,7 @@ from pathlib import Path
 import yaml
 
 from bindery.api.yamlfile import FileError
-from bindery.kube.snapshot import ClusterSnapshot
+from bindery.kube.objects.snapshot import ClusterSnapshot
 from bindery.scenario.beginning import snapshot_of
 from bindery.scenario.capture import capture
 from bindery.scenario.expect import Observation

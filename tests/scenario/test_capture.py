@@ -11,9 +11,9 @@ from snapshots import both_plans, places, read_back
 
 from bindery.api.gpushare import RECORD_ANNOTATION
 from bindery.api.names import CHARGED_GROUP_ANNOTATION, SCHEDULER_NAME
-from bindery.kube.objects import Meta, Namespace, Pod
-from bindery.kube.podspec import ResourceRequirements
-from bindery.kube.snapshot import ClusterSnapshot
+from bindery.kube.objects.podspec import ResourceRequirements
+from bindery.kube.objects.snapshot import ClusterSnapshot
+from bindery.kube.objects.watched import Meta, Namespace, Pod
 from bindery.scenario.capture import capture
 from bindery.scenario.format import Scenario
 from bindery.scenario.runner import run

@@ -10,8 +10,8 @@ from snapshots import read_back
 
 from bindery.answers.errors import NoAnswerError
 from bindery.answers.subjects import subject
-from bindery.kube.objects import OwnerReference, Pod
-from bindery.kube.snapshot import ClusterSnapshot
+from bindery.kube.objects.snapshot import ClusterSnapshot
+from bindery.kube.objects.watched import OwnerReference, Pod
 from bindery.scenario.format import Scenario
 
 SCENARIO = scenario_of(

@@ -10,15 +10,15 @@ import pytest
 from inlinescenarios import scenario_of, snapshot_of
 from snapshots import read_back
 
-from bindery.kube.objects import (
+from bindery.kube.objects.podspec import Container, ResourceRequirements
+from bindery.kube.objects.snapshot import ClusterSnapshot
+from bindery.kube.objects.watched import (
     PodTemplate,
     Queue,
     QueueResource,
     QueueSpec,
     SubGroup,
 )
-from bindery.kube.podspec import Container, ResourceRequirements
-from bindery.kube.snapshot import ClusterSnapshot
 from bindery.scenario.capture import capture
 from bindery.scenario.format import Scenario
 

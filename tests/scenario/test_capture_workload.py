@@ -7,7 +7,7 @@ import msgspec
 from inlinescenarios import scenario_of
 from snapshots import snapshot_of
 
-from bindery.kube.objects import Pod
+from bindery.kube.objects.watched import Pod
 from bindery.scenario.capture import capture
 from bindery.scenario.format import Scenario
 from bindery.scenario.runner import run

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from bindery.binder.bindingmetadata import recorded
-from bindery.kube import objects as kube
-from bindery.kube.bindrequests import CommittedStatement
+from bindery.binder.outcome.bindingmetadata import recorded
+from bindery.kube.objects import watched as kube
+from bindery.kube.objects.bindrequests import CommittedStatement
 from bindery.scheduler.commit.drafts import StatementDraft
 from bindery.scheduler.commit.requests import as_stored
 

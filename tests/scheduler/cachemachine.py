@@ -23,10 +23,10 @@ from bindery.api.names import (
     QUEUE_LABEL,
     SUB_GROUP_LABEL,
 )
-from bindery.kube import objects as kube
-from bindery.kube import podspec
-from bindery.kube.bindrequests import BindRequest, CommittedStatement, StatementStatus
-from bindery.kube.store import Change, EventType
+from bindery.kube.objects import podspec
+from bindery.kube.objects import watched as kube
+from bindery.kube.objects.bindrequests import BindRequest, CommittedStatement, StatementStatus
+from bindery.kube.watches.store import Change, EventType
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.cache.feed import statement_changes
 from bindery.scheduler.model.jobs import TaskStatus

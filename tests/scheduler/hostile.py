@@ -14,7 +14,7 @@ from msgspec import inspect
 from bindery.api import gpushare, names
 from bindery.api.hami import wishes
 from bindery.api.hami.vendortable import VENDORS
-from bindery.kube.resources import PODS, Resource
+from bindery.kube.objects.resources import PODS, Resource
 
 WORDS = [
     "",

@@ -11,9 +11,9 @@ from bindery.api.names import NUMA_DETAIL_ANNOTATION, NUMA_ZONES_ANNOTATION
 from bindery.api.numadetail import NumaDetail
 from bindery.api.numaplacement import NumaPlacement
 from bindery.api.times import timestamp
-from bindery.kube import objects as kube
-from bindery.kube import podspec
-from bindery.kube.nodetopologies import (
+from bindery.kube.objects import podspec
+from bindery.kube.objects import watched as kube
+from bindery.kube.objects.nodetopologies import (
     POLICY_ATTRIBUTE,
     SCOPE_ATTRIBUTE,
     Attribute,
@@ -22,7 +22,7 @@ from bindery.kube.nodetopologies import (
     Zone,
     ZoneResource,
 )
-from bindery.kube.store import Change, EventType
+from bindery.kube.watches.store import Change, EventType
 from bindery.scheduler.commit.drafts import StatementDraft
 from bindery.scheduler.engine import Engine
 

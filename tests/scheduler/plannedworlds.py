@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hypothesis import strategies as st
 from schedulerworld import group, node, pod, queue
 
-from bindery.kube import objects as kube
+from bindery.kube.objects import watched as kube
 
 SHAPES = ((1, 0), (2, 0), (1, 1), (3, 2))
 """CPU and GPU of one pod."""

@@ -25,9 +25,9 @@ from bindery.api.names import (
     ROLE_LABEL,
     SUB_GROUP_LABEL,
 )
-from bindery.kube import objects as kube
-from bindery.kube import podspec
-from bindery.kube.bindrequests import (
+from bindery.kube.objects import podspec
+from bindery.kube.objects import watched as kube
+from bindery.kube.objects.bindrequests import (
     BindRequest,
     BindRequestSpec,
     BindRequestStatus,
@@ -38,7 +38,7 @@ from bindery.kube.bindrequests import (
     StatementStatus,
     UnboundPod,
 )
-from bindery.kube.store import Change, EventType
+from bindery.kube.watches.store import Change, EventType
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.cache.feed import statement_changes
 from bindery.scheduler.commit.drafts import StatementDraft

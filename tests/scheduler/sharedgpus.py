@@ -15,7 +15,7 @@ from bindery.api.gpushare import (
     record,
     reservation_name,
 )
-from bindery.kube import objects as kube
+from bindery.kube.objects import watched as kube
 from bindery.scheduler.engine import Engine
 
 Share = dict[str, str]

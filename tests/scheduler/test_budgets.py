@@ -6,14 +6,14 @@ import pytest
 from msgspec.structs import replace
 from schedulerworld import NAMESPACE, NOW, add, delete, engine_with, modify, node, pod, queue
 
-from bindery.kube.budgets import (
+from bindery.kube.objects.budgets import (
     BudgetSpec,
     BudgetStatus,
     DisruptionBudget,
 )
-from bindery.kube.objects import KubeObject, Meta
-from bindery.kube.selectors import LabelRequirement, LabelSelector
-from bindery.kube.store import Change, EventType
+from bindery.kube.objects.selectors import LabelRequirement, LabelSelector
+from bindery.kube.objects.watched import KubeObject, Meta
+from bindery.kube.watches.store import Change, EventType
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.model.jobs import Task, Uid

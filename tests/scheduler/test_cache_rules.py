@@ -23,9 +23,9 @@ from schedulerworld import (
 )
 
 from bindery.api.names import NODE_POOL_LABEL
-from bindery.kube import objects as kube
-from bindery.kube import podspec
-from bindery.kube.store import Change, EventType
+from bindery.kube.objects import podspec
+from bindery.kube.objects import watched as kube
+from bindery.kube.watches.store import Change, EventType
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.model.jobs import JobKey, TaskStatus, Uid
 

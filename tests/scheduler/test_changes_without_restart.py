@@ -22,7 +22,7 @@ from schedulerworld import (
 
 from bindery.api.configuration import SchedulerConfiguration
 from bindery.api.usage import UsageConfiguration
-from bindery.kube.objects import Meta, PriorityClass
+from bindery.kube.objects.watched import Meta, PriorityClass
 from bindery.scheduler import configuration as configurations
 from bindery.scheduler.commit import metrics
 from bindery.scheduler.configuration import ConfigurationFile

@@ -21,7 +21,7 @@ from schedulerworld import (
 )
 
 from bindery.api.names import CHARGED_PREEMPTIBILITY_ANNOTATION
-from bindery.kube import objects as kube
+from bindery.kube.objects import watched as kube
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.status.charge_records import charges
 

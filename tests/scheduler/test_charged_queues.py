@@ -20,7 +20,7 @@ from schedulerworld import (
 )
 
 from bindery.api.names import CHARGED_QUEUE_ANNOTATION, POD_GROUP_ANNOTATION
-from bindery.kube import objects as kube
+from bindery.kube.objects import watched as kube
 from bindery.scheduler.engine import Engine
 
 BIG = node("n", cpu=64)

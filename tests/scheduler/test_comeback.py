@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from bindery.kube.objects import Meta, OwnerReference, Pod
-from bindery.kube.workloads import WorkloadJob
+from bindery.kube.objects.watched import Meta, OwnerReference, Pod
+from bindery.kube.objects.workloads import WorkloadJob
 from bindery.scheduler.insight.comeback import Comeback, Fate, comeback
 
 POLICY = {

@@ -22,7 +22,7 @@ from schedulerworld import (
 )
 from sizes import examples
 
-from bindery.kube.objects import Condition, Meta, Namespace, PodGroup, PodStatus
+from bindery.kube.objects.watched import Condition, Meta, Namespace, PodGroup, PodStatus
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.model.evictions import Eviction
 from bindery.scheduler.model.jobs import JobKey, Uid

@@ -18,7 +18,7 @@ from schedulerworld import (
 )
 
 from bindery.api.states import MOST_QUEUE_LEVELS, MOST_SUB_GROUP_LEVELS, MOST_SUB_GROUPS
-from bindery.kube.objects import Queue, SubGroup
+from bindery.kube.objects.watched import Queue, SubGroup
 from bindery.scheduler.model.jobs import NO_ROW
 from bindery.scheduler.model.queuechains import ChainFlaw, trace
 from bindery.scheduler.status.queues import QueueStatuses

@@ -11,9 +11,9 @@ from typing import Any
 from schedulerworld import delete, engine_with, node, pod
 from test_budgets import budget
 
-from bindery.kube.budgets import BudgetSpec, DisruptionBudget
 from bindery.kube.errors import ThrottledError
-from bindery.kube.selectors import LabelSelector
+from bindery.kube.objects.budgets import BudgetSpec, DisruptionBudget
+from bindery.kube.objects.selectors import LabelSelector
 from bindery.scheduler.commit.evictor import CONCURRENT_CALLS, Evictor
 from bindery.scheduler.model.evictions import Eviction
 from bindery.scheduler.model.jobs import JobKey, Task

@@ -20,7 +20,7 @@ from schedulerworld import (
 )
 
 from bindery.api.bindrequest import BindFailureReason
-from bindery.kube.bindrequests import CommittedStatement, UnboundPod
+from bindery.kube.objects.bindrequests import CommittedStatement, UnboundPod
 from bindery.scheduler.cache.failures import MOST_REFUSALS, FailureMemory
 from bindery.scheduler.model.jobs import JobKey, Uid
 

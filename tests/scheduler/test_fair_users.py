@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from schedulerworld import engine_with, group, modify, node, plan, pod, queue, session_of
 
 from bindery.api.names import USER_KEY
-from bindery.kube import objects as kube
+from bindery.kube.objects import watched as kube
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.ledgers.base import LedgerRefusalError
 from bindery.scheduler.ledgers.users import UserLedger

@@ -27,10 +27,10 @@ from schedulerworld import (
 )
 
 from bindery.api.configuration import SchedulerConfiguration
-from bindery.kube.objects import KubeObject, Meta, Pod
-from bindery.kube.podspec import PodResourceClaim
-from bindery.kube.resources import Resource
-from bindery.kube.store import Change, EventType
+from bindery.kube.objects.podspec import PodResourceClaim
+from bindery.kube.objects.resources import Resource
+from bindery.kube.objects.watched import KubeObject, Meta, Pod
+from bindery.kube.watches.store import Change, EventType
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.ledgers.base import Ledger, LedgerRefusalError, Operation, OperationKind
 from bindery.scheduler.model.jobs import Task

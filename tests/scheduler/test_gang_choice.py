@@ -13,8 +13,8 @@ from schedulerworld import (
     report_of,
 )
 
-from bindery.kube import objects as kube
-from bindery.kube import podspec
+from bindery.kube.objects import podspec
+from bindery.kube.objects import watched as kube
 from bindery.scheduler.engine import Engine
 
 HUGE = 99

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from schedulerworld import NOW, Clock, add, delete, engine_with, group, modify, node, plan, pod
 
 from bindery.api.times import seconds, timestamp
-from bindery.kube import objects as kube
-from bindery.kube.objects import Condition, PodCounts, PodGroup
+from bindery.kube.objects import watched as kube
+from bindery.kube.objects.watched import Condition, PodCounts, PodGroup
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.status.conditions import ConditionWrite, pending_writes
 

@@ -16,7 +16,7 @@ from schedulerworld import (
     report_of,
 )
 
-from bindery.kube.objects import KubeObject, Meta, PriorityClass, SubGroup
+from bindery.kube.objects.watched import KubeObject, Meta, PriorityClass, SubGroup
 
 LEAVING = "2025-06-15T15:06:41Z"
 """Shortly before the clock's time."""

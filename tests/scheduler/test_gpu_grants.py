@@ -12,7 +12,7 @@ from sizes import examples
 
 from bindery.api import gpushare
 from bindery.api.gpushare import RECORD_ANNOTATION, group_labels, record
-from bindery.kube import objects as kube
+from bindery.kube.objects import watched as kube
 from bindery.scheduler.engine import Engine
 
 NINE = {"gpu-fraction": "0.9"}

@@ -9,8 +9,8 @@ from schedulerworld import engine_with, gang, group, node, plan, pod, report_of
 from test_cycle_ends import with_plugins
 
 from bindery.api.configuration import PluginConfiguration
-from bindery.kube import objects as kube
-from bindery.kube.topology import Topology, TopologyLevel, TopologySpec
+from bindery.kube.objects import watched as kube
+from bindery.kube.objects.topology import Topology, TopologyLevel, TopologySpec
 from bindery.scheduler.model.jobs import Job
 from bindery.scheduler.plugins.registry import PluginSet
 

@@ -27,11 +27,11 @@ from schedulerworld import (
 )
 from sizes import examples
 
-from bindery.kube import objects as kube
-from bindery.kube.budgets import DisruptionBudget
-from bindery.kube.decoding import LenientDecoder
-from bindery.kube.resources import PODS, Resource
-from bindery.kube.store import Malformed
+from bindery.kube.objects import watched as kube
+from bindery.kube.objects.budgets import DisruptionBudget
+from bindery.kube.objects.resources import PODS, Resource
+from bindery.kube.watches.decoding import LenientDecoder
+from bindery.kube.watches.store import Malformed
 from bindery.scheduler.cache.defects import DefectStage
 from bindery.scheduler.cache.observers import WATCHED
 from bindery.scheduler.cache.unknown_queues import MOST_UNKNOWN_QUEUES

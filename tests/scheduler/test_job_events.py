@@ -20,8 +20,8 @@ from schedulerworld import (
 )
 
 from bindery.api.times import timestamp
-from bindery.kube.eventbook import Occurrence
-from bindery.kube.objects import Pod, PodGroup
+from bindery.kube.events.book import Occurrence
+from bindery.kube.objects.watched import Pod, PodGroup
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.model.evictions import Eviction
 from bindery.scheduler.model.jobs import JobKey, Uid

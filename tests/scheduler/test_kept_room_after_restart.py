@@ -9,7 +9,7 @@ from schedulerworld import Clock, add, delete, engine_with, group, modify, node,
 from test_stages import bound, stage, stages_of
 
 from bindery.api.names import KEPT_ROOM_ANNOTATION
-from bindery.kube import objects as kube
+from bindery.kube.objects import watched as kube
 from bindery.scheduler.engine import Engine
 
 

@@ -19,7 +19,7 @@ from bindery.api.states import (
     MOST_SUB_GROUP_LEVELS,
     MOST_SUB_GROUPS,
 )
-from bindery.kube import objects as kube
+from bindery.kube.objects import watched as kube
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.status.conditions import pending_writes
 

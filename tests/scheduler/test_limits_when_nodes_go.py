@@ -21,8 +21,8 @@ from schedulerworld import (
 from sizes import examples
 
 from bindery.api.times import timestamp
-from bindery.kube import objects as kube
-from bindery.kube.bindrequests import CommittedStatement
+from bindery.kube.objects import watched as kube
+from bindery.kube.objects.bindrequests import CommittedStatement
 from bindery.scheduler.model.reasons import JobReason
 
 LIMIT = 8

@@ -17,9 +17,9 @@ from schedulerworld import Clock, as_created, engine_with, gang, node, queue, sh
 from sizes import examples
 
 from bindery.api.times import timestamp
-from bindery.kube import objects as kube
-from bindery.kube.bindrequests import BindRequest, CommittedStatement, StatementStatus
-from bindery.kube.store import EventType, Store
+from bindery.kube.objects import watched as kube
+from bindery.kube.objects.bindrequests import BindRequest, CommittedStatement, StatementStatus
+from bindery.kube.watches.store import EventType, Store
 from bindery.scheduler.cache.feed import statement_changes
 
 LIMIT, NODE_CORES = 8, 6

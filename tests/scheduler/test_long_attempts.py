@@ -22,7 +22,7 @@ from schedulerworld import (
     report_of,
 )
 
-from bindery.kube import objects as kube
+from bindery.kube.objects import watched as kube
 from bindery.scheduler.cache.set_aside import SetAside
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.insight.waiting import explain

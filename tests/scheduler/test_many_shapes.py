@@ -19,9 +19,9 @@ from schedulerworld import (
 )
 from steps import StepClock
 
-from bindery.kube import objects as kube
-from bindery.kube.podspec import Affinity, PodAffinity, PodAffinityTerm, Toleration
-from bindery.kube.selectors import LabelRequirement, LabelSelector
+from bindery.kube.objects import watched as kube
+from bindery.kube.objects.podspec import Affinity, PodAffinity, PodAffinityTerm, Toleration
+from bindery.kube.objects.selectors import LabelRequirement, LabelSelector
 from bindery.scheduler.cache import shape_costs
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.model.jobs import Uid

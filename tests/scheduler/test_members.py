@@ -23,8 +23,8 @@ from schedulerworld import (
 from bindery.api.configuration import GrouperExpectation
 from bindery.api.names import KAI_SKIP_KEY, MADE_BY_GROUPER, MADE_BY_LABEL, SKIP_GROUPER_KEY
 from bindery.api.times import timestamp
-from bindery.kube import objects as kube
-from bindery.kube.podspec import SchedulingGroup
+from bindery.kube.objects import watched as kube
+from bindery.kube.objects.podspec import SchedulingGroup
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.status.conditions import pending_writes

@@ -6,8 +6,8 @@ from schedulerworld import Clock, add, configuration, gang, node, plan, pod
 
 from bindery.api.configuration import PluginConfiguration, SchedulerConfiguration
 from bindery.api.plugins import PluginConfigurationError
-from bindery.kube import podspec
-from bindery.kube.objects import KubeObject
+from bindery.kube.objects import podspec
+from bindery.kube.objects.watched import KubeObject
 from bindery.scheduler.engine import Engine
 
 

@@ -7,8 +7,8 @@ from numaworld import bound as bound_on
 from schedulerworld import NOW, node, pod, report_of
 
 from bindery.api.names import NUMA_ZONES_ANNOTATION
-from bindery.kube import objects as kube
-from bindery.kube.bindrequests import PodBinding
+from bindery.kube.objects import watched as kube
+from bindery.kube.objects.bindrequests import PodBinding
 
 REASONS = [
     "TopologyAffinityError",

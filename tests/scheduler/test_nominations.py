@@ -4,7 +4,7 @@ import msgspec
 from schedulerworld import Clock, add, as_created, delete, engine_with, modify, node, plan, pod
 
 from bindery.api.times import timestamp
-from bindery.kube.bindrequests import CommittedStatement
+from bindery.kube.objects.bindrequests import CommittedStatement
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.status.conditions import ConditionWrite, pending_writes
 from bindery.scheduler.status.nominations import NOMINATED_AFTER_S

@@ -17,8 +17,8 @@ from numaworld import (
 )
 from schedulerworld import gang, group, node, pod, report_of
 
-from bindery.kube import objects as kube
-from bindery.kube.nodetopologies import NodeResourceTopology
+from bindery.kube.objects import watched as kube
+from bindery.kube.objects.nodetopologies import NodeResourceTopology
 
 # The zones have 4 CPUs and 8 GiB each.
 MASKS: list[tuple[str, str, Mapping[str, Any], list[int], list[int] | None]] = [

@@ -18,8 +18,8 @@ from bindery.api import podfingerprint
 from bindery.api.configuration import SchedulerConfiguration
 from bindery.api.names import NUMA_DETAIL_ANNOTATION
 from bindery.api.numaplacement import NumaPlacement
-from bindery.kube import objects as kube
-from bindery.kube.nodetopologies import NodeResourceTopology
+from bindery.kube.objects import watched as kube
+from bindery.kube.objects.nodetopologies import NodeResourceTopology
 from bindery.nodeagent.hardware import HollowMachine, KubeletSettings, NumaHardware, machine_of
 from bindery.nodeagent.kubelet import HollowKubelet, in_memory
 from bindery.nodeagent.topologyreport import body, layout_of

@@ -15,7 +15,7 @@ from numaworld import (
 from schedulerworld import as_created, plan, pod
 
 from bindery.api.numaplacement import NumaPlacement
-from bindery.kube import objects as kube
+from bindery.kube.objects import watched as kube
 
 
 def started(world: NumaWorld, *pods: kube.Pod) -> dict[str, tuple[str, list[int] | None]]:

@@ -27,8 +27,8 @@ from sizes import examples
 from bindery.api.gpus import MODEL_PREFIX
 from bindery.api.names import GPU_MODEL_LABEL
 from bindery.api.times import timestamp
-from bindery.kube.bindrequests import CommittedStatement
-from bindery.kube.objects import Pod
+from bindery.kube.objects.bindrequests import CommittedStatement
+from bindery.kube.objects.watched import Pod
 from bindery.scheduler.actions import allocate
 from bindery.scheduler.commit.drafts import StatementDraft
 from bindery.scheduler.commit.stale import INCOMPLETE_AFTER_S, stale_requests

@@ -17,8 +17,8 @@ from schedulerworld import (
 )
 
 from bindery.api.quantity import QuantityError
-from bindery.kube import objects as kube
-from bindery.kube.podspec import (
+from bindery.kube.objects import watched as kube
+from bindery.kube.objects.podspec import (
     Affinity,
     Container,
     ContainerPort,

@@ -25,8 +25,8 @@ from schedulerworld import (
 from sizes import examples
 
 from bindery.api.bindrequest import Phase
-from bindery.kube import objects as kube
-from bindery.kube.bindrequests import CommittedStatement, PodBinding, StatementStatus
+from bindery.kube.objects import watched as kube
+from bindery.kube.objects.bindrequests import CommittedStatement, PodBinding, StatementStatus
 from bindery.scheduler.commit.drafts import StatementDraft
 from bindery.scheduler.commit.stale import stale_requests
 from bindery.scheduler.engine import Engine

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from schedulerworld import add, delete, engine_with, gang, group, modify, node, plan, pod, report_of
 
-from bindery.kube import objects as kube
+from bindery.kube.objects import watched as kube
 from bindery.scheduler.engine import Engine
 
 

@@ -19,7 +19,7 @@ from schedulerworld import (
     report_of,
 )
 
-from bindery.kube.objects import Pod
+from bindery.kube.objects.watched import Pod
 from bindery.scheduler.cache.failures import MOST_REFUSALS, SPARE_S
 from bindery.scheduler.cache.promises import KEPT_S
 from bindery.scheduler.engine import Engine

@@ -30,9 +30,9 @@ from bindery.api.names import API_VERSION, NODE_POOL_LABEL
 from bindery.api.names import PROVISIONING_REQUEST_ANNOTATION as ANNOTATION
 from bindery.api.provisioning import ATOMIC_CLASS
 from bindery.api.times import timestamp
-from bindery.kube import objects as kube
-from bindery.kube import podspec
-from bindery.kube.provisioning import ProvisioningRequest, ProvisioningStatus
+from bindery.kube.objects import podspec
+from bindery.kube.objects import watched as kube
+from bindery.kube.objects.provisioning import ProvisioningRequest, ProvisioningStatus
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.insight.waiting import explain
 from bindery.scheduler.insight.world import World

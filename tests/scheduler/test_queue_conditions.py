@@ -17,9 +17,9 @@ from schedulerworld import (
     report_of,
 )
 
-from bindery.kube import objects as kube
-from bindery.kube.decoding import LenientDecoder
-from bindery.kube.resources import QUEUES
+from bindery.kube.objects import watched as kube
+from bindery.kube.objects.resources import QUEUES
+from bindery.kube.watches.decoding import LenientDecoder
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.status.queues import QueueStatuses, QueueWrite
 

@@ -4,7 +4,7 @@ from msgspec import structs
 from schedulerworld import NOW, add, delete, engine_with, gang, node, plan
 
 from bindery.api.times import timestamp
-from bindery.kube import objects as kube
+from bindery.kube.objects import watched as kube
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.status.queue_metrics import NOTE_EVERY_S, QueueFigures
 

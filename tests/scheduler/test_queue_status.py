@@ -11,7 +11,7 @@ from schedulerworld import GPU, NOW, add, delete, engine_with, gang, modify, nod
 
 from bindery.api.names import GPU_MODEL_LABEL, NODE_POOL_LABEL
 from bindery.api.quantity import canonical
-from bindery.kube import objects as kube
+from bindery.kube.objects import watched as kube
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.insight.shares import cluster_shares
 from bindery.scheduler.status.queues import QueueStatuses, QueueWrite

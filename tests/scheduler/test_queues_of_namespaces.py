@@ -19,8 +19,8 @@ from schedulerworld import (
 )
 
 from bindery.api.names import QUEUE_LABEL
-from bindery.kube import objects as kube
-from bindery.kube.queueaccess import AccessReason
+from bindery.kube.objects import watched as kube
+from bindery.kube.objects.queueaccess import AccessReason
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.model.jobs import JobKey
 from bindery.scheduler.status.owners import owner_of

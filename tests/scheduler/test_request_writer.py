@@ -15,11 +15,11 @@ from schedulerworld import engine_with, gang, node
 
 from bindery.api.bindrequest import PodBinding
 from bindery.api.configuration import BindRequestConfiguration
-from bindery.kube.bindrequests import BindRequest, CommittedStatement, StatementKey
 from bindery.kube.client import Client
 from bindery.kube.lease import Leadership
-from bindery.kube.objects import ConfigMap
-from bindery.kube.resources import BIND_REQUESTS, CONFIG_MAPS, NAMESPACES
+from bindery.kube.objects.bindrequests import BindRequest, CommittedStatement, StatementKey
+from bindery.kube.objects.resources import BIND_REQUESTS, CONFIG_MAPS, NAMESPACES
+from bindery.kube.objects.watched import ConfigMap
 from bindery.scheduler.commit.drafts import StatementDraft
 from bindery.scheduler.commit.requests import BindRequestDraft
 from bindery.scheduler.commit.stale import StaleRequest

@@ -7,7 +7,7 @@ from schedulerworld import NOW, engine_with, group, node, plan, pod, report_of
 
 from bindery.api.names import EXPECTED_RUNTIME_ANNOTATION
 from bindery.api.times import timestamp
-from bindery.kube import objects as kube
+from bindery.kube.objects import watched as kube
 from bindery.scheduler.planning.reservations import kept_room
 
 BOUND = kube.Condition(

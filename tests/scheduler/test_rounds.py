@@ -25,7 +25,7 @@ from schedulerworld import (
 from sizes import examples
 
 from bindery.api.times import timestamp
-from bindery.kube import objects as kube
+from bindery.kube.objects import watched as kube
 from bindery.scheduler.commit.drafts import StatementDraft
 from bindery.scheduler.commit.requests import as_stored
 from bindery.scheduler.engine import Engine

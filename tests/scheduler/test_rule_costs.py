@@ -19,15 +19,15 @@ from schedulerworld import (
 )
 from steps import StepClock
 
-from bindery.kube import objects as kube
-from bindery.kube.podspec import (
+from bindery.kube.objects import watched as kube
+from bindery.kube.objects.podspec import (
     Affinity,
     PodAffinity,
     PodAffinityTerm,
     Toleration,
     TopologySpreadConstraint,
 )
-from bindery.kube.selectors import LabelSelector
+from bindery.kube.objects.selectors import LabelSelector
 from bindery.scheduler.cache import rule_costs
 from bindery.scheduler.cache.rule_costs import IGNORED, MOST_OF_NAMESPACE, MOST_OF_POD
 from bindery.scheduler.engine import Engine

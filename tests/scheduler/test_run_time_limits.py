@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from schedulerworld import NAMESPACE, NOW, Clock, engine_with, group, node, plan, pod, report_of
 
 from bindery.api.times import timestamp
-from bindery.kube import objects as kube
+from bindery.kube.objects import watched as kube
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.insight.shares import cluster_shares
 from bindery.scheduler.model.jobs import JobKey

@@ -24,8 +24,8 @@ from sharedgpus import sharer
 from bindery.api.configuration import DEFAULT_PLUGINS, PluginConfiguration
 from bindery.api.names import NODE_POOL_LABEL, SCALES_FOR_ANNOTATION
 from bindery.api.scaling import SCHEDULER_NAME, ScalingArguments
-from bindery.kube import objects as kube
-from bindery.kube import podspec
+from bindery.kube.objects import podspec
+from bindery.kube.objects import watched as kube
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.status.conditions import NO_ROOM_FOR_SHARE, pending_writes

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from schedulerworld import engine_with, node, plan, pod, report_of
 from sizes import examples
 
-from bindery.kube.objects import Taint
-from bindery.kube.podspec import (
+from bindery.kube.objects.podspec import (
     Affinity,
     NodeAffinity,
     NodeSelector,
@@ -18,7 +17,8 @@ from bindery.kube.podspec import (
     PreferredSchedulingTerm,
     Toleration,
 )
-from bindery.kube.taints import tolerates
+from bindery.kube.objects.taints import tolerates
+from bindery.kube.objects.watched import Taint
 
 KEYS = ("a", "b")
 VALUES = ("", "x", "y", "5", "12", "-3", "1_0", "007")

@@ -10,7 +10,7 @@ from schedulerworld import Clock, add, engine_with, group, modify, node, pod
 from sizes import examples
 from test_stages import bound, template
 
-from bindery.kube import objects as kube
+from bindery.kube.objects import watched as kube
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.model.jobs import TaskStatus
 

@@ -23,9 +23,9 @@ from schedulerworld import (
 )
 
 from bindery.api.times import timestamp
-from bindery.kube import objects as kube
-from bindery.kube import podspec
-from bindery.kube.selectors import LabelSelector
+from bindery.kube.objects import podspec
+from bindery.kube.objects import watched as kube
+from bindery.kube.objects.selectors import LabelSelector
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.model.reasons import JobReason
 

@@ -20,8 +20,8 @@ from schedulerworld import (
 )
 from sizes import examples
 
-from bindery.kube.bindrequests import CommittedStatement
-from bindery.kube.objects import KubeObject
+from bindery.kube.objects.bindrequests import CommittedStatement
+from bindery.kube.objects.watched import KubeObject
 from bindery.scheduler.commit.stale import stale_requests
 
 TIMEOUT_S = 600.0

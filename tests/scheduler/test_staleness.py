@@ -16,7 +16,7 @@ from schedulerworld import (
     report_of,
 )
 
-from bindery.kube.objects import OwnerReference, Pod
+from bindery.kube.objects.watched import OwnerReference, Pod
 from bindery.scheduler.engine import Engine
 
 GRACE_S = 60.0

@@ -3,7 +3,7 @@
 import pytest
 from inlinescenarios import scenario_of, source_of
 
-from bindery.kube.objects import Turn
+from bindery.kube.objects.watched import Turn
 from bindery.scheduler.insight.order import Turns
 from bindery.scheduler.insight.world import World
 from bindery.scheduler.planning.rounds import Deadline

@@ -15,7 +15,7 @@ from schedulerworld import (
 
 from bindery.api.states import PODS_NOT_RUNNING
 from bindery.api.times import timestamp
-from bindery.kube.objects import (
+from bindery.kube.objects.watched import (
     Condition,
     ContainerState,
     ContainerStatus,

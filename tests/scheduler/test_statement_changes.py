@@ -8,10 +8,10 @@ import pytest
 from schedulerworld import NOW, add, configuration, engine_with, node, pod, request, shared_request
 
 from bindery.api.names import FENCE_LABEL
-from bindery.kube.bindrequests import BindRequest, BindRequestSpec, CommittedStatement
-from bindery.kube.objects import KubeObject
-from bindery.kube.resources import BIND_REQUESTS, Resource
-from bindery.kube.store import Change, EventType
+from bindery.kube.objects.bindrequests import BindRequest, BindRequestSpec, CommittedStatement
+from bindery.kube.objects.resources import BIND_REQUESTS, Resource
+from bindery.kube.objects.watched import KubeObject
+from bindery.kube.watches.store import Change, EventType
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.cache.feed import statement_changes
 from bindery.scheduler.model.jobs import Uid

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from schedulerworld import engine_with, group, node, plan, pod
 from sizes import examples
 
-from bindery.kube import objects as kube
-from bindery.kube.topology import Topology, TopologyLevel, TopologySpec
+from bindery.kube.objects import watched as kube
+from bindery.kube.objects.topology import Topology, TopologyLevel, TopologySpec
 from bindery.scheduler.engine import Engine
 
 BLOCK, RACK = "block", "rack"

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bindery.kube.objects import Meta
-from bindery.kube.podspec import NodeSelectorRequirement
-from bindery.kube.topology import HyperNode, HyperNodeSpec, LabelSelector, Member
+from bindery.kube.objects.podspec import NodeSelectorRequirement
+from bindery.kube.objects.topology import HyperNode, HyperNodeSpec, LabelSelector, Member
+from bindery.kube.objects.watched import Meta
 from bindery.scheduler.model.hypernodes import HyperNodeTree
 from bindery.scheduler.model.trees import NOWHERE, LabelTree, Tree
 

@@ -7,14 +7,14 @@ import pytest
 from schedulerworld import NAMESPACE, engine_with, node, plan, pod, report_of
 from volumeworld import bound_claim, claim, promised_to, storage_class, user, volume
 
-from bindery.kube import objects as kube
-from bindery.kube.claims import RESOURCE_CLAIMS
-from bindery.kube.decoding import LenientDecoder
-from bindery.kube.devices import DEVICE_CLASSES, RESOURCE_SLICES
-from bindery.kube.podspec import PodResourceClaim
-from bindery.kube.resources import NODES, PODS, Resource
-from bindery.kube.storage import CLAIMS, VOLUMES
-from bindery.kube.store import Store
+from bindery.kube.objects import watched as kube
+from bindery.kube.objects.claims import RESOURCE_CLAIMS
+from bindery.kube.objects.devices import DEVICE_CLASSES, RESOURCE_SLICES
+from bindery.kube.objects.podspec import PodResourceClaim
+from bindery.kube.objects.resources import NODES, PODS, Resource
+from bindery.kube.objects.storage import CLAIMS, VOLUMES
+from bindery.kube.watches.decoding import LenientDecoder
+from bindery.kube.watches.store import Store
 from bindery.scheduler.engine import Engine
 
 DRIVER = "d.example.com"

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from msgspec import structs
 from schedulerworld import NOW, delete, engine_with, gang, modify, node, plan, pod
 
-from bindery.kube.decoding import LenientDecoder
-from bindery.kube.objects import Condition, PodGroup, Queue
-from bindery.kube.resources import POD_GROUPS, QUEUES
-from bindery.kube.store import Malformed
+from bindery.kube.objects.resources import POD_GROUPS, QUEUES
+from bindery.kube.objects.watched import Condition, PodGroup, Queue
+from bindery.kube.watches.decoding import LenientDecoder
+from bindery.kube.watches.store import Malformed
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.status.conditions import ConditionWrite, ReportedKind, pending_writes
 from bindery.scheduler.status.queues import QueueStatuses

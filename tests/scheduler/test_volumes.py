@@ -31,9 +31,8 @@ from volumeworld import (
     volume,
 )
 
-from bindery.kube.objects import Meta, Node
-from bindery.kube.selectors import LabelRequirement, LabelSelector
-from bindery.kube.storage import (
+from bindery.kube.objects.selectors import LabelRequirement, LabelSelector
+from bindery.kube.objects.storage import (
     CSINode,
     CSINodeAllocatable,
     CSINodeDriver,
@@ -42,6 +41,7 @@ from bindery.kube.storage import (
     PersistentVolume,
     PersistentVolumeClaim,
 )
+from bindery.kube.objects.watched import Meta, Node
 from bindery.scheduler.commit.drafts import StatementDraft
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.ledgers.base import LedgerRefusalError

@@ -16,7 +16,6 @@ from sizes import examples
 from statementlists import statement_lists
 
 from bindery.api.configuration import BindRequestConfiguration
-from bindery.kube.bindrequests import BindRequest, CommittedStatement, StatementKey
 from bindery.kube.client import Client
 from bindery.kube.errors import (
     AlreadyExistsError,
@@ -29,6 +28,7 @@ from bindery.kube.errors import (
     UnreachableError,
 )
 from bindery.kube.lease import Leadership
+from bindery.kube.objects.bindrequests import BindRequest, CommittedStatement, StatementKey
 from bindery.scheduler.commit.backlog import MOST_PODS, Parts
 from bindery.scheduler.commit.writer import CONCURRENT_CREATIONS, RequestWriter
 

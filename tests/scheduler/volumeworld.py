@@ -4,14 +4,13 @@ from typing import Any
 
 from schedulerworld import NAMESPACE, pod
 
-from bindery.kube.objects import Meta, OwnerReference, Pod
-from bindery.kube.podspec import (
+from bindery.kube.objects.podspec import (
     NodeSelectorRequirement,
     NodeSelectorTerm,
     PersistentVolumeClaimSource,
     Volume,
 )
-from bindery.kube.storage import (
+from bindery.kube.objects.storage import (
     ClaimReference,
     ClaimSpec,
     ClaimStatus,
@@ -24,6 +23,7 @@ from bindery.kube.storage import (
     VolumeSpec,
     VolumeStatus,
 )
+from bindery.kube.objects.watched import Meta, OwnerReference, Pod
 
 BOUND = {"pv.kubernetes.io/bind-completed": "yes"}
 LATE = "WaitForFirstConsumer"

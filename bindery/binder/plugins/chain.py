@@ -1,8 +1,8 @@
 """Calls the configured plugins step by step for one pod, in order, and measures them.
 
-Built by `term` from what `registry` made; called by `transaction`, which knows which pods are to be
-prepared, finished or rolled back. Invariant: no exception of a plugin but a cancellation leaves
-this module.
+Built by `term` from what `registry` made; called by `run.transaction`, which knows which pods are
+to be prepared, finished or rolled back. Invariant: no exception of a plugin but a cancellation
+leaves this module.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -13,8 +13,9 @@ from typing import Final
 import structlog
 
 from bindery.api.bindrequest import BindFailureReason
-from bindery.binder.bindingmetadata import BindingMetadata, recorded
-from bindery.binder.outcome import PodFailure
+from bindery.binder.outcome.bindingmetadata import BindingMetadata, recorded
+from bindery.binder.outcome.outcome import PodFailure
+from bindery.binder.outcome.ports import PodView
 from bindery.binder.plugins.interface import (
     BindContext,
     BinderPlugin,
@@ -28,10 +29,9 @@ from bindery.binder.plugins.interface import (
     RecordsAtBinding,
     RollsBack,
 )
-from bindery.binder.ports import PodView
-from bindery.kube.bindrequests import CommittedStatement, PodBinding
 from bindery.kube.client import Client
 from bindery.kube.errors import KubeError
+from bindery.kube.objects.bindrequests import CommittedStatement, PodBinding
 
 _log: Final = structlog.get_logger(__name__)
 

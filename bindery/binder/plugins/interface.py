@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 from bindery.api.bindrequest import BindFailureReason
-from bindery.binder.ports import PodView
-from bindery.kube.bindrequests import CommittedStatement, PodBinding
+from bindery.binder.outcome.ports import PodView
 from bindery.kube.client import Client
+from bindery.kube.objects.bindrequests import CommittedStatement, PodBinding
 
 PodManifest = dict[str, Any]
 """A pod as the API server has it, with all its fields."""

@@ -17,7 +17,7 @@ from bindery.api import numaplacement
 from bindery.api.names import NUMA_ZONES_ANNOTATION
 from bindery.api.numaplacement import NumaPlacement
 from bindery.binder.plugins.interface import BindContext, PluginError
-from bindery.kube.bindrequests import PodBinding
+from bindery.kube.objects.bindrequests import PodBinding
 
 _NO_ZONES: Final = "NoNumaZones"
 _MOST_WAIT_S: Final = 2.0

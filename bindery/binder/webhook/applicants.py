@@ -22,7 +22,7 @@ from bindery.api.podvalues import wrong_values
 from bindery.api.states import NON_PREEMPTIBLE_FROM
 from bindery.binder.webhook.answers import Manifest
 from bindery.binder.webhook.directory import Directory
-from bindery.kube.queueaccess import Applicant, access_refusal
+from bindery.kube.objects.queueaccess import Applicant, access_refusal
 
 DEFAULT_SCHEDULER: Final = "default-scheduler"
 _MOST_LEVELS: Final = 24

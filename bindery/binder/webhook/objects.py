@@ -7,8 +7,8 @@ from typing import Final
 import msgspec
 
 from bindery.binder.webhook.certificates import Bundle
-from bindery.kube.objects import KubeObject
-from bindery.kube.resources import Resource
+from bindery.kube.objects.resources import Resource
+from bindery.kube.objects.watched import KubeObject
 
 
 class Secret(KubeObject, frozen=True, rename="camel", kw_only=True):

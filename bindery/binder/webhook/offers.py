@@ -7,8 +7,8 @@ from typing import Final
 
 import msgspec
 
-from bindery.kube.objects import KubeObject
-from bindery.kube.resources import NODES, Resource
+from bindery.kube.objects.resources import NODES, Resource
+from bindery.kube.objects.watched import KubeObject
 
 
 class Offers(msgspec.Struct, frozen=True, kw_only=True):

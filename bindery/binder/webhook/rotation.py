@@ -25,9 +25,9 @@ from bindery.binder.webhook.objects import (
 )
 from bindery.kube.client import Client, PatchKind
 from bindery.kube.errors import AlreadyExistsError, ConflictError, KubeError, NotFoundError
-from bindery.kube.outages import log_failure
-from bindery.kube.resources import Resource
-from bindery.kube.watch import Change, EventType, Reflector
+from bindery.kube.http.outages import log_failure
+from bindery.kube.objects.resources import Resource
+from bindery.kube.watches.reflector import Change, EventType, Reflector
 
 _log: Final = structlog.get_logger(__name__)
 

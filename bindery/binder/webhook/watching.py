@@ -10,8 +10,8 @@ from typing import Any
 from bindery.binder.webhook.directory import Directory
 from bindery.binder.webhook.offers import OFFERING_NODES
 from bindery.kube.client import Client
-from bindery.kube.resources import NAMESPACES, PRIORITY_CLASSES, QUEUES
-from bindery.kube.watch import Change, Reflector
+from bindery.kube.objects.resources import NAMESPACES, PRIORITY_CLASSES, QUEUES
+from bindery.kube.watches.reflector import Change, Reflector
 
 
 class WatchedDirectory(Directory):

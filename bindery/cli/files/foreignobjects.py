@@ -13,8 +13,8 @@ from bindery.api.yamlfile import FileError, parse, read
 from bindery.cli.connection import with_client
 from bindery.cli.errors import CommandError, ExitCode
 from bindery.kube.errors import ForbiddenError
-from bindery.kube.objects import KubeObject
-from bindery.kube.resources import Resource
+from bindery.kube.objects.resources import Resource
+from bindery.kube.objects.watched import KubeObject
 from bindery.kube.served import served
 
 

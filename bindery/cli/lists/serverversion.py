@@ -7,8 +7,8 @@ from bindery.answers.leaders import confirmed, read_leader
 from bindery.api.names import API_VERSION, SCHEDULER_LEASE
 from bindery.kube.client import Client
 from bindery.kube.errors import ForbiddenError
-from bindery.kube.objects import KubeObject
-from bindery.kube.resources import BIND_REQUESTS, POD_GROUPS, QUEUES, Resource
+from bindery.kube.objects.resources import BIND_REQUESTS, POD_GROUPS, QUEUES, Resource
+from bindery.kube.objects.watched import KubeObject
 from bindery.kube.served import served
 
 

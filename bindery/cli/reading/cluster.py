@@ -14,13 +14,11 @@ import typer
 
 from bindery.api.states import GangState
 from bindery.cli.errors import CommandError, ExitCode
-from bindery.kube.bindrequests import CommittedStatement
-from bindery.kube.claims import RESOURCE_CLAIMS, ResourceClaim
-from bindery.kube.decoding import LenientDecoder
 from bindery.kube.errors import ForbiddenError, NotFoundError
-from bindery.kube.objects import KubeObject
-from bindery.kube.requests import Selection
-from bindery.kube.resources import (
+from bindery.kube.http.requests import Selection
+from bindery.kube.objects.bindrequests import CommittedStatement
+from bindery.kube.objects.claims import RESOURCE_CLAIMS, ResourceClaim
+from bindery.kube.objects.resources import (
     BIND_REQUESTS,
     NAMESPACES,
     NODES,
@@ -29,9 +27,11 @@ from bindery.kube.resources import (
     QUEUES,
     Resource,
 )
-from bindery.kube.snapshot import ClusterSnapshot
-from bindery.kube.store import Malformed
-from bindery.kube.workloads import WORKLOAD_JOBS
+from bindery.kube.objects.snapshot import ClusterSnapshot
+from bindery.kube.objects.watched import KubeObject
+from bindery.kube.objects.workloads import WORKLOAD_JOBS
+from bindery.kube.watches.decoding import LenientDecoder
+from bindery.kube.watches.store import Malformed
 
 if TYPE_CHECKING:
     from bindery.kube.client import Client  # it imports the HTTP library, which files do without

@@ -15,11 +15,10 @@ from bindery.api.plugins import PluginConfigurationError
 from bindery.cli.errors import CommandError, ExitCode
 from bindery.cli.importing import importing
 from bindery.cli.reading.cluster import demanding_kinds, read, read_bind_requests, read_visible
-from bindery.kube.budgets import DISRUPTION_BUDGETS
-from bindery.kube.claims import RESOURCE_CLAIM_TEMPLATES
 from bindery.kube.client import Client
-from bindery.kube.objects import KubeObject
-from bindery.kube.resources import (
+from bindery.kube.objects.budgets import DISRUPTION_BUDGETS
+from bindery.kube.objects.claims import RESOURCE_CLAIM_TEMPLATES
+from bindery.kube.objects.resources import (
     NAMESPACES,
     NODES,
     POD_GROUPS,
@@ -28,9 +27,10 @@ from bindery.kube.resources import (
     QUEUES,
     Resource,
 )
+from bindery.kube.objects.snapshot import ClusterSnapshot
+from bindery.kube.objects.watched import KubeObject
+from bindery.kube.objects.workloads import WORKLOAD_JOBS
 from bindery.kube.served import served
-from bindery.kube.snapshot import ClusterSnapshot
-from bindery.kube.workloads import WORKLOAD_JOBS
 from bindery.scheduler.cache.observers import WATCHED
 from bindery.scheduler.plugins import registry
 

@@ -16,7 +16,7 @@ from bindery.cli.reading.configurations import read_planner
 from bindery.cli.reading.live import read_cluster
 from bindery.kube.client import Client
 from bindery.kube.errors import ForbiddenError
-from bindery.kube.snapshot import ClusterSnapshot
+from bindery.kube.objects.snapshot import ClusterSnapshot
 from bindery.scheduler.usage.formula import History
 
 

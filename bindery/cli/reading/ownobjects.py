@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from bindery.cli.reading.cluster import read_gangs
 from bindery.kube.errors import ForbiddenError
-from bindery.kube.objects import Namespace
-from bindery.kube.resources import NAMESPACES
-from bindery.kube.snapshot import ClusterSnapshot
+from bindery.kube.objects.resources import NAMESPACES
+from bindery.kube.objects.snapshot import ClusterSnapshot
+from bindery.kube.objects.watched import Namespace
 
 if TYPE_CHECKING:
     from bindery.kube.client import Client  # it imports the HTTP library, which files do without

@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from bindery.kube.objects import PodGroup
-from bindery.kube.ownernames import grouped, workload_text
+from bindery.kube.objects.ownernames import grouped, workload_text
+from bindery.kube.objects.watched import PodGroup
 
 _NAME: Final = re.compile(r"(?<![\w./-])([a-z0-9-]+/[a-z0-9.-]*[a-z0-9])(?![\w/-])")
 """The namespace and the name of a gang in a text."""

@@ -15,10 +15,10 @@ from bindery.api.names import SOURCES_ANNOTATION
 from bindery.api.times import age
 from bindery.cli.text.explanation import some_lines
 from bindery.cli.text.subgroups import sub_group_lines
-from bindery.kube.bindrequests import CommittedStatement
-from bindery.kube.objects import Pod, PodGroup
-from bindery.kube.snapshot import FINISHED, ClusterSnapshot, is_bound
-from bindery.kube.workloads import failure
+from bindery.kube.objects.bindrequests import CommittedStatement
+from bindery.kube.objects.snapshot import FINISHED, ClusterSnapshot, is_bound
+from bindery.kube.objects.watched import Pod, PodGroup
+from bindery.kube.objects.workloads import failure
 
 
 def state_lines(snapshot: ClusterSnapshot, about: Subject, now: datetime) -> list[str]:

@@ -13,7 +13,7 @@ from bindery.api.names import (
     SCHEDULER_NAME,
 )
 from bindery.api.states import NON_PREEMPTIBLE_FROM
-from bindery.kube.objects import Pod, PodGroup
+from bindery.kube.objects.watched import Pod, PodGroup
 from bindery.scenario.capture.nodes import Entry
 from bindery.scheduler.cache.reading import read_group
 from bindery.scheduler.model.jobs import Job, JobKey

@@ -10,11 +10,11 @@ from typing import Any, Final
 
 import msgspec
 
-from bindery.kube.claims import RESOURCE_CLAIMS, ResourceClaim
-from bindery.kube.devices import DEVICE_CLASSES, RESOURCE_SLICES
-from bindery.kube.objects import KubeObject, Pod
-from bindery.kube.quotas import RESOURCE_QUOTAS
-from bindery.kube.resources import Resource
+from bindery.kube.objects.claims import RESOURCE_CLAIMS, ResourceClaim
+from bindery.kube.objects.devices import DEVICE_CLASSES, RESOURCE_SLICES
+from bindery.kube.objects.quotas import RESOURCE_QUOTAS
+from bindery.kube.objects.resources import Resource
+from bindery.kube.objects.watched import KubeObject, Pod
 from bindery.scenario.capture.nodes import Entry
 
 _KEYS: Final[Mapping[str, Resource[Any]]] = {

@@ -24,11 +24,11 @@ from bindery.api.names import (
     SCHEDULER_NAME,
 )
 from bindery.api.states import ENDED_POD_PHASES
-from bindery.kube.bindrequests import CommittedStatement
-from bindery.kube.objects import Pod, PodGroup, Queue, QueueResource, QueueSpec
-from bindery.kube.ownernames import Workload, makers
-from bindery.kube.queueaccess import has_rules
-from bindery.kube.snapshot import ClusterSnapshot, is_bound
+from bindery.kube.objects.bindrequests import CommittedStatement
+from bindery.kube.objects.ownernames import Workload, makers
+from bindery.kube.objects.queueaccess import has_rules
+from bindery.kube.objects.snapshot import ClusterSnapshot, is_bound
+from bindery.kube.objects.watched import Pod, PodGroup, Queue, QueueResource, QueueSpec
 from bindery.scenario.capture.claims import capture_claims, templates_without_claim
 from bindery.scenario.capture.nodes import Entry, capture_nodes
 from bindery.scenario.capture.numa import Captured, capture_numa

@@ -12,7 +12,7 @@ from bindery.api.hami.errors import HamiFormatError
 from bindery.api.hami.poddevices import decode, encode
 from bindery.api.hami.vendortable import BY_WORD, VENDORS
 from bindery.api.names import SCHEDULER_NAME
-from bindery.kube.objects import Node, Pod
+from bindery.kube.objects.watched import Node, Pod
 
 _OF_NODES: Final = frozenset(
     {names.CORDONED_DEVICES, names.NVIDIA_PAIR_SCORES, *(vendor.register_key for vendor in VENDORS)}

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from bindery.api import quantity
 from bindery.api.names import GPU_MEMORY_LABEL, GPU_MODEL_LABEL, GPU_RESOURCE, HOSTNAME_LABEL
-from bindery.kube.declaredfeatures import FEATURES
-from bindery.kube.objects import Node
+from bindery.kube.objects.declaredfeatures import FEATURES
+from bindery.kube.objects.watched import Node
 from bindery.scenario.capture.hami import node_annotations
 from bindery.scheduler.model.images import normalized
 

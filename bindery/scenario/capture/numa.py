@@ -10,8 +10,8 @@ from typing import Final
 
 from bindery.api import numadetail, numaplacement
 from bindery.api.names import GPU_RESOURCE, NUMA_DETAIL_ANNOTATION, NUMA_ZONES_ANNOTATION
-from bindery.kube.nodetopologies import ZONE_PREFIX, NodeResourceTopology
-from bindery.kube.objects import KubeObject, Node, Pod
+from bindery.kube.objects.nodetopologies import ZONE_PREFIX, NodeResourceTopology
+from bindery.kube.objects.watched import KubeObject, Node, Pod
 from bindery.nodecore.cpusets import format_cpus
 from bindery.nodecore.pods import CPU, MEMORY
 from bindery.nodecore.prediction.requests import PodRequest

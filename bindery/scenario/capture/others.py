@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 
 from bindery.api.names import NAMESPACE_NAME_LABEL, SCHEDULER_NAME
 from bindery.api.states import ENDED_POD_PHASES
-from bindery.kube.objects import Pod
-from bindery.kube.snapshot import ClusterSnapshot
+from bindery.kube.objects.snapshot import ClusterSnapshot
+from bindery.kube.objects.watched import Pod
 from bindery.scheduler.model.host_ports import host_ports
 from bindery.scheduler.model.label_references import LabelReferences
 from bindery.scheduler.model.pod_catalog import NamespaceLabels

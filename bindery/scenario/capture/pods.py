@@ -26,11 +26,11 @@ from bindery.api.names import (
     SCHEDULER_NAME,
 )
 from bindery.api.times import seconds
-from bindery.kube.declaredfeatures import required_features
-from bindery.kube.membership import Claims
-from bindery.kube.objects import Meta, Pod, PodGroup, PodTemplate
-from bindery.kube.podspec import Container
-from bindery.kube.podtemplates import pod_spec
+from bindery.kube.objects.declaredfeatures import required_features
+from bindery.kube.objects.membership import Claims
+from bindery.kube.objects.podspec import Container
+from bindery.kube.objects.podtemplates import pod_spec
+from bindery.kube.objects.watched import Meta, Pod, PodGroup, PodTemplate
 from bindery.scenario.capture.charges import OwnerCharges
 from bindery.scenario.capture.claims import claim_names
 from bindery.scenario.capture.hami import pod_annotations

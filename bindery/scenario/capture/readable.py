@@ -13,9 +13,9 @@ from pydantic import ValidationError
 from bindery.api import quantity
 from bindery.api.quantity import QuantityError
 from bindery.api.yamlfile import Location, describe, format_location
-from bindery.kube.objects import Node, Pod, PodGroup, SubGroup
-from bindery.kube.podtemplates import PodTemplateError, pod_spec
-from bindery.kube.snapshot import ClusterSnapshot
+from bindery.kube.objects.podtemplates import PodTemplateError, pod_spec
+from bindery.kube.objects.snapshot import ClusterSnapshot
+from bindery.kube.objects.watched import Node, Pod, PodGroup, SubGroup
 from bindery.scenario.capture.nodes import Entry
 from bindery.scenario.checks import check
 from bindery.scenario.format import Scenario

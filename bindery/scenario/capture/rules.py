@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 
 from bindery.api.names import NAMESPACE_NAME_LABEL
-from bindery.kube.objects import Namespace, Pod
-from bindery.kube.podspec import Container
+from bindery.kube.objects.podspec import Container
+from bindery.kube.objects.watched import Namespace, Pod
 from bindery.scenario.capture.nodes import Entry
 from bindery.scheduler.model.jobs import Uid
 from bindery.scheduler.model.label_references import LabelReferences

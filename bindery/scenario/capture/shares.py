@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from bindery.api import gpushare
 from bindery.api.gpushare import WHOLE
 from bindery.api.names import SPREAD_DEVICES_ANNOTATION
-from bindery.kube.objects import Pod
+from bindery.kube.objects.watched import Pod
 from bindery.scenario.capture.nodes import Entry
 from bindery.scheduler.cache.grants import Grants
 from bindery.scheduler.cache.holds import Holds

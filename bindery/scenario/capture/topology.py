@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import msgspec
 
 from bindery.api import exclusive, ranks
-from bindery.kube.objects import KubeObject, Pod, TopologyConstraint
-from bindery.kube.topology import HyperNode, Topology
+from bindery.kube.objects.topology import HyperNode, Topology
+from bindery.kube.objects.watched import KubeObject, Pod, TopologyConstraint
 from bindery.scenario.capture.claims import pruned
 from bindery.scenario.capture.nodes import Entry
 

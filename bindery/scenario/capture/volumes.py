@@ -9,8 +9,8 @@ from typing import Final
 
 import msgspec
 
-from bindery.kube.objects import KubeObject, Pod
-from bindery.kube.storage import RESOURCES
+from bindery.kube.objects.storage import RESOURCES
+from bindery.kube.objects.watched import KubeObject, Pod
 from bindery.scenario.capture.claims import pruned
 from bindery.scenario.capture.nodes import Entry
 from bindery.scenario.jobs import InTreeDisk

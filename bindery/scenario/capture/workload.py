@@ -8,8 +8,8 @@ import msgspec
 from bindery.api import quantity
 from bindery.api.configuration import SchedulerConfiguration
 from bindery.api.gpushare import WHOLE
-from bindery.kube.snapshot import ClusterSnapshot
-from bindery.kube.store import Change, EventType
+from bindery.kube.objects.snapshot import ClusterSnapshot
+from bindery.kube.watches.store import Change, EventType
 from bindery.scenario.capture.nodes import Entry
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.cache.feed import statement_changes

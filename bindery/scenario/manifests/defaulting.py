@@ -11,9 +11,10 @@ import msgspec
 
 from bindery.api.gpushare import CONFIG_MAP_ANNOTATION, asks_for_share
 from bindery.api.yamlfile import Document
-from bindery.kube import reading
-from bindery.kube.claims import ResourceClaimTemplate
-from bindery.kube.objects import (
+from bindery.kube.objects import reading
+from bindery.kube.objects.claims import ResourceClaimTemplate
+from bindery.kube.objects.storage import ClaimSpec, PersistentVolumeClaim, StorageClass
+from bindery.kube.objects.watched import (
     Condition,
     KubeObject,
     Meta,
@@ -21,7 +22,6 @@ from bindery.kube.objects import (
     Pod,
     PodClaimStatus,
 )
-from bindery.kube.storage import ClaimSpec, PersistentVolumeClaim, StorageClass
 from bindery.scenario.claims import claim_from, owner_of_claims
 
 DEFAULT_CLASS_ANNOTATION = "storageclass.kubernetes.io/is-default-class"

@@ -18,8 +18,12 @@ from bindery.api.names import API_VERSION
 from bindery.api.times import seconds, timestamp
 from bindery.api.yamlfile import Document, validate
 from bindery.binder.webhook.directory import Directory
-from bindery.kube import reading
-from bindery.kube.objects import (
+from bindery.kube.objects import reading
+from bindery.kube.objects.ownernames import grouped
+from bindery.kube.objects.resources import NAMESPACES, NODES, PRIORITY_CLASSES, Resource
+from bindery.kube.objects.snapshot import ClusterSnapshot
+from bindery.kube.objects.storage import PersistentVolumeClaim
+from bindery.kube.objects.watched import (
     KubeObject,
     Meta,
     Namespace,
@@ -28,10 +32,6 @@ from bindery.kube.objects import (
     PriorityClass,
     Queue,
 )
-from bindery.kube.ownernames import grouped
-from bindery.kube.resources import NAMESPACES, NODES, PRIORITY_CLASSES, Resource
-from bindery.kube.snapshot import ClusterSnapshot
-from bindery.kube.storage import PersistentVolumeClaim
 from bindery.scenario.beginning import objects_of
 from bindery.scenario.files import parse_scenario
 from bindery.scenario.format import BUILT_IN_PRIORITIES, Scenario

@@ -9,8 +9,8 @@ from collections import defaultdict, deque
 from collections.abc import Mapping
 from itertools import islice
 
-from bindery.kube.budgets import DisruptionBudget
-from bindery.kube.store import Key, key_of
+from bindery.kube.objects.budgets import DisruptionBudget
+from bindery.kube.watches.store import Key, key_of
 
 _MOST_EASINGS = 1000
 """Number of remembered changes, for evictions in flight. If an older change is missed, the

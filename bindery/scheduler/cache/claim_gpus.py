@@ -7,8 +7,8 @@ shared claim move to the next pod when the first one goes.
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from bindery.kube.claims import ResourceClaim
-from bindery.kube.objects import Pod
+from bindery.kube.objects.claims import ResourceClaim
+from bindery.kube.objects.watched import Pod
 from bindery.scheduler.model.claimed_gpus import CountsClass, claimed_gpus
 from bindery.scheduler.model.jobs import Uid
 

@@ -18,10 +18,11 @@ from bindery.api.gpus import GpuResources
 from bindery.api.names import API_VERSION, NODE_POOL_LABEL
 from bindery.api.quantity import QuantityError
 from bindery.api.times import seconds
-from bindery.kube.bindrequests import BindRequest, CommittedStatement, StatementKey
-from bindery.kube.budgets import DisruptionBudget
-from bindery.kube.claims import ResourceClaim
-from bindery.kube.objects import (
+from bindery.kube.objects.bindrequests import BindRequest, CommittedStatement, StatementKey
+from bindery.kube.objects.budgets import DisruptionBudget
+from bindery.kube.objects.claims import ResourceClaim
+from bindery.kube.objects.resources import Resource
+from bindery.kube.objects.watched import (
     KubeObject,
     Meta,
     Namespace,
@@ -31,8 +32,7 @@ from bindery.kube.objects import (
     PriorityClass,
     Queue,
 )
-from bindery.kube.resources import Resource
-from bindery.kube.store import Change, EventType
+from bindery.kube.watches.store import Change, EventType
 from bindery.scheduler.cache.budgets import Budgets
 from bindery.scheduler.cache.contests import Contests
 from bindery.scheduler.cache.defects import Defects

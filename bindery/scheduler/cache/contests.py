@@ -1,14 +1,14 @@
 """PodGroups that select pods of an older PodGroup: each is told once.
 
-Owned by cluster.py. `bindery.kube.membership` decides which PodGroup has a pod.
+Owned by cluster.py. `bindery.kube.objects.membership` decides which PodGroup has a pod.
 """
 
 from collections.abc import Callable, Mapping
 from typing import Final
 
 from bindery.api.names import MADE_BY_GROUPER, MADE_BY_LABEL, SKIP_GROUPER_KEY
-from bindery.kube.membership import GroupKey
-from bindery.kube.objects import Meta, Pod, PodGroup
+from bindery.kube.objects.membership import GroupKey
+from bindery.kube.objects.watched import Meta, Pod, PodGroup
 from bindery.scheduler.cache.members import JobMembership
 from bindery.scheduler.model.jobs import JobKey
 

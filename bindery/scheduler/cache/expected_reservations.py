@@ -10,8 +10,8 @@ pod appears, the device stays unused for that time.
 from collections.abc import Iterator
 
 from bindery.api import gpushare
-from bindery.kube.objects import Meta, Pod
-from bindery.kube.podspec import PodSpec
+from bindery.kube.objects.podspec import PodSpec
+from bindery.kube.objects.watched import Meta, Pod
 from bindery.scheduler.cache.holds import Hold
 from bindery.scheduler.cache.members import JobMembership
 from bindery.scheduler.cache.reading import read_pod

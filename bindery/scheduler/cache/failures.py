@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable
 
 from bindery.api.bindrequest import BindFailureReason
-from bindery.kube.bindrequests import CommittedStatement
+from bindery.kube.objects.bindrequests import CommittedStatement
 from bindery.scheduler.cache.set_aside import SetAside
 from bindery.scheduler.model.cooldowns import Cooldown
 from bindery.scheduler.model.jobs import JobKey, Uid

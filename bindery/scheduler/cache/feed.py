@@ -13,15 +13,15 @@ from typing import Any
 
 import structlog
 
-from bindery.kube.bindrequests import BindRequest, CommittedStatement, StatementKey
 from bindery.kube.client import Client
 from bindery.kube.errors import KubeError
-from bindery.kube.objects import KubeObject, Meta
-from bindery.kube.outages import log_failure
-from bindery.kube.resources import BIND_REQUESTS, PODS, Resource
+from bindery.kube.http.outages import log_failure
+from bindery.kube.objects.bindrequests import BindRequest, CommittedStatement, StatementKey
+from bindery.kube.objects.resources import BIND_REQUESTS, PODS, Resource
+from bindery.kube.objects.watched import KubeObject, Meta
 from bindery.kube.served import served
-from bindery.kube.store import Change, EventType
-from bindery.kube.watch import Reflector
+from bindery.kube.watches.reflector import Reflector
+from bindery.kube.watches.store import Change, EventType
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.cache.observers import WATCHED
 from bindery.scheduler.model.problems import ObjectProblem

@@ -13,7 +13,7 @@ import msgspec
 
 from bindery.api import gpushare
 from bindery.api.gpushare import Grant
-from bindery.kube.objects import Pod
+from bindery.kube.objects.watched import Pod
 from bindery.scheduler.cache.holds import Hold, Holds
 from bindery.scheduler.model.jobs import Uid
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from bindery.api import bindrequest
-from bindery.kube.bindrequests import CommittedStatement, StatementKey, StatementSpec
+from bindery.kube.objects.bindrequests import CommittedStatement, StatementKey, StatementSpec
 from bindery.scheduler.model.jobs import Uid
 
 _MOST_COMMIT_DIGITS = 18

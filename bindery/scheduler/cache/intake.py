@@ -8,9 +8,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from bindery.kube.objects import KubeObject, Pod
-from bindery.kube.resources import Resource
-from bindery.kube.store import Change, EventType
+from bindery.kube.objects.resources import Resource
+from bindery.kube.objects.watched import KubeObject, Pod
+from bindery.kube.watches.store import Change, EventType
 from bindery.scheduler.cache.defects import Defects, DefectStage, Subject
 from bindery.scheduler.cache.observers import Observe, Observers
 from bindery.scheduler.cache.quarantine import Quarantine, substitutes

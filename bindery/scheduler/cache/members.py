@@ -1,8 +1,8 @@
 """The pods by what PodGroups select them by: which pods a changed PodGroup gains or loses.
 
-Owned by cluster.py. `bindery.kube.membership` has the rules. An event of a pod costs the same
-however many pods and PodGroups there are; an event of a PodGroup costs as much as it has pods. The
-index exists only in namespaces with PodGroups that select pods.
+Owned by cluster.py. `bindery.kube.objects.membership` has the rules. An event of a pod costs the
+same however many pods and PodGroups there are; an event of a PodGroup costs as much as it has pods.
+The index exists only in namespaces with PodGroups that select pods.
 """
 
 from collections import defaultdict
@@ -12,7 +12,7 @@ from typing import NamedTuple
 from bindery.api import names
 from bindery.api.names import POD_GROUP_ANNOTATION
 from bindery.api.shown import quoted
-from bindery.kube.membership import (
+from bindery.kube.objects.membership import (
     Claims,
     GroupKey,
     Membership,
@@ -20,7 +20,7 @@ from bindery.kube.membership import (
     group_selectors,
     selectors,
 )
-from bindery.kube.objects import Pod, PodGroup
+from bindery.kube.objects.watched import Pod, PodGroup
 from bindery.scheduler.model.jobs import JobKey, Task, Uid
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from bindery.api.names import DEFAULT_QUEUE, QUEUE_LABEL
-from bindery.kube.objects import Namespace
+from bindery.kube.objects.watched import Namespace
 
 
 class Namespaces:

@@ -9,10 +9,9 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from bindery.kube.bindrequests import CommittedStatement
-from bindery.kube.budgets import DISRUPTION_BUDGETS
-from bindery.kube.objects import KubeObject
-from bindery.kube.resources import (
+from bindery.kube.objects.bindrequests import CommittedStatement
+from bindery.kube.objects.budgets import DISRUPTION_BUDGETS
+from bindery.kube.objects.resources import (
     BIND_REQUESTS,
     NAMESPACES,
     NODES,
@@ -22,7 +21,8 @@ from bindery.kube.resources import (
     QUEUES,
     Resource,
 )
-from bindery.kube.store import Change, EventType, Key, key_of
+from bindery.kube.objects.watched import KubeObject
+from bindery.kube.watches.store import Change, EventType, Key, key_of
 
 WATCHED: Sequence[Resource[Any]] = (
     PRIORITY_CLASSES,

@@ -6,7 +6,7 @@ Owned by cluster.py, which reports those with pods.
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from bindery.kube.objects import Meta
+from bindery.kube.objects.watched import Meta
 from bindery.scheduler.model.jobs import Job, JobKey
 
 RUNS_ON_AFTER_S: Final = 2.0

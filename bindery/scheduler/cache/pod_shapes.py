@@ -8,8 +8,8 @@ with an image when it comes to its first node, and of pods whose claims have oth
 from collections.abc import Iterable, Iterator, Mapping
 
 from bindery.api.states import ENDED_POD_PHASES
-from bindery.kube.claims import ResourceClaim
-from bindery.kube.objects import Pod
+from bindery.kube.objects.claims import ResourceClaim
+from bindery.kube.objects.watched import Pod
 from bindery.scheduler.cache.claim_gpus import ClaimGpus
 from bindery.scheduler.cache.shape_costs import ShapeCosts
 from bindery.scheduler.model.images import image_names

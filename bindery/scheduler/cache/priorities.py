@@ -5,7 +5,7 @@ and its gangs wait. For pods, the API server set the priority when they were cre
 """
 
 from bindery.api.states import NON_PREEMPTIBLE_FROM
-from bindery.kube.objects import PriorityClass
+from bindery.kube.objects.watched import PriorityClass
 from bindery.scheduler.model.jobs import Job, Task
 
 

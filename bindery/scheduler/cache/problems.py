@@ -5,7 +5,7 @@ from typing import Final
 
 from bindery.api.mistakes import mistaken_keys
 from bindery.api.podvalues import wrong_values
-from bindery.kube.objects import Meta, Pod
+from bindery.kube.objects.watched import Meta, Pod
 from bindery.scheduler.model.problems import ObjectProblem
 
 _MOST_MISTAKES: Final = 5

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from bindery.kube.bindrequests import CommittedStatement
-from bindery.kube.claims import ResourceClaim, held_claim
-from bindery.kube.objects import (
+from bindery.kube.objects.bindrequests import CommittedStatement
+from bindery.kube.objects.claims import ResourceClaim, held_claim
+from bindery.kube.objects.podspec import PodSpec
+from bindery.kube.objects.watched import (
     KubeObject,
     Meta,
     Pod,
@@ -20,8 +21,7 @@ from bindery.kube.objects import (
     Queue,
     QueueSpec,
 )
-from bindery.kube.podspec import PodSpec
-from bindery.kube.store import key_of
+from bindery.kube.watches.store import key_of
 
 _Identity = tuple[object, ...]
 

@@ -12,8 +12,8 @@ from contextlib import suppress
 from msgspec.structs import replace
 
 from bindery.api.states import ENDED_POD_PHASES
-from bindery.kube.objects import KubeObject, Pod
-from bindery.kube.store import Change, EventType
+from bindery.kube.objects.watched import KubeObject, Pod
+from bindery.kube.watches.store import Change, EventType
 from bindery.scheduler.model.jobs import Uid
 from bindery.scheduler.model.pod_rules import PodSet, read_rules
 from bindery.scheduler.model.problems import ObjectProblem

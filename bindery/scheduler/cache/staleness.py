@@ -11,7 +11,7 @@ from typing import Final
 
 from bindery.api.podgroup import SCHEDULED
 from bindery.api.times import seconds
-from bindery.kube.objects import Pod, PodGroup
+from bindery.kube.objects.watched import Pod, PodGroup
 from bindery.scheduler.model.jobs import Job, JobKey, Task, TaskStatus
 
 Part = tuple[JobKey, str]

@@ -27,7 +27,7 @@ from bindery.api.names import (
     SELECTED_NODE_LABEL,
     STATEMENT_LABEL,
 )
-from bindery.kube.bindrequests import StatementKey
+from bindery.kube.objects.bindrequests import StatementKey
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.commit.precedence import Precedence
 from bindery.scheduler.ledgers.base import Operation, OperationKind

@@ -20,13 +20,13 @@ from weakref import WeakValueDictionary
 
 import structlog
 
-from bindery.kube.budgets import DisruptionBudget
 from bindery.kube.client import Client
 from bindery.kube.errors import ApiError, ConflictError, KubeError, NotFoundError
-from bindery.kube.events import EventRecorder, ObjectReference
-from bindery.kube.objects import Pod
-from bindery.kube.outages import log_failure
-from bindery.kube.resources import PODS
+from bindery.kube.events.recorder import EventRecorder, ObjectReference
+from bindery.kube.http.outages import log_failure
+from bindery.kube.objects.budgets import DisruptionBudget
+from bindery.kube.objects.resources import PODS
+from bindery.kube.objects.watched import Pod
 from bindery.scheduler.commit.metrics import EVICTIONS
 from bindery.scheduler.model.evictions import Eviction
 from bindery.scheduler.model.jobs import JobKey, Task, Uid

@@ -14,8 +14,8 @@ from bindery.api.bindrequest import BindRequestSpec
 from bindery.api.names import API_VERSION, FENCE_LABEL, NODE_POOL_LABEL
 from bindery.kube.client import Client
 from bindery.kube.errors import AlreadyExistsError, KubeError
-from bindery.kube.outages import log_failure
-from bindery.kube.resources import BIND_REQUESTS
+from bindery.kube.http.outages import log_failure
+from bindery.kube.objects.resources import BIND_REQUESTS
 
 _AGAIN_S = 0.5
 

@@ -7,7 +7,7 @@ import msgspec
 
 from bindery.api import bindrequest
 from bindery.api.names import API_VERSION, STATEMENT_LABEL
-from bindery.kube.bindrequests import BindRequest, CommittedStatement, StatementKey
+from bindery.kube.objects.bindrequests import BindRequest, CommittedStatement, StatementKey
 from bindery.scheduler.commit.drafts import StatementDraft
 
 Content = list[tuple[StatementKey, list[tuple[str, str]]]]

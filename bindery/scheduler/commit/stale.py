@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from bindery.api.bindrequest import Phase
 from bindery.api.times import seconds
-from bindery.kube.bindrequests import CommittedStatement, StatementKey
+from bindery.kube.objects.bindrequests import CommittedStatement, StatementKey
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.cache.holds import Carried, carried
 from bindery.scheduler.commit.precedence import bound_pods

@@ -18,7 +18,6 @@ from typing import Any
 import structlog
 
 from bindery.api.configuration import BindRequestConfiguration
-from bindery.kube.bindrequests import StatementKey
 from bindery.kube.client import Client
 from bindery.kube.errors import (
     AlreadyExistsError,
@@ -32,8 +31,9 @@ from bindery.kube.errors import (
     UnreachableError,
 )
 from bindery.kube.lease import Leadership
-from bindery.kube.objects import Meta
-from bindery.kube.resources import BIND_REQUESTS
+from bindery.kube.objects.bindrequests import StatementKey
+from bindery.kube.objects.resources import BIND_REQUESTS
+from bindery.kube.objects.watched import Meta
 from bindery.scheduler.commit.backlog import (
     Backlog,
     Parts,

@@ -6,7 +6,7 @@ from enum import Enum
 from typing import Final
 
 from bindery.api import names
-from bindery.kube.queueaccess import AccessReason
+from bindery.kube.objects.queueaccess import AccessReason
 from bindery.scheduler.model.reasons import ABOVE_LIMIT_ALONE
 from bindery.scheduler.model.reasons import JobReason as Reason
 from bindery.scheduler.model.starts import StartReason

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from bindery.kube.objects import Pod
+from bindery.kube.objects.watched import Pod
 from bindery.scheduler.insight.world import World
 from bindery.scheduler.model.jobs import Job, JobKey, TaskStatus
 from bindery.scheduler.model.stages import COMPLETE

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from bindery.kube.objects import Pod
-from bindery.kube.workloads import WorkloadJob
+from bindery.kube.objects.watched import Pod
+from bindery.kube.objects.workloads import WorkloadJob
 
 FIRST_BACKOFF_S: Final = 10.0
 LONGEST_BACKOFF_S: Final = 600.0

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from bindery.kube.budgets import DisruptionBudget
+from bindery.kube.objects.budgets import DisruptionBudget
 from bindery.scheduler.actions.preempt import PreemptRule
 from bindery.scheduler.actions.reclaim import ReclaimRule
 from bindery.scheduler.model.jobs import Task

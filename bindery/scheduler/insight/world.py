@@ -13,10 +13,10 @@ import msgspec
 from bindery.api.bindrequest import Phase
 from bindery.api.configuration import SchedulerConfiguration
 from bindery.api.times import timestamp
-from bindery.kube.budgets import DisruptionBudget
-from bindery.kube.objects import Condition, KubeObject, Pod
-from bindery.kube.store import Change, EventType, Key, key_of
-from bindery.kube.workloads import WorkloadJob
+from bindery.kube.objects.budgets import DisruptionBudget
+from bindery.kube.objects.watched import Condition, KubeObject, Pod
+from bindery.kube.objects.workloads import WorkloadJob
+from bindery.kube.watches.store import Change, EventType, Key, key_of
 from bindery.scheduler.commit.drafts import StatementDraft
 from bindery.scheduler.commit.requests import as_stored
 from bindery.scheduler.engine import Engine

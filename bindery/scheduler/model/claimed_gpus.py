@@ -5,7 +5,7 @@ Each allocated device of a counted class is one GPU, partitions and shares inclu
 
 from collections.abc import Callable, Iterator
 
-from bindery.kube.claims import DeviceClaim, DeviceRequest, ExactRequest, ResourceClaim
+from bindery.kube.objects.claims import DeviceClaim, DeviceRequest, ExactRequest, ResourceClaim
 
 CountsClass = Callable[[str], bool]
 """Returns whether devices of a DeviceClass count as GPUs."""

@@ -6,7 +6,7 @@ level or a Topology that does not exist is found later, when the trees are known
 
 from dataclasses import dataclass
 
-from bindery.kube import objects
+from bindery.kube.objects import watched as objects
 
 HARD, SOFT = "hard", "soft"
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from bindery.api.bindrequest import few_names
 from bindery.api.times import timestamp
-from bindery.kube.objects import Node
+from bindery.kube.objects.watched import Node
 from bindery.scheduler.model.jobs import NO_ROW, Job, Task, TaskStatus
 from bindery.scheduler.model.nodereading import not_ready_text
 

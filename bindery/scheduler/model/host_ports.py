@@ -7,7 +7,7 @@ others start does not count.
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from bindery.kube.podspec import ContainerPort, PodSpec
+from bindery.kube.objects.podspec import ContainerPort, PodSpec
 
 ANY_ADDRESS = "0.0.0.0"  # noqa: S104  what the API takes for no address
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from bindery.kube.labels import meets
-from bindery.kube.topology import HyperNode, Member
+from bindery.kube.objects.labels import meets
+from bindery.kube.objects.topology import HyperNode, Member
 from bindery.scheduler.model.trees import NOWHERE, natural
 
 _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")

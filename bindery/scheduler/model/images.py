@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bindery.kube.objects import ContainerImage
-from bindery.kube.podspec import PodSpec
+from bindery.kube.objects.podspec import PodSpec
+from bindery.kube.objects.watched import ContainerImage
 
 _MIB = 1024**2
 _LEAST_BYTES = 23 * _MIB

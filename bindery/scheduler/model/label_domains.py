@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from bindery.kube.objects import Node
+from bindery.kube.objects.watched import Node
 from bindery.scheduler.model.jobs import NO_ROW
 from bindery.scheduler.model.verdicts import Rows
 from bindery.scheduler.model.views import NodesView

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from bindery.kube.podspec import NodeAffinity, NodeSelectorRequirement, NodeSelectorTerm
+from bindery.kube.objects.podspec import NodeAffinity, NodeSelectorRequirement, NodeSelectorTerm
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.verdicts import Rows
 from bindery.scheduler.model.views import NodesView

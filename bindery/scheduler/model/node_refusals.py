@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from bindery.api.times import seconds
-from bindery.kube.objects import Node, Pod
-from bindery.kube.podspec import Container
+from bindery.kube.objects.podspec import Container
+from bindery.kube.objects.watched import Node, Pod
 from bindery.scheduler.model.content_key import content_key
 
 TOPOLOGY_REASONS: Final = frozenset(

@@ -13,7 +13,7 @@ from bindery.api.names import (
     HAMI_REGISTER_ANNOTATION,
 )
 from bindery.api.quantity import QuantityError
-from bindery.kube.objects import Node
+from bindery.kube.objects.watched import Node
 
 _MOST_DEVICES = 1024
 """More GPUs than any node has. Device plugins that count slices as devices report far more."""

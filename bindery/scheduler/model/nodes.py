@@ -16,7 +16,7 @@ from bindery.api import quantity
 from bindery.api.gpus import MODEL_PREFIX
 from bindery.api.gpushare import RESERVATION_REQUESTS, WHOLE
 from bindery.api.names import GPU_MODEL_LABEL, GPU_RESOURCE
-from bindery.kube.objects import Node, Taint
+from bindery.kube.objects.watched import Node, Taint
 from bindery.scheduler.model.columns import BoolColumn, IntColumns, grown
 from bindery.scheduler.model.devices import DeviceTable
 from bindery.scheduler.model.images import ImageTable, UsedImages

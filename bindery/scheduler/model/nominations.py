@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bindery.api.states import ENDED_POD_PHASES
-from bindery.kube.objects import Pod
+from bindery.kube.objects.watched import Pod
 from bindery.scheduler.model.columns import IntColumns
 from bindery.scheduler.model.jobs import Uid
 from bindery.scheduler.model.nodes import NodeTable

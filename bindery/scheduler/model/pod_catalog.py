@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from bindery.api.names import NAMESPACE_NAME_LABEL
 from bindery.api.states import ENDED_POD_PHASES
-from bindery.kube.objects import KubeObject, Node, Pod
-from bindery.kube.resources import NAMESPACES, NODES, PODS, Resource
-from bindery.kube.store import Change, EventType
+from bindery.kube.objects.resources import NAMESPACES, NODES, PODS, Resource
+from bindery.kube.objects.watched import KubeObject, Node, Pod
+from bindery.kube.watches.store import Change, EventType
 from bindery.scheduler.model.jobs import NO_ROW, Task, TaskStatus, Uid
 from bindery.scheduler.model.label_domains import LabelDomains, NodeLabels
 from bindery.scheduler.model.label_index import LabelIndex

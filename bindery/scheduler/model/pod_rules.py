@@ -8,13 +8,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from bindery.kube.objects import Pod
-from bindery.kube.podspec import (
+from bindery.kube.objects.podspec import (
     PodAffinity,
     PodAffinityTerm,
     TopologySpreadConstraint,
     WeightedPodAffinityTerm,
 )
+from bindery.kube.objects.watched import Pod
 from bindery.scheduler.model.selectors import NOTHING, Requirement, Selector, selector
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from bindery.kube.objects import Meta
+from bindery.kube.objects.watched import Meta
 
 
 @dataclass(frozen=True, slots=True)

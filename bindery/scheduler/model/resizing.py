@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from bindery.api import quantity
-from bindery.kube.objects import ContainerStatus, Pod
-from bindery.kube.podspec import Container, PodSpec, ResourceRequirements
+from bindery.kube.objects.podspec import Container, PodSpec, ResourceRequirements
+from bindery.kube.objects.watched import ContainerStatus, Pod
 
 _RESIZE_PENDING, _INFEASIBLE = "PodResizePending", "Infeasible"
 

@@ -15,7 +15,7 @@ from bindery.api.gpus import GpuResources
 from bindery.api.gpushare import WHOLE, GpuShare
 from bindery.api.names import GPU_RESOURCE
 from bindery.api.quantity import QuantityError
-from bindery.kube.podspec import Container, PodSpec
+from bindery.kube.objects.podspec import Container, PodSpec
 
 PODS = "pods"
 _MOST = 2**50

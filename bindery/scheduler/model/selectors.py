@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from bindery.kube import selectors as wire
+from bindery.kube.objects import selectors as wire
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,9 @@ from bindery.api.hami.requests import DeviceRequest
 from bindery.api.hami.vendortable import MANAGED, NVIDIA, VENDORS
 from bindery.api.names import GPU_RESOURCE
 from bindery.api.quantity import QuantityError
-from bindery.kube.declaredfeatures import required_features
-from bindery.kube.disks import disks, migrated
-from bindery.kube.objects import Pod
-from bindery.kube.podspec import (
+from bindery.kube.objects.declaredfeatures import required_features
+from bindery.kube.objects.disks import disks, migrated
+from bindery.kube.objects.podspec import (
     Container,
     NodeAffinity,
     PodSpec,
@@ -29,6 +28,7 @@ from bindery.kube.podspec import (
     Toleration,
     Volume,
 )
+from bindery.kube.objects.watched import Pod
 from bindery.scheduler.model.content_key import content_key
 from bindery.scheduler.model.host_ports import HostPort, host_ports
 from bindery.scheduler.model.images import NO_IMAGES, UsedImages, used_images

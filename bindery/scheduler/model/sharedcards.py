@@ -11,7 +11,7 @@ from bindery.api import quantity
 from bindery.api.hami import nodedevices
 from bindery.api.hami.errors import HamiFormatError
 from bindery.api.names import GPU_RESOURCE, HAMI_REGISTER_ANNOTATION
-from bindery.kube.objects import Node
+from bindery.kube.objects.watched import Node
 from bindery.scheduler.model.resources import Request
 
 

@@ -7,7 +7,7 @@ waiting pods.
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from bindery.kube.objects import Node
+from bindery.kube.objects.watched import Node
 from bindery.scheduler.model.deletions import unended_text
 from bindery.scheduler.model.gangs import Group
 from bindery.scheduler.model.jobs import Job

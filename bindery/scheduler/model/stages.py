@@ -7,7 +7,7 @@ runs at the same time as the stages that it follows, unless it waits for them to
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from bindery.kube.subgrouptree import stage_order
+from bindery.kube.objects.subgrouptree import stage_order
 from bindery.scheduler.model.gangs import Group
 
 COMPLETE = "Complete"

@@ -11,7 +11,7 @@ from typing import Final
 
 from bindery.api.bindrequest import few_names
 from bindery.api.shown import MOST_QUOTED, shown
-from bindery.kube.objects import Pod
+from bindery.kube.objects.watched import Pod
 from bindery.scheduler.model.jobs import NO_ROW, Job, Obstacle, Task, TaskStatus
 from bindery.scheduler.model.nodereading import not_ready_text
 from bindery.scheduler.model.nodes import NodeTable

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bindery.api.gpushare import GpuShare
-from bindery.kube.objects import Node
+from bindery.kube.objects.watched import Node
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.images import UsedImages
 from bindery.scheduler.model.queues import QueueEntry

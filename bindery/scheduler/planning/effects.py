@@ -9,8 +9,8 @@ from bindery.api.names import (
     EXCLUSIVE_DOMAINS_ANNOTATION,
     KEPT_ROOM_ANNOTATION,
 )
-from bindery.kube.bindrequests import PodBinding
-from bindery.kube.objects import KubeObject, Pod
+from bindery.kube.objects.bindrequests import PodBinding
+from bindery.kube.objects.watched import KubeObject, Pod
 from bindery.scheduler.plugins.registry import PluginSet
 
 

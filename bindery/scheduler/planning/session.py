@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bindery.api.times import seconds
-from bindery.kube.objects import Pod
-from bindery.kube.queueaccess import AccessRefusal
+from bindery.kube.objects.queueaccess import AccessRefusal
+from bindery.kube.objects.watched import Pod
 from bindery.scheduler.cache.access import refusal_of_job
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.cache.defects import DefectStage, of_job

@@ -14,9 +14,9 @@ import numpy as np
 from bindery.api import numaplacement
 from bindery.api.names import NUMA_ZONES_ANNOTATION
 from bindery.api.times import timestamp
-from bindery.kube.objects import KubeObject, Node, Pod
-from bindery.kube.resources import NODES, PODS, Resource
-from bindery.kube.store import Change, EventType
+from bindery.kube.objects.resources import NODES, PODS, Resource
+from bindery.kube.objects.watched import KubeObject, Node, Pod
+from bindery.kube.watches.store import Change, EventType
 from bindery.scheduler.model import cooldowns as model
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.jobs import NO_ROW, Job, Task

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bindery.api.states import ENDED_POD_PHASES
-from bindery.kube.objects import KubeObject, Pod
-from bindery.kube.resources import PODS, Resource
-from bindery.kube.store import Change, EventType
+from bindery.kube.objects.resources import PODS, Resource
+from bindery.kube.objects.watched import KubeObject, Pod
+from bindery.kube.watches.store import Change, EventType
 from bindery.scheduler.ledgers.base import (
     Ledger,
     LedgerRefusalError,

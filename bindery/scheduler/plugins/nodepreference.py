@@ -7,7 +7,7 @@ packing.
 import numpy as np
 from numpy.typing import NDArray
 
-from bindery.kube.taints import tolerates
+from bindery.kube.objects.taints import tolerates
 from bindery.scheduler.model.labels import term_mask
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.model.verdicts import Rows

@@ -11,8 +11,8 @@ from functools import partial
 
 import numpy as np
 
-from bindery.kube.objects import Node, Taint
-from bindery.kube.taints import tolerates
+from bindery.kube.objects.taints import tolerates
+from bindery.kube.objects.watched import Node, Taint
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.labels import term_mask
 from bindery.scheduler.model.nodereading import declares, is_ready

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 from bindery.api.configuration import PluginConfiguration
 from bindery.api.names import SCHEDULER_PLUGINS
 from bindery.api.plugins import PluginConfigurationError, build
-from bindery.kube.resources import Resource
+from bindery.kube.objects.resources import Resource
 from bindery.scheduler.model.jobs import Job
 from bindery.scheduler.model.shapes import Need
 from bindery.scheduler.model.verdicts import SortKey

@@ -8,9 +8,9 @@ from typing import Any
 
 from bindery.api.names import SCALES_FOR_ANNOTATION
 from bindery.api.scaling import PLUGIN, ScalingArguments
-from bindery.kube.objects import KubeObject, Pod
-from bindery.kube.resources import PODS, Resource
-from bindery.kube.store import Change, EventType
+from bindery.kube.objects.resources import PODS, Resource
+from bindery.kube.objects.watched import KubeObject, Pod
+from bindery.kube.watches.store import Change, EventType
 from bindery.scheduler.model.jobs import Job
 from bindery.scheduler.model.verdicts import RoomNote
 from bindery.scheduler.plugins.view import SessionView

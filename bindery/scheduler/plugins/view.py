@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bindery.api.names import GPU_RESOURCE
-from bindery.kube.objects import Pod
-from bindery.kube.queueaccess import AccessRefusal
+from bindery.kube.objects.queueaccess import AccessRefusal
+from bindery.kube.objects.watched import Pod
 from bindery.scheduler.ledgers.base import Ledger
 from bindery.scheduler.model.columns import BoolColumn, IntColumns
 from bindery.scheduler.model.jobs import Job, Task, Uid

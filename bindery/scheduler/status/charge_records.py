@@ -16,9 +16,9 @@ from bindery.api import preemptibility
 from bindery.api.names import CHARGED_PREEMPTIBILITY_ANNOTATION, CHARGED_QUEUE_ANNOTATION
 from bindery.kube.client import Client
 from bindery.kube.errors import KubeError, NotFoundError
+from bindery.kube.http.outages import log_failure
 from bindery.kube.lease import Leadership
-from bindery.kube.outages import log_failure
-from bindery.kube.resources import PODS
+from bindery.kube.objects.resources import PODS
 from bindery.scheduler.model.jobs import Task, Uid
 
 _CONCURRENT_WRITES = 4

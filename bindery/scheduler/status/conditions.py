@@ -14,7 +14,7 @@ from msgspec.structs import replace as replace_struct
 from bindery.api.shown import shown_message
 from bindery.api.states import PODS_NOT_RUNNING, GangState
 from bindery.api.times import seconds
-from bindery.kube.objects import Condition, Meta, Pod
+from bindery.kube.objects.watched import Condition, Meta, Pod
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.cache.defects import DefectStage, of_job
 from bindery.scheduler.model.jobs import JobKey, Uid

@@ -15,7 +15,7 @@ from bindery.api.podgroup import SCHEDULED as SCHEDULED_CONDITION
 from bindery.api.shown import shown_message
 from bindery.api.states import EVICTED, PODS_NOT_RUNNING, GangState
 from bindery.api.times import timestamp
-from bindery.kube.objects import Condition, Node, PodGroup
+from bindery.kube.objects.watched import Condition, Node, PodGroup
 from bindery.scheduler.cache.eviction_history import EvictionRecord
 from bindery.scheduler.model.deletions import unended_text
 from bindery.scheduler.model.jobs import Job, Tally, Task, TaskStatus

@@ -16,7 +16,7 @@ from bindery.api.bindrequest import few_names
 from bindery.api.names import API_VERSION
 from bindery.api.states import EVICTED
 from bindery.api.times import seconds
-from bindery.kube.eventbook import ObjectReference, Occurrence, Severity
+from bindery.kube.events.book import ObjectReference, Occurrence, Severity
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.model.evictions import Eviction, known_name
 from bindery.scheduler.model.jobs import JobKey, Task, TaskStatus, Uid

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from bindery.api.times import seconds
-from bindery.kube.objects import Condition, Pod
+from bindery.kube.objects.watched import Condition, Pod
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.model.jobs import JobKey
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from bindery.kube.events import ObjectReference
-from bindery.kube.objects import OwnerReference
+from bindery.kube.events.recorder import ObjectReference
+from bindery.kube.objects.watched import OwnerReference
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.model.jobs import JobKey
 

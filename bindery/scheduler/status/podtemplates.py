@@ -13,8 +13,8 @@ from typing import Any, Final
 import msgspec
 
 from bindery.api.names import NODE_POOL_LABEL
-from bindery.kube.objects import Pod
-from bindery.kube.podspec import Container, Toleration
+from bindery.kube.objects.podspec import Container, Toleration
+from bindery.kube.objects.watched import Pod
 
 IMAGE: Final = "registry.k8s.io/pause:3.10"
 """The image of containers that have none yet; no container is ever started."""

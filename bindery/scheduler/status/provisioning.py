@@ -13,8 +13,12 @@ from bindery.api.configuration import SchedulerConfiguration
 from bindery.api.names import API_VERSION
 from bindery.api.provisioning import PLUGIN, ProvisioningArguments
 from bindery.api.times import seconds
-from bindery.kube.objects import Meta, Pod
-from bindery.kube.provisioning import MOST_POD_SETS, PROVISIONING_REQUESTS, ProvisioningRequest
+from bindery.kube.objects.provisioning import (
+    MOST_POD_SETS,
+    PROVISIONING_REQUESTS,
+    ProvisioningRequest,
+)
+from bindery.kube.objects.watched import Meta, Pod
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.cache.defects import DefectStage, of_job
 from bindery.scheduler.model.jobs import Job, JobKey, Task

@@ -19,11 +19,15 @@ from bindery.kube.errors import (
     KubeError,
     NotFoundError,
 )
-from bindery.kube.events import EventRecorder, ObjectReference
+from bindery.kube.events.recorder import EventRecorder, ObjectReference
+from bindery.kube.http.outages import log_failure
 from bindery.kube.lease import Leadership
-from bindery.kube.objects import Meta
-from bindery.kube.outages import log_failure
-from bindery.kube.provisioning import POD_TEMPLATES, PROVISIONING_REQUESTS, ProvisioningRequest
+from bindery.kube.objects.provisioning import (
+    POD_TEMPLATES,
+    PROVISIONING_REQUESTS,
+    ProvisioningRequest,
+)
+from bindery.kube.objects.watched import Meta
 from bindery.scheduler.status.provisioning import (
     ProvisioningChange,
     ProvisioningRequestDraft,

@@ -13,7 +13,7 @@ from bindery.api.names import NODE_POOL_LABEL
 from bindery.api.queue import READY, WARNING
 from bindery.api.shown import shown_message
 from bindery.api.times import timestamp
-from bindery.kube.objects import Condition, Meta, Queue, QueueStatus
+from bindery.kube.objects.watched import Condition, Meta, Queue, QueueStatus
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.planning.reports import CycleReport
 from bindery.scheduler.status.queue_amounts import QueueAmounts

@@ -22,7 +22,7 @@ from bindery.api.gpus import MODEL_PREFIX
 from bindery.api.gpushare import PLUGIN as SHARES
 from bindery.api.gpushare import WHOLE
 from bindery.api.scaling import PLUGIN, SCHEDULER_NAME, ScalingArguments
-from bindery.kube.objects import Meta, Pod
+from bindery.kube.objects.watched import Meta, Pod
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.cache.defects import DefectStage, of_job
 from bindery.scheduler.model.columns import IntColumns

@@ -22,11 +22,11 @@ from bindery.kube.errors import (
     KubeError,
     NotFoundError,
 )
-from bindery.kube.events import EventRecorder, ObjectReference
+from bindery.kube.events.recorder import EventRecorder, ObjectReference
+from bindery.kube.http.outages import log_failure
 from bindery.kube.lease import Leadership
-from bindery.kube.objects import Condition
-from bindery.kube.outages import log_failure
-from bindery.kube.resources import PODS
+from bindery.kube.objects.resources import PODS
+from bindery.kube.objects.watched import Condition
 from bindery.scheduler.status.conditions import UNSCHEDULABLE
 from bindery.scheduler.status.gangs import dated
 from bindery.scheduler.status.nominations import POD_SCHEDULED

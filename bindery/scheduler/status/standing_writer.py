@@ -14,9 +14,9 @@ import structlog
 
 from bindery.kube.client import Client
 from bindery.kube.errors import KubeError, NotFoundError
+from bindery.kube.http.outages import log_failure
 from bindery.kube.lease import Leadership
-from bindery.kube.outages import log_failure
-from bindery.kube.resources import POD_GROUPS
+from bindery.kube.objects.resources import POD_GROUPS
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.model.jobs import Uid
 from bindery.scheduler.planning.reports import CycleReport

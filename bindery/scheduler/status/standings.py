@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import msgspec
 
 from bindery.api.states import UNLIMITED
-from bindery.kube.objects import GangQueue, Meta, Queue, QueueResource, Turn
+from bindery.kube.objects.watched import GangQueue, Meta, Queue, QueueResource, Turn
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.model.jobs import JobKey
 from bindery.scheduler.model.reasons import JobReason

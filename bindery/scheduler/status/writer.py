@@ -17,10 +17,10 @@ import structlog
 
 from bindery.kube.client import Client, PatchKind
 from bindery.kube.errors import ConflictError, KubeError, NotFoundError
+from bindery.kube.http.outages import log_failure
 from bindery.kube.lease import Leadership
-from bindery.kube.objects import Condition, PodCounts
-from bindery.kube.outages import log_failure
-from bindery.kube.resources import POD_GROUPS, PODS, Resource
+from bindery.kube.objects.resources import POD_GROUPS, PODS, Resource
+from bindery.kube.objects.watched import Condition, PodCounts
 from bindery.scheduler.model.jobs import Uid
 from bindery.scheduler.status.conditions import ConditionWrite, ReportedKind
 

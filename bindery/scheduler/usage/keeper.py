@@ -11,7 +11,7 @@ from typing import Protocol
 import structlog
 
 from bindery.api.usage import UsageConfiguration
-from bindery.kube.events import EventRecorder, ObjectReference
+from bindery.kube.events.recorder import EventRecorder, ObjectReference
 from bindery.kube.lease import Leadership
 from bindery.scheduler.usage.metrics import USAGE_ERRORS
 

@@ -5,7 +5,7 @@ from typing import Final
 
 from bindery.api.configuration import SchedulerConfiguration
 from bindery.kube.client import Client
-from bindery.kube.events import EventRecorder, ObjectReference
+from bindery.kube.events.recorder import EventRecorder, ObjectReference
 from bindery.scheduler.usage.keeper import NoKeeper, UsageKeeper, UsageProblems
 from bindery.scheduler.usage.prometheuskeeper import PrometheusKeeper
 from bindery.scheduler.usage.record import UsageRecord

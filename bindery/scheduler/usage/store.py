@@ -6,7 +6,7 @@ version is a conflict, and the caller reads again.
 
 from bindery.kube.client import Client
 from bindery.kube.errors import NotFoundError
-from bindery.kube.resources import CONFIG_MAPS
+from bindery.kube.objects.resources import CONFIG_MAPS
 
 KEY = "usage.json"
 

@@ -10,7 +10,7 @@ from random import Random
 from support import Corner
 
 from bindery.kube.client import Client
-from bindery.kube.resources import NAMESPACES
+from bindery.kube.objects.resources import NAMESPACES
 from chaos.blows import Blows
 from chaos.churn import Churn
 from chaos.figures import Figures

@@ -17,8 +17,8 @@ from support import Gang
 
 from bindery.api.hami.vendortable import NVIDIA
 from bindery.binder.plugins.gpusharing import admission
-from bindery.kube.resources import NODES, POD_GROUPS, PODS, QUEUES
-from bindery.kube.storage import CLAIMS
+from bindery.kube.objects.resources import NODES, POD_GROUPS, PODS, QUEUES
+from bindery.kube.objects.storage import CLAIMS
 from chaos.figures import Figures
 from chaos.ground import TEMPLATE, Ground, insist
 

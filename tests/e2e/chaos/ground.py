@@ -27,7 +27,7 @@ from bindery.api.hami.nodedevices import NodeDevice
 from bindery.api.hami.vendortable import NVIDIA
 from bindery.kube.client import Client
 from bindery.kube.errors import AlreadyExistsError, KubeError, NotFoundError
-from bindery.kube.resources import NODES
+from bindery.kube.objects.resources import NODES
 from devcluster.components import Component, Components
 from devcluster.install import Installation
 from fakes.hami import HamiDevicePlugin

@@ -18,9 +18,9 @@ from bindery.api.hami.errors import HamiFormatError
 from bindery.api.hami.vendortable import NVIDIA
 from bindery.api.names import CHARGED_QUEUE_ANNOTATION, GPU_RESOURCE, POD_GROUP_ANNOTATION
 from bindery.api.quantity import parse
-from bindery.kube.objects import Pod
-from bindery.kube.resources import PODS
-from bindery.kube.watch import Change, EventType, Reflector
+from bindery.kube.objects.resources import PODS
+from bindery.kube.objects.watched import Pod
+from bindery.kube.watches.reflector import Change, EventType, Reflector
 from chaos.churn import Churn
 from chaos.figures import Figures
 from chaos.ground import CARD, LIMITED_CORES, Ground

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from bindery.api import gpushare
 from bindery.api.hami import names as hami_names
 from bindery.api.names import POD_GROUP_ANNOTATION
-from bindery.kube.objects import Pod, PodGroup
-from bindery.kube.resources import CONFIG_MAPS, NODES, POD_GROUPS, PODS
+from bindery.kube.objects.resources import CONFIG_MAPS, NODES, POD_GROUPS, PODS
+from bindery.kube.objects.watched import Pod, PodGroup
 from chaos.churn import Churn, Submitted
 from chaos.figures import Figures
 from chaos.ground import Ground

@@ -6,8 +6,8 @@ The tests compare it with the plugin numa. They put this folder on PYTHONPATH.
 from collections.abc import Mapping
 from typing import Any
 
-from bindery.kube.objects import KubeObject, Pod
-from bindery.kube.store import Change
+from bindery.kube.objects.watched import KubeObject, Pod
+from bindery.kube.watches.store import Change
 from bindery.scheduler.model.jobs import Task
 from bindery.scheduler.plugins.numa.plugin import Numa
 from bindery.scheduler.plugins.view import SessionView

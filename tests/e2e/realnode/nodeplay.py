@@ -13,9 +13,9 @@ from support import WAIT_S, wait_for
 
 from bindery.kube.client import Client
 from bindery.kube.errors import NotFoundError
-from bindery.kube.objects import Pod
-from bindery.kube.resources import PODS
-from bindery.kube.watch import Change, Reflector
+from bindery.kube.objects.resources import PODS
+from bindery.kube.objects.watched import Pod
+from bindery.kube.watches.reflector import Change, Reflector
 
 FINALIZER = "bindery.dev/test"
 _QUIET_S, _ALONE_S, _WAITING_S, _ENDED_S, _REFUSED_S = 2.5, 1.0, 6.0, 3.0, 0.3

@@ -7,7 +7,7 @@ from support import Corner, Gang, wait_for
 from workloads import JOBS
 
 from bindery.api.names import POD_GROUP_ANNOTATION
-from bindery.kube.objects import Pod
+from bindery.kube.objects.watched import Pod
 from devcluster.realnode.cluster import RealCluster
 from devcluster.realnode.images import BUSYBOX
 

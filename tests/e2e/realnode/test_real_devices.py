@@ -10,7 +10,7 @@ from realpods import logs, running, wait_phase, wait_running
 from support import Corner, Gang, Observer, wait_for
 
 from bindery.kube.client import Client
-from bindery.kube.resources import NODES
+from bindery.kube.objects.resources import NODES
 from devcluster.realnode.cluster import RealCluster
 from devcluster.realnode.node import RealNode
 

@@ -9,8 +9,8 @@ from realpods import logs, running, running_pods, submit_job, wait_phase, wait_r
 from sizes import IS_LONG
 from support import Corner, Gang, Observer, wait_for
 
-from bindery.kube.objects import KubeObject
-from bindery.kube.resources import Resource
+from bindery.kube.objects.resources import Resource
+from bindery.kube.objects.watched import KubeObject
 from devcluster.components import Component
 from devcluster.realnode import configuration
 from devcluster.realnode.cluster import RealCluster

@@ -7,10 +7,10 @@ import pytest
 from realpods import logs, running, wait_phase
 from support import Corner, Gang
 
-from bindery.kube.claims import RESOURCE_CLAIM_TEMPLATES
-from bindery.kube.devices import DEVICE_CLASSES
-from bindery.kube.objects import KubeObject
-from bindery.kube.resources import Resource
+from bindery.kube.objects.claims import RESOURCE_CLAIM_TEMPLATES
+from bindery.kube.objects.devices import DEVICE_CLASSES
+from bindery.kube.objects.resources import Resource
+from bindery.kube.objects.watched import KubeObject
 from devcluster.realnode.cluster import RealCluster
 from devcluster.realnode.configuration import SHARED
 

@@ -14,7 +14,7 @@ from upstreamcorner import GATES, Upstream, basic, gang
 from bindery.api.configuration import GrouperConfiguration, LeaderElection
 from bindery.api.names import QUEUE_LABEL
 from bindery.kube.errors import AlreadyExistsError
-from bindery.kube.resources import PRIORITY_CLASSES
+from bindery.kube.objects.resources import PRIORITY_CLASSES
 from devcluster.components import Component
 from devcluster.install import Installation
 from devcluster.settings import Features

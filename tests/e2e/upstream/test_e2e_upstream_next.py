@@ -6,7 +6,7 @@ import pytest
 from support import Corner
 from upstreamcorner import Upstream, gang
 
-from bindery.kube.resources import NODES
+from bindery.kube.objects.resources import NODES
 from devcluster.settings import Features
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("scheduler", "binder", "grouper")]

@@ -9,8 +9,8 @@ from support import Corner, wait_for
 
 from bindery.api.names import MADE_BY_LABEL, NODE_POOL_LABEL
 from bindery.kube.errors import NotFoundError
-from bindery.kube.objects import Pod, PodGroup
-from bindery.kube.resources import POD_GROUPS, PODS, Resource
+from bindery.kube.objects.resources import POD_GROUPS, PODS, Resource
+from bindery.kube.objects.watched import Pod, PodGroup
 
 GATES = (
     "GenericWorkload",

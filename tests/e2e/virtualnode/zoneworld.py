@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from bindery.kube.client import Client
-from bindery.kube.nodetopologies import NodeResourceTopology
-from bindery.kube.resources import NODES, PODS, Resource
+from bindery.kube.objects.nodetopologies import NodeResourceTopology
+from bindery.kube.objects.resources import NODES, PODS, Resource
 from bindery.nodeagent import hardware, topologyreport
 from bindery.nodeagent.candidates import candidate_of, core_pod
 from bindery.nodeagent.hardware import KubeletSettings

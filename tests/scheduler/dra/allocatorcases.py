@@ -12,11 +12,11 @@ from typing import Any
 import msgspec
 import yaml
 
-from bindery.kube.claims import RESOURCE_CLAIMS, ResourceClaim
-from bindery.kube.devices import DEVICE_CLASSES, RESOURCE_SLICES
-from bindery.kube.objects import KubeObject
-from bindery.kube.resources import NODES
-from bindery.kube.store import Change, EventType
+from bindery.kube.objects.claims import RESOURCE_CLAIMS, ResourceClaim
+from bindery.kube.objects.devices import DEVICE_CLASSES, RESOURCE_SLICES
+from bindery.kube.objects.resources import NODES
+from bindery.kube.objects.watched import KubeObject
+from bindery.kube.watches.store import Change, EventType
 from bindery.scheduler.model.state import PlanState
 from bindery.scheduler.plugins.dra.candidates import AllocationError
 from bindery.scheduler.plugins.dra.claim_cache import ClaimCache

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from schedulerworld import add, delete, engine_with, modify, node, plan, pod, queue
 from sizes import examples
 
-from bindery.kube.claims import ResourceClaim
-from bindery.kube.devices import DeviceClass, ResourceSlice
-from bindery.kube.objects import KubeObject, Pod
-from bindery.kube.podspec import PodResourceClaim
+from bindery.kube.objects.claims import ResourceClaim
+from bindery.kube.objects.devices import DeviceClass, ResourceSlice
+from bindery.kube.objects.podspec import PodResourceClaim
+from bindery.kube.objects.watched import KubeObject, Pod
 from bindery.scheduler.cache.claim_gpus import ClaimGpus
 from bindery.scheduler.engine import Engine
 

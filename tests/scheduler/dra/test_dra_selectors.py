@@ -5,7 +5,7 @@ from itertools import count
 
 import pytest
 
-from bindery.kube.devices import Device, DeviceAttribute, DeviceCapacity
+from bindery.kube.objects.devices import Device, DeviceAttribute, DeviceCapacity
 from bindery.scheduler.plugins.dra.cel import LONGEST_EXPRESSION, SelectorError, Selectors, view
 
 DEVICE = Device(

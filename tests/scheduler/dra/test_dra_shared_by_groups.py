@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from bindery.kube.claims import ResourceClaim
-from bindery.kube.objects import Pod
-from bindery.kube.sharedclaims import SharingGroup
+from bindery.kube.objects.claims import ResourceClaim
+from bindery.kube.objects.sharedclaims import SharingGroup
+from bindery.kube.objects.watched import Pod
 from bindery.scheduler.plugins.dra.references import (
     ClaimKey,
     ClaimReferenceError,

@@ -2,9 +2,9 @@
 
 import pytest
 
-from bindery.kube.devices import DeviceClass, DeviceClassSpec
-from bindery.kube.objects import Meta
-from bindery.kube.podspec import Container, ResourceRequirements
+from bindery.kube.objects.devices import DeviceClass, DeviceClassSpec
+from bindery.kube.objects.podspec import Container, ResourceRequirements
+from bindery.kube.objects.watched import Meta
 from bindery.scheduler.plugins.dra.extended import asked, served_resources
 
 CARD = "example.com/card"

@@ -8,7 +8,7 @@ from sharedgpus import reservation, sharer
 
 from bindery.api.configuration import PluginConfiguration, SchedulerConfiguration
 from bindery.api.plugins import PluginConfigurationError
-from bindery.kube.objects import KubeObject
+from bindery.kube.objects.watched import KubeObject
 from bindery.scheduler.engine import Engine
 
 HALVES = {"workload": [{"cpu": "1", "gpus": 0.5}]}

@@ -15,7 +15,7 @@ from sizes import examples
 
 from bindery.api.gpushare import WHOLE
 from bindery.api.names import NODE_POOL_LABEL
-from bindery.kube.objects import Pod
+from bindery.kube.objects.watched import Pod
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.plugins.fragmentation.gradient import MOST_WEIGHT
 from bindery.scheduler.plugins.fragmentation.workload import (

@@ -9,15 +9,15 @@ import time
 
 from bindery.api.times import seconds
 from bindery.binder.plugins.interface import PluginError
-from bindery.kube.claims import (
+from bindery.kube.client import Client
+from bindery.kube.objects.claims import (
     RESOURCE_CLAIMS,
     DeviceResult,
     DeviceStatus,
     ResourceClaim,
 )
-from bindery.kube.client import Client
-from bindery.kube.store import Change, EventType
-from bindery.kube.watch import Reflector
+from bindery.kube.watches.reflector import Reflector
+from bindery.kube.watches.store import Change, EventType
 
 NOT_READY = "DevicesNotReady"
 

@@ -9,10 +9,12 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, TypeVar
 
+from bindery.binder.outcome.ports import PodView
 from bindery.binder.plugins.dra import reservations
 from bindery.binder.plugins.interface import PluginError
-from bindery.binder.ports import PodView
-from bindery.kube.claims import (
+from bindery.kube.client import Client
+from bindery.kube.errors import AlreadyExistsError, ConflictError, NotFoundError
+from bindery.kube.objects.claims import (
     EXTENDED_ANNOTATION,
     RESOURCE_CLAIMS,
     ClaimHandover,
@@ -22,10 +24,8 @@ from bindery.kube.claims import (
     extended_claim_name,
     is_extended,
 )
-from bindery.kube.client import Client
-from bindery.kube.errors import AlreadyExistsError, ConflictError, NotFoundError
-from bindery.kube.objects import KubeObject
-from bindery.kube.resources import PODS, Resource
+from bindery.kube.objects.resources import PODS, Resource
+from bindery.kube.objects.watched import KubeObject
 
 T = TypeVar("T", bound=KubeObject)
 

@@ -8,9 +8,9 @@ import asyncio
 from collections.abc import Iterable
 
 from bindery.binder.plugins.interface import PluginError
-from bindery.kube.claims import AllocationResult
 from bindery.kube.client import Client
-from bindery.kube.devices import RESOURCE_SLICES, ResourceSlice
+from bindery.kube.objects.claims import AllocationResult
+from bindery.kube.objects.devices import RESOURCE_SLICES, ResourceSlice
 
 DEVICES_GONE = "DevicesGone"
 """The reason when devices of a plan are not offered any more: the pod is planned again."""

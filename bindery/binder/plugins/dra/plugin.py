@@ -23,15 +23,15 @@ from bindery.binder.plugins.dra.conditions import wait_ready
 from bindery.binder.plugins.dra.offers import Offers
 from bindery.binder.plugins.dra.shares import Shares
 from bindery.binder.plugins.interface import BindContext, PluginError
-from bindery.kube.bindrequests import PodBinding
-from bindery.kube.claims import (
+from bindery.kube.errors import NotFoundError
+from bindery.kube.objects.bindrequests import PodBinding
+from bindery.kube.objects.claims import (
     RESOURCE_CLAIMS,
     ClaimHandover,
     ExtendedHandover,
     Handover,
     ResourceClaim,
 )
-from bindery.kube.errors import NotFoundError
 
 
 class DynamicResourcesArguments(ApiModel):

@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 
+from bindery.binder.outcome.ports import PodView
 from bindery.binder.plugins.interface import PluginError
-from bindery.binder.ports import PodView
-from bindery.kube.claims import (
+from bindery.kube.objects.claims import (
     FINALIZER,
     MOST_RESERVATIONS,
     AllocationResult,
@@ -20,7 +20,7 @@ from bindery.kube.claims import (
     ConsumerReference,
     ResourceClaim,
 )
-from bindery.kube.podspec import NodeSelector
+from bindery.kube.objects.podspec import NodeSelector
 
 CLAIM_CHANGED = "ResourceClaimChanged"
 """The reason when a claim is not what the plan was made for: the pod is planned again."""

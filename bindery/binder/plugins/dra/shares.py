@@ -7,10 +7,10 @@ server; those that are being bound are known here, by the only binder at work.
 from collections import defaultdict
 
 from bindery.api.states import ENDED_POD_PHASES
-from bindery.binder.ports import PodView
-from bindery.kube.claims import ClaimHandover
+from bindery.binder.outcome.ports import PodView
 from bindery.kube.client import Client
-from bindery.kube.resources import PODS
+from bindery.kube.objects.claims import ClaimHandover
+from bindery.kube.objects.resources import PODS
 
 
 class Shares:

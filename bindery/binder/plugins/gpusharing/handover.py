@@ -13,8 +13,8 @@ from bindery.binder.plugins.gpusharing.objects import Sharer, config_map
 from bindery.binder.plugins.interface import PluginError
 from bindery.kube.client import Client
 from bindery.kube.errors import NotFoundError
-from bindery.kube.objects import ConfigMap, OwnerReference
-from bindery.kube.resources import CONFIG_MAPS
+from bindery.kube.objects.resources import CONFIG_MAPS
+from bindery.kube.objects.watched import ConfigMap, OwnerReference
 
 VISIBLE_DEVICES: Final = "NVIDIA_VISIBLE_DEVICES"
 PORTION: Final = "GPU_PORTION"

@@ -19,7 +19,7 @@ from bindery.binder.plugins.gpusharing.reservations import Reservations
 from bindery.binder.plugins.interface import PluginError
 from bindery.kube.client import Client
 from bindery.kube.errors import KubeError
-from bindery.kube.events import EventRecorder, reference_to
+from bindery.kube.events.recorder import EventRecorder, reference_to
 
 _log: Final = structlog.get_logger(__name__)
 

@@ -12,9 +12,9 @@ from bindery.api import gpushare
 from bindery.api.names import GPU_RESOURCE
 from bindery.api.states import ENDED_POD_PHASES
 from bindery.binder.plugins.gpusharing.arguments import GpuSharingArguments
-from bindery.kube.objects import KubeObject, OwnerReference
-from bindery.kube.podspec import Toleration
-from bindery.kube.resources import PODS, Resource
+from bindery.kube.objects.podspec import Toleration
+from bindery.kube.objects.resources import PODS, Resource
+from bindery.kube.objects.watched import KubeObject, OwnerReference
 
 _CONTAINER: Final = "reservation"
 _GRACE_S: Final = 5

@@ -25,11 +25,11 @@ from bindery.binder.plugins.gpusharing.objects import SHARERS, Sharer
 from bindery.binder.plugins.gpusharing.reservations import Reservations
 from bindery.binder.plugins.gpusharing.unused import UnusedGroups
 from bindery.binder.plugins.interface import BindContext, PluginError, PodManifest
-from bindery.kube.bindrequests import PodBinding
 from bindery.kube.client import Client
 from bindery.kube.errors import NotFoundError
-from bindery.kube.events import EventRecorder
-from bindery.kube.watch import Change, EventType, Reflector
+from bindery.kube.events.recorder import EventRecorder
+from bindery.kube.objects.bindrequests import PodBinding
+from bindery.kube.watches.reflector import Change, EventType, Reflector
 
 _log: Final = structlog.get_logger(__name__)
 _COMPONENT: Final = "bindery-binder"

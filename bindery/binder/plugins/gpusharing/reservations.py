@@ -20,8 +20,8 @@ from bindery.binder.plugins.gpusharing.users import Users
 from bindery.binder.plugins.interface import PluginError
 from bindery.kube.client import Client
 from bindery.kube.errors import AlreadyExistsError, ConflictError, NotFoundError
-from bindery.kube.podspec import Toleration
-from bindery.kube.watch import Change, EventType, Reflector
+from bindery.kube.objects.podspec import Toleration
+from bindery.kube.watches.reflector import Change, EventType, Reflector
 
 _log: Final = structlog.get_logger(__name__)
 

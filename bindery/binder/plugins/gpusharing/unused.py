@@ -17,7 +17,7 @@ from bindery.api.gpushare import reservation_name
 from bindery.binder.plugins.gpusharing.objects import Sharer
 from bindery.binder.plugins.gpusharing.reservations import Reservations
 from bindery.kube.errors import KubeError
-from bindery.kube.outages import log_failure
+from bindery.kube.http.outages import log_failure
 
 _log: Final = structlog.get_logger(__name__)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from bindery.api.gpushare import GROUP_LABEL, GROUP_LABEL_PREFIX
 from bindery.binder.plugins.gpusharing.objects import SHARERS, Sharer
 from bindery.kube.client import Client
-from bindery.kube.resources import BIND_REQUESTS
+from bindery.kube.objects.resources import BIND_REQUESTS
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,8 @@ from bindery.binder.plugins.hami.objects import (
 )
 from bindery.kube.client import Client
 from bindery.kube.errors import NotFoundError
-from bindery.kube.store import Change
-from bindery.kube.watch import Reflector
+from bindery.kube.watches.reflector import Reflector
+from bindery.kube.watches.store import Change
 
 PodKey = tuple[str, str]
 """Namespace and name."""

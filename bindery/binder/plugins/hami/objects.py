@@ -10,8 +10,8 @@ import msgspec
 
 from bindery.api.hami.names import CAMBRICON_LOCK, NODE_LOCK
 from bindery.api.hami.vendor import Lock
-from bindery.kube.objects import KubeObject, Meta
-from bindery.kube.resources import NODES, PODS, Resource
+from bindery.kube.objects.resources import NODES, PODS, Resource
+from bindery.kube.objects.watched import KubeObject, Meta
 
 
 class LockAnnotations(msgspec.Struct, frozen=True, kw_only=True, gc=False):

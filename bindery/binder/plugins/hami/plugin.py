@@ -30,9 +30,9 @@ from bindery.binder.plugins.hami.places import STALLED, LockPlace, Timing, defau
 from bindery.binder.plugins.hami.queues import LockQueues
 from bindery.binder.plugins.hami.sweep import LockSweep
 from bindery.binder.plugins.interface import BindContext, PluginError, PodManifest
-from bindery.kube.bindrequests import PodBinding
 from bindery.kube.client import Client
 from bindery.kube.errors import NotFoundError
+from bindery.kube.objects.bindrequests import PodBinding
 
 _log: Final = structlog.get_logger(__name__)
 

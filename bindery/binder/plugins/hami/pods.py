@@ -12,9 +12,9 @@ from bindery.api.bindrequest import BindFailureReason
 from bindery.api.hami import assignment as assignments
 from bindery.api.hami import names
 from bindery.api.hami.assignment import Assignment
+from bindery.binder.outcome.ports import PodView
 from bindery.binder.plugins.hami.objects import HOLDER_PODS, HolderPod
 from bindery.binder.plugins.interface import PluginError
-from bindery.binder.ports import PodView
 from bindery.kube.client import Client, PatchKind
 from bindery.kube.errors import ConflictError, InvalidError, NotFoundError
 

@@ -17,7 +17,7 @@ from bindery.binder.plugins.hami import holders, metrics
 from bindery.binder.plugins.hami.lock import LockWriter
 from bindery.binder.plugins.hami.mirror import Mirror
 from bindery.kube.errors import KubeError
-from bindery.kube.outages import log_failure
+from bindery.kube.http.outages import log_failure
 
 _log: Final = structlog.get_logger(__name__)
 

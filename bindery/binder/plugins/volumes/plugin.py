@@ -22,12 +22,12 @@ from bindery.binder.plugins.volumes.writes import (
     VolumeWriter,
     is_bound,
 )
-from bindery.kube.bindrequests import PodBinding
 from bindery.kube.client import Client
 from bindery.kube.errors import NotFoundError
-from bindery.kube.labels import selects_node
-from bindery.kube.resources import NODES
-from bindery.kube.storage import (
+from bindery.kube.objects.bindrequests import PodBinding
+from bindery.kube.objects.labels import selects_node
+from bindery.kube.objects.resources import NODES
+from bindery.kube.objects.storage import (
     CLAIMS,
     STORAGE_CLASSES,
     VOLUMES,

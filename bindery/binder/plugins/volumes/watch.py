@@ -9,9 +9,9 @@ from collections import defaultdict
 from collections.abc import AsyncGenerator, Mapping
 
 from bindery.kube.client import Client
-from bindery.kube.storage import CLAIMS, VOLUMES, PersistentVolume, PersistentVolumeClaim
-from bindery.kube.store import Change, Key, key_of
-from bindery.kube.watch import Reflector
+from bindery.kube.objects.storage import CLAIMS, VOLUMES, PersistentVolume, PersistentVolumeClaim
+from bindery.kube.watches.reflector import Reflector
+from bindery.kube.watches.store import Change, Key, key_of
 
 
 class VolumeWatch:

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from bindery.api.names import GROUP
+from bindery.binder.outcome.ports import PodView
 from bindery.binder.plugins.interface import PluginError
-from bindery.binder.ports import PodView
 from bindery.kube.client import Client
 from bindery.kube.errors import NotFoundError
-from bindery.kube.storage import (
+from bindery.kube.objects.storage import (
     CLAIMS,
     VOLUMES,
     ClaimReference,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from bindery.api.quantity import nano
-from bindery.kube.claims import MOST_RESULTS
+from bindery.kube.objects.claims import MOST_RESULTS
 from bindery.scheduler.plugins.dra.candidates import AllocationError, CandidateDevice, Candidates
 from bindery.scheduler.plugins.dra.claims import DeviceWish, PreparedClaim
 from bindery.scheduler.plugins.dra.constraints import Constraint

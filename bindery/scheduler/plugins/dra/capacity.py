@@ -7,7 +7,7 @@ k8s.io/dynamic-resource-allocation 0.36.
 from collections.abc import Mapping
 
 from bindery.api.quantity import nano
-from bindery.kube.devices import CapacityRange, CapacityRequestPolicy, DeviceCapacity
+from bindery.kube.objects.devices import CapacityRange, CapacityRequestPolicy, DeviceCapacity
 
 _NANO = 10**9
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 from cel_expr_python import cel
 from cel_expr_python.ext import ext_bindings, ext_optional, ext_strings
 
-from bindery.kube.devices import Device, DeviceAttribute
+from bindery.kube.objects.devices import Device, DeviceAttribute
 from bindery.scheduler.plugins.dra.celfunctions import (
     MAP,
     declarations,

@@ -12,17 +12,17 @@ import msgspec
 
 from bindery.api.quantity import QuantityError
 from bindery.api.states import ENDED_POD_PHASES
-from bindery.kube.claims import (
+from bindery.kube.objects.claims import (
     AllocationResult,
     DeviceClaim,
     Handover,
     ResourceClaim,
     is_extended,
 )
-from bindery.kube.devices import DeviceClass, ResourceSlice
-from bindery.kube.objects import KubeObject, Pod
-from bindery.kube.sharedclaims import SharingGroup
-from bindery.kube.store import Change, EventType
+from bindery.kube.objects.devices import DeviceClass, ResourceSlice
+from bindery.kube.objects.sharedclaims import SharingGroup
+from bindery.kube.objects.watched import KubeObject, Pod
+from bindery.kube.watches.store import Change, EventType
 from bindery.scheduler.model.content_key import content_key
 from bindery.scheduler.plugins.dra.cel import Selectors
 from bindery.scheduler.plugins.dra.claims import ClaimError, PreparedClaim, prepare

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bindery.api.quantity import QuantityError, nano
-from bindery.kube.claims import (
+from bindery.kube.objects.claims import (
     MOST_RESULTS,
     DeviceClaim,
     DeviceRequest,
     DeviceToleration,
     ExactRequest,
 )
-from bindery.kube.devices import DeviceClass, DeviceSelector
+from bindery.kube.objects.devices import DeviceClass, DeviceSelector
 from bindery.scheduler.plugins.dra.cel import SelectorError, Selectors
 from bindery.scheduler.plugins.dra.constraints import Constraint
 

@@ -7,8 +7,8 @@ device refuses it as long as the earlier devices stay.
 from collections.abc import Sequence
 from typing import Final
 
-from bindery.kube.claims import DeviceConstraint
-from bindery.kube.devices import Device
+from bindery.kube.objects.claims import DeviceConstraint
+from bindery.kube.objects.devices import Device
 
 AttributeValue = tuple[str, str | int | bool]
 """Kind and value; values of different kinds are never equal."""

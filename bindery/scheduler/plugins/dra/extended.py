@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 from bindery.api import quantity
 from bindery.api.quantity import QuantityError
-from bindery.kube.claims import CLASS_PREFIX, DeviceRequest, ExactRequest
-from bindery.kube.devices import DeviceClass
-from bindery.kube.objects import RequestMapping
-from bindery.kube.podspec import Container
+from bindery.kube.objects.claims import CLASS_PREFIX, DeviceRequest, ExactRequest
+from bindery.kube.objects.devices import DeviceClass
+from bindery.kube.objects.podspec import Container
+from bindery.kube.objects.watched import RequestMapping
 
 
 class Asked(NamedTuple):

@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
 from bindery.api.names import GPU_RESOURCE
-from bindery.kube.devices import DeviceClass
+from bindery.kube.objects.devices import DeviceClass
 from bindery.scheduler.model.claimed_gpus import CountsClass
 from bindery.scheduler.model.jobs import NO_ROW
 from bindery.scheduler.model.views import NodesView

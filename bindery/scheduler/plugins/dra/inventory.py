@@ -11,8 +11,13 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 
 from bindery.api.quantity import QuantityError, nano
-from bindery.kube.devices import CounterConsumption, Device, ResourceSlice, ResourceSliceSpec
-from bindery.kube.podspec import NodeSelector
+from bindery.kube.objects.devices import (
+    CounterConsumption,
+    Device,
+    ResourceSlice,
+    ResourceSliceSpec,
+)
+from bindery.kube.objects.podspec import NodeSelector
 from bindery.scheduler.plugins.dra.cel import DeviceView, SelectorError, view
 from bindery.scheduler.plugins.dra.usage import DeviceId, PoolId
 

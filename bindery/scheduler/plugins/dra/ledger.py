@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bindery.kube.claims import (
+from bindery.kube.objects.claims import (
     MOST_RESERVATIONS,
     AllocationResult,
     ClaimHandover,
@@ -23,7 +23,7 @@ from bindery.kube.claims import (
     ResourceClaim,
     extended_claim_name,
 )
-from bindery.kube.podspec import NodeSelector
+from bindery.kube.objects.podspec import NodeSelector
 from bindery.scheduler.ledgers.base import LedgerRefusalError, Operation, OperationKind
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.jobs import Task, TaskStatus, Uid

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from bindery.kube.podspec import NodeSelector
+from bindery.kube.objects.podspec import NodeSelector
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.content_key import content_key
 from bindery.scheduler.model.labels import LabelColumns, term_mask

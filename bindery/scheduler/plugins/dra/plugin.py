@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from bindery.kube.claims import (
+from bindery.kube.objects.claims import (
     EXTENDED_ANNOTATION,
     RESOURCE_CLAIMS,
     AllocationResult,
@@ -25,11 +25,11 @@ from bindery.kube.claims import (
     ResourceClaimStatus,
     extended_claim_name,
 )
-from bindery.kube.devices import DEVICE_CLASSES, RESOURCE_SLICES
-from bindery.kube.objects import ExtendedClaimStatus, KubeObject, Meta, OwnerReference, Pod
-from bindery.kube.resources import PODS, Resource
-from bindery.kube.sharedclaims import SHARING_GROUPS
-from bindery.kube.store import Change
+from bindery.kube.objects.devices import DEVICE_CLASSES, RESOURCE_SLICES
+from bindery.kube.objects.resources import PODS, Resource
+from bindery.kube.objects.sharedclaims import SHARING_GROUPS
+from bindery.kube.objects.watched import ExtendedClaimStatus, KubeObject, Meta, OwnerReference, Pod
+from bindery.kube.watches.store import Change
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.jobs import Job, Task
 from bindery.scheduler.model.reasons import JobReason

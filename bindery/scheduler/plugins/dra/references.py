@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from bindery.kube.claims import ConsumerReference, ResourceClaim
-from bindery.kube.objects import Pod
-from bindery.kube.sharedclaims import SharingGroup
+from bindery.kube.objects.claims import ConsumerReference, ResourceClaim
+from bindery.kube.objects.sharedclaims import SharingGroup
+from bindery.kube.objects.watched import Pod
 
 
 class ClaimKey(NamedTuple):

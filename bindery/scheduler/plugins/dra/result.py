@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from uuid import NAMESPACE_URL, uuid5
 
 from bindery.api.quantity import nano_text
-from bindery.kube.claims import (
+from bindery.kube.objects.claims import (
     AllocationConfiguration,
     AllocationResult,
     DeviceAllocation,
     DeviceResult,
 )
-from bindery.kube.podspec import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+from bindery.kube.objects.podspec import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from bindery.scheduler.plugins.dra.allocator import ChosenDevice
 from bindery.scheduler.plugins.dra.claims import PreparedClaim
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from bindery.kube.claims import DeviceToleration
-from bindery.kube.devices import Device
-from bindery.kube.taints import tolerates
+from bindery.kube.objects.claims import DeviceToleration
+from bindery.kube.objects.devices import Device
+from bindery.kube.objects.taints import tolerates
 
 
 def is_kept_away(device: Device, tolerations: Sequence[DeviceToleration]) -> bool:

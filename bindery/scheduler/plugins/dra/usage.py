@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from bindery.api.quantity import nano
-from bindery.kube.claims import AllocationResult, DeviceResult
+from bindery.kube.objects.claims import AllocationResult, DeviceResult
 
 
 class PoolId(NamedTuple):

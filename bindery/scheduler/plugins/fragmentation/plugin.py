@@ -19,7 +19,7 @@ from bindery.api import quantity
 from bindery.api.base import ApiModel
 from bindery.api.gpushare import WHOLE
 from bindery.api.names import GPU_RESOURCE
-from bindery.kube.podspec import NodeSelector, Toleration
+from bindery.kube.objects.podspec import NodeSelector, Toleration
 from bindery.scheduler.model.jobs import Task
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.model.verdicts import Rows

@@ -19,7 +19,7 @@ import numpy as np
 from bindery.api import quantity
 from bindery.api.gpushare import WHOLE
 from bindery.api.names import GPU_RESOURCE
-from bindery.kube.podspec import NodeAffinity, NodeSelector, Toleration
+from bindery.kube.objects.podspec import NodeAffinity, NodeSelector, Toleration
 from bindery.scheduler.model.content_key import content_key
 from bindery.scheduler.model.resources import Request, ResourceAxis
 from bindery.scheduler.model.shapes import Shape

@@ -16,7 +16,7 @@ from bindery.api import gpushare
 from bindery.api.base import ApiModel
 from bindery.api.gpureservation import ReservationResources, given_resources
 from bindery.api.gpushare import WHOLE, GpuShare
-from bindery.kube.objects import Node
+from bindery.kube.objects.watched import Node
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.jobs import Task
 from bindery.scheduler.model.nodereading import shares_by_hami

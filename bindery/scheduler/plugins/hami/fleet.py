@@ -19,7 +19,7 @@ from bindery.api.hami.nodedevices import NodeDevice
 from bindery.api.hami.poddevices import Holding
 from bindery.api.hami.vendor import Capacity, Register, Vendor
 from bindery.api.states import ENDED_POD_PHASES
-from bindery.kube.objects import Node, Pod
+from bindery.kube.objects.watched import Node, Pod
 from bindery.scheduler.model.jobs import Uid
 from bindery.scheduler.plugins.hami.amounts import Amounts, amounts
 

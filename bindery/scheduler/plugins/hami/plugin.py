@@ -20,10 +20,10 @@ from bindery.api.hami.assignment import FORGED
 from bindery.api.hami.vendor import Register
 from bindery.api.hami.vendortable import BY_WORD, VENDORS
 from bindery.api.hami.wishes import DevicePolicy, NodePolicy
-from bindery.kube.objects import KubeObject, Node, Pod
-from bindery.kube.quotas import RESOURCE_QUOTAS, ResourceQuota
-from bindery.kube.resources import NODES, PODS, Resource
-from bindery.kube.store import Change, EventType
+from bindery.kube.objects.quotas import RESOURCE_QUOTAS, ResourceQuota
+from bindery.kube.objects.resources import NODES, PODS, Resource
+from bindery.kube.objects.watched import KubeObject, Node, Pod
+from bindery.kube.watches.store import Change, EventType
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.jobs import Job, Task, Uid
 from bindery.scheduler.model.reasons import JobReason

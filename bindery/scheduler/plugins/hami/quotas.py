@@ -14,8 +14,8 @@ from bindery.api import quantity
 from bindery.api.hami.nodedevices import NodeDevice
 from bindery.api.hami.poddevices import NOTHING
 from bindery.api.hami.requests import DeviceRequest, PodRequest
-from bindery.kube.quotas import ResourceQuota
-from bindery.kube.store import Key, key_of
+from bindery.kube.objects.quotas import ResourceQuota
+from bindery.kube.watches.store import Key, key_of
 from bindery.scheduler.plugins.hami import checks
 from bindery.scheduler.plugins.hami.amounts import UNITS, Amounts, amounts
 from bindery.scheduler.plugins.hami.fleet import HamiNode

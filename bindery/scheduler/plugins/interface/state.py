@@ -3,9 +3,9 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
-from bindery.kube.objects import KubeObject, Pod
-from bindery.kube.resources import Resource
-from bindery.kube.store import Change
+from bindery.kube.objects.resources import Resource
+from bindery.kube.objects.watched import KubeObject, Pod
+from bindery.kube.watches.store import Change
 from bindery.scheduler.ledgers.base import Ledger, Operation
 from bindery.scheduler.model.jobs import Task
 from bindery.scheduler.model.shapes import Need

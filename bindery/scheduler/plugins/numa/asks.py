@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 from bindery.api.quantity import QuantityError
-from bindery.kube.objects import Pod
-from bindery.kube.podspec import Container, ResourceRequirements
+from bindery.kube.objects.podspec import Container, ResourceRequirements
+from bindery.kube.objects.watched import Pod
 from bindery.nodecore import pods
 from bindery.nodecore.pods import EPHEMERAL_STORAGE
 from bindery.nodecore.prediction.requests import PodRequest, request_of

@@ -22,7 +22,7 @@ import numpy as np
 from bindery.api import numaplacement, podfingerprint
 from bindery.api.names import NUMA_ZONES_ANNOTATION
 from bindery.api.numaplacement import NumaPlacement
-from bindery.kube.objects import Pod
+from bindery.kube.objects.watched import Pod
 from bindery.scheduler.plugins.numa.asks import Ask, Asks
 from bindery.scheduler.plugins.numa.reports import ZoneReport
 from bindery.scheduler.plugins.numa.table import Amounts, HeldZones

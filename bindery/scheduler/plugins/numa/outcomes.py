@@ -6,7 +6,7 @@ when it was first seen, as after a restart, counts nothing.
 
 from bindery.api import numaplacement
 from bindery.api.names import NUMA_ZONES_ANNOTATION
-from bindery.kube.objects import KubeObject, Pod
+from bindery.kube.objects.watched import KubeObject, Pod
 from bindery.scheduler.model.node_refusals import node_refusal
 from bindery.scheduler.plugins.findings import NodeAnswer
 

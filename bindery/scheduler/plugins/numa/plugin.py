@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from bindery.api import numaplacement
 from bindery.api.names import NUMA_ZONES_ANNOTATION
-from bindery.kube.nodetopologies import NODE_RESOURCE_TOPOLOGIES, NodeResourceTopology
-from bindery.kube.objects import KubeObject, Node, Pod
-from bindery.kube.resources import NODES, PODS, Resource
-from bindery.kube.store import Change, EventType
+from bindery.kube.objects.nodetopologies import NODE_RESOURCE_TOPOLOGIES, NodeResourceTopology
+from bindery.kube.objects.resources import NODES, PODS, Resource
+from bindery.kube.objects.watched import KubeObject, Node, Pod
+from bindery.kube.watches.store import Change, EventType
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.jobs import Job, Task
 from bindery.scheduler.model.shapes import Shape

@@ -17,7 +17,7 @@ from bindery.api import numadetail, podfingerprint, quantity
 from bindery.api.names import NUMA_DETAIL_ANNOTATION
 from bindery.api.numadetail import NumaDetail
 from bindery.api.quantity import QuantityError
-from bindery.kube.nodetopologies import (
+from bindery.kube.objects.nodetopologies import (
     NUMA_ZONE,
     POLICY_ATTRIBUTE,
     SCOPE_ATTRIBUTE,

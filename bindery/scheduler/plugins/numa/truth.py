@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from bindery.api import numaplacement
 from bindery.api.numaplacement import NumaPlacement
 from bindery.api.states import ENDED_POD_PHASES
-from bindery.kube.nodetopologies import NODE_RESOURCE_TOPOLOGIES, NodeResourceTopology
-from bindery.kube.objects import Meta, Node, Pod
-from bindery.kube.resources import NODES
+from bindery.kube.objects.nodetopologies import NODE_RESOURCE_TOPOLOGIES, NodeResourceTopology
+from bindery.kube.objects.resources import NODES
+from bindery.kube.objects.watched import Meta, Node, Pod
 from bindery.nodecore.pods import CPU
 from bindery.nodecore.prediction import plain
 from bindery.nodecore.prediction.requests import PodRequest

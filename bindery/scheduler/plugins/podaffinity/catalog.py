@@ -6,8 +6,8 @@ from enum import Enum, auto
 from typing import NamedTuple
 
 from bindery.api.states import ENDED_POD_PHASES
-from bindery.kube.objects import KubeObject, Pod
-from bindery.kube.store import Change, EventType
+from bindery.kube.objects.watched import KubeObject, Pod
+from bindery.kube.watches.store import Change, EventType
 from bindery.scheduler.model.jobs import Uid
 from bindery.scheduler.model.pod_catalog import PodCatalog
 from bindery.scheduler.model.pod_rules import PodRules, Term, read_rules

@@ -11,9 +11,9 @@ from typing import Any
 from pydantic import Field
 
 from bindery.api.base import ApiModel
-from bindery.kube.objects import KubeObject
-from bindery.kube.resources import Resource
-from bindery.kube.store import Change
+from bindery.kube.objects.resources import Resource
+from bindery.kube.objects.watched import KubeObject
+from bindery.kube.watches.store import Change
 from bindery.scheduler.ledgers.base import Ledger
 from bindery.scheduler.model.columns import IntColumns
 from bindery.scheduler.model.domains import Domain

@@ -6,9 +6,9 @@ those of the scheduler's node table, which also knows which nodes belong to its 
 
 from collections.abc import Mapping
 
-from bindery.kube.objects import KubeObject, Node
-from bindery.kube.store import Change, EventType
-from bindery.kube.topology import HyperNode, Topology
+from bindery.kube.objects.topology import HyperNode, Topology
+from bindery.kube.objects.watched import KubeObject, Node
+from bindery.kube.watches.store import Change, EventType
 from bindery.scheduler.model.constraints import TreeKey
 from bindery.scheduler.model.hypernodes import HyperNodeTree
 from bindery.scheduler.model.jobs import NO_ROW

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bindery.api import exclusive
-from bindery.kube.objects import KubeObject
-from bindery.kube.resources import NODES, Resource
-from bindery.kube.store import Change
-from bindery.kube.topology import HYPER_NODES, TOPOLOGIES
+from bindery.kube.objects.resources import NODES, Resource
+from bindery.kube.objects.topology import HYPER_NODES, TOPOLOGIES
+from bindery.kube.objects.watched import KubeObject
+from bindery.kube.watches.store import Change
 from bindery.scheduler.model.constraints import Constraint
 from bindery.scheduler.model.domains import Domain, DomainAsk
 from bindery.scheduler.model.jobs import Job, Task

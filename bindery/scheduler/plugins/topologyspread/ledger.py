@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from bindery.kube.taints import tolerates
+from bindery.kube.objects.taints import tolerates
 from bindery.scheduler.ledgers.base import LedgerRefusalError, Operation, OperationKind
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.jobs import NO_ROW, TaskStatus

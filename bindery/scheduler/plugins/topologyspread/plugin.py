@@ -7,9 +7,9 @@ plugin PodTopologySpread (Kubernetes 1.36). Only nodes of this scheduler's pool 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from bindery.kube.objects import KubeObject
-from bindery.kube.resources import Resource
-from bindery.kube.store import Change
+from bindery.kube.objects.resources import Resource
+from bindery.kube.objects.watched import KubeObject
+from bindery.kube.watches.store import Change
 from bindery.scheduler.ledgers.base import Ledger
 from bindery.scheduler.model.jobs import Uid
 from bindery.scheduler.model.pod_catalog import WATCHED, PodCatalog

@@ -12,8 +12,8 @@ from typing import Final
 
 import numpy as np
 
-from bindery.kube.disks import MIGRATED_PROVISIONERS, CsiVolume, migrated
-from bindery.kube.storage import PersistentVolume, PersistentVolumeClaim, VolumeAttachment
+from bindery.kube.objects.disks import MIGRATED_PROVISIONERS, CsiVolume, migrated
+from bindery.kube.objects.storage import PersistentVolume, PersistentVolumeClaim, VolumeAttachment
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.jobs import NO_ROW, Uid
 from bindery.scheduler.model.nodes import NodeTable

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from bindery.api.states import ENDED_POD_PHASES
-from bindery.kube.disks import CsiVolume, Disk, disks, migrated
-from bindery.kube.objects import KubeObject, Pod
-from bindery.kube.storage import (
+from bindery.kube.objects.disks import CsiVolume, Disk, disks, migrated
+from bindery.kube.objects.storage import (
     CSIDriver,
     CSINode,
     CSIStorageCapacity,
@@ -20,7 +19,8 @@ from bindery.kube.storage import (
     StorageClass,
     VolumeAttachment,
 )
-from bindery.kube.store import Change, EventType, Key, key_of
+from bindery.kube.objects.watched import KubeObject, Pod
+from bindery.kube.watches.store import Change, EventType, Key, key_of
 from bindery.scheduler.model.jobs import Uid
 
 KeyT = TypeVar("KeyT")

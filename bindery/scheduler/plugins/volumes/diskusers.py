@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 from typing import NamedTuple
 
-from bindery.kube.disks import Disk
+from bindery.kube.objects.disks import Disk
 from bindery.scheduler.model.jobs import NO_ROW, Uid
 from bindery.scheduler.model.nodes import NodeTable
 from bindery.scheduler.plugins.volumes.catalog import Catalog

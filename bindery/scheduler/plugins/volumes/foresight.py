@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from bindery.kube.objects import KubeObject, Meta
-from bindery.kube.storage import (
+from bindery.kube.objects.storage import (
     ClaimReference,
     ClaimStatus,
     CSISource,
@@ -17,6 +16,7 @@ from bindery.kube.storage import (
     VolumeSpec,
     VolumeStatus,
 )
+from bindery.kube.objects.watched import KubeObject, Meta
 from bindery.scheduler.plugins.volumes.catalog import BIND_COMPLETED, Catalog, class_name
 
 

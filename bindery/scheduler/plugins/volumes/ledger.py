@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from bindery.kube.disks import CsiVolume
-from bindery.kube.storage import PersistentVolume, PersistentVolumeClaim
-from bindery.kube.store import Key, key_of
+from bindery.kube.objects.disks import CsiVolume
+from bindery.kube.objects.storage import PersistentVolume, PersistentVolumeClaim
+from bindery.kube.watches.store import Key, key_of
 from bindery.scheduler.ledgers.base import LedgerRefusalError, Operation, OperationKind
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.jobs import NO_ROW, Uid

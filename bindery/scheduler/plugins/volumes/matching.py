@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from bindery.api.quantity import QuantityError, parse
-from bindery.kube.storage import CSIStorageCapacity, PersistentVolume, PersistentVolumeClaim
-from bindery.kube.store import Key, key_of
+from bindery.kube.objects.storage import CSIStorageCapacity, PersistentVolume, PersistentVolumeClaim
+from bindery.kube.watches.store import Key, key_of
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.content_key import content_key
 from bindery.scheduler.model.verdicts import Rows

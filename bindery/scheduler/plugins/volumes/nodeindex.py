@@ -12,9 +12,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from bindery.kube.podspec import NodeSelectorRequirement, NodeSelectorTerm
-from bindery.kube.selectors import LabelSelector
-from bindery.kube.storage import PersistentVolume, TopologyTerm
+from bindery.kube.objects.podspec import NodeSelectorRequirement, NodeSelectorTerm
+from bindery.kube.objects.selectors import LabelSelector
+from bindery.kube.objects.storage import PersistentVolume, TopologyTerm
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.labels import LabelColumns, term_mask
 from bindery.scheduler.model.verdicts import Rows

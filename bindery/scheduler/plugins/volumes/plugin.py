@@ -11,10 +11,10 @@ from typing import Any
 
 import msgspec
 
-from bindery.kube.objects import KubeObject, Pod
-from bindery.kube.resources import PODS, Resource
-from bindery.kube.storage import RESOURCES, PersistentVolumeClaim
-from bindery.kube.store import Change, Key
+from bindery.kube.objects.resources import PODS, Resource
+from bindery.kube.objects.storage import RESOURCES, PersistentVolumeClaim
+from bindery.kube.objects.watched import KubeObject, Pod
+from bindery.kube.watches.store import Change, Key
 from bindery.scheduler.ledgers.base import Ledger
 from bindery.scheduler.model.jobs import NO_ROW, Task
 from bindery.scheduler.model.reasons import JobReason

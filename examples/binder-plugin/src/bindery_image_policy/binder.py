@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict
 
 from bindery.binder.plugins.interface import BindContext, PodManifest
 from bindery.kube.errors import NotFoundError
-from bindery.kube.resources import PODS, metadata_only
+from bindery.kube.objects.resources import PODS, metadata_only
 from bindery_image_policy import policy
 
 CHECKED = "images.example.com/checked"

@@ -1,0 +1,1 @@
+"""What the binder reads and writes on the API server."""

@@ -1,0 +1,230 @@
+"""Calls to the API server: implements `outcome.ports` over `bindery.kube`.
+
+Used by all Runs at once. Bindings wait for their turns as the calls of plugins do. A status write
+is repeated until it is known to stand, because the scheduler holds the pods' room until it sees an
+outcome.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Final
+
+import structlog
+
+from bindery.binder.api_server.pods import ClusterView
+from bindery.binder.api_server.shared_status import SharedStatuses
+from bindery.binder.outcome.bindingmetadata import BindingMetadata
+from bindery.binder.outcome.limiter import FairLimiter
+from bindery.binder.outcome.ports import PodView, RequestChangedError, RequestGoneError
+from bindery.binder.statements.manager import Malformed
+from bindery.kube.client import Client
+from bindery.kube.errors import (
+    ApiError,
+    ConflictError,
+    KubeError,
+    NotFoundError,
+    ServerError,
+    ThrottledError,
+)
+from bindery.kube.events.recorder import EventRecorder, ObjectReference
+from bindery.kube.objects.bindrequests import BindRequest, CommittedStatement
+from bindery.kube.objects.resources import BIND_REQUESTS, metadata_only
+from bindery.kube.objects.watched import KubeObject
+
+_log: Final = structlog.get_logger(__name__)
+
+_RETRY_S: Final = 0.1
+_RETRY_CAP_S: Final = 10.0
+"""The longest wait between two tries of a status write."""
+_MAY_PASS: Final = (ServerError, ThrottledError)
+"""Refusals after which the same write may be accepted."""
+
+
+class ApiAdapter:
+    """Implements `BindingPort`, `RequestStore` and `MalformedSink`."""
+
+    def __init__(
+        self,
+        client: Client,
+        view: ClusterView,
+        events: EventRecorder,
+        limiter: FairLimiter,
+        is_waited_for: Callable[[str, str], bool],
+    ) -> None:
+        """`is_waited_for`: whether a Statement builds on that of this namespace and id."""
+        self._client, self._view, self._events = client, view, events
+        self._limiter, self._shared = limiter, SharedStatuses(self, is_waited_for)
+
+    # ---- BindingPort ----------------------------------------------------------------------------
+
+    async def find_pod(self, namespace: str, name: str, uid: str) -> PodView | None:
+        """Return the pod of that name; from memory when that shows the wanted, unbound pod."""
+        return await self._view.find_pod(namespace, name, uid)
+
+    async def read_pod(self, namespace: str, name: str) -> PodView | None:
+        """Return the pod of that name as the API server has it now."""
+        return await self._view.read_pod(namespace, name)
+
+    async def node_exists(self, name: str) -> bool:
+        """Return whether the node exists and is not being deleted."""
+        return await self._view.node_exists(name)
+
+    async def bind(
+        self, pod: PodView, node: str, metadata: BindingMetadata, *, priority: int = 0
+    ) -> None:
+        """Bind the pod to the node, when its turn among the bindings in flight has come."""
+        labels, annotations = metadata.labels, metadata.annotations
+        async with self._limiter.taken(pod.namespace, priority):
+            await self._client.bind(
+                pod.namespace, pod.name, pod.uid, node, labels=labels, annotations=annotations
+            )
+
+    # ---- RequestStore ---------------------------------------------------------------------------
+
+    def note(self, stored: BindRequest, statements: Sequence[CommittedStatement]) -> None:
+        """Take in a request, and its Statements, as the watch shows them."""
+        self._shared.note(stored, statements)
+
+    def drop(self, uid: str) -> None:
+        """Forget a request that is gone."""
+        self._shared.drop(uid)
+
+    def hurry(self, namespace: str, statement_id: str) -> None:
+        """Note that a Statement builds on this one, whose success must be written at once."""
+        self._shared.hurry(namespace, statement_id)
+
+    async def write_status(
+        self, statement: CommittedStatement, status: Mapping[str, object]
+    ) -> CommittedStatement:
+        """Write `status`, again and again until it is known to stand; return the newer state."""
+        return await self._shared.write(statement, status)
+
+    async def try_to_write(
+        self, statement: CommittedStatement, status: Mapping[str, object]
+    ) -> CommittedStatement | None:
+        """Write `status` unless the Statement has changed; return its newer state if written."""
+        try:
+            return await self._shared.try_to_write(statement, status)
+        except (KubeError, RequestGoneError):
+            return None  # its outcome, now or later, has more details
+
+    async def confirm(self, statement: CommittedStatement) -> CommittedStatement:
+        """Read the Statement again and return it."""
+        meta = statement.metadata
+        try:
+            stored = await self.read(meta.namespace, meta.name)
+        except NotFoundError as error:
+            raise RequestGoneError from error
+        found = next((each for each in stored.each() if each.key == statement.key), None)
+        if found is None or stored.metadata.uid != meta.uid or stored.metadata.deletion_timestamp:
+            raise RequestGoneError
+        if statement.is_changed_in(found):
+            raise RequestChangedError
+        return found
+
+    async def find_statement(
+        self, namespace: str, statement_id: str
+    ) -> Sequence[CommittedStatement]:
+        """Read the parts of a Statement that are there now."""
+        # No label can name all Statements of a request.
+        found = await self._client.list(BIND_REQUESTS, namespace=namespace)
+        return [
+            part
+            for stored in found
+            if not stored.metadata.deletion_timestamp
+            for part in stored.each()
+            if part.key.statement == statement_id
+        ]
+
+    async def remove(self, namespace: str, name: str, uid: str) -> None:
+        """Delete the request."""
+        await self._client.delete(BIND_REQUESTS, name, namespace, uid=uid)
+
+    async def acknowledge(self, request: BindRequest, status: Mapping[str, object]) -> None:
+        """Write the status of an announcement until it stands, or the request is gone."""
+        meta = request.metadata
+        await self._write_whole(meta.namespace, meta.name, meta.uid, status)
+
+    # ---- StoredRequests -------------------------------------------------------------------------
+
+    async def read(self, namespace: str, name: str) -> BindRequest:
+        """Read a request."""
+        return await self._client.get(BIND_REQUESTS, name, namespace)
+
+    async def patch_status(self, stored: KubeObject, status: Mapping[str, object]) -> BindRequest:
+        """Write the status of the request if it is still at the version of `stored`."""
+        meta = stored.metadata
+        # The UID keeps the write from another request of the same name, the version from one whose
+        # spec has changed.
+        patch = {
+            "metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version},
+            "status": status,
+        }
+        return await self._client.patch(
+            BIND_REQUESTS, meta.name, patch, namespace=meta.namespace, subresource="status"
+        )
+
+    async def back_off(self, stored: KubeObject, error: KubeError, failures: int) -> None:
+        """Wait before the next of several attempts, of which so many have failed."""
+        if not isinstance(error, ConflictError):
+            meta = stored.metadata
+            _log.warning(
+                "status write failed", namespace=meta.namespace, name=meta.name, error=str(error)
+            )
+        delay_s = min(_RETRY_S * 2.0 ** min(failures, 60), _RETRY_CAP_S)
+        await asyncio.sleep(delay_s * (1 + random.random()))  # noqa: S311  # jitter, no secret
+
+    # ---- MalformedSink --------------------------------------------------------------------------
+
+    async def refuse(self, request: Malformed, status: Mapping[str, object]) -> None:
+        """Write an event and, if the API server accepts it, the status."""
+        _log.warning(
+            "malformed request",
+            namespace=request.namespace,
+            name=request.name,
+            message=request.message,
+        )
+        self._events.warning(
+            ObjectReference(
+                BIND_REQUESTS.api_version,
+                BIND_REQUESTS.kind,
+                request.namespace,
+                request.name,
+                request.uid,
+            ),
+            "Malformed",
+            request.message,
+        )
+        if request.statement is not None:
+            with suppress(RequestGoneError, RequestChangedError):
+                await self.write_status(request.statement, status)
+            return
+        await self._write_whole(request.namespace, request.name, request.uid, status)
+
+    async def _write_whole(
+        self, namespace: str, name: str, uid: str, status: Mapping[str, object]
+    ) -> None:
+        """Write the status of a request as a whole, which may be malformed or without Statements.
+
+        Returns when it stands, or when the API server will not take it.
+        """
+        patch = {"metadata": {"uid": uid}, "status": status}
+        resource = metadata_only(BIND_REQUESTS)
+        delay_s = _RETRY_S
+        while True:
+            try:
+                await self._client.patch(
+                    resource, name, patch, namespace=namespace, subresource="status"
+                )
+            except (NotFoundError, ConflictError):
+                return  # it is gone, or another one has its name
+            except KubeError as error:
+                if isinstance(error, ApiError) and not isinstance(error, _MAY_PASS):
+                    _log.warning("request keeps its status", name=name, error=str(error))
+                    return
+                await asyncio.sleep(delay_s)
+                delay_s = min(2 * delay_s, _RETRY_CAP_S)
+            else:
+                return

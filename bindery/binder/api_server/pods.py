@@ -1,0 +1,129 @@
+"""The binder's own small view of pods and nodes, kept by watches.
+
+`api_adapter` asks it in every check, so that a gang costs no read. Only the metadata of pods that
+can still be bound is watched. Other pods are read from the API server, and a busy cluster's pods
+cost neither memory nor events.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+import msgspec
+
+from bindery.api.states import ENDED_POD_PHASES
+from bindery.binder.outcome.ports import PodView
+from bindery.kube.client import Client
+from bindery.kube.errors import NotFoundError
+from bindery.kube.objects.resources import NODES, PODS, Resource
+from bindery.kube.objects.watched import KubeObject
+from bindery.kube.watches.reflector import Reflector
+
+_CAN_BE_BOUND: Final = "spec.nodeName=,status.phase=Pending"
+"""For pods that this selects, a check needs only the metadata."""
+
+
+class SlimMeta(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    """The part of `metav1.ObjectMeta` that tells objects apart."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    deletion_timestamp: str | None = None
+
+
+class SlimObject(KubeObject, frozen=True, rename="camel", kw_only=True):
+    """Any object, as far as it matters whether it is there."""
+
+    metadata: SlimMeta = msgspec.field(default_factory=SlimMeta)  # type: ignore[assignment]  # on purpose fewer fields: labels and annotations are most of the memory
+
+
+class SlimPodSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    """Where the pod is."""
+
+    node_name: str = ""
+
+
+class SlimPodStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    """Whether the pod has ended."""
+
+    phase: str = ""
+
+
+class SlimPod(SlimObject, frozen=True, rename="camel", kw_only=True):
+    """A pod, as far as binding it is concerned."""
+
+    spec: SlimPodSpec = msgspec.field(default_factory=SlimPodSpec)
+    status: SlimPodStatus = msgspec.field(default_factory=SlimPodStatus)
+
+
+SLIM_PODS: Final = Resource(
+    PODS.group, PODS.version, PODS.plural, PODS.kind, PODS.namespaced, SlimPod
+)
+SLIM_UNBOUND_PODS: Final = replace(
+    Resource(PODS.group, PODS.version, PODS.plural, PODS.kind, PODS.namespaced, SlimObject),
+    partial=True,
+)
+SLIM_NODES: Final = replace(
+    Resource(NODES.group, NODES.version, NODES.plural, NODES.kind, NODES.namespaced, SlimObject),
+    partial=True,
+)
+
+
+class ClusterView:
+    """The pods that wait for a node, and the nodes."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self.pods: Final = Reflector(
+            client, SLIM_UNBOUND_PODS, _ignore, field_selector=_CAN_BE_BOUND
+        )
+        self.nodes: Final = Reflector(client, SLIM_NODES, _ignore)
+
+    async def wait_synced(self) -> None:
+        """Wait until both have been listed."""
+        await self.pods.synced.wait()
+        await self.nodes.synced.wait()
+
+    def is_healthy(self, now: float) -> bool:
+        """Whether both are up to date at `now` (of `time.monotonic`)."""
+        return self.pods.healthy(now) and self.nodes.healthy(now)
+
+    async def find_pod(self, namespace: str, name: str, uid: str) -> PodView | None:
+        """Return the pod of that name; from memory when that shows the wanted, unbound pod."""
+        pod = self.pods.objects.get((namespace, name))
+        if pod is not None and pod.metadata.uid == uid and pod.metadata.deletion_timestamp is None:
+            return PodView(namespace, name, uid, node="", ending=False)
+        return await self.read_pod(namespace, name)
+
+    async def read_pod(self, namespace: str, name: str) -> PodView | None:
+        """Return the pod of that name as the API server has it now."""
+        try:
+            return _view(await self._client.get(SLIM_PODS, name, namespace))
+        except NotFoundError:
+            return None
+
+    async def node_exists(self, name: str) -> bool:
+        """Return whether the node exists and is not being deleted."""
+        node = self.nodes.objects.get(("", name))
+        if node is None:
+            try:
+                node = await self._client.get(SLIM_NODES, name)
+            except NotFoundError:
+                return False
+        return node.metadata.deletion_timestamp is None
+
+
+def _view(pod: SlimPod) -> PodView:
+    meta = pod.metadata
+    return PodView(
+        namespace=meta.namespace,
+        name=meta.name,
+        uid=meta.uid,
+        node=pod.spec.node_name,
+        ending=meta.deletion_timestamp is not None or pod.status.phase in ENDED_POD_PHASES,
+    )
+
+
+def _ignore(_: object) -> None:
+    """Take no note: checks look at the mirrors when they need to."""

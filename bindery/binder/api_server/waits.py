@@ -1,0 +1,51 @@
+"""Writes a wait reason to Statements that have no outcome after two seconds.
+
+Run by `term` beside the transactions. One status write a Statement, whatever happens later: its
+outcome, or a failed attempt, replaces it. Most Statements never get one. The writes keep to a rate,
+because a burst makes many Statements wait for nothing but their turn, and must not be slowed down.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final, Protocol
+
+from bindery.binder.outcome.status import waiting_status
+from bindery.binder.statements.manager import Manager, UnsaidWait
+from bindery.kube.objects.bindrequests import CommittedStatement
+
+PATIENCE_S: Final = 2.0
+"""How long a Statement waits before its status has the reason."""
+_LOOK_EVERY_S: Final = 0.5
+_AT_ONCE: Final = 5
+"""Writes of one look."""
+
+
+class WaitSink(Protocol):
+    """Writes the wait reason of a Statement."""
+
+    async def try_to_write(
+        self, statement: CommittedStatement, status: dict[str, object]
+    ) -> CommittedStatement | None:
+        """Write `status` unless the Statement has changed; return its newer state if written."""
+
+
+class Waits:
+    """The task that looks for waiting Statements."""
+
+    def __init__(
+        self, manager: Manager, sink: WaitSink, pause: Callable[[float], Awaitable[bool]]
+    ) -> None:
+        self._manager, self._sink, self._pause = manager, sink, pause
+
+    async def run(self) -> None:
+        """Look again and again until the process is to stop."""
+        while await self._pause(_LOOK_EVERY_S):
+            unsaid = self._manager.unsaid_waits(PATIENCE_S)
+            # What waits for its turn alone comes last: there may be hundreds of these.
+            unsaid.sort(key=lambda each: (each.wait.is_for_a_turn, each.since_s))
+            await asyncio.gather(*(self._say(each) for each in unsaid[:_AT_ONCE]))
+
+    async def _say(self, unsaid: UnsaidWait) -> None:
+        status = waiting_status(unsaid.wait)
+        written = await self._sink.try_to_write(unsaid.statement, status)
+        self._manager.wait_said(unsaid.statement, written)

@@ -1,0 +1,1 @@
+"""Outcomes of Statements and pods, and what limits and outlives them."""

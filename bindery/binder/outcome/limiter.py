@@ -1,0 +1,72 @@
+"""Limits concurrent work: a fixed number of places, by priority and fairly among namespaces.
+
+Every binding takes a place (`api_server.api_adapter`), and so does every call of a plugin for a pod
+(`term`). The highest priority goes first; among equals the namespace that has the fewest places
+now, so that one with thousands of pods does not keep out one with few; within a namespace, first
+come first served. A place is never given twice.
+"""
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+_Line = deque[asyncio.Future[None]]
+
+
+class FairLimiter:
+    """`places` at once. For one event loop."""
+
+    def __init__(self, places: int) -> None:
+        self._free = places
+        self._held: Counter[str] = Counter()  # namespace -> places
+        self._lines: dict[int, dict[str, _Line]] = {}  # priority -> namespace -> who waits
+
+    @asynccontextmanager
+    async def taken(self, namespace: str, priority: int) -> AsyncIterator[None]:
+        """Hold a place while the body runs; waits for its turn, may be cancelled meanwhile."""
+        await self._take(namespace, priority)
+        try:
+            yield
+        finally:
+            self._give_back(namespace)
+
+    async def _take(self, namespace: str, priority: int) -> None:
+        if self._free:
+            self._grant(namespace)
+            return
+        turn = asyncio.get_running_loop().create_future()
+        self._lines.setdefault(priority, {}).setdefault(namespace, deque()).append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self._give_back(namespace)  # it was granted at the very moment
+            raise
+
+    def _grant(self, namespace: str) -> None:
+        self._free -= 1
+        self._held[namespace] += 1
+
+    def _give_back(self, namespace: str) -> None:
+        self._free += 1
+        self._held[namespace] -= 1
+        if not self._held[namespace]:
+            del self._held[namespace]
+        self._call_next()
+
+    def _call_next(self) -> None:
+        while self._lines:
+            priority = max(self._lines)
+            lines = self._lines[priority]
+            # Those that came first stand first: min() leaves equals in their order.
+            namespace = min(lines, key=lambda name: self._held[name])
+            turn = lines[namespace].popleft()
+            if not lines[namespace]:
+                del lines[namespace]
+            if not lines:
+                del self._lines[priority]
+            if not turn.done():
+                self._grant(namespace)
+                turn.set_result(None)
+                return

@@ -1,0 +1,74 @@
+"""One pod's way through a transaction.
+
+Owned by `transaction`, which alone changes it; `judge` is the one place that decides on the API
+server's answers about a pod.
+"""
+
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from bindery.api.bindrequest import BindFailureReason
+from bindery.binder.outcome.outcome import PodFailure
+from bindery.binder.outcome.ports import PodView
+from bindery.binder.plugins.chain import PodContexts
+from bindery.kube.objects.bindrequests import PodBinding
+
+
+class BindingState(Enum):
+    """What is known of the binding of a pod."""
+
+    UNSEEN = auto()  # not looked at yet: a process that died may have bound it
+    WAITING = auto()  # not bound, and nothing on the way that could bind it
+    UNCERTAIN = auto()  # a bind was sent and has not been answered
+    BOUND = auto()
+
+
+@dataclass
+class PodProgress:
+    """What is known of one pod, and how far it has come."""
+
+    binding: PodBinding
+    namespace: str
+    contexts: PodContexts
+    step: BindingState = BindingState.UNSEEN
+    prepared: bool = False
+    """Whether a plugin may have left something that a rollback must remove."""
+    unfinished: bool = False
+    """Whether it is bound, but PostBind has not succeeded yet."""
+    failure: PodFailure | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it can go on in this attempt."""
+        return self.step is not BindingState.BOUND and self.failure is None
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether this transaction will never bind it."""
+        return (
+            self.step is BindingState.WAITING
+            and self.failure is not None
+            and self.failure.permanent
+        )
+
+    def judge(self, view: PodView | None) -> None:
+        """Update the state from the pod's current object."""
+        binding = self.binding
+        if view is None:
+            self._lose(BindFailureReason.POD_GONE, "the pod does not exist")
+        elif view.uid != binding.pod_uid:
+            self._lose(
+                BindFailureReason.POD_REPLACED, f"another pod has this name now ({view.uid})"
+            )
+        elif view.node == binding.selected_node:
+            self.step, self.failure, self.prepared = BindingState.BOUND, None, False
+        elif view.node:
+            self._lose(BindFailureReason.BOUND_ELSEWHERE, f"the pod is bound to {view.node}")
+        elif view.ending:
+            self._lose(BindFailureReason.POD_GONE, "the pod is being deleted or has ended")
+        else:
+            self.step = BindingState.WAITING
+
+    def _lose(self, reason: BindFailureReason, message: str) -> None:
+        self.step = BindingState.WAITING
+        self.failure = PodFailure(reason, message, permanent=True)

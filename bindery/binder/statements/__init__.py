@@ -1,0 +1,1 @@
+"""Which Statements there are, and when each is carried out."""

@@ -1,0 +1,1 @@
+"""Where the API server is, and the credentials of this process."""

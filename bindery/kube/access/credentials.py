@@ -1,0 +1,222 @@
+"""Address and credentials of the API server: kubeconfig files, in-cluster configuration.
+
+Read by `http.transport`. `kubeconfig` finds cluster and user, `tokens` the Authorization
+header, `execplugin` runs what cloud providers bring. Client certificates are read once; tokens are
+renewed while requests go out, and none is used for longer than `_RENEW_AFTER_S` without asking its
+source again.
+"""
+
+import asyncio
+import logging
+import os
+import ssl
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from bindery.kube.access import execplugin, kubeconfig
+from bindery.kube.access.kubeconfig import Context, Entry, read_file
+from bindery.kube.access.tokens import (
+    AuthProvider,
+    ExecPlugin,
+    Fixed,
+    TokenFile,
+    TokenSource,
+    fixed_header,
+)
+from bindery.kube.errors import ConfigurationError
+
+# Not structlog, which takes longer to import than a short command may take; its formatter writes
+# the records of `logging` too.
+_log = logging.getLogger(__name__)
+
+_RENEW_AFTER_S = 60.0
+"""A ServiceAccount's token is read again after as long; it lives for an hour."""
+
+_SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+"""Where a pod finds `token` and `ca.crt`."""
+
+_DEFAULT_NAMESPACE: Final = "default"
+"""What kubectl uses where nothing names a namespace."""
+
+
+@dataclass(frozen=True)
+class _Access:
+    """A server and the user's credentials for it."""
+
+    server: str
+    tokens: TokenSource
+    tls: ssl.SSLContext | None = None
+    proxy: str | None = None
+    tls_server_name: str | None = None
+
+
+class Credentials:
+    """The address of an API server, the TLS context and the Authorization header for it."""
+
+    def __init__(
+        self, access: _Access, header: str | None, origin: tuple[Path | None, str | None] | None
+    ) -> None:
+        self._tokens = access.tokens
+        self._origin = origin  # kubeconfig and context; None in a cluster
+        self._renewing = asyncio.Lock()
+        self._renew_at_s = time.monotonic() + _RENEW_AFTER_S
+        self.server = access.server
+        """`https://host:port`, without a slash at the end."""
+        self.proxy = access.proxy
+        self.tls_server_name = access.tls_server_name
+        self.tls = access.tls
+        self.authorization = header
+        """The header's value, as of the last `renew`; None for client certificates."""
+
+    @classmethod
+    async def load(cls, kubeconfig: Path | None, context: str | None = None) -> "Credentials":
+        """Read `kubeconfig`; without one, the cluster we run in, else the default kubeconfig.
+
+        `context` names one of the kubeconfig's; default: its current one.
+
+        Raises:
+            ConfigurationError: there is no usable configuration.
+        """
+        origin = None
+        access = _in_cluster() if kubeconfig is None and context is None else None
+        if access is None:
+            origin = (kubeconfig, context)
+            access = await _by_kubeconfig(*origin)
+        return cls(access, await access.tokens.header(), origin)
+
+    @property
+    def due(self) -> bool:
+        """Whether the token's source should be asked again before the next request."""
+        return self.authorization is not None and time.monotonic() >= self._renew_at_s
+
+    async def renew(self, *, rejected: str | None = None) -> None:
+        """Ask the source of the token again; `rejected` is the header that got a 401, if any.
+
+        A source that fails leaves the token as it is: the server decides whether it still counts.
+        """
+        async with self._renewing:
+            if rejected is not None and rejected != self.authorization:
+                return  # somebody else renewed it while we waited
+            if rejected is None and not self.due:
+                return
+            self._renew_at_s = time.monotonic() + _RENEW_AFTER_S
+            try:
+                if rejected is not None and self._origin is not None:
+                    self._tokens = (await _by_kubeconfig(*self._origin)).tokens
+                self.authorization = await self._tokens.header()
+            except ConfigurationError as error:
+                _log.warning("token not renewed: %s", error)
+
+
+def default_namespace(path: Path | None, context: str | None = None) -> str:
+    """Return the namespace that kubectl would use: that of the context, or that of our own pod.
+
+    `path` and `context` as in `Credentials.load`.
+
+    Raises:
+        ConfigurationError: there is no usable configuration.
+    """
+    if path is None and context is None and _in_cluster() is not None:
+        own = os.environ.get("POD_NAMESPACE", "")
+        file = _SERVICE_ACCOUNT / "namespace"
+        if not own and file.is_file():
+            own = read_file(file, ConfigurationError).decode(errors="replace").strip()
+        return own or _DEFAULT_NAMESPACE
+    return kubeconfig.read(path, context).namespace or _DEFAULT_NAMESPACE
+
+
+def _in_cluster() -> _Access | None:
+    """Return how a pod reaches its cluster; None outside of one."""
+    host, port = (os.environ.get(f"KUBERNETES_SERVICE_{name}") for name in ("HOST", "PORT"))
+    authority, token = _SERVICE_ACCOUNT / "ca.crt", _SERVICE_ACCOUNT / "token"
+    if not host or not port or not authority.is_file() or not token.is_file():
+        return None
+    pem = read_file(authority, lambda problem: ConfigurationError(f"service account: {problem}"))
+    try:
+        tls = ssl.create_default_context(cadata=pem.decode())
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"service account: {authority}: {error}") from error
+    bracketed = f"[{host}]" if ":" in host else host
+    return _Access(f"https://{bracketed}:{port}", TokenFile(token), tls)
+
+
+async def _by_kubeconfig(path: Path | None, name: str | None) -> _Access:
+    context = kubeconfig.read(path, name)
+    cluster, user = context.cluster, context.user
+    pair, tokens = await _identity(context)
+    server = cluster.text("server").rstrip("/")
+    if not server:
+        raise cluster.error("there is no server")
+    if "://" not in server:
+        server = f"{'https' if pair or _knows_tls(cluster) else 'http'}://{server}"
+    tls = None
+    if server.startswith("https:"):
+        tls = _tls_context(cluster)
+        if pair is not None and user is not None:
+            _load_pair(tls, pair, user)
+    return _Access(
+        server,
+        tokens,
+        tls,
+        cluster.text("proxy-url") or None,
+        cluster.text("tls-server-name") or None,
+    )
+
+
+async def _identity(context: Context) -> tuple[bytes | None, TokenSource]:
+    """Return certificate and key of the user in one PEM, if there are, and where tokens are from.
+
+    Raises:
+        ConfigurationError: a file or a plugin that the kubeconfig names cannot be used.
+    """
+    user = context.user
+    if user is None:
+        return None, Fixed(None)
+    if user.value.get("auth-provider"):
+        return None, AuthProvider(user, context)
+    if user.value.get("exec"):
+        given = await execplugin.ask(user, context)
+        pem = f"{given.client_certificate_data}\n{given.client_key_data}".strip()
+        return pem.encode() or None, ExecPlugin(user, context, given)
+    certificate, key = user.content("client-certificate"), user.content("client-key")
+    if (certificate is None) != (key is None):
+        raise user.error("client-certificate and client-key go together")
+    pair = None if certificate is None or key is None else certificate + b"\n" + key
+    path = user.path("tokenFile")
+    return pair, Fixed(fixed_header(user)) if path is None else TokenFile(path)
+
+
+def _knows_tls(cluster: Entry) -> bool:
+    """Return whether `cluster` configures TLS; then a server without a scheme uses https."""
+    names = ("certificate-authority", "certificate-authority-data", "insecure-skip-tls-verify")
+    return any(cluster.value.get(name) for name in names)
+
+
+def _tls_context(cluster: Entry) -> ssl.SSLContext:
+    """Return a context that trusts the cluster's authority, or the machine's if it names none."""
+    authority = cluster.content("certificate-authority")
+    try:
+        context = ssl.create_default_context(
+            cadata=None if authority is None else authority.decode()
+        )
+    except (OSError, ValueError) as error:
+        raise cluster.error(f"certificate-authority: no certificate in PEM ({error})") from error
+    if cluster.value.get("insecure-skip-tls-verify"):
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _load_pair(context: ssl.SSLContext, pem: bytes, user: Entry) -> None:
+    """Let `context` show the certificate and key in `pem`; `ssl` takes them from a file only."""
+    with tempfile.NamedTemporaryFile(prefix="bindery-") as file:
+        file.write(pem)
+        file.flush()
+        try:
+            context.load_cert_chain(file.name)
+        except (OSError, ValueError) as error:
+            text = f"client-certificate and client-key: no matching pair in PEM ({error})"
+            raise user.error(text) from error

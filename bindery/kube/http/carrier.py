@@ -1,0 +1,79 @@
+"""What carries requests to the API server, and the parts that all carriers share.
+
+`http.transport` is for processes that run for long, `http.threadtransport` for
+commands that make a few requests. `http.calls` uses either.
+"""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import NamedTuple, Protocol
+
+from bindery.kube.access.credentials import Credentials
+from bindery.kube.errors import error_from_answer
+from bindery.kube.http.requests import ApiRequest
+
+
+class Answer(NamedTuple):
+    """An HTTP answer."""
+
+    status: int
+    body: bytes
+    retry_after: str | None
+    """The header of that name."""
+    warnings: tuple[str, ...] = ()
+    """The headers `Warning`, each as `299 - "TEXT"`."""
+
+
+class Carrier(Protocol):
+    """Sends requests to one API server, each once. Every failure is raised as a `KubeError`.
+
+    UnreachableError is raised only if no byte of the request was sent.
+    """
+
+    field_manager: str
+    """The name under which server-side apply records what we own."""
+
+    async def send(self, request: ApiRequest, timeout_s: float) -> Answer:
+        """Send once and return the answer."""
+        ...
+
+    def stream(self, request: ApiRequest, idle_s: float) -> AsyncGenerator[bytes, None]:
+        """Yield the lines of an answer that does not end; silence for `idle_s` is a failure."""
+        ...
+
+    async def close(self) -> None:
+        """Close all connections."""
+        ...
+
+
+async def send_as(credentials: Credentials, send: Callable[[], Awaitable[Answer]]) -> Answer:
+    """Send with a valid token and return the answer; send again with a new token after a 401.
+
+    Raises:
+        ApiError: the API server refuses.
+    """
+    if credentials.due:
+        await credentials.renew()
+    authorization = credentials.authorization
+    answer = await send()
+    if answer.status == 401 and authorization is not None:
+        await credentials.renew(rejected=authorization)
+        answer = await send()
+    if answer.status >= 400:
+        raise error_from_answer(answer.status, answer.body, answer.retry_after)
+    return answer
+
+
+def headers(request: ApiRequest, credentials: Credentials, user_agent: str) -> dict[str, str]:
+    """Return the headers of `request`."""
+    # identity: the server spends more on compressing than loopback or a cluster's network on
+    # the bytes.
+    found = {
+        "Accept": request.accept,
+        "Accept-Encoding": "identity",
+        "User-Agent": user_agent,
+    }
+    if request.body is not None:
+        found["Content-Type"] = request.content_type
+    if credentials.authorization is not None:
+        found["Authorization"] = credentials.authorization
+    return found

@@ -1,0 +1,226 @@
+"""Sends one HTTP request to the API server and translates its errors.
+
+Used by `client`, which decides about repeating and decodes the answers. Requests go
+over the connections of `http.connections`, each after it has got one of `connections`
+slots. Watches, and everything if a proxy is set, go over an aiohttp session. Every failure leaves
+here as a `KubeError`, and `UnreachableError` only if no byte of the request was sent.
+"""
+
+import asyncio
+import socket
+from collections.abc import AsyncGenerator, AsyncIterable
+from functools import cache
+from time import perf_counter
+from typing import NoReturn
+
+import aiohttp
+from prometheus_client import Counter, Histogram
+from yarl import URL
+
+from bindery.kube.access.credentials import Credentials
+from bindery.kube.errors import (
+    KubeError,
+    OutcomeUnknownError,
+    SilentError,
+    UnreachableError,
+    error_from_answer,
+)
+from bindery.kube.http.carrier import Answer, headers, send_as
+from bindery.kube.http.connections import (
+    CONNECT_TIMEOUT_S,
+    Connections,
+    NotConnectedError,
+    notice_silence,
+)
+from bindery.kube.http.outages import Outages
+from bindery.kube.http.requests import ApiRequest
+from bindery.kube.metrics import API_REQUEST_SECONDS, API_REQUESTS
+
+
+class Transport:
+    """Connections and an aiohttp session to one API server, with one identity."""
+
+    def __init__(self, credentials: Credentials, user_agent: str, connections: int) -> None:
+        self._credentials = credentials
+        self._slots = asyncio.Semaphore(connections)
+        self._user_agent = user_agent
+        self._outages = Outages()
+        self.field_manager = user_agent.partition("/")[0]
+        """The name under which server-side apply records what we own."""
+        self._connections = Connections(
+            credentials.server, credentials.tls, credentials.tls_server_name
+        )
+        self._session = aiohttp.ClientSession(
+            # The slots bound requests; watches must not take connections away from them.
+            connector=aiohttp.TCPConnector(
+                limit=0, ssl=credentials.tls or True, socket_factory=_socket, keepalive_timeout=75
+            ),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S),
+        )
+        # aiohttp would quietly send GET, PUT and DELETE again when a kept connection drops: then
+        # nobody knew that a deletion which finds nothing may have been the second. There is no
+        # public switch; aiohttp's own test client sets this one.
+        self._session._retry_connection = False  # noqa: SLF001
+
+    async def close(self) -> None:
+        """Close all connections."""
+        self._connections.close()
+        await self._session.close()
+
+    async def send(self, request: ApiRequest, timeout_s: float) -> Answer:
+        """Send once and return the answer."""
+        try:
+            return await self._send(request, timeout_s)
+        except KubeError as error:
+            self._outages.failed(error)
+            raise
+
+    async def _send(self, request: ApiRequest, timeout_s: float) -> Answer:
+        sent = False
+        try:
+            async with asyncio.timeout(timeout_s), self._slots:
+                sent = True
+                return await send_as(self._credentials, lambda: self._exchange(request))
+        except TimeoutError as error:
+            text = f"{request.verb} {request.resource}: no answer in {timeout_s:.1f} s"
+            if sent:
+                _count(request, "lost")
+                raise OutcomeUnknownError(text) from error
+            _count(request, "unreachable")
+            raise UnreachableError(f"{text}: all connections are busy") from error
+
+    async def _exchange(self, request: ApiRequest) -> Answer:
+        started_s = perf_counter()
+        given = headers(request, self._credentials, self._user_agent)
+        try:
+            if self._credentials.proxy is not None:
+                answer = await self._by_session(request, given)
+            else:
+                answer = await self._connections.exchange(
+                    request.method, request.target, given, request.body
+                )
+        except (aiohttp.ClientError, NotConnectedError, OSError) as error:
+            raise _failure(request, error) from error
+        _count(request, str(answer.status))
+        self._outages.answered(answer.status)
+        _time(request, perf_counter() - started_s)
+        return answer
+
+    async def _by_session(self, request: ApiRequest, sent: dict[str, str]) -> Answer:
+        async with self._session.request(
+            request.method,
+            self._url(request),
+            data=request.body,
+            headers=sent,
+            allow_redirects=False,
+            proxy=self._credentials.proxy,
+            server_hostname=self._credentials.tls_server_name,
+        ) as response:
+            body = await response.read()
+        given = response.headers
+        return Answer(
+            response.status, body, given.get("Retry-After"), tuple(given.getall("Warning", ()))
+        )
+
+    async def stream(self, request: ApiRequest, idle_s: float) -> AsyncGenerator[bytes, None]:
+        """Yield the lines of an answer that does not end.
+
+        Raises:
+            SilentError: nothing has come for `idle_s`.
+            KubeError: it cannot be opened, or has broken.
+        """
+        if self._credentials.due:
+            await self._credentials.renew()
+        is_open = False
+        try:
+            async with self._session.request(
+                request.method,
+                self._url(request),
+                headers=headers(request, self._credentials, self._user_agent),
+                allow_redirects=False,
+                proxy=self._credentials.proxy,
+                server_hostname=self._credentials.tls_server_name,
+                timeout=aiohttp.ClientTimeout(
+                    total=None, sock_connect=CONNECT_TIMEOUT_S, sock_read=idle_s
+                ),
+            ) as response:
+                _count(request, str(response.status))
+                self._outages.answered(response.status)
+                if response.status >= 400:
+                    await self._refuse(response)
+                is_open = True
+                async for line in lines(response.content.iter_any()):
+                    yield line
+        except (aiohttp.ClientError, OSError) as error:
+            if is_open and isinstance(error, aiohttp.SocketTimeoutError):
+                text = f"watch {request.resource}: nothing came for {idle_s:g} s"
+                raise SilentError(text) from error
+            failure = _failure(request, error)
+            self._outages.failed(failure)
+            raise failure from error
+
+    async def _refuse(self, response: aiohttp.ClientResponse) -> NoReturn:
+        body = await response.read()
+        if response.status == 401 and self._credentials.authorization is not None:
+            await self._credentials.renew(rejected=self._credentials.authorization)
+        refusal = error_from_answer(response.status, body, response.headers.get("Retry-After"))
+        self._outages.failed(refusal)
+        raise refusal
+
+    def _url(self, request: ApiRequest) -> URL:
+        return URL(self._credentials.server + request.target, encoded=True)
+
+
+async def lines(chunks: AsyncIterable[bytes]) -> AsyncGenerator[bytes, None]:
+    """Yield the lines of `chunks`, which are cut anywhere; half a line at the end comes as it is.
+
+    A burst of events comes in few chunks, so this is cheaper than to read line by line.
+    """
+    begun: list[bytes] = []
+    """The parts of a line whose end has not come yet; objects may have megabytes."""
+    async for chunk in chunks:
+        first, *others = chunk.split(b"\n")
+        begun.append(first)
+        for following in others:
+            yield b"".join((*begun, b"\n"))
+            begun = [following]
+    if rest := b"".join(begun):
+        yield rest
+
+
+def _failure(request: ApiRequest, error: Exception) -> KubeError:
+    text = f"{request.verb} {request.resource}: {type(error).__name__}: {error}"
+    if isinstance(
+        error, (NotConnectedError, aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
+    ):
+        _count(request, "unreachable")
+        return UnreachableError(text)
+    _count(request, "lost")
+    return OutcomeUnknownError(text)
+
+
+@cache
+def _counter(verb: str, resource: str, code: str) -> Counter:
+    return API_REQUESTS.labels(verb, resource, code)
+
+
+@cache
+def _histogram(verb: str, resource: str) -> Histogram:
+    return API_REQUEST_SECONDS.labels(verb, resource)
+
+
+def _count(request: ApiRequest, code: str) -> None:
+    _counter(request.verb, request.resource, code).inc()
+
+
+def _time(request: ApiRequest, seconds: float) -> None:
+    _histogram(request.verb, request.resource).observe(seconds)
+
+
+def _socket(address: aiohttp.AddrInfoType) -> socket.socket:
+    """Make a socket that notices within about 30 s that its peer is gone."""
+    family, kind, protocol, _, _ = address
+    connection = socket.socket(family, kind, protocol)
+    notice_silence(connection)
+    return connection

@@ -1,0 +1,1 @@
+"""Mirrors of all objects of a kind, kept by list and watch."""
