@@ -328,3 +328,33 @@ def test_a_lease_that_is_lost_at_any_call_leaves_the_rest_to_the_next_binder() -
         if len(calls) < when:
             return
     raise AssertionError("the calls never end")
+
+
+@pytest.mark.parametrize("at", range(1, 4))
+@pytest.mark.parametrize("dies_at", [None, 3])
+def test_a_withdrawal_between_the_writes_of_parts_leaves_none_without_an_outcome(
+    at: int, dies_at: int | None
+) -> None:
+    """The first parts have their outcome then, and the Runs of the others must know it."""
+    world = World()
+    world.keeps_time = True
+    whole = statement(world, "p", 3)
+    for part in range(3):
+        piece = msgspec.structs.replace(whole, pods=whole.pods[part : part + 1], part=part, parts=3)
+        share(world, piece, name=f"request-{part}", backoff_limit=PATIENT)
+    scene = Scene(
+        world, Script({} if dies_at is None else {dies_at: Trouble.DEATH_BEFORE}), 0, lag_s=0.0
+    )
+    writes = 0
+
+    def happen(call: str) -> None:
+        nonlocal writes
+        writes += call == "patch status"
+        if call == "patch status" and writes == at:
+            for part in range(3):
+                world.withdraw(f"request-{part}", "p")
+
+    scene.happen = happen  # type: ignore[method-assign]
+    scene.play()
+
+    check_the_end(world, 0)

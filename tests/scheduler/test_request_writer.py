@@ -442,8 +442,8 @@ async def test_a_removal_that_failed_is_tried_again(
 
     writer.clear([found])
     await writer.drain()
-    assert not (await stale(client, namespace, "a"))[0].request.is_withdrawn
+    assert not (await stale(client, namespace, "a"))[0].statement.is_withdrawn
     writer.clear([found])
     await writer.drain()
 
-    assert (await stale(client, namespace, "a"))[0].request.is_withdrawn
+    assert (await stale(client, namespace, "a"))[0].statement.is_withdrawn

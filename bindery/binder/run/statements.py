@@ -74,12 +74,17 @@ class Gatherings:
                 del self._gatherings[identity]
 
     def refresh(self, statement: CommittedStatement) -> None:
-        """Take in a newer state of a part, if it is still there."""
-        spec = statement.spec
-        gathering = self._gatherings.get((statement.metadata.namespace, spec.id))
-        known = gathering.parts.get(spec.part) if gathering else None
-        if gathering and known and known.metadata.uid == statement.metadata.uid:
-            gathering.parts[spec.part] = statement
+        """Take in the state in which a Run leaves a part, unless a newer spec has come."""
+        gathering = self.of(statement)
+        known = gathering.parts.get(statement.spec.part) if gathering else None
+        if gathering is None or known is None or known.metadata.uid != statement.metadata.uid:
+            return
+        if known.metadata.generation <= statement.metadata.generation:
+            gathering.parts[statement.spec.part] = statement
+
+    def of(self, statement: CommittedStatement) -> Gathering | None:
+        """Return what has come of the Statement of a part; None if it is not known."""
+        return self._gatherings.get((statement.metadata.namespace, statement.spec.id))
 
     def wait(self, statement: CommittedStatement) -> Wait | None:
         """Return which parts `statement` waits for; None if all have come."""

@@ -383,11 +383,25 @@ class Manager:
             if self._runs.get(key) is run:
                 del self._runs[key]
         if run.has_changed:
-            for key, part in run.parts.items():
-                known = self._known.get(key)
-                if known and part.is_changed_in(known):
-                    self._forget(key)
-                    self._admit(key, known, adopted=True)
+            self._start_again(run)
+
+    def _start_again(self, run: Run) -> None:
+        """Start a new Run for the newest states of the parts of `run`."""
+        for key, part in run.parts.items():
+            known = self._known.get(key)
+            if known and part.is_changed_in(known):
+                self._forget(key)
+                self._admit(key, known, adopted=True)
+        # A part that has ended is not admitted, but the others cannot end without its change.
+        gathering = self._gatherings.of(next(iter(run.parts.values())))
+        if gathering is None or gathering.is_final or not gathering.is_ready:
+            return
+        parts = gathering.in_order()
+        has_changed = any(
+            part.key in run.parts and run.parts[part.key].is_changed_in(part) for part in parts
+        )
+        if has_changed and not any(part.key in self._runs for part in parts):
+            self._start(parts, adopted=True)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
