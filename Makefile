@@ -57,7 +57,7 @@ test-vm: controlplane nodes ## Hold predictions of NUMA zones against a kubelet 
 MINUTES ?= 60
 
 chaos: controlplane ## Attack an installation for MINUTES (60): churn, kills, cut connections; SEED repeats a run.
-	$(RUN)/python tests/e2e/chaos --minutes=$(MINUTES) $(if $(SEED),--seed=$(SEED)) --json=build/chaos.json
+	$(RUN)/python -m tests.e2e.chaos --minutes=$(MINUTES) $(if $(SEED),--seed=$(SEED)) --json=build/chaos.json
 
 lint: $(VENV)/ready ## Check style, types and import directions.
 	$(RUN)/ruff check
@@ -72,10 +72,10 @@ format: $(VENV)/ready ## Bring the code into the house's form.
 crds: $(VENV)/ready ## Write definitions, the chart's files and generated pages from the sources.
 	$(RUN)/python -m bindery.api.crds crds/ charts/bindery/crds/
 	$(RUN)/python -m bindery.api.reference docs/configuration.md
-	$(RUN)/python tests/house/nodecorereference.py docs/nodecore-reference.md
+	$(RUN)/python -m tests.house.nodecorereference docs/nodecore-reference.md
 	$(RUN)/python -m bindery.api.podkeys charts/bindery/files/pod-keys.yaml
 	$(RUN)/python -m bindery.grouper.ownerkinds charts/bindery/files/owner-kinds.yaml
-	$(RUN)/python tests/house/chartnames.py charts/bindery/files/known-names.yaml
+	$(RUN)/python -m tests.house.chartnames charts/bindery/files/known-names.yaml
 
 IMAGE ?=
 BASE  ?=

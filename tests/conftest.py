@@ -5,16 +5,16 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
-from administrator import Administrator
-from commandline import CommandLine
-from sizes import PROPERTY_TIMEOUT_S, load_profile
-from spreading import Spread, longest_first, spread
 from xdist.remote import Producer
 
 from devcluster import find
 from devcluster.components import Components
 from devcluster.install import Installation, install
 from devcluster.plane import ControlPlane
+from tests.administrator import Administrator
+from tests.commandline import CommandLine
+from tests.sizes import PROPERTY_TIMEOUT_S, load_profile
+from tests.spreading import Spread, longest_first, spread
 
 _LAST_LINES = 12
 _NOT_BINDERYS = {"kube-apiserver", "kube-controller-manager", "etcd"}

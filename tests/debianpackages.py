@@ -1,10 +1,9 @@
 """Whether this machine can have the packages that the image is made of."""
 
-from required import lacking
-
 from devcluster.errors import BuildError
 from devcluster.image.build import cache_directory
 from devcluster.image.packages import Packages
+from tests.required import lacking
 
 
 def require_packages() -> None:

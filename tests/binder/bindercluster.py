@@ -8,8 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from administrator import Administrator, Plain
-
 from bindery.api.configuration import BinderConfiguration, LeaderElection, PluginConfiguration
 from bindery.api.names import FENCE_LABEL, NODE_POOL_LABEL, STATEMENT_LABEL
 from bindery.kube.client import Client
@@ -17,6 +15,7 @@ from bindery.kube.objects.resources import BIND_REQUESTS, NODES, POD_GROUPS, POD
 from bindery.kube.objects.storage import CLAIMS, STORAGE_CLASSES, VOLUMES
 from devcluster.components import Component
 from devcluster.plane import ControlPlane
+from tests.administrator import Administrator, Plain
 
 API_VERSION = "scheduling.bindery.dev/v1alpha1"
 _OF_REQUEST = {"backoffLimit", "fencingToken", "withdrawn", "summary"}

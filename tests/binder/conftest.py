@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 import structlog
-from administrator import Administrator
-from bindercluster import ALONE, Cluster, Gate
-from sharedbinder import SharedBinder
 
 from bindery.api.configuration import BinderConfiguration
 from devcluster.components import Component, Components
 from devcluster.install import Installation
 from devcluster.plane import ControlPlane
+from tests.administrator import Administrator
+from tests.binder.bindercluster import ALONE, Cluster, Gate
+from tests.sharedbinder import SharedBinder
 
 
 @pytest.fixture(autouse=True, scope="session")

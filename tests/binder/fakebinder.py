@@ -13,7 +13,6 @@ from enum import StrEnum
 from typing import Any, cast
 
 import msgspec
-from binderworld import World
 
 from bindery.binder.api_server.shared_status import SharedStatuses
 from bindery.binder.api_server.waits import Waits
@@ -36,6 +35,7 @@ from bindery.kube.errors import (
     ServerError,
 )
 from bindery.kube.objects.bindrequests import BindRequest, BindRequestStatus, CommittedStatement
+from tests.binder.binderworld import World
 
 
 class Trouble(StrEnum):

@@ -8,7 +8,6 @@ from random import Random
 from typing import cast
 
 import pytest
-from quicktime import play
 
 from bindery.binder.outcome.bindingmetadata import BindingMetadata
 from bindery.binder.outcome.outcome import Outcome, Verdict
@@ -24,6 +23,7 @@ from bindery.kube.objects.bindrequests import (
     PodBinding,
     StatementSpec,
 )
+from tests.binder.quicktime import play
 
 _NUMBERS = count(1)
 

@@ -6,16 +6,16 @@ from typing import Any
 
 import msgspec
 import pytest
-from binderworld import World, gang, share, statement
-from fakebinder import Binder, Script, Trouble, carry_through
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from quicktime import play
-from sizes import examples
 
 from bindery.api.bindrequest import Phase
 from bindery.binder.plugins.interface import PluginError
 from bindery.kube.objects.bindrequests import CommittedStatement, StatementSpec
+from tests.binder.binderworld import World, gang, share, statement
+from tests.binder.fakebinder import Binder, Script, Trouble, carry_through
+from tests.binder.quicktime import play
+from tests.sizes import examples
 
 MOST_TROUBLES = 5
 PATIENT = MOST_TROUBLES + 1

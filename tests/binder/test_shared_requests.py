@@ -5,9 +5,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from binderworld import NAMESPACE, World, share, statement
-from fakebinder import Binder, Script, Trouble, carry_through
-from quicktime import play
 
 from bindery.binder.operator import translate
 from bindery.binder.outcome.retention import finished
@@ -18,6 +15,9 @@ from bindery.kube.objects.bindrequests import (
     StatementSpec,
     StatementStatus,
 )
+from tests.binder.binderworld import NAMESPACE, World, share, statement
+from tests.binder.fakebinder import Binder, Script, Trouble, carry_through
+from tests.binder.quicktime import play
 
 
 def withdraw_before_the_first_write(world: World, binder: Binder) -> None:

@@ -7,14 +7,14 @@ from typing import Any
 
 import msgspec
 import pytest
-from binderworld import NAMESPACE, World, share, statement
-from fakebinder import Door, Script, Trouble
-from quicktime import play
 
 from bindery.binder.api_server.shared_status import GATHER_S
 from bindery.binder.outcome.ports import RequestChangedError, RequestGoneError
 from bindery.kube.errors import KubeError
 from bindery.kube.objects.bindrequests import CommittedStatement
+from tests.binder.binderworld import NAMESPACE, World, share, statement
+from tests.binder.fakebinder import Door, Script, Trouble
+from tests.binder.quicktime import play
 
 NOW = "2026-01-01T00:00:00.000Z"
 SUCCEEDED = {"phase": "Succeeded", "reason": "Bound", "completionTime": NOW}

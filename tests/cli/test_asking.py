@@ -1,12 +1,12 @@
 """Asking changes nothing: in every scenario a cycle goes as if nobody had asked."""
 
 import pytest
-from inlinescenarios import source_of
-from ownscenarios import FOLDER, scenarios_of
 
 from bindery.scenario.format import Scenario
 from bindery.scheduler.insight.waiting import Explanation, explain_all
 from bindery.scheduler.insight.world import World
+from tests.inlinescenarios import source_of
+from tests.ownscenarios import FOLDER, scenarios_of
 
 SCENARIOS = scenarios_of(*FOLDER.rglob("*.yaml"))
 

@@ -7,7 +7,8 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
-from commandline import CommandLine
+
+from tests.commandline import CommandLine
 
 PASSES = """
 name: passes

@@ -8,9 +8,6 @@ from pathlib import Path
 import msgspec
 import pytest
 import yaml
-from commandline import CommandLine
-from inlinescenarios import scenario_of, source_of
-from steps import StepClock
 
 from bindery.answers.errors import NoAnswerError
 from bindery.answers.evictions import evicted_for
@@ -27,6 +24,9 @@ from bindery.scheduler.cache.eviction_history import EvictionRecord
 from bindery.scheduler.model.evictions import Claimant, room_reason
 from bindery.scheduler.model.jobs import JobKey
 from bindery.scheduler.status.gangs import eviction_text
+from tests.commandline import CommandLine
+from tests.inlinescenarios import scenario_of, source_of
+from tests.steps import StepClock
 
 CLUSTER = """
 nodes:

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from commandline import CommandLine
 
 from bindery.grouper.table import load
+from tests.commandline import CommandLine
 
 JOB = """apiVersion: batch/v1
 kind: Job

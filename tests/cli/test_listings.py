@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import msgspec
 import pytest
-from inlinescenarios import scenario_of, snapshot_of, source_of
 
 from bindery.answers.listings import gang_rows, request_rows
 from bindery.answers.queuerows import queue_rows
@@ -40,6 +39,7 @@ from bindery.kube.objects.watched import (
 )
 from bindery.kube.objects.workloads import JobStatus, WorkloadJob
 from bindery.scheduler.insight.shares import cluster_shares
+from tests.inlinescenarios import scenario_of, snapshot_of, source_of
 
 SCENARIO = scenario_of(
     """

@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-import readers
 import yaml
-from test_command import bindery
-from test_command_imports import PLANNING, TALKING, imported
 
 from bindery.api.names import API_VERSION, NODE_POOL_LABEL, POD_GROUP_ANNOTATION
 from devcluster.install import Installation
 from devcluster.plane import ControlPlane
+from tests import readers
+from tests.cli.test_command import bindery
+from tests.cli.test_command_imports import PLANNING, TALKING, imported
 
 pytestmark = pytest.mark.e2e
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 import yaml
-from commandline import CommandLine
 
 from bindery.api.configuration import SchedulerConfiguration
 from bindery.api.podgroup import PodGroup
 from bindery.api.queue import Queue
 from bindery.api.topology import HyperNode, Topology
+from tests.commandline import CommandLine
 
 GIVEN = Path(__file__).parent / "migrate"
 GOLDEN = Path(__file__).parent / "golden"

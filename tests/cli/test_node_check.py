@@ -5,7 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from commandline import CommandLine
 
 from bindery.nodecore.checkpoints import allocations, claims, devices
 from bindery.nodecore.checkpoints.allocations import AllocatedPod, Requirements
@@ -14,6 +13,7 @@ from bindery.nodecore.checkpoints.cpu import CpuCheckpointV1, CpuCheckpointV2, C
 from bindery.nodecore.checkpoints.memory import MemoryCheckpoint
 from bindery.nodecore.cpusets import parse_cpus
 from bindery.nodecore.numamemory import Block, MemoryTable, NumaNodeState
+from tests.commandline import CommandLine
 
 CPU = CpuCheckpointV2("static", "0-3", {"pod-uid": {"app": "4-5"}})
 MEMORY = MemoryCheckpoint(

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from inlinescenarios import scenario_of, source_of
 
 import bindery.scheduler
 from bindery.answers.explanation import explain
@@ -21,6 +20,7 @@ from bindery.scheduler.insight.advice import Changed, advice, node_advice
 from bindery.scheduler.insight.waiting import explain_all
 from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.starts import StartReason
+from tests.inlinescenarios import scenario_of, source_of
 
 POD_GROUP, WORKLOAD, POD = Changed.POD_GROUP, Changed.WORKLOAD, Changed.POD
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 import yaml
-from commandline import CommandLine
-from test_command import bindery
 
 from bindery.cli.lists.queuetree import ASCII, UNICODE, bar
 from bindery.scheduler.insight.shares import ResourceShare
+from tests.cli.test_command import bindery
+from tests.commandline import CommandLine
 
 CLUSTER = """
 nodes: [{name: "node{i}", count: 2, gpus: 8}]

@@ -5,7 +5,8 @@ from itertools import takewhile
 from pathlib import Path
 
 import pytest
-from commandline import CommandLine
+
+from tests.commandline import CommandLine
 
 ROOT = Path(__file__).parents[2]
 INDENT = "    "

@@ -5,8 +5,6 @@ from dataclasses import replace
 import msgspec
 import pytest
 import yaml
-from commandline import CommandLine
-from inlinescenarios import scenario_of, source_of
 
 from bindery.answers.errors import NoAnswerError
 from bindery.answers.explanation import explain
@@ -29,6 +27,8 @@ from bindery.kube.objects.bindrequests import (
 from bindery.kube.objects.snapshot import ClusterSnapshot
 from bindery.kube.objects.watched import Meta
 from bindery.scenario.capture import capture
+from tests.commandline import CommandLine
+from tests.inlinescenarios import scenario_of, source_of
 
 SCENARIO = scenario_of(
     """

@@ -7,12 +7,12 @@ import socket
 from pathlib import Path
 
 import pytest
-from commandline import CommandLine
 
 from bindery.api.names import API_VERSION
 from bindery.cli.errors import CommandError, ExitCode
 from bindery.cli.processes import running
 from bindery.observability.listening import ListenError
+from tests.commandline import CommandLine
 
 SERVER = """
 apiVersion: v1

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 import yaml
-from commandline import CommandLine
+
+from tests.commandline import CommandLine
 
 TINY = Path(__file__).parents[1] / "simulation" / "traces" / "tiny"
 GOLDEN = Path(__file__).parent / "golden"

@@ -6,8 +6,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from commandline import CommandLine
-from inlinescenarios import scenario_of, source_of
 
 from bindery.answers.errors import NoAnswerError
 from bindery.answers.explanation import explain
@@ -15,6 +13,8 @@ from bindery.answers.subjects import named_queue, subject
 from bindery.cli.text.gang import job_lines
 from bindery.kube.objects.snapshot import ClusterSnapshot
 from bindery.kube.objects.watched import Condition, OwnerReference, Pod
+from tests.commandline import CommandLine
+from tests.inlinescenarios import scenario_of, source_of
 
 CLUSTER = """
 nodes: [{name: node0, gpus: 4}]

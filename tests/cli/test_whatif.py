@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 import yaml
-from commandline import CommandLine
 
 from bindery.cli.text.rehearsal import outcome_lines
 from bindery.scheduler.insight.comeback import Comeback, Fate
 from bindery.scheduler.insight.rehearsal import RehearsalOutcome, RehearsedEviction
 from bindery.scheduler.insight.waiting import PlannedEviction
 from bindery.scheduler.model.jobs import JobKey
+from tests.commandline import CommandLine
 
 CLUSTER = """
 nodes: [{name: "node{i}", count: 2, gpus: 4}]

@@ -3,7 +3,8 @@
 from pathlib import Path
 
 import pytest
-from commandline import CommandLine
+
+from tests.commandline import CommandLine
 
 ROOT = Path(__file__).parent.parent.parent
 EXAMPLES = sorted((ROOT / "examples" / "devices").glob("*.yaml"))

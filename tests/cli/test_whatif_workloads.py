@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 import yaml
-from commandline import CommandLine
+
+from tests.commandline import CommandLine
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"

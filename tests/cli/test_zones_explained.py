@@ -3,12 +3,11 @@
 import json
 from pathlib import Path
 
-from commandline import CommandLine
-from inlinescenarios import scenario_of, source_of
-
 from bindery.answers.explanation import explain
 from bindery.answers.subjects import subject
 from bindery.cli.text.gang import job_lines
+from tests.commandline import CommandLine
+from tests.inlinescenarios import scenario_of, source_of
 
 NODES = """
 nodes:

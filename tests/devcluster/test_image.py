@@ -7,13 +7,13 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from debianpackages import require_packages
-from sizes import IS_LONG
 
 from devcluster.errors import BuildError
 from devcluster.image import oci, parts
 from devcluster.image.build import Built, build, fill
 from devcluster.image.packages import Packages
+from tests.debianpackages import require_packages
+from tests.sizes import IS_LONG
 
 MOST_MB = 350
 NAME = "registry.example:5000/bindery:test"

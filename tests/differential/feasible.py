@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from goprograms import ask
+from tests.goprograms import ask
 
 Manifest = dict[str, Any]
 

@@ -9,13 +9,13 @@ from random import Random
 from typing import Any
 
 import msgspec
-from randomclusters import Manifest, RandomCluster, engine_for
 
 from bindery.kube.objects.claims import RESOURCE_CLAIMS
 from bindery.kube.objects.devices import DEVICE_CLASSES, RESOURCE_SLICES
 from bindery.kube.objects.storage import RESOURCES
 from bindery.kube.watches.store import Change, EventType
 from bindery.scheduler.engine import Engine
+from tests.randomclusters import Manifest, RandomCluster, engine_for
 
 STORAGE, RESOURCE = "storage.k8s.io/v1", "resource.k8s.io/v1"
 CSI, LOCAL, OLD = "csi.example.com", "kubernetes.io/no-provisioner", "kubernetes.io/gce-pd"

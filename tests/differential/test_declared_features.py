@@ -5,11 +5,11 @@ from typing import Any
 
 import msgspec
 import pytest
-from goprograms import ask
 
 from bindery.kube.objects.declaredfeatures import FEATURES, required_features
 from bindery.kube.objects.podspec import PodSpec
 from bindery.nodecore.features import DECLARABLE
+from tests.goprograms import ask
 
 pytestmark = pytest.mark.e2e  # needs the Go modules of the control plane
 

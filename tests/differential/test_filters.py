@@ -16,9 +16,10 @@ import itertools
 from collections.abc import Sequence
 
 import pytest
-from feasible import feasible_nodes
-from randomclusters import RandomCluster, engine_for, feasible_places
-from sizes import IS_LONG
+
+from tests.differential.feasible import feasible_nodes
+from tests.randomclusters import RandomCluster, engine_for, feasible_places
+from tests.sizes import IS_LONG
 
 pytestmark = pytest.mark.e2e  # needs the Go modules of the control plane
 

@@ -19,10 +19,11 @@ from itertools import combinations, zip_longest
 from typing import Any
 
 import pytest
-from goprograms import ask
-from nodequestions import RandomNode, random_merge
-from pythonnode import PythonNode, answer
-from sizes import IS_LONG
+
+from tests.differential.nodequestions import RandomNode, random_merge
+from tests.differential.pythonnode import PythonNode, answer
+from tests.goprograms import ask
+from tests.sizes import IS_LONG
 
 pytestmark = pytest.mark.e2e  # needs the Go modules of the control plane
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 import yaml
-from required import lacking
 
 from bindery.api.configuration import DEFAULT_ACTIONS, DEFAULT_PLUGINS
 from devcluster import settings
 from devcluster.local import LocalControlPlane
 from devcluster.plane import ControlPlane
+from tests.required import lacking
 
 pytestmark = pytest.mark.e2e  # needs the built kube-scheduler
 

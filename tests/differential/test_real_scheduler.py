@@ -11,8 +11,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from randomclusters import Manifest, RandomCluster, feasible_places
-from required import lacking
 
 from bindery.api.configuration import SchedulerConfiguration
 from bindery.kube.client import Client
@@ -25,6 +23,8 @@ from devcluster import settings
 from devcluster.local import LocalControlPlane
 from devcluster.plane import ControlPlane
 from devcluster.processes import Command, Process
+from tests.randomclusters import Manifest, RandomCluster, feasible_places
+from tests.required import lacking
 
 pytestmark = pytest.mark.e2e
 

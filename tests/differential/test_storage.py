@@ -6,13 +6,13 @@ Random clusters (`randomstorage`), asked as in `test_filters`.
 import itertools
 
 import pytest
-from feasible import feasible_nodes
-from randomstorage import RandomStorage
-from sizes import IS_LONG
 
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.ledgers.base import LedgerRefusalError
 from bindery.scheduler.model.jobs import Uid
+from tests.differential.feasible import feasible_nodes
+from tests.differential.randomstorage import RandomStorage
+from tests.sizes import IS_LONG
 
 pytestmark = pytest.mark.e2e  # needs the Go modules of the control plane
 

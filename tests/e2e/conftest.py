@@ -5,23 +5,19 @@ module a component is either shared or started by the tests.
 """
 
 import secrets
-import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-import readers
-from sabotage import PLUGIN_DIRECTORY
-from support import Corner, Observer, binder_configuration, scheduler_configuration
 
 from bindery.kube.client import Client
 from devcluster.components import Component, Components
 from devcluster.install import Installation
 from devcluster.plane import ControlPlane
 from fakes.reservations import GpuDevicePlugins
-
-# The proxy that breaks things is the one of the tests of bindery.kube.
-sys.path.append(str(Path(__file__).parent.parent / "kube"))
+from tests import readers
+from tests.e2e.sabotage import PLUGIN_DIRECTORY
+from tests.e2e.support import Corner, Observer, binder_configuration, scheduler_configuration
 
 
 @pytest.fixture

@@ -19,11 +19,10 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from required import lacking
-
 from devcluster import checkout, kubeconfig
 from devcluster.plane import ControlPlane
 from devcluster.processes import Command, Process
+from tests.required import lacking
 
 _TOOLS: Final = ("unshare", "setpriv", "chroot", "mount")
 _SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")

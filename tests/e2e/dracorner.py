@@ -5,13 +5,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from support import Corner, wait_for
-
 from bindery.api.names import API_VERSION, NODE_POOL_LABEL
 from bindery.kube.errors import NotFoundError
 from bindery.kube.objects.claims import RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS, ResourceClaim
 from bindery.kube.objects.devices import DEVICE_CLASSES, RESOURCE_SLICES
 from bindery.kube.objects.resources import BIND_REQUESTS
+from tests.e2e.support import Corner, wait_for
 
 
 def gpus(count: int, **further: Any) -> list[dict[str, Any]]:

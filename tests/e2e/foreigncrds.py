@@ -3,9 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from administrator import Plain
-
 from bindery.kube.objects.resources import Resource
+from tests.administrator import Plain
 
 CRDS = Resource(
     "apiextensions.k8s.io",

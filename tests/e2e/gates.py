@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from aiohttp import web
-from faultproxy import FaultProxy
-from support import WAIT_S
 
 from bindery.api.names import FENCE_LABEL
 from devcluster.components import Components
 from devcluster.install import Installation
+from tests.e2e.support import WAIT_S
+from tests.kube.faultproxy import FaultProxy
 
 Body = Mapping[str, Any]
 

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 
 import msgspec
-from support import Corner, Gang, wait_for
 
 from bindery.api.configuration import PluginConfiguration
 from bindery.api.gpushare import (
@@ -19,6 +18,7 @@ from bindery.kube.objects.resources import CONFIG_MAPS, EVENTS, PODS, Resource
 from bindery.kube.objects.watched import KubeObject, Meta, Pod
 from devcluster.components import Component, Components
 from fakes.reservations import GpuDevicePlugins
+from tests.e2e.support import Corner, Gang, wait_for
 
 HALF = {"gpu-fraction": "0.5"}
 

@@ -14,13 +14,12 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import zip_longest
 
-from matrixarena import Strike, Volley
-from matrixground import Corners
-from matrixworld import OTHER, REFUSED, Blow, Phase, Step, wait_until_none
-from support import Corner, Gang, Observer, wait_for
-
 from bindery.api.names import HOSTNAME_LABEL
 from bindery.kube.objects.resources import NODES
+from tests.e2e.matrixarena import Strike, Volley
+from tests.e2e.matrixground import Corners
+from tests.e2e.matrixworld import OTHER, REFUSED, Blow, Phase, Step, wait_until_none
+from tests.e2e.support import Corner, Gang, Observer, wait_for
 
 Cell = tuple[Step, Blow]
 

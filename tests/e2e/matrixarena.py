@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from aiohttp import web
-from faultproxy import FaultProxy
-from matrixworld import Blow, Phase, Step
+
+from tests.e2e.matrixworld import Blow, Phase, Step
+from tests.kube.faultproxy import FaultProxy
 
 _GENERATED = re.compile(r"-[bcdfghjklmnpqrstvwxz2456789]{5}(?=/|$)")
 """What the API server appends to a `generateName`."""

@@ -3,13 +3,12 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from dracorner import Driver, gpus, named, templated
-from matrixworld import OTHER, REFUSED, World
-from support import Corner, Gang
-
 from bindery.api.configuration import PluginConfiguration
 from bindery.kube.objects.claims import FINALIZER, ResourceClaim
 from bindery.kube.objects.resources import PODS
+from tests.e2e.dracorner import Driver, gpus, named, templated
+from tests.e2e.matrixworld import OTHER, REFUSED, World
+from tests.e2e.support import Corner, Gang
 
 _DRA = PluginConfiguration(name="dra")
 

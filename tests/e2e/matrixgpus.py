@@ -4,10 +4,6 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
-from gpunodes import HALF, sharing
-from matrixworld import OTHER, REFUSED, World
-from support import Corner, Gang
-
 from bindery.api.gpushare import RESERVATION_NAMESPACE
 from bindery.api.names import GPU_RESOURCE
 from bindery.binder.plugins.gpusharing import admission, handover
@@ -18,6 +14,9 @@ from bindery.kube.objects.watched import ConfigMap
 from bindery.kube.watches.reflector import Reflector
 from bindery.kube.watches.store import Change
 from fakes.reservations import GpuDevicePlugins
+from tests.e2e.gpunodes import HALF, sharing
+from tests.e2e.matrixworld import OTHER, REFUSED, World
+from tests.e2e.support import Corner, Gang
 
 _GIVEN_BY_KUBERNETES = "kube-root-ca.crt"
 

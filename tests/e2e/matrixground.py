@@ -12,16 +12,15 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from matrixarena import Arena
-from matrixworld import OTHER, REFUSED, World
-from sabotage import Sabotage
-from support import Corner, binder_configuration
-from traps import ready
-
 from bindery.api.configuration import BinderConfiguration
 from bindery.kube.client import Client
 from bindery.kube.objects.resources import NAMESPACES, NODES
 from devcluster.components import Component, Components
+from tests.e2e.matrixarena import Arena
+from tests.e2e.matrixworld import OTHER, REFUSED, World
+from tests.e2e.sabotage import Sabotage
+from tests.e2e.support import Corner, binder_configuration
+from tests.e2e.traps import ready
 
 _BEAT_S = 15.0
 """The node controller gives up nodes that are silent for 50 seconds."""

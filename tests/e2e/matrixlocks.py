@@ -5,9 +5,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from matrixworld import OTHER, REFUSED, Refuse, World
-from support import Corner, Gang
-
 from bindery.api.configuration import PluginConfiguration
 from bindery.api.hami import names, nodedevices
 from bindery.api.hami.nodedevices import NodeDevice
@@ -16,6 +13,8 @@ from bindery.api.names import NODE_POOL_LABEL, POD_GROUP_ANNOTATION
 from bindery.kube.objects.resources import NODES, PODS
 from bindery.kube.objects.watched import Pod
 from fakes.hami import HamiDevicePlugin
+from tests.e2e.matrixworld import OTHER, REFUSED, Refuse, World
+from tests.e2e.support import Corner, Gang
 
 _LIMITS = {NVIDIA.count_resource: "1", NVIDIA.memory_resource: "4000"}
 _CARD = NodeDevice(

@@ -14,18 +14,18 @@ from pathlib import Path
 from typing import Any
 
 from aiohttp import web
-from faultproxy import FaultProxy
-from matrixclaims import OwnClaims
-from matrixgpus import SharedGpus
-from matrixlocks import LockedNodes
-from matrixworld import Refuse, World
-from matrixworlds import ProvisionedVolumes
-from support import WAIT_S, Corner, Gang
 
 from bindery.api.bindrequest import few_names
 from bindery.api.configuration import PluginConfiguration
 from bindery.api.names import NODE_POOL_LABEL
 from bindery.scheduler.commit.writer import CONCURRENT_CREATIONS
+from tests.e2e.matrixclaims import OwnClaims
+from tests.e2e.matrixgpus import SharedGpus
+from tests.e2e.matrixlocks import LockedNodes
+from tests.e2e.matrixworld import Refuse, World
+from tests.e2e.matrixworlds import ProvisionedVolumes
+from tests.e2e.support import WAIT_S, Corner, Gang
+from tests.kube.faultproxy import FaultProxy
 
 _TOGETHER = 3
 

@@ -12,9 +12,8 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 
-from support import WAIT_S, Corner, Gang
-
 from bindery.api.configuration import PluginConfiguration
+from tests.e2e.support import WAIT_S, Corner, Gang
 
 REFUSED, OTHER = "first", "second"
 """The nodes of a corner."""

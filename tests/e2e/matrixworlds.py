@@ -5,17 +5,16 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-from matrixclaims import ExtendedClaims, OwnClaims, SharedClaim
-from matrixgpus import SharedGpus
-from matrixlocks import LockedNodes
-from matrixworld import REFUSED, World
-from storagecorner import Storage, claim_spec
-from support import Corner, Gang
-
 from bindery.api.configuration import PluginConfiguration
 from bindery.binder.plugins.volumes.writes import CHOSEN_FOR
 from bindery.kube.objects.storage import CLAIMS, VOLUMES, PersistentVolume, PersistentVolumeClaim
 from fakes.provisioner import SELECTED_NODE, ProvisionerStandIn
+from tests.e2e.matrixclaims import ExtendedClaims, OwnClaims, SharedClaim
+from tests.e2e.matrixgpus import SharedGpus
+from tests.e2e.matrixlocks import LockedNodes
+from tests.e2e.matrixworld import REFUSED, World
+from tests.e2e.storagecorner import Storage, claim_spec
+from tests.e2e.support import Corner, Gang
 
 _VOLUMES = PluginConfiguration(name="volumes")
 

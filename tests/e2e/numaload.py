@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from support import Corner, Gang, wait_for
-
 from bindery.api import numaplacement
 from bindery.api.names import HOLLOW_RUN_SECONDS_ANNOTATION, NUMA_ZONES_ANNOTATION
 from bindery.api.states import ENDED_POD_PHASES
@@ -23,6 +21,7 @@ from bindery.kube.watches.reflector import Change, Reflector
 from bindery.nodeagent import held
 from bindery.nodecore.cpusets import parse_cpus
 from devcluster.components import Component, Components
+from tests.e2e.support import Corner, Gang, wait_for
 
 ZONES = (
     "--cpu=16",

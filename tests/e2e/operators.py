@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from definitions import install_files
 
 from bindery.binder.webhook.certificates import Bundle, Lifetimes, renewed
 from devcluster import build, published
@@ -22,6 +21,7 @@ from devcluster.plane import ControlPlane
 from devcluster.ports import free_port
 from devcluster.processes import Command
 from devcluster.published import Published
+from tests.definitions import install_files
 
 
 @dataclass(frozen=True)

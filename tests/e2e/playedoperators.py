@@ -9,12 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from administrator import Plain
-from workloads import JOBS, Maker
-
 from bindery.api import names
 from bindery.kube.objects.resources import PODS, Resource
 from bindery.kube.objects.watched import Pod
+from tests.administrator import Plain
+from tests.e2e.workloads import JOBS, Maker
 
 MPI_JOBS = Resource("kubeflow.org", "v2beta1", "mpijobs", "MPIJob", True, Plain)
 RAY_JOBS = Resource("ray.io", "v1", "rayjobs", "RayJob", True, Plain)

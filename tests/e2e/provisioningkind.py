@@ -6,10 +6,9 @@ written by hand, because the module with the published definition cannot be down
 
 from typing import Any, Final
 
-from support import Corner, wait_for
-
 from bindery.kube.errors import NotFoundError
 from bindery.kube.objects.provisioning import PROVISIONING_REQUESTS, ProvisioningRequest
+from tests.e2e.support import Corner, wait_for
 
 _NAME: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 _TEXT: Final = {"type": "string"}

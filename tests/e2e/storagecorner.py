@@ -8,8 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from support import Corner, Gang, wait_for
-
 from bindery.api.names import HOSTNAME_LABEL
 from bindery.kube.objects.resources import Resource
 from bindery.kube.objects.storage import (
@@ -21,6 +19,7 @@ from bindery.kube.objects.storage import (
     PersistentVolume,
     PersistentVolumeClaim,
 )
+from tests.e2e.support import Corner, Gang, wait_for
 
 LABEL = "made-by"
 NO_PROVISIONER = "kubernetes.io/no-provisioner"

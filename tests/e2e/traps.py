@@ -11,11 +11,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from aiohttp import web
-from faultproxy import FaultProxy
-from support import WAIT_S
 
 from devcluster.components import Component, Components
 from devcluster.install import Installation
+from tests.e2e.support import WAIT_S
+from tests.kube.faultproxy import FaultProxy
 
 
 @dataclass

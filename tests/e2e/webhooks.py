@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from administrator import Administrator
 
 from bindery.api.configuration import BinderConfiguration, PluginConfiguration, WebhookConfiguration
 from devcluster import install, kubeconfig
@@ -19,6 +18,7 @@ from devcluster.components import Component
 from devcluster.plane import ControlPlane
 from devcluster.ports import free_port
 from devcluster.processes import Command
+from tests.administrator import Administrator
 
 _NAME = "bindery-webhook"
 

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-from administrator import Plain
-from support import Corner, wait_for
 
 from bindery.api import names
 from bindery.kube.objects.resources import PODS, Resource
 from bindery.kube.objects.watched import KubeObject, Pod
+from tests.administrator import Plain
+from tests.e2e.support import Corner, wait_for
 
 JOBS = Resource("batch", "v1", "jobs", "Job", True, Plain)
 CRON_JOBS = Resource("batch", "v1", "cronjobs", "CronJob", True, Plain)

@@ -2,15 +2,15 @@
 
 from typing import Any
 
-import goldens
 import pytest
-from administrator import Administrator, Plain
 
 from bindery.api.podgroup import PodGroupSpec
 from bindery.grouper.table import load, plan
 from bindery.kube.client import Client
 from bindery.kube.objects.resources import Resource
 from devcluster.install import Installation
+from tests.administrator import Administrator, Plain
+from tests.grouper import goldens
 
 TABLE = load()
 POD_GROUPS = Resource("scheduling.bindery.dev", "v1alpha1", "podgroups", "PodGroup", True, Plain)

@@ -1,12 +1,12 @@
 """For every row: owners and pods in, PodGroups out."""
 
-import goldens
 import pytest
 
 from bindery.api import names
 from bindery.grouper.table import load, plan
 from bindery.grouper.table.loading import Table
 from bindery.grouper.table.rows import Row
+from tests.grouper import goldens
 
 TABLE = load()
 NEARER = ("cronjob", "unknown-kind-with-minimum")

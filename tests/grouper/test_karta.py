@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 import yaml
-from goldens import load_golden
 
 from bindery.api import yamlfile
 from bindery.grouper.table import plan
 from bindery.grouper.table.karta import KartaError, convert
 from bindery.grouper.table.loading import Table, table_of
+from tests.grouper.goldens import load_golden
 
 
 def karta(components: str, gang: str, kind: str = "RayCluster", group: str = "ray.io") -> Any:

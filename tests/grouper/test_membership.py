@@ -3,7 +3,6 @@
 import json
 from typing import Any
 
-import goldens
 import msgspec
 import pytest
 
@@ -12,6 +11,7 @@ from bindery.grouper.table import GroupPlan, PodFacts, load, plan
 from bindery.kube.objects.membership import Claims, member_problem
 from bindery.kube.objects.watched import Pod, PodGroup
 from bindery.scheduler.model import constraints, gangs, stages
+from tests.grouper import goldens
 
 TABLE = load()
 PLANS = {

@@ -7,7 +7,6 @@ from typing import Any, cast
 import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sizes import examples
 
 from bindery.api import names
 from bindery.grouper.named import NamedGangs, Planned, is_named
@@ -15,6 +14,7 @@ from bindery.grouper.objects import OwnerObject
 from bindery.grouper.owners import KindKey, Missing, Owners
 from bindery.grouper.table.facts import PodFacts
 from bindery.grouper.table.groups import WantedObject
+from tests.sizes import examples
 
 LATER = "scheduling.k8s.io/v1beta1"
 COMPOSITES = "scheduling.k8s.io/v1alpha3"

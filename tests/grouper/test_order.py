@@ -4,13 +4,13 @@ import random
 from dataclasses import replace
 from typing import Any
 
-import goldens
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bindery.api.states import MOST_GANG_PODS
 from bindery.grouper.table import KubeObject, PodFacts, load, plan
+from tests.grouper import goldens
 
 TABLE = load()
 GOLDENS = {name: goldens.load_golden(name) for name in goldens.names()}

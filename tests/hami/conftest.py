@@ -3,14 +3,14 @@
 from collections.abc import AsyncIterator, Callable, Iterator
 
 import pytest
-from hamicluster import HamiCluster, configuration
-from sharedbinder import SharedBinder
 
 from bindery.kube.client import Client
 from bindery.kube.objects.resources import NODES
 from devcluster.components import Component, Components
 from devcluster.install import Installation
 from devcluster.plane import ControlPlane
+from tests.hami.hamicluster import HamiCluster, configuration
+from tests.sharedbinder import SharedBinder
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import chartnames
 import jsonschema
 import pytest
 import yaml
@@ -27,6 +26,7 @@ from bindery.api.usage import PrometheusConfiguration, UsageConfiguration, Usage
 from bindery.grouper import ownerkinds
 from bindery.scheduler.actions.registry import ACTIONS
 from devcluster.install import Installation
+from tests.house import chartnames
 
 CHART = Path(__file__).resolve().parents[2] / "charts" / "bindery"
 SCHEMA: dict[str, Any] = json.loads((CHART / "values.schema.json").read_text())

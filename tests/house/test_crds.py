@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from administrator import Administrator, Plain
 
 from bindery.api import crds, reference
 from bindery.api.names import API_VERSION, GROUP
 from bindery.kube.errors import ApiError
 from bindery.kube.objects.resources import Resource
 from devcluster.plane import ControlPlane
+from tests.administrator import Administrator, Plain
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted(f"{kind.kind_info.plural}.yaml" for kind in crds.KINDS)

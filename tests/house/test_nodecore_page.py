@@ -8,7 +8,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import nodecorereference
+from tests.house import nodecorereference
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "nodecore.md"

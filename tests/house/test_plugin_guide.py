@@ -23,6 +23,7 @@ from bindery.binder.plugins import interface as binder_points
 from bindery.binder.plugins import registry as binder_registry
 from bindery.scheduler.plugins import registry as scheduler_registry
 from bindery.scheduler.plugins.interface import jobs, nodes, state
+from tests.binder import binderworld, fakebinder, quicktime
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "plugins.md").read_text(encoding="utf-8")
@@ -80,41 +81,33 @@ def test_the_plugins_of_the_page_are_short() -> None:
         assert len([line for line in body.splitlines() if line.strip()]) <= MOST_LINES_OF_AN_EXAMPLE
 
 
-def test_the_binder_plugin_writes_the_rack_when_a_gang_is_bound(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.syspath_prepend(ROOT / "tests" / "binder")
-    world_of, binder_of = import_module("binderworld"), import_module("fakebinder")
+def test_the_binder_plugin_writes_the_rack_when_a_gang_is_bound() -> None:
     (plugin,) = binder_registry.build([PluginConfiguration(name="racks")])
-    world = world_of.World()
-    planned(world, world_of.gang(world, 2), {"racks": {"rack": "r1"}})
+    world = binderworld.World()
+    planned(world, binderworld.gang(world, 2), {"racks": {"rack": "r1"}})
 
     async def bind() -> None:
-        binder = binder_of.Binder(world, more_plugins=[plugin])
+        binder = fakebinder.Binder(world, more_plugins=[plugin])
         binder.list_requests()
         await binder.settle()
 
-    import_module("quicktime").play(bind())
+    quicktime.play(bind())
 
     assert [pod.node for pod in world.pods.values()] == ["node-0", "node-1"]
     assert {pod.annotations["example.com/rack"] for pod in world.pods.values()} == {"r1"}
 
 
-def test_the_binder_plugin_keeps_a_gang_without_racks_from_its_nodes(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.syspath_prepend(ROOT / "tests" / "binder")
-    world_of, binder_of = import_module("binderworld"), import_module("fakebinder")
+def test_the_binder_plugin_keeps_a_gang_without_racks_from_its_nodes() -> None:
     (plugin,) = binder_registry.build([PluginConfiguration(name="racks")])
-    world = world_of.World()
-    world_of.gang(world, 2)
+    world = binderworld.World()
+    binderworld.gang(world, 2)
 
     async def bind() -> None:
-        binder = binder_of.Binder(world, more_plugins=[plugin])
+        binder = fakebinder.Binder(world, more_plugins=[plugin])
         binder.list_requests()
         await binder.settle()
 
-    import_module("quicktime").play(bind())
+    quicktime.play(bind())
 
     assert world.bound() == {}
     (request,) = world.requests.values()

@@ -5,8 +5,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from spreading import APART, DEMO, Spread, longest_first
 from xdist.remote import Producer
+
+from tests.spreading import APART, DEMO, Spread, longest_first
 
 
 class Worker:

@@ -5,8 +5,9 @@ import re
 from pathlib import Path
 
 import pytest
-from required import lacking
-from spreading import LONGEST
+
+from tests.required import lacking
+from tests.spreading import LONGEST
 
 ROOT = Path(__file__).resolve().parents[2]
 TESTS = ROOT / "tests"

@@ -6,11 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from faultproxy import FaultProxy
-from mirror import Aside
 
 from bindery.kube.client import Client
 from devcluster.plane import ControlPlane
+from tests.kube.faultproxy import FaultProxy
+from tests.kube.mirror import Aside
 
 
 @pytest.fixture

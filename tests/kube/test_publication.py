@@ -3,7 +3,6 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sizes import examples
 
 from bindery.api.configuration import (
     DEFAULT_ACTIONS,
@@ -17,6 +16,7 @@ from bindery.api.configuration import (
 from bindery.api.names import CONFIGURATION_ANNOTATION
 from bindery.api.usage import PrometheusConfiguration, UsageConfiguration
 from bindery.kube.publication import MOST_BYTES, annotations, configuration_hash, published
+from tests.sizes import examples
 
 _SECONDS = st.floats(min_value=0.5, max_value=1e6)
 _PLUGINS = st.builds(

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 import pytest
-from hollowagents import Agents, Cluster
 
 from devcluster.components import Components
 from devcluster.plane import ControlPlane
+from tests.nodeagent.hollowagents import Agents, Cluster
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 
 import pytest
-from kubelettables import Json, cases
 
 from bindery.nodecore.addresses import (
     Address,
@@ -19,6 +18,7 @@ from bindery.nodecore.addresses import (
     annotations,
     cloud_node,
 )
+from tests.nodecore.kubelettables import Json, cases
 
 SET_BEFORE = Address("InternalIP", "10.1.1.2")
 

@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from nodes import MIB, CountingStore, FakeNode, container, pod
 
 from bindery.nodecore.admission import sysctls
 from bindery.nodecore.admission.chain import Managers, admit, checks
@@ -23,6 +22,7 @@ from bindery.nodecore.memory.manager import MemoryManager
 from bindery.nodecore.memory.static import StaticMemoryPolicy
 from bindery.nodecore.pods import Container, Pod
 from bindery.nodecore.topology.manager import TopologyManager
+from tests.nodecore.nodes import MIB, CountingStore, FakeNode, container, pod
 
 CRITICAL = 2_000_000_000
 ALLOCATABLE = {"cpu": 4000, "memory": 1000 * MIB, "pods": 3, "vendor.com/gpu": 2}

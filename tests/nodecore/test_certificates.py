@@ -11,7 +11,6 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from hypothesis import given
 from hypothesis import strategies as st
-from kubelettables import Json, cases
 
 from bindery.nodecore.addresses import Address
 from bindery.nodecore.certificates import bootstrap, rotation
@@ -42,6 +41,7 @@ from bindery.nodecore.certificates.store import (
     Pair,
     pair_of,
 )
+from tests.nodecore.kubelettables import Json, cases
 
 DAY_S = 86400.0
 KEY = ec.derive_private_key(7, ec.SECP256R1())

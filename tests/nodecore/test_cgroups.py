@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from nodes import MIB, container, cpus, pod, whole_pod
 
 from bindery.nodecore.cgroups import allocatable, conversions, names, oom, values
 from bindery.nodecore.cgroups.names import ROOT, CgroupName, CgroupNameError
@@ -14,6 +13,7 @@ from bindery.nodecore.cgroups.values import CgroupValues, MemoryReservation
 from bindery.nodecore.errors import ConfigurationError
 from bindery.nodecore.features import Features
 from bindery.nodecore.pods import Container, Pod, QosClass
+from tests.nodecore.nodes import MIB, container, cpus, pod, whole_pod
 
 MEMORY_QOS = Features(memory_qos=True)
 KUBEPODS = CgroupName(("kubepods",))

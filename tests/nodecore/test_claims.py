@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import pytest
-from nodes import FakeNode, pod
 
 from bindery.nodecore.checkpoints import claims as files
 from bindery.nodecore.checkpoints.claims import ClaimDevice, PreparedClaim
@@ -15,6 +14,7 @@ from bindery.nodecore.claims.facts import ClaimError, ClaimingPod, PodClaim, Res
 from bindery.nodecore.claims.health import DeviceHealth, Health, HealthState
 from bindery.nodecore.claims.manager import ClaimManager, Prepared
 from bindery.nodecore.errors import RestoreError
+from tests.nodecore.nodes import FakeNode, pod
 
 
 @dataclass

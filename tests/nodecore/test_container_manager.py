@@ -4,7 +4,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
-from nodes import MIB, CountingStore, FakeNode, container, pod, whole_pod
 
 from bindery.nodecore.cgroups import names
 from bindery.nodecore.cgroups.manager import CgroupError, CgroupManager
@@ -32,6 +31,7 @@ from bindery.nodecore.lifecycle import CpusetConfig
 from bindery.nodecore.machine import HugePages, uniform
 from bindery.nodecore.plugins import PluginError, PluginType
 from bindery.nodecore.pods import Container, QosClass
+from tests.nodecore.nodes import MIB, CountingStore, FakeNode, container, pod, whole_pod
 
 CONFIG = NodeConfig(
     uniform(

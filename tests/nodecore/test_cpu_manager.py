@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from nodes import CountingStore, FakeNode, container, cpus, pod, whole_pod
 
 from bindery.nodecore.checkpoints.store import CheckpointManager
 from bindery.nodecore.cpu import hints, static
@@ -33,6 +32,7 @@ from bindery.nodecore.machine import uniform
 from bindery.nodecore.masks import mask_of, nodes_of
 from bindery.nodecore.pods import Container, Pod, QosClass
 from bindery.nodecore.topology.hints import Hint
+from tests.nodecore.nodes import CountingStore, FakeNode, container, cpus, pod, whole_pod
 
 TOPOLOGY = discover(uniform(sockets=2, cores_per_numa=4, threads_per_core=2))
 """Node 0: cores 0-3 with threads 8-11; node 1: cores 4-7 with threads 12-15."""

@@ -3,7 +3,6 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from nodes import cpus
 
 from bindery.nodecore.cpu.distributed import deviation, take_distributed
 from bindery.nodecore.cpu.packed import take_packed
@@ -11,6 +10,7 @@ from bindery.nodecore.cpu.topology import CpuTopology, discover
 from bindery.nodecore.cpusets import format_cpus
 from bindery.nodecore.errors import AllocationError, ConfigurationError
 from bindery.nodecore.machine import Core, Machine, NumaNode, uniform
+from tests.nodecore.nodes import cpus
 
 ONE_SOCKET = discover(uniform(cores_per_numa=4, threads_per_core=2))
 """Cores {0,4} {1,5} {2,6} {3,7}."""

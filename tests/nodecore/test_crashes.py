@@ -1,13 +1,13 @@
 """A node agent that is killed at any write of a checkpoint continues with the same state."""
 
 import pytest
-from nodes import MIB, FakeNode, container, pod
 
 from bindery.nodecore.checkpoints.store import CheckpointManager, MemoryStore
 from bindery.nodecore.container_manager import ContainerManager, NodeConfig
 from bindery.nodecore.devices.state import Device
 from bindery.nodecore.machine import uniform
 from bindery.nodecore.pods import Container, Pod
+from tests.nodecore.nodes import MIB, FakeNode, container, pod
 
 CONFIG = NodeConfig(
     uniform(sockets=2, cores_per_numa=4, threads_per_core=2, memory_bytes_per_numa=1000 * MIB),

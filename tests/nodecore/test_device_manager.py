@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from nodes import CountingStore, FakeNode, container, pod
 
 from bindery.nodecore.checkpoints import devices as files
 from bindery.nodecore.checkpoints.store import CheckpointManager
@@ -24,6 +23,7 @@ from bindery.nodecore.devices.state import Device, DeviceState, Held, Ids, by_no
 from bindery.nodecore.errors import AllocationError, CorruptCheckpointError
 from bindery.nodecore.pods import Container, Pod
 from bindery.nodecore.topology.hints import Hint
+from tests.nodecore.nodes import CountingStore, FakeNode, container, pod
 
 GPU = "vendor.com/gpu"
 ANY = Hint(None, preferred=False)

@@ -3,7 +3,6 @@
 from contextlib import nullcontext
 
 import pytest
-from kubelettables import Json, cases, pod
 
 from bindery.nodecore.admission import preemption, sysctls
 from bindery.nodecore.admission.chain import Managers, check_predicates
@@ -12,6 +11,7 @@ from bindery.nodecore.admission.predicates import failures, insufficient
 from bindery.nodecore.admission.result import ADMITTED
 from bindery.nodecore.errors import ConfigurationError
 from bindery.nodecore.pods import Pod, resources, total
+from tests.nodecore.kubelettables import Json, cases, pod
 
 
 def candidate(found: Json, **others: bool) -> Candidate:

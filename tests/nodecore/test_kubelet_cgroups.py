@@ -4,9 +4,6 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 
 import pytest
-from kubelettables import Json, cases, pod
-from nodes import FakeNode
-from test_container_manager import FakeTree
 
 from bindery.nodecore.cgroups import allocatable, conversions, names, oom, values
 from bindery.nodecore.cgroups.manager import CgroupManager
@@ -21,6 +18,9 @@ from bindery.nodecore.errors import ConfigurationError
 from bindery.nodecore.features import Features
 from bindery.nodecore.machine import uniform
 from bindery.nodecore.pods import QosClass, resources
+from tests.nodecore.kubelettables import Json, cases, pod
+from tests.nodecore.nodes import FakeNode
+from tests.nodecore.test_container_manager import FakeTree
 
 
 @cases("cgroups", "systemd", "systemd_units", "cgroupfs")

@@ -4,8 +4,6 @@ import json
 from collections.abc import Iterable
 
 import pytest
-from kubelettables import Json, by_container, cases
-from test_kubelet_memory import blocks, states
 
 from bindery.nodecore.checkpoints import claims, cpu, memory
 from bindery.nodecore.checkpoints.claims import ClaimDevice, PreparedClaim
@@ -17,6 +15,8 @@ from bindery.nodecore.errors import CheckpointError
 from bindery.nodecore.features import Features
 from bindery.nodecore.memory import restore as memory_restore
 from bindery.nodecore.memory.state import MemoryState
+from tests.nodecore.kubelettables import Json, by_container, cases
+from tests.nodecore.test_kubelet_memory import blocks, states
 
 
 def manager(case: Json, name: str) -> CheckpointManager:

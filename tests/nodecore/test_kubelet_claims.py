@@ -4,15 +4,15 @@ from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 
 import pytest
-from kubelettables import Json, cases
-from nodes import FakeNode
-from test_kubelet_checkpoints import devices, prepared
 
 from bindery.nodecore.checkpoints import claims as files
 from bindery.nodecore.checkpoints.claims import PreparedClaim
 from bindery.nodecore.checkpoints.store import CheckpointManager, MemoryStore
 from bindery.nodecore.claims.facts import ClaimError, ClaimingPod, ResourceClaim
 from bindery.nodecore.claims.manager import ClaimManager, Prepared
+from tests.nodecore.kubelettables import Json, cases
+from tests.nodecore.nodes import FakeNode
+from tests.nodecore.test_kubelet_checkpoints import devices, prepared
 
 
 class FakeDriver:

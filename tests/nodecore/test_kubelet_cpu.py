@@ -3,18 +3,6 @@
 from collections.abc import Callable
 
 import pytest
-from kubelettables import (
-    Json,
-    by_container,
-    cases,
-    cpu_topology,
-    hint,
-    hints,
-    mask,
-    pod,
-    topology_of,
-)
-from nodes import FakeNode
 
 from bindery.nodecore.checkpoints.store import CheckpointManager, MemoryStore
 from bindery.nodecore.cpu import options as cpu_options
@@ -33,6 +21,18 @@ from bindery.nodecore.errors import AllocationError, ConfigurationError, StateEr
 from bindery.nodecore.features import Features
 from bindery.nodecore.machine import Core, Machine, NumaNode, uniform
 from bindery.nodecore.topology.hints import Hint, ProviderHints
+from tests.nodecore.kubelettables import (
+    Json,
+    by_container,
+    cases,
+    cpu_topology,
+    hint,
+    hints,
+    mask,
+    pod,
+    topology_of,
+)
+from tests.nodecore.nodes import FakeNode
 
 TWO_SOCKETS = discover(uniform(sockets=2, cores_per_numa=3, threads_per_core=2))
 """The machine of the tables without one: node 0 is {0,6} {1,7} {2,8}, node 1 the rest."""

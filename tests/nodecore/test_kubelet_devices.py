@@ -2,13 +2,12 @@
 
 from collections.abc import Iterable, Mapping
 
-from kubelettables import Json, cases, hint, hints, pod
-
 from bindery.nodecore.devices.allocation import PluginDeviceRequest, choose
 from bindery.nodecore.devices.hints import container_hints, pod_hints
 from bindery.nodecore.devices.state import Device, DeviceState, Held, Ids
 from bindery.nodecore.pods import total
 from bindery.nodecore.topology.hints import Hint, ResourceHints
+from tests.nodecore.kubelettables import Json, cases, hint, hints, pod
 
 NUMA_NODES = (0, 1)
 

@@ -5,7 +5,6 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import pytest
-from kubelettables import Json, by_container, cases, hint, hints, mask, pod
 
 from bindery.nodecore.errors import AllocationError, ConfigurationError, StateError
 from bindery.nodecore.features import Features
@@ -18,6 +17,7 @@ from bindery.nodecore.memory.static import ReusableMemory, StaticMemoryPolicy
 from bindery.nodecore.numamemory import Block, MemoryTable, NumaNodeState
 from bindery.nodecore.pods import resources
 from bindery.nodecore.topology.hints import Hint, ProviderHints
+from tests.nodecore.kubelettables import Json, by_container, cases, hint, hints, mask, pod
 
 
 def policy(case: Json) -> StaticMemoryPolicy:

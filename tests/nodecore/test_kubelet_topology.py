@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 
 import pytest
-from kubelettables import Json, cases, hint, mask, pod
 
 from bindery.nodecore.errors import ConfigurationError
 from bindery.nodecore.machine import NumaNode
@@ -14,6 +13,7 @@ from bindery.nodecore.topology.hints import Hint, ProviderHints
 from bindery.nodecore.topology.manager import CONTAINER_SCOPE, POD_SCOPE, TopologyManager
 from bindery.nodecore.topology.numa import NumaInfo, numa_info
 from bindery.nodecore.topology.options import TopologyOptions
+from tests.nodecore.kubelettables import Json, cases, hint, mask, pod
 
 ONE_SOCKET = ((10, 11, 12, 12), (11, 10, 12, 12), (12, 12, 10, 11), (12, 12, 11, 10))
 FAR = (30, 30, 30, 30)

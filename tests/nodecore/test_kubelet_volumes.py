@@ -9,7 +9,6 @@ import re
 from typing import Any
 
 import pytest
-from kubelettables import Json, cases, tables
 
 from bindery.nodecore.errors import NodeCoreError
 from bindery.nodecore.operations import OperationKey, PendingOperations
@@ -19,6 +18,7 @@ from bindery.nodecore.volumes.actual import ActualVolumes, AttachedVolume
 from bindery.nodecore.volumes.desired import DesiredVolumes, VolumeToMount
 from bindery.nodecore.volumes.reconciler import Readiness, Step, StepKind, plan
 from bindery.nodecore.volumes.specs import VolumeSpec
+from tests.nodecore.kubelettables import Json, cases, tables
 
 
 class World:

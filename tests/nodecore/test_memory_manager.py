@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from nodes import MIB, CountingStore, FakeNode, container, pod, whole_pod
 
 from bindery.nodecore.checkpoints.store import CheckpointManager
 from bindery.nodecore.errors import (
@@ -26,6 +25,7 @@ from bindery.nodecore.memory.tables import huge_pages_resource, initial, is_same
 from bindery.nodecore.numamemory import Block, MemoryTable, NumaNodeState
 from bindery.nodecore.pods import Container, Pod
 from bindery.nodecore.topology.hints import Hint
+from tests.nodecore.nodes import MIB, CountingStore, FakeNode, container, pod, whole_pod
 
 TWO = uniform(sockets=2, memory_bytes_per_numa=1000 * MIB)
 RESERVED = {0: {"memory": 100 * MIB}, 1: {"memory": 100 * MIB}}

@@ -5,12 +5,12 @@ from random import Random
 
 import numpy as np
 import pytest
-from sizes import IS_LONG
-from zoneworlds import random_pod, random_world, random_zones
 
 from bindery.nodecore.prediction import plain, vectors
 from bindery.nodecore.prediction.arrays import stack
 from bindery.nodecore.prediction.requests import request_of
+from tests.nodecore.zoneworlds import random_pod, random_world, random_zones
+from tests.sizes import IS_LONG
 
 WORLDS = 2500 if IS_LONG else 80
 PARTS = 4

@@ -4,7 +4,6 @@ The cases of both tables are those of the kubelet's tests.
 """
 
 import pytest
-from nodes import MIB, FakeNode, container, cpus, pod, whole_pod
 
 from bindery.nodecore.checkpoints.store import CheckpointManager, MemoryStore
 from bindery.nodecore.cpu.manager import ContainerStatus, CpuManager, RunState
@@ -17,6 +16,7 @@ from bindery.nodecore.machine import uniform
 from bindery.nodecore.memory.manager import MemoryManager
 from bindery.nodecore.memory.static import StaticMemoryPolicy
 from bindery.nodecore.pods import Pod
+from tests.nodecore.nodes import MIB, FakeNode, container, cpus, pod, whole_pod
 
 WHOLE_PODS = Features(pod_level_resource_managers=True)
 NO_FEATURE = Features()

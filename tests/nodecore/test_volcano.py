@@ -5,7 +5,6 @@ from itertools import product
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from nodes import cpus
 
 from bindery.nodecore.cpu import volcano as provider
 from bindery.nodecore.cpu.topology import CpuTopology, discover
@@ -16,6 +15,7 @@ from bindery.nodecore.masks import iterate, mask_of, narrowness
 from bindery.nodecore.topology import policies, volcano
 from bindery.nodecore.topology.hints import Hint
 from bindery.nodecore.topology.numa import NumaInfo
+from tests.nodecore.nodes import cpus
 
 TWO = NumaInfo((0, 1))
 MACHINE: CpuTopology = discover(

@@ -1,13 +1,13 @@
 """After a restart, volumes are found in the directories of pods and taken away or kept."""
 
 import pytest
-from test_volume_manager import CLUSTER, DISK, DISK_NAME, POD, Clock
 
 from bindery.nodecore.volumes.manager import VolumeManager
 from bindery.nodecore.volumes.populator import PodVolumes, VolumeError
 from bindery.nodecore.volumes.reconciler import StepKind
 from bindery.nodecore.volumes.reconstruction import FoundVolume, volumes_in
 from bindery.nodecore.volumes.specs import VolumeSpec, pod_volume_path
+from tests.nodecore.test_volume_manager import CLUSTER, DISK, DISK_NAME, POD, Clock
 
 PATH = pod_volume_path("uid", "kubernetes.io/csi", "pv-1")
 UNKNOWN = pod_volume_path("gone", "vendor.com/lost", "data", is_block=True)

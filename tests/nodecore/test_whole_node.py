@@ -6,7 +6,6 @@ from itertools import combinations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from nodes import MIB, FakeNode, container, pod
 
 from bindery.nodecore.checkpoints.store import CheckpointManager, MemoryStore
 from bindery.nodecore.container_manager import ContainerManager, NodeConfig
@@ -15,6 +14,7 @@ from bindery.nodecore.devices.state import Device, Ids
 from bindery.nodecore.errors import StateError
 from bindery.nodecore.machine import uniform
 from bindery.nodecore.pods import Container, Pod
+from tests.nodecore.nodes import MIB, FakeNode, container, pod
 
 GPU = "vendor.com/gpu"
 CONFIG = NodeConfig(

@@ -3,8 +3,6 @@
 from dataclasses import dataclass, field
 from random import Random
 
-from nodes import MIB, CountingStore, FakeNode
-
 from bindery.nodecore.checkpoints.store import CheckpointManager
 from bindery.nodecore.container_manager import ContainerManager, NodeConfig
 from bindery.nodecore.devices.state import Device, Ids
@@ -13,6 +11,7 @@ from bindery.nodecore.masks import mask_of
 from bindery.nodecore.pods import Container, Pod
 from bindery.nodecore.prediction.arrays import POLICIES, SCOPES
 from bindery.nodecore.prediction.zones import NodeZones
+from tests.nodecore.nodes import MIB, CountingStore, FakeNode
 
 DEVICES = ("example.com/gpu", "example.com/nic")
 PAGES = "hugepages-2Mi"

@@ -5,9 +5,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from inlinescenarios import scenario_of, snapshot_of
-from ownscenarios import FOLDER, scenarios_of
-from snapshots import both_plans, places, read_back
 
 from bindery.api.gpushare import RECORD_ANNOTATION
 from bindery.api.names import CHARGED_GROUP_ANNOTATION, SCHEDULER_NAME
@@ -18,6 +15,9 @@ from bindery.scenario.capture import capture
 from bindery.scenario.format import Scenario
 from bindery.scenario.runner import run
 from bindery.scheduler.model.resources import pod_amounts
+from tests.inlinescenarios import scenario_of, snapshot_of
+from tests.ownscenarios import FOLDER, scenarios_of
+from tests.scenario.snapshots import both_plans, places, read_back
 
 FOLDERS = [
     FOLDER / name for name in ("pod-affinity", "topology-spread", "host-ports", "topology", "numa")

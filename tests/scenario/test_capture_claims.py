@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
-from ownscenarios import FOLDER, scenarios_of
-from snapshots import both_plans, places, read_back
 
 from bindery.scenario.beginning import snapshot_of
 from bindery.scenario.format import Scenario
+from tests.ownscenarios import FOLDER, scenarios_of
+from tests.scenario.snapshots import both_plans, places, read_back
 
 CLAIMING = [
     item

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from inlinescenarios import scenario_of, snapshot_of
-from snapshots import read_back
 
 from bindery.answers.errors import NoAnswerError
 from bindery.answers.subjects import subject
 from bindery.kube.objects.snapshot import ClusterSnapshot
 from bindery.kube.objects.watched import OwnerReference, Pod
 from bindery.scenario.format import Scenario
+from tests.inlinescenarios import scenario_of, snapshot_of
+from tests.scenario.snapshots import read_back
 
 SCENARIO = scenario_of(
     """

@@ -7,8 +7,6 @@ from typing import TypeVar
 
 import msgspec
 import pytest
-from inlinescenarios import scenario_of, snapshot_of
-from snapshots import read_back
 
 from bindery.kube.objects.podspec import Container, ResourceRequirements
 from bindery.kube.objects.snapshot import ClusterSnapshot
@@ -21,6 +19,8 @@ from bindery.kube.objects.watched import (
 )
 from bindery.scenario.capture import capture
 from bindery.scenario.format import Scenario
+from tests.inlinescenarios import scenario_of, snapshot_of
+from tests.scenario.snapshots import read_back
 
 Struct = TypeVar("Struct", bound=msgspec.Struct)
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -3,12 +3,12 @@
 from pathlib import Path
 
 import pytest
-from ownscenarios import FOLDER, scenarios_of
-from snapshots import read_back
 
 from bindery.scenario.beginning import snapshot_of
 from bindery.scenario.format import Scenario
 from bindery.scenario.runner import run
+from tests.ownscenarios import FOLDER, scenarios_of
+from tests.scenario.snapshots import read_back
 
 USING = [item for item in scenarios_of(*(FOLDER / "volumes").glob("*.yaml")) if not item.events]
 

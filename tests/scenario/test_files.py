@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
-from inlinescenarios import scenario_of
 
 from bindery.api.yamlfile import FileError
 from bindery.scenario.files import UnsupportedError, read_scenarios
 from bindery.scenario.format import Scenario
+from tests.inlinescenarios import scenario_of
 
 
 def read_one(tmp_path: Path, text: str) -> Scenario | FileError:

@@ -3,10 +3,10 @@
 from functools import cache
 
 import pytest
-from ownscenarios import FOLDER, scenarios_of
 
 from bindery.scenario.format import Scenario
 from bindery.scenario.runner import Result, run
+from tests.ownscenarios import FOLDER, scenarios_of
 
 SCENARIOS = scenarios_of(*FOLDER.rglob("*.yaml"))
 BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}

@@ -10,8 +10,6 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from recounting import recount, view
-from schedulerworld import CONTROLLER, NOW, group, node, pod, queue, request, shared_request
 
 from bindery.api.configuration import SchedulerConfiguration
 from bindery.api.names import (
@@ -30,6 +28,17 @@ from bindery.kube.watches.store import Change, EventType
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.cache.feed import statement_changes
 from bindery.scheduler.model.jobs import TaskStatus
+from tests.scheduler.recounting import recount, view
+from tests.scheduler.schedulerworld import (
+    CONTROLLER,
+    NOW,
+    group,
+    node,
+    pod,
+    queue,
+    request,
+    shared_request,
+)
 
 NODES = ("n0", "n1", "n2")
 QUEUES = ("default", "q0", "q1")

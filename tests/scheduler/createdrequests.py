@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from aiohttp import web
-from faultproxy import FaultProxy
+
+from tests.kube.faultproxy import FaultProxy
 
 FIRST = "first"
 """Begins the names of requests whose creation waits for `CreationProxy.released`."""

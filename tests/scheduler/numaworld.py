@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
-from schedulerworld import GPU, NOW, Clock, delete, engine_with, node, pod
 
 from bindery.api import podfingerprint
 from bindery.api.names import NUMA_DETAIL_ANNOTATION, NUMA_ZONES_ANNOTATION
@@ -25,6 +24,7 @@ from bindery.kube.objects.nodetopologies import (
 from bindery.kube.watches.store import Change, EventType
 from bindery.scheduler.commit.drafts import StatementDraft
 from bindery.scheduler.engine import Engine
+from tests.scheduler.schedulerworld import GPU, NOW, Clock, delete, engine_with, node, pod
 
 SINGLE = "single-numa-node"
 RESTRICTED = "restricted"

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hypothesis import strategies as st
-from schedulerworld import group, node, pod, queue
 
 from bindery.kube.objects import watched as kube
+from tests.scheduler.schedulerworld import group, node, pod, queue
 
 SHAPES = ((1, 0), (2, 0), (1, 1), (3, 2))
 """CPU and GPU of one pod."""

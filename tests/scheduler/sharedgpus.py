@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-from schedulerworld import pod
 
 from bindery.api.gpushare import (
     CONFIG_MAP_ANNOTATION,
@@ -17,6 +16,7 @@ from bindery.api.gpushare import (
 )
 from bindery.kube.objects import watched as kube
 from bindery.scheduler.engine import Engine
+from tests.scheduler.schedulerworld import pod
 
 Share = dict[str, str]
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from drafted import draft
 from hypothesis import strategies as st
 
 from bindery.scheduler.commit.backlog import Parts
+from tests.scheduler.drafted import draft
 
 NAMESPACES = "xyz"
 

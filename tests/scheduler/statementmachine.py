@@ -18,9 +18,6 @@ from hypothesis.stateful import (
     precondition,
     rule,
 )
-from plannedworlds import World, worlds
-from recounting import charged, recount, view
-from schedulerworld import NOW, add, session_of
 
 from bindery.api.configuration import SchedulerConfiguration
 from bindery.scheduler.cache.cluster import Cluster
@@ -35,6 +32,9 @@ from bindery.scheduler.planning.statement import (
     StatementClosedError,
     StatementState,
 )
+from tests.scheduler.plannedworlds import World, worlds
+from tests.scheduler.recounting import charged, recount, view
+from tests.scheduler.schedulerworld import NOW, add, session_of
 
 
 class MoodyLedger:

@@ -3,10 +3,8 @@
 from typing import Any
 
 import numpy as np
-from contestedworlds import play
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sizes import examples
 
 from bindery.api.times import seconds
 from bindery.scenario.binding import bind_requests
@@ -15,6 +13,8 @@ from bindery.scenario.faults import Faults
 from bindery.scenario.format import Scenario
 from bindery.scenario.planning import Planner
 from bindery.scenario.states import PodState
+from tests.scheduler.contestedworlds import play
+from tests.sizes import examples
 
 MOST_SECONDS = 90
 """By then everything that has to end for the gang has ended."""

@@ -7,8 +7,6 @@ from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 import pytest
-from recounting import recount, view
-from schedulerworld import configuration, engine_with, gang, node, plan, pod
 
 from bindery.scheduler.background import CycleHangsError, CycleRunner
 from bindery.scheduler.commit.drafts import StatementDraft
@@ -16,6 +14,8 @@ from bindery.scheduler.engine import Engine
 from bindery.scheduler.model.jobs import TaskStatus
 from bindery.scheduler.planning.rounds import Deadline
 from bindery.scheduler.plugins.registry import PluginSet, load
+from tests.scheduler.recounting import recount, view
+from tests.scheduler.schedulerworld import configuration, engine_with, gang, node, plan, pod
 
 LONG_S = 60.0
 

@@ -4,11 +4,8 @@ from collections import defaultdict
 from typing import Any
 
 import pytest
-from drafted import draft
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sizes import examples
-from statementlists import NAMESPACES, statement_lists
 
 from bindery.scheduler.commit.backlog import (
     MOST_PODS,
@@ -18,6 +15,9 @@ from bindery.scheduler.commit.backlog import (
     identity,
     prerequisite,
 )
+from tests.scheduler.drafted import draft
+from tests.scheduler.statementlists import NAMESPACES, statement_lists
+from tests.sizes import examples
 
 
 def backlog_of(*statements: Parts) -> Backlog:

@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 import pytest
 from msgspec.structs import replace
-from schedulerworld import NAMESPACE, NOW, add, delete, engine_with, modify, node, pod, queue
 
 from bindery.kube.objects.budgets import (
     BudgetSpec,
@@ -18,6 +17,17 @@ from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.model.jobs import Task, Uid
 from bindery.scheduler.planning.reports import RefusedPlan
+from tests.scheduler.schedulerworld import (
+    NAMESPACE,
+    NOW,
+    add,
+    delete,
+    engine_with,
+    modify,
+    node,
+    pod,
+    queue,
+)
 
 GUARDED = {"app": "guarded"}
 

@@ -1,8 +1,9 @@
 """Whatever happens in whatever order, the cache ends where one ends that saw only the outcome."""
 
-from cachemachine import CacheMachine
 from hypothesis import HealthCheck, settings
-from sizes import examples
+
+from tests.scheduler.cachemachine import CacheMachine
+from tests.sizes import examples
 
 TestAnyEvents = CacheMachine.TestCase
 TestAnyEvents.settings = settings(

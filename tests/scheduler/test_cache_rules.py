@@ -2,8 +2,15 @@
 
 import pytest
 from msgspec.structs import replace as kube_replace
-from recounting import recount, view
-from schedulerworld import (
+
+from bindery.api.names import NODE_POOL_LABEL
+from bindery.kube.objects import podspec
+from bindery.kube.objects import watched as kube
+from bindery.kube.watches.store import Change, EventType
+from bindery.scheduler.cache.cluster import Cluster
+from bindery.scheduler.model.jobs import JobKey, TaskStatus, Uid
+from tests.scheduler.recounting import recount, view
+from tests.scheduler.schedulerworld import (
     NAMESPACE,
     NOW,
     add,
@@ -21,13 +28,6 @@ from schedulerworld import (
     request,
     shared_request,
 )
-
-from bindery.api.names import NODE_POOL_LABEL
-from bindery.kube.objects import podspec
-from bindery.kube.objects import watched as kube
-from bindery.kube.watches.store import Change, EventType
-from bindery.scheduler.cache.cluster import Cluster
-from bindery.scheduler.model.jobs import JobKey, TaskStatus, Uid
 
 
 def cluster_with(*items: kube.KubeObject) -> Cluster:

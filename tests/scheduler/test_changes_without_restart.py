@@ -5,7 +5,16 @@ from pathlib import Path
 
 import pytest
 from prometheus_client import REGISTRY
-from schedulerworld import (
+
+from bindery.api.configuration import SchedulerConfiguration
+from bindery.api.usage import UsageConfiguration
+from bindery.kube.objects.watched import Meta, PriorityClass
+from bindery.scheduler import configuration as configurations
+from bindery.scheduler.commit import metrics
+from bindery.scheduler.configuration import ConfigurationFile
+from bindery.scheduler.usage.metrics import QueueCollector
+from bindery.scheduler.usage.source import PastUsage
+from tests.scheduler.schedulerworld import (
     Clock,
     add,
     delete,
@@ -19,15 +28,6 @@ from schedulerworld import (
     queue,
     report_of,
 )
-
-from bindery.api.configuration import SchedulerConfiguration
-from bindery.api.usage import UsageConfiguration
-from bindery.kube.objects.watched import Meta, PriorityClass
-from bindery.scheduler import configuration as configurations
-from bindery.scheduler.commit import metrics
-from bindery.scheduler.configuration import ConfigurationFile
-from bindery.scheduler.usage.metrics import QueueCollector
-from bindery.scheduler.usage.source import PastUsage
 
 
 def priority_class(name: str, value: int) -> PriorityClass:

@@ -4,8 +4,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from recounting import recount, view
-from schedulerworld import (
+
+from bindery.api.names import CHARGED_PREEMPTIBILITY_ANNOTATION
+from bindery.kube.objects import watched as kube
+from bindery.scheduler.engine import Engine
+from bindery.scheduler.status.charge_records import charges
+from tests.scheduler.recounting import recount, view
+from tests.scheduler.schedulerworld import (
     NAMESPACE,
     add,
     as_created,
@@ -19,11 +24,6 @@ from schedulerworld import (
     pod,
     queue,
 )
-
-from bindery.api.names import CHARGED_PREEMPTIBILITY_ANNOTATION
-from bindery.kube.objects import watched as kube
-from bindery.scheduler.engine import Engine
-from bindery.scheduler.status.charge_records import charges
 
 BIG = node("n", cpu=16)
 HIGH = kube.PriorityClass(metadata=kube.Meta(name="high", uid="uid-high"), value=1000)

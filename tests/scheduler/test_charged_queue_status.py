@@ -1,10 +1,21 @@
 """The queue in a PodGroup's status: the one that its bound pods are charged to."""
 
 import pytest
-from schedulerworld import NOW, delete, engine_with, gang, group, modify, node, plan, pod, queue
 
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.status.conditions import ConditionWrite, pending_writes
+from tests.scheduler.schedulerworld import (
+    NOW,
+    delete,
+    engine_with,
+    gang,
+    group,
+    modify,
+    node,
+    plan,
+    pod,
+    queue,
+)
 
 PODS = [pod(f"g-{i}", group="g", on="n", charged="limited") for i in range(2)]
 

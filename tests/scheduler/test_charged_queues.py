@@ -3,8 +3,12 @@
 from collections.abc import Callable
 
 import pytest
-from recounting import recount, view
-from schedulerworld import (
+
+from bindery.api.names import CHARGED_QUEUE_ANNOTATION, POD_GROUP_ANNOTATION
+from bindery.kube.objects import watched as kube
+from bindery.scheduler.engine import Engine
+from tests.scheduler.recounting import recount, view
+from tests.scheduler.schedulerworld import (
     add,
     as_created,
     delete,
@@ -18,10 +22,6 @@ from schedulerworld import (
     queue,
     report_of,
 )
-
-from bindery.api.names import CHARGED_QUEUE_ANNOTATION, POD_GROUP_ANNOTATION
-from bindery.kube.objects import watched as kube
-from bindery.scheduler.engine import Engine
 
 BIG = node("n", cpu=64)
 LIMITED = queue("limited", cpu=8)

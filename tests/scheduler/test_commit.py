@@ -4,7 +4,16 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from schedulerworld import (
+
+from bindery.api.names import (
+    NODE_POOL_LABEL,
+    POD_NAME_LABEL,
+    SELECTED_NODE_LABEL,
+    STATEMENT_LABEL,
+)
+from bindery.scheduler.commit.drafts import StatementDraft
+from bindery.scheduler.commit.requests import BindRequestDraft
+from tests.scheduler.schedulerworld import (
     NAMESPACE,
     add,
     as_created,
@@ -16,15 +25,6 @@ from schedulerworld import (
     pod,
     queue,
 )
-
-from bindery.api.names import (
-    NODE_POOL_LABEL,
-    POD_NAME_LABEL,
-    SELECTED_NODE_LABEL,
-    STATEMENT_LABEL,
-)
-from bindery.scheduler.commit.drafts import StatementDraft
-from bindery.scheduler.commit.requests import BindRequestDraft
 
 
 def drafts_of(*items: Any, **fields: Any) -> list[StatementDraft]:

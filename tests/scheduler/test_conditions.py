@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from schedulerworld import (
+
+from bindery.kube.objects.watched import Condition, Meta, Namespace, PodGroup, PodStatus
+from bindery.scheduler.engine import Engine
+from bindery.scheduler.model.evictions import Eviction
+from bindery.scheduler.model.jobs import JobKey, Uid
+from bindery.scheduler.status.conditions import ConditionWrite, ReportedKind, pending_writes
+from bindery.scheduler.status.gangs import eviction_text
+from tests.scheduler.schedulerworld import (
     NOW,
     Clock,
     add,
@@ -20,14 +27,7 @@ from schedulerworld import (
     pod,
     queue,
 )
-from sizes import examples
-
-from bindery.kube.objects.watched import Condition, Meta, Namespace, PodGroup, PodStatus
-from bindery.scheduler.engine import Engine
-from bindery.scheduler.model.evictions import Eviction
-from bindery.scheduler.model.jobs import JobKey, Uid
-from bindery.scheduler.status.conditions import ConditionWrite, ReportedKind, pending_writes
-from bindery.scheduler.status.gangs import eviction_text
+from tests.sizes import examples
 
 URGENT = JobKey("vision", "urgent", True)
 EARLIER = "2025-06-15T10:00:00Z"

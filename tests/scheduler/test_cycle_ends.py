@@ -5,14 +5,24 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from recounting import recount, view
-from schedulerworld import add, configuration, engine_with, gang, node, places, plan, pod, report_of
 
 from bindery.scheduler.cache.defects import DefectStage
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.ledgers.base import LedgerRefusalError, Operation
 from bindery.scheduler.model.jobs import TaskStatus
 from bindery.scheduler.plugins.registry import PluginSet, load
+from tests.scheduler.recounting import recount, view
+from tests.scheduler.schedulerworld import (
+    add,
+    configuration,
+    engine_with,
+    gang,
+    node,
+    places,
+    plan,
+    pod,
+    report_of,
+)
 
 LEAVING = "2025-06-15T15:06:41Z"
 

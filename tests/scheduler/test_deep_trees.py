@@ -5,7 +5,13 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from schedulerworld import (
+
+from bindery.api.states import MOST_QUEUE_LEVELS, MOST_SUB_GROUP_LEVELS, MOST_SUB_GROUPS
+from bindery.kube.objects.watched import Queue, SubGroup
+from bindery.scheduler.model.jobs import NO_ROW
+from bindery.scheduler.model.queuechains import ChainFlaw, trace
+from bindery.scheduler.status.queues import QueueStatuses
+from tests.scheduler.schedulerworld import (
     NOW,
     engine_with,
     gang,
@@ -16,12 +22,6 @@ from schedulerworld import (
     queue,
     report_of,
 )
-
-from bindery.api.states import MOST_QUEUE_LEVELS, MOST_SUB_GROUP_LEVELS, MOST_SUB_GROUPS
-from bindery.kube.objects.watched import Queue, SubGroup
-from bindery.scheduler.model.jobs import NO_ROW
-from bindery.scheduler.model.queuechains import ChainFlaw, trace
-from bindery.scheduler.status.queues import QueueStatuses
 
 
 def sub_group_chain(levels: int) -> list[SubGroup]:

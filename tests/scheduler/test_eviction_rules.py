@@ -4,10 +4,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import yaml
-from contestedworlds import scenarios
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sizes import examples
 
 from bindery.scenario.faults import Faults
 from bindery.scenario.format import Scenario
@@ -23,6 +21,8 @@ from bindery.scheduler.solver.claims import next_claim
 from bindery.scheduler.solver.rules import RoomClaim, Rule
 from bindery.scheduler.solver.units import EvictionUnit
 from bindery.scheduler.solver.victims import VictimTable
+from tests.scheduler.contestedworlds import scenarios
+from tests.sizes import examples
 
 RULES: list[Rule] = [PreemptRule(), ReclaimRule(), ConsolidationRule(16)]
 ONLY_OF_THE_PLAN = {JobReason.WOULD_BE_FULLER}

@@ -8,15 +8,14 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from schedulerworld import delete, engine_with, node, pod
-from test_budgets import budget
-
 from bindery.kube.errors import ThrottledError
 from bindery.kube.objects.budgets import BudgetSpec, DisruptionBudget
 from bindery.kube.objects.selectors import LabelSelector
 from bindery.scheduler.commit.evictor import CONCURRENT_CALLS, Evictor
 from bindery.scheduler.model.evictions import Eviction
 from bindery.scheduler.model.jobs import JobKey, Task
+from tests.scheduler.schedulerworld import delete, engine_with, node, pod
+from tests.scheduler.test_budgets import budget
 
 
 class Answers:

@@ -4,7 +4,12 @@ import itertools
 
 import pytest
 from msgspec.structs import replace
-from schedulerworld import (
+
+from bindery.api.bindrequest import BindFailureReason
+from bindery.kube.objects.bindrequests import CommittedStatement, UnboundPod
+from bindery.scheduler.cache.failures import MOST_REFUSALS, FailureMemory
+from bindery.scheduler.model.jobs import JobKey, Uid
+from tests.scheduler.schedulerworld import (
     NAMESPACE,
     NOW,
     Clock,
@@ -18,11 +23,6 @@ from schedulerworld import (
     report_of,
     request,
 )
-
-from bindery.api.bindrequest import BindFailureReason
-from bindery.kube.objects.bindrequests import CommittedStatement, UnboundPod
-from bindery.scheduler.cache.failures import MOST_REFUSALS, FailureMemory
-from bindery.scheduler.model.jobs import JobKey, Uid
 
 COMPLETED = "2025-06-15T15:06:40Z"
 """The clock's time."""

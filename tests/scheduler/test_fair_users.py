@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from schedulerworld import engine_with, group, modify, node, plan, pod, queue, session_of
 
 from bindery.api.names import USER_KEY
 from bindery.kube.objects import watched as kube
@@ -19,6 +18,16 @@ from bindery.scheduler.model.verdicts import SortKey
 from bindery.scheduler.planning.session import Session
 from bindery.scheduler.planning.work_list import WorkList
 from bindery.scheduler.plugins.view import SessionView
+from tests.scheduler.schedulerworld import (
+    engine_with,
+    group,
+    modify,
+    node,
+    plan,
+    pod,
+    queue,
+    session_of,
+)
 
 MINUTE = "2026-01-01T00:{:02}:00Z"
 

@@ -4,12 +4,22 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from schedulerworld import NOW, Clock, add, configuration, delete, gang, node, places, pod
 
 from bindery.kube.objects import watched as kube
 from bindery.scheduler.actions import making_room
 from bindery.scheduler.actions.fruitless import REPEATED_AFTER_S
 from bindery.scheduler.engine import Engine
+from tests.scheduler.schedulerworld import (
+    NOW,
+    Clock,
+    add,
+    configuration,
+    delete,
+    gang,
+    node,
+    places,
+    pod,
+)
 
 
 @pytest.fixture

@@ -11,20 +11,6 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from schedulerworld import (
-    Clock,
-    add,
-    as_created,
-    configuration,
-    delete,
-    engine_with,
-    group,
-    modify,
-    node,
-    plan,
-    pod,
-    report_of,
-)
 
 from bindery.api.configuration import SchedulerConfiguration
 from bindery.kube.objects.podspec import PodResourceClaim
@@ -38,6 +24,20 @@ from bindery.scheduler.model.shapes import Need, Shape
 from bindery.scheduler.model.state import PlanState
 from bindery.scheduler.model.verdicts import NodeFailure, Refusal, Rows
 from bindery.scheduler.planning.session import Session
+from tests.scheduler.schedulerworld import (
+    Clock,
+    add,
+    as_created,
+    configuration,
+    delete,
+    engine_with,
+    group,
+    modify,
+    node,
+    plan,
+    pod,
+    report_of,
+)
 
 
 class Pool(KubeObject, frozen=True, kw_only=True):

@@ -1,7 +1,11 @@
 """A gang is filled with the first of its pods that can be placed, not with its first pods."""
 
 import pytest
-from schedulerworld import (
+
+from bindery.kube.objects import podspec
+from bindery.kube.objects import watched as kube
+from bindery.scheduler.engine import Engine
+from tests.scheduler.schedulerworld import (
     Clock,
     engine_with,
     gang,
@@ -12,10 +16,6 @@ from schedulerworld import (
     queue,
     report_of,
 )
-
-from bindery.kube.objects import podspec
-from bindery.kube.objects import watched as kube
-from bindery.scheduler.engine import Engine
 
 HUGE = 99
 """More cores than any node has."""

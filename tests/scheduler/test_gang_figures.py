@@ -5,13 +5,24 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from schedulerworld import NOW, Clock, add, delete, engine_with, group, modify, node, plan, pod
 
 from bindery.api.times import seconds, timestamp
 from bindery.kube.objects import watched as kube
 from bindery.kube.objects.watched import Condition, PodCounts, PodGroup
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.status.conditions import ConditionWrite, pending_writes
+from tests.scheduler.schedulerworld import (
+    NOW,
+    Clock,
+    add,
+    delete,
+    engine_with,
+    group,
+    modify,
+    node,
+    plan,
+    pod,
+)
 
 BOUND = Condition(type="PodScheduled", status="True", last_transition_time=timestamp(NOW - 30))
 

@@ -1,7 +1,9 @@
 """Gangs, elastic extras, promises and the order in which jobs are served."""
 
 import pytest
-from schedulerworld import (
+
+from bindery.kube.objects.watched import KubeObject, Meta, PriorityClass, SubGroup
+from tests.scheduler.schedulerworld import (
     add,
     as_created,
     delete,
@@ -15,8 +17,6 @@ from schedulerworld import (
     queue,
     report_of,
 )
-
-from bindery.kube.objects.watched import KubeObject, Meta, PriorityClass, SubGroup
 
 LEAVING = "2025-06-15T15:06:41Z"
 """Shortly before the clock's time."""

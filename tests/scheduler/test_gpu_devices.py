@@ -10,9 +10,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from schedulerworld import NOW, Clock, add, as_created, delete, engine_with, node, pod, session_of
-from sharedgpus import Share, placed, recorded, reservation, sharer
-from sizes import examples
 
 from bindery.api.configuration import PluginConfiguration, SchedulerConfiguration
 from bindery.api.gpushare import WHOLE
@@ -22,6 +19,19 @@ from bindery.scheduler.ledgers.base import LedgerRefusalError
 from bindery.scheduler.model.devices import DeviceTable
 from bindery.scheduler.model.jobs import TaskStatus
 from bindery.scheduler.model.resources import PODS
+from tests.scheduler.schedulerworld import (
+    NOW,
+    Clock,
+    add,
+    as_created,
+    delete,
+    engine_with,
+    node,
+    pod,
+    session_of,
+)
+from tests.scheduler.sharedgpus import Share, placed, recorded, reservation, sharer
+from tests.sizes import examples
 
 MEMORY = {"nvidia.com/gpu.memory": "40000"}
 shares = st.one_of(

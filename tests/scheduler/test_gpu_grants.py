@@ -6,14 +6,14 @@ from typing import Any
 import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from schedulerworld import add, as_created, delete, engine_with, node, pod
-from sharedgpus import annotated, placed, recorded, reservation, sharer
-from sizes import examples
 
 from bindery.api import gpushare
 from bindery.api.gpushare import RECORD_ANNOTATION, group_labels, record
 from bindery.kube.objects import watched as kube
 from bindery.scheduler.engine import Engine
+from tests.scheduler.schedulerworld import add, as_created, delete, engine_with, node, pod
+from tests.scheduler.sharedgpus import annotated, placed, recorded, reservation, sharer
+from tests.sizes import examples
 
 NINE = {"gpu-fraction": "0.9"}
 TINY = {"gpu-fraction": "0.01"}

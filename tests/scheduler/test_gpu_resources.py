@@ -1,10 +1,20 @@
 """GPUs of every make and MIG instances: queues count them, nodes compare the resource itself."""
 
 import pytest
-from schedulerworld import add, delete, engine_with, gang, node, plan, pod, queue, session_of
 
 from bindery.api.gpus import GpuResources, mig_slices
 from bindery.scheduler.engine import Engine
+from tests.scheduler.schedulerworld import (
+    add,
+    delete,
+    engine_with,
+    gang,
+    node,
+    plan,
+    pod,
+    queue,
+    session_of,
+)
 
 MIG = "nvidia.com/mig-2g.10gb"
 

@@ -3,12 +3,25 @@
 from typing import Any
 
 import pytest
-from hostile import bodies, encoded
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from recounting import recount, view
-from schedulerworld import (
+
+from bindery.kube.objects import watched as kube
+from bindery.kube.objects.budgets import DisruptionBudget
+from bindery.kube.objects.resources import PODS, Resource
+from bindery.kube.watches.decoding import LenientDecoder
+from bindery.kube.watches.store import Malformed
+from bindery.scheduler.cache.defects import DefectStage
+from bindery.scheduler.cache.observers import WATCHED
+from bindery.scheduler.cache.unknown_queues import MOST_UNKNOWN_QUEUES
+from bindery.scheduler.engine import Engine
+from bindery.scheduler.model.resources import MOST_UNOFFERED
+from bindery.scheduler.status.conditions import pending_writes
+from bindery.scheduler.status.queues import QueueStatuses
+from tests.scheduler.hostile import bodies, encoded
+from tests.scheduler.recounting import recount, view
+from tests.scheduler.schedulerworld import (
     NOW,
     add,
     configuration,
@@ -25,20 +38,7 @@ from schedulerworld import (
     request,
     shared_request,
 )
-from sizes import examples
-
-from bindery.kube.objects import watched as kube
-from bindery.kube.objects.budgets import DisruptionBudget
-from bindery.kube.objects.resources import PODS, Resource
-from bindery.kube.watches.decoding import LenientDecoder
-from bindery.kube.watches.store import Malformed
-from bindery.scheduler.cache.defects import DefectStage
-from bindery.scheduler.cache.observers import WATCHED
-from bindery.scheduler.cache.unknown_queues import MOST_UNKNOWN_QUEUES
-from bindery.scheduler.engine import Engine
-from bindery.scheduler.model.resources import MOST_UNOFFERED
-from bindery.scheduler.status.conditions import pending_writes
-from bindery.scheduler.status.queues import QueueStatuses
+from tests.sizes import examples
 
 KINDS: list[Resource[Any]] = list(
     dict.fromkeys((*WATCHED, *Engine(configuration(), lambda: NOW).watched_resources()))

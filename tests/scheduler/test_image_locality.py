@@ -2,13 +2,22 @@
 
 import msgspec
 import pytest
-from schedulerworld import Clock, add, configuration, delete, modify, node, plan, pod
 
 from bindery.api.configuration import PluginConfiguration, SchedulerConfiguration
 from bindery.kube.objects import podspec
 from bindery.kube.objects import watched as kube
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.model.images import ImageTable, UsedImages, normalized, used_images
+from tests.scheduler.schedulerworld import (
+    Clock,
+    add,
+    configuration,
+    delete,
+    modify,
+    node,
+    plan,
+    pod,
+)
 
 MIB = 1024**2
 

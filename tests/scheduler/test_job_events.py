@@ -4,7 +4,19 @@ from collections import Counter
 from typing import Any
 
 from msgspec.structs import replace
-from schedulerworld import (
+
+from bindery.api.times import timestamp
+from bindery.kube.events.book import Occurrence
+from bindery.kube.objects.watched import Pod, PodGroup
+from bindery.scheduler.engine import Engine
+from bindery.scheduler.model.evictions import Eviction
+from bindery.scheduler.model.jobs import JobKey, Uid
+from bindery.scheduler.status.job_events import (
+    MOST_SHAPES,
+    REPEATED_AFTER_S,
+    JobEvents,
+)
+from tests.scheduler.schedulerworld import (
     CONTROLLER,
     NOW,
     add,
@@ -17,18 +29,6 @@ from schedulerworld import (
     plan,
     pod,
     report_of,
-)
-
-from bindery.api.times import timestamp
-from bindery.kube.events.book import Occurrence
-from bindery.kube.objects.watched import Pod, PodGroup
-from bindery.scheduler.engine import Engine
-from bindery.scheduler.model.evictions import Eviction
-from bindery.scheduler.model.jobs import JobKey, Uid
-from bindery.scheduler.status.job_events import (
-    MOST_SHAPES,
-    REPEATED_AFTER_S,
-    JobEvents,
 )
 
 G = JobKey("team", "g", True)

@@ -4,13 +4,23 @@ from collections.abc import Sequence
 
 import msgspec
 import pytest
-from boundpods import bound_pod, records_of, request_of
-from schedulerworld import Clock, add, delete, engine_with, group, modify, node, plan, pod
-from test_stages import bound, stage, stages_of
 
 from bindery.api.names import KEPT_ROOM_ANNOTATION
 from bindery.kube.objects import watched as kube
 from bindery.scheduler.engine import Engine
+from tests.scheduler.boundpods import bound_pod, records_of, request_of
+from tests.scheduler.schedulerworld import (
+    Clock,
+    add,
+    delete,
+    engine_with,
+    group,
+    modify,
+    node,
+    plan,
+    pod,
+)
+from tests.scheduler.test_stages import bound, stage, stages_of
 
 
 def gang(name: str, gpu: int, **fields: str) -> tuple[kube.PodGroup, kube.Pod]:

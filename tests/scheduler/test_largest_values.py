@@ -7,10 +7,6 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from recounting import recount, view
-from schedulerworld import Clock, add, configuration, engine_with, gang, group, node, plan, pod
-from sizes import examples
-from steps import StepClock
 
 from bindery.api.podgroup import MOST_MEMBERS, MOST_ROLES
 from bindery.api.states import (
@@ -22,6 +18,20 @@ from bindery.api.states import (
 from bindery.kube.objects import watched as kube
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.status.conditions import pending_writes
+from tests.scheduler.recounting import recount, view
+from tests.scheduler.schedulerworld import (
+    Clock,
+    add,
+    configuration,
+    engine_with,
+    gang,
+    group,
+    node,
+    plan,
+    pod,
+)
+from tests.sizes import examples
+from tests.steps import StepClock
 
 WITHIN_S = 4.0
 """Of a `StepClock`, as all seconds here."""

@@ -4,8 +4,13 @@ from dataclasses import dataclass, field
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from recounting import recount, view
-from schedulerworld import (
+
+from bindery.api.times import timestamp
+from bindery.kube.objects import watched as kube
+from bindery.kube.objects.bindrequests import CommittedStatement
+from bindery.scheduler.model.reasons import JobReason
+from tests.scheduler.recounting import recount, view
+from tests.scheduler.schedulerworld import (
     Clock,
     add,
     as_created,
@@ -18,12 +23,7 @@ from schedulerworld import (
     queue,
     report_of,
 )
-from sizes import examples
-
-from bindery.api.times import timestamp
-from bindery.kube.objects import watched as kube
-from bindery.kube.objects.bindrequests import CommittedStatement
-from bindery.scheduler.model.reasons import JobReason
+from tests.sizes import examples
 
 LIMIT = 8
 NODES = ("a", "b", "c")

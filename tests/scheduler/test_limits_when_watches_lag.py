@@ -12,15 +12,23 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from recounting import recount, view
-from schedulerworld import Clock, as_created, engine_with, gang, node, queue, shared_request
-from sizes import examples
 
 from bindery.api.times import timestamp
 from bindery.kube.objects import watched as kube
 from bindery.kube.objects.bindrequests import BindRequest, CommittedStatement, StatementStatus
 from bindery.kube.watches.store import EventType, Store
 from bindery.scheduler.cache.feed import statement_changes
+from tests.scheduler.recounting import recount, view
+from tests.scheduler.schedulerworld import (
+    Clock,
+    as_created,
+    engine_with,
+    gang,
+    node,
+    queue,
+    shared_request,
+)
+from tests.sizes import examples
 
 LIMIT, NODE_CORES = 8, 6
 NODES = ("a", "b", "c")

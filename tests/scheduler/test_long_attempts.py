@@ -5,8 +5,17 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from recounting import recount, view
-from schedulerworld import (
+
+from bindery.kube.objects import watched as kube
+from bindery.scheduler.cache.set_aside import SetAside
+from bindery.scheduler.engine import Engine
+from bindery.scheduler.insight.waiting import explain
+from bindery.scheduler.insight.world import World
+from bindery.scheduler.model.jobs import JobKey
+from bindery.scheduler.model.reasons import JobReason
+from bindery.scheduler.status.conditions import pending_writes
+from tests.scheduler.recounting import recount, view
+from tests.scheduler.schedulerworld import (
     NOW,
     Clock,
     add,
@@ -21,15 +30,6 @@ from schedulerworld import (
     queue,
     report_of,
 )
-
-from bindery.kube.objects import watched as kube
-from bindery.scheduler.cache.set_aside import SetAside
-from bindery.scheduler.engine import Engine
-from bindery.scheduler.insight.waiting import explain
-from bindery.scheduler.insight.world import World
-from bindery.scheduler.model.jobs import JobKey
-from bindery.scheduler.model.reasons import JobReason
-from bindery.scheduler.status.conditions import pending_writes
 
 
 class Ticks:

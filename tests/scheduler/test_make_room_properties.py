@@ -2,16 +2,16 @@
 
 import itertools
 
-from contestedworlds import play, scenarios
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from recounting import recount, view
-from sizes import examples
 
 from bindery.scenario.faults import Faults
 from bindery.scenario.format import Scenario
 from bindery.scenario.planning import Planner
 from bindery.scheduler.model.jobs import TaskStatus, Uid
+from tests.scheduler.contestedworlds import play, scenarios
+from tests.scheduler.recounting import recount, view
+from tests.sizes import examples
 
 CYCLES = 30
 IDLE_CYCLES = 5

@@ -4,20 +4,6 @@ import gc
 from collections.abc import Iterator
 
 import pytest
-from recounting import recount, view
-from schedulerworld import (
-    add,
-    delete,
-    engine_with,
-    gang,
-    group,
-    modify,
-    node,
-    plan,
-    pod,
-    report_of,
-)
-from steps import StepClock
 
 from bindery.kube.objects import watched as kube
 from bindery.kube.objects.podspec import Affinity, PodAffinity, PodAffinityTerm, Toleration
@@ -29,6 +15,20 @@ from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.planning import placement
 from bindery.scheduler.planning.placement import ShapeVectors
 from bindery.scheduler.planning.session import Session
+from tests.scheduler.recounting import recount, view
+from tests.scheduler.schedulerworld import (
+    add,
+    delete,
+    engine_with,
+    gang,
+    group,
+    modify,
+    node,
+    plan,
+    pod,
+    report_of,
+)
+from tests.steps import StepClock
 
 
 def world(*items: kube.KubeObject) -> Engine:

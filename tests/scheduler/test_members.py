@@ -5,7 +5,16 @@ from typing import Any
 
 import msgspec
 import pytest
-from schedulerworld import (
+
+from bindery.api.configuration import GrouperExpectation
+from bindery.api.names import KAI_SKIP_KEY, MADE_BY_GROUPER, MADE_BY_LABEL, SKIP_GROUPER_KEY
+from bindery.api.times import timestamp
+from bindery.kube.objects import watched as kube
+from bindery.kube.objects.podspec import SchedulingGroup
+from bindery.scheduler.engine import Engine
+from bindery.scheduler.model.reasons import JobReason
+from bindery.scheduler.status.conditions import pending_writes
+from tests.scheduler.schedulerworld import (
     CONTROLLER,
     Clock,
     add,
@@ -19,15 +28,6 @@ from schedulerworld import (
     queue,
     report_of,
 )
-
-from bindery.api.configuration import GrouperExpectation
-from bindery.api.names import KAI_SKIP_KEY, MADE_BY_GROUPER, MADE_BY_LABEL, SKIP_GROUPER_KEY
-from bindery.api.times import timestamp
-from bindery.kube.objects import watched as kube
-from bindery.kube.objects.podspec import SchedulingGroup
-from bindery.scheduler.engine import Engine
-from bindery.scheduler.model.reasons import JobReason
-from bindery.scheduler.status.conditions import pending_writes
 
 BIG = node("n", cpu=64)
 OF_CONTROLLER = kube.Member(controller=CONTROLLER.uid)

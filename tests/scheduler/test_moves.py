@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 import pytest
-from schedulerworld import add, engine_with, group, modify, node, plan, pod
 
 from bindery.kube.objects.watched import KubeObject, Meta, PriorityClass
 from bindery.scheduler.engine import Engine
+from tests.scheduler.schedulerworld import add, engine_with, group, modify, node, plan, pod
 
 KNOWN = PriorityClass(metadata=Meta(name="known"), value=50)
 

@@ -2,13 +2,13 @@
 
 import msgspec
 import pytest
-from schedulerworld import Clock, add, configuration, gang, node, plan, pod
 
 from bindery.api.configuration import PluginConfiguration, SchedulerConfiguration
 from bindery.api.plugins import PluginConfigurationError
 from bindery.kube.objects import podspec
 from bindery.kube.objects.watched import KubeObject
 from bindery.scheduler.engine import Engine
+from tests.scheduler.schedulerworld import Clock, add, configuration, gang, node, plan, pod
 
 
 def planned(arguments: dict[str, str], *items: KubeObject) -> dict[str, str]:

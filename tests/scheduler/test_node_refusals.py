@@ -2,13 +2,13 @@
 
 import msgspec
 import pytest
-from numaworld import NumaWorld, aligned_pod, numa_node, on_zone, refused, report
-from numaworld import bound as bound_on
-from schedulerworld import NOW, node, pod, report_of
 
 from bindery.api.names import NUMA_ZONES_ANNOTATION
 from bindery.kube.objects import watched as kube
 from bindery.kube.objects.bindrequests import PodBinding
+from tests.scheduler.numaworld import NumaWorld, aligned_pod, numa_node, on_zone, refused, report
+from tests.scheduler.numaworld import bound as bound_on
+from tests.scheduler.schedulerworld import NOW, node, pod, report_of
 
 REASONS = [
     "TopologyAffinityError",

@@ -1,13 +1,23 @@
 """Pods whose node is being prepared for long are nominated for it."""
 
 import msgspec
-from schedulerworld import Clock, add, as_created, delete, engine_with, modify, node, plan, pod
 
 from bindery.api.times import timestamp
 from bindery.kube.objects.bindrequests import CommittedStatement
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.status.conditions import ConditionWrite, pending_writes
 from bindery.scheduler.status.nominations import NOMINATED_AFTER_S
+from tests.scheduler.schedulerworld import (
+    Clock,
+    add,
+    as_created,
+    delete,
+    engine_with,
+    modify,
+    node,
+    plan,
+    pod,
+)
 
 
 def committed(clock: Clock, data: dict[str, object]) -> tuple[Engine, CommittedStatement]:

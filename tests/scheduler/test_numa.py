@@ -4,7 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from numaworld import (
+
+from bindery.kube.objects import watched as kube
+from bindery.kube.objects.nodetopologies import NodeResourceTopology
+from tests.scheduler.numaworld import (
     BEST_EFFORT,
     GPU,
     RESTRICTED,
@@ -15,10 +18,7 @@ from numaworld import (
     numa_node,
     report,
 )
-from schedulerworld import gang, group, node, pod, report_of
-
-from bindery.kube.objects import watched as kube
-from bindery.kube.objects.nodetopologies import NodeResourceTopology
+from tests.scheduler.schedulerworld import gang, group, node, pod, report_of
 
 # The zones have 4 CPUs and 8 GiB each.
 MASKS: list[tuple[str, str, Mapping[str, Any], list[int], list[int] | None]] = [

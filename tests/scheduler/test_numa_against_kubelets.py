@@ -10,9 +10,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from numaworld import NumaWorld, bound, container
-from schedulerworld import GPU, as_created, group, pod
-from sizes import IS_LONG
 
 from bindery.api import podfingerprint
 from bindery.api.configuration import SchedulerConfiguration
@@ -25,6 +22,9 @@ from bindery.nodeagent.kubelet import HollowKubelet, in_memory
 from bindery.nodeagent.topologyreport import body, layout_of
 from bindery.nodecore import pods
 from bindery.nodecore.admission.facts import Candidate
+from tests.scheduler.numaworld import NumaWorld, bound, container
+from tests.scheduler.schedulerworld import GPU, as_created, group, pod
+from tests.sizes import IS_LONG
 
 ROUNDS = 200 if IS_LONG else 15
 SETTINGS: dict[str, Any] = {

@@ -5,7 +5,11 @@ from typing import Any
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numaworld import (
+
+from bindery.scheduler.ledgers.base import LedgerRefusalError
+from bindery.scheduler.planning.session import Session
+from bindery.scheduler.plugins.numa.ledger import NumaLedger
+from tests.scheduler.numaworld import (
     RESTRICTED,
     SINGLE,
     NumaWorld,
@@ -15,11 +19,7 @@ from numaworld import (
     on_zone,
     report,
 )
-from schedulerworld import places
-
-from bindery.scheduler.ledgers.base import LedgerRefusalError
-from bindery.scheduler.planning.session import Session
-from bindery.scheduler.plugins.numa.ledger import NumaLedger
+from tests.scheduler.schedulerworld import places
 
 
 def full_node(name: str, *zones: int, recorded: bool = True) -> list[Any]:

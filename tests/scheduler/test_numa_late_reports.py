@@ -4,7 +4,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from numaworld import (
+
+from bindery.api.numaplacement import NumaPlacement
+from bindery.kube.objects import watched as kube
+from tests.scheduler.numaworld import (
     NumaWorld,
     aligned_pod,
     bound,
@@ -12,10 +15,7 @@ from numaworld import (
     on_zone,
     report,
 )
-from schedulerworld import as_created, plan, pod
-
-from bindery.api.numaplacement import NumaPlacement
-from bindery.kube.objects import watched as kube
+from tests.scheduler.schedulerworld import as_created, plan, pod
 
 
 def started(world: NumaWorld, *pods: kube.Pod) -> dict[str, tuple[str, list[int] | None]]:

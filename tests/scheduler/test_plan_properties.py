@@ -8,21 +8,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from plannedworlds import World, worlds
-from recounting import recount, view
-from schedulerworld import (
-    GPU,
-    Clock,
-    add,
-    as_created,
-    delete,
-    engine_with,
-    gang,
-    modify,
-    node,
-    plan,
-)
-from sizes import examples
 
 from bindery.api.gpus import MODEL_PREFIX
 from bindery.api.names import GPU_MODEL_LABEL
@@ -34,6 +19,21 @@ from bindery.scheduler.commit.drafts import StatementDraft
 from bindery.scheduler.commit.stale import INCOMPLETE_AFTER_S, stale_requests
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.model.jobs import JobKey, TaskStatus, Uid
+from tests.scheduler.plannedworlds import World, worlds
+from tests.scheduler.recounting import recount, view
+from tests.scheduler.schedulerworld import (
+    GPU,
+    Clock,
+    add,
+    as_created,
+    delete,
+    engine_with,
+    gang,
+    modify,
+    node,
+    plan,
+)
+from tests.sizes import examples
 
 SETTINGS = settings(
     max_examples=examples(30),

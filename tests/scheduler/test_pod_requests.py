@@ -4,17 +4,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from schedulerworld import (
-    configuration,
-    engine_with,
-    gang,
-    modify,
-    node,
-    plan,
-    pod,
-    report_of,
-    requirements,
-)
 
 from bindery.api.quantity import QuantityError
 from bindery.kube.objects import watched as kube
@@ -33,6 +22,17 @@ from bindery.kube.objects.podspec import (
     WeightedPodAffinityTerm,
 )
 from bindery.scheduler.model.resources import pod_amounts
+from tests.scheduler.schedulerworld import (
+    configuration,
+    engine_with,
+    gang,
+    modify,
+    node,
+    plan,
+    pod,
+    report_of,
+    requirements,
+)
 
 
 def container(cpu: str, *, sidecar: bool = False, **more: str) -> Container:

@@ -6,8 +6,6 @@ from typing import Any
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from randomclusters import RandomCluster, engine_for
-from sizes import examples
 
 from bindery.scheduler.ledgers.base import Ledger, LedgerRefusalError
 from bindery.scheduler.model.jobs import Task, TaskStatus
@@ -18,6 +16,8 @@ from bindery.scheduler.planning.statement import Statement
 from bindery.scheduler.plugins.hostports import PortLedger
 from bindery.scheduler.plugins.podaffinity.ledger import AffinityLedger
 from bindery.scheduler.plugins.topologyspread.ledger import SpreadLedger
+from tests.randomclusters import RandomCluster, engine_for
+from tests.sizes import examples
 
 WAITING = 6
 

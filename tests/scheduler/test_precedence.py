@@ -8,8 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from plannedworlds import World, worlds
-from schedulerworld import (
+
+from bindery.api.bindrequest import Phase
+from bindery.kube.objects import watched as kube
+from bindery.kube.objects.bindrequests import CommittedStatement, PodBinding, StatementStatus
+from bindery.scheduler.commit.drafts import StatementDraft
+from bindery.scheduler.commit.stale import stale_requests
+from bindery.scheduler.engine import Engine
+from bindery.scheduler.model.jobs import Job, Tally, TaskStatus, Uid
+from tests.scheduler.plannedworlds import World, worlds
+from tests.scheduler.schedulerworld import (
     NOW,
     add,
     as_created,
@@ -22,15 +30,7 @@ from schedulerworld import (
     pod,
     request,
 )
-from sizes import examples
-
-from bindery.api.bindrequest import Phase
-from bindery.kube.objects import watched as kube
-from bindery.kube.objects.bindrequests import CommittedStatement, PodBinding, StatementStatus
-from bindery.scheduler.commit.drafts import StatementDraft
-from bindery.scheduler.commit.stale import stale_requests
-from bindery.scheduler.engine import Engine
-from bindery.scheduler.model.jobs import Job, Tally, TaskStatus, Uid
+from tests.sizes import examples
 
 HALVES = [kube.SubGroup(name="left", min_member=2), kube.SubGroup(name="right", min_member=2)]
 ELASTIC: list[kube.KubeObject] = [

@@ -3,10 +3,21 @@
 from typing import Any
 
 import pytest
-from schedulerworld import add, delete, engine_with, gang, group, modify, node, plan, pod, report_of
 
 from bindery.kube.objects import watched as kube
 from bindery.scheduler.engine import Engine
+from tests.scheduler.schedulerworld import (
+    add,
+    delete,
+    engine_with,
+    gang,
+    group,
+    modify,
+    node,
+    plan,
+    pod,
+    report_of,
+)
 
 
 def priority_class(name: str, value: int, **fields: Any) -> kube.PriorityClass:

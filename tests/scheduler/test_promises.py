@@ -3,7 +3,16 @@
 from collections.abc import Sequence
 
 from msgspec.structs import replace
-from schedulerworld import (
+
+from bindery.kube.objects.watched import Pod
+from bindery.scheduler.cache.failures import MOST_REFUSALS, SPARE_S
+from bindery.scheduler.cache.promises import KEPT_S
+from bindery.scheduler.engine import Engine
+from bindery.scheduler.model.evictions import Eviction
+from bindery.scheduler.model.jobs import Uid
+from bindery.scheduler.planning.reports import RefusedPlan
+from bindery.scheduler.status.conditions import ConditionWrite, pending_writes
+from tests.scheduler.schedulerworld import (
     NAMESPACE,
     NOW,
     Clock,
@@ -18,15 +27,6 @@ from schedulerworld import (
     pod,
     report_of,
 )
-
-from bindery.kube.objects.watched import Pod
-from bindery.scheduler.cache.failures import MOST_REFUSALS, SPARE_S
-from bindery.scheduler.cache.promises import KEPT_S
-from bindery.scheduler.engine import Engine
-from bindery.scheduler.model.evictions import Eviction
-from bindery.scheduler.model.jobs import Uid
-from bindery.scheduler.planning.reports import RefusedPlan
-from bindery.scheduler.status.conditions import ConditionWrite, pending_writes
 
 GOES = "2099-01-01T00:00:00Z"
 

@@ -6,24 +6,6 @@ from typing import Any
 import msgspec
 import pytest
 from msgspec.structs import replace
-from schedulerworld import (
-    NAMESPACE,
-    NOW,
-    Clock,
-    add,
-    configuration,
-    delete,
-    engine_with,
-    gang,
-    group,
-    modify,
-    node,
-    plan,
-    pod,
-    queue,
-    report_of,
-)
-from sharedgpus import sharer
 
 from bindery.api.configuration import DEFAULT_PLUGINS, PluginConfiguration
 from bindery.api.names import API_VERSION, NODE_POOL_LABEL
@@ -46,6 +28,24 @@ from bindery.scheduler.status.provisioning import (
     arguments_of,
     steps,
 )
+from tests.scheduler.schedulerworld import (
+    NAMESPACE,
+    NOW,
+    Clock,
+    add,
+    configuration,
+    delete,
+    engine_with,
+    gang,
+    group,
+    modify,
+    node,
+    plan,
+    pod,
+    queue,
+    report_of,
+)
+from tests.scheduler.sharedgpus import sharer
 
 WAIT_S = 900.0
 Conditions = Sequence[kube.Condition]

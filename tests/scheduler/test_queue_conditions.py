@@ -5,7 +5,13 @@ from typing import Any
 
 import pytest
 from msgspec import json, structs
-from schedulerworld import (
+
+from bindery.kube.objects import watched as kube
+from bindery.kube.objects.resources import QUEUES
+from bindery.kube.watches.decoding import LenientDecoder
+from bindery.scheduler.engine import Engine
+from bindery.scheduler.status.queues import QueueStatuses, QueueWrite
+from tests.scheduler.schedulerworld import (
     NOW,
     Clock,
     delete,
@@ -16,12 +22,6 @@ from schedulerworld import (
     plan,
     report_of,
 )
-
-from bindery.kube.objects import watched as kube
-from bindery.kube.objects.resources import QUEUES
-from bindery.kube.watches.decoding import LenientDecoder
-from bindery.scheduler.engine import Engine
-from bindery.scheduler.status.queues import QueueStatuses, QueueWrite
 
 THEN = "2025-06-15T15:06:40Z"
 """The clock's time."""

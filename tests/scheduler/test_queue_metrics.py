@@ -1,12 +1,12 @@
 """What a scrape shows of queues: what they deserve, and what waits in them."""
 
 from msgspec import structs
-from schedulerworld import NOW, add, delete, engine_with, gang, node, plan
 
 from bindery.api.times import timestamp
 from bindery.kube.objects import watched as kube
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.status.queue_metrics import NOTE_EVERY_S, QueueFigures
+from tests.scheduler.schedulerworld import NOW, add, delete, engine_with, gang, node, plan
 
 
 def queue(name: str, **gpu: object) -> kube.Queue:

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
-from schedulerworld import GPU, NOW, add, delete, engine_with, gang, modify, node, plan, pod
 
 from bindery.api.names import GPU_MODEL_LABEL, NODE_POOL_LABEL
 from bindery.api.quantity import canonical
@@ -15,6 +14,18 @@ from bindery.kube.objects import watched as kube
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.insight.shares import cluster_shares
 from bindery.scheduler.status.queues import QueueStatuses, QueueWrite
+from tests.scheduler.schedulerworld import (
+    GPU,
+    NOW,
+    add,
+    delete,
+    engine_with,
+    gang,
+    modify,
+    node,
+    plan,
+    pod,
+)
 
 
 def queue(name: str, parent: str | None = None, pool: str = "", **rules: Any) -> kube.Queue:

@@ -3,8 +3,15 @@
 import itertools
 
 import pytest
-from recounting import recount, view
-from schedulerworld import (
+
+from bindery.api.names import QUEUE_LABEL
+from bindery.kube.objects import watched as kube
+from bindery.kube.objects.queueaccess import AccessReason
+from bindery.scheduler.engine import Engine
+from bindery.scheduler.model.jobs import JobKey
+from bindery.scheduler.status.owners import owner_of
+from tests.scheduler.recounting import recount, view
+from tests.scheduler.schedulerworld import (
     NAMESPACE,
     add,
     delete,
@@ -17,13 +24,6 @@ from schedulerworld import (
     queue,
     report_of,
 )
-
-from bindery.api.names import QUEUE_LABEL
-from bindery.kube.objects import watched as kube
-from bindery.kube.objects.queueaccess import AccessReason
-from bindery.scheduler.engine import Engine
-from bindery.scheduler.model.jobs import JobKey
-from bindery.scheduler.status.owners import owner_of
 
 SMALL = queue("small", cpu=1)
 

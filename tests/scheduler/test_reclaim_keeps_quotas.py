@@ -4,11 +4,11 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sizes import examples
 
 from bindery.scenario.faults import Faults
 from bindery.scenario.format import Scenario
 from bindery.scenario.planning import Planner
+from tests.sizes import examples
 
 GPUS = 24
 

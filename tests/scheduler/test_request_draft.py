@@ -3,12 +3,12 @@
 from typing import Any
 
 import msgspec
-from drafted import draft
 
 from bindery.api.bindrequest import BindRequestSpec
 from bindery.api.names import NODE_POOL_LABEL, SELECTED_NODE_LABEL, STATEMENT_LABEL
 from bindery.kube.objects.bindrequests import BindRequest
 from bindery.scheduler.commit.requests import BindRequestDraft, as_stored, content_of
+from tests.scheduler.drafted import draft
 
 GANG = draft("trainer", pods=2, nodes=("n1", "n2"), labels={NODE_POOL_LABEL: "gpu"}, token=7)
 OTHER = draft(

@@ -8,10 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from createdrequests import FIRST, CreationProxy, Mishap
-from drafted import draft
-from faultproxy import Fault
-from schedulerworld import engine_with, gang, node
 
 from bindery.api.bindrequest import PodBinding
 from bindery.api.configuration import BindRequestConfiguration
@@ -25,6 +21,10 @@ from bindery.scheduler.commit.requests import BindRequestDraft
 from bindery.scheduler.commit.stale import StaleRequest
 from bindery.scheduler.commit.writer import CONCURRENT_CREATIONS, RequestWriter
 from devcluster.install import Installation
+from tests.kube.faultproxy import Fault
+from tests.scheduler.createdrequests import FIRST, CreationProxy, Mishap
+from tests.scheduler.drafted import draft
+from tests.scheduler.schedulerworld import engine_with, gang, node
 
 pytestmark = pytest.mark.e2e
 

@@ -3,12 +3,12 @@
 import msgspec
 import numpy as np
 import pytest
-from schedulerworld import NOW, engine_with, group, node, plan, pod, report_of
 
 from bindery.api.names import EXPECTED_RUNTIME_ANNOTATION
 from bindery.api.times import timestamp
 from bindery.kube.objects import watched as kube
 from bindery.scheduler.planning.reservations import kept_room
+from tests.scheduler.schedulerworld import NOW, engine_with, group, node, plan, pod, report_of
 
 BOUND = kube.Condition(
     type="PodScheduled", status="True", last_transition_time=timestamp(NOW - 600)

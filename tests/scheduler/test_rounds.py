@@ -6,9 +6,21 @@ from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from plannedworlds import World, worlds
-from recounting import recount, view
-from schedulerworld import (
+
+from bindery.api.times import timestamp
+from bindery.kube.objects import watched as kube
+from bindery.scheduler.commit.drafts import StatementDraft
+from bindery.scheduler.commit.requests import as_stored
+from bindery.scheduler.engine import Engine
+from bindery.scheduler.model.jobs import Job
+from bindery.scheduler.model.verdicts import Refusal
+from bindery.scheduler.planning.rounds import Deadline
+from bindery.scheduler.planning.session import Session
+from bindery.scheduler.plugins.registry import PluginSet, load
+from bindery.scheduler.status.conditions import pending_writes
+from tests.scheduler.plannedworlds import World, worlds
+from tests.scheduler.recounting import recount, view
+from tests.scheduler.schedulerworld import (
     NOW,
     Clock,
     add,
@@ -22,19 +34,7 @@ from schedulerworld import (
     queue,
     report_of,
 )
-from sizes import examples
-
-from bindery.api.times import timestamp
-from bindery.kube.objects import watched as kube
-from bindery.scheduler.commit.drafts import StatementDraft
-from bindery.scheduler.commit.requests import as_stored
-from bindery.scheduler.engine import Engine
-from bindery.scheduler.model.jobs import Job
-from bindery.scheduler.model.verdicts import Refusal
-from bindery.scheduler.planning.rounds import Deadline
-from bindery.scheduler.planning.session import Session
-from bindery.scheduler.plugins.registry import PluginSet, load
-from bindery.scheduler.status.conditions import pending_writes
+from tests.sizes import examples
 
 SETTINGS = settings(
     max_examples=examples(20),

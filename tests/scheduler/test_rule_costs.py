@@ -4,20 +4,6 @@ import gc
 from collections.abc import Iterator
 
 import pytest
-from recounting import recount, view
-from schedulerworld import (
-    NOW,
-    add,
-    delete,
-    engine_with,
-    gang,
-    modify,
-    node,
-    plan,
-    pod,
-    report_of,
-)
-from steps import StepClock
 
 from bindery.kube.objects import watched as kube
 from bindery.kube.objects.podspec import (
@@ -35,6 +21,20 @@ from bindery.scheduler.model.pod_rules import Term
 from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.status.conditions import pending_writes
+from tests.scheduler.recounting import recount, view
+from tests.scheduler.schedulerworld import (
+    NOW,
+    add,
+    delete,
+    engine_with,
+    gang,
+    modify,
+    node,
+    plan,
+    pod,
+    report_of,
+)
+from tests.steps import StepClock
 
 HOST = "kubernetes.io/hostname"
 

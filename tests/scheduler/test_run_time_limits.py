@@ -3,9 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from inlinescenarios import scenario_of, source_of
 from msgspec.structs import replace
-from schedulerworld import NAMESPACE, NOW, Clock, engine_with, group, node, plan, pod, report_of
 
 from bindery.api.times import timestamp
 from bindery.kube.objects import watched as kube
@@ -14,6 +12,18 @@ from bindery.scheduler.insight.shares import cluster_shares
 from bindery.scheduler.model.jobs import JobKey
 from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.planning.reports import RefusedPlan
+from tests.inlinescenarios import scenario_of, source_of
+from tests.scheduler.schedulerworld import (
+    NAMESPACE,
+    NOW,
+    Clock,
+    engine_with,
+    group,
+    node,
+    plan,
+    pod,
+    report_of,
+)
 
 LIMIT_S = 100.0
 

@@ -7,19 +7,6 @@ from typing import Any
 import msgspec
 import pytest
 from msgspec.structs import replace
-from schedulerworld import (
-    NOW,
-    Clock,
-    add,
-    delete,
-    engine_with,
-    group,
-    node,
-    plan,
-    queue,
-    report_of,
-)
-from sharedgpus import sharer
 
 from bindery.api.configuration import DEFAULT_PLUGINS, PluginConfiguration
 from bindery.api.names import NODE_POOL_LABEL, SCALES_FOR_ANNOTATION
@@ -39,6 +26,19 @@ from bindery.scheduler.status.scaling import (
     existing,
     waits,
 )
+from tests.scheduler.schedulerworld import (
+    NOW,
+    Clock,
+    add,
+    delete,
+    engine_with,
+    group,
+    node,
+    plan,
+    queue,
+    report_of,
+)
+from tests.scheduler.sharedgpus import sharer
 
 HALF = {"gpu-fraction": "0.5"}
 MOST = {"gpu-fraction": "0.9"}

@@ -1,11 +1,11 @@
 """The scheduler's own series: latencies and evictions by queue."""
 
 from prometheus_client import REGISTRY, Counter
-from schedulerworld import NOW, engine_with, gang, node
 
 from bindery.scheduler.commit import metrics
 from bindery.scheduler.planning.reports import CycleReport
 from bindery.scheduler.plugins.findings import NodeAnswer
+from tests.scheduler.schedulerworld import NOW, engine_with, gang, node
 
 
 def queues_of(family: object) -> dict[str, float]:

@@ -5,8 +5,6 @@ from collections.abc import Mapping
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from schedulerworld import engine_with, node, plan, pod, report_of
-from sizes import examples
 
 from bindery.kube.objects.podspec import (
     Affinity,
@@ -19,6 +17,8 @@ from bindery.kube.objects.podspec import (
 )
 from bindery.kube.objects.taints import tolerates
 from bindery.kube.objects.watched import Taint
+from tests.scheduler.schedulerworld import engine_with, node, plan, pod, report_of
+from tests.sizes import examples
 
 KEYS = ("a", "b")
 VALUES = ("", "x", "y", "5", "12", "-3", "1_0", "007")

@@ -3,16 +3,16 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from boundpods import bound_pod, records_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from schedulerworld import Clock, add, engine_with, group, modify, node, pod
-from sizes import examples
-from test_stages import bound, template
 
 from bindery.kube.objects import watched as kube
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.model.jobs import TaskStatus
+from tests.scheduler.boundpods import bound_pod, records_of
+from tests.scheduler.schedulerworld import Clock, add, engine_with, group, modify, node, pod
+from tests.scheduler.test_stages import bound, template
+from tests.sizes import examples
 
 
 class Staged(NamedTuple):

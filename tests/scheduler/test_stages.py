@@ -4,7 +4,14 @@ from typing import Any
 
 import msgspec
 import pytest
-from schedulerworld import (
+
+from bindery.api.times import timestamp
+from bindery.kube.objects import podspec
+from bindery.kube.objects import watched as kube
+from bindery.kube.objects.selectors import LabelSelector
+from bindery.scheduler.engine import Engine
+from bindery.scheduler.model.reasons import JobReason
+from tests.scheduler.schedulerworld import (
     GPU,
     Clock,
     add,
@@ -21,13 +28,6 @@ from schedulerworld import (
     report_of,
     requirements,
 )
-
-from bindery.api.times import timestamp
-from bindery.kube.objects import podspec
-from bindery.kube.objects import watched as kube
-from bindery.kube.objects.selectors import LabelSelector
-from bindery.scheduler.engine import Engine
-from bindery.scheduler.model.reasons import JobReason
 
 
 def template(gpu: int, **spec: Any) -> kube.PodTemplate:

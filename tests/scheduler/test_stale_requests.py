@@ -6,7 +6,11 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from schedulerworld import (
+
+from bindery.kube.objects.bindrequests import CommittedStatement
+from bindery.kube.objects.watched import KubeObject
+from bindery.scheduler.commit.stale import stale_requests
+from tests.scheduler.schedulerworld import (
     NOW,
     add,
     engine_with,
@@ -18,11 +22,7 @@ from schedulerworld import (
     request,
     shared_request,
 )
-from sizes import examples
-
-from bindery.kube.objects.bindrequests import CommittedStatement
-from bindery.kube.objects.watched import KubeObject
-from bindery.scheduler.commit.stale import stale_requests
+from tests.sizes import examples
 
 TIMEOUT_S = 600.0
 NEW = "2025-06-15T15:06:38Z"

@@ -2,7 +2,10 @@
 
 import pytest
 from msgspec.structs import replace
-from schedulerworld import (
+
+from bindery.kube.objects.watched import OwnerReference, Pod
+from bindery.scheduler.engine import Engine
+from tests.scheduler.schedulerworld import (
     NOW,
     Clock,
     add,
@@ -15,9 +18,6 @@ from schedulerworld import (
     pod,
     report_of,
 )
-
-from bindery.kube.objects.watched import OwnerReference, Pod
-from bindery.scheduler.engine import Engine
 
 GRACE_S = 60.0
 LEFT = {"g-0", "g-1"}

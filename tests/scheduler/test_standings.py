@@ -1,7 +1,6 @@
 """The turns of waiting gangs, and the figures of their queue, as their status has them."""
 
 import pytest
-from inlinescenarios import scenario_of, source_of
 
 from bindery.kube.objects.watched import Turn
 from bindery.scheduler.insight.order import Turns
@@ -9,6 +8,7 @@ from bindery.scheduler.insight.world import World
 from bindery.scheduler.planning.rounds import Deadline
 from bindery.scheduler.planning.session import Session
 from bindery.scheduler.status.standings import is_news, standings, turns_of
+from tests.inlinescenarios import scenario_of, source_of
 
 FULL = """
 nodes: [{name: node0, gpus: 4}]

@@ -1,17 +1,6 @@
 """Bound pods that do not start are in the condition of their gang, each with its reason."""
 
 from msgspec.structs import replace
-from schedulerworld import (
-    NOW,
-    Clock,
-    delete,
-    engine_with,
-    group,
-    modify,
-    node,
-    plan,
-    pod,
-)
 
 from bindery.api.states import PODS_NOT_RUNNING
 from bindery.api.times import timestamp
@@ -28,6 +17,17 @@ from bindery.kube.objects.watched import (
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.model.starts import START_WITHIN_S
 from bindery.scheduler.status.conditions import ConditionWrite, pending_writes
+from tests.scheduler.schedulerworld import (
+    NOW,
+    Clock,
+    delete,
+    engine_with,
+    group,
+    modify,
+    node,
+    plan,
+    pod,
+)
 
 SINCE = "2025-06-15T15:00:00Z"
 

@@ -5,7 +5,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from schedulerworld import NOW, add, configuration, engine_with, node, pod, request, shared_request
 
 from bindery.api.names import FENCE_LABEL
 from bindery.kube.objects.bindrequests import BindRequest, BindRequestSpec, CommittedStatement
@@ -15,6 +14,16 @@ from bindery.kube.watches.store import Change, EventType
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.cache.feed import statement_changes
 from bindery.scheduler.model.jobs import Uid
+from tests.scheduler.schedulerworld import (
+    NOW,
+    add,
+    configuration,
+    engine_with,
+    node,
+    pod,
+    request,
+    shared_request,
+)
 
 
 def statement(name: str, **fields: Any) -> CommittedStatement:

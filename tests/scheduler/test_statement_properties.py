@@ -1,8 +1,9 @@
 """I1 to I6: whatever is done in Statements can be undone without a trace, and columns stay true."""
 
 from hypothesis import HealthCheck, settings
-from sizes import examples
-from statementmachine import StatementMachine
+
+from tests.scheduler.statementmachine import StatementMachine
+from tests.sizes import examples
 
 TestAnyOperations = StatementMachine.TestCase
 TestAnyOperations.settings = settings(

@@ -5,11 +5,6 @@ from contextlib import suppress
 
 import pytest
 from hypothesis import given, settings
-from plannedworlds import World, worlds
-from recounting import view
-from schedulerworld import add, delete, engine_with, modify, node, pod, session_of
-from sizes import examples
-from statementmachine import MoodyPlugin
 
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.ledgers.base import LedgerRefusalError, Operation
@@ -17,6 +12,11 @@ from bindery.scheduler.model.jobs import Task, TaskStatus, Uid
 from bindery.scheduler.model.state import PlanState
 from bindery.scheduler.planning.session import Session
 from bindery.scheduler.planning.statement import Statement, StatementClosedError, StatementState
+from tests.scheduler.plannedworlds import World, worlds
+from tests.scheduler.recounting import view
+from tests.scheduler.schedulerworld import add, delete, engine_with, modify, node, pod, session_of
+from tests.scheduler.statementmachine import MoodyPlugin
+from tests.sizes import examples
 
 
 def fill(session: Session, statement: Statement) -> None:

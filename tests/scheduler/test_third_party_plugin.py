@@ -6,11 +6,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from schedulerworld import Clock, add, configuration, gang, node, plan, pod, report_of
 
 from bindery.api.configuration import PluginConfiguration
 from bindery.api.plugins import PluginConfigurationError
 from bindery.scheduler.engine import Engine
+from tests.scheduler.schedulerworld import (
+    Clock,
+    add,
+    configuration,
+    gang,
+    node,
+    plan,
+    pod,
+    report_of,
+)
 
 PLUGIN = """
 import numpy as np

@@ -7,12 +7,12 @@ from itertools import product
 import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from schedulerworld import engine_with, group, node, plan, pod
-from sizes import examples
 
 from bindery.kube.objects import watched as kube
 from bindery.kube.objects.topology import Topology, TopologyLevel, TopologySpec
 from bindery.scheduler.engine import Engine
+from tests.scheduler.schedulerworld import engine_with, group, node, plan, pod
+from tests.sizes import examples
 
 BLOCK, RACK = "block", "rack"
 TREE = Topology(

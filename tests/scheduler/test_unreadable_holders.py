@@ -4,8 +4,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from schedulerworld import NAMESPACE, engine_with, node, plan, pod, report_of
-from volumeworld import bound_claim, claim, promised_to, storage_class, user, volume
 
 from bindery.kube.objects import watched as kube
 from bindery.kube.objects.claims import RESOURCE_CLAIMS
@@ -16,6 +14,8 @@ from bindery.kube.objects.storage import CLAIMS, VOLUMES
 from bindery.kube.watches.decoding import LenientDecoder
 from bindery.kube.watches.store import Store
 from bindery.scheduler.engine import Engine
+from tests.scheduler.schedulerworld import NAMESPACE, engine_with, node, plan, pod, report_of
+from tests.scheduler.volumeworld import bound_claim, claim, promised_to, storage_class, user, volume
 
 DRIVER = "d.example.com"
 MALFORMED = [7]

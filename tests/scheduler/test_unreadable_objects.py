@@ -10,7 +10,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec import structs
-from schedulerworld import NOW, delete, engine_with, gang, modify, node, plan, pod
 
 from bindery.kube.objects.resources import POD_GROUPS, QUEUES
 from bindery.kube.objects.watched import Condition, PodGroup, Queue
@@ -19,6 +18,7 @@ from bindery.kube.watches.store import Malformed
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.status.conditions import ConditionWrite, ReportedKind, pending_writes
 from bindery.scheduler.status.queues import QueueStatuses
+from tests.scheduler.schedulerworld import NOW, delete, engine_with, gang, modify, node, plan, pod
 
 _FIELDS = st.sampled_from(
     [

@@ -10,8 +10,6 @@ import aiohttp
 import numpy as np
 import pytest
 from prometheus_client import REGISTRY
-from prometheusstandin import PrometheusStandIn, vector
-from schedulerworld import NOW, Clock
 
 from bindery.api.usage import PrometheusConfiguration, UsageConfiguration, UsageQueries
 from bindery.kube.lease import Leadership
@@ -20,6 +18,8 @@ from bindery.scheduler.usage.metrics import QueueCollector
 from bindery.scheduler.usage.prometheus import PrometheusReader, UsageQueryError, over_window
 from bindery.scheduler.usage.prometheuskeeper import PrometheusKeeper
 from bindery.scheduler.usage.source import GivenUsage, PastUsage
+from tests.scheduler.prometheusstandin import PrometheusStandIn, vector
+from tests.scheduler.schedulerworld import NOW, Clock
 
 GPU = UsageQueries(allocated="held_gpus", capacity="total_gpus")
 QUERIES_A_ROUND = 2

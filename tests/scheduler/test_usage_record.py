@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from schedulerworld import NOW
-from sizes import examples
 
 from bindery.scheduler.usage.codec import MOST_BYTES, RecordError, decode, encode
 from bindery.scheduler.usage.formula import Amounts, Decay, History, Moment
 from bindery.scheduler.usage.record import MOST_SLICES, UsageRecord
+from tests.scheduler.schedulerworld import NOW
+from tests.sizes import examples
 
 HOUR = 3600.0
 

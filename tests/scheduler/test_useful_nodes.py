@@ -1,10 +1,10 @@
 """The question where a pod could have room changes neither the plan nor the caller's mask."""
 
 import numpy as np
-from schedulerworld import engine_with, node, pod
 
 from bindery.scheduler.solver.room import useful_nodes
 from bindery.scheduler.solver.victims import VictimTable
+from tests.scheduler.schedulerworld import engine_with, node, pod
 
 
 def test_the_mask_of_the_caller_stays_as_it_is() -> None:

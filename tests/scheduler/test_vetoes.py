@@ -5,10 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from contestedworlds import play, scenarios
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from sizes import examples
 
 from bindery.scenario.faults import Faults
 from bindery.scenario.format import Scenario
@@ -20,6 +18,8 @@ from bindery.scheduler.model.state import PlanState
 from bindery.scheduler.model.verdicts import NodeFailure, Refusal
 from bindery.scheduler.planning.session import Session
 from bindery.scheduler.plugins.registry import PluginSet, load
+from tests.scheduler.contestedworlds import play, scenarios
+from tests.sizes import examples
 
 JOBS = [f"j{i}" for i in range(10)]
 NODES = [f"node{i}" for i in range(4)]

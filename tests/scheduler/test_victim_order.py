@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from schedulerworld import NOW, configuration, engine_with, node, plan, pod, queue
 
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.model.jobs import Job
@@ -17,6 +16,7 @@ from bindery.scheduler.plugins.registry import PluginSet, load
 from bindery.scheduler.plugins.view import SessionView
 from bindery.scheduler.solver.order import victims
 from bindery.scheduler.solver.victims import VictimTable
+from tests.scheduler.schedulerworld import NOW, configuration, engine_with, node, plan, pod, queue
 
 PODS = 1200
 QUEUES = ("blue", "green", "red")

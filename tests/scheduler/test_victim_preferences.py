@@ -3,13 +3,13 @@
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
-from schedulerworld import Clock, add, engine_with, group, modify, node, plan, pod
 
 from bindery.api.configuration import DisruptionConfiguration, VictimPreference
 from bindery.api.disruption import KARPENTER_ANNOTATION
 from bindery.api.names import DO_NOT_DISRUPT_ANNOTATION
 from bindery.api.times import timestamp
 from bindery.scheduler.solver.preferences import PodCost, preference
+from tests.scheduler.schedulerworld import Clock, add, engine_with, group, modify, node, plan, pod
 
 NOW = 10_000.0
 times = st.floats(0, NOW)

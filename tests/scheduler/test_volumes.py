@@ -7,29 +7,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from schedulerworld import (
-    NAMESPACE,
-    add,
-    as_created,
-    configuration,
-    delete,
-    engine_with,
-    group,
-    modify,
-    node,
-    plan,
-    report_of,
-)
-from volumeworld import (
-    bound_claim,
-    claim,
-    ephemeral_user,
-    owned_by,
-    promised_to,
-    storage_class,
-    user,
-    volume,
-)
 
 from bindery.kube.objects.selectors import LabelRequirement, LabelSelector
 from bindery.kube.objects.storage import (
@@ -46,6 +23,29 @@ from bindery.scheduler.commit.drafts import StatementDraft
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.ledgers.base import LedgerRefusalError
 from bindery.scheduler.planning.session import Session
+from tests.scheduler.schedulerworld import (
+    NAMESPACE,
+    add,
+    as_created,
+    configuration,
+    delete,
+    engine_with,
+    group,
+    modify,
+    node,
+    plan,
+    report_of,
+)
+from tests.scheduler.volumeworld import (
+    bound_claim,
+    claim,
+    ephemeral_user,
+    owned_by,
+    promised_to,
+    storage_class,
+    user,
+    volume,
+)
 
 DRIVER = "csi.example.com"
 

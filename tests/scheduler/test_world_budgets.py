@@ -1,11 +1,11 @@
 """Disruption budgets in a world that questions are asked about."""
 
 import pytest
-from schedulerworld import NOW, configuration, node, pod
-from test_budgets import GUARDED, budget
 
 from bindery.scheduler.insight.world import World
 from bindery.scheduler.model.jobs import Uid
+from tests.scheduler.schedulerworld import NOW, configuration, node, pod
+from tests.scheduler.test_budgets import GUARDED, budget
 
 PODS = [Uid("uid-a"), Uid("uid-b")]
 

@@ -8,12 +8,8 @@ from enum import Enum
 from typing import Any, cast
 
 import msgspec
-from drafted import draft
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from quicktime import play
-from sizes import examples
-from statementlists import statement_lists
 
 from bindery.api.configuration import BindRequestConfiguration
 from bindery.kube.client import Client
@@ -31,6 +27,10 @@ from bindery.kube.lease import Leadership
 from bindery.kube.objects.bindrequests import BindRequest, CommittedStatement, StatementKey
 from bindery.scheduler.commit.backlog import MOST_PODS, Parts
 from bindery.scheduler.commit.writer import CONCURRENT_CREATIONS, RequestWriter
+from tests.binder.quicktime import play
+from tests.scheduler.drafted import draft
+from tests.scheduler.statementlists import statement_lists
+from tests.sizes import examples
 
 
 class Trouble(Enum):

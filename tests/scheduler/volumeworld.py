@@ -2,8 +2,6 @@
 
 from typing import Any
 
-from schedulerworld import NAMESPACE, pod
-
 from bindery.kube.objects.podspec import (
     NodeSelectorRequirement,
     NodeSelectorTerm,
@@ -24,6 +22,7 @@ from bindery.kube.objects.storage import (
     VolumeStatus,
 )
 from bindery.kube.objects.watched import Meta, OwnerReference, Pod
+from tests.scheduler.schedulerworld import NAMESPACE, pod
 
 BOUND = {"pv.kubernetes.io/bind-completed": "yes"}
 LATE = "WaitForFirstConsumer"

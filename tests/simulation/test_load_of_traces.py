@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tracefiles import TINY, task, write_trace
 
 from bindery.simulation.load import compressed, packed, peak_gpus
 from bindery.simulation.openb import read_trace
 from bindery.simulation.trace import Arrival, Trace, TraceError
+from tests.simulation.tracefiles import TINY, task, write_trace
 
 FOUR_GPUS = "n,64000,65536,4,A10\n"
 

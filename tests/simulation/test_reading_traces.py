@@ -4,10 +4,10 @@ import math
 from pathlib import Path
 
 import pytest
-from tracefiles import NODES, PODS, TINY, task, write_trace
 
 from bindery.simulation.openb import read_trace
 from bindery.simulation.trace import TraceError
+from tests.simulation.tracefiles import NODES, PODS, TINY, task, write_trace
 
 NODE = "n,8000,8192,2,A10\n"
 

@@ -4,14 +4,13 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 
-from tracefiles import TINY, task, write_trace
-
 from bindery.api.configuration import SchedulerConfiguration
 from bindery.simulation.openb import read_trace
 from bindery.simulation.page import make_page
 from bindery.simulation.picture import draw
 from bindery.simulation.player import play
 from bindery.simulation.report import Report, make_report
+from tests.simulation.tracefiles import TINY, task, write_trace
 
 
 def report_of(folder: Path) -> Report:

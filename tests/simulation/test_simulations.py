@@ -5,8 +5,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from inlinescenarios import scenario_of, source_of
-from tracefiles import TINY, task, write_trace
 
 from bindery.api.configuration import SchedulerConfiguration
 from bindery.scheduler.insight.shares import cluster_shares
@@ -18,6 +16,8 @@ from bindery.simulation.player import Settings, play
 from bindery.simulation.record import Record
 from bindery.simulation.report import make_report
 from bindery.simulation.trace import Trace
+from tests.inlinescenarios import scenario_of, source_of
+from tests.simulation.tracefiles import TINY, task, write_trace
 
 SETTINGS = Settings()
 TWO_GPUS = "n,8000,8192,2,A10\n"

@@ -7,12 +7,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-_HERE = Path(__file__).resolve()
-sys.path[:0] = [str(_HERE.parents[1]), str(_HERE.parents[2] / "kube"), str(_HERE.parents[3])]
-
-from chaos.attack import Plan, attack  # noqa: E402  # after the path above
-from devcluster import find  # noqa: E402
-from devcluster.install import install  # noqa: E402
+from devcluster import find
+from devcluster.install import install
+from tests.e2e.chaos.attack import Plan, attack
 
 
 def main() -> int:

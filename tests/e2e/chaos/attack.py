@@ -7,17 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from support import Corner
-
 from bindery.kube.client import Client
 from bindery.kube.objects.resources import NAMESPACES
-from chaos.blows import Blows
-from chaos.churn import Churn
-from chaos.figures import Figures
-from chaos.ground import Ground
-from chaos.recount import Recount
-from chaos.rest import Rest
 from devcluster.install import Installation
+from tests.e2e.chaos.blows import Blows
+from tests.e2e.chaos.churn import Churn
+from tests.e2e.chaos.figures import Figures
+from tests.e2e.chaos.ground import Ground
+from tests.e2e.chaos.recount import Recount
+from tests.e2e.chaos.rest import Rest
+from tests.e2e.support import Corner
 
 _DEFECTS = re.compile(r"Traceback|cycle failed|is a defect")
 

@@ -5,11 +5,10 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from random import Random
 
-from faultproxy import Fault
-
-from chaos.figures import Figures
-from chaos.ground import Ground
 from devcluster.components import Component
+from tests.e2e.chaos.figures import Figures
+from tests.e2e.chaos.ground import Ground
+from tests.kube.faultproxy import Fault
 
 LONGEST_FREEZE_S = 12.0
 """Longer than a Lease: another replica leads when the frozen one comes back."""

@@ -11,16 +11,15 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from dracorner import templated
-from storagecorner import claim_spec, using
-from support import Gang
-
 from bindery.api.hami.vendortable import NVIDIA
 from bindery.binder.plugins.gpusharing import admission
 from bindery.kube.objects.resources import NODES, POD_GROUPS, PODS, QUEUES
 from bindery.kube.objects.storage import CLAIMS
-from chaos.figures import Figures
-from chaos.ground import TEMPLATE, Ground, insist
+from tests.e2e.chaos.figures import Figures
+from tests.e2e.chaos.ground import TEMPLATE, Ground, insist
+from tests.e2e.dracorner import templated
+from tests.e2e.storagecorner import claim_spec, using
+from tests.e2e.support import Gang
 
 
 @dataclass

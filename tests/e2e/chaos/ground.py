@@ -12,11 +12,6 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
 
-from dracorner import Driver
-from faultproxy import FaultProxy
-from storagecorner import Storage
-from support import SHORT_LEASES, Corner, wait_for
-
 from bindery.api.configuration import (
     BinderConfiguration,
     PluginConfiguration,
@@ -33,6 +28,10 @@ from devcluster.install import Installation
 from fakes.hami import HamiDevicePlugin
 from fakes.provisioner import ProvisionerStandIn
 from fakes.reservations import GpuDevicePlugins
+from tests.e2e.dracorner import Driver
+from tests.e2e.storagecorner import Storage
+from tests.e2e.support import SHORT_LEASES, Corner, wait_for
+from tests.kube.faultproxy import FaultProxy
 
 CPU_NODES: Final = 6
 CORES: Final = 16

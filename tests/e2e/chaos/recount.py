@@ -21,9 +21,9 @@ from bindery.api.quantity import parse
 from bindery.kube.objects.resources import PODS
 from bindery.kube.objects.watched import Pod
 from bindery.kube.watches.reflector import Change, EventType, Reflector
-from chaos.churn import Churn
-from chaos.figures import Figures
-from chaos.ground import CARD, LIMITED_CORES, Ground
+from tests.e2e.chaos.churn import Churn
+from tests.e2e.chaos.figures import Figures
+from tests.e2e.chaos.ground import CARD, LIMITED_CORES, Ground
 
 _ENDED = ("Succeeded", "Failed")
 

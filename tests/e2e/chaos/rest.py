@@ -11,10 +11,10 @@ from bindery.api.hami import names as hami_names
 from bindery.api.names import POD_GROUP_ANNOTATION
 from bindery.kube.objects.resources import CONFIG_MAPS, NODES, POD_GROUPS, PODS
 from bindery.kube.objects.watched import Pod, PodGroup
-from chaos.churn import Churn, Submitted
-from chaos.figures import Figures
-from chaos.ground import Ground
-from chaos.recount import Recount
+from tests.e2e.chaos.churn import Churn, Submitted
+from tests.e2e.chaos.figures import Figures
+from tests.e2e.chaos.ground import Ground
+from tests.e2e.chaos.recount import Recount
 
 PATIENCE_S = 150.0
 """Leases, backoffs and avoided nodes end within it, on a busy machine too."""

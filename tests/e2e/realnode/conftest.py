@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from administrator import Administrator
-from required import lacking
 
 from devcluster.components import Component, Components
 from devcluster.install import Installation, install
@@ -17,6 +15,8 @@ from devcluster.realnode import machine
 from devcluster.realnode.cluster import RealCluster
 from devcluster.realnode.plane import RealControlPlane
 from devcluster.realnode.stack import services
+from tests.administrator import Administrator
+from tests.required import lacking
 
 
 @pytest.fixture(scope="session")

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable
 
-import nodeextras
-import nodefull
-from nodeextras import waits
-from nodepods import (
+from bindery.api.names import HOLLOW_RUN_SECONDS_ANNOTATION
+from bindery.nodeagent.lifecycle import EXIT_CODE_ANNOTATION, STOP_SECONDS_ANNOTATION
+from tests.e2e.realnode import nodeextras, nodefull
+from tests.e2e.realnode.nodeextras import waits
+from tests.e2e.realnode.nodepods import (
     END_TOGETHER,
     IMAGES,
     INIT,
@@ -25,9 +26,6 @@ from nodepods import (
     probing,
     sidecar,
 )
-
-from bindery.api.names import HOLLOW_RUN_SECONDS_ANNOTATION
-from bindery.nodeagent.lifecycle import EXIT_CODE_ANNOTATION, STOP_SECONDS_ANNOTATION
 
 Group = dict[str, Spec | Case]
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from nodepods import (
+from tests.e2e.realnode.nodepods import (
     APP_ARMOR,
     IMAGES,
     SMALL,

@@ -4,7 +4,7 @@ The node has one CPU to give, about 23Gi, and two devices. Its kubelet has stati
 and memory.
 """
 
-from nodepods import (
+from tests.e2e.realnode.nodepods import (
     ENDS_BY_SIGNAL,
     SMALL,
     Case,
@@ -18,7 +18,7 @@ from nodepods import (
     pod,
     sidecar,
 )
-from realpods import DEVICE
+from tests.e2e.realnode.realpods import DEVICE
 
 Group = dict[str, Spec | Case]
 

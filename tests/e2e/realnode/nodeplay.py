@@ -8,14 +8,13 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
 
-from nodepods import Case, Spec
-from support import WAIT_S, wait_for
-
 from bindery.kube.client import Client
 from bindery.kube.errors import NotFoundError
 from bindery.kube.objects.resources import PODS
 from bindery.kube.objects.watched import Pod
 from bindery.kube.watches.reflector import Change, Reflector
+from tests.e2e.realnode.nodepods import Case, Spec
+from tests.e2e.support import WAIT_S, wait_for
 
 FINALIZER = "bindery.dev/test"
 _QUIET_S, _ALONE_S, _WAITING_S, _ENDED_S, _REFUSED_S = 2.5, 1.0, 6.0, 3.0, 0.3

@@ -1,16 +1,13 @@
-"""The table of `nodecases` in docs/hollow-nodes.md: `python tests/e2e/realnode/nodetable.py`."""
+"""The table of `nodecases` in docs/hollow-nodes.md: `python -m tests.e2e.realnode.nodetable`."""
 
-import sys
 from collections import Counter
 from pathlib import Path
+
+from tests.e2e.realnode.nodecases import ALONE, TOGETHER
 
 _TESTS = Path(__file__).resolve().parents[2]
 DOCUMENT = _TESTS.parent / "docs" / "hollow-nodes.md"
 _BEGIN, _END = "<!-- cases -->\n", "<!-- end of cases -->\n"
-if __name__ == "__main__":
-    sys.path[:0] = [str(_TESTS), str(_TESTS / "e2e")]
-
-from nodecases import ALONE, TOGETHER  # noqa: E402  after the paths
 
 
 def table() -> str:

@@ -4,10 +4,9 @@ import json
 from dataclasses import dataclass, replace
 from typing import Any
 
-import goprograms
-
 from devcluster.realnode.configuration import SHARED
 from devcluster.realnode.node import RealNode
+from tests import goprograms
 
 LISTED = "example.com/listed"
 """The resource of this plugin."""

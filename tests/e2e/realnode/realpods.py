@@ -3,13 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-from support import Corner, Gang, wait_for
-from workloads import JOBS
-
 from bindery.api.names import POD_GROUP_ANNOTATION
 from bindery.kube.objects.watched import Pod
 from devcluster.realnode.cluster import RealCluster
 from devcluster.realnode.images import BUSYBOX
+from tests.e2e.support import Corner, Gang, wait_for
+from tests.e2e.workloads import JOBS
 
 DEVICE = "example.com/resource"
 """The resource of Kubernetes' sample device plugin."""

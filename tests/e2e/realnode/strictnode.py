@@ -4,11 +4,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-import realdevices
-from realpods import DEVICE
-
 from devcluster.realnode.cluster import RealCluster
 from devcluster.realnode.node import RealNode
+from tests.e2e.realnode import realdevices
+from tests.e2e.realnode.realpods import DEVICE
 
 NAME: Final = "node-3"
 TOLERATED: Final = [{"key": "bindery.dev/strict", "operator": "Exists"}]

@@ -12,23 +12,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import strictnode
-from administrator import Administrator
-from nodecases import ALONE, TOGETHER
-from nodeextras import RUNTIME
-from nodeplay import Checkpoints, Played, Stage
-from nodepods import Case
-from realdevices import LISTED
-from realpods import DEVICE
-from sizes import IS_LONG
-from strictnode import KUBELET
-from strictnode import NAME as REAL
 
 from bindery.api import quantity
 from bindery.kube.client import Client
 from devcluster.components import Components
 from devcluster.realnode.cluster import RealCluster
 from devcluster.realnode.node import RealNode
+from tests.administrator import Administrator
+from tests.e2e.realnode import strictnode
+from tests.e2e.realnode.nodecases import ALONE, TOGETHER
+from tests.e2e.realnode.nodeextras import RUNTIME
+from tests.e2e.realnode.nodeplay import Checkpoints, Played, Stage
+from tests.e2e.realnode.nodepods import Case
+from tests.e2e.realnode.realdevices import LISTED
+from tests.e2e.realnode.realpods import DEVICE
+from tests.e2e.realnode.strictnode import KUBELET
+from tests.e2e.realnode.strictnode import NAME as REAL
+from tests.sizes import IS_LONG
 
 pytestmark = pytest.mark.e2e
 

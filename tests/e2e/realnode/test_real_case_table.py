@@ -1,7 +1,8 @@
 """The documented table of pods is that of the cases."""
 
-import nodetable
 import pytest
+
+from tests.e2e.realnode import nodetable
 
 
 @pytest.fixture(autouse=True)
@@ -12,4 +13,4 @@ def inside() -> None:
 def test_the_document_has_the_table_of_the_cases() -> None:
     text = nodetable.DOCUMENT.read_text()
 
-    assert nodetable.written(text) == text, "python tests/e2e/realnode/nodetable.py"
+    assert nodetable.written(text) == text, "python -m tests.e2e.realnode.nodetable"

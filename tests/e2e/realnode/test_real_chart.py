@@ -8,8 +8,6 @@ import json
 from collections.abc import Iterator
 
 import pytest
-from debianpackages import require_packages
-from releases import NAMESPACE, PODS, QUEUE, Release, queue, until
 
 from devcluster import settings
 from devcluster.errors import ControlPlaneError
@@ -17,6 +15,8 @@ from devcluster.image.build import Built, build
 from devcluster.processes import Command
 from devcluster.realnode.cluster import RealCluster
 from devcluster.realnode.configuration import RUNTIME_SOCKET
+from tests.debianpackages import require_packages
+from tests.e2e.realnode.releases import NAMESPACE, PODS, QUEUE, Release, queue, until
 
 pytestmark = pytest.mark.e2e
 

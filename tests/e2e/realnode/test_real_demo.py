@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from required import lacking
-from test_real_nothing_left import left_of, wait_until
 
 from devcluster.realnode import machine
+from tests.e2e.realnode.test_real_nothing_left import left_of, wait_until
+from tests.required import lacking
 
 pytestmark = pytest.mark.e2e
 

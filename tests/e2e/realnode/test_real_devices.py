@@ -4,15 +4,15 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
-import strictnode
-from realdevices import LISTED, SERVICE, Devices
-from realpods import logs, running, wait_phase, wait_running
-from support import Corner, Gang, Observer, wait_for
 
 from bindery.kube.client import Client
 from bindery.kube.objects.resources import NODES
 from devcluster.realnode.cluster import RealCluster
 from devcluster.realnode.node import RealNode
+from tests.e2e.realnode import strictnode
+from tests.e2e.realnode.realdevices import LISTED, SERVICE, Devices
+from tests.e2e.realnode.realpods import logs, running, wait_phase, wait_running
+from tests.e2e.support import Corner, Gang, Observer, wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("scheduler", "binder")]
 

@@ -5,9 +5,6 @@ from collections.abc import Iterator
 
 import msgspec
 import pytest
-from realpods import logs, running, running_pods, submit_job, wait_phase, wait_running
-from sizes import IS_LONG
-from support import Corner, Gang, Observer, wait_for
 
 from bindery.kube.objects.resources import Resource
 from bindery.kube.objects.watched import KubeObject
@@ -16,6 +13,16 @@ from devcluster.realnode import configuration
 from devcluster.realnode.cluster import RealCluster
 from devcluster.realnode.images import BUSYBOX
 from devcluster.realnode.node import RealNode
+from tests.e2e.realnode.realpods import (
+    logs,
+    running,
+    running_pods,
+    submit_job,
+    wait_phase,
+    wait_running,
+)
+from tests.e2e.support import Corner, Gang, Observer, wait_for
+from tests.sizes import IS_LONG
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("scheduler", "binder")]
 

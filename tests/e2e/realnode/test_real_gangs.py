@@ -1,11 +1,11 @@
 """The life of gangs on real nodes: containers run, get their signals, and are logged."""
 
 import pytest
-from realpods import DEVICE, logs, running, wait_phase
-from support import Corner, Gang, Observer, wait_for
 
 from devcluster.realnode.cluster import RealCluster
 from devcluster.realnode.configuration import SHARED
+from tests.e2e.realnode.realpods import DEVICE, logs, running, wait_phase
+from tests.e2e.support import Corner, Gang, Observer, wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("scheduler", "binder")]
 

@@ -4,12 +4,12 @@ import time
 from pathlib import Path
 
 import pytest
-from required import lacking
-from sizes import IS_LONG
 
 from devcluster.realnode import machine
 from devcluster.realnode.cluster import RealCluster
 from devcluster.realnode.plane import MOST_NODES
+from tests.required import lacking
+from tests.sizes import IS_LONG
 
 pytestmark = [
     pytest.mark.e2e,

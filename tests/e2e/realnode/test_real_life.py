@@ -3,19 +3,19 @@
 from collections.abc import Iterator
 
 import pytest
-from realpods import (
+
+from devcluster.realnode.cluster import RealCluster
+from devcluster.realnode.configuration import SHARED
+from devcluster.realnode.images import BUSYBOX
+from tests.e2e.realnode.realpods import (
     logs,
     running,
     submit_job,
     wait_phase,
     wait_running,
 )
-from sizes import IS_LONG
-from support import Corner, Gang, Observer, wait_for
-
-from devcluster.realnode.cluster import RealCluster
-from devcluster.realnode.configuration import SHARED
-from devcluster.realnode.images import BUSYBOX
+from tests.e2e.support import Corner, Gang, Observer, wait_for
+from tests.sizes import IS_LONG
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("scheduler", "binder")]
 

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from required import lacking
-from sizes import IS_LONG
 
 from devcluster.realnode import cgroups, machine
+from tests.required import lacking
+from tests.sizes import IS_LONG
 
 pytestmark = pytest.mark.e2e
 

@@ -4,8 +4,6 @@ import asyncio
 from typing import Any
 
 import pytest
-from realpods import logs, running, wait_phase
-from support import Corner, Gang
 
 from bindery.kube.objects.claims import RESOURCE_CLAIM_TEMPLATES
 from bindery.kube.objects.devices import DEVICE_CLASSES
@@ -13,6 +11,8 @@ from bindery.kube.objects.resources import Resource
 from bindery.kube.objects.watched import KubeObject
 from devcluster.realnode.cluster import RealCluster
 from devcluster.realnode.configuration import SHARED
+from tests.e2e.realnode.realpods import logs, running, wait_phase
+from tests.e2e.support import Corner, Gang
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("scheduler", "binder")]
 

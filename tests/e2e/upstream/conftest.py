@@ -7,10 +7,6 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from administrator import Administrator
-from required import lacking
-from support import Corner, binder_configuration, scheduler_configuration
-from upstreamcorner import Upstream
 
 from bindery.api.configuration import (
     GrouperConfiguration,
@@ -22,6 +18,10 @@ from devcluster import build, find
 from devcluster.components import Component, Components
 from devcluster.install import Installation, install
 from devcluster.plane import ControlPlane
+from tests.administrator import Administrator
+from tests.e2e.support import Corner, binder_configuration, scheduler_configuration
+from tests.e2e.upstream.upstreamcorner import Upstream
+from tests.required import lacking
 
 
 @pytest.fixture(scope="module")

@@ -4,13 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from administrator import Plain
-from support import Corner, wait_for
-
 from bindery.api.names import MADE_BY_LABEL, NODE_POOL_LABEL
 from bindery.kube.errors import NotFoundError
 from bindery.kube.objects.resources import POD_GROUPS, PODS, Resource
 from bindery.kube.objects.watched import Pod, PodGroup
+from tests.administrator import Plain
+from tests.e2e.support import Corner, wait_for
 
 GATES = (
     "GenericWorkload",

@@ -4,8 +4,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from administrator import Administrator
-from required import lacking
 
 from devcluster.components import Component, Components
 from devcluster.errors import BuildError
@@ -15,6 +13,8 @@ from devcluster.realnode.cluster import RealCluster
 from devcluster.realnode.configuration import VirtualMachine
 from devcluster.realnode.node import RealNode
 from devcluster.realnode.plane import RealControlPlane
+from tests.administrator import Administrator
+from tests.required import lacking
 
 
 @pytest.fixture(scope="session")

@@ -3,12 +3,12 @@
 from random import Random
 
 import pytest
-import zonepods
-from sizes import IS_LONG
-from zoneworld import Setting, ZoneWorld
 
 from bindery.kube.client import Client
 from devcluster.realnode.cluster import RealCluster
+from tests.e2e.virtualnode import zonepods
+from tests.e2e.virtualnode.zoneworld import Setting, ZoneWorld
+from tests.sizes import IS_LONG
 
 pytestmark = pytest.mark.e2e
 

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from allocatorcases import Case, answer, cases
+
+from tests.scheduler.dra.allocatorcases import Case, answer, cases
 
 CASES = cases()
 

@@ -6,7 +6,6 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sizes import examples
 
 from bindery.scenario.faults import Faults
 from bindery.scenario.format import Scenario
@@ -17,6 +16,7 @@ from bindery.scheduler.planning.session import Session
 from bindery.scheduler.planning.statement import Statement
 from bindery.scheduler.plugins.dra.ledger import ClaimLedger
 from bindery.scheduler.plugins.dra.usage import DeviceId
+from tests.sizes import examples
 
 NODES = ("node0", "node1")
 DEVICES = [DeviceId("d.example.com", node, name) for node in NODES for name in ("x", "y")]

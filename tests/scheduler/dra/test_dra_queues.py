@@ -6,8 +6,6 @@ from typing import Any
 import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from schedulerworld import add, delete, engine_with, modify, node, plan, pod, queue
-from sizes import examples
 
 from bindery.kube.objects.claims import ResourceClaim
 from bindery.kube.objects.devices import DeviceClass, ResourceSlice
@@ -15,6 +13,8 @@ from bindery.kube.objects.podspec import PodResourceClaim
 from bindery.kube.objects.watched import KubeObject, Pod
 from bindery.scheduler.cache.claim_gpus import ClaimGpus
 from bindery.scheduler.engine import Engine
+from tests.scheduler.schedulerworld import add, delete, engine_with, modify, node, plan, pod, queue
+from tests.sizes import examples
 
 CLASS = "gpu.nvidia.com"
 NAMESPACE = "team"

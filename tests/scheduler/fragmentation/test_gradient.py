@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sizes import examples
 
 from bindery.scheduler.plugins.fragmentation.gradient import (
     CPU_SLACK,
@@ -20,6 +19,7 @@ from bindery.scheduler.plugins.fragmentation.gradient import (
     growth,
 )
 from bindery.scheduler.plugins.fragmentation.table import GrowthTable
+from tests.sizes import examples
 
 Kind = tuple[int, int, int, int]
 """Weight, milli cores, milli GPUs of each device, devices."""

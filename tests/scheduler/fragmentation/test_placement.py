@@ -3,13 +3,22 @@
 from typing import Any
 
 import pytest
-from schedulerworld import Clock, add, configuration, engine_with, gang, node, plan, pod
-from sharedgpus import reservation, sharer
 
 from bindery.api.configuration import PluginConfiguration, SchedulerConfiguration
 from bindery.api.plugins import PluginConfigurationError
 from bindery.kube.objects.watched import KubeObject
 from bindery.scheduler.engine import Engine
+from tests.scheduler.schedulerworld import (
+    Clock,
+    add,
+    configuration,
+    engine_with,
+    gang,
+    node,
+    plan,
+    pod,
+)
+from tests.scheduler.sharedgpus import reservation, sharer
 
 HALVES = {"workload": [{"cpu": "1", "gpus": 0.5}]}
 WHOLES = {"workload": [{"cpu": "1", "gpus": 1}]}

@@ -9,9 +9,6 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from schedulerworld import add, delete, engine_with, modify, node, pod
-from sharedgpus import sharer
-from sizes import examples
 
 from bindery.api.gpushare import WHOLE
 from bindery.api.names import NODE_POOL_LABEL
@@ -28,6 +25,9 @@ from bindery.scheduler.plugins.fragmentation.workload import (
     typical,
 )
 from bindery.scheduler.plugins.fragmentation.workload import given as given_weights
+from tests.scheduler.schedulerworld import add, delete, engine_with, modify, node, pod
+from tests.scheduler.sharedgpus import sharer
+from tests.sizes import examples
 
 ONE, HALF, PAIR = PodKind(4000, WHOLE, 1), PodKind(2000, WHOLE // 2, 1), PodKind(8000, WHOLE, 2)
 
