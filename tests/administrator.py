@@ -8,6 +8,7 @@ import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,6 +18,7 @@ from bindery.kube.objects.resources import BIND_REQUESTS, NAMESPACES, Resource, 
 from bindery.kube.objects.watched import KubeObject
 
 T = TypeVar("T")
+K = TypeVar("K", bound=KubeObject)
 
 
 class Plain(KubeObject, frozen=True, rename="camel", kw_only=True):
@@ -28,6 +30,12 @@ class Plain(KubeObject, frozen=True, rename="camel", kw_only=True):
 
 
 SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount", True, Plain)
+
+
+def read_as(resource: Resource[Any], kind: type[K]) -> Resource[K]:
+    """Return `resource` with objects that are decoded to `kind`."""
+    found: Resource[K] = replace(resource, type=kind)
+    return found
 
 
 class Administrator:

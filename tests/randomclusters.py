@@ -35,7 +35,7 @@ class RandomCluster:
         self._random = Random(seed)
         r = self._random
         self.nodes = [self._node(f"n{index}") for index in range(r.randint(2, 9))]
-        self.namespaces = [
+        self.namespaces: list[Manifest] = [
             {"metadata": {"name": name, "labels": {"kubernetes.io/metadata.name": name, "team": t}}}
             for name, t in TEAMS.items()
         ]

@@ -1,3 +1,5 @@
+from random import Random
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -9,7 +11,7 @@ PODS = st.lists(st.tuples(st.text(max_size=70), st.text(max_size=70)), max_size=
 
 
 @given(PODS, st.randoms())
-def test_the_order_of_pods_does_not_matter(pods, random) -> None:
+def test_the_order_of_pods_does_not_matter(pods: list[tuple[str, str]], random: Random) -> None:
     shuffled = list(pods)
     random.shuffle(shuffled)
     assert podfingerprint.sign(pods) == podfingerprint.sign(shuffled)
@@ -25,12 +27,14 @@ def test_the_order_of_pods_does_not_matter(pods, random) -> None:
         ([("ab", "c")], [("a", "bc")]),
     ],
 )
-def test_different_pods_have_different_fingerprints(one, other) -> None:
+def test_different_pods_have_different_fingerprints(
+    one: list[tuple[str, str]], other: list[tuple[str, str]]
+) -> None:
     assert podfingerprint.sign(one) != podfingerprint.sign(other)
 
 
 @pytest.mark.parametrize("text", ["", "x", "pfp0v000e477a4e3b2fc0ec6", "pfp0v001", "pfp0v0011"])
-def test_fingerprints_of_other_versions_are_not_readable(text) -> None:
+def test_fingerprints_of_other_versions_are_not_readable(text: str) -> None:
     assert not podfingerprint.is_readable(text)
 
 

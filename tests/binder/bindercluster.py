@@ -3,7 +3,7 @@
 import asyncio
 import textwrap
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,14 +15,14 @@ from bindery.kube.objects.resources import BIND_REQUESTS, NODES, POD_GROUPS, POD
 from bindery.kube.objects.storage import CLAIMS, STORAGE_CLASSES, VOLUMES
 from devcluster.components import Component
 from devcluster.plane import ControlPlane
-from tests.administrator import Administrator, Plain
+from tests.administrator import Administrator, Plain, read_as
 
 API_VERSION = "scheduling.bindery.dev/v1alpha1"
 _OF_REQUEST = {"backoffLimit", "fencingToken", "withdrawn", "summary"}
 STORAGE = (CLAIMS, VOLUMES, STORAGE_CLASSES)
 ALONE = LeaderElection(enabled=False)
 KINDS = {
-    resource.kind: replace(resource, type=Plain, rescue=None)
+    resource.kind: replace(read_as(resource, Plain), rescue=None)
     for resource in (PODS, NODES, POD_GROUPS, BIND_REQUESTS, *STORAGE)
 }
 
@@ -98,7 +98,9 @@ class Cluster:
     def uid(self, kind: str, name: str) -> str:
         return self.get(kind, name).metadata.uid
 
-    def request(self, name: str, bindings: Sequence[dict[str, str]], **spec: Any) -> dict[str, Any]:
+    def request(
+        self, name: str, bindings: Sequence[Mapping[str, Any]], **spec: Any
+    ) -> dict[str, Any]:
         """Return a BindRequest with one Statement, in a node pool of this namespace's own.
 
         `spec`: fields of the request or of its Statement.
@@ -114,7 +116,10 @@ class Cluster:
         }
 
     def shared(
-        self, name: str, statements: dict[str, Sequence[dict[str, str]]], **fields: dict[str, Any]
+        self,
+        name: str,
+        statements: Mapping[str, Sequence[Mapping[str, Any]]],
+        **fields: dict[str, Any],
     ) -> dict[str, Any]:
         """Return a BindRequest with several gangs.
 

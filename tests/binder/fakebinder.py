@@ -76,7 +76,7 @@ class Door:
         self.script = script
         self.dead = False
         self.calls: list[str] = []
-        self.before_call: Callable[[str], None] = lambda _call: None
+        self.before_call: Callable[[str], object] = lambda _call: None
 
     async def call(self, name: str, effect: Callable[[], Any]) -> Any:
         """Do `effect` the way the script has it."""
@@ -129,7 +129,9 @@ class Door:
     async def read_pod(self, namespace: str, name: str) -> PodView | None:
         def look() -> PodView | None:
             pod = self.world.pods.get(name)
-            return pod and PodView(namespace, name, pod.uid, pod.node, pod.ending)
+            if pod is None:
+                return None
+            return PodView(namespace, name, pod.uid, pod.node, pod.ending)
 
         return cast("PodView | None", await self.call("read pod", look))
 
@@ -385,7 +387,7 @@ async def carry_through(
     plugins: int = 2,
     refuses: Mapping[str, PluginError] | None = None,
     slow: Mapping[str, float] | None = None,
-    before_call: Callable[[str], None] = lambda _call: None,
+    before_call: Callable[[str], object] = lambda _call: None,
     lag_s: float = 0.0,
 ) -> list[Binder]:
     """Run binders one after the other, a new one after each death, until one finds rest."""

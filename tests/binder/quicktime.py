@@ -12,7 +12,7 @@ _MOST_S = 100_000.0
 """How long `play` goes on, in the time of its event loop."""
 
 
-class _Idle(selectors.DefaultSelector):  # type: ignore[misc, valid-type]  # which one it is depends on the system
+class _Idle(selectors.DefaultSelector):
     """Counts the seconds in which an event loop has nothing to do, instead of waiting."""
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class _Loop(asyncio.SelectorEventLoop):
         return self._idle.waited_s
 
 
-def play(main: Coroutine[Any, Any, None]) -> None:
+def play(main: Coroutine[Any, Any, object]) -> None:
     """Run a coroutine in a new event loop, without the noise that dead binders make."""
 
     async def quiet() -> None:

@@ -50,7 +50,7 @@ async def test_a_reservation_that_goes_again_while_users_are_told_is_made_again(
     async def told(*_: object) -> list[str]:
         if reservations.made == 1:
             gone.put_nowait(("g", "a"))
-            for _ in range(5):
+            for _turn in range(5):
                 await asyncio.sleep(0)  # until it has been seen
         return ["0"]
 

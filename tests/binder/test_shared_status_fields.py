@@ -21,7 +21,12 @@ PENDING: dict[str, Any] = {}
 WAITING = {"phase": "Pending", "reason": "Preparing", "message": "a volume"}
 BEGUN = {"phase": "Binding", "reason": "BindFailed", "message": "again", "boundPods": ["x"]}
 BOUND = {"phase": "Succeeded", "reason": "Bound", "completionTime": EARLY}
-FAILED = {"phase": "Failed", "reason": "PodGone", "message": "no pod", "completionTime": LATE}
+FAILED: dict[str, Any] = {
+    "phase": "Failed",
+    "reason": "PodGone",
+    "message": "no pod",
+    "completionTime": LATE,
+}
 
 
 def unbound(*uids: str) -> list[dict[str, str]]:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import TypedDict, Unpack
 
 import pytest
 import yaml
@@ -52,7 +53,19 @@ def lines(command_line: CommandLine) -> Lines:
     return drawn
 
 
-def share(**amounts: float | None) -> ResourceShare:
+class Amounts(TypedDict, total=False):
+    """Fields of a `ResourceShare`."""
+
+    quota: float | None
+    weight: float
+    fair_share: float
+    allocated: float
+    non_preemptible: float
+    requested: float
+    limit: float | None
+
+
+def share(**amounts: Unpack[Amounts]) -> ResourceShare:
     """Return a share that holds nothing, but for `amounts`."""
     nothing = ResourceShare(
         quota=None,

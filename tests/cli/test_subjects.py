@@ -253,7 +253,8 @@ def test_a_pod_that_waits_for_its_group_is_explained_by_its_condition() -> None:
     )
     source = replace(SOURCE, snapshot=replace(SOURCE.snapshot, pods=pods))
 
-    lines = list(job_lines(explain(source, subject(source.snapshot, "job/fit", "default"), 0.0)))
+    about = subject(source.snapshot, "job/fit", "default")
+    lines = list(job_lines(explain(source, about, source.now)))
 
     assert "The scheduler says: WaitingForGroup: no PodGroup yet" in lines
     assert lines[-1].startswith("What to do: Check that the grouper runs")

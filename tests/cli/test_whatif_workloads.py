@@ -205,8 +205,8 @@ def test_a_namespace_of_the_manifests_has_its_queue_and_is_enabled(desk: Desk) -
         "scheduling.bindery.dev/enabled": "true",
         "scheduling.bindery.dev/queue": "research",
     }
-    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "new"}}
-    namespace["metadata"]["labels"] = labels
+    metadata = {"name": "new", "labels": labels}
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
     plain = job()
     del plain["spec"]["template"]["spec"]["schedulerName"]
     text = yaml.safe_dump_all([namespace, plain])

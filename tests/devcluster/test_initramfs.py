@@ -22,7 +22,7 @@ _NEEDED = {
 
 def unpacked(archive: bytes) -> dict[str, tuple[int, bytes]]:
     """Return the entries of an archive of the format newc: path -> mode, content."""
-    entries = {}
+    entries: dict[str, tuple[int, bytes]] = {}
     place = 0
     while True:
         assert archive[place : place + 6] == b"070701"

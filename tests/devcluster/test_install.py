@@ -259,7 +259,9 @@ def test_scaling_pods_have_a_namespace_and_rights_only_with_their_plugin(
             metadata = each["metadata"]
             assert isinstance(metadata, dict)
             if each["kind"] == "Role" and metadata["name"] == "bindery-scheduler":
-                (rule,) = each["rules"]
+                written = each["rules"]
+                assert isinstance(written, list)
+                (rule,) = written
                 found[metadata["namespace"]] = [*rule["resources"], *rule["verbs"]]
         return found
 

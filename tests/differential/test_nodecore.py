@@ -75,9 +75,13 @@ def test_each_side_continues_from_the_files_of_the_other(first: int) -> None:
     theirs = ask("kubelet", before)
     ours = [answer(question) for question in before]
 
-    after_ours = [continued(*pair, seed) for *pair, seed in zip(before, ours, seeds, strict=True)]
+    after_ours = [
+        continued(question, found, seed)
+        for question, found, seed in zip(before, ours, seeds, strict=True)
+    ]
     after_theirs = [
-        continued(*pair, seed) for *pair, seed in zip(before, theirs, seeds, strict=True)
+        continued(question, found, seed)
+        for question, found, seed in zip(before, theirs, seeds, strict=True)
     ]
     they_continue = ask("kubelet", [question for question in after_ours if question])
     we_continue = [answer(question) for question in after_theirs if question]

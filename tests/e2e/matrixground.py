@@ -17,7 +17,7 @@ from bindery.kube.client import Client
 from bindery.kube.objects.resources import NAMESPACES, NODES
 from devcluster.components import Component, Components
 from tests.e2e.matrixarena import Arena
-from tests.e2e.matrixworld import OTHER, REFUSED, World
+from tests.e2e.matrixworld import OTHER, REFUSED, Refuse, World
 from tests.e2e.sabotage import Sabotage
 from tests.e2e.support import Corner, binder_configuration
 from tests.e2e.traps import ready
@@ -47,8 +47,12 @@ class Ground:
             self.binder.kill()
 
     def _configuration(self, world: World) -> BinderConfiguration:
-        refusing = {world.refuse.value: f"-{REFUSED}"}
-        refuser = Sabotage(self.journal, **refusing).configuration()
+        refused = {world.refuse: f"-{REFUSED}"}
+        refuser = Sabotage(
+            self.journal,
+            refuse_node=refused.get(Refuse.PREPARED, ""),
+            refuse_turn_on=refused.get(Refuse.IN_TURN, ""),
+        ).configuration()
         made = binder_configuration(*world.plugins, refuser, time_to_live_s=0.2)
         return made.model_copy(update={"max_backoff_seconds": 0.2})
 

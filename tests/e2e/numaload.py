@@ -130,7 +130,8 @@ class Load:
         return outcome
 
     def _note_request(self, change: Change[BindRequest]) -> None:
-        created = seconds(change.object.metadata.creation_timestamp or "")
+        created = seconds(change.object.metadata.creation_timestamp)
+        assert created is not None, "the API server writes the time of each creation"
         for statement in change.object.each():
             for pod in statement.spec.pods:
                 self._planned[pod.pod_uid] = created
@@ -198,6 +199,8 @@ def _came_after(other: Pod, planned: float, refused: Pod) -> bool:
         return False
     came = seconds(other.metadata.creation_timestamp or "")
     decided = seconds(refused.status.start_time or refused.metadata.creation_timestamp or "")
+    assert came is not None
+    assert decided is not None
     return planned - PLANNING_S <= came <= decided + _CLOCK_S
 
 

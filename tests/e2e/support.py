@@ -51,7 +51,9 @@ SHORT_LEASES = LeaderElection(lease_seconds=9, renew_deadline_seconds=7, retry_s
 BY_DEFAULT = BindRequestConfiguration()
 
 
-async def wait_for(probe: Callable[[], Awaitable[T]], what: str, timeout_s: float = WAIT_S) -> T:
+async def wait_for(
+    probe: Callable[[], Awaitable[T | None]], what: str, timeout_s: float = WAIT_S
+) -> T:
     """Ask `probe` until it answers something true, and return that."""
     deadline = time.monotonic() + timeout_s
     while True:

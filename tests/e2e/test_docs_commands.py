@@ -165,8 +165,8 @@ def test_the_backup_has_every_kind_of_its_table_and_can_be_restored(
         if command.startswith("kubectl create"):
             # What others have made meanwhile exists already.
             subprocess.run(["bash", "-c", command], cwd=tmp_path, env=environment, check=False)
-    kinds = "queues.scheduling.bindery.dev,topologies,hypernodes,priorityclasses"
-    restored = control_plane.kubectl("get", kinds, "--output=name")
+    listed = "queues.scheduling.bindery.dev,topologies,hypernodes,priorityclasses"
+    restored = control_plane.kubectl("get", listed, "--output=name")
     assert len([line for line in restored.splitlines() if line.endswith(f"/{NAME}")]) == 4
     groups = control_plane.kubectl(
         "get", "podgroups.scheduling.bindery.dev", "-n", namespace, "--output=name"

@@ -10,9 +10,9 @@ from bindery.kube.errors import NotFoundError
 from bindery.kube.objects.resources import CONFIG_MAPS
 from devcluster.components import Components
 from devcluster.install import Installation
+from fakes.reservations import GpuDevicePlugins
 from tests.e2e.gpunodes import (
     HALF,
-    GpuDevicePlugins,
     bound,
     delete_reservation,
     environment,
@@ -186,8 +186,11 @@ async def test_a_reservation_goes_although_the_end_of_its_only_user_was_never_se
 
 
 def whole_gpus(name: str, count: int) -> Gang:
-    container = {"name": "worker", "image": "worker"}
-    container |= {"resources": {"limits": {"nvidia.com/gpu": "1"}}}
+    container = {
+        "name": "worker",
+        "image": "worker",
+        "resources": {"limits": {"nvidia.com/gpu": "1"}},
+    }
     return Gang(name, count, pod={"containers": [container]})
 
 

@@ -7,9 +7,9 @@ import pytest
 from bindery.api.gpushare import WHOLE, GpuShare, Grant, groups, read_record
 from bindery.binder.plugins.gpusharing.objects import SHARERS
 from devcluster.components import Component, Components
+from fakes.reservations import GpuDevicePlugins
 from tests.e2e.gpunodes import (
     HALF,
-    GpuDevicePlugins,
     bound,
     environment,
     sharing,

@@ -19,6 +19,12 @@ pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("scheduler", "binder")]
 LIMIT, NODE_CORES, NODES_COUNT, STEPS = 6, 4, 3, 40
 
 
+def _requested_cores(pod: Pod) -> int:
+    resources = pod.spec.containers[0].resources
+    assert resources is not None, pod.metadata.name
+    return int((resources.requests or {})["cpu"])
+
+
 class Recount:
     """What bound pods hold, by their watch alone; those on deleted nodes too."""
 
@@ -42,7 +48,7 @@ class Recount:
     def cores(self, node: str = "") -> int:
         """Return the cores that are held in the queue, on `node` or on all."""
         return sum(
-            int((pod.spec.containers[0].resources.requests or {})["cpu"])
+            _requested_cores(pod)
             for pod in self._pods.values()
             if pod.spec.node_name
             and node in ("", pod.spec.node_name)

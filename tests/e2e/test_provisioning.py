@@ -6,6 +6,7 @@ A stand-in answers the requests; no cluster-autoscaler runs.
 import json
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from bindery.api.configuration import DEFAULT_PLUGINS, PluginConfiguration
 from bindery.api.names import PROVISIONING_REQUEST_ANNOTATION
 from bindery.api.times import timestamp
 from bindery.kube.objects.provisioning import POD_TEMPLATES, PROVISIONING_REQUESTS
+from bindery.kube.objects.resources import Resource
 from devcluster.components import Component, Components
 from devcluster.install import Installation, install
 from devcluster.plane import ControlPlane
@@ -69,7 +71,7 @@ async def contested(corner: Corner) -> tuple[Gang, Gang]:
 
 async def wait_nothing_requested(corner: Corner) -> None:
     async def nothing() -> bool:
-        kinds = (PROVISIONING_REQUESTS, POD_TEMPLATES)
+        kinds: tuple[Resource[Any], ...] = (PROVISIONING_REQUESTS, POD_TEMPLATES)
         return not any([await corner.client.list(k, namespace=corner.namespace) for k in kinds])
 
     await wait_for(nothing, "no requests and no templates are left")

@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import replace
 from json import dumps, loads
 from typing import Any
 
@@ -14,6 +13,7 @@ from bindery.kube.objects.watched import Condition, KubeObject, QueueStatus
 from devcluster.components import Component
 from devcluster.errors import ControlPlaneError
 from devcluster.plane import ControlPlane
+from tests.administrator import read_as
 from tests.e2e.support import Corner, Gang, metric, samples, wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("binder")]
@@ -27,7 +27,7 @@ class StatusAlone(KubeObject, frozen=True):
     status: QueueStatus = msgspec.field(default_factory=QueueStatus)
 
 
-STATUSES = replace(QUEUES, type=StatusAlone)
+STATUSES = read_as(QUEUES, StatusAlone)
 
 
 async def status_of(corner: Corner, queue: str) -> QueueStatus:

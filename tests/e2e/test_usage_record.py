@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -13,6 +13,7 @@ from bindery.kube.lease import Leadership
 from bindery.kube.objects.resources import CONFIG_MAPS
 from bindery.scheduler.usage.codec import decode
 from bindery.scheduler.usage.formula import Decay, Moment
+from bindery.scheduler.usage.keeper import UsageProblems
 from bindery.scheduler.usage.record import UsageRecord
 from bindery.scheduler.usage.recordkeeper import RecordKeeper
 from bindery.scheduler.usage.store import KEY, RecordStore
@@ -25,11 +26,11 @@ NEVER_S = 3600.0
 """Between two writes: only the last one of a term is made."""
 
 
-@dataclass
-class Heard:
+class Heard(UsageProblems):
     """Remembers what was complained of."""
 
-    reasons: list[str] = field(default_factory=list)
+    def __init__(self) -> None:
+        self.reasons: list[str] = []
 
     def error(self, _operation: str, reason: str, _problem: str) -> None:
         self.reasons.append(reason)

@@ -18,7 +18,8 @@ from devcluster.components import Components
 from devcluster.install import Installation
 from devcluster.plane import ControlPlane
 from devcluster.ports import free_port
-from tests.e2e.gpunodes import HALF, GpuDevicePlugins, bound, environment, sharing, start_gpu_nodes
+from fakes.reservations import GpuDevicePlugins
+from tests.e2e.gpunodes import HALF, bound, environment, sharing, start_gpu_nodes
 from tests.e2e.support import Corner, Gang, binder_configuration, wait_for
 from tests.e2e.webhooks import OneWebhook, Webhooks, served_certificate
 

@@ -79,7 +79,9 @@ def replicas(item: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def pod_of(item: dict[str, Any], index: int) -> dict[str, Any]:
-    metadata = {key: item[key] for key in ("name", "labels", "annotations") if key in item}
+    metadata: dict[str, Any] = {
+        key: item[key] for key in ("name", "labels", "annotations") if key in item
+    }
     metadata["creationTimestamp"] = item.get("created", f"2026-01-01T00:00:{index:02}Z")
     spec = {"schedulerName": "bindery", **item.get("spec", {})}
     status = {"phase": item.get("phase", "Pending")}

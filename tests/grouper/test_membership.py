@@ -17,7 +17,7 @@ TABLE = load()
 PLANS = {
     name: plan(golden.owners, golden.pods, TABLE)
     for name in goldens.names()
-    if (golden := goldens.load_golden(name))
+    for golden in [goldens.load_golden(name)]
 }
 GROUPED = sorted(name for name, found in PLANS.items() if found.groups)
 

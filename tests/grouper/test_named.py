@@ -53,7 +53,7 @@ def nothing(wanted: WantedObject, root: str) -> Missing:
     return Missing.GONE
 
 
-def pod(name: str, group: str = "", **marks: Mapping[str, str]) -> PodFacts:
+def pod(name: str, group: str = "", /, **marks: Mapping[str, str]) -> PodFacts:
     return PodFacts(
         uid=f"uid-{name}",
         name=name,

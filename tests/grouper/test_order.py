@@ -133,7 +133,7 @@ def reordered(item: KubeObject, shuffle: Any) -> dict[str, Any]:
     return {k: reordered(v, shuffle) if isinstance(v, dict) else v for k, v in found}
 
 
-JUNK = (None, -1, 0, 2**40, "x", "3", [], {}, [None], {"a": None}, True, 1.5)
+JUNK: tuple[Any, ...] = (None, -1, 0, 2**40, "x", "3", [], {}, [None], {"a": None}, True, 1.5)
 
 
 def damaged(item: KubeObject, data: st.DataObject) -> dict[str, Any]:

@@ -39,7 +39,7 @@ def gang(count: int) -> dict[str, Any]:
     return {"schedulingPolicy": {"gang": {"minCount": count}}}
 
 
-BASIC = {"schedulingPolicy": {"basic": {}}}
+BASIC: dict[str, Any] = {"schedulingPolicy": {"basic": {}}}
 
 
 def pods(*names_: str, of: str = "train", **further: Any) -> list[PodFacts]:

@@ -64,7 +64,7 @@ class HamiCluster:
         return name
 
     async def add_pod(
-        self, name: str, slots: Sequence[int] = (1,), **annotations: str
+        self, name: str, slots: Sequence[int] = (1,), /, **annotations: str
     ) -> dict[str, Any]:
         """Create a pod with one container a slot, each with so many GPUs; return its manifest."""
         containers = [

@@ -92,8 +92,8 @@ async def test_pods_with_several_containers_keep_the_lock_until_the_last_is_serv
     hami: HamiCluster, share_binder: Share
 ) -> None:
     node = await hami.add_node()
-    await hami.add_pod("a", slots=(1, 0, 1))
-    await hami.add_pod("b", slots=(0, 1))
+    await hami.add_pod("a", (1, 0, 1))
+    await hami.add_pod("b", (0, 1))
     share_binder()
 
     async with hami.device_plugin(node) as plugin:

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bindery.api.hami import requests, wishes
+from bindery.api.hami.errors import HamiFormatError
 from bindery.api.hami.nodedevices import MigPlacement, MigProfile, NodeDevice
 from bindery.api.hami.requests import PodRequest
 from bindery.api.hami.vendortable import BY_WORD
@@ -19,7 +20,7 @@ from bindery.scheduler.plugins.hami.usage import NodeUsage, Tally
 SPREAD = (DevicePolicy.SPREAD,)
 
 
-def ask(wanted: Wishes | None = None, **amounts: int) -> ShapeRequest:
+def ask(wanted: Wishes | None = None, /, **amounts: int) -> ShapeRequest:
     """Return the request of a pod with one container; `gpumem` stands for nvidia.com/gpumem."""
     named = {f"nvidia.com/{name}": str(amount) for name, amount in amounts.items()}
     slot = requests.read_container(named)
@@ -234,7 +235,7 @@ def test_instances_of_one_pod_take_places_of_their_own() -> None:
     ],
 )
 def test_wishes_that_cannot_be_read_are_named(annotations: dict[str, str], says: str) -> None:
-    with pytest.raises(wishes.HamiFormatError, match=says):
+    with pytest.raises(HamiFormatError, match=says):
         wishes.read(annotations, [BY_WORD["NVIDIA"]])
 
 

@@ -41,7 +41,8 @@ def ledger_of(session: Session) -> HamiLedger:
 
 def numbers(ledger: HamiLedger) -> dict[str, dict[str, object]]:
     """Return all that is taken, without devices of which nothing is."""
-    return {"namespace": {MEMORY: ledger.budget.held("default", MEMORY)}} | {
+    namespace: dict[str, object] = {MEMORY: ledger.budget.held("default", MEMORY)}
+    return {"namespace": namespace} | {
         f"{name} {view}": {
             uuid: (each.shares, each.memory_mib, each.cores)
             for uuid, each in tally.used.items()

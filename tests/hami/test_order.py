@@ -112,7 +112,8 @@ def test_topology_binds_to_one_numa_node_where_that_is_asked_for() -> None:
 
 def test_topology_without_measured_links_spreads() -> None:
     where, usage = node(card(0), card(1), card(2)), NodeUsage()
-    small, devices = ask(gpu=1, gpumem=100), []
+    small = ask(gpu=1, gpumem=100)
+    devices: list[int] = []
     for _ in range(3):
         found = Fitting(where, small, (TOPOLOGY,), usage.now).run()
         assert found is not None

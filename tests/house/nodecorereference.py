@@ -76,6 +76,7 @@ def _entry(node: ast.ClassDef | ast.FunctionDef) -> Iterator[str]:
     yield from (f"  - {meaning}" for meaning in meanings)
     yield from (f"  - `{member}`" for member in _members(node))
     for method in _public(node.body):
+        assert isinstance(method, ast.FunctionDef), method.name
         is_property = any("property" in ast.unparse(one) for one in method.decorator_list)
         shown = f": {_type(method.returns)}" if is_property else _signature(method)
         yield f"  - `.{method.name}{shown}`: {_described(method)}"

@@ -121,6 +121,7 @@ class FaultProxy:
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         self.requests.append((request.method, request.path_qs))
+        assert request.transport is not None, "a request is handled while its connection is open"
         self._peers.add(request.remote and request.transport.get_extra_info("peername"))
         fault = next((fault for fault in self._faults if fault.matches(request)), None)
         if fault is not None:

@@ -53,8 +53,8 @@ async def connected(serve: Serve, path: str = "") -> AsyncIterator[Connections]:
         await server.wait_closed()
 
 
-async def get(connections: Connections) -> tuple[int, bytes, str | None]:
-    return tuple(await connections.exchange("GET", "/x", {"Accept": "application/json"}, None))
+async def get(connections: Connections) -> Answer:
+    return await connections.exchange("GET", "/x", {"Accept": "application/json"}, None)
 
 
 async def test_a_connection_is_used_again() -> None:
@@ -93,9 +93,7 @@ async def test_requests_at_the_same_time_have_connections_of_their_own() -> None
         (b"HTTP/1.1 204 No Content\r\n\r\n", Answer(204, b"", None)),
     ],
 )
-async def test_answers_come_in_any_form(
-    answer: bytes, expected: tuple[int, bytes, str | None]
-) -> None:
+async def test_answers_come_in_any_form(answer: bytes, expected: Answer) -> None:
     server = Server(answer, OK)
     async with connected(server.serve) as connections:
         assert await get(connections) == expected

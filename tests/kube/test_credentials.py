@@ -18,7 +18,8 @@ from devcluster.plane import ControlPlane
 
 @pytest.fixture
 def admin(control_plane: ControlPlane) -> dict[str, Any]:
-    return yaml.safe_load(control_plane.admin_kubeconfig.read_text())
+    found: dict[str, Any] = yaml.safe_load(control_plane.admin_kubeconfig.read_text())
+    return found
 
 
 def token_of(kubeconfig: dict[str, Any]) -> str:

@@ -291,6 +291,8 @@ async def test_renewals_survive_refusals_lost_answers_and_foreign_writes(
         lease = await client.get(LEASES, "election", namespace)
 
     assert one.tokens == [1]
+    assert lease.spec.renew_time is not None
+    assert renewed_at is not None
     assert lease.spec.renew_time > renewed_at
     assert lease.metadata.labels == {"noticed": "by-somebody"}
 
@@ -310,8 +312,11 @@ async def test_a_lease_has_the_annotations_of_its_holder_and_keeps_those_of_othe
         await client.patch(LEASES, "election", patch, namespace=namespace)
         one.notes = {"uses": "changed"}
         for _ in range(2):  # the second renewal has begun after the change
-            seen = one.seen
-            await wait_until(lambda seen=seen: one.seen != seen)
+
+            def is_renewed(seen: LeaseSpec = one.seen) -> bool:
+                return one.seen != seen
+
+            await wait_until(is_renewed)
         assert await annotations() == {"uses": "changed", "by": "x"}
     two = stand("two")
     two.notes = {"uses": "second"}

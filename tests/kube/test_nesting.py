@@ -1,12 +1,14 @@
 """An object nested more deeply than the decoder can follow is reported, and hides no other."""
 
+from typing import Any
+
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bindery.kube.objects.nesting import MOST_LEVELS, cut, is_cut
-from bindery.kube.objects.resources import BIND_REQUESTS, PODS
+from bindery.kube.objects.resources import BIND_REQUESTS, PODS, Resource
 from bindery.kube.watches.decoding import LenientDecoder
 from bindery.kube.watches.store import Malformed
 
@@ -25,7 +27,7 @@ def deep_object(levels: int, name: str = "deep") -> str:
 @pytest.mark.parametrize("levels", DEEP)
 @pytest.mark.parametrize("resource", [PODS, BIND_REQUESTS])
 def test_an_event_about_an_object_that_is_nested_too_deeply_says_so(
-    resource: object, levels: int
+    resource: Resource[Any], levels: int
 ) -> None:
     line = f'{{"type":"ADDED","object":{deep_object(levels)}}}'
 
@@ -43,7 +45,8 @@ def test_a_list_with_an_object_that_is_nested_too_deeply_has_all_others(levels: 
     body = f'{{"metadata":{{"resourceVersion":"9"}},"items":[{deep_object(levels)},{plain}]}}'
 
     page = LenientDecoder(PODS).page(body.encode())
-    deep, other = page.items or ()
+    assert page.items is not None
+    deep, other = page.items
 
     assert isinstance(deep, Malformed)
     assert not isinstance(other, Malformed)

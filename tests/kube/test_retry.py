@@ -134,6 +134,9 @@ class _Silent:
         """Part of the protocol; a call that is no watch never asks for it."""
         raise NotImplementedError
 
+    async def close(self) -> None:
+        """Part of the protocol; it has no connections."""
+
 
 async def test_the_last_failure_names_the_number_of_attempts_and_the_whole_time() -> None:
     caller = Caller(_Silent(), timeout_s=0.5)

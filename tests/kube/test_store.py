@@ -1,5 +1,7 @@
 """Which changes the sights of objects mean: the store alone."""
 
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -56,7 +58,7 @@ def apply(change: Change[KubeObject], mirror: dict[str, KubeObject]) -> None:
 
 
 @given(st.lists(STEPS))
-def test_changes_replayed_give_the_objects_and_never_repeat(steps: list) -> None:
+def test_changes_replayed_give_the_objects_and_never_repeat(steps: list[tuple[str, Any]]) -> None:
     store: Store[KubeObject] = Store()
     mirror: dict[str, KubeObject] = {}
 

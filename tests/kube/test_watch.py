@@ -2,8 +2,10 @@
 
 import asyncio
 import json
+import random
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import msgspec
 import pytest
@@ -40,9 +42,16 @@ def config_map(name: str, **data: str) -> dict[str, object]:
     return {"metadata": {"name": name, "labels": {"test": "watch"}}, "data": data}
 
 
-def reflector(client: Client, namespace: str, mirror: Mirror, **more: object) -> Reflector:
-    arguments = {"timing": QUICK, "resource": TEXTS, **more}
-    resource = arguments.pop("resource")
+def reflector(
+    client: Client,
+    namespace: str,
+    mirror: Mirror,
+    *,
+    resource: Resource[Any] = TEXTS,
+    timing: WatchTiming = QUICK,
+    draw: Callable[[], float] = random.random,
+) -> Reflector[KubeObject]:
+    """Return a reflector of our objects, of any kind, that tells `mirror` what changes."""
     return Reflector(
         client,
         resource,
@@ -50,7 +59,8 @@ def reflector(client: Client, namespace: str, mirror: Mirror, **more: object) ->
         namespace=namespace,
         label_selector=OURS,
         on_malformed=mirror.take_malformed,
-        **arguments,
+        timing=timing,
+        draw=draw,
     )
 
 
@@ -62,7 +72,7 @@ async def mirror() -> Mirror:
 @pytest.fixture
 async def watching(
     proxied: Client, proxy: FaultProxy, client: Client, namespace: str, mirror: Mirror
-) -> AsyncIterator[Reflector]:
+) -> AsyncIterator[Reflector[KubeObject]]:
     """A reflector behind the proxy that has seen `first`."""
     await client.create(TEXTS, config_map("first"), namespace)
     made = reflector(proxied, namespace, mirror)
@@ -143,7 +153,11 @@ async def test_an_api_server_restart_loses_and_repeats_nothing(
 
 
 async def test_what_happened_while_disconnected_is_told_afterwards(
-    watching: Reflector, proxy: FaultProxy, client: Client, namespace: str, mirror: Mirror
+    watching: Reflector[KubeObject],
+    proxy: FaultProxy,
+    client: Client,
+    namespace: str,
+    mirror: Mirror,
 ) -> None:
     proxy.accepts_streams.clear()
     proxy.cut_streams()
@@ -158,7 +172,7 @@ async def test_what_happened_while_disconnected_is_told_afterwards(
 
 
 async def test_an_expired_watch_lists_again_and_tells_only_differences(
-    watching: Reflector,
+    watching: Reflector[KubeObject],
     control_plane: ControlPlane,
     aside: Aside,
     proxy: FaultProxy,
@@ -181,13 +195,18 @@ async def test_an_expired_watch_lists_again_and_tells_only_differences(
     deleted, added = mirror.changes[2:]
     assert mirror.story("first") == ["ADDED", "DELETED", "ADDED"]
     assert deleted.object is old
+    assert isinstance(added.object, Texts)
     assert added.object.data == {"made": "anew"}
     assert mirror.story("untouched") == ["ADDED"]
     assert proxy.count("GET", "limit=500") >= 2
 
 
 async def test_changes_of_a_list_can_be_told_from_those_of_a_watch(
-    watching: Reflector, proxy: FaultProxy, client: Client, namespace: str, mirror: Mirror
+    watching: Reflector[KubeObject],
+    proxy: FaultProxy,
+    client: Client,
+    namespace: str,
+    mirror: Mirror,
 ) -> None:
     from_list: dict[str, bool] = {}
 
@@ -208,7 +227,11 @@ async def test_changes_of_a_list_can_be_told_from_those_of_a_watch(
 
 
 async def test_an_error_410_within_the_stream_lists_again(
-    watching: Reflector, proxy: FaultProxy, client: Client, namespace: str, mirror: Mirror
+    watching: Reflector[KubeObject],
+    proxy: FaultProxy,
+    client: Client,
+    namespace: str,
+    mirror: Mirror,
 ) -> None:
     status = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}
     await proxy.inject(json.dumps({"type": "ERROR", "object": status}).encode() + b"\n")
@@ -221,7 +244,11 @@ async def test_an_error_410_within_the_stream_lists_again(
 
 
 async def test_a_watch_that_is_answered_410_lists_again(
-    watching: Reflector, proxy: FaultProxy, client: Client, namespace: str, mirror: Mirror
+    watching: Reflector[KubeObject],
+    proxy: FaultProxy,
+    client: Client,
+    namespace: str,
+    mirror: Mirror,
 ) -> None:
     proxy.break_next(Fault("GET", "watch=true", status=410))
     proxy.cut_streams()
@@ -233,7 +260,11 @@ async def test_a_watch_that_is_answered_410_lists_again(
 
 
 async def test_a_line_cut_in_the_middle_is_read_again(
-    watching: Reflector, proxy: FaultProxy, client: Client, namespace: str, mirror: Mirror
+    watching: Reflector[KubeObject],
+    proxy: FaultProxy,
+    client: Client,
+    namespace: str,
+    mirror: Mirror,
 ) -> None:
     proxy.streams[0].change_chunk = lambda chunk: chunk[: len(chunk) // 2]
     await client.create(TEXTS, config_map("second"), namespace)
@@ -244,7 +275,11 @@ async def test_a_line_cut_in_the_middle_is_read_again(
 
 
 async def test_bookmarks_move_the_point_where_a_watch_resumes(
-    watching: Reflector, proxy: FaultProxy, client: Client, namespace: str, mirror: Mirror
+    watching: Reflector[KubeObject],
+    proxy: FaultProxy,
+    client: Client,
+    namespace: str,
+    mirror: Mirror,
 ) -> None:
     # Not ours by its label: the watch does not carry it, so only a bookmark can tell its version.
     other = await client.create(TEXTS, {"metadata": {"name": "other"}}, namespace)
@@ -277,7 +312,11 @@ async def test_the_api_server_sends_bookmarks_before_a_watch_ends(
 
 
 async def test_catching_up_shows_what_a_watch_without_news_has_missed(
-    watching: Reflector, proxy: FaultProxy, client: Client, namespace: str, mirror: Mirror
+    watching: Reflector[KubeObject],
+    proxy: FaultProxy,
+    client: Client,
+    namespace: str,
+    mirror: Mirror,
 ) -> None:
     proxy.streams[0].silent = True
     await client.create(TEXTS, config_map("unheard"), namespace)
@@ -423,7 +462,9 @@ async def test_an_object_of_three_mebibytes_is_read(
         await client.create(TEXTS, config_map("large", text=text), namespace)
         await mirror.until(lambda: "large" in mirror.objects)
 
-    assert mirror.objects["large"].data["text"] == text
+    large = mirror.objects["large"]
+    assert isinstance(large, Texts)
+    assert large.data["text"] == text
 
 
 async def test_metadata_alone_can_be_watched(

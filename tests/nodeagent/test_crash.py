@@ -146,7 +146,7 @@ def _die_at(at: int, *, is_renamed: bool) -> None:
     count = 0
     replace = Path.replace
 
-    def dying(self: Path, target: Path) -> Path:
+    def dying(self: Path, target: str | os.PathLike[str]) -> Path:
         nonlocal count
         count += 1
         if count == at and not is_renamed:
@@ -156,7 +156,7 @@ def _die_at(at: int, *, is_renamed: bool) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         return renamed
 
-    Path.replace = dying
+    Path.replace = dying  # type: ignore[method-assign, assignment]  # the process dies in it
 
 
 POLICIES = (
@@ -209,7 +209,7 @@ def stories(draw: st.DrawFn) -> tuple[Event, ...]:
     events: list[Event] = []
     alive: list[str] = []
     for number in range(draw(st.integers(1, 10))):
-        if alive and draw(st.booleans()):
+        if bool(alive) and draw(st.booleans()):
             events.append(Event(alive.pop(draw(st.integers(0, len(alive) - 1)))))
         else:
             init = draw(st.none() | INIT_AMOUNTS)

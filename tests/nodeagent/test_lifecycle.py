@@ -1,3 +1,4 @@
+from functools import partial
 from typing import get_args
 
 import pytest
@@ -180,10 +181,12 @@ def test_a_deleted_pod_that_does_not_run_goes_at_once(phase: str) -> None:
 def test_a_deleted_pod_with_a_finalizer_says_first_how_it_ended(
     stop: str | None, code: int
 ) -> None:
-    fields = {"killed_s": NOW_S, "grace_s": 30, "stop": stop, "finalizers": ("a/b",)}
+    deleted = partial(
+        pod, started_s=NOW_S - 60, killed_s=NOW_S, grace_s=30, stop=stop, finalizers=("a/b",)
+    )
 
-    assert decide(pod("Running", started_s=NOW_S - 60, **fields), NOW_S) == Stop(code)
-    assert decide(pod("Failed", started_s=NOW_S - 60, **fields), NOW_S) == Remove()
+    assert decide(deleted("Running"), NOW_S) == Stop(code)
+    assert decide(deleted("Failed"), NOW_S) == Remove()
 
 
 def test_a_removed_pod_that_a_finalizer_keeps_is_not_removed_again() -> None:

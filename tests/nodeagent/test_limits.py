@@ -91,18 +91,25 @@ async def test_other_nodes_are_refused_with_a_clear_message(
     lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
     zones = {"apiVersion": NODE_RESOURCE_TOPOLOGIES.api_version, "kind": "NodeResourceTopology"}
     name = {"metadata": {"name": "other-0"}}
-    of_lease, of_pod = {"namespace": "kube-node-lease"}, {"namespace": cluster.namespace}
-    status = {"subresource": "status", "kind": PatchKind.STRATEGIC}
-    failed = {"status": {"phase": "Failed"}}
+    of_lease = {"namespace": "kube-node-lease"}
+    larger, failed = {"status": {"capacity": {"cpu": "1"}}}, {"status": {"phase": "Failed"}}
+    strategic = PatchKind.STRATEGIC
     try:
         for attempt in (
             client.create(NODES, node("other-1")),
             client.patch(NODES, "other-0", label),
-            client.patch(NODES, "other-0", {"status": {"capacity": {"cpu": "1"}}}, **status),
+            client.patch(NODES, "other-0", larger, subresource="status", kind=strategic),
             client.delete(NODES, "other-0"),
             client.create(LEASES, {**lease, **name}, **of_lease),
             client.create(NODE_RESOURCE_TOPOLOGIES, {**zones, **name, "zones": []}),
-            client.patch(PODS, "theirs", failed, **of_pod, **status),
+            client.patch(
+                PODS,
+                "theirs",
+                failed,
+                namespace=cluster.namespace,
+                subresource="status",
+                kind=strategic,
+            ),
             client.delete(PODS, "theirs", cluster.namespace, grace_period_s=0),
         ):
             with pytest.raises(ForbiddenError, match=r"whose names begin with mine-.*other-"):

@@ -63,7 +63,7 @@ def test_pods_are_below_their_class() -> None:
     assert names.node_allocatable_root("/a", names.CGROUPFS, per_qos=False) == "/a"
     assert names.of_pod(KUBEPODS, pod(container(), uid="g")) == ("kubepods", "podg")
     name = names.of_pod(KUBEPODS, BURSTABLE)
-    assert name == ("kubepods", "burstable", "podb-1")
+    assert name == CgroupName(("kubepods", "burstable", "podb-1"))
     assert (names.pod_uid(name), names.pod_uid(KUBEPODS)) == ("b-1", None)
 
 

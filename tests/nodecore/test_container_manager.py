@@ -53,7 +53,7 @@ CONFIG = NodeConfig(
 
 
 def started(config: NodeConfig = CONFIG, node: FakeNode | None = None) -> ContainerManager:
-    stores = [CheckpointManager(CountingStore()) for _ in range(2)]
+    stores = CheckpointManager(CountingStore()), CheckpointManager(CountingStore())
     made = ContainerManager(config, node or FakeNode(), *stores, lambda: 0.0)
     assert made.start() is None
     return made
@@ -108,7 +108,7 @@ def test_settings_that_contradict_themselves_stop_the_start(
 ) -> None:
     with pytest.raises(ConfigurationError, match=message):
         started(replace(CONFIG, **changes))
-    assert started(replace(CONFIG, has_swap=True, fail_swap_on=False))
+    started(replace(CONFIG, has_swap=True, fail_swap_on=False))
 
 
 @dataclass
@@ -365,7 +365,9 @@ def test_device_plugins_that_cannot_be_served_are_refused(
 
 
 def test_a_container_gets_what_its_plugin_adds() -> None:
-    asking = pod(container(cpu=1, **{"vendor.com/gpu": 1}), uid="gpus")
+    plain = container(cpu=1)
+    amounts = {**plain.limits, "vendor.com/gpu": 1}
+    asking = pod(replace(plain, requests=amounts, limits=amounts), uid="gpus")
     of = started(node=FakeNode([asking]))
     of.devices.register("vendor.com/gpu", FakePlugin())
     of.devices.update("vendor.com/gpu", [Device("gpu-0", (0,))])

@@ -1,6 +1,7 @@
 """The node refuses what the kubelet refuses, in its words, case by case."""
 
 from contextlib import nullcontext
+from dataclasses import replace
 
 import pytest
 
@@ -14,21 +15,20 @@ from bindery.nodecore.pods import Pod, resources, total
 from tests.nodecore.kubelettables import Json, cases, pod
 
 
-def candidate(found: Json, **others: bool) -> Candidate:
+def candidate(found: Json) -> Candidate:
     return Candidate(
         pod(found),
         node_name=found["spec"].get("nodeName", ""),
         host_ports=[
             (address, protocol, port) for address, protocol, port in found.get("ports", ())
         ],
-        **others,
     )
 
 
 @cases("admission", "predicates")
 def test_pods_that_do_not_fit_are_refused(case: Json) -> None:
-    asking = candidate(
-        case["pod"],
+    asking = replace(
+        candidate(case["pod"]),
         matches_node_affinity=case["matches"],
         is_static=case["static"],
         tolerates_no_execute=case["tolerates"],

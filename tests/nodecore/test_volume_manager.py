@@ -1,6 +1,7 @@
 """Operations, and the desired and actual state of volumes and plugins."""
 
 from dataclasses import dataclass, field, replace
+from typing import TypedDict
 
 import pytest
 from hypothesis import given
@@ -248,6 +249,13 @@ def test_another_selinux_label_is_an_error_of_the_pod() -> None:
     assert "waiting for unmount of volume" in waiting.message
 
 
+class Wanted(TypedDict, total=False):
+    """How a pod uses a volume: fields of a `WantedVolume`."""
+
+    is_mounted: bool
+    is_device: bool
+
+
 @pytest.mark.parametrize(
     ("claim", "volume", "wanted", "message"),
     [
@@ -277,7 +285,7 @@ def test_another_selinux_label_is_an_error_of_the_pod() -> None:
     ],
 )
 def test_claims_that_cannot_be_used_are_errors_of_the_pod(
-    claim: VolumeClaim | None, volume: Volume | None, wanted: dict[str, bool], message: str
+    claim: VolumeClaim | None, volume: Volume | None, wanted: Wanted, message: str
 ) -> None:
     cluster = FakeCluster(
         {"data": claim} if claim else {}, {"pv": volume} if volume is not None else {}

@@ -140,7 +140,7 @@ def test_nothing_is_given_twice_and_a_restart_changes_nothing(
     for number in range(data.draw(st.integers(1, 6))):
         machine.admit(data.draw(pods(f"pod{number}")))
         machine.check()
-        if machine.node.pods and data.draw(st.booleans()):
+        if bool(machine.node.pods) and data.draw(st.booleans()):
             machine.remove(data.draw(st.sampled_from([one.uid for one in machine.node.pods])))
             machine.check()
         if machine.has_lost_group():  # as in the kubelet: a refused pod can leave one behind

@@ -129,7 +129,7 @@ def random_world(random: Random) -> World:
         topology_options={"prefer-closest-numa-nodes": "true"} if has_options else {},
     )
     node = FakeNode()
-    stores = [CheckpointManager(CountingStore()) for _ in range(2)]
+    stores = CheckpointManager(CountingStore()), CheckpointManager(CountingStore())
     world = World(ContainerManager(config, node, *stores, lambda: 0.0), node, threads)
     world.managers.start()
     for resource in DEVICES[: random.randint(0, 2)]:

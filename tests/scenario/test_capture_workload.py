@@ -6,11 +6,11 @@ from typing import Any
 import msgspec
 
 from bindery.kube.objects.watched import Pod
+from bindery.scenario.beginning import snapshot_of
 from bindery.scenario.capture import capture
 from bindery.scenario.format import Scenario
 from bindery.scenario.runner import run
 from tests.inlinescenarios import scenario_of
-from tests.scenario.snapshots import snapshot_of
 
 CLUSTER = """
 nodes:

@@ -175,8 +175,18 @@ class CacheMachine(RuleBasedStateMachine):
         old = self.truth.get((kube.PodGroup, name))
         uid = old.metadata.uid if old is not None else self.new_uid()
         high = "high" if minimum else None
-        of_class = {"priority_class": high, "charged": charged, "created": created}
-        self.put(group(name, minimum, of, uid=uid, **of_class, **says))
+        self.put(
+            group(
+                name,
+                minimum,
+                of,
+                uid=uid,
+                priority_class=high,
+                charged=charged,
+                created=created,
+                **says,
+            )
+        )
 
     @rule(value=st.sampled_from([50, 100]))
     def put_priority_class(self, value: int) -> None:

@@ -127,24 +127,26 @@ def _by_type(kind: inspect.Type, level: int) -> st.SearchStrategy[Any]:
     return st.integers(0, _MISFITS).flatmap(lambda number: _json if number == 7 else drawn)
 
 
+def _deferred(kind: inspect.Type, level: int) -> st.SearchStrategy[Any]:
+    """Return what `_by_type` returns, built at the first draw: types may contain themselves."""
+    return st.deferred(lambda: _by_type(kind, level))
+
+
 def _fitting(kind: inspect.Type, level: int) -> st.SearchStrategy[Any]:
     if isinstance(kind, inspect.StructType):
         return _struct(kind, level)
     if isinstance(kind, inspect.DictType):
-        values = st.deferred(lambda: _by_type(kind.value_type, level + 1))
+        values = _deferred(kind.value_type, level + 1)
         return st.dictionaries(st.sampled_from(KEYS), values, max_size=4)
     if isinstance(kind, inspect.ListType | inspect.VarTupleType):
-        return st.lists(st.deferred(lambda: _by_type(kind.item_type, level + 1)), max_size=3)
+        return st.lists(_deferred(kind.item_type, level + 1), max_size=3)
     if isinstance(kind, inspect.UnionType):
         return st.one_of([_fitting(each, level) for each in kind.types])
     return _PLAIN.get(type(kind), _json)
 
 
 def _struct(kind: inspect.StructType, level: int) -> st.SearchStrategy[Any]:
-    fields = {
-        each.encode_name: st.deferred(lambda each=each: _by_type(each.type, level + 1))
-        for each in kind.fields
-    }
+    fields = {each.encode_name: _deferred(each.type, level + 1) for each in kind.fields}
     required = {each.encode_name for each in kind.fields if each.required}
     return st.fixed_dictionaries(
         {name: value for name, value in fields.items() if name in required},

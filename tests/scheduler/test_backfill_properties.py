@@ -69,11 +69,11 @@ def clusters(draw: st.DrawFn) -> tuple[dict[str, Any], list[dict[str, Any]], dic
     later: list[dict[str, Any]] = []
     for i in range(draw(st.integers(0, 8))):
         counts = {"gpus": draw(st.integers(1, 3)), "count": draw(st.integers(1, 3))}
-        pods = [{**counts, **draw(st.sampled_from(RULES))}]
+        pods_of_later = [{**counts, **draw(st.sampled_from(RULES))}]
         lengths[f"later{i}"] = draw(st.integers(1, 60))
         said = {"expectedRuntime": lengths[f"later{i}"]} if draw(st.booleans()) else {}
         least = {"minMember": 0} if draw(st.booleans()) else {}
-        later.append({"name": f"later{i}", "pods": pods, **said, **least})
+        later.append({"name": f"later{i}", "pods": pods_of_later, **said, **least})
     return {"nodes": nodes, "jobs": jobs}, later, lengths
 
 
@@ -146,11 +146,12 @@ def test_a_reservation_only_comes_nearer_while_nothing_ends_late(
     scenario, later, _ = drawn
     jobs = [*scenario["jobs"], *later]
     text = {**scenario, "jobs": jobs, "config": {"actions": ["allocate", "backfill"]}}
-    planner, starts = Planner(Scenario.model_validate(text), Faults(())), list[float | None]()
+    planner, starts = Planner(Scenario.model_validate(text), Faults(())), list[float]()
 
     for _ in play(planner, 6):
         for report in planner.engine.report.jobs.values():
             if report.key.name == "big" and report.reservation is not None:
+                assert report.reservation.start is not None, "all that runs says how long"
                 starts.append(report.reservation.start)
 
     assert starts == sorted(starts, reverse=True)

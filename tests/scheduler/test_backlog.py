@@ -142,7 +142,7 @@ def test_each_statement_is_written_once_in_order_and_after_its_prerequisite(
     written: set[StatementId] = set()
     begun: list[list[Parts]] = []
     while waiting or in_flight or backlog_has(backlog, committed):
-        if waiting and data.draw(st.booleans(), "one more is committed"):
+        if len(waiting) > 0 and data.draw(st.booleans(), "one more is committed"):
             backlog.add(waiting.pop(0))
         being_written = {identity(parts[0]) for request in in_flight for parts in request}
         while len(in_flight) < places and (chosen := backlog.take(being_written, most)):

@@ -1,6 +1,7 @@
 """What administrators change applies from the next cycle on."""
 
 import asyncio
+from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
@@ -66,8 +67,8 @@ def test_a_queue_that_is_moved_counts_in_its_new_parent_at_once() -> None:
     assert plan(engine).keys() == {"g-0", "g-1"}
 
 
-def usage(window_seconds: float, source: str = "record") -> UsageConfiguration:
-    return UsageConfiguration(source=source, window_seconds=window_seconds, k_value=2.0)
+def usage(window_seconds: float) -> UsageConfiguration:
+    return UsageConfiguration(source="record", window_seconds=window_seconds, k_value=2.0)
 
 
 def test_a_changed_window_of_past_usage_counts_from_the_next_cycle_on() -> None:
@@ -108,6 +109,7 @@ async def test_a_changed_file_changes_the_window_but_not_the_source(
     file = ConfigurationFile(path)
     monkeypatch.setattr(configurations, "POLL_S", 0.01)
     changes = file.changes()
+    assert isinstance(changes, AsyncGenerator)
 
     path.write_text(f"{head}usage: {{source: record, windowSeconds: 60}}\n")
     first = await asyncio.wait_for(anext(changes), 10)

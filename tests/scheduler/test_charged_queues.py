@@ -55,8 +55,10 @@ def takes_the_pods_out_of_the_group(engine: Engine) -> None:
 
 def moves_the_pods_to_another_group(engine: Engine) -> None:
     add(engine.cluster, group("other", 1, "free", charged="free"))
-    of = {"group": "other", "charged": "limited", "charged_group": "uid-group-old"}
-    members = (pod(f"old-{i}", on="n", **of) for i in range(8))
+    members = (
+        pod(f"old-{i}", on="n", group="other", charged="limited", charged_group="uid-group-old")
+        for i in range(8)
+    )
     modify(engine.cluster, *members)
 
 

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from bindery.kube.objects import watched as kube
-from bindery.scheduler.actions import making_room
 from bindery.scheduler.actions.fruitless import REPEATED_AFTER_S
 from bindery.scheduler.engine import Engine
+from bindery.scheduler.solver.rearrange import Rearrangement
+from bindery.scheduler.solver.search import Search
 from tests.scheduler.schedulerworld import (
     NOW,
     Clock,
@@ -37,8 +38,8 @@ def searches(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         monkeypatch.setattr(cls, "run", call)
         return cls
 
-    counted(making_room.Search)
-    counted(making_room.Rearrangement)
+    counted(Search)
+    counted(Rearrangement)
     return run
 
 

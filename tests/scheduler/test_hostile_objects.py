@@ -1,5 +1,6 @@
 """Whatever an object contains, a plain gang beside it binds, and sums stay those of their parts."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -166,7 +167,7 @@ def test_an_object_that_cannot_be_taken_in_is_left_out_and_told_so(
     resource: Resource[Any], *, is_first: bool
 ) -> None:
     engine = engine_with(node("n"), *gang("good", 2))
-    steps = [
+    steps: list[Callable[[], None]] = [
         lambda: add(engine.cluster, ODD[resource.plural]),
         lambda: failing_observer(engine, resource, "odd"),
     ]

@@ -6,6 +6,7 @@ import pytest
 from bindery.api.configuration import PluginConfiguration, SchedulerConfiguration
 from bindery.kube.objects import podspec
 from bindery.kube.objects import watched as kube
+from bindery.kube.objects.selectors import LabelSelector
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.model.images import ImageTable, UsedImages, normalized, used_images
 from tests.scheduler.schedulerworld import (
@@ -150,7 +151,7 @@ def test_pods_that_get_another_shape_are_counted_once() -> None:
             required=[
                 podspec.PodAffinityTerm(
                     topology_key="zone",
-                    label_selector=podspec.LabelSelector(match_labels={"app": "x"}),
+                    label_selector=LabelSelector(match_labels={"app": "x"}),
                 )
             ]
         )

@@ -23,10 +23,10 @@ from tests.scheduler.schedulerworld import (
 from tests.scheduler.test_stages import bound, stage, stages_of
 
 
-def gang(name: str, gpu: int, **fields: str) -> tuple[kube.PodGroup, kube.Pod]:
+def gang(name: str, gpu: int) -> tuple[kube.PodGroup, kube.Pod]:
     """Return a gang with a leader without GPUs, and one worker with `gpu` GPUs that comes later."""
     stages = [stage("leader", 1), stage("workers", 1, ("leader", "Ready"), gpu=gpu)]
-    leader = pod(f"{name}-leader", 0, group=name, sub_group="leader", **fields)
+    leader = pod(f"{name}-leader", 0, group=name, sub_group="leader")
     return group(name, 2, sub_groups=stages), leader
 
 

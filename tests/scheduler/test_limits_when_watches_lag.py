@@ -133,7 +133,7 @@ class LaggingCluster:
         if not live:
             return
         request = self.random.choice(live)
-        pods = {pod.metadata.uid: pod for pod in self.all_of(kube.Pod)}
+        pods: dict[str, kube.Pod] = {pod.metadata.uid: pod for pod in self.all_of(kube.Pod)}
         found = [pods.get(place.pod_uid) for place in request.spec.pods]
         is_possible = all(
             pod is not None
@@ -143,16 +143,17 @@ class LaggingCluster:
         )
         if is_possible:
             for pod, place in zip(found, request.spec.pods, strict=True):
+                assert pod is not None
                 spec = msgspec.structs.replace(pod.spec, node_name=place.selected_node)
                 status = msgspec.structs.replace(pod.status, phase="Running")
                 self.put(msgspec.structs.replace(pod, spec=spec, status=status))
                 self.judge(place.selected_node)
-        status = StatementStatus(
+        verdict = StatementStatus(
             phase="Succeeded" if is_possible else "Failed",
             bound_pods=[place.pod_uid for place in request.spec.pods] if is_possible else [],
             completion_time=timestamp(self.clock.now),
         )
-        done = msgspec.structs.replace(request, status=status)
+        done = msgspec.structs.replace(request, status=verdict)
         self.put(shared_request(request.metadata.name, done))
 
     def judge(self, name: str) -> None:

@@ -201,6 +201,7 @@ def test_room_is_made_last_for_a_gang_that_took_too_long_before() -> None:
     assert [key.name for key in engine.report.took_too_long] == ["large"]
     add(engine.cluster, pod("small", queue="poor", priority=0))
     clock.now += 10
+    assert isinstance(engine._stopwatch, Ticks)
     engine._stopwatch.step_s = 0.03
 
     plan(engine)

@@ -9,7 +9,6 @@ from bindery.kube.objects import watched as kube
 from bindery.kube.objects.nodetopologies import NodeResourceTopology
 from tests.scheduler.numaworld import (
     BEST_EFFORT,
-    GPU,
     RESTRICTED,
     SINGLE,
     NumaWorld,
@@ -18,7 +17,7 @@ from tests.scheduler.numaworld import (
     numa_node,
     report,
 )
-from tests.scheduler.schedulerworld import gang, group, node, pod, report_of
+from tests.scheduler.schedulerworld import GPU, gang, group, node, pod, report_of
 
 # The zones have 4 CPUs and 8 GiB each.
 MASKS: list[tuple[str, str, Mapping[str, Any], list[int], list[int] | None]] = [

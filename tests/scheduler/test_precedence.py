@@ -205,10 +205,13 @@ def test_it_comes_after_nothing_once_the_request_says_that_the_gang_is_bound() -
 # ---- what is left when the gang's request fails --------------------------------------------------
 
 
-def with_extras(**first: str) -> tuple[Engine, CommittedStatement]:
-    """Return an engine that knows the requests of a gang and of its extra pod, a minute old."""
+def with_extras(phase: str = "Pending") -> tuple[Engine, CommittedStatement]:
+    """Return an engine that knows the requests of a gang and of its extra pod, a minute old.
+
+    `phase`: that of the gang's request.
+    """
     old = "2025-06-15T15:05:40Z"
-    gone = request("g", {"uid-g-0": "n", "uid-g-1": "n"}, created=old, **first)
+    gone = request("g", {"uid-g-0": "n", "uid-g-1": "n"}, created=old, phase=phase)
     extra = request("e", {"uid-g-2": "n"}, created=old, after="g-1")
     return engine_with(node("n"), *gang("g", 3, 2), gone, extra), gone
 

@@ -300,7 +300,9 @@ def test_a_queue_that_is_mended_is_ready_again_from_then_on() -> None:
     modify(engine.cluster, mended)
 
     assert set(plan(engine)) == {"g-0"}
-    (condition,) = writes_of(engine)["a"].wanted.conditions or ()
+    now_said = writes_of(engine)["a"].wanted.conditions
+    assert now_said is not None
+    (condition,) = now_said
     assert (condition.status, condition.reason, condition.message) == ("True", "Valid", "")
     assert condition.last_transition_time == THEN
 

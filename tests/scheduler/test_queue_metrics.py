@@ -9,8 +9,10 @@ from bindery.scheduler.status.queue_metrics import NOTE_EVERY_S, QueueFigures
 from tests.scheduler.schedulerworld import NOW, add, delete, engine_with, gang, node, plan
 
 
-def queue(name: str, **gpu: object) -> kube.Queue:
-    rule = kube.QueueResource(**gpu)
+def queue(
+    name: str, *, quota: int, over_quota_weight: float | None = None, limit: int = -1
+) -> kube.Queue:
+    rule = kube.QueueResource(quota=quota, over_quota_weight=over_quota_weight, limit=limit)
     spec = kube.QueueSpec(resources={"gpu": rule})
     return kube.Queue(metadata=kube.Meta(name=name, uid=f"uid-{name}"), spec=spec)
 

@@ -44,10 +44,10 @@ def test_no_queue_falls_below_its_quota_while_single_gpus_above_quotas_suffice(
     quotas = {queue.name: int(queue.gpu.quota) for queue in world.queues}
     held, singles = dict.fromkeys(quotas, 0), dict.fromkeys(quotas, 0)
     sizes = {job.name: int(job.pods[0].gpus) for job in world.jobs}
-    queue_of = {job.name: job.queue for job in world.jobs}
+    queue_of = {job.name: job.queue for job in world.jobs if job.queue is not None}
     for job in world.jobs[:-1]:
-        held[job.queue] += sizes[job.name]
-        singles[job.queue] += sizes[job.name] == 1
+        held[queue_of[job.name]] += sizes[job.name]
+        singles[queue_of[job.name]] += sizes[job.name] == 1
     lent = {name: min(max(0, held[name] - quotas[name]), singles[name]) for name in quotas}
     planner = Planner(world, Faults(()))
     planner.cluster.populate()
@@ -56,7 +56,7 @@ def test_no_queue_falls_below_its_quota_while_single_gpus_above_quotas_suffice(
 
     left = dict(held)
     for eviction in planner.engine.report.evictions:
-        job = eviction.task.job.name
-        left[queue_of[job]] -= sizes[job]
+        victim = eviction.task.job.name
+        left[queue_of[victim]] -= sizes[victim]
     if GPUS - sum(held.values()) + sum(lent.values()) >= sizes["claimant"]:
         assert all(left[name] >= min(held[name], quotas[name]) for name in quotas)

@@ -7,6 +7,7 @@ import msgspec
 from bindery.api.bindrequest import BindRequestSpec
 from bindery.api.names import NODE_POOL_LABEL, SELECTED_NODE_LABEL, STATEMENT_LABEL
 from bindery.kube.objects.bindrequests import BindRequest
+from bindery.scheduler.commit.drafts import StatementDraft
 from bindery.scheduler.commit.requests import BindRequestDraft, as_stored, content_of
 from tests.scheduler.drafted import draft
 
@@ -24,12 +25,13 @@ EXTRA = draft(
 SINGLES = draft("singles", gang="", owner_kind="", pods=4, min_bound=0, token=7)
 
 
-def metadata_of(*statements: Any) -> dict[str, Any]:
-    return object_of(*statements)["metadata"]
+def metadata_of(*statements: StatementDraft) -> dict[str, Any]:
+    metadata: dict[str, Any] = object_of(*statements)["metadata"]
+    return metadata
 
 
-def object_of(*statements: Any) -> dict[str, Any]:
-    made: Any = BindRequestDraft(statements).to_object()
+def object_of(*statements: StatementDraft) -> dict[str, Any]:
+    made: dict[str, Any] = BindRequestDraft(statements).to_object()
     BindRequestSpec.model_validate(made["spec"])
     return made
 

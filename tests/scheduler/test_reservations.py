@@ -73,8 +73,10 @@ def test_the_report_names_the_nodes_and_the_start() -> None:
 
 
 def test_many_nodes_are_counted_and_not_all_named() -> None:
-    ends = {"active_deadline_seconds": 3600, "conditions": [BOUND]}
-    items = [pod(f"r{i}", gpu=1, on=f"n{i:02}", **ends) for i in range(12)]
+    items = [
+        pod(f"r{i}", gpu=1, on=f"n{i:02}", active_deadline_seconds=3600, conditions=[BOUND])
+        for i in range(12)
+    ]
     nodes = [node(f"n{i:02}", gpu=4) for i in range(12)]
     gang = [pod(f"g-{i}", gpu=4, group="g") for i in range(12)]
     engine = engine_with(*nodes, *items, group("g", 12), *gang)

@@ -23,6 +23,7 @@ from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.status.conditions import pending_writes
 from tests.scheduler.recounting import recount, view
 from tests.scheduler.schedulerworld import (
+    NAMESPACE,
     NOW,
     add,
     delete,
@@ -45,11 +46,18 @@ def terms(owner: str, count: int) -> Iterator[PodAffinityTerm]:
         yield PodAffinityTerm(label_selector=LabelSelector(match_labels=labels), topology_key=HOST)
 
 
-def keeping_apart(name: str, count: int, **fields: object) -> kube.Pod:
+def keeping_apart(
+    name: str, count: int, *, namespace: str = NAMESPACE, on: str = "", gated: bool = False
+) -> kube.Pod:
     """Return a pod with `count` different terms of anti-affinity."""
     required = list(terms(name, count))
     return pod(
-        name, "1m", affinity=Affinity(pod_anti_affinity=PodAffinity(required=required)), **fields
+        name,
+        "1m",
+        namespace=namespace,
+        on=on,
+        gated=gated,
+        affinity=Affinity(pod_anti_affinity=PodAffinity(required=required)),
     )
 
 

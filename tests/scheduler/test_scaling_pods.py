@@ -310,8 +310,9 @@ def test_a_job_that_planning_has_not_reached_keeps_its_scaling_pods_and_gets_no_
     engine = world(FULL, *shares("s", 2, HALF))
     (pod,) = demanded(engine).pods
     for key, report in list(engine.report.jobs.items()):
-        unknown = {"reason": JobReason.NOT_TRIED_YET, "waits_for": ""}
-        engine.report.jobs[key] = dataclasses.replace(report, **unknown)
+        engine.report.jobs[key] = dataclasses.replace(
+            report, reason=JobReason.NOT_TRIED_YET, waits_for=""
+        )
 
     kept, others = look(engine, pod.pods), look(engine)
 

@@ -103,7 +103,8 @@ def test_a_request_that_was_given_up_as_a_whole_holds_nothing(phase: str) -> Non
     for change in statement_changes(Change(EventType.ADDED, stored, None)):
         cluster.apply(change)
 
-    assert [cluster.holds.get(uid) is None for uid in ("uid-a", "uid-b")] == [phase == "Failed"] * 2
+    uids = (Uid("uid-a"), Uid("uid-b"))
+    assert [cluster.holds.get(uid) is None for uid in uids] == [phase == "Failed"] * 2
 
 
 def test_a_refused_statement_without_a_list_of_pods_has_bound_none() -> None:

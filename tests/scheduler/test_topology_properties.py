@@ -68,8 +68,8 @@ def worlds(draw: st.DrawFn) -> World:
     return World(labels, free)
 
 
-def asked(level: str, **more: str) -> kube.TopologyConstraint:
-    return kube.TopologyConstraint(name="dc", required=level, **more)
+def asked(level: str) -> kube.TopologyConstraint:
+    return kube.TopologyConstraint(name="dc", required=level)
 
 
 def columns(engine: Engine) -> list[np.ndarray]:

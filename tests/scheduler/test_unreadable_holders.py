@@ -191,7 +191,7 @@ def test_a_node_with_something_malformed_stays_as_it_was_otherwise() -> None:
 
 
 def test_pods_wait_for_volumes_and_claims_that_were_never_read_whole() -> None:
-    bodies = {
+    bodies: dict[Resource[Any], dict[str, Any]] = {
         VOLUMES: json_of(volume("v", on="n", claim_ref=promised_to("c"), phase="Bound")),
         CLAIMS: json_of(bound_claim("c", "v")),
     }

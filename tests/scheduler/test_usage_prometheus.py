@@ -14,6 +14,7 @@ from prometheus_client import REGISTRY
 from bindery.api.usage import PrometheusConfiguration, UsageConfiguration, UsageQueries
 from bindery.kube.lease import Leadership
 from bindery.scheduler.usage.formula import Decay, Moment
+from bindery.scheduler.usage.keeper import UsageProblems
 from bindery.scheduler.usage.metrics import QueueCollector
 from bindery.scheduler.usage.prometheus import PrometheusReader, UsageQueryError, over_window
 from bindery.scheduler.usage.prometheuskeeper import PrometheusKeeper
@@ -208,13 +209,13 @@ def test_what_the_default_queries_ask_for_is_what_a_scheduler_exports() -> None:
 
 
 @dataclass
-class Heard:
+class Heard(UsageProblems):
     """Remembers what was complained of."""
 
     reasons: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
-    def error(self, _operation: str, reason: str, problem: str) -> None:
+    def error(self, operation: str, reason: str, problem: str) -> None:  # noqa: ARG002
         self.warning(reason, problem)
 
     def warning(self, reason: str, problem: str) -> None:

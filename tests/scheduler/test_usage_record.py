@@ -180,7 +180,7 @@ def test_however_often_it_is_interrupted_the_record_stays_small() -> None:
 def history(slices: int, queues: int, seed: int = 1) -> History:
     """Return a history in which each queue held something in each slice."""
     drawn = np.random.default_rng(seed).random((slices, 2, queues))
-    start = NOW + 60.0 * np.arange(slices)
+    start = NOW + 60.0 * np.arange(slices, dtype=np.float64)
     return History(
         queues=tuple(f"team-{index}" for index in range(queues)),
         resources=("cpu", "nvidia.com/gpu"),
@@ -249,7 +249,7 @@ def test_what_an_earlier_process_recorded_counts_before_what_this_one_sees() -> 
     assert usage[0].tolist() == pytest.approx([0.5, 0.25])
 
 
-VALID = {
+VALID: dict[str, Any] = {
     "version": 1,
     "term": 1,
     "queues": ["a"],

@@ -16,5 +16,5 @@ def test_the_mask_of_the_caller_stays_as_it_is() -> None:
         nobody = np.zeros(0, dtype=np.bool_)
         useful = useful_nodes(session, VictimTable(session), nobody, allowed, task)
 
-        assert [session.state.nodes.name(row) for row in np.flatnonzero(useful)] == ["n2"]
+        assert [session.state.nodes.name(row) for row in np.flatnonzero(useful).tolist()] == ["n2"]
         assert allowed.all()

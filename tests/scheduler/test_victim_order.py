@@ -74,7 +74,8 @@ class LargestFirst:
 def plugins_with(order: Any) -> PluginSet:
     """Return the built-in plugins with `order` as the only order of queues."""
     built_in = load(configuration().plugins)
-    others = [each for each in built_in.plugins if each not in built_in.queue_order]
+    replaced: Sequence[object] = built_in.queue_order
+    others = [each for each in built_in.plugins if each not in replaced]
     return PluginSet([*others, order], built_in.seconds)
 
 

@@ -1,9 +1,10 @@
 """What hits the processes: kills, freezes, cut connections, errors, and the API server's end."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from random import Random
+from typing import Any
 
 from devcluster.components import Component
 from tests.e2e.chaos.figures import Figures
@@ -36,7 +37,7 @@ class Blows:
         self._refusing: set[str] = set()
         """Proxies that refuse connections just now."""
         self._api_server_is_down = False
-        self._kinds: dict[Callable[[], Awaitable[None]], int] = {
+        self._kinds: dict[Callable[[], Coroutine[Any, Any, None]], int] = {
             self._kill: 6,
             self._freeze: 3,
             self._cut: 5,

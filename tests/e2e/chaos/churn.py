@@ -5,7 +5,7 @@ what `recount` and `rest` compare the cluster with.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
@@ -99,7 +99,7 @@ class Churn:
             }  # fmt: skip
             create = partial(corner.client.create, CLAIMS, body, corner.namespace)
             await insist(create)
-        steps = [partial(corner.create_group, gang)]
+        steps: list[Callable[[], Awaitable[object]]] = [partial(corner.create_group, gang)]
         steps += [partial(corner.create_pod, gang, index) for index in range(gang.size)]
         if self.random.random() < 0.3:
             self.random.shuffle(steps)  # pods before their PodGroup, too

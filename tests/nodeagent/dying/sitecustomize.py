@@ -13,7 +13,7 @@ _left, _, _when = os.environ.get("DIE_AT_WRITE", "0 never").partition(" ")
 _count = int(_left)
 
 
-def _dying(self: Path, target: Path) -> Path:
+def _dying(self: Path, target: str | os.PathLike[str]) -> Path:
     global _count  # noqa: PLW0603  the writes of a process are counted together
     _count -= 1
     if _count == 0 and _when == "before":
@@ -25,4 +25,4 @@ def _dying(self: Path, target: Path) -> Path:
 
 
 if _when != "never":
-    Path.replace = _dying
+    Path.replace = _dying  # type: ignore[method-assign, assignment]  # the process dies in it

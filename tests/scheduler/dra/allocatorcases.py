@@ -15,7 +15,7 @@ import yaml
 from bindery.kube.objects.claims import RESOURCE_CLAIMS, ResourceClaim
 from bindery.kube.objects.devices import DEVICE_CLASSES, RESOURCE_SLICES
 from bindery.kube.objects.resources import NODES
-from bindery.kube.objects.watched import KubeObject
+from bindery.kube.objects.watched import KubeObject, Node
 from bindery.kube.watches.store import Change, EventType
 from bindery.scheduler.model.state import PlanState
 from bindery.scheduler.plugins.dra.candidates import AllocationError
@@ -62,7 +62,7 @@ def answer(case: Case) -> dict[str, Any]:
     """Return what the allocator says, in the words of `expect`."""
     state, cache = PlanState(), ClaimCache()
     for item in case.objects:
-        if _KINDS["Node"].type is type(item):
+        if isinstance(item, Node):
             state.nodes.put(item)
         else:
             cache.observe(Change(EventType.ADDED, item, None))

@@ -13,6 +13,7 @@ from bindery.kube.objects.podspec import PodResourceClaim
 from bindery.kube.objects.watched import KubeObject, Pod
 from bindery.scheduler.cache.claim_gpus import ClaimGpus
 from bindery.scheduler.engine import Engine
+from bindery.scheduler.model.jobs import Uid
 from tests.scheduler.schedulerworld import add, delete, engine_with, modify, node, plan, pod, queue
 from tests.sizes import examples
 
@@ -178,33 +179,34 @@ some_pods = st.lists(
 
 @settings(max_examples=examples(200))
 @given(some_pods, st.lists(st.tuples(st.sampled_from("xyz"), st.integers(0, 3)), max_size=6))
-def test_each_claim_with_pods_counts_once_and_every_change_is_reported(pods, claims) -> None:
+def test_each_claim_with_pods_counts_once_and_every_change_is_reported(
+    pods: list[tuple[str, list[str], str]], claims: list[tuple[str, int]]
+) -> None:
     counts = ClaimGpus(lambda name: name == CLASS)
     users: dict[str, list[str]] = {}
     gpus: dict[str, int] = {}
     seen = dict.fromkeys("abcd", 0)
 
-    def changed(reported: set[str], itself: str = "") -> None:
+    def changed(reported: set[Uid], itself: str = "") -> None:
         for name in "abcd":
-            now = counts.of(f"uid-{name}")
-            if f"uid-{name}" not in reported and name != itself:
+            uid = Uid(f"uid-{name}")
+            now = counts.of(uid)
+            if uid not in reported and name != itself:
                 assert now == seen[name], "a change of another pod is reported"
             seen[name] = now
         used = {each for names in users.values() for each in names}
         assert sum(seen.values()) == sum(gpus.get(each, 0) for each in used)
 
     for name, names, state in pods:
-        uid = f"uid-{name}"
         if state in ("ended", "gone"):
             users.pop(name, None)
-            changed(counts.forget_pod(uid), name)
+            changed(counts.forget_pod(Uid(f"uid-{name}")), name)
         else:
             item = with_claims(pod(name, 1, on="n" if state == "runs" else ""), *names)
-            uid = item.metadata.uid
             users[name] = names
             changed(counts.put_pod(item), name)
         if claims:
             key, count = claims.pop()
             gpus[key] = count
-            item = claim(key, max(count, 1), of=CLASS if count else "other")
-            changed(counts.put_claim(item, gone=False))
+            sized = claim(key, max(count, 1), of=CLASS if count else "other")
+            changed(counts.put_claim(sized, gone=False))

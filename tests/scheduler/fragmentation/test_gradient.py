@@ -28,11 +28,13 @@ Node = tuple[Sequence[int], int]
 
 
 def workload(*kinds: Kind) -> TypicalWorkload:
-    columns = np.array(kinds, dtype=np.int64).reshape(-1, 4).T
-    return TypicalWorkload(*columns, whole=1000)
+    weight, cpu, portion, devices = np.array(kinds, dtype=np.int64).reshape(-1, 4).T
+    return TypicalWorkload(weight, cpu, portion, devices, whole=1000)
 
 
-def columns(nodes: Sequence[Node], kinds: int, barred: Sequence[tuple[int, int]] = ()):
+def columns(
+    nodes: Sequence[Node], kinds: int, barred: Sequence[tuple[int, int]] = ()
+) -> NodeColumns:
     free = np.zeros((max(len(devices) for devices, _ in nodes), len(nodes)), dtype=np.int64)
     for at, (devices, _) in enumerate(nodes):
         free[: len(devices), at] = devices
@@ -64,11 +66,13 @@ BY_HAND = [
 
 
 @pytest.mark.parametrize(("kinds", "free", "cpu", "expected"), BY_HAND)
-def test_fragmentation_of_one_node(kinds, free, cpu, expected):
+def test_fragmentation_of_one_node(
+    kinds: Sequence[Kind], free: Sequence[int], cpu: int, expected: int
+) -> None:
     assert fragmentation(workload(*kinds), columns([(free, cpu)], len(kinds))) == [expected]
 
 
-def test_a_node_that_a_kind_may_not_use_is_lost_to_it():
+def test_a_node_that_a_kind_may_not_use_is_lost_to_it() -> None:
     nodes = columns([([1000], 4000)] * 2, 1, barred=[(0, 1)])
     assert fragmentation(workload(HALF), nodes).tolist() == [0, 1000]
 
@@ -89,13 +93,20 @@ GROWTHS = [
 
 
 @pytest.mark.parametrize(("kinds", "free", "cpu", "request_", "grown", "device"), GROWTHS)
-def test_growth_on_one_node(kinds, free, cpu, request_, grown, device):
+def test_growth_on_one_node(
+    kinds: Sequence[Kind],
+    free: Sequence[int],
+    cpu: int,
+    request_: tuple[int, int],
+    grown: int,
+    device: int,
+) -> None:
     nodes = columns([(free, cpu)], len(kinds))
     found = growth(workload(*kinds), nodes, Ask(1000, *request_))
     assert (found[0].tolist(), found[1].tolist()) == ([grown], [device])
 
 
-def test_buckets_have_a_step_of_about_40_milli_gpus_and_equal_scores_within_it():
+def test_buckets_have_a_step_of_about_40_milli_gpus_and_equal_scores_within_it() -> None:
     grown = np.array([-1000, -41, -1, 0, 1, 39, 41, 1000, NO_PLACE])
     assert buckets(grown, 1000).tolist() == [73, 51, 50, 50, 49, 49, 48, 26, 0]
 
@@ -153,7 +164,9 @@ def growth_plainly(work: TypicalWorkload, nodes: NodeColumns, node: int, ask: As
 
 @settings(max_examples=examples(200))
 @given(some_nodes, some_kinds, some_barred, some_asks)
-def test_vectors_equal_a_plain_function(states, kinds, barred, ask):
+def test_vectors_equal_a_plain_function(
+    states: list[Node], kinds: list[Kind], barred: list[tuple[int, int]], ask: Ask
+) -> None:
     work, nodes = workload(*kinds), columns(states, len(kinds), barred)
 
     assert fragmentation(work, nodes).tolist() == [
@@ -175,7 +188,13 @@ def test_vectors_equal_a_plain_function(states, kinds, barred, ask):
     st.lists(some_asks, min_size=1, max_size=3),
     st.integers(1, 6),
 )
-def test_an_updated_table_equals_a_new_one(states, kinds, changes, asks, most_states):
+def test_an_updated_table_equals_a_new_one(
+    states: list[Node],
+    kinds: list[Kind],
+    changes: list[tuple[int, list[int], int]],
+    asks: list[Ask],
+    most_states: int,
+) -> None:
     work, nodes = workload(*kinds), columns(states, len(kinds))
     table = GrowthTable(work, nodes.take(np.arange(nodes.count)), most_states)
     rows = np.arange(nodes.count)
@@ -194,7 +213,9 @@ def test_an_updated_table_equals_a_new_one(states, kinds, changes, asks, most_st
 
 @settings(max_examples=examples(100))
 @given(some_nodes, some_kinds, st.data())
-def test_a_share_by_memory_has_a_portion_on_each_node(states, kinds, data):
+def test_a_share_by_memory_has_a_portion_on_each_node(
+    states: list[Node], kinds: list[Kind], data: st.DataObject
+) -> None:
     work, nodes = workload(*kinds), columns(states, len(kinds))
     portions = data.draw(
         st.lists(st.integers(1, 1000), min_size=nodes.count, max_size=nodes.count).map(np.array)
