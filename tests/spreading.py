@@ -80,7 +80,7 @@ LONGEST = (
     "tests/nodeagent/test_killed_agent.py",
     "tests/hami/test_left_locks.py",
     "tests/cli/test_asking.py",
-    "tests/scheduler/test_make_room_properties.py",
+    "tests/scheduler/actions/test_make_room_properties.py",
     "tests/scenario/test_capture.py",
 )
 """The files that take longest, which comes first. Others may come in any order."""

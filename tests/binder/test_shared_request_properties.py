@@ -354,7 +354,7 @@ def test_a_withdrawal_between_the_writes_of_parts_leaves_none_without_an_outcome
             for part in range(3):
                 world.withdraw(f"request-{part}", "p")
 
-    scene.happen = happen  # type: ignore[method-assign]
+    scene.happen = happen  # type: ignore[assignment]
     scene.play()
 
     check_the_end(world, 0)

@@ -9,6 +9,7 @@ from bindery.api.names import KEPT_ROOM_ANNOTATION
 from bindery.kube.objects import watched as kube
 from bindery.scheduler.engine import Engine
 from tests.scheduler.boundpods import bound_pod, records_of, request_of
+from tests.scheduler.planning.test_stages import bound, stage, stages_of
 from tests.scheduler.schedulerworld import (
     Clock,
     add,
@@ -20,7 +21,6 @@ from tests.scheduler.schedulerworld import (
     plan,
     pod,
 )
-from tests.scheduler.test_stages import bound, stage, stages_of
 
 
 def gang(name: str, gpu: int) -> tuple[kube.PodGroup, kube.Pod]:

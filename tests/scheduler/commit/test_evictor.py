@@ -14,8 +14,8 @@ from bindery.kube.objects.selectors import LabelSelector
 from bindery.scheduler.commit.evictor import CONCURRENT_CALLS, Evictor
 from bindery.scheduler.model.evictions import Eviction
 from bindery.scheduler.model.jobs import JobKey, Task
+from tests.scheduler.cache.test_budgets import budget
 from tests.scheduler.schedulerworld import delete, engine_with, node, pod
-from tests.scheduler.test_budgets import budget
 
 
 class Answers:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.scheduler.dra.allocatorcases import Case, answer, cases
+from tests.scheduler.plugins.dra.allocatorcases import Case, answer, cases
 
 CASES = cases()
 

@@ -10,8 +10,8 @@ from bindery.kube.objects import watched as kube
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.model.jobs import TaskStatus
 from tests.scheduler.boundpods import bound_pod, records_of
+from tests.scheduler.planning.test_stages import bound, template
 from tests.scheduler.schedulerworld import Clock, add, engine_with, group, modify, node, pod
-from tests.scheduler.test_stages import bound, template
 from tests.sizes import examples
 
 

@@ -4,8 +4,8 @@ import pytest
 
 from bindery.scheduler.insight.world import World
 from bindery.scheduler.model.jobs import Uid
+from tests.scheduler.cache.test_budgets import GUARDED, budget
 from tests.scheduler.schedulerworld import NOW, configuration, node, pod
-from tests.scheduler.test_budgets import GUARDED, budget
 
 PODS = [Uid("uid-a"), Uid("uid-b")]
 

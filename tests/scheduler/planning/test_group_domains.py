@@ -11,8 +11,8 @@ from bindery.kube.objects import watched as kube
 from bindery.kube.objects.topology import Topology, TopologyLevel, TopologySpec
 from bindery.scheduler.model.jobs import Job
 from bindery.scheduler.plugins.registry import PluginSet
+from tests.scheduler.planning.test_cycle_ends import with_plugins
 from tests.scheduler.schedulerworld import engine_with, gang, group, node, plan, pod, report_of
-from tests.scheduler.test_cycle_ends import with_plugins
 
 RACKS = Topology(
     metadata=kube.Meta(name="dc", uid="dc"),

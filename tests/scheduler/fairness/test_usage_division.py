@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bindery.scheduler.fairness.division import Amounts, Demand, QueueTree
-from tests.scheduler.test_fair_shares import MOST, amounts, divide, divisions
+from tests.scheduler.fairness.test_fair_shares import MOST, amounts, divide, divisions
 
 usages = st.sampled_from([0.0, 0.1, 0.25, 0.4, 0.75, 1.0])
 k_values = st.sampled_from([0.5, 1.0, 2.0, 5.0])
