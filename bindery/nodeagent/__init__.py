@@ -1,6 +1,6 @@
 """The node agent: runs bound pods.
 
-This first form has hollow nodes only: Node objects, Leases and pod statuses without machines
-behind them (`bindery nodeagent run --hollow N`). `agent` is the door; `docs/hollow-nodes.md` says
-what is real and what is made up.
+Today all nodes are hollow: Node objects, Leases and pod statuses without machines behind them
+(`bindery nodeagent run --hollow N`). `agent` is the entry point; `docs/hollow-nodes.md` lists what
+is real and what is simulated.
 """

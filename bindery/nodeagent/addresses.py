@@ -12,18 +12,18 @@ POD_ADDRESSES: Final = IPv4Network("100.64.0.0/10")
 """Four million addresses that no public network routes (RFC 6598)."""
 
 _BLOCK: Final = 256
-"""Distance of the places where nodes begin: more than the pods of a node."""
+"""Offset between the start addresses of two nodes: more than the pods of a node."""
 
 
 class NoAddressLeftError(Exception):
-    """Every address of the range is held; one comes free when a pod is deleted."""
+    """All addresses of the range are in use; an address becomes free when a pod is deleted."""
 
 
 class AddressPool:
-    """Hands out the addresses of `network`, round and round, so that a freed one rests long.
+    """Hands out the addresses of `network` in turn, so that a released address is reused late.
 
-    Each node begins at a place of its own, so that agents that do not see each other's newest pods
-    hardly ever choose the same address.
+    Each node starts at its own offset, so that agents that do not see each other's newest pods
+    rarely choose the same address.
     """
 
     def __init__(self, network: IPv4Network = POD_ADDRESSES) -> None:
@@ -34,7 +34,9 @@ class AddressPool:
         self._addresses: dict[str, str] = {}  # pod uid -> address
 
     def reserve(self, uid: str, address: str) -> None:
-        """Note that pod `uid` has `address`; the first pod with it is its holder."""
+        """Record that pod `uid` has `address`; if several pods have an address, the first one holds
+        it.
+        """
         if self._addresses.get(uid) == address or address in self._owners:
             return
         self.release(uid)
@@ -56,7 +58,7 @@ class AddressPool:
         return address
 
     def release(self, uid: str) -> None:
-        """Give back the address of pod `uid`, if it has one."""
+        """Release the address of pod `uid`, if it has one."""
         address = self._addresses.pop(uid, None)
         if address is not None:
             del self._owners[address]

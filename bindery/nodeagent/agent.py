@@ -1,9 +1,9 @@
 """Runs all hollow nodes of one process until a stop signal.
 
-The door of the package: `bindery.cli.processes.nodeagent` connects the client and calls `run`;
-from here `nodes` keeps the nodes, `pods` their pods, `kubelets` decides about pods, and
-`topologies` reports what is left. A kill at any moment loses nothing: all state is in the API
-server, or in checkpoints.
+The entry point of the package: `bindery.cli.processes.nodeagent` connects the client and calls
+`run`. `nodes` keeps the Node objects, `pods` runs the pods, `kubelets` decides about pods, and
+`topologies` reports the free resources of NUMA zones. A kill at any moment loses nothing: all state
+is in the API server or in checkpoints.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ _REPORT_S: Final = 5.0
 
 
 class HollowAgent:
-    """The keepers of `nodes`, their pods and their zones.
+    """Keeps `nodes`, with their pods and NUMA zones.
 
     Args:
         client: the connection to the API server.
@@ -38,7 +38,7 @@ class HollowAgent:
         checkpoints: where the kubelets write their checkpoints; None keeps them in memory.
         topology_delay_s: how long changes of zones are collected before they are reported.
         clock: returns seconds since the epoch.
-        random: spreads what would happen at the same moment.
+        random: spreads actions that would otherwise happen at the same moment.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class HollowAgent:
         listening: Listening = NOWHERE,
         remove_on_exit: bool = False,
     ) -> None:
-        """Keep the nodes until `stop` is set; then remove them if `remove_on_exit`."""
+        """Keep the nodes until `stop` is set; then delete them if `remove_on_exit`."""
         keepers = (self.nodes, self.pods, self.topologies)
         loops = (self._events.run, *(keeper.run for keeper in keepers), self._report)
         async with AsyncExitStack() as stack:
@@ -105,7 +105,8 @@ class HollowAgent:
         if remove_on_exit:
             await self.nodes.remove_all()
 
-    # The keepers know each other by these, as each is made after another.
+    # The keepers refer to each other through these variables, because each is created after
+    # another.
 
     def _node_object(self, node: HollowNode) -> Node:
         return self.nodes.seen(node)

@@ -1,7 +1,7 @@
-"""What admission reads of a pod and of the Node object: pure.
+"""Converts a pod and its Node object to the input of the admission checks. Pure.
 
-Used by `kubelets`. Resources of a container that a claim serves (KEP-5004) are left out, as the
-kubelet does: the driver of the claim hands them out.
+Used by `kubelets`. Resources of a container that a claim serves (KEP-5004) are left out, as in the
+kubelet: the driver of the claim allocates them.
 """
 
 from collections.abc import Collection, Mapping
@@ -25,10 +25,10 @@ _HASHABLE = tuple[tuple[str, str], ...]
 
 
 def candidate_of(pod: HollowPod, node: Node) -> Candidate:
-    """Return `pod` as the admission checks of `node` see it.
+    """Return the input of the admission checks of `node` for `pod`.
 
     Raises:
-        QuantityError: an amount is no quantity.
+        QuantityError: an amount is not a quantity.
     """
     spec = pod.spec
     tolerations = spec.tolerations or ()
@@ -69,10 +69,10 @@ def _is_selected(pod: HollowPod, node: Node) -> bool:
 
 
 def core_pod(pod: HollowPod) -> pods.Pod:
-    """Return what the managers of resources read of `pod`.
+    """Return the fields of `pod` that the resource managers read.
 
     Raises:
-        QuantityError: an amount is no quantity.
+        QuantityError: an amount is not a quantity.
     """
     spec = pod.spec
     served = _served_by_claims(pod)
@@ -112,7 +112,7 @@ _NOTHING: Final = ResourceRequirements()
 
 
 def _served_by_claims(pod: HollowPod) -> dict[str, set[str]]:
-    """Return container -> the extended resources that a claim serves."""
+    """Return the extended resources that claims serve, by container."""
     served: dict[str, set[str]] = {}
     status = pod.status.extended_resource_claim_status
     for mapping in status.request_mappings if status is not None else ():

@@ -1,7 +1,8 @@
-"""The machine of a hollow node and its kubelet's settings, as shapes have them.
+"""The machine of a hollow node and the settings of its kubelet, as fields of a shape.
 
-Read by `shapes`. The settings have the names of the kubelet's own configuration, and what
-contradicts itself is refused with the kubelet's words. Machines are equal for all nodes of a shape.
+Read by `shapes`. The settings are named as in the kubelet's configuration file. Settings that
+contradict each other are rejected with the kubelet's message. All nodes of a shape have equal
+machines.
 """
 
 from collections.abc import Callable, Mapping
@@ -40,7 +41,7 @@ def amount(text: str | int) -> str:
     """Return a quantity as text.
 
     Raises:
-        ValueError: it is no quantity, or negative.
+        ValueError: `text` is not a quantity, or negative.
     """
     if quantity.parse(text, "memory") < 0:
         raise ValueError(f"{text!r} is negative")
@@ -66,10 +67,10 @@ class NumaHardware(ApiModel):
     distances: tuple[tuple[Positive, ...], ...] | None = None
     """One row a zone. Default: 10 within a zone, 12 within a socket, 32 between sockets."""
     memory: dict[NonNegative, Amount] | None = None
-    """Zone -> its memory. Default: equal parts of the node's."""
+    """NUMA zone -> memory. Default: equal parts of the node's memory."""
     devices: dict[str, DevicesByZone] = Field(default_factory=dict)
-    """Resource -> zone -> count; zone -1: of no zone, as of a plugin that reports none. GPUs that
-    are not listed are spread over the zones in blocks."""
+    """Resource -> zone -> count. Zone -1 holds devices without a zone, as a plugin reports them
+    that knows no zones. GPUs that are not listed are spread over the zones in blocks."""
     huge_pages: dict[str, ByZone] = Field(default_factory=dict)
     """Size, such as 2Mi -> zone -> count."""
 
@@ -113,12 +114,14 @@ class ReservedMemory(ApiModel):
 
 
 class KubeletSettings(ApiModel):
-    """Fields of `KubeletConfiguration` (kubelet.config.k8s.io/v1beta1) that decide on pods."""
+    """Fields of `KubeletConfiguration` (kubelet.config.k8s.io/v1beta1) that affect admission and
+    resources.
+    """
 
     cpu_manager_policy: str = "none"
     cpu_manager_policy_options: dict[str, str] = Field(default_factory=dict)
     reserved_system_cpus: str = Field(default="", alias="reservedSystemCPUs")
-    """Reserved CPUs by name; they replace the CPU amounts of the two reservations."""
+    """IDs of reserved CPUs, such as 0-3; they replace the CPU amounts of the two reservations."""
     memory_manager_policy: str = "None"
     reserved_memory: tuple[ReservedMemory, ...] = ()
     topology_manager_policy: str = policies.NONE
@@ -129,7 +132,7 @@ class KubeletSettings(ApiModel):
     eviction_hard: dict[str, str] = Field(default_factory=dict)
     """Signal -> amount or percentage."""
     feature_gates: dict[str, bool] = Field(default_factory=dict)
-    """Gates of the options of the CPU manager, and of the features that nodes declare."""
+    """Feature gates of the CPU manager's options and of the features that nodes declare."""
 
     @field_validator("cpu_manager_policy")
     @classmethod
@@ -202,12 +205,13 @@ _GATES: Final = {
 
 @dataclass(frozen=True)
 class HollowMachine:
-    """What a hollow node's kubelet knows of its machine.
+    """The machine of a hollow node as its kubelet sees it.
 
     Attributes:
         config: hardware and settings.
         devices: resource -> its devices.
-        allocatable: resource -> what pods can have, in the units of `nodecore.pods.Resources`.
+        allocatable: resource -> the amounts available to pods, in the units of
+            `nodecore.pods.Resources`.
         is_reported: whether the node has a NodeResourceTopology.
     """
 
@@ -218,8 +222,10 @@ class HollowMachine:
 
     @property
     def declared_features(self) -> tuple[str, ...] | None:
-        """`status.declaredFeatures`; None if the kubelet declares nothing and compares nothing."""
-        # Nothing runs in a container on a hollow node, so its runtime lacks nothing.
+        """`status.declaredFeatures`; None if the kubelet declares no features and does not check
+        them.
+        """
+        # Hollow nodes run no containers, so no feature is missing in a runtime.
         return declared_features(
             self.config.features, runtime_has_user_namespaces_on_host_network=True
         )
@@ -234,13 +240,13 @@ def machine_of(
     """Return the machine of a node.
 
     Args:
-        resources: what the node has in all, as quantities.
-        gpu_resource: which of them are GPUs.
-        numa: its NUMA zones; None is one zone.
-        kubelet: its settings; None is the kubelet's defaults, with nothing reserved.
+        resources: the node's capacity, as quantities.
+        gpu_resource: the name of the GPU resource.
+        numa: the NUMA zones; None for one zone.
+        kubelet: the kubelet's settings; None for its defaults, with nothing reserved.
 
     Raises:
-        ValueError: numbers do not fit each other, or the kubelet would not start with them.
+        ValueError: the numbers contradict each other, or the kubelet would not start with them.
     """
     is_reported = numa is not None or kubelet is not None
     hardware, settings = numa or NumaHardware(), kubelet or KubeletSettings()
@@ -257,13 +263,13 @@ def with_machine(
     settings: KubeletSettings,
     devices: Mapping[str, tuple[Device, ...]] = _NOTHING,
 ) -> HollowMachine:
-    """Return what a kubelet with `settings` makes of `machine`.
+    """Return `machine` as a kubelet with `settings` sees it.
 
     Args:
         machine: the hardware, such as `sysfs.machine_of` reads it.
-        capacity: what the node has in all, without huge pages.
-        settings: the kubelet's.
-        devices: resource -> its devices.
+        capacity: the node's capacity, without huge pages.
+        settings: the kubelet's settings.
+        devices: devices by resource.
 
     Raises:
         ValueError: the kubelet would not start with them.
@@ -274,24 +280,24 @@ def with_machine(
 
 
 class NoPods:
-    """A node without pods, for a first start."""
+    """Stands for the pods of a node that starts for the first time: there are none."""
 
     def active_pods(self) -> tuple[Pod, ...]:
         """Return no pods."""
         return ()
 
     def sources_ready(self) -> bool:
-        """Return that all pods are known."""
+        """Return True: no pods remain to be restored."""
         return True
 
 
 def _checked(config: NodeConfig, devices: Mapping[str, tuple[Device, ...]]) -> dict[str, int]:
-    """Start a kubelet once; return what it reports as allocatable."""
+    """Start a kubelet once and return the allocatable amounts that it reports."""
     store = CheckpointManager(MemoryStore())
     manager = ContainerManager(config, NoPods(), store, store, lambda: 0.0)
     manager.start()
     allocatable = manager.node_allocatable()
-    # The kubelet takes huge pages off the memory that it reports.
+    # The kubelet deducts huge pages from the memory that it reports.
     pages = sum(size for name, size in allocatable.items() if name.startswith("hugepages-"))
     allocatable[pods.MEMORY] = max(0, allocatable[pods.MEMORY] - pages)
     return allocatable | {name: len(listed) for name, listed in devices.items()}
@@ -403,7 +409,7 @@ def _one_of(policy: str, *known: str) -> str:
 
 
 def _threshold(text: str) -> str:
-    """Return a threshold as `nodecore` reads it: bytes, or a percentage."""
+    """Return an eviction threshold as `nodecore` reads it: bytes, or a percentage."""
     if text.endswith("%"):
         share = float(text[:-1])
         if not 0 <= share <= 100:
@@ -413,7 +419,9 @@ def _threshold(text: str) -> str:
 
 
 def _as_value_error(action: Callable[[], T]) -> T:
-    """Return what `action` returns; refusals of nodecore become mistakes in the file."""
+    """Return the result of `action`; convert an error of `nodecore` to a ValueError, a mistake in
+    the file.
+    """
     try:
         return action()
     except NodeCoreError as error:

@@ -1,8 +1,9 @@
-"""What the containers of a pod hold, as text on the pod: pure.
+"""The resources that the containers of a pod hold, as text in an annotation. Pure.
 
-A hollow node without checkpoint files has no other place to remember it. The annotation is written
-together with the pod's status, so a pod runs if and only if its record exists. After a restart the
-records of a node's pods become the checkpoints that the kubelet's managers start from.
+Without checkpoint files, a hollow node has no other place to store this record. The annotation is
+written in one request with the pod's status, so a pod runs if and only if its record exists. After
+a restart, the records of a node's pods are converted to the checkpoints from which the kubelet's
+managers start.
 """
 
 from collections.abc import Iterable, Mapping
@@ -24,7 +25,9 @@ from bindery.nodecore.memory.state import MemoryState
 from bindery.nodecore.numamemory import Block
 
 ANNOTATION: Final = "hollow.bindery.dev/held"
-"""On a pod of a hollow node: JSON, container -> its CPUs, memory and devices."""
+"""Annotation of a pod on a hollow node: JSON, container -> the CPUs, memory and devices that it
+holds.
+"""
 
 
 class HeldBlock(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
@@ -36,24 +39,26 @@ class HeldBlock(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
 
 class HeldContainer(msgspec.Struct, frozen=True, rename="camel", kw_only=True, omit_defaults=True):
-    """What one container holds."""
+    """The resources that one container holds."""
 
     cpus: str = ""
-    """Its own CPUs, such as 0-3; empty if it runs on the shared ones."""
+    """Exclusive CPUs, such as 0-3; empty if the container runs on the shared CPUs."""
     memory: list[HeldBlock] = msgspec.field(default_factory=list)
     devices: dict[str, dict[int, list[str]]] = msgspec.field(default_factory=dict)
     """Resource -> NUMA zone -> ids."""
 
 
 Held = Mapping[str, HeldContainer]
-"""Container -> what it holds."""
+"""Container -> the resources that it holds."""
 
 _NOTHING: Final = HeldContainer()
 _DECODER: Final = msgspec.json.Decoder(dict[str, HeldContainer])
 
 
 def of_pod(manager: ContainerManager, uid: str, containers: Iterable[str]) -> Held:
-    """Return what the containers of the pod `uid` hold; those that hold nothing are left out."""
+    """Return the resources that the containers of the pod `uid` hold; containers without any are
+    left out.
+    """
     cpus = manager.cpu.state.containers.get(uid, {})
     memory = manager.memory.state.containers.get(uid, {})
     devices = manager.devices.state.held.get(uid, {})
@@ -80,10 +85,10 @@ def encode(held: Held) -> str:
 
 
 def decode(text: str) -> Held:
-    """Return what the annotation's `text` says.
+    """Return the record in the annotation's `text`.
 
     Raises:
-        StateError: it is not such JSON.
+        StateError: `text` is not the expected JSON.
     """
     try:
         return _DECODER.decode(text)
@@ -97,11 +102,11 @@ def restore(
     checkpoints: CheckpointManager,
     device_checkpoints: CheckpointManager,
 ) -> None:
-    """Write the checkpoints from which a kubelet starts that has these pods.
+    """Write the checkpoints that a kubelet with `pods` would start from.
 
     Args:
         manager: a manager that has started without pods.
-        pods: pod UID -> what its containers hold.
+        pods: pod UID -> the resources of its containers.
         checkpoints: where the CPU manager and the memory manager write.
         device_checkpoints: where the device manager writes.
 

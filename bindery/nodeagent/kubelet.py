@@ -1,7 +1,8 @@
-"""Decides like the kubelet of one hollow node: which pods run, and what their containers hold.
+"""Decides as the kubelet of one hollow node: which pods run, and which resources their containers
+hold.
 
-Asked by `kubelets`. It runs `nodecore`'s whole admission chain; clock and checkpoint stores are
-passed in. Nothing runs between two calls, so an idle node costs no time.
+Called by `kubelets`. It runs the whole admission chain of `nodecore`; the clock and the checkpoint
+stores are passed in. Nothing runs between two calls, so an idle node costs no time.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -29,12 +30,12 @@ PREEMPTED: Final = Admission(
 
 @dataclass(frozen=True)
 class Stores:
-    """Where a kubelet writes its checkpoints.
+    """The checkpoint stores of a kubelet.
 
     Attributes:
-        managers: of the CPU manager and the memory manager.
-        devices: of the device manager.
-        outlive: whether they are there again after a restart of the agent.
+        managers: store of the CPU manager and the memory manager.
+        devices: store of the device manager.
+        outlive: whether the stores survive a restart of the agent.
     """
 
     managers: CheckpointManager
@@ -69,7 +70,7 @@ _PLUGIN: Final = HollowPlugin()
 class HollowKubelet:
     """The kubelet of the node called `name`.
 
-    Pods whose admission has been decided are remembered until `release`.
+    Decisions about the admission of pods are kept until `release`.
     """
 
     def __init__(
@@ -99,11 +100,12 @@ class HollowKubelet:
         return self._is_ready
 
     def start(self, running: Iterable[Pod], held: Mapping[str, Held]) -> str | None:
-        """Restore what containers hold; return what was lost, None if nothing was.
+        """Restore the resources of containers. Return a description of records that were lost, or
+        None.
 
         Args:
-            running: the pods that run already.
-            held: pod UID -> its record, which counts if the stores do not outlive the agent.
+            running: the pods that already run.
+            held: pod UID -> record; used if the stores do not survive the agent.
 
         Raises:
             NodeCoreError: a checkpoint cannot be used; a kubelet would not start.
@@ -130,12 +132,12 @@ class HollowKubelet:
         return None if lost is None else f"the state of devices is lost: {lost}"
 
     def ready(self) -> None:
-        """Release what pods hold that have not been admitted since the start."""
+        """Release the resources of pods that have not been admitted since the start."""
         self._is_ready = True
         self._remove_stale_state()
 
     def is_recorded(self, uid: str) -> bool:
-        """Return whether containers of the pod `uid` hold something already."""
+        """Return whether containers of the pod `uid` already hold resources."""
         manager = self.manager
         recorded = (
             manager.cpu.state.containers,
@@ -147,12 +149,13 @@ class HollowKubelet:
     def admit(
         self, candidate: Candidate, allocatable: Mapping[str, int], *, starts: bool = True
     ) -> Admission:
-        """Return whether a pod may run; the first answer stays.
+        """Return whether a pod may run; the first answer for a pod is final.
 
         Args:
             candidate: the pod.
-            allocatable: what pods can have of the node.
-            starts: whether its containers start at once; else `start_containers` follows.
+            allocatable: the node's amounts available to pods.
+            starts: whether the containers start immediately; otherwise call `start_containers`
+                later.
         """
         uid = candidate.pod.uid
         known = self.answer(uid)
@@ -165,7 +168,7 @@ class HollowKubelet:
             allowed_sysctls=sysctls.SAFE,
             declared_features=self.machine.declared_features,
         )
-        # The managers must not take what an earlier run gave to this pod for stale.
+        # Keep the managers from treating resources that an earlier run gave to this pod as stale.
         self._admitted[uid] = candidate
         try:
             answer = chain.admit(_without_ended(candidate), facts, self._checks)
@@ -180,9 +183,9 @@ class HollowKubelet:
         return answer
 
     def start_containers(self, uid: str) -> None:
-        """Note that the containers of an admitted pod run, and that its init containers have ended.
+        """Record that the containers of an admitted pod run and its init containers have ended.
 
-        Until then, the init containers hold what the others do not reuse.
+        Until then, the init containers hold resources that the other containers do not reuse.
 
         Raises:
             OSError: a checkpoint cannot be written.
@@ -192,7 +195,7 @@ class HollowKubelet:
             self.manager.lifecycle.pre_start(pod, one, container_id(uid, one.name))
 
     def answer(self, uid: str) -> Admission | None:
-        """Return what was decided about the pod `uid`; None if nothing was."""
+        """Return the decision about the pod `uid`, or None."""
         return ADMITTED if uid in self._admitted else self._refused.get(uid)
 
     def admitted(self) -> Iterable[Pod]:
@@ -200,7 +203,9 @@ class HollowKubelet:
         return (one.pod for one in self._admitted.values())
 
     def release(self, uid: str) -> bool:
-        """Release what the pod `uid` holds, which has ended; return whether it was known."""
+        """Release the resources of the pod `uid`, which has ended; return whether the pod was
+        known.
+        """
         was_refused = self._refused.pop(uid, None) is not None
         if uid not in self._admitted:
             return was_refused
@@ -208,12 +213,12 @@ class HollowKubelet:
         return True
 
     def stopped(self) -> list[str]:
-        """Return the pods that made room for critical ones since the last call."""
+        """Return the pods stopped in favour of critical pods since the last call."""
         stopped, self._stopped = self._stopped, []
         return stopped
 
     def held(self, uid: str) -> Held:
-        """Return what the containers of the pod `uid` hold for themselves."""
+        """Return the resources that the containers of the pod `uid` hold exclusively."""
         candidate = self._admitted.get(uid)
         if candidate is None:
             return {}
@@ -237,7 +242,7 @@ class HollowKubelet:
         pod = self._admitted.pop(uid).pod
         topology = self.manager.topology
         for one in pod.all_containers:
-            # Also of a refused pod, whose containers were never created.
+            # Also for a refused pod, which never had containers.
             topology.add_container(pod, one, container_id(uid, one.name))
             topology.remove_container(container_id(uid, one.name))
         self._remove_stale_state()
@@ -248,9 +253,10 @@ class HollowKubelet:
 
 
 def _without_ended(candidate: Candidate) -> Candidate:
-    """Return a pod that runs already, after a restart, without its init containers that have ended.
+    """Return a pod that already ran before a restart, without its init containers that have ended.
 
-    Their memory was released when they had; the kubelet would ask for it again.
+    The memory of these init containers was released when they ended; the kubelet would request it
+    again.
     """
     if candidate.is_pending:
         return candidate
@@ -259,5 +265,5 @@ def _without_ended(candidate: Candidate) -> Candidate:
 
 
 def container_id(uid: str, container: str) -> str:
-    """Return the runtime's id of a container."""
+    """Return the ID that the container runtime would give to a container."""
     return f"hollow://{uid}/{container}"

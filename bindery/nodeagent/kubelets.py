@@ -1,6 +1,6 @@
-"""The kubelets of all hollow nodes of an agent: made, restored and asked.
+"""Creates and restores the kubelets of all hollow nodes of an agent, and asks them for decisions.
 
-Used by `agent`, which registers no node whose kubelet does not start, and by `pods`.
+Used by `pods` and by `agent`, which does not register a node if its kubelet does not start.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -24,7 +24,7 @@ from bindery.nodecore.checkpoints.store import CheckpointManager, DirectoryStore
 from bindery.nodecore.errors import NodeCoreError, StateError
 
 DEVICE_DIRECTORY: Final = "device-plugins"
-"""Below a kubelet's directory: where the device manager has its checkpoint."""
+"""Directory of the device manager's checkpoint, below the kubelet's directory."""
 NOT_STARTED: Final = "Failed to start ContainerManager"
 _RUNNING: Final = "Running"
 
@@ -35,9 +35,9 @@ class Kubelets:
     """A kubelet for each node.
 
     Args:
-        node_object: returns the Node object as the API server has it.
-        changed: called with a node when its pods or what they hold have changed.
-        complain: called with a node and a sentence about what it has lost.
+        node_object: returns the Node object from the API server.
+        changed: called with a node when its pods or their resources have changed.
+        complain: called with a node and a sentence about lost records.
         clock: returns seconds since the epoch.
         checkpoints: a directory with one directory for each node; None keeps them in memory.
     """
@@ -54,12 +54,13 @@ class Kubelets:
         self._node_object, self._changed, self._complain = node_object, changed, complain
         self._clock, self._checkpoints = clock, checkpoints
         self._kubelets: dict[str, HollowKubelet] = {}
-        self._nodes: dict[str, HollowNode] = {}  # whose pods have been taken up
+        self._nodes: dict[str, HollowNode] = {}  # nodes with restored pods
 
     def prepare(self, node: HollowNode) -> str | None:
-        """Start the kubelet of `node` from its checkpoint files, if there are to be any.
+        """Start the kubelet of `node` from its checkpoint files, if the agent keeps checkpoint
+        files.
 
-        Returns why it does not start, in the kubelet's words; None if it does.
+        Returns the reason in the kubelet's words if the kubelet does not start, else None.
         """
         if self._checkpoints is None or node.name in self._kubelets:
             return None
@@ -74,9 +75,9 @@ class Kubelets:
         return None
 
     def open(self, node: HollowNode, pods: Iterable[HollowPod]) -> None:
-        """Take up the pods of `node` that are there already; at a second call do nothing.
+        """Admit the existing pods of `node`; a second call does nothing.
 
-        Pods that run come first, then those that were about to, then the older ones.
+        Running pods come first, then pods with recorded resources, then the others by age.
         """
         if node.name in self._nodes:
             return
@@ -93,7 +94,7 @@ class Kubelets:
         for pod in ordered:
             if pod.status.phase == _RUNNING:
                 self._decide(kubelet, node, pod)
-        # What a pod got whose admission was interrupted goes back: it would not fit what it gets.
+        # Pods with interrupted admission lose their old resources: they may get others now.
         kubelet.ready()
         for pod in ordered:
             if pod.status.phase != _RUNNING and pod.metadata.deletion_timestamp is None:
@@ -101,7 +102,7 @@ class Kubelets:
         self._changed(node)
 
     def admit(self, node: HollowNode, pod: HollowPod) -> Admission:
-        """Return whether `pod` may run on `node`; the first answer for a pod stays."""
+        """Return whether `pod` may run on `node`; the first answer for a pod is final."""
         kubelet = self._kubelets[node.name]
         known = kubelet.answer(pod.metadata.uid)
         if known is not None:
@@ -111,33 +112,35 @@ class Kubelets:
         return answer
 
     def release(self, name: str, uid: str) -> None:
-        """Release what the pod `uid` holds of the node `name`; it has ended or is gone."""
+        """Release the resources of the pod `uid` on the node `name`; the pod has ended or is
+        deleted.
+        """
         node, kubelet = self._nodes.get(name), self.kubelet(name)
         if node is None or kubelet is None:
             return
         try:
             was_known = kubelet.release(uid)
         except OSError as error:
-            # The next release or admission of the node writes it.
+            # The next release or admission on the node writes the checkpoint.
             self._complain(node, f"a checkpoint cannot be written: {error}")
             was_known = True
         if was_known:
             self._changed(node)
 
     def stopped(self, node: HollowNode) -> list[str]:
-        """Return the UIDs of pods that made room for critical ones since the last call."""
+        """Return the UIDs of pods stopped in favour of critical pods since the last call."""
         return self._kubelets[node.name].stopped()
 
     def held(self, node: HollowNode, uid: str) -> str | None:
-        """Return the record of what the pod `uid` holds; None if there is nothing to record."""
+        """Return the record of the resources that the pod `uid` holds; None if it holds none."""
         kubelet = self._kubelets[node.name]
         held = kubelet.held(uid) if node.machine.is_reported else {}
         return records.encode(held) if held else None
 
     def new_record(self, node: HollowNode, pod: HollowPod) -> str | None:
-        """Return the record that a running pod lacks; None if its record is what it holds.
+        """Return a new record for a running pod; None if the current record is right.
 
-        They differ after a restart from records that could not be used.
+        The record is wrong after a restart from records that could not be used.
         """
         if (
             not node.machine.is_reported
@@ -153,7 +156,7 @@ class Kubelets:
         return None if held == written else records.encode(held)
 
     def kubelet(self, node: str) -> HollowKubelet | None:
-        """Return the kubelet of `node` once its pods have been taken up."""
+        """Return the kubelet of `node` after its pods have been restored."""
         return self._kubelets.get(node) if node in self._nodes else None
 
     def _decide(self, kubelet: HollowKubelet, node: HollowNode, pod: HollowPod) -> Admission:
@@ -164,12 +167,13 @@ class Kubelets:
         return answer
 
     def _restored(self, node: HollowNode, pods: Iterable[HollowPod]) -> HollowKubelet:
-        """Return a kubelet without files, as the records of its pods say."""
+        """Return a kubelet without checkpoint files, restored from the records of its pods."""
         try:
             kubelet = self._new(node, in_memory())
             kubelet.start((), _held(pods) if node.machine.is_reported else {})
         except NodeCoreError as error:
-            # A kubelet asks to drain the node and to delete the file; here there is no file.
+            # The kubelet's message advises to drain the node and delete the file; a hollow node has
+            # no file.
             self._complain(node, f"{error}; its pods are admitted again as if they were new")
             kubelet = self._new(node, in_memory())
             kubelet.start((), {})
@@ -193,7 +197,7 @@ def _held(pods: Iterable[HollowPod]) -> dict[str, Held]:
 
 
 def _allocatable(node: HollowNode, seen: Node) -> Mapping[str, int]:
-    """Return what pods can have: as the shape says, and what others have added to the node."""
+    """Return the amounts available to pods: from the shape and from others' additions."""
     own = node.machine.allocatable
     listed = (seen.status.allocatable or {}).items()
     more = {name: text for name, text in listed if name not in own}

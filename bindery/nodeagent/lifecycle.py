@@ -1,8 +1,8 @@
 """Decides the next step of a pod on a hollow node from the pod and the clock: pure.
 
-Asked by `pods`, which carries the answer out and asks again when the pod changes or the time of
-`Wait` has come. Nothing is remembered between two questions: all times are counted from what the
-API server holds, so a restarted agent decides as the one before would have.
+Called by `pods`, which executes the step and calls again when the pod changes or the time of `Wait`
+has come. No state is kept between two calls: all times are counted from fields in the API server,
+so a restarted agent makes the same decisions.
 """
 
 from collections.abc import Mapping
@@ -16,11 +16,11 @@ from bindery.nodeagent.pod_objects import HollowPod
 from bindery.nodecore.admission.result import Admission
 
 STOP_SECONDS_ANNOTATION: Final = "hollow.bindery.dev/stop-seconds"
-"""On a pod of a hollow node: how long its containers take to end when they are told to stop. At
-the end of the pod's grace period they are killed. Without it they end at once."""
+"""Annotation of a pod on a hollow node: seconds until its containers end after the signal to stop.
+They are killed at the end of the pod's grace period. Default: 0."""
 EXIT_CODE_ANNOTATION: Final = "hollow.bindery.dev/exit-code"
-"""On a pod of a hollow node: how its containers end. Without it, with 0 after their run time, and
-with 143 when they are stopped."""
+"""Annotation of a pod on a hollow node: exit code of its containers. Default: 0 after their run
+time, 143 after a signal to stop."""
 
 # Exit codes as a shell would report them: 128 + the signal's number.
 EXIT_TERMINATED: Final = 143
@@ -30,14 +30,14 @@ _LARGEST_EXIT_CODE: Final = 255
 
 @dataclass(frozen=True)
 class Refuse:
-    """The node does not take the pod, or stops it for a critical one."""
+    """The node rejects the pod, or stops it for a critical pod."""
 
     answer: Admission
 
 
 @dataclass(frozen=True)
 class WriteRecord:
-    """The record of what the pod holds is not what it holds."""
+    """The record differs from the resources that the pod holds."""
 
     held: str
 
@@ -66,14 +66,16 @@ class ReadinessChange:
 
 @dataclass(frozen=True)
 class Stop:
-    """The pod is being deleted and its containers have ended: somebody waits to read how."""
+    """The pod is being deleted and its containers have ended: write their exit codes, which a
+    finalizer's owner waits for.
+    """
 
     exit_code: int
 
 
 @dataclass(frozen=True)
 class Remove:
-    """The pod is being deleted and nothing of it runs any more: the object can go."""
+    """The pod is being deleted and no container runs: the object can be deleted."""
 
 
 @dataclass(frozen=True)
@@ -181,7 +183,7 @@ def _decide_running(pod: HollowPod, started_s: float, now_s: float) -> Decision:
 def _decide_deleted(pod: HollowPod, now_s: float) -> Decision:
     meta = pod.metadata
     grace_s = meta.deletion_grace_period_seconds or 0
-    # The API server sets the timestamp to when the grace period ends, not to when it began.
+    # The API server sets the deletion timestamp to the end of the grace period.
     killed_s = times.seconds(meta.deletion_timestamp) or now_s
     runs = pod.status.phase == "Running"
     stop_s = seconds(pod, STOP_SECONDS_ANNOTATION) if runs else 0.0
@@ -191,7 +193,7 @@ def _decide_deleted(pod: HollowPod, now_s: float) -> Decision:
         return Wait(ends_s)
     if not meta.finalizers:
         return Remove()
-    # A finalizer keeps the object: whoever set it (the Job controller does) waits for the end.
+    # A finalizer keeps the object: its owner, such as the Job controller, waits for the end.
     if pod.status.phase not in ENDED_POD_PHASES:
         code = exit_code(pod)
         stopped = EXIT_TERMINATED if code is None or isinstance(code, MalformedAnnotation) else code

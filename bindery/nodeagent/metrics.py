@@ -1,4 +1,4 @@
-"""What a hollow node agent counts, in Prometheus' form.
+"""The Prometheus metrics of a hollow node agent.
 
 Written by `nodes` and `pods`; served by `bindery.observability.health`.
 """

@@ -1,7 +1,8 @@
 """The API objects of a hollow node: Node, its status and label patches, its Lease.
 
-Used by `nodes`. Pure; the forms are the kubelet's own, but everything that a person may read
-says that there is no machine. `spec` is written at creation only: cordons and taints are others'.
+Used by `nodes`. Pure. The fields are those of a kubelet, but texts for people mark the node as one
+without a machine. `spec` is written only at creation, because cordons and taints belong to other
+writers.
 """
 
 from collections.abc import Mapping
@@ -40,13 +41,15 @@ def node_body(node: HollowNode, now_s: float) -> Body:
 def status_patch(node: HollowNode, existing: Node | None, now_s: float) -> Body:
     """Return the strategic merge patch that refreshes the node's status.
 
-    A condition that `existing` already says keeps its transition time.
+    A condition with the same status in `existing` keeps its transition time.
     """
     return {"status": _status(node, existing, now_s)}
 
 
 def adoption_patch(node: HollowNode, existing: Node, now_s: float) -> Body:
-    """Return the status patch of a start: as `status_patch`, and resources the node lost go."""
+    """Return the status patch of a start: like `status_patch`, but it also removes resources that
+    the node no longer has.
+    """
     status = _status(node, existing, now_s)
     lost = dict.fromkeys(set(existing.status.allocatable or ()) - set(node.resources))
     status["capacity"] = {**node.resources, **lost}
@@ -55,9 +58,9 @@ def adoption_patch(node: HollowNode, existing: Node, now_s: float) -> Body:
 
 
 def label_patch(node: HollowNode, existing: Node) -> Body | None:
-    """Return the merge patch that brings the shape's labels up to date; None if they are.
+    """Return the merge patch that updates the shape's labels; None if they are up to date.
 
-    Labels of others are kept.
+    Other labels are kept.
     """
     differing = {
         key: value
@@ -113,7 +116,7 @@ def _status(node: HollowNode, existing: Node | None, now_s: float) -> dict[str, 
         "allocatable": node.allocatable,
         "declaredFeatures": node.machine.declared_features,
         "conditions": _conditions(existing, now_s),
-        # As after a second import under one tag; the API server writes it with `names: null`.
+        # A second import under the same tag leaves an image with `names: null`.
         "images": [{"sizeBytes": _IMAGE_BYTES}],
         "addresses": [
             {"type": "InternalIP", "address": node.address},

@@ -1,8 +1,8 @@
-"""Keeps the Node objects and Leases of all hollow nodes, as a kubelet keeps its one.
+"""Keeps the Node objects and Leases of all hollow nodes, as a kubelet does for its node.
 
-Started by `agent`; `pods` asks it which nodes are registered. As with the kubelet, a node is
-registered at the start only: one that somebody deletes stays deleted, and its Lease is no longer
-renewed. A node without the hollow label is never written to.
+Started by `agent`; `pods` reads from it which nodes are registered. Like a kubelet, it registers a
+node only at the start: a deleted node stays deleted, and its Lease is no longer renewed. A node
+without the hollow label is never written to.
 """
 
 import asyncio
@@ -28,12 +28,12 @@ from bindery.nodeagent.shapes import HOLLOW_LABEL, HollowNode
 from bindery.nodeagent.work import WorkQueue
 
 RENEW_S: Final = LEASE_DURATION_S * 0.25
-"""The kubelet's share of the Lease's duration."""
+"""A quarter of the Lease's duration, as in the kubelet."""
 RENEW_JITTER: Final = 0.04
 REFRESH_S: Final = 300.0
 """`nodeStatusReportFrequency`: how often an unchanged status is written."""
 HEAL_S: Final = 10.0
-"""`nodeStatusUpdateFrequency`: a changed status is written at most so often."""
+"""`nodeStatusUpdateFrequency`: minimum seconds between two writes of a changed status."""
 
 _WORKERS: Final = 16
 
@@ -41,7 +41,7 @@ log = structlog.get_logger(__name__)
 
 
 class Duty(StrEnum):
-    """What a node may be due for."""
+    """A periodic task of a node."""
 
     REGISTER = "register"
     ADOPT = "adopt"
@@ -50,20 +50,20 @@ class Duty(StrEnum):
 
 
 class NodeStage(StrEnum):
-    """How far a node has come."""
+    """The stage of a node's registration."""
 
     PENDING = "pending"
     REGISTERED = "registered"
     RETIRED = "retired"
-    """Somebody deleted it, or took the hollow label away."""
+    """The Node or its hollow label was deleted by another client."""
     REFUSED = "refused"
-    """There is a node of that name which is not hollow."""
+    """A Node of the same name exists that is not hollow."""
     FAILED = "failed"
-    """Its kubelet does not start."""
+    """The node's kubelet does not start."""
 
 
 class NodeTask(NamedTuple):
-    """One duty of one node: the key of the queue."""
+    """One duty of one node; a key of the queue."""
 
     duty: Duty
     node: str
@@ -71,7 +71,7 @@ class NodeTask(NamedTuple):
 
 @dataclass
 class _State:
-    """The state of one node. Times are those of the clock passed in."""
+    """The state of one node. Times are times of the clock that is passed in."""
 
     node: HollowNode
     stage: NodeStage = NodeStage.PENDING
@@ -84,8 +84,8 @@ class NodeKeeper:
     """Registers `nodes`, renews their Leases and refreshes their status.
 
     Args:
-        prepare: starts the kubelet of a node; returns why it does not start.
-        on_registered: called with a node when its pods may be looked after.
+        prepare: starts the kubelet of a node; returns the reason if the kubelet does not start.
+        on_registered: called with a node when its pods may be run.
     """
 
     def __init__(
@@ -108,10 +108,10 @@ class NodeKeeper:
             client, NODES, self._on_change, label_selector=f"{HOLLOW_LABEL}=true"
         )
         self.settled = asyncio.Event()
-        """Set when no node waits for its first registration any more."""
+        """Set when all nodes have finished their first registration."""
 
     def registered(self, name: str) -> HollowNode | None:
-        """Return the hollow node called `name`, if it is one of ours and registered."""
+        """Return the hollow node called `name`, if this agent runs it and it is registered."""
         state = self._states.get(name)
         return state.node if state is not None and state.stage is NodeStage.REGISTERED else None
 
@@ -121,7 +121,7 @@ class NodeKeeper:
         return state.uid if state is not None and state.stage is NodeStage.REGISTERED else None
 
     def seen(self, node: HollowNode) -> Node:
-        """Return the Node object of `node` as the watch has it, else as it is registered."""
+        """Return the Node object of `node` from the watch, or as it was registered."""
         found = self._reflector.objects.get(("", node.name))
         return found or Node(metadata=Meta(name=node.name, labels=node.labels))
 
@@ -132,12 +132,12 @@ class NodeKeeper:
         self._events.warning(reference, reason, problem)
 
     def is_ours(self, name: str) -> bool:
-        """Return whether `name` is one of this agent's nodes, registered or not."""
+        """Return whether this agent runs the node `name`, registered or not."""
         return name in self._states
 
     @property
     def healthy(self) -> bool:
-        """Whether the watch is alive and no registered node's Lease has run out."""
+        """Whether the watch is alive and the Leases of all registered nodes are valid."""
         now = self._clock()
         return self._reflector.healthy(time.monotonic()) and not any(
             state.stage is NodeStage.REGISTERED and now - state.renewed_s > LEASE_DURATION_S
@@ -145,7 +145,7 @@ class NodeKeeper:
         )
 
     async def run(self) -> None:
-        """Register all nodes, then keep them, for ever."""
+        """Register all nodes, then keep them; does not return."""
         for name in self._states:
             self._queue.add(NodeTask(Duty.REGISTER, name))
         async with asyncio.TaskGroup() as group:
@@ -153,7 +153,7 @@ class NodeKeeper:
             group.create_task(self._queue.run())
 
     async def remove_all(self) -> None:
-        """Delete the nodes that are registered and their Leases; call it after `run` ended."""
+        """Delete the registered nodes and their Leases; call it after `run` has ended."""
         async with asyncio.TaskGroup() as group:
             limit = asyncio.Semaphore(_WORKERS)
             for state in self._states.values():
@@ -161,7 +161,7 @@ class NodeKeeper:
                     group.create_task(self._remove(state, limit))
 
     def report(self) -> None:
-        """Bring the gauges up to date."""
+        """Update the gauges."""
         stages = [state.stage for state in self._states.values()]
         for stage in NodeStage:
             metrics.HOLLOW_NODES.labels(stage.value).set(stages.count(stage))
@@ -196,7 +196,7 @@ class NodeKeeper:
             self._begin(state, created)
 
     async def _adopt(self, state: _State) -> None:
-        """Go on with a node that is there already; its cordon and taints are kept."""
+        """Continue with an existing node; its cordon and taints are kept."""
         name = state.node.name
         try:
             existing = await self._client.get(NODES, name)
@@ -221,7 +221,7 @@ class NodeKeeper:
         state.uid = node.metadata.uid
         state.refreshed_s = state.renewed_s = self._clock()
         self._enter(state, NodeStage.REGISTERED)
-        # Spread over the whole period, so that a thousand nodes do not fire at once.
+        # Spread the first renewals over the whole period, so that not all nodes write at once.
         renew_s = self._random.uniform(0.0, RENEW_S)
         refresh_s = self._random.uniform(0.5, 1.0) * REFRESH_S
         self._queue.add_later(NodeTask(Duty.RENEW, state.node.name), renew_s)
@@ -241,7 +241,7 @@ class NodeKeeper:
         was_late = now - state.renewed_s > 2 * RENEW_S
         state.renewed_s = now
         if was_late:
-            # After an outage all nodes catch up at the same moment: spread them again.
+            # After an outage all nodes write at the same moment: spread the next renewals.
             return self._random.uniform(0.2, 1.0) * RENEW_S
         return RENEW_S * (1 + self._random.uniform(0.0, RENEW_JITTER))
 
@@ -268,7 +268,7 @@ class NodeKeeper:
                 await self._client.delete(NODES, state.node.name, uid=state.uid)
                 await self._client.delete(LEASES, state.node.name, LEASE_NAMESPACE)
             except (NotFoundError, ConflictError):
-                pass  # gone already, or somebody's new node: either way not ours to remove
+                pass  # already deleted, or replaced by another client's Node: keep the new one
             except KubeError as error:
                 log.warning("the node stays", node=state.node.name, error=str(error))
 
@@ -284,7 +284,7 @@ class NodeKeeper:
         elif state.stage is NodeStage.RETIRED and change.type is EventType.ADDED:
             self._queue.add(NodeTask(Duty.ADOPT, state.node.name))
         elif state.stage is NodeStage.REGISTERED and not node_objects.is_ready(change.object):
-            # The node controller doubts a node whose Lease was late: tell it otherwise.
+            # The node controller marks a node with a late Lease as not ready: write the status now.
             pause_s = HEAL_S - (self._clock() - state.refreshed_s)
             self._queue.add_later(NodeTask(Duty.REFRESH, state.node.name), pause_s)
 

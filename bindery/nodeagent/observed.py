@@ -1,7 +1,7 @@
-"""A real kubelet as its checkpoint files and its pods show it, for reports about its node: pure.
+"""A real kubelet, read from its checkpoint files and its pods, for reports about its node. Pure.
 
-The files keep what ended pods held until the kubelet admits another pod, which then may have it. So
-what belongs to none of the given pods counts as free.
+The files keep the resources of ended pods until the kubelet admits another pod. So resources of
+pods that are not in the given list count as free.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,11 +15,11 @@ from bindery.nodecore.masks import mask_of
 from bindery.nodecore.pods import Pod
 
 FILES: Final = (cpu.FILE, memory.FILE)
-"""The files that are read, in the kubelet's directory."""
+"""The names of the files to read, in the kubelet's directory."""
 
 
 class ObservedKubelet:
-    """The kubelet of the node called `name`, as of one moment; a `topologyreport.Reported`."""
+    """The kubelet of the node called `name` at one moment; implements `topologyreport.Reported`."""
 
     def __init__(
         self,
@@ -28,7 +28,7 @@ class ObservedKubelet:
         files: Mapping[str, bytes],
         pods: Iterable[Pod],
     ) -> None:
-        """Read the files; a kubelet that has not written one yet has given nothing away.
+        """Read the files; a file that is missing means that no pod holds resources of its kind.
 
         Args:
             name: the node's name.
@@ -54,9 +54,10 @@ class ObservedKubelet:
 
     @property
     def memory_groups(self) -> tuple[int, ...]:
-        """The mask of zones that each zone's memory is used together with, as in `NodeZones`.
+        """For each zone, the mask of zones used together with it for memory, as in `NodeZones`.
 
-        A NodeResourceTopology has no place for it. The scheduler knows it from its records on pods.
+        A NodeResourceTopology has no field for these masks. The scheduler knows them from its
+        records on pods.
         """
         state = self.manager.memory.state.machine
         return tuple(
@@ -68,7 +69,7 @@ class ObservedKubelet:
         return self._pods
 
     def sources_ready(self) -> bool:
-        """Return that all pods are known."""
+        """Return True: no pods remain to be restored."""
         return True
 
     def admitted(self) -> Sequence[Pod]:

@@ -1,7 +1,7 @@
 """The fields of a pod that the node agent reads.
 
-A struct of its own beside `bindery.kube.objects.watched.Pod`, because the scheduler needs other
-fields and every declared field costs time at each of thousands of events.
+A separate struct beside `bindery.kube.objects.watched.Pod`, because the scheduler needs other
+fields, and each declared field costs time at every event.
 """
 
 import msgspec
@@ -76,7 +76,7 @@ class HollowPod(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False)
 
     @property
     def is_ready(self) -> bool:
-        """Whether its condition Ready is true."""
+        """Whether the condition Ready is true."""
         return any(
             one.type == "Ready" and one.status == "True" for one in self.status.conditions or ()
         )

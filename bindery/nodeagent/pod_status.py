@@ -1,7 +1,7 @@
 """The status patches of pods on hollow nodes, in the form that the kubelet writes them.
 
-Used by `pods`. Each is a strategic merge patch that carries the pod's UID: conditions and
-addresses of others are kept, and a pod that was re-created under the same name is not touched.
+Used by `pods`. Each patch is a strategic merge patch with the pod's UID. Conditions and addresses
+from other writers are kept, and a pod re-created under the same name is not changed.
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ def running(
 ) -> Patch:
     """Return the patch that makes `pod` Running from `now_s` (seconds since the epoch).
 
-    `held` is the record of what its containers hold, which is written with it.
+    `held` is the record of the resources of its containers, written by the same patch.
     """
     started = pod.status.start_time or timestamp(now_s)
     state = {"running": {"startedAt": started}}
@@ -46,14 +46,14 @@ def running(
 
 
 def recorded(pod: HollowPod, held: str) -> Patch:
-    """Return the patch that writes the record of what the containers of `pod` hold."""
+    """Return the patch that writes `held`, the record of the resources of `pod`."""
     return {"metadata": {"uid": pod.metadata.uid, "annotations": {HELD_ANNOTATION: held}}}
 
 
 def refused(pod: HollowPod, answer: Admission, now_s: float) -> Patch:
     """Return the patch that fails `pod` as a kubelet fails a pod that it does not admit.
 
-    One that runs already, before a restart or until a critical pod came, has been killed.
+    A pod that already ran, before a restart or until a critical pod came, counts as killed.
     """
     status: dict[str, Any] = {
         "phase": "Failed",
@@ -95,7 +95,7 @@ def ended(pod: HollowPod, exit_code: int, now_s: float) -> Patch:
 
 
 def turned(pod: HollowPod, now_s: float) -> Patch:
-    """Return the patch that makes `pod` ready or not, as its readiness gates have it."""
+    """Return the patch that sets the readiness of `pod` from its readiness gates."""
     return _patch(pod, _conditions(pod, now_s))
 
 
@@ -114,10 +114,11 @@ def _patch(pod: HollowPod, status: Mapping[str, Any]) -> Patch:
 
 
 def _conditions(pod: HollowPod, now_s: float, ended: str = "") -> dict[str, Any]:
-    """Return the conditions that change, and the order of all as a kubelet (1.36) leaves them.
+    """Return the changed conditions, and the order of all conditions as a kubelet (1.36) writes it.
 
-    Conditions of others come first. `ended`: why the containers are not ready; empty while they
-    run. A condition whose status stays keeps its time, as do conditions of the scheduler.
+    Conditions from other writers come first. `ended` is the reason why the containers are not
+    ready; empty while they run. A condition with an unchanged status keeps its transition time, and
+    so do the scheduler's conditions.
     """
     ready = "False" if ended else "True"
     gated = not ended and not pod.passes_gates
@@ -144,7 +145,9 @@ def _conditions(pod: HollowPod, now_s: float, ended: str = "") -> dict[str, Any]
 
 
 def _containers(pod: HollowPod, state: Mapping[str, Any], started: str) -> dict[str, Any]:
-    """Return the statuses of all containers: those that go on are in `state`."""
+    """Return the statuses of all containers: the init containers have ended, the others are in
+    `state`.
+    """
     statuses: dict[str, Any] = {
         "containerStatuses": [
             _container(pod, container, state) for container in pod.spec.containers
@@ -161,7 +164,7 @@ def _containers(pod: HollowPod, state: Mapping[str, Any], started: str) -> dict[
 
 def _container(pod: HollowPod, container: Container, state: Mapping[str, Any]) -> dict[str, Any]:
     is_running = "running" in state
-    # An init container that is done with exit code 0 counts as ready, as in the kubelet.
+    # An init container that ended with exit code 0 counts as ready, as in the kubelet.
     is_init = container in (pod.spec.init_containers or ())
     return {
         "name": container.name,

@@ -1,8 +1,8 @@
 """Runs and ends the pods on hollow nodes.
 
-Started by `agent`; asks `lifecycle` what is to be done and writes what `pod_status` says. One
-watch holds all bound pods; pods of nodes that are not registered are left to others. A pod is
-always written to and deleted by its UID, never by its name alone.
+Started by `agent`; gets the next step from `lifecycle` and writes the patch from `pod_status`. One
+watch holds all bound pods; pods on nodes that are not registered are ignored. Every write and
+delete of a pod carries its UID.
 """
 
 import asyncio
@@ -56,9 +56,9 @@ HOLLOW_PODS: Final = Resource(
 )
 
 _WORKERS: Final = 32
-"""Writes in flight at once; more only wait inside the API server."""
+"""Maximum number of concurrent writes; more would only wait in the API server."""
 _RECHECK_S: Final = 1.0
-"""After a conflict: the watch tells meanwhile whether the pod is still the same."""
+"""Pause after a conflict. Meanwhile the watch shows whether the pod was replaced."""
 _NO_ADDRESS_S: Final = 30.0
 
 log = structlog.get_logger(__name__)
@@ -72,7 +72,9 @@ class PodKey(NamedTuple):
 
 
 class PodKeeper:
-    """Runs, ends and removes the pods of the nodes for which `registered` returns one."""
+    """Runs, ends and deletes the pods of registered nodes; `registered` returns such a node by
+    name.
+    """
 
     def __init__(
         self,
@@ -89,8 +91,8 @@ class PodKeeper:
         self._early: list[HollowNode] = []  # registered before the pods were known
         self._addresses = AddressPool()
         self._by_node: defaultdict[str, set[PodKey]] = defaultdict(set)
-        self._written: dict[PodKey, HollowPod] = {}  # our last write, until the watch shows it
-        self._complained: dict[PodKey, list[str]] = {}  # what events were written about
+        self._written: dict[PodKey, HollowPod] = {}  # own last writes, until the watch shows them
+        self._complained: dict[PodKey, list[str]] = {}  # texts that events were written about
         self._queue = WorkQueue("pods", self._handle, workers=_WORKERS, random=random)
         self._reflector = Reflector(
             client, HOLLOW_PODS, self._on_change, field_selector="spec.nodeName!="
@@ -102,10 +104,10 @@ class PodKeeper:
         return self._reflector.healthy(time.monotonic())
 
     async def run(self) -> None:
-        """Look after the pods, for ever."""
+        """Run the pods; does not return."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._reflector.run())
-            # Only then are all addresses known that pods already carry.
+            # The addresses that pods already carry are known only after the first list.
             await self._reflector.synced.wait()
             for node in self._early:
                 self.look_after(node)
@@ -113,7 +115,7 @@ class PodKeeper:
             group.create_task(self._queue.run())
 
     def look_after(self, node: HollowNode) -> None:
-        """Take up the pods of `node`, which has just been registered."""
+        """Run the pods of `node`, which has just been registered."""
         if not self._reflector.synced.is_set():
             self._early.append(node)
             return
@@ -123,7 +125,7 @@ class PodKeeper:
             self._queue.add(key)
 
     def report(self) -> None:
-        """Bring the gauges up to date."""
+        """Update the gauges."""
         metrics.WORK_WAITING.labels("pods").set(self._queue.waiting)
 
     def _on_change(self, change: Change[HollowPod]) -> None:
@@ -164,7 +166,7 @@ class PodKeeper:
                 return await self._attempt(decision, key, pod, node)
 
     def _refusal(self, key: PodKey, pod: HollowPod, node: HollowNode) -> Refuse | None:
-        """Ask the node's kubelet about a pod that is to run; return its refusal, if it is one."""
+        """Ask the node's kubelet whether a pod may run; return its refusal, or None."""
         if pod.status.phase in ENDED_POD_PHASES or pod.metadata.deletion_timestamp is not None:
             return None
         answer = self._kubelets.admit(node, pod)
@@ -184,11 +186,13 @@ class PodKeeper:
     async def _attempt(
         self, step: Step, key: PodKey, pod: HollowPod, node: HollowNode
     ) -> float | None:
-        """Carry out `step`; return when to look again without a change of the pod, if at all."""
+        """Execute `step`; return the seconds until the next check, or None to wait for a change of
+        the pod.
+        """
         try:
             await self._carry_out(step, key, pod, node)
         except NotFoundError:
-            pass  # the watch will say so too
+            pass  # the watch will deliver the deletion
         except ConflictError:
             return _RECHECK_S
         except InvalidError as error:
@@ -201,7 +205,7 @@ class PodKeeper:
             return _NO_ADDRESS_S
         else:
             metrics.POD_STEPS.labels(STEP_LABELS[type(step)]).inc()
-        return None  # what was written comes back as a change, and is decided upon then
+        return None  # the write comes back as an event, which leads to the next step
 
     async def _carry_out(self, step: Step, key: PodKey, pod: HollowPod, node: HollowNode) -> None:
         now = self._clock()
@@ -243,7 +247,7 @@ class PodKeeper:
         )
         if written.status.phase in ENDED_POD_PHASES:
             self._kubelets.release(written.spec.node_name, written.metadata.uid)
-        # The watch may lag behind: until it shows this write, the pod is what we wrote.
+        # The watch may lag behind: use this agent's own write until the watch delivers it.
         known = self._reflector.objects.get(key)
         if known is not None and _is_newer(written, known):
             self._written[key] = written

@@ -1,7 +1,8 @@
-"""The program of a reservation pod: reports its GPU and holds it.
+"""The program of a reservation pod: it reports the pod's GPU and keeps the GPU allocated.
 
-Run in the pod by `bindery reservation hold`. KAI-Scheduler's protocol (v0.17,
-pkg/resourcereservation): the answer is an annotation of the pod itself, which the binder waits for.
+Run in the pod by `bindery reservation hold`. The protocol is KAI-Scheduler's (v0.17,
+pkg/resourcereservation): the program writes the GPU into an annotation of its own pod, and the
+binder waits for the annotation.
 """
 
 import asyncio
@@ -18,36 +19,36 @@ from bindery.kube.objects.resources import PODS, metadata_only
 from bindery.observability.plainlogs import with_fields
 
 _NO_DEVICE: Final = frozenset({"", "void", "none", "all"})
-"""Values of the variable that name no device: other ways of handing it over are in use then."""
+"""Values of the variable that name no device; then the devices were passed in another way."""
 _DEVICE: Final = re.compile(r"GPU-[0-9a-fA-F-]{8,64}|[0-9]{1,4}")
 _QUERY: Final = ("nvidia-smi", "--query-gpu=uuid", "--format=csv,noheader")
 
-# Not structlog, whose import takes longer than all of this program's work.
+# The standard library's logging: structlog's import takes longer than the rest of this program.
 _log: Final = logging.getLogger(__name__)
 
 
 class NoDeviceError(Exception):
-    """The container sees no GPU, or more than one."""
+    """The container sees no GPU or more than one GPU."""
 
 
 @dataclass(frozen=True)
 class Identity:
-    """Which pod this is."""
+    """Namespace and name of the program's own pod."""
 
     namespace: str
     name: str
 
 
 async def visible_device(environment: Mapping[str, str]) -> str:
-    """Return the GPU that this container got, as its users shall name it.
+    """Return the name of this container's GPU, as containers that share the GPU request it.
 
     Raises:
-        NoDeviceError: there is none, or it is not clear which.
+        NoDeviceError: there is no GPU, or more than one candidate.
     """
     said = environment.get("NVIDIA_VISIBLE_DEVICES", "").strip()
     if said in _NO_DEVICE:
         said = await _ask_driver()
-    # CDI names it vendor.com/gpu=GPU-...
+    # A CDI name has the form vendor.com/gpu=GPU-...
     device = said.rpartition("=")[2]
     if _DEVICE.fullmatch(device) is None:
         raise NoDeviceError(f"one GPU should be visible, not {said!r}")
@@ -55,7 +56,7 @@ async def visible_device(environment: Mapping[str, str]) -> str:
 
 
 async def hold(client: Client, who: Identity, device: str) -> None:
-    """Write `device` on the pod `who`, then hold it until cancelled."""
+    """Write `device` into the annotation of the pod `who`, then sleep until cancelled."""
     patch = {"metadata": {"annotations": {INDEX_ANNOTATION: device}}}
     await client.patch(metadata_only(PODS), who.name, patch, namespace=who.namespace)
     _log.info("the GPU is held", extra=with_fields(device=device))
@@ -63,7 +64,7 @@ async def hold(client: Client, who: Identity, device: str) -> None:
 
 
 async def _ask_driver() -> str:
-    """Return what the driver's own tool lists; it is there wherever a GPU is."""
+    """Return the device list of the driver's own tool, present on every node with a GPU."""
     program = shutil.which(_QUERY[0])
     if program is None:
         raise NoDeviceError(f"NVIDIA_VISIBLE_DEVICES names no GPU, and there is no {_QUERY[0]}")

@@ -1,7 +1,7 @@
-"""Expands shapes of hollow nodes, as users write them, into single nodes.
+"""Expands the shapes of hollow nodes that users write into single nodes.
 
-Read by the command line (flags, or a YAML file for several shapes); the nodes go to `nodes`.
-Everything follows from the shape and the node's index, so a restart makes the same nodes again.
+Read by the command line (flags, or a YAML file for several shapes); the nodes go to `nodes`. A node
+depends only on its shape and its index, so a restart makes the same nodes again.
 """
 
 import re
@@ -24,11 +24,11 @@ from bindery.nodeagent.hardware import (
 from bindery.nodecore import pods
 
 HOLLOW_LABEL: Final = "hollow.bindery.dev/node"
-"""On every hollow node, with the value "true": there is no machine behind it. The agent never
-takes over a node without it."""
+"""Label of every hollow node, with the value "true": the node has no machine. The agent never takes
+over a node without this label."""
 
 NODE_ADDRESSES: Final = IPv4Network("198.18.0.0/15")
-"""Where nodes' made-up addresses come from: the range for benchmarks (RFC 2544)."""
+"""Range of the nodes' made-up addresses: reserved for benchmarks (RFC 2544)."""
 
 _NAME_PREFIX: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,200}[-a-z0-9])?")
 
@@ -56,11 +56,11 @@ LabelValue = Annotated[str, AfterValidator(_label_value)]
 
 
 class NodeShape(ApiModel):
-    """A number of equal nodes. The defaults are a common server with eight GPUs."""
+    """Equal nodes. The defaults describe a common server with eight GPUs."""
 
     count: int = Field(ge=1, le=NODE_ADDRESSES.num_addresses - 2)
     name_prefix: Annotated[str, AfterValidator(_name_prefix)] = "hollow-"
-    """Nodes are named by it and their index: hollow-0, hollow-1..."""
+    """Names of nodes are this prefix and an index: hollow-0, hollow-1..."""
     cpu: Amount = "64"
     memory: Amount = "512Gi"
     ephemeral_storage: Amount = "1Ti"
@@ -68,12 +68,12 @@ class NodeShape(ApiModel):
     gpus: NonNegative = 8
     gpu_model: LabelValue = "NVIDIA-H100-80GB-HBM3"
     racks: NonNegative = 4
-    """Over how many racks the nodes are spread, in blocks; 0: no rack label."""
+    """Number of racks over which the nodes are spread, in blocks; 0: no rack label."""
     zones: NonNegative = 2
-    """Over how many zones the racks are spread, in blocks; 0: no zone label."""
+    """Number of zones over which the racks are spread, in blocks; 0: no zone label."""
     node_pool: LabelValue = ""
     labels: dict[LabelKey, LabelValue] = Field(default_factory=dict)
-    """Further labels; they win over the ones that the agent would set, but for its own mark."""
+    """Further labels. They replace labels that the agent sets, except the label of hollow nodes."""
     resources: dict[LabelKey, Amount] = Field(default_factory=dict)
     """Further resources, such as rdma/hca: 8."""
     numa: NumaHardware | None = None
@@ -140,7 +140,7 @@ class HollowNode:
     """Resource name -> quantity: the capacity less what is reserved."""
     address: str
     machine: HollowMachine
-    """The same object for all nodes of a shape."""
+    """The machine; one object for all nodes of a shape."""
 
 
 def expand(shapes: tuple[NodeShape, ...]) -> tuple[HollowNode, ...]:
@@ -177,7 +177,7 @@ def _labels(shape: NodeShape, index: int) -> dict[str, str]:
         names.HOSTNAME_LABEL: f"{shape.name_prefix}{index}",
         "kubernetes.io/arch": "amd64",
         "kubernetes.io/os": "linux",
-        # Deprecated, but every kubelet sets them and selectors use them.
+        # Deprecated labels, but every kubelet sets them and selectors use them.
         "beta.kubernetes.io/arch": "amd64",
         "beta.kubernetes.io/os": "linux",
     }
@@ -192,8 +192,8 @@ def _labels(shape: NodeShape, index: int) -> dict[str, str]:
 def _place(shape: NodeShape, index: int) -> dict[str, str]:
     """Return the rack and zone labels: blocks of nodes in a rack, blocks of racks in a zone.
 
-    A rack's name contains its zone, so that shapes with different numbers of racks still agree
-    on which zone a rack lies in.
+    A rack's name contains the zone, so that a rack is in one zone also for shapes with different
+    numbers of racks.
     """
     place: dict[str, str] = {}
     blocks = shape.racks or shape.zones
@@ -223,7 +223,7 @@ def _resources(shape: NodeShape) -> dict[str, str]:
 
 
 def _capacity(shape: NodeShape, machine: HollowMachine) -> dict[str, str]:
-    """Return the resources of the shape, and those that its NUMA zones add."""
+    """Return the resources of the shape, including those added by its NUMA zones."""
     counts = {name: len(devices) for name, devices in machine.devices.items()}
     added = {**machine.config.capacity, **counts}
     own = _resources(shape)
@@ -231,7 +231,9 @@ def _capacity(shape: NodeShape, machine: HollowMachine) -> dict[str, str]:
 
 
 def _allocatable(capacity: Mapping[str, str], machine: HollowMachine) -> dict[str, str]:
-    """Return what pods can have; what is not reserved is written as in the capacity."""
+    """Return the amounts available to pods; amounts without reservations are written as in the
+    capacity.
+    """
     whole = pods.resources(capacity)
     return {
         name: text if amount == whole[name] else _quantity(name, amount)

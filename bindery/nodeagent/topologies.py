@@ -1,7 +1,7 @@
 """Writes the NodeResourceTopologies of hollow nodes when they change.
 
-Started by `agent`. Changes within `delay_s` become one report, which has the state at its end. A
-cluster without the definition of the kind is looked at again from time to time.
+Started by `agent`. Changes within `delay_s` become one report with the last state. If the cluster
+lacks the definition of the kind, the write is repeated from time to time.
 """
 
 from collections.abc import Callable
@@ -21,21 +21,21 @@ from bindery.nodeagent.topologyreport import Layout
 from bindery.nodeagent.work import WorkQueue
 
 DELAY_S: Final = 0.5
-"""As long as changes are collected by default."""
+"""Default time in seconds during which changes are collected."""
 
 _WORKERS: Final = 8
 _LOOK_AGAIN_S: Final = 30.0
-"""How long after the API server did not know the kind it is asked again."""
+"""Seconds until the next attempt after the API server did not know the kind."""
 
 log = structlog.get_logger(__name__)
 
 
 class TopologyKeeper:
-    """Reports the zones of nodes.
+    """Writes the reports of nodes.
 
     Args:
-        kubelet: returns the kubelet of a node; None before it has started.
-        node_uid: returns the UID of a Node that is registered.
+        kubelet: returns the kubelet of a node; None before the kubelet has started.
+        node_uid: returns the UID of a registered Node, by name.
     """
 
     def __init__(
@@ -55,17 +55,17 @@ class TopologyKeeper:
         self._queue = WorkQueue("topologies", self._write, workers=_WORKERS, random=random)
 
     async def run(self) -> None:
-        """Write reports, for ever."""
+        """Write reports; does not return."""
         await self._queue.run()
 
     def changed(self, node: HollowNode) -> None:
-        """Have the zones of `node` reported; nodes without NUMA keys have no report."""
+        """Schedule a report of `node`, unless the node has no NUMA settings."""
         if node.machine.is_reported and node.name not in self._waiting:
             self._waiting.add(node.name)
             self._queue.add_later(node.name, self._delay_s)
 
     def report(self) -> None:
-        """Bring the gauges up to date."""
+        """Update the gauges."""
         metrics.WORK_WAITING.labels("topologies").set(len(self._waiting))
 
     async def _write(self, name: str) -> float | None:
@@ -95,7 +95,7 @@ class TopologyKeeper:
         return None
 
     def _layout(self, machine: HollowMachine) -> Layout:
-        """Return the layout of a machine, which the nodes of a shape share."""
+        """Return the layout of a machine; the nodes of a shape share one."""
         known = self._layouts.get(id(machine))
         if known is None:
             known = self._layouts[id(machine)] = machine, topologyreport.layout_of(machine.config)

@@ -1,9 +1,9 @@
-"""The NodeResourceTopology of a node, from what its kubelet knows: pure.
+"""Builds the NodeResourceTopology of a node from its kubelet's state. Pure.
 
-Used by `topologies` for hollow nodes; `observed` knows the same of a real one. As the published
-exporters do, a zone lists only resources that are handed out by zone: CPUs under the static policy,
-memory and huge pages under the Static policy, and devices. What containers without exclusive CPUs
-use is not deducted, because the kubelet does not either.
+Used by `topologies` for hollow nodes; `observed` provides the state of a real kubelet. As with the
+published exporters, a zone lists only resources that are allocated by zone: CPUs under the static
+policy, memory and huge pages under the Static policy, and devices. CPUs used by containers on
+shared CPUs are not deducted, as in the kubelet.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -37,11 +37,11 @@ _LEGACY: Final = {
 
 
 class Reported(Protocol):
-    """A kubelet whose zones are reported."""
+    """The part of a kubelet that reports need."""
 
     @property
     def name(self) -> str:
-        """The name of its node."""
+        """The name of the kubelet's node."""
 
     @property
     def machine(self) -> HollowMachine:
@@ -49,7 +49,7 @@ class Reported(Protocol):
 
     @property
     def manager(self) -> ContainerManager:
-        """What its containers hold."""
+        """The resources that containers hold."""
 
     def admitted(self) -> Iterable[pods.Pod]:
         """Return the pods that run."""
@@ -57,7 +57,7 @@ class Reported(Protocol):
 
 @dataclass(frozen=True)
 class Layout:
-    """What of a machine never changes, as a report has it; see `NumaDetail`."""
+    """The parts of a report that never change on one machine; see `NumaDetail`."""
 
     cpus: Mapping[int, CpuSet]
     cpu_lists: Mapping[str, str]
@@ -87,7 +87,7 @@ def layout_of(config: NodeConfig) -> Layout:
 
 
 def body(kubelet: Reported, layout: Layout, node_uid: str) -> Body:
-    """Return the whole object; it is deleted together with the Node."""
+    """Return the whole object, with the Node as its owner."""
     config = kubelet.machine.config
     running = list(kubelet.admitted())
     fingerprint = podfingerprint.sign((pod.namespace, pod.name) for pod in running)
@@ -130,7 +130,7 @@ def body(kubelet: Reported, layout: Layout, node_uid: str) -> Body:
 
 
 def _resources(kubelet: Reported, layout: Layout, node: int) -> Iterator[Body]:
-    """Yield what a NUMA node has."""
+    """Yield the resources of one NUMA node."""
     manager = kubelet.manager
     allocatable = manager.cpu.allocatable_cpus()
     if allocatable:
@@ -186,7 +186,7 @@ def _detail(kubelet: Reported, layout: Layout, running: Sequence[pods.Pod]) -> N
 
 
 def _legacy_policy(config: NodeConfig) -> str:
-    """Return policy and scope in the form of `topologyPolicies`."""
+    """Return the policy and the scope in the form of `topologyPolicies`."""
     word = _LEGACY.get(config.topology_policy)
     if word is None:
         return "None"

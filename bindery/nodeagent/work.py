@@ -1,9 +1,9 @@
-"""A work queue of keys: each has at most one worker at a time, now or later.
+"""A work queue of keys with delays; at most one worker handles a key at a time.
 
-The agent has two, one for nodes and one for pods, so that a burst of pods never delays the
-heartbeats. A key that is added again while it waits is handled once; while it is handled, once
-more afterwards. What is to be done is read when its turn comes, so many changes become one write.
-Deadlines lie in one heap behind one timer, however many keys there are.
+The agent has one queue for nodes and one for pods, so that a burst of pods never delays the
+heartbeats. A key that is added again while it waits is handled once; a key added while it is
+handled is handled again afterwards. A worker reads the state when it handles a key, so many changes
+become one write. All deadlines are in one heap behind one timer.
 """
 
 import asyncio
@@ -21,20 +21,21 @@ KeyT = TypeVar("KeyT", bound=Hashable)
 
 _BACKOFF_FIRST_S: Final = 0.2
 _BACKOFF_LONGEST_S: Final = 7.0
-"""The kubelet's own longest wait between two attempts to register."""
+"""The longest pause between two attempts to register in the kubelet."""
 _TICK_S: Final = 0.02
-"""Deadlines that lie closer together are handled together: it saves wake-ups."""
+"""Deadlines closer together than this are handled together, which saves wake-ups."""
 _OUTDATED_KEPT: Final = 1000
-"""So many outdated entries may lie in the heap before it is swept."""
+"""Maximum number of outdated entries in the heap before they are removed."""
 
 log = structlog.get_logger(__name__)
 
 
 class WorkQueue(Generic[KeyT]):
-    """Keys, the time each is due, and the workers that call `handle`.
+    """A queue of keys with due times, and the workers that call `handle`.
 
-    `handle` returns after how many seconds it wants the key again, None for not before `add`. A
-    KubeError means: again after a growing pause. Any other exception is a defect and ends `run`.
+    `handle` returns the seconds until the next call for the key, or None for no call before `add`.
+    After a KubeError, the key is handled again after a growing pause. Any other exception is a
+    defect and ends `run`.
     """
 
     def __init__(
@@ -51,18 +52,18 @@ class WorkQueue(Generic[KeyT]):
         self._active: set[KeyT] = set()
         self._again: set[KeyT] = set()  # added while they were being handled
         self._failures: dict[KeyT, int] = {}  # key -> failures in a row
-        self._due: dict[KeyT, float] = {}  # key -> loop time; the heap may hold outdated ones too
+        self._due: dict[KeyT, float] = {}  # key -> loop time; the heap may hold old times too
         self._heap: list[tuple[float, int, KeyT]] = []
         self._pushed = 0  # breaks ties, so that keys need no order
         self._timer: asyncio.TimerHandle | None = None
 
     @property
     def waiting(self) -> int:
-        """How many keys are ready and wait for a worker."""
+        """Number of keys that wait for a worker."""
         return len(self._queued)
 
     def add(self, key: KeyT) -> None:
-        """Have `key` handled as soon as a worker is free."""
+        """Schedule `key` for the next free worker."""
         self._due.pop(key, None)
         if key in self._active:
             self._again.add(key)
@@ -71,7 +72,7 @@ class WorkQueue(Generic[KeyT]):
             self._ready.put_nowait(key)
 
     def add_later(self, key: KeyT, delay_s: float) -> None:
-        """Have `key` handled after `delay_s`; this takes the place of an earlier deadline."""
+        """Schedule `key` in `delay_s`; an earlier deadline is replaced."""
         due = asyncio.get_running_loop().time() + max(delay_s, 0.0)
         self._due[key] = due
         self._pushed += 1
@@ -87,7 +88,7 @@ class WorkQueue(Generic[KeyT]):
         self._failures.pop(key, None)
 
     async def run(self) -> None:
-        """Handle keys for ever."""
+        """Handle keys; does not return."""
         try:
             async with asyncio.TaskGroup() as group:
                 for _ in range(self._workers):
@@ -127,7 +128,7 @@ class WorkQueue(Generic[KeyT]):
         return delay_s
 
     def _arm(self) -> None:
-        """Let the one timer ring at the earliest deadline."""
+        """Set the timer to the earliest deadline."""
         if not self._heap:
             return
         due = self._heap[0][0]
