@@ -1,9 +1,10 @@
 """Prepares the control plane's binaries, with visible progress.
 
-Run by `make` as `python -m devcluster` before the tests, whose own output is captured.
-It builds nothing where a cluster or binaries are at hand. `next` as an argument builds those of the
-next Kubernetes, whose tests are left out without them; `operators` those of the operators that the
-tests run; `nodes` those of real nodes, or says why this machine cannot have them.
+Run by `make` as `python -m devcluster` before the tests, because pytest captures their output. It
+builds nothing where a cluster or binaries are available. An argument selects other binaries: `next`
+those of the next Kubernetes, `operators` those of the operators that the tests run, `nodes` those
+of real nodes. Without them the tests that need them are left out. `nodes` prints the reason if this
+machine cannot run real nodes.
 """
 
 import sys
@@ -18,7 +19,7 @@ from devcluster.realnode import machine
 
 
 def main() -> int:
-    """Find the control plane, build what it lacks, and return the exit code."""
+    """Find the control plane, build missing binaries, and return the exit code."""
     console = Console(stderr=True, highlight=False)
     try:
         if sys.argv[1:] == ["next"]:
@@ -39,7 +40,7 @@ def main() -> int:
 
 
 def _build_nodes(console: Console) -> None:
-    """Build what real nodes need, where that is possible; their tests say if it is not there."""
+    """Build the programs of real nodes where that is possible; tests report missing ones."""
     reasons = list(machine.lacks())
     if not reasons:
         try:

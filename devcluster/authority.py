@@ -1,4 +1,4 @@
-"""The authority that signs certificates of kubelets, and of the API server as their client."""
+"""The certificate authority for kubelets, and for the API server as their client."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -16,17 +16,17 @@ _CLOCKS_DIFFER: Final = timedelta(minutes=5)
 
 @dataclass(frozen=True)
 class Authority:
-    """Files of the authority and of one certificate that it signed, in PEM."""
+    """Files, in PEM, of the authority and of one certificate signed by it."""
 
     certificate: Path
     key: Path
     client_certificate: Path
-    """With which the API server calls kubelets."""
+    """Certificate with which the API server calls kubelets."""
     client_key: Path
 
 
 def make(directory: Path) -> Authority:
-    """Make an authority with its files in `directory`."""
+    """Make an authority; write its files into `directory`."""
     directory.mkdir(parents=True, exist_ok=True)
     files = Authority(*(directory / each for each in ("ca.crt", "ca.key", "api.crt", "api.key")))
     key = ec.generate_private_key(ec.SECP256R1())

@@ -1,9 +1,9 @@
 """Build the control plane's binaries from their published Go modules, once.
 
-Called by `find` and by `python -m devcluster`. They go to the user's cache directory
-under a key of their versions, of `go.sum` and of the linker's flags. The one invariant: a binary in
-that directory is whole, for each is built beside it and renamed, under a lock that a second run
-waits for.
+Called by `find` and by `python -m devcluster`. Binaries are written to the user's cache directory,
+under a key of their versions, of `go.sum` and of the linker's flags. Invariant: a binary in that
+directory is complete, because each is built beside it and then renamed, under a lock that a second
+run waits for.
 """
 
 import fcntl
@@ -31,16 +31,16 @@ PACKAGES: Final = {
 """Binary -> Go package, in the order in which they are built."""
 
 MODULE: Final = "controlplane"
-"""The Go module that they are built from, in the checkout."""
+"""The Go module of these packages, in the checkout."""
 NEXT_MODULE: Final = "controlplane/next"
-"""The Go module of the next Kubernetes, for kinds that this one does not have."""
+"""The Go module of the next Kubernetes, for kinds that the current one lacks."""
 NEXT: Final = ("kube-apiserver", "kube-controller-manager")
-"""What is built from that."""
+"""The binaries built from `NEXT_MODULE`."""
 
 OPERATORS: Final = {"jobset": "sigs.k8s.io/jobset", "lws": "sigs.k8s.io/lws/cmd"}
 """Operators that the tests run: binary -> Go package."""
 OPERATORS_MODULE: Final = "controlplane/operators"
-"""The Go module of those."""
+"""The Go module of the operators."""
 NODE_PROGRAMS: Final = {
     "kubelet": "k8s.io/kubernetes/cmd/kubelet",
     "sample-device-plugin": "k8s.io/kubernetes/test/images/sample-device-plugin",
@@ -61,7 +61,9 @@ CONTAINER_PROGRAMS: Final = {
 }
 """Programs of a real node that run its containers."""
 CONTAINERS_MODULE: Final = "controlplane/node"
-"""The Go module of those: their dependencies are newer than those that Kubernetes pins."""
+"""The Go module of these programs: their dependencies are newer than the versions pinned by
+Kubernetes.
+"""
 
 _PROGRAMS: Final = PACKAGES | OPERATORS | NODE_PROGRAMS | CONTAINER_PROGRAMS
 _NAMED_AFTER: Final = {
@@ -70,7 +72,7 @@ _NAMED_AFTER: Final = {
     OPERATORS_MODULE: {"jobset-": "sigs.k8s.io/jobset", "lws-": "sigs.k8s.io/lws"},
     CONTAINERS_MODULE: {"containerd-": _CONTAINERD, "runc-": _RUNC},
 }
-"""Go module -> what the name of its directory says: prefix -> module, for its version."""
+"""Go module -> parts of the name of its directory: prefix -> module, for its version."""
 
 Report = Callable[[str], None]
 """Takes one line of progress for people."""
@@ -97,16 +99,16 @@ def key(module: str = MODULE) -> str:
 
 
 def are_built(names: Sequence[str], module: str = MODULE) -> bool:
-    """Return whether all of the binaries `names` are there."""
+    """Return whether all binaries `names` exist."""
     directory = cache_directory() / key(module)
     return all((directory / name).exists() for name in names)
 
 
 def binaries(names: Sequence[str], report: Report, module: str = MODULE) -> dict[str, Path]:
-    """Return the paths of the binaries `names`, built first where they are missing.
+    """Return the paths of the binaries `names`, after building missing ones.
 
     Raises:
-        BuildError: one cannot be built.
+        BuildError: a binary cannot be built.
     """
     directory = cache_directory() / key(module)
     paths = {name: directory / name for name in names}
@@ -157,7 +159,7 @@ def _compile(compiler: Path, package: str, target: Path, module: str) -> None:
 
 
 def require_c() -> None:
-    """Check that runc can be built here: it is partly C, and uses libseccomp.
+    """Check that runc can be built here: runc is partly written in C, and uses libseccomp.
 
     Raises:
         BuildError: a compiler, pkg-config or the headers are missing; the text names the packages.
@@ -187,7 +189,7 @@ def _succeeds(command: Sequence[str]) -> bool:
 
 
 def _linker_flags(module: str) -> str:
-    """Return flags that leave symbols out and let the binaries say which version they are."""
+    """Return flags that strip symbols and write the version into the binaries."""
     if module == OPERATORS_MODULE:
         return "-s -w"
     if module == CONTAINERS_MODULE:
@@ -202,7 +204,7 @@ def _linker_flags(module: str) -> str:
         "gitTreeState": "clean",
     }
     stamps = [f"-X k8s.io/component-base/version.{name}={value}" for name, value in values.items()]
-    # helm takes the version for which it renders without a cluster from its own build.
+    # helm takes the Kubernetes version for rendering without a cluster from its own build.
     for package in ("chartutil", "lint/rules"):
         stamps.append(f"-X helm.sh/helm/v3/pkg/{package}.k8sVersionMajor={major}")
         stamps.append(f"-X helm.sh/helm/v3/pkg/{package}.k8sVersionMinor={minor}")
@@ -211,7 +213,7 @@ def _linker_flags(module: str) -> str:
 
 @contextmanager
 def locked(path: Path, report: Report) -> Iterator[None]:
-    """Hold the lock file `path`; the kernel lets go of it however this process ends."""
+    """Hold the lock file `path`; the kernel releases the lock however this process ends."""
     with path.open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""The checkout of the repository, which has the Go modules, the chart and the examples."""
+"""The checkout of the repository, with the Go modules, the chart and the examples."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,7 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 
 
 def module_version(module: str, required_by: str = "controlplane") -> str:
-    """Return the version of the Go module `module` that `go.mod` of `required_by` asks for."""
+    """Return the version of the Go module `module` in `go.mod` of `required_by`."""
     text = (ROOT / required_by / "go.mod").read_text(encoding="utf-8")
     found = re.search(rf"^\s*(?:require )?{re.escape(module)} (v\S+)", text, re.MULTILINE)
     if found is None:

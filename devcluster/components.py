@@ -1,7 +1,8 @@
 """Bindery's own processes on this machine, each under its ServiceAccount.
 
-Started by the demo, the end-to-end tests and the benchmarks alike, by the commands that run in a
-cluster. The one invariant: a component's kubeconfig is its own, never the administrator's.
+Used by the demo, the end-to-end tests and the benchmarks. Components are started by the same
+commands as in a cluster. Invariant: each component has its own kubeconfig, never the
+administrator's.
 """
 
 import json
@@ -32,7 +33,7 @@ class Component:
     def __init__(
         self, control_plane: ControlPlane, command: Command, health_port: int, *, tethered: bool
     ) -> None:
-        """Start it beside `control_plane`; `wait_ready` waits until it is ready."""
+        """Start the component beside `control_plane`; `wait_ready` waits until it is ready."""
         self.name = command.name
         self.health_port = health_port
         self._control_plane = control_plane
@@ -46,28 +47,28 @@ class Component:
         return self._command.log
 
     def wait_ready(self, timeout_s: float = _READY_SECONDS) -> Self:
-        """Wait until it reports ready.
+        """Wait until the component reports ready.
 
         Raises:
-            ProcessError: it ended, or is not ready after `timeout_s`.
+            ProcessError: the component ended, or is not ready after `timeout_s`.
         """
         self.process.wait_until(lambda: self._fetch("readyz") is not None, "ready", timeout_s)
         return self
 
     def metrics(self) -> str:
-        """Return its metrics in Prometheus' text form; "" when it does not answer."""
+        """Return the component's metrics in Prometheus' text form; "" when it does not answer."""
         return self._fetch("metrics") or ""
 
     def kill(self) -> None:
-        """End it as a crash does."""
+        """Kill the component, as in a crash."""
         self.process.kill()
 
     def stop(self) -> None:
-        """Ask it to end and wait until it has."""
+        """Ask the component to end, and wait for the end."""
         self.process.stop()
 
     def restart(self) -> Self:
-        """Start it again, after `kill` or `stop` or while it runs, and wait until it is ready."""
+        """Start the component again, whether it runs or not, and wait until it is ready."""
         self.process.stop()
         self.process = self._started()
         return self.wait_ready()
@@ -89,7 +90,7 @@ class Component:
 
 
 class Components:
-    """Starts components against one installation; as a context manager it stops them all."""
+    """Starts components of one installation; the context manager stops them all."""
 
     def __init__(self, installation: Installation, *, tethered: bool = True) -> None:
         """Start nothing yet. Components that are not `tethered` outlive this process."""
@@ -135,7 +136,7 @@ class Components:
         return self._start(name, "webhook", ["run", f"--config={file}"])
 
     def start_fakes(self, arguments: Sequence[str]) -> Component:
-        """Start `python -m fakes` of the checkout, which plays hardware as the administrator."""
+        """Start `python -m fakes` of the checkout, which simulates hardware, as administrator."""
         port = free_port()
         command = [sys.executable, "-m", "fakes", *arguments, f"--health-port={port}"]
         command.append(f"--kubeconfig={self._control_plane.admin_kubeconfig}")
@@ -147,23 +148,23 @@ class Components:
     def start_hollow_nodes(
         self, count: int, arguments: Sequence[str] = (), *, name: str = "nodeagent"
     ) -> Component:
-        """Start one process that is `count` nodes; `arguments` are further options."""
+        """Start one process that runs `count` hollow nodes; `arguments` are further options."""
         return self._start(name, "nodeagent", ["run", f"--hollow={count}", *arguments])
 
     def stop(self) -> None:
-        """Stop all that were started, the last one first."""
+        """Stop all components, the last started first."""
         for component in reversed(self.started):
             component.stop()
         self.started.clear()
 
     def detach(self) -> tuple[Record, ...]:
-        """Let go of all that were started; return how they are stopped, the last one first."""
+        """Leave all components running; return the records to stop them, the last started first."""
         records = tuple(component.process.record() for component in reversed(self.started))
         self.started.clear()
         return records
 
     def __enter__(self) -> Self:
-        """Return this."""
+        """Return itself."""
         return self
 
     def __exit__(self, *_exception: object) -> None:

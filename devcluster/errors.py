@@ -1,12 +1,12 @@
-"""What can go wrong on the way to a running control plane.
+"""Errors of starting a control plane.
 
-Raised all over this package; the command line shows the text and ends with exit code 1. The one
-invariant: each text names what the reader can do next.
+Raised in this whole package; the command line shows the text and ends with exit code 1. Each text
+names the next step for the reader.
 """
 
 
 class ControlPlaneError(Exception):
-    """No control plane is available, or a step failed; the text has the advice."""
+    """No control plane is available, or a step failed; the text contains advice."""
 
 
 class BuildError(ControlPlaneError):

@@ -1,9 +1,9 @@
-"""The first control plane there is, in the order that the documentation promises.
+"""Finds the first available control plane, in the documented order.
 
 Called by the demo, the tests' fixtures and the benchmarks. In order: the kubeconfig named by
 BINDERY_KUBECONFIG; kind, when it is installed and a container engine answers; the binaries in
 KUBEBUILDER_ASSETS; the binaries built from `controlplane/`. The user's current context is never
-one of them.
+used.
 """
 
 import os
@@ -26,7 +26,7 @@ KUBECONFIG_VARIABLE: Final = "BINDERY_KUBECONFIG"
 ASSETS_VARIABLE: Final = "KUBEBUILDER_ASSETS"
 _ENGINES: Final = ("docker", "podman", "nerdctl")
 ENGINE_TIMEOUT_SECONDS: Final = 5.0
-"""How long a container engine may take to say that it is there."""
+"""Seconds that a container engine may take to answer."""
 
 
 @dataclass(frozen=True)
@@ -34,25 +34,28 @@ class Options:
     """Options for the control plane."""
 
     state_dir: Path | None = None
-    """Where its files go; default: a temporary directory that is removed at the end."""
+    """Directory of the control plane's files; default: a temporary directory, removed at the end.
+    """
     tethered: bool = True
-    """Whether it ends with this process."""
+    """Whether the control plane ends with this process."""
     features: Features = DEFAULT_FEATURES
-    """What it does beyond Kubernetes' defaults; only of a control plane of our own."""
+    """Features beyond Kubernetes' defaults; only for a control plane started here."""
     is_next: bool = False
-    """Whether it is of the next Kubernetes, from `controlplane/next/`; only one of our own."""
+    """Whether to run the next Kubernetes, from `controlplane/next/`; only for a control plane
+    started here.
+    """
     node_grace_s: int | None = None
-    """How long nodes stay Ready without heartbeats, in seconds; default: Kubernetes' own. Only of a
-    control plane of our own."""
+    """Seconds for which nodes stay Ready without heartbeats; default: Kubernetes' own. Only for a
+    control plane started here."""
 
 
 def find(
     options: Options, report: Report, environment: Mapping[str, str] = os.environ
 ) -> ControlPlane:
-    """Return the first control plane there is, not yet started.
+    """Return the first available control plane, not yet started.
 
     Raises:
-        ControlPlaneError: the one that was asked for cannot be used, or none can be had.
+        ControlPlaneError: the requested control plane cannot be used, or none is available.
     """
     kubeconfig = environment.get(KUBECONFIG_VARIABLE)
     if kubeconfig:
@@ -72,7 +75,7 @@ def find(
 def local(
     options: Options, report: Report, environment: Mapping[str, str] = os.environ
 ) -> LocalControlPlane:
-    """Return a control plane of our own, from KUBEBUILDER_ASSETS where that has the binaries.
+    """Return a control plane to start here, with binaries of KUBEBUILDER_ASSETS if they are there.
 
     Raises:
         ControlPlaneError: a binary is missing and cannot be built.
@@ -100,7 +103,7 @@ def local(
 def _assets(environment: Mapping[str, str]) -> dict[str, Path]:
     """Return the binaries in KUBEBUILDER_ASSETS, by name.
 
-    setup-envtest brings etcd, kube-apiserver and kubectl; what it does not bring is built.
+    setup-envtest provides etcd, kube-apiserver and kubectl; the other binaries are built.
     """
     directory = environment.get(ASSETS_VARIABLE)
     if not directory:

@@ -1,7 +1,7 @@
 """Existing control planes: an explicit kubeconfig, or a kind cluster.
 
-Made by `find`. Bindery's processes run on this machine all the same and reach the API server by
-the kubeconfig's address.
+Made by `find`. Bindery's processes still run on this machine and reach the API server at the
+kubeconfig's address.
 """
 
 import secrets
@@ -19,7 +19,7 @@ _KIND_TIMEOUT_SECONDS: Final = 600.0
 
 
 class GivenControlPlane(ControlPlane):
-    """The cluster of a kubeconfig that the user named; it is used, never started or stopped."""
+    """The cluster of a kubeconfig that the user named; it is never started or stopped."""
 
     def __init__(self, kubeconfig: Path, tools: Tools, *, state_dir: Path | None = None) -> None:
         """Use the current context of `kubeconfig`."""
@@ -29,14 +29,14 @@ class GivenControlPlane(ControlPlane):
 
     @property
     def is_shared(self) -> bool:
-        """Yes: it exists independently of this process."""
+        """True: the cluster exists independently of this process."""
         return True
 
     def start(self) -> None:
         """Check that the API server is ready.
 
         Raises:
-            ControlPlaneError: it is not.
+            ControlPlaneError: the API server is not ready.
         """
         self.kubectl("get", "--raw=/readyz", timeout_s=30)
 
@@ -71,14 +71,14 @@ class KindControlPlane(ControlPlane):
 
     @property
     def is_shared(self) -> bool:
-        """No: it is made and removed as a whole."""
+        """False: the cluster is made and removed as a whole."""
         return False
 
     def start(self) -> None:
         """Create the cluster and wait until it is ready.
 
         Raises:
-            ControlPlaneError: kind failed; the text is what it said.
+            ControlPlaneError: kind failed; the text is its output.
         """
         self._report(f"creating the kind cluster {self.cluster_name}")
         try:
@@ -89,7 +89,7 @@ class KindControlPlane(ControlPlane):
             raise
 
     def detach(self) -> Detached:
-        """Leave the cluster up, and return how kind deletes it."""
+        """Leave the cluster running; return kind's command to delete it."""
         return Detached((), tuple(self._command("delete")))
 
     def stop(self) -> None:

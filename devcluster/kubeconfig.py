@@ -1,7 +1,7 @@
 """Kubeconfig files with one cluster, one user and one token.
 
-Written by `local` for the administrator and by `install` for each ServiceAccount. They stand
-alone: the user's own kubeconfig and current context are never touched.
+Written by `local` for the administrator and by `install` for each ServiceAccount. The user's own
+kubeconfig and current context are never changed.
 """
 
 import base64
@@ -17,7 +17,7 @@ from devcluster.errors import ControlPlaneError
 
 @dataclass(frozen=True)
 class Server:
-    """Where an API server is and how it is recognised."""
+    """Address and certificate authority of an API server."""
 
     url: str
     certificate_authority: bytes
@@ -61,6 +61,6 @@ def write(path: Path, server: Server, user: str, token: str) -> Path:
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch(mode=0o600)
-    # JSON is YAML, and needs no choice of style.
+    # JSON is also YAML, and its form is unique.
     path.write_text(json.dumps(document, indent=2), encoding="utf-8")
     return path

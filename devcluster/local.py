@@ -1,9 +1,9 @@
-"""A control plane of our own: etcd, kube-apiserver and kube-controller-manager on loopback.
+"""Runs a control plane: etcd, kube-apiserver and kube-controller-manager on loopback.
 
-Made by `find`, or directly where the API server must be stopped and started (failure tests).
-`install` takes over once it is ready. RBAC is on, the administrator is a token in the group
-system:masters, certificates are those that kube-apiserver signs for itself. The one invariant:
-what it started is stopped, in reverse order, however the owner ends.
+Made by `find`, or directly by failure tests, which stop and start the API server. `install` is
+called when it is ready. RBAC is on, the administrator is a token in the group system:masters, and
+kube-apiserver signs its own certificate. Invariant: all started processes are stopped in reverse
+order, however the owner ends.
 """
 
 import atexit
@@ -29,8 +29,8 @@ from devcluster.settings import DEFAULT_FEATURES, Features
 _PORT_ATTEMPTS: Final = 3
 _READY_SECONDS: Final = 60.0
 _GRACE_S: Final = 1.0
-"""How long its processes may take to end. The data goes with them, so nothing has to be finished,
-and kube-apiserver would wait ten seconds and more for watches to end."""
+"""Seconds that a process may take to end. The data is deleted afterwards, so nothing has to be
+finished, and kube-apiserver would wait ten seconds and more for watches to end."""
 
 
 @dataclass(frozen=True)
@@ -59,9 +59,9 @@ class LocalControlPlane(ControlPlane):
     ) -> None:
         """Prepare; nothing runs before `start`.
 
-        A `state_dir` that is not given is a temporary one, removed by `stop`. Processes that are
-        not `tethered` outlive this one. `node_grace_s`: how long nodes stay Ready without
-        heartbeats, in seconds; None: Kubernetes' default.
+        Without `state_dir`, a temporary directory is used, and removed by `stop`. Processes that
+        are not `tethered` outlive this process. `node_grace_s`: seconds for which nodes stay Ready
+        without heartbeats; None: Kubernetes' default.
         """
         self._temporary = state_dir is None
         state_dir = state_dir or Path(tempfile.mkdtemp(prefix="bindery-controlplane-"))
@@ -78,14 +78,14 @@ class LocalControlPlane(ControlPlane):
 
     @property
     def is_shared(self) -> bool:
-        """No: it is made and removed as a whole."""
+        """False: the control plane is made and removed as a whole."""
         return False
 
     def start(self) -> None:
         """Start everything and wait until it is ready.
 
         Raises:
-            ControlPlaneError: something did not become ready; what was started is stopped.
+            ControlPlaneError: a process did not become ready; all started processes are stopped.
         """
         atexit.register(self.stop)
         try:
@@ -100,7 +100,7 @@ class LocalControlPlane(ControlPlane):
             raise
 
     def stop(self) -> None:
-        """Stop everything; the data is removed, the logs stay unless the directory is ours."""
+        """Stop everything and remove the data; logs stay in a `state_dir` that was given."""
         for process in reversed(list(self._running.values())):
             process.stop(_GRACE_S)
         self._running.clear()
@@ -110,7 +110,7 @@ class LocalControlPlane(ControlPlane):
         atexit.unregister(self.stop)
 
     def detach(self) -> Detached:
-        """Let go of the processes, which go on; return how they are stopped."""
+        """Leave the processes running; return how to stop them."""
         if self._tethered:
             raise ControlPlaneError("a tethered control plane dies with its parent")
         atexit.unregister(self.stop)
@@ -118,11 +118,11 @@ class LocalControlPlane(ControlPlane):
 
     def stop_api_server(self) -> None:
         """Stop kube-apiserver; clients see refused connections."""
-        # It waits ten seconds and more for watches to end by themselves, which ours do not.
+        # kube-apiserver would wait ten seconds and more for watches to end by themselves.
         self._running.pop("kube-apiserver").stop(timeout_s=2.0)
 
     def kill_api_server(self) -> None:
-        """End kube-apiserver as a crash does."""
+        """Kill kube-apiserver, as in a crash."""
         self._running.pop("kube-apiserver").kill()
 
     def start_api_server(self) -> None:
@@ -173,7 +173,7 @@ class LocalControlPlane(ControlPlane):
         )
 
     def _start_on_free_port(self, start: Callable[[], None]) -> None:
-        """Call `start` again while it loses the race for the port that it chose."""
+        """Call `start` again while another process takes the chosen port first."""
         for attempt in range(1, _PORT_ATTEMPTS + 1):
             try:
                 start()
@@ -216,7 +216,7 @@ class LocalControlPlane(ControlPlane):
         process = self._start(
             "kube-controller-manager", self.binaries.kube_controller_manager, arguments
         )
-        # Pods are refused before the namespace has its default ServiceAccount.
+        # The API server refuses pods before the namespace has its default ServiceAccount.
         url = (
             f"https://127.0.0.1:{self._api_port}/api/v1/namespaces/default/serviceaccounts/default"
         )

@@ -1,7 +1,7 @@
-"""What every control plane offers, wherever it comes from.
+"""The interface of every control plane.
 
-Implemented by `local`, and by `given` for clusters that somebody else runs. `install` and
-`components` know this interface only.
+Implemented by `local`, and by `given` for existing clusters. `install` and `components` know only
+this interface.
 """
 
 import os
@@ -30,7 +30,7 @@ class ControlPlane(ABC):
     """An API server and its administrator's kubeconfig; a context manager starts and stops it."""
 
     def __init__(self, tools: Tools, state_dir: Path, admin_kubeconfig: Path) -> None:
-        """Remember where things are; nothing runs yet."""
+        """Store the paths; nothing runs yet."""
         self.kubectl_path = tools.kubectl
         self.helm_path = tools.helm
         self.state_dir = state_dir
@@ -39,18 +39,18 @@ class ControlPlane(ABC):
     @property
     @abstractmethod
     def is_shared(self) -> bool:
-        """Whether it was there before `start` and goes on after `stop`."""
+        """Whether the cluster existed before `start` and remains after `stop`."""
 
     @property
     def processes(self) -> tuple[Process, ...]:
-        """The processes that `start` started, in start order."""
+        """The processes started by `start`, in start order."""
         return ()
 
     def inside(self, function: Callable[[], T]) -> T:
-        """Return what `function` returns, called where the API server can be reached.
+        """Call `function` where the API server can be reached, and return its result.
 
-        Its sockets and processes are made in the network of the control plane: that of this
-        process, unless a control plane has one of its own.
+        The function's sockets and processes are made in the network of the control plane: by
+        default the network of this process.
         """
         return function()
 
@@ -64,14 +64,14 @@ class ControlPlane(ABC):
 
     @abstractmethod
     def stop(self) -> None:
-        """Stop everything that `start` started; may be called again."""
+        """Stop everything started by `start`; may be called again."""
 
     @abstractmethod
     def detach(self) -> Detached:
-        """Leave everything from `start` running; return how to stop it.
+        """Leave all processes running; return how to stop them.
 
         Raises:
-            ControlPlaneError: it was not made to outlive this process.
+            ControlPlaneError: the control plane was not made to outlive this process.
         """
 
     def stop_api_server(self) -> None:
@@ -79,11 +79,11 @@ class ControlPlane(ABC):
         raise UnsupportedError("the API server of this cluster is not ours to stop")
 
     def kill_api_server(self) -> None:
-        """End the API server as a crash does."""
+        """Kill the API server, as in a crash."""
         raise UnsupportedError("the API server of this cluster is not ours to kill")
 
     def start_api_server(self) -> None:
-        """Start the API server that was stopped, with the same address and data."""
+        """Start the stopped API server with the same address and data."""
         raise UnsupportedError("the API server of this cluster is not ours to start")
 
     def restart_api_server(self) -> None:
@@ -92,19 +92,19 @@ class ControlPlane(ABC):
         self.start_api_server()
 
     def kubectl(self, *arguments: str, stdin: str | None = None, timeout_s: float = 60.0) -> str:
-        """Run kubectl as the administrator and return what it prints.
+        """Run kubectl as the administrator and return its output.
 
         Raises:
-            ControlPlaneError: it failed; the text is what it said.
+            ControlPlaneError: kubectl failed; the text is its error output.
         """
         command = [str(self.kubectl_path), f"--kubeconfig={self.admin_kubeconfig}", *arguments]
         return self.run(command, stdin=stdin, timeout_s=timeout_s)
 
     def run(self, command: list[str], *, stdin: str | None = None, timeout_s: float = 60.0) -> str:
-        """Run a client program to its end and return what it prints.
+        """Run a client program to its end and return its output.
 
         Raises:
-            ControlPlaneError: it failed; the text is what it said.
+            ControlPlaneError: the program failed; the text is its error output.
         """
         # Discovery is cached beside the control plane, not in the user's home.
         environment = {**os.environ, "KUBECACHEDIR": str(self.state_dir / "kubectl-cache")}

@@ -1,7 +1,7 @@
 """Free loopback ports.
 
-Used by `local` and `components`. The port is free when it is given, not reserved: whoever uses it
-tries another one when it was lost in between.
+Used by `local` and `components`. A returned port is not reserved: if another process takes it
+first, the caller tries another port.
 """
 
 import random
@@ -12,8 +12,8 @@ from devcluster.errors import ControlPlaneError
 
 _FIRST: Final = 20000
 _LAST: Final = 32000
-"""Below the range that Linux takes outgoing ports from (32768 and up). A server that restarts on
-such a port could find a client's connection there, even one that has connected to itself."""
+"""Below the range from which Linux takes outgoing ports (32768 and up). A server that restarts on a
+port of that range could find a client's connection there, even one connected to itself."""
 
 
 def free_port() -> int:

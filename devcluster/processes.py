@@ -1,8 +1,8 @@
-"""Child processes with a log file each, ended by process id and never by name.
+"""Starts child processes, each with a log file, and ends them by process id, never by name.
 
 Used by `local` for the control plane and by `components` for Bindery's own processes. A tethered
-process dies with this one, however it ends; a detached one stays, and its `Record` lets a later
-command stop it. The one invariant: a pid is signalled only while it is the process we started.
+process ends with this process; a detached process stays, and a later command stops it by its
+`Record`. Invariant: a pid is signalled only while it belongs to the process that was started.
 """
 
 import os
@@ -21,17 +21,17 @@ from devcluster import tether
 from devcluster.errors import ProcessError
 
 STOP_S: Final = 10.0
-"""How long a process may take to end after SIGTERM, by default, in seconds."""
+"""Default seconds that a process may take to end after SIGTERM."""
 _POLL_SECONDS = 0.05
 _LOG_LINES_IN_ERRORS = 15
 _starter = ThreadPoolExecutor(1, "process-starter")
-"""Starts every process: to the kernel, the parent of a process is the thread that started it, so
-that a tethered process would end with a short-lived thread of its creator."""
+"""Starts every process. For the kernel, the parent of a process is the thread that started it, so a
+tethered process would end with a short-lived thread."""
 
 
 @dataclass(frozen=True)
 class Command:
-    """What to run, and where its output goes."""
+    """A command with its log file."""
 
     name: str
     arguments: Sequence[str]
@@ -43,24 +43,24 @@ class Command:
 
 @dataclass(frozen=True)
 class Record:
-    """What it takes to find a process again from another one."""
+    """Identifies a process for another process."""
 
     name: str
     pid: int
     started: str
-    """The start time in the kernel's own form: together with the pid it is unique."""
+    """The start time in the kernel's own form: unique together with the pid."""
     grace_s: float = STOP_S
-    """How long it may take to end after SIGTERM, in seconds."""
+    """Seconds that the process may take to end after SIGTERM."""
 
 
 @dataclass(frozen=True)
 class Detached:
-    """What goes on after its creator has let go of it, and how it is taken down."""
+    """Processes that outlive their creator, and how to stop them."""
 
     processes: tuple[Record, ...]
-    """In the order in which they are to be stopped."""
+    """Processes, in the order in which to stop them."""
     command: tuple[str, ...] = ()
-    """Run after that, where something else must go too; empty: nothing."""
+    """Command to run afterwards, where something else must be deleted; empty: none."""
 
 
 class Process:
@@ -69,7 +69,7 @@ class Process:
     def __init__(self, command: Command, *, tethered: bool, starter: Executor = _starter) -> None:
         """Start `command`; its output is appended to its log.
 
-        `starter`: threads that start it, and that live as long as it is tethered.
+        `starter`: threads that start the process; they must live as long as a tethered process.
         """
         self.command = command
         arguments = list(command.arguments)
@@ -106,14 +106,14 @@ class Process:
         return self._child.poll()
 
     def record(self, grace_s: float = STOP_S) -> Record:
-        """Return the data with which another process can stop this one, with `grace_s` to end."""
+        """Return the record with which another process can stop this one."""
         return Record(self.name, self.pid, start_time(self.pid), grace_s)
 
     def wait(self, timeout_s: float) -> int:
         """Wait for the end and return the exit code.
 
         Raises:
-            ProcessError: it still runs after `timeout_s`.
+            ProcessError: the process still runs after `timeout_s`.
         """
         try:
             return self._child.wait(timeout_s)
@@ -121,21 +121,21 @@ class Process:
             raise self.error(f"is still running after {timeout_s:.0f} s") from error
 
     def check(self) -> None:
-        """Check that it runs.
+        """Check that the process runs.
 
         Raises:
-            ProcessError: it has ended.
+            ProcessError: the process has ended.
         """
         if not self.is_running:
             raise self.error(f"ended with exit code {self.exit_code}")
 
     def kill(self) -> None:
-        """End it as a crash does (SIGKILL), and wait until it is gone."""
+        """Kill the process (SIGKILL), as in a crash, and wait for the end."""
         self._child.kill()
         self._child.wait()
 
     def stop(self, timeout_s: float = STOP_S) -> None:
-        """Ask it to end (SIGTERM), and kill it when it has not after `timeout_s`."""
+        """Ask the process to end (SIGTERM), and kill it if it still runs after `timeout_s`."""
         self._child.terminate()
         try:
             self._child.wait(timeout_s)
@@ -143,18 +143,18 @@ class Process:
             self.kill()
 
     def pause(self) -> None:
-        """Freeze it (SIGSTOP), as a machine that hangs does."""
+        """Freeze the process (SIGSTOP), like a machine that hangs."""
         self._child.send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let it go on after `pause`."""
+        """Continue the process after `pause`."""
         self._child.send_signal(signal.SIGCONT)
 
     def wait_until(self, check: Callable[[], bool], what: str, timeout_s: float) -> None:
         """Wait until `check` holds while the process runs.
 
         Raises:
-            ProcessError: it ended, or `check` does not hold after `timeout_s`.
+            ProcessError: the process ended, or `check` does not hold after `timeout_s`.
         """
         deadline = time.monotonic() + timeout_s
         while not check():

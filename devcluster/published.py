@@ -1,7 +1,7 @@
-"""Files of published Go modules: the definitions of other people's kinds.
+"""Downloads published Go modules: definitions of kinds of other projects.
 
-Used by the tests. A module is downloaded by `go`, which keeps it, and is used only if its contents
-have the checksum that stands here or in `controlplane/operators/go.sum`.
+Used by the tests. `go` downloads and keeps a module. A module is used only if its content has the
+checksum in this file or in `controlplane/operators/go.sum`.
 """
 
 import json
@@ -23,15 +23,15 @@ class Published:
     module: str
     directory: str
     version: str = ""
-    """Default: as `controlplane/operators/go.mod` says."""
+    """Default: the version in `controlplane/operators/go.mod`."""
     checksum: str = ""
-    """As in a go.sum."""
+    """Checksum in the form of a go.sum."""
 
     def fetch(self, report: Report) -> Path:
-        """Return the directory, downloaded if it is not there.
+        """Return the directory; download the module if needed.
 
         Raises:
-            BuildError: it cannot be had, or is not what it should be.
+            BuildError: the module cannot be downloaded, or has another checksum.
         """
         version = self.version or checkout.module_version(self.module, build.OPERATORS_MODULE)
         found = _download(f"{self.module}@{version}", report)
@@ -92,14 +92,14 @@ POD_FINGERPRINT: Final = Published(
     "v0.2.2",
     "h1:iFHPfZInM9pz2neye5RdmORMp1hPmte1EGJYpOOzZVg=",
 )
-"""The file pods.json has pods whose fingerprint is known."""
+"""The file pods.json has pods with known fingerprints."""
 
 
 def definition_files(names: Sequence[str], report: Report) -> list[Path]:
     """Return the files with the definitions of these operators.
 
     Raises:
-        BuildError: one cannot be had.
+        BuildError: a module cannot be downloaded.
     """
     directories = [DEFINITIONS[name].fetch(report) for name in names]
     return [

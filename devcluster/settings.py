@@ -1,7 +1,7 @@
 """The command lines of the control plane's programs.
 
-Called by `local`. Everything listens on 127.0.0.1. Where a value differs from Kubernetes' default,
-the reason stands beside it.
+Called by `local`. Everything listens on 127.0.0.1. Each value that differs from Kubernetes' default
+has a comment with the reason.
 """
 
 from collections.abc import Sequence
@@ -14,12 +14,12 @@ from devcluster.authority import Authority
 
 @dataclass(frozen=True)
 class Features:
-    """What Kubernetes does not do unless it is asked to."""
+    """Features that are off by default in Kubernetes."""
 
     gates: tuple[str, ...] = ()
-    """Feature gates to turn on."""
+    """Feature gates to enable."""
     apis: tuple[str, ...] = ()
-    """Groups with a version to serve, such as `scheduling.k8s.io/v1alpha2`."""
+    """API groups with versions to serve, such as `scheduling.k8s.io/v1alpha2`."""
 
     def gate_arguments(self) -> list[str]:
         """Return the option for the gates, for any of Kubernetes' programs."""
@@ -35,7 +35,7 @@ class Features:
 DEFAULT_FEATURES: Final = Features()
 
 _CONTROLLERS: Final = (
-    # What a scheduler's users meet. Fewer controllers leave more of a small machine to the rest.
+    # Controllers that a scheduler's users meet; few, because the machine may be small.
     "clusterrole-aggregation-controller",
     "cronjob-controller",
     "deployment-controller",
@@ -69,7 +69,7 @@ _NODE_CONTROLLERS: Final = (
     "persistentvolume-attach-detach-controller",
     "persistentvolume-expander-controller",
 )
-"""With real nodes."""
+"""Further controllers for real nodes."""
 
 
 def etcd_arguments(data: Path, port: int, peer_port: int) -> list[str]:
@@ -83,7 +83,7 @@ def etcd_arguments(data: Path, port: int, peer_port: int) -> list[str]:
         f"--listen-peer-urls={peer}",
         f"--initial-advertise-peer-urls={peer}",
         f"--initial-cluster=default={peer}",
-        # The data does not outlive the machine's next boot, so it need not reach the disk.
+        # The data is not needed after a boot of the machine, so it is not synced to the disk.
         "--unsafe-no-fsync",
         "--log-level=warn",
     ]
@@ -98,8 +98,8 @@ def api_server_arguments(
     features: Features = DEFAULT_FEATURES,
 ) -> list[str]:
     """Return the arguments of kube-apiserver."""
-    # The key that kube-apiserver makes for its own certificate signs ServiceAccount tokens too:
-    # one key less to make, and no tool to make it with.
+    # The key of kube-apiserver's own certificate also signs ServiceAccount tokens, so no other key
+    # and no tool to make one are needed.
     key = certificates / "apiserver.key"
     return [
         f"--etcd-servers=http://127.0.0.1:{etcd_port}",
@@ -131,7 +131,7 @@ def controller_manager_arguments(
 ) -> list[str]:
     """Return the arguments of kube-controller-manager.
 
-    `node_grace_s`: how long nodes stay Ready without heartbeats, in seconds; None: its default.
+    `node_grace_s`: seconds for which nodes stay Ready without heartbeats; None: the default.
     """
     grace = [] if node_grace_s is None else [f"--node-monitor-grace-period={node_grace_s}s"]
     return [
@@ -141,11 +141,11 @@ def controller_manager_arguments(
         f"--root-ca-file={certificates / 'apiserver.crt'}",
         f"--controllers={','.join(_CONTROLLERS)}",
         "--leader-elect=false",
-        # Nodes without a kubelet, as tests create them, stay Ready for the time of a slow test.
+        # Nodes that tests create without a kubelet stay Ready for the time of a slow test.
         "--node-monitor-grace-period=10m",
-        # One instance without a reader of metrics needs no port.
+        # A single instance without a reader of metrics needs no port.
         "--secure-port=0",
-        # Namespaces full of pods go away in seconds, not minutes.
+        # Namespaces with many pods are deleted in seconds, not minutes.
         "--kube-api-qps=500",
         "--kube-api-burst=1000",
         "--concurrent-namespace-syncs=20",
@@ -155,19 +155,19 @@ def controller_manager_arguments(
 
 
 def for_real_nodes(arguments: Sequence[str], authority: Authority) -> list[str]:
-    """Return the arguments of an API server whose clients are kubelets too, on port 443."""
+    """Return the arguments of an API server on port 443 that also serves kubelets."""
     return [
         *arguments,
         # Pods reach it by the address of the Service `kubernetes`.
         "--bind-address=0.0.0.0",
-        # Keeps this address in the certificate that it signs for itself.
+        # The API server adds this address to its own certificate.
         "--advertise-address=127.0.0.1",
         f"--client-ca-file={authority.certificate}",
         "--enable-admission-plugins=NodeRestriction",
         f"--kubelet-client-certificate={authority.client_certificate}",
         f"--kubelet-client-key={authority.client_key}",
         "--kubelet-preferred-address-types=InternalIP",
-        # Webhooks are called at the addresses of their pods: there is no kube-proxy.
+        # Without kube-proxy, webhooks are called at the addresses of their pods.
         "--enable-aggregator-routing=true",
     ]
 
@@ -177,7 +177,7 @@ def signing(
 ) -> list[str]:
     """Return the arguments of a controller manager that also signs certificates of kubelets.
 
-    `certificate_s`: how long a certificate is valid, in seconds; None: a year, as by default.
+    `certificate_s`: seconds for which a certificate is valid; None: a year, the default.
     """
     controllers = ",".join([*_CONTROLLERS, *_NODE_CONTROLLERS])
     duration = [] if certificate_s is None else [f"--cluster-signing-duration={certificate_s}s"]
@@ -193,7 +193,7 @@ def signing(
 def kube_scheduler(kubeconfig: Path, percentage_of_nodes_to_score: int = 0) -> str:
     """Return a KubeSchedulerConfiguration with the client's limits lifted.
 
-    `percentage_of_nodes_to_score`: 0 leaves the choice to kube-scheduler.
+    `percentage_of_nodes_to_score`: 0 lets kube-scheduler choose.
     """
     return (
         "apiVersion: kubescheduler.config.k8s.io/v1\n"

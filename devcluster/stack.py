@@ -1,8 +1,8 @@
 """A control plane with Bindery running: used by the demo.
 
-Called by `make demo`. A stack either ends with its creator or is detached: then a file says how
-`take_down` ends it later, by process id. The one invariant: a stack that did not come up whole is
-taken down whole.
+Called by `make demo`. A stack ends with its creator unless it is detached. A detached stack has a
+file with its process ids, from which `take_down` stops it later. Invariant: if a part does not
+start, the whole stack is stopped.
 """
 
 import shutil
@@ -25,10 +25,10 @@ from devcluster.processes import Detached, is_recorded_running, stop_recorded
 _RECORD: Final = "detached.json"
 _TAKE_DOWN_SECONDS: Final = 300.0
 _DEVICE_NODES: Final = 2
-"""Nodes that speak HAMi's protocol, and nodes with devices for claims: so many of each."""
+"""Number of nodes with HAMi's protocol, and of nodes with devices for claims."""
 _GPUS: Final = 8
 _SHARES_PER_CARD: Final = 10
-"""HAMi's device plugin offers each card so many times."""
+"""Number of times that HAMi's device plugin offers each card."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Plan:
     hollow_nodes: int
     options: find.Options
     namespace: str
-    """Where things are submitted; it is deleted at the end where the cluster itself stays."""
+    """Namespace of the submitted objects; deleted at the end if the cluster itself stays."""
 
 
 class Stack:
@@ -55,18 +55,18 @@ class Stack:
 
     @property
     def has_devices(self) -> bool:
-        """Whether devices, volumes and the webhook are there too.
+        """Whether the stack has devices, volumes and the webhook.
 
-        Not on a cluster that somebody else runs: its API server cannot call this machine, and
-        no fake hardware runs on its nodes.
+        An existing cluster has none of them: its API server cannot call this machine, and no fake
+        hardware runs on its nodes.
         """
         return not self.control_plane.is_shared
 
     def start(self) -> None:
-        """Bring everything up and wait until it is ready.
+        """Start everything and wait until it is ready.
 
         Raises:
-            ControlPlaneError: something did not come up; what did is taken down again.
+            ControlPlaneError: a part did not start; the others are stopped again.
         """
         try:
             self._start()
@@ -78,24 +78,24 @@ class Stack:
         """Check that all processes that were started still run.
 
         Raises:
-            ProcessError: one has ended; the text has its name and the end of its log.
+            ProcessError: a process has ended; the text has its name and the end of its log.
         """
         components = self._components.started if self._components is not None else ()
         for process in (*self.control_plane.processes, *(each.process for each in components)):
             process.check()
 
     def stop(self) -> None:
-        """Take everything down."""
+        """Stop everything."""
         if self.control_plane.is_shared and self._components is not None:
             self._report(f"deleting the namespace {self._plan.namespace}")
-            # Before the nodes go, so that the pods end as they should.
+            # Before the nodes are deleted, so that the pods end normally.
             self.control_plane.kubectl(*self._delete_namespace(), timeout_s=_TAKE_DOWN_SECONDS)
         if self._components is not None:
             self._components.stop()
         self.control_plane.stop()
 
     def detach(self) -> None:
-        """Leave everything up, for `take_down` with the same state directory."""
+        """Leave everything running; `take_down` with the same state directory stops it."""
         components = self._components.detach() if self._components is not None else ()
         rest = self.control_plane.detach()
         command = rest.command
@@ -130,12 +130,12 @@ class Stack:
             self.health_ports[component.name] = component.health_port
 
     def __enter__(self) -> Self:
-        """Bring it up."""
+        """Start everything."""
         self.start()
         return self
 
     def __exit__(self, *_exception: object) -> None:
-        """Take it down."""
+        """Stop everything."""
         self.stop()
 
 
@@ -174,12 +174,12 @@ class Left:
 
 
 def record(state_dir: Path, detached: Detached) -> None:
-    """Write how what goes on is taken down, for `take_down` with the same directory."""
+    """Write the record of the processes that stay, for `take_down` with the same directory."""
     (state_dir / _RECORD).write_bytes(msgspec.json.encode(detached))
 
 
 def left_up(state_dir: Path) -> Left:
-    """Return the names of the processes of the stack that was detached in `state_dir`."""
+    """Return the names of the processes of the detached stack in `state_dir`."""
     found = _read(state_dir)
     if found is None:
         return Left()
@@ -189,10 +189,10 @@ def left_up(state_dir: Path) -> Left:
 
 
 def take_down(state_dir: Path, report: Report) -> bool:
-    """Take down the stack that was detached in `state_dir`; return whether there was one.
+    """Stop the detached stack of `state_dir`; return whether there was one.
 
     Raises:
-        ControlPlaneError: a part of it could not be taken down.
+        ControlPlaneError: a part could not be stopped.
     """
     found = _read(state_dir)
     if found is None:

@@ -1,8 +1,8 @@
 """Runs a program that ends with its parent: `tether.py PARENT_PID PROGRAM ARGUMENT...`.
 
-Run by `processes` as a script, so that no Python code runs between fork and exec of a process
-with threads. Whoever started a control plane may be killed with -9 and still leaves nothing
-behind: Linux sends SIGKILL to a process whose parent ended (prctl(2), PR_SET_PDEATHSIG).
+Run by `processes` as a script, so that no Python code runs between fork and exec of a process with
+threads. Even a parent killed with SIGKILL leaves no process behind: Linux sends SIGKILL to the
+child when its parent ends (prctl(2), PR_SET_PDEATHSIG).
 """
 
 import ctypes
@@ -14,11 +14,11 @@ _PR_SET_PDEATHSIG = 1
 
 
 def main() -> None:
-    """Ask for the signal, then replace this process."""
+    """Request the signal, then replace this process by the program."""
     parent_pid, *command = sys.argv[1:]
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        # The parent may have ended before the kernel was asked.
+        # The parent may have ended before the request.
         if os.getppid() != int(parent_pid):
             sys.exit("the parent process has ended")
     os.execv(command[0], command)  # noqa: S606  the caller is `processes`

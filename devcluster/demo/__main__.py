@@ -1,8 +1,8 @@
 """`make demo`: a gang from submission to its bound pods, on a real control plane.
 
-Run by `make demo`, `make demo-up` and `make demo-down`. `devcluster.stack` brings the
-cluster up, `devcluster.demo.story` submits the examples and judges what becomes of them. Exit
-code 0 means that all of it went as the examples' comments say.
+Run by `make demo`, `make demo-up` and `make demo-down`. `devcluster.stack` brings the cluster up,
+`devcluster.demo.story` submits the examples and checks their outcomes. Exit code 0 means that all
+examples behaved as described in their comments.
 """
 
 import os
@@ -28,8 +28,8 @@ app = typer.Typer(
 app.add_typer(real.app, name="real")
 
 _LEAST_NODES: Final = 9
-"""The examples without devices request 68 GPUs of nodes with eight. Where devices are played, their
-nodes take some of these, and eight hollow nodes would be enough."""
+"""Minimum number of nodes: the examples without devices request 68 GPUs of nodes with eight. With
+simulated devices, the device nodes take some of these, and eight hollow nodes would suffice."""
 
 Nodes = Annotated[int, typer.Option("--nodes", min=_LEAST_NODES, help="How many hollow nodes.")]
 
@@ -39,8 +39,8 @@ _begin = time.monotonic()
 
 @app.command()
 def run(nodes: Nodes = 20) -> None:
-    """Bring a cluster up, submit the examples, show what happens, and take everything down."""
-    # SIGTERM is to unwind like Ctrl-C: what runs is taken down on the way out.
+    """Start a cluster, submit the examples, show the result, and stop everything."""
+    # SIGTERM unwinds like Ctrl-C, so that all processes are stopped on the way out.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     state_dir = Path(tempfile.mkdtemp(prefix="bindery-demo-"))
     plan = stack.Plan(nodes, find.Options(state_dir=state_dir), story.NAMESPACE)
@@ -56,7 +56,7 @@ def run(nodes: Nodes = 20) -> None:
 
 @app.command()
 def up(nodes: Nodes = 20) -> None:
-    """Bring the same cluster up and leave it up to play with."""
+    """Start the same cluster and leave it running."""
     state_dir = _state_dir()
     left = stack.left_up(state_dir)
     if left.running:
@@ -75,7 +75,7 @@ def up(nodes: Nodes = 20) -> None:
         try:
             _play(cluster, nodes)
         finally:
-            # What went wrong can be looked into as long as it is up.
+            # The cluster stays up, so that the failure can be inspected.
             cluster.detach()
     except ControlPlaneError as error:
         _fail(error, state_dir)
@@ -84,7 +84,7 @@ def up(nodes: Nodes = 20) -> None:
 
 @app.command()
 def down() -> None:
-    """Take down what `up` left up."""
+    """Stop the cluster that `up` started."""
     try:
         found = stack.take_down(_state_dir(), _report)
     except ControlPlaneError as error:

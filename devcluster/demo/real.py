@@ -1,9 +1,8 @@
 """`make demo-real`: jobs on two real nodes, with kubelet, containerd and real containers.
 
-Run by `make demo-real`, `make demo-real-up` and `make demo-real-down`.
-`devcluster.realnode.stack` brings the nodes up, `realstory` plays. Exit code 0
-means that all of it went as it should. What `up` leaves up belongs to a process in the background,
-because nodes end with the process that made them.
+Run by `make demo-real`, `make demo-real-up` and `make demo-real-down`. `devcluster.realnode.stack`
+starts the nodes, `realstory` runs the jobs. Exit code 0 means that all jobs behaved as expected.
+The nodes of `up` belong to a background process, because nodes end with the process that made them.
 """
 
 import os
@@ -43,7 +42,7 @@ _begin = time.monotonic()
 
 @app.command()
 def run() -> None:
-    """Start two real nodes, run the jobs of examples/real-nodes, and take everything down."""
+    """Start two real nodes, run the jobs of examples/real-nodes, and stop everything."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     state_dir = Path(tempfile.mkdtemp(prefix="bindery-demo-"))
     try:
@@ -58,7 +57,7 @@ def run() -> None:
 
 @app.command()
 def up() -> None:
-    """Do the same and leave the nodes up to play with."""
+    """Do the same, and leave the nodes running."""
     state_dir = _state_dir()
     if stack.left_up(state_dir).running:
         _console.print("the demo is up already; take it down with `make demo-real-down`")
@@ -79,18 +78,18 @@ def up() -> None:
 
 @app.command()
 def down() -> None:
-    """Take down what `up` left up."""
+    """Stop the nodes that `up` started."""
     try:
         found = stack.take_down(_state_dir(), _report)
     except ControlPlaneError as error:
         _fail(error, _state_dir())
-    cgroups.remove_abandoned()  # where the process in the background was killed
+    cgroups.remove_abandoned()  # needed if the background process was killed
     _report("the demo is down" if found else "the demo is not up")
 
 
 @app.command(hidden=True)
 def hold(state_dir: Annotated[Path, typer.Argument(help="Where its files are.")]) -> None:
-    """Be the process that `up` leaves: play, then hold the nodes until SIGTERM."""
+    """Be the background process of `up`: run the jobs, then keep the nodes until SIGTERM."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
         with RealStack(state_dir / "cluster", _report) as real:
@@ -129,10 +128,10 @@ def _show(command: str, output: str) -> None:
 
 
 def _follow(holder: Process, log: Path, ready: Path) -> None:
-    """Print what the process writes, until it holds the nodes.
+    """Print the output of the process until its nodes are ready.
 
     Raises:
-        typer.Exit: it has ended; its output has said why.
+        typer.Exit: the process has ended; the reason is in its output.
     """
     with log.open() as output:
         while True:

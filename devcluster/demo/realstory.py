@@ -1,7 +1,7 @@
-"""The story of the demo on real nodes: jobs whose containers run, and what they print.
+"""The chapters of the demo on real nodes: jobs with real containers, and their output.
 
 Called by `devcluster.demo.real`. Each chapter submits files of `examples/real-nodes`, and compares
-what kubectl shows with what it should be.
+kubectl's output with the expected state.
 """
 
 import re
@@ -55,7 +55,7 @@ class Chapter:
 
 
 class Stage:
-    """Where the story is played, and how it is shown."""
+    """The cluster and the output of the demo."""
 
     def __init__(self, stack: RealStack, scene: Scene, show: Callable[[str, str], None]) -> None:
         """Prepare; `show` takes a command and its output, for people."""
@@ -63,7 +63,7 @@ class Stage:
         self._show = show
 
     def submit(self, *files: str) -> None:
-        """Create what is in the files."""
+        """Create the objects in the files."""
         folder = checkout.ROOT / _FOLDER
         for name in files:
             self.scene.report(f"submitting {_FOLDER}/{name}")
@@ -77,7 +77,7 @@ class Stage:
         return output
 
     def logs(self, job: str) -> list[str]:
-        """Show what the pods of a job have printed; return the lines."""
+        """Show the output of a job's pods; return the lines."""
         text = self.show("logs", "-l", f"job-name={job}", "--tail=-1", "--prefix")
         return [line.partition("] ")[2] for line in text.splitlines()]
 
@@ -87,7 +87,7 @@ class Stage:
         return self.pods("-l", f"job-name={job}")
 
     def pods(self, *words: str) -> list[_Pod]:
-        """Return the pods that kubectl gets with these arguments."""
+        """Return the pods listed by kubectl with these arguments."""
         text = self._kubectl("get", "pods", "-o", "json", *words)
         return msgspec.json.decode(text, type=_Pods).items
 

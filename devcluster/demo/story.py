@@ -1,7 +1,7 @@
 """The examples of the demo, their expected outcomes, and the commands that it shows.
 
-Called by `devcluster.demo`. Two of the examples must wait, bind nothing and say why, the others
-must run whole; everything is read back from the API server with kubectl, as a user would.
+Called by `devcluster.demo`. Two of the examples must wait with a reason and without bound pods; the
+others must run completely. All states are read with kubectl, as a user would.
 """
 
 import sys
@@ -31,7 +31,7 @@ class Example:
     running: int
     """How many of its pods must run."""
     reason: str = ""
-    """Why it waits: the reason of its PodGroup's condition; empty: it does not wait."""
+    """Reason of the PodGroup's condition while it waits; empty: it does not wait."""
 
 
 EXAMPLES: Final = (
@@ -46,7 +46,7 @@ WORKLOADS: Final = (
     Example("pipeline-load", running=1),
     Example("pipeline-train", running=2),
 )
-"""Jobs without a PodGroup: one by itself, and two that a Pipeline owns, one after the other."""
+"""Jobs without a PodGroup: one alone, and two owned by a Pipeline, one after the other."""
 
 DEVICE_EXAMPLES: Final = (
     Example("notebooks", running=3),
@@ -54,23 +54,23 @@ DEVICE_EXAMPLES: Final = (
     Example("claimed", running=4),
     Example("with-scratch", running=4),
 )
-"""Those of `examples/devices`, where devices and volumes are played."""
+"""The examples of `examples/devices`, with simulated devices and volumes."""
 
 
 @dataclass(frozen=True)
 class Scene:
-    """Where the examples are played."""
+    """The cluster and the settings of the demo."""
 
     plane: ControlPlane
     report: Report
     check: Callable[[], None]
-    """Raises a ControlPlaneError that names a process that should run and does not."""
+    """Raises a ControlPlaneError with the name of a process that has ended unexpectedly."""
 
     def wait(self, is_done: Callable[[], bool], describe: Callable[[], str]) -> None:
-        """Wait until `is_done`, while all processes run; `describe` returns what is missing.
+        """Wait until `is_done`, while all processes run; `describe` returns the missing state.
 
         Raises:
-            ControlPlaneError: it is not in time, or a process has ended.
+            ControlPlaneError: `is_done` is still False at the timeout, or a process has ended.
         """
         deadline = time.monotonic() + _TIMEOUT_SECONDS
         while not is_done():
@@ -129,7 +129,7 @@ def wait_for_nodes(scene: Scene, count: int) -> None:
     """Wait until `count` nodes are Ready.
 
     Raises:
-        ControlPlaneError: they are not in time, or a process has ended.
+        ControlPlaneError: the nodes are not Ready in time, or a process has ended.
     """
     scene.report(f"waiting for {count} nodes to be Ready")
 
@@ -149,7 +149,7 @@ def submit(scene: Scene, examples: Sequence[Example]) -> None:
     plane.kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", timeout_s=120)
     plane.kubectl("create", "namespace", NAMESPACE)
     directory = checkout.ROOT / "examples"
-    # A gang that comes before its queue would wait for it; the output is quieter without that.
+    # A gang submitted before its queue would wait for the queue; this order gives less output.
     plane.kubectl("apply", f"--filename={directory / 'queues.yaml'}")
     plane.kubectl("apply", f"--filename={directory}", f"--namespace={NAMESPACE}")
     job = directory / "workloads" / "job.yaml"
@@ -160,7 +160,9 @@ def submit(scene: Scene, examples: Sequence[Example]) -> None:
 
 
 def _play_pipeline(scene: Scene) -> None:
-    """Create the Pipeline, and do as its controller would: a stage when the one before is ready."""
+    """Create the Pipeline, and act as its controller: create a stage when the one before it is
+    ready.
+    """
     plane = scene.plane
     directory = checkout.ROOT / "examples" / "stages"
     definition = f"--filename={directory / 'definition.yaml'}"
@@ -208,7 +210,8 @@ def wait_for_outcomes(scene: Scene, examples: Sequence[Example]) -> None:
     """Wait until every example has its expected state.
 
     Raises:
-        ControlPlaneError: one is not in time, with its state, or a process has ended.
+        ControlPlaneError: an example is not in its state in time (the text has its state), or a
+            process has ended.
     """
     seen: list[str] = []
 
@@ -225,7 +228,7 @@ def wait_for_outcomes(scene: Scene, examples: Sequence[Example]) -> None:
 
 
 def steps(plane: ControlPlane) -> Iterator[Step]:
-    """Yield what to show at the end, one command after the other."""
+    """Yield the commands to show at the end."""
     yield Step(
         "kubectl get bindrequests -A",
         lambda: plane.kubectl("get", "bindrequests", "--all-namespaces"),

@@ -24,7 +24,7 @@ _EXAMPLES: Final = """examples:
 
 
 def main() -> int:
-    """Build the image, show what is in it, and return the exit code."""
+    """Build the image, show its parts, and return the exit code."""
     parser = argparse.ArgumentParser(
         "python -m devcluster.image",
         description="Make the image of Bindery's components, without a container engine.",

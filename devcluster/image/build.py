@@ -1,7 +1,7 @@
 """Builds the image of Bindery's components, layer by layer.
 
 The layers are the base, the dependencies with the compiled standard library, and Bindery. The first
-two stay in the user's cache directory under a key of all their inputs. The one invariant: the same
+two are kept in the user's cache directory under a key of all their inputs. Invariant: the same
 inputs give the same bytes.
 """
 
@@ -29,9 +29,11 @@ USER: Final = 65532
 _PLATFORM: Final = {"amd64": "x86_64", "arm64": "aarch64"}
 _CERTIFICATES: Final = "etc/ssl/certs/ca-certificates.crt"
 _UNUSED: Final = ("kubernetes/aio",)
-"""Packages in dependencies that nothing imports: a second client of Kubernetes, of 40 MB."""
+"""Unused packages in dependencies: a second client of Kubernetes, of 40 MB."""
 _NOT_COMPILED: Final = r"/site-packages/kubernetes/"
-"""Only commands with certain kubeconfigs import it, and no pod does; compiled it has 50 MB more."""
+"""Not compiled: only commands with certain kubeconfigs import it, and no pod does. Compiled modules
+would add 50 MB.
+"""
 _INPUTS: Final = ("build.py", "oci.py", "packages.py", "python.py")
 
 
@@ -42,13 +44,13 @@ class Built:
     image: oci.Image
     archive: Path
     materials: Path
-    """Its software bill of materials, in CycloneDX's JSON."""
+    """The software bill of materials, in CycloneDX's JSON."""
     parts: tuple[Part, ...]
-    """All of it, the largest first."""
+    """All parts, the largest first."""
 
     @property
     def size(self) -> int:
-        """Of its unpacked files, in bytes."""
+        """Size of the unpacked files, in bytes."""
         return sum(each.size for each in self.parts)
 
 
@@ -57,11 +59,11 @@ def build(
 ) -> Built:
     """Build the image `name` and write its archive and its bill of materials into `directory`.
 
-    `base`: another base than Debian's packages: an OCI archive, or a name in a registry.
-    `cache`: in place of the user's.
+    `base`: an OCI archive, or a name in a registry, in place of Debian's packages. `cache`: a cache
+    directory in place of the user's.
 
     Raises:
-        BuildError: it cannot be built; the text has the reason.
+        BuildError: the image cannot be built; the text has the reason.
     """
     cache = cache or cache_directory()
     cache.mkdir(parents=True, exist_ok=True)
@@ -80,22 +82,22 @@ def build(
 
 
 def cache_directory() -> Path:
-    """Return the directory in the user's cache that has packages and layers."""
+    """Return the user's cache directory for packages and layers."""
     return programs.cache_directory().parent / "image"
 
 
 @dataclass(frozen=True)
 class _Lower:
-    """All layers but the last."""
+    """All layers except the last."""
 
     layers: tuple[oci.Layer, ...]
     root: Path
-    """Their files."""
+    """Directory with the files of the layers."""
     python: Python
     directory: Path
-    """Has what the cache has of this image."""
+    """Directory with the cached files of this image."""
     environment: Sequence[str]
-    """Variables of the base."""
+    """Environment variables of the base."""
 
 
 class _Builder:
@@ -156,7 +158,7 @@ class _Builder:
                      f"--format={form}", "--preview-features=sbom-export"])  # fmt: skip
 
     def _add_dependencies(self, made: Path, requirements: str) -> None:
-        """Install what is locked into the root, compile, and write the second layer."""
+        """Install the locked dependencies into the root, compile them, write the second layer."""
         root = made / "root"
         before = oci.paths(root)
         python = Python(root)
@@ -186,7 +188,7 @@ class _Builder:
         oci.pack(root, made / "dependencies.tar", before)
 
     def _wheel(self) -> Path:
-        """Return a wheel of this checkout; the tools that build it are those of `uv.lock`."""
+        """Return a wheel of this checkout; its build tools are locked in `uv.lock`."""
         _run([_uv(), "build", "--quiet", "--wheel", "--no-build-isolation",
               f"--out-dir={self._scratch}", str(checkout.ROOT)])  # fmt: skip
         return next(self._scratch.glob("*.whl"))
@@ -206,12 +208,12 @@ class _Registry:
                 )
             report(f"fetching {name}")
             _run(["skopeo", "copy", "--quiet", f"docker://{name}", f"oci-archive:{archive}"])
-        # Its layers go from here into the archive of the image.
+        # The archive of the image takes the base's layers from here.
         self.image = oci.read(archive, scratch / "base")
         self._cache = cache
 
     def digest(self) -> str:
-        """Return what tells its content from others."""
+        """Return the identity of the base's content."""
         return self.image.configuration.digest
 
 
@@ -246,7 +248,9 @@ def fill(root: Path, debian: Packages, chosen: Sequence[packages.Package]) -> No
 
 
 def _remove_scripts(site: Path) -> None:
-    """Remove the commands of dependencies, and their hashes: they name the Python that is here."""
+    """Remove the dependencies' commands and their hashes: they contain the path of the Python used
+    here.
+    """
     shutil.rmtree(site / "bin", ignore_errors=True)
     for record in site.glob("*.dist-info/RECORD"):
         lines = record.read_text(encoding="utf-8").splitlines(keepends=True)

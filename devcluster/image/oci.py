@@ -47,12 +47,12 @@ class Blob:
 
     @property
     def descriptor(self) -> dict[str, Any]:
-        """How other blobs name this one."""
+        """The reference to this blob in other blobs."""
         return {"mediaType": self.media_type, "digest": self.digest, "size": self.size}
 
     @property
     def path(self) -> str:
-        """Its place in an archive."""
+        """The path in an archive."""
         return f"blobs/{self.digest.replace(':', '/')}"
 
 
@@ -76,10 +76,10 @@ class Image:
     """An image, lowest layer first."""
 
     name: str
-    """With a tag."""
+    """Name with a tag."""
     layers: tuple[Layer, ...]
     config: Mapping[str, Any] = field(default_factory=dict)
-    """Of its containers, as in the OCI image configuration."""
+    """Configuration of containers, as in the OCI image configuration."""
 
     @property
     def configuration(self) -> Blob:
@@ -130,7 +130,7 @@ def layer(
 
 
 def pack(root: Path, target: Path, besides: frozenset[str] = frozenset()) -> Layer:
-    """Write a tar file with what is below `root` to `target`, and return it as a layer.
+    """Write the files below `root` as a tar file to `target`, and return it as a layer.
 
     `besides`: paths that are left out, as `paths` returns them.
     """
@@ -141,7 +141,7 @@ def pack(root: Path, target: Path, besides: frozenset[str] = frozenset()) -> Lay
 
 
 def paths(root: Path) -> frozenset[str]:
-    """Return the paths of all that is below `root`, relative to it."""
+    """Return the paths of all files and directories below `root`, relative to `root`."""
     return frozenset(str(path.relative_to(root)) for path in root.rglob("*"))
 
 
@@ -155,7 +155,7 @@ def write(images: Iterable[Image], path: Path) -> Path:
         parts = [image.manifest, image.configuration, *(each.blob for each in image.layers)]
         blobs |= {each.path: each for each in parts}
         tag = image.name.rpartition(":")[2]
-        # The first is containerd's, the second that of OCI layouts.
+        # The first name is read by containerd, the second is of OCI layouts.
         names = {
             "io.containerd.image.name": full_name(image.name),
             "org.opencontainers.image.ref.name": tag,
@@ -168,7 +168,7 @@ def write(images: Iterable[Image], path: Path) -> Path:
     documents = {
         "oci-layout": _json({"imageLayoutVersion": "1.0.0"}),
         "index.json": _json(index),
-        # Docker before 25 reads this one only.
+        # Docker before 25 reads only this file.
         "manifest.json": _json(loadable),
     }
     with path.open("wb") as file, _tar(file) as tar:
@@ -183,7 +183,7 @@ def read(archive: Path, directory: Path) -> Image:
     """Return the image for this machine in an OCI archive, which is unpacked to `directory`.
 
     Raises:
-        BuildError: it is no OCI archive, or has no image for this architecture.
+        BuildError: it is not an OCI archive, or has no image for this architecture.
     """
     _extract(archive, directory)
     try:
@@ -199,7 +199,9 @@ def read(archive: Path, directory: Path) -> Image:
 
 
 def unpack(image: Image, root: Path) -> None:
-    """Unpack the layers of an image whose layers are files, as far as programs of it need them."""
+    """Unpack the layers of an image into `root`. The layers are files; only files that programs
+    need are complete.
+    """
     for each in image.layers:
         _extract(Path(str(each.blob.content)), root)
 

@@ -1,7 +1,7 @@
 """Debian's packages for the base of an image, without installing them.
 
 apt-get of this machine chooses the packages and their versions, downloads them and checks their
-signatures; what an installer alone needs is left out.
+signatures; files that only an installer needs are left out.
 """
 
 import shutil
@@ -23,11 +23,11 @@ WANTED: Final = (
     "libstdc++6",
     "python3-minimal",
 )
-"""What the programs of the image need; apt-get adds what these need."""
+"""Packages that the programs of the image need; apt-get adds their dependencies."""
 _OF_INSTALLERS: Final = (
     "awk", "debconf", "dpkg", "openssl", "perl-base", "readline-common", "tar", "usr-is-merged",
 )  # fmt: skip
-"""Needed by scripts that run when a package is installed, and here no script runs."""
+"""Packages needed only by installation scripts, which do not run here."""
 _LINKS: Final = ("bin", "lib", "lib64", "sbin")
 """Directories that Debian has below /usr; older packages still name them at the root."""
 _LEFT_OUT: Final = (
@@ -35,12 +35,12 @@ _LEFT_OUT: Final = (
     "usr/share/locale/", "usr/share/man/", "usr/share/pixmaps/", "usr/share/applications/",
 )  # fmt: skip
 _DOCUMENTS: Final = "usr/share/doc/"
-"""Of these the licences are kept."""
+"""Directory of documents; only licences are kept."""
 
 
 @dataclass(frozen=True, order=True)
 class Package:
-    """A file of a package, in a certain version."""
+    """A file of a package, in one version."""
 
     name: str
     version: str
@@ -65,7 +65,7 @@ class Packages:
             )
         self._cache = cache / "packages"
         self._nothing = cache / "no-packages"
-        """apt-get lists only what it would download, so it is asked with an empty directory."""
+        """apt-get lists only packages that it would download, so it gets an empty directory."""
         for directory in (self._cache, self._nothing):
             (directory / "partial").mkdir(parents=True, exist_ok=True)
         self._status = self._cache / "status"
@@ -86,10 +86,10 @@ class Packages:
         return tuple(sorted(found))
 
     def download(self, report: Report) -> None:
-        """Download those of `chosen` that are not in the cache.
+        """Download the packages of `chosen` that are not in the cache.
 
         Raises:
-            BuildError: one cannot be downloaded.
+            BuildError: a package cannot be downloaded.
         """
         report("downloading Debian's packages")
         self._apt(self._cache, "--download-only")
@@ -134,7 +134,7 @@ class Packages:
 
 
 def prepare(root: Path) -> None:
-    """Make the directories that packages of Debian take for granted."""
+    """Make the directories that Debian's packages expect to exist."""
     for name in _LINKS:
         (root / "usr" / name).mkdir(parents=True)
         (root / name).symlink_to(f"usr/{name}")
@@ -166,7 +166,7 @@ def _place(tar: tarfile.TarFile, member: tarfile.TarInfo, root: Path) -> None:
     elif (content := tar.extractfile(member)) is not None:
         with target.open("wb") as file:
             shutil.copyfileobj(content, file)
-        # No program of the image takes the rights of another user.
+        # No program of the image may change its user.
         target.chmod(member.mode & 0o755)
 
 
@@ -176,7 +176,7 @@ def _merged(path: str) -> str:
 
 
 def _installed(name: str) -> str:
-    """Return the entry of a package that apt-get takes for installed."""
+    """Return an entry that marks a package as installed for apt-get."""
     return (
         f"Package: {name}\nStatus: install ok installed\nVersion: 999:0\nArchitecture: all\n"
         "Multi-Arch: foreign\nMaintainer: none\nDescription: not needed in an image\n\n"

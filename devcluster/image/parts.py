@@ -1,4 +1,4 @@
-"""What an image consists of, and how large each part is."""
+"""The parts of an image, with their sizes."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -20,17 +20,17 @@ class Part:
     """A package in an image."""
 
     kind: str
-    """`deb`, `pypi`, or nothing for what is in no package."""
+    """`deb`, `pypi`, or empty for files outside packages."""
     name: str
     version: str
     size: int
-    """Of its files with the modules that were compiled from them, in bytes."""
+    """Size of its files and of the modules compiled from them, in bytes."""
 
 
 def of(root: Path, own: Path, python: Python) -> list[Part]:
     """Return all parts of an image, the largest first.
 
-    `root`: the files of all layers but the last; `own`: those of the last.
+    `root`: the files of all layers but the last; `own`: the files of the last layer.
     """
     found = [
         Part(PYTHON, each.name, each.version, _size_of_distribution(each, tree / python.packages))
@@ -47,7 +47,7 @@ def of(root: Path, own: Path, python: Python) -> list[Part]:
 
 
 def debian(root: Path) -> Iterator[tuple[str, str]]:
-    """Yield the name and version of each package of Debian in an image, by its own list."""
+    """Yield name and version of each Debian package in an image, from the image's own list."""
     lists = [root / "var/lib/dpkg/status", *sorted((root / "var/lib/dpkg/status.d").glob("*"))]
     for path in lists:
         if path.is_file():
@@ -68,7 +68,7 @@ def _sizes_by_package(root: Path) -> Counter[str]:
 
 
 def _size_of_distribution(distribution: metadata.Distribution, site: Path) -> int:
-    """Return the size of the directories and files in which a package of Python lies."""
+    """Return the size of the directories and files of a Python package."""
     tops = {path.parts[0] for path in distribution.files or () if ".." not in path.parts}
     return sum(_size(site / top) for top in tops)
 

@@ -1,4 +1,4 @@
-"""The Python in the files of an image: found, given a virtual environment, and run to compile."""
+"""The Python in the files of an image: finds it, makes a virtual environment, compiles modules."""
 
 import re
 import subprocess
@@ -22,7 +22,7 @@ class Python:
     """The Python of an image whose files are below a directory."""
 
     def __init__(self, root: Path) -> None:
-        """Find it.
+        """Find the Python below `root`.
 
         Raises:
             BuildError: there is none.
@@ -40,7 +40,7 @@ class Python:
         self._prefix = program.parent.parent
         self._program = program
         self.library = f"{self._prefix.relative_to(root)}/lib/python{self.version}"
-        """Its standard library."""
+        """The standard library."""
         self.packages = f"{HOME}/lib/python{self.version}/site-packages"
         """The packages of the virtual environment."""
 
@@ -62,8 +62,9 @@ class Python:
         `below`: where the directory is on this machine. `besides`: a regular expression of paths
         that are left out.
 
-        With hashes that are not checked, the modules count whatever the times of files are. One
-        process compiles in the order of names, as bytes depend on what was compiled before.
+        The modules have unchecked hashes, so they are valid whatever the times of files are. One
+        process compiles in the order of names, because the bytes depend on the modules compiled
+        before.
 
         Raises:
             BuildError: a module cannot be compiled.
@@ -75,7 +76,7 @@ class Python:
             env={
                 "PYTHONHOME": str(self._prefix),
                 "PYTHONHASHSEED": "0",
-                # The modules that it imports itself are compiled as the others.
+                # The modules that the compiler imports are compiled like the others.
                 "PYTHONDONTWRITEBYTECODE": "1",
                 "LC_ALL": "C.UTF-8",
             },

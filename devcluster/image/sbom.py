@@ -1,7 +1,7 @@
 """The software bill of materials of an image, in CycloneDX's JSON.
 
 uv writes the part about Python, with the hashes of its lock file. The packages of Debian and the
-image itself are added here. It has no time, so that the same image has the same bill.
+image itself are added here. The bill has no time stamp, so that the same image has the same bill.
 """
 
 import json
@@ -16,7 +16,7 @@ from devcluster.image import oci, parts
 from devcluster.image.parts import Part
 
 _NAMESPACE: Final = uuid.UUID("6ba7b811-9dad-11d1-80b4-00c04fd430c8")
-"""Of identifiers that are made from URLs (RFC 9562)."""
+"""Namespace of identifiers made from URLs (RFC 9562)."""
 
 
 def write(path: Path, image: oci.Image, exported: str, root: Path, found: Iterable[Part]) -> Path:
@@ -27,7 +27,7 @@ def write(path: Path, image: oci.Image, exported: str, root: Path, found: Iterab
     """
     document: dict[str, Any] = json.loads(exported)
     found = list(found)
-    # The lock file has versions for other systems and other releases of Python, too.
+    # The lock file also has versions for other systems and other releases of Python.
     installed = {(_normal(p.name), p.version) for p in found if p.kind == parts.PYTHON}
     debian = sorted((each for each in found if each.kind == parts.DEBIAN), key=lambda p: p.name)
     distribution = _distribution(root)

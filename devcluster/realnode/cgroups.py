@@ -1,7 +1,7 @@
 """The cgroups of real nodes: one tree for each cluster, with a directory for each node.
 
-The name of a tree has the process that made it, so that a later start can remove the trees of
-processes that were killed.
+The name of a tree contains its process id, so that a later start can remove trees of killed
+processes.
 """
 
 import re
@@ -18,7 +18,7 @@ _CONTROLLERS: Final = (
     "cpu", "cpuacct", "cpuset", "memory", "devices", "freezer", "blkio", "pids", "systemd",
 )  # fmt: skip
 _BUSY_S: Final = 10.0
-"""How long a cgroup may stay busy after its processes were killed, in seconds."""
+"""Seconds that a cgroup may stay busy after its processes were killed."""
 
 
 def tree_name(pid: int, number: int) -> str:
@@ -35,7 +35,8 @@ def make(tree: str, node: str) -> None:
         for path in (_ROOT / controller / tree, _ROOT / controller / tree / node):
             path.mkdir(exist_ok=True)
             if controller == "cpuset":
-                # A new cpuset has neither; processes may only enter one that has both.
+                # A new cpuset has neither CPUs nor memory nodes; processes can only enter one with
+                # both.
                 for name in ("cpuset.cpus", "cpuset.mems"):
                     (path / name).write_text((path.parent / name).read_text())
 
@@ -49,7 +50,7 @@ def _make_unified(tree: str, node: str) -> None:
 
 
 def remove(tree: str) -> list[Path]:
-    """Remove a tree whose processes have ended; return what is still busy."""
+    """Remove a tree after its processes have ended; return the cgroups that are still busy."""
     deadline_s = time.monotonic() + _BUSY_S
     while left := list(_remove_once(tree)):
         if time.monotonic() > deadline_s:
@@ -73,7 +74,7 @@ def trees() -> Iterator[Path]:
 
 
 def _remove_once(tree: str) -> Iterator[Path]:
-    """Remove what is not busy, from the leaves; yield the rest."""
+    """Remove the cgroups that are not busy, from the leaves; yield the others."""
     for top in [path for path in trees() if path.name == tree]:
         below = sorted((path for path in top.rglob("*") if path.is_dir()), reverse=True)
         for path in (*below, top):

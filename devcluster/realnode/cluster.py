@@ -19,22 +19,22 @@ from devcluster.realnode.plane import RealControlPlane
 from devcluster.realnode.vm import VirtualNode
 
 _READY_S: Final = 240.0
-"""How long a node may take until it is Ready, in seconds."""
+"""Seconds that a node may take to become Ready."""
 _numbers = itertools.count(1)
 
 
 class RealCluster:
-    """A control plane and its nodes; as a context manager it takes all down."""
+    """A control plane and its nodes; the context manager stops all."""
 
     def __init__(
         self, state_dir: Path, report: Report, *, certificate_s: int | None = None
     ) -> None:
         """Build what is missing, and prepare; nothing runs before `start`.
 
-        `certificate_s`: how long a kubelet's certificate is valid, in seconds; None: a year.
+        `certificate_s`: seconds for which a kubelet's certificate is valid; None: a year.
 
         Raises:
-            BuildError: a program or an image cannot be had; the text says what is missing.
+            BuildError: a program or an image is missing and cannot be built; the text names it.
         """
         cgroups.remove_abandoned()
         servers = build.binaries(tuple(build.PACKAGES), report)
@@ -73,7 +73,7 @@ class RealCluster:
         """Start a node and wait until it is Ready.
 
         Raises:
-            ControlPlaneError: it is not Ready in time; the text has the end of its log.
+            ControlPlaneError: the node is not Ready in time; the text has the end of its log.
         """
         self._report(f"starting the node {plan.name}")
         node = self._started(plan)
@@ -87,7 +87,7 @@ class RealCluster:
         """Wait until the node `name` is Ready.
 
         Raises:
-            ControlPlaneError: it is not in time.
+            ControlPlaneError: the node is not Ready in time.
         """
         deadline_s = time.monotonic() + _READY_S
         path = '{.status.conditions[?(@.type=="Ready")].status}'
@@ -105,7 +105,7 @@ class RealCluster:
     def plan(self, number: int, **fields: Any) -> NodePlan:
         """Return the plan of the node with this number, from 1; `fields`: as in `NodePlan`."""
         name = f"node-{number}"
-        # A virtual machine has all its cgroups to itself.
+        # A virtual machine does not share its cgroups.
         cgroup = "/" if fields.get("machine") else f"/{self._tree}/{name}"
         return NodePlan(name, number, cgroup, **fields)
 
@@ -153,7 +153,7 @@ class RealCluster:
 
 
 def _bindings() -> dict[str, object]:
-    """Return what lets kubelets ask for certificates, and have them approved."""
+    """Return the bindings that let kubelets request certificates and get them approved."""
     requests = "system:certificates.k8s.io:certificatesigningrequests"
     wanted = (
         ("bootstrappers-ask", "system:node-bootstrapper", "system:bootstrappers"),

@@ -12,14 +12,14 @@ PAUSE: Final = "bindery.dev/pause:1"
 """Image of the sandboxes of pods."""
 RUNTIME_SOCKET: Final = "/run/containerd/containerd.sock"
 SHARED: Final = "/node/shared"
-"""A directory of each node that can be read from outside (`RealNode.shared`)."""
+"""A directory of each node that can be read from this machine (`RealNode.shared`)."""
 API_SERVER: Final = "https://10.96.0.1:443"
-"""Address of the Service `kubernetes`, which is that of the API server itself."""
+"""Address of the Service `kubernetes` and of the API server itself."""
 
 
 @dataclass(frozen=True)
 class VirtualMachine:
-    """The machine of a node that is emulated; its zones are equal."""
+    """The emulated machine of a node; its zones are equal."""
 
     cpus: int = 4
     zones: int = 2
@@ -28,19 +28,21 @@ class VirtualMachine:
 
 @dataclass(frozen=True)
 class NodePlan:
-    """What a node is to be."""
+    """The properties of a node to start."""
 
     name: str
     number: int
-    """From 1; its addresses follow from it."""
+    """Number from 1; the addresses follow from it."""
     cgroup: str
-    """Of its pods, below the root of each hierarchy."""
+    """Cgroup of the node's pods, below the root of each hierarchy."""
     services: dict[str, str] = field(default_factory=dict)
-    """Further programs, such as device plugins: name -> shell script that runs one to its end."""
+    """Further programs, such as device plugins: name -> shell script that runs the program to its
+    end.
+    """
     kubelet: Mapping[str, object] = field(default_factory=dict)
-    """Further fields of its KubeletConfiguration; they replace those that all nodes have."""
+    """Further fields of the KubeletConfiguration; they replace the fields that all nodes have."""
     machine: VirtualMachine | None = None
-    """None: it runs on this machine."""
+    """The virtual machine; None: the node runs on this machine."""
 
     @property
     def address(self) -> str:
@@ -101,7 +103,7 @@ def network(plan: NodePlan) -> str:
 
 
 def kubelet(plan: NodePlan, authority: str) -> str:
-    """Return the KubeletConfiguration; `authority`: the file that has the CA of its clients."""
+    """Return the KubeletConfiguration; `authority`: path of the CA of the kubelet's clients."""
     document = {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
@@ -121,13 +123,13 @@ def kubelet(plan: NodePlan, authority: str) -> str:
         "oomScoreAdj": 0,
         "containerRuntimeEndpoint": f"unix://{RUNTIME_SOCKET}",
         "rotateCertificates": True,
-        # Without kube-proxy and its rules.
+        # Nodes have no kube-proxy and no rules of it.
         "makeIPTablesUtilChains": False,
         "enforceNodeAllocatable": ["pods"],
         "volumePluginDir": "/var/lib/kubelet/volume-plugins",
         "staticPodPath": "/node/static-pods",
         "nodeStatusUpdateFrequency": "5s",
-        # The disk of a node is in memory, and the machine's own may be nearly full.
+        # The disk of a node is in memory, and the machine's own disk may be nearly full.
         "evictionHard": dict.fromkeys(
             ("memory.available", "nodefs.available", "imagefs.available"), "1%"
         ),
@@ -138,7 +140,7 @@ def kubelet(plan: NodePlan, authority: str) -> str:
 
 
 def services(plan: NodePlan, programs: Path) -> dict[str, str]:
-    """Return the node's services: name -> shell script that runs one until it ends."""
+    """Return the node's services: name -> shell script that runs the service until it ends."""
     path = f"export PATH={programs}:/usr/sbin:/usr/bin:/sbin:/bin"
     kubelet_arguments = [
         "--config=/node/kubelet.yaml",

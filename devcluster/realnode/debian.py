@@ -1,6 +1,6 @@
-"""Files of Debian's packages, unpacked without installing them.
+"""Downloads and unpacks Debian's packages without installing them.
 
-Used for what images of real nodes are made of. apt-get checks the signatures of its archive.
+Used for the images of real nodes. apt-get checks the signatures of its archive.
 """
 
 import shutil
@@ -12,10 +12,10 @@ from devcluster.errors import BuildError
 
 
 def unpacked(package: str, cache: Path, report: Report) -> Path:
-    """Return a directory with the files of `package`, downloaded if it is not there.
+    """Return a directory with the files of `package`, downloaded if needed.
 
     Raises:
-        BuildError: it cannot be had; the text has the reason.
+        BuildError: the package cannot be downloaded; the text has the reason.
     """
     target = cache / "debian" / package
     if target.exists():

@@ -1,4 +1,4 @@
-"""The images of real nodes, which are imported and never pulled: sandboxes, and a busybox."""
+"""The images of real nodes, imported and never pulled: the sandbox and a busybox."""
 
 import subprocess
 from pathlib import Path
@@ -13,10 +13,10 @@ BUSYBOX: Final = "bindery.dev/busybox:1"
 
 
 def base(cache: Path, directory: Path, report: Report) -> Path:
-    """Return an archive with the image of sandboxes and one of a busybox.
+    """Return an archive with the images of the sandbox and of a busybox.
 
     Raises:
-        BuildError: the busybox cannot be had.
+        BuildError: the busybox cannot be downloaded.
     """
     busybox = debian.unpacked("busybox-static", cache, report) / "bin/busybox"
     listed = subprocess.run(  # noqa: S603  unpacked by us

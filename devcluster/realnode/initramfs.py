@@ -1,4 +1,4 @@
-"""What a virtual machine's kernel starts with: a busybox and the modules that its node needs.
+"""Makes the initramfs of a virtual machine: a busybox and the kernel modules that the node needs.
 
 The format is the kernel's "newc" (Documentation/driver-api/early-userspace/buffer-format.rst).
 """
@@ -11,9 +11,9 @@ from typing import Final
 _MODULES: Final = (
     "virtio_pci", "virtio_net", "virtio_rng", "9pnet_virtio", "9p", "overlay", "bridge", "veth",
 )  # fmt: skip
-"""Debian's kernel has the rest built in."""
+"""Kernel modules to load; the rest is built into Debian's kernel."""
 _DEPENDS: Final = re.compile(rb"\0depends=([^\0]*)\0")
-"""The field of a module that names those which are loaded first."""
+"""The field of a module with the names of modules that must be loaded first."""
 _DIRECTORY: Final = 0o40755
 _PROGRAM: Final = 0o100755
 _FILE: Final = 0o100644
@@ -40,7 +40,7 @@ def make(busybox: Path, modules: Path, command: str) -> bytes:
     """Return an initramfs that runs `command` by sh, with the host's files as its root.
 
     Args:
-        busybox: a static one.
+        busybox: a statically linked busybox.
         modules: the directory of the kernel's modules.
         command: a script with its arguments.
     """
@@ -60,7 +60,7 @@ def make(busybox: Path, modules: Path, command: str) -> bytes:
 
 
 def _in_order(directory: Path) -> list[Path]:
-    """Return the modules, each after those that it needs."""
+    """Return the modules in load order: each after the modules that it needs."""
     known = {_plain(path.stem): path for path in directory.rglob("*.ko")}
     return list(dict.fromkeys(_with_needed(_MODULES, known)))
 

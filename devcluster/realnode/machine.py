@@ -1,4 +1,4 @@
-"""What a machine lacks to run real nodes, and what it lacks to build them."""
+"""Reports what a machine lacks to build and to run real nodes."""
 
 import os
 import shutil
@@ -21,7 +21,7 @@ _TOOLS: Final = {
     "apt-get": "apt",
     "dpkg-deb": "dpkg",
 }
-"""Command -> package of Debian. The last two fetch the files of the nodes' images."""
+"""Command -> Debian package. The last two commands download files of the nodes' images."""
 _CGROUPS: Final = Path("/sys/fs/cgroup")
 _ATTEMPT: Final = """
 set -e
@@ -31,11 +31,11 @@ mount -t overlay -o lowerdir=/,upperdir=/mnt/upper,workdir=/mnt/work none /mnt/r
 mount -t proc proc /mnt/root/proc
 ip link add attempt type bridge
 """
-"""Does what a node does first, in namespaces that end with it."""
+"""Does the first steps of a node, in namespaces that end with this script."""
 
 
 def lacks() -> Iterator[str]:
-    """Yield each reason why real nodes cannot be built or run here; nothing if they can."""
+    """Yield each reason why real nodes cannot be built or run here; none if they can."""
     if sys.platform != "linux":
         yield "real nodes need Linux"
         return
@@ -59,7 +59,7 @@ def are_built() -> bool:
 
 
 def _refusals() -> Iterator[str]:
-    """Yield what the kernel, or a container around this process, refuses."""
+    """Yield the operations that the kernel, or a container around this process, refuses."""
     namespaces = ("--mount", "--propagation=private", "--net", "--pid", "--fork")
     if error := _refusal(["unshare", *namespaces, "sh", "-c", _ATTEMPT]):
         yield f"the namespaces and mounts of nodes are refused here: {error}"

@@ -1,7 +1,7 @@
-"""A network namespace of its own for a control plane and its nodes.
+"""The network namespace of a control plane and its nodes.
 
-The namespace belongs to threads of this process: what they call, connect or start is inside. It
-ends with this process, however that ends, and with the processes that were started in it.
+The namespace belongs to threads of this process; functions that run in them connect and start
+processes inside. The namespace ends with this process and with the processes started in it.
 """
 
 import ctypes
@@ -18,7 +18,7 @@ from devcluster.errors import ControlPlaneError
 _CLONE_NEWNET: Final = 0x40000000
 _THREADS: Final = 8
 _LIBRARY: Final = ctypes.CDLL(None, use_errno=True)
-"""For unshare and setns, which `os` has from Python 3.12 on."""
+"""For unshare and setns, which `os` has since Python 3.12."""
 
 T = TypeVar("T")
 
@@ -32,18 +32,18 @@ class Network:
         self._namespace: int | None = None
         """Descriptor of the namespace; None before the first thread has made it."""
         self.threads = ThreadPoolExecutor(_THREADS, "network", self._enter)
-        """Starts processes inside."""
+        """Threads that start processes inside."""
         self.run(["ip", "link", "set", "lo", "up"])
 
     def call(self, function: Callable[[], T]) -> T:
-        """Return what `function` returns inside."""
+        """Call `function` inside the namespace and return its result."""
         return self.threads.submit(function).result()
 
     def run(self, command: Sequence[str]) -> None:
         """Run a command inside.
 
         Raises:
-            ControlPlaneError: it failed; the text is its message.
+            ControlPlaneError: the command failed; the text is its message.
         """
         result = self.call(
             lambda: subprocess.run(  # noqa: S603  the callers build the commands
@@ -55,7 +55,9 @@ class Network:
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """Keep the thread that calls inside, with the threads and processes that it starts."""
+        """Move the calling thread inside for a time; threads and processes that it starts are
+        inside too.
+        """
         before = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
         try:
             self._enter()
@@ -65,14 +67,14 @@ class Network:
             os.close(before)
 
     def close(self) -> None:
-        """End the threads. Processes that were started in the namespace keep it."""
+        """End the threads. Processes started in the namespace keep the namespace."""
         self.threads.shutdown()
         if self._namespace is not None:
             os.close(self._namespace)
             self._namespace = None
 
     def _enter(self) -> None:
-        """Move the thread that calls into the namespace."""
+        """Move the calling thread into the namespace."""
         with self._lock:
             if self._namespace is None:
                 _check(_LIBRARY.unshare(_CLONE_NEWNET))

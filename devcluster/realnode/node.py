@@ -1,7 +1,7 @@
-"""One real node: its files, its processes and what tests do to it.
+"""One real node: its files, its processes, and the operations of tests on it.
 
-Started by `cluster`. The node's first process (`init.sh`) keeps containerd, the kubelet and the
-further services running; a file in `hold` keeps one down.
+Started by `cluster`. The node's first process (`init.sh`) restarts containerd, the kubelet and the
+further services; a file in `hold` keeps a service stopped.
 """
 
 import os
@@ -28,28 +28,28 @@ _STATES: Final = ("cpu_manager_state", "memory_manager_state")
 
 @dataclass(frozen=True)
 class Site:
-    """What the nodes of one cluster share."""
+    """The properties that all nodes of one cluster share."""
 
     directory: Path
-    """Has a directory of each node."""
+    """Directory with a subdirectory for each node."""
     programs: Path
     """The directory with kubelet, containerd, runc and the CNI plugins."""
     network: Network
     tree: str
-    """The cgroups of the nodes are below this one."""
+    """Parent of the nodes' cgroups."""
     server_authority: bytes
     """The CA of the API server, in PEM."""
     client_authority: Path
     """The file with the CA of the clients of kubelets."""
     token: str
-    """With it, kubelets ask for certificates."""
+    """Token with which kubelets request certificates."""
 
 
 class RealNode:
     """A running node."""
 
     runtime_s = 60.0
-    """How long its start may take until containerd serves, in seconds."""
+    """Seconds from the start of the node until containerd must serve."""
 
     def __init__(self, plan: NodePlan, site: Site) -> None:
         """Write the files of the node and start it."""
@@ -81,7 +81,7 @@ class RealNode:
 
     @property
     def static_pods(self) -> Path:
-        """The directory from which its kubelet reads static pods."""
+        """The directory from which the kubelet reads static pods."""
         return self._directory / "static-pods"
 
     @property
@@ -91,7 +91,7 @@ class RealNode:
 
     @property
     def entrance(self) -> list[str]:
-        """The words before a command that is to run in the node, while it runs."""
+        """The command prefix that runs a command in the node, while the node runs."""
         namespaces = ("--mount", "--pid", "--net", "--root", "--wd=/")
         path = f"PATH={self._site.programs}:/usr/sbin:/usr/bin:/sbin:/bin"
         return ["nsenter", f"--target={self._init()}", *namespaces, "--", "env", path]
@@ -100,7 +100,7 @@ class RealNode:
         """Run a command in the node and return its output.
 
         Raises:
-            ControlPlaneError: it failed; the text is its message.
+            ControlPlaneError: the command failed; the text is its message.
         """
         result = subprocess.run(  # noqa: S603  the callers build the commands
             [*self.entrance, *command],
@@ -142,22 +142,22 @@ class RealNode:
         self.process.wait_until(serves, "containerd", self.runtime_s)
 
     def kill(self, service: str) -> None:
-        """End a service as a crash does; it is started again unless it is held."""
+        """Kill a service, as in a crash; it is restarted unless it is held."""
         for pid in self._pids(service):
             os.kill(pid, signal.SIGKILL)
 
     def hold(self, service: str) -> None:
-        """Keep a service down from its next end on."""
+        """Keep a service stopped after its next end."""
         (self._directory / "hold" / service).touch()
 
     def release(self, service: str) -> None:
-        """Let a service run again."""
+        """Allow a service to run again."""
         (self._directory / "hold" / service).unlink(missing_ok=True)
 
     def reconfigure(self, kubelet: Mapping[str, Any]) -> None:
         """Start the kubelet again with other fields in its configuration, and without pods.
 
-        The kubelet refuses to start with the state of another policy, so that goes, too.
+        The kubelet refuses to start with the state of another policy, so the state is deleted too.
         """
         self.plan = replace(self.plan, kubelet=kubelet)
         self._write_kubelet_configuration()
@@ -167,7 +167,7 @@ class RealNode:
         self.release("kubelet")
 
     def crash(self) -> None:
-        """End the node as a loss of power does: all its processes at once, and its disk."""
+        """End the node as in a loss of power: all processes at once, and the disk."""
         self.process.kill()
 
     def _write_kubelet_configuration(self) -> None:
@@ -191,7 +191,7 @@ class RealNode:
         return Process(command, tethered=True, starter=self._site.network.threads)
 
     def _init(self) -> int:
-        """Return the process id of the node's first process, as this machine counts."""
+        """Return the process ID of the node's first process, in the numbers of this machine."""
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
         deadline_s = time.monotonic() + 10
         while True:
@@ -203,7 +203,9 @@ class RealNode:
             time.sleep(0.02)
 
     def _pids(self, service: str) -> list[int]:
-        """Return the processes of the program `service` in this node, as this machine counts."""
+        """Return the process IDs of the program `service` in this node, in the numbers of this
+        machine.
+        """
         namespace = Path(f"/proc/{self._init()}/ns/pid").readlink()
         found = []
         for each in Path("/proc").glob("[0-9]*"):

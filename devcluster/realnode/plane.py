@@ -1,7 +1,7 @@
 """A control plane in a network namespace of its own, where kubelets join.
 
-The API server listens on the address of its own Service, so clients in pods reach it
-without kube-proxy. Kubelets get their certificates by requests, as on any cluster.
+The API server listens on the address of its own Service, so clients in pods reach it without
+kube-proxy. Kubelets request their certificates, as on any cluster.
 """
 
 import secrets
@@ -21,7 +21,7 @@ MOST_NODES: Final = 3
 _PORT: Final = 443
 _NODE_GRACE_S: Final = 40
 _FORWARDING: Final = Path("/proc/sys/net/ipv4/ip_forward")
-"""Of the network namespace of the thread that opens it."""
+"""Setting of the network namespace of the thread that opens the file."""
 
 
 class RealControlPlane(LocalControlPlane):
@@ -38,7 +38,7 @@ class RealControlPlane(LocalControlPlane):
     ) -> None:
         """Make the network namespace; nothing runs before `start`.
 
-        `certificate_s`: how long a kubelet's certificate is valid, in seconds; None: a year.
+        `certificate_s`: seconds for which a kubelet's certificate is valid; None: a year.
         """
         super().__init__(
             binaries,
@@ -59,7 +59,7 @@ class RealControlPlane(LocalControlPlane):
         self.bootstrap_token = secrets.token_urlsafe(32)
 
     def inside(self, function: Callable[[], T]) -> T:
-        """Return what `function` returns, called inside the network namespace."""
+        """Call `function` inside the network namespace and return its result."""
         return self.network.call(function)
 
     def start_process(self, command: Command, *, tethered: bool) -> Process:

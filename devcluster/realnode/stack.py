@@ -1,7 +1,8 @@
 """Two real nodes with Bindery beside them: used by the demo on real nodes.
 
 Bindery's components run on this machine; a reservation pod of a shared GPU runs on a node, from
-Bindery's own image. The GPUs are invented (`fakes/gpuplugin.py`); all else on the nodes is real.
+Bindery's own image. The GPUs are simulated (`fakes/gpuplugin.py`); everything else on the nodes is
+real.
 """
 
 import sys
@@ -29,12 +30,12 @@ IMAGE: Final = "bindery.dev/bindery:1"
 """Name of Bindery's image in the nodes."""
 NODES: Final = 2
 GPUS: Final = 8
-"""Of each node."""
+"""GPUs of each node."""
 _PLUGINS: Final = "var/lib/kubelet/device-plugins"
 
 
 def services(node: str) -> dict[str, str]:
-    """Return the scripts that run Kubernetes' device plugin and driver of tests on a node."""
+    """Return the scripts that run Kubernetes' example device plugin and test driver on a node."""
     claims = f"""
 mkdir -p /var/lib/kubelet/plugins/test-driver.cdi.k8s.io
 exec dra-test-driver --kubeconfig=/var/lib/kubelet/kubeconfig \\
@@ -74,17 +75,17 @@ class RealStack:
         """Check that all processes that were started still run.
 
         Raises:
-            ProcessError: one has ended; the text has its name and the end of its log.
+            ProcessError: a process has ended; the text has its name and the end of its log.
         """
         nodes = (node.process for node in self.nodes.values())
         for process in (*self.control_plane.processes, *nodes, *self._started):
             process.check()
 
     def start(self) -> None:
-        """Bring everything up and wait until it is ready.
+        """Start everything and wait until it is ready.
 
         Raises:
-            ControlPlaneError: something did not come up; what did is taken down again.
+            ControlPlaneError: a part did not start; the others are stopped again.
         """
         with ExitStack() as made:
             made.enter_context(self._cluster)
@@ -98,14 +99,14 @@ class RealStack:
             self._all = made.pop_all()
 
     def stop(self) -> None:
-        """Take everything down."""
+        """Stop everything."""
         for process in self._started:
             process.stop()
         self._started.clear()
         self._all.close()
 
     def _add_node(self, number: int) -> Process:
-        """Start a node with its images; return the plugin of its GPUs."""
+        """Start a node with its images; return the process of its GPU plugin."""
         plan = self._cluster.plan(number, services=services(f"node-{number}"))
         node = self._cluster.add_node(plan)
         node.load(self._archive)
@@ -130,17 +131,17 @@ class RealStack:
         self._started += [component.process for component in components.started]
 
     def __enter__(self) -> Self:
-        """Bring it up."""
+        """Start everything."""
         self.start()
         return self
 
     def __exit__(self, *_exception: object) -> None:
-        """Take it down."""
+        """Stop everything."""
         self.stop()
 
 
 def _with_image(configuration: BinderConfiguration) -> BinderConfiguration:
-    """Return the configuration with the image of reservation pods, as a pod of the chart has it."""
+    """Return the configuration with the image of reservation pods, as the chart sets it."""
     plugins = [
         each.model_copy(update={"arguments": {**each.arguments, "image": IMAGE}})
         if each.name == "gpusharing"

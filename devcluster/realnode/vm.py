@@ -1,8 +1,8 @@
-"""A real node in a virtual machine: NUMA zones and cgroup v2, which the machine may not have.
+"""A real node in a virtual machine, with NUMA zones and cgroup v2, which this machine may lack.
 
-Used by `cluster` for plans with a `VirtualMachine`. qemu emulates it, so that it needs no rights
-and no /dev/kvm. Its kernel is Debian's; its files are those of this machine, read-only, below a
-disk in memory, so that it runs the same `init.sh` as the other nodes.
+Used by `cluster` for plans with a `VirtualMachine`. qemu emulates the machine, so no rights and no
+/dev/kvm are needed. The kernel is Debian's. The files are this machine's, read-only, below a disk
+in memory, so the node runs the same `init.sh` as other nodes.
 """
 
 import platform
@@ -26,22 +26,23 @@ from devcluster.realnode.node import RealNode, Site
 _QEMU: Final = "qemu-system-x86_64"
 _QEMU_PACKAGE: Final = "qemu-system-x86"
 _KERNEL_PACKAGE: Final = "linux-image-amd64"
-"""Depends on the package with the newest kernel. The kernel for clouds is smaller, without 9p."""
+"""A package that depends on the newest kernel. The kernel for clouds is smaller, but lacks 9p."""
 _BOOT: Final = "devcluster/realnode/boot.sh"
 _GATEWAY: Final = "10.77.0.254"
 _SHELL_PORT: Final = 7777
-"""In the node: each connection is a shell."""
+"""Port in the node: each connection is a shell."""
 _SHELL_BASE: Final = 17000
-"""In the network of the cluster, on loopback: the port of node N is N above."""
+"""Port on loopback in the network of the cluster; node N has this port plus N."""
 _KUBELET_PORT: Final = 10250
 _MODULES: Final = "lib/modules"
 _KERNEL_ARGUMENTS: Final = (
     "console=ttyS0", "quiet", "panic=-1", "random.trust_cpu=on",
-    # Without these, programs ask an emulated timer for the time, which takes most of their time.
+    # Without these, programs read the time from an emulated timer, which takes most of the CPU
+    # time.
     "tsc=reliable", "clocksource=tsc",
-    # On a busy machine, the emulated timer is too late for the kernel's check of it.
+    # On a busy machine, the emulated timer is too late for the kernel's check.
     "no_timer_check",
-    # An emulated processor is slow enough without what real ones need.
+    # Mitigations for real processors only slow down an emulated one.
     "mitigations=off", "nowatchdog", "audit=0", "apparmor=0", "psi=0", "ipv6.disable=1",
     "numa_balancing=disable", "rcupdate.rcu_expedited=1",
 )  # fmt: skip
@@ -56,7 +57,7 @@ class Kernel:
 
 
 def lacks() -> Iterator[str]:
-    """Yield each reason why virtual machines cannot run here; nothing if they can."""
+    """Yield each reason why virtual machines cannot run here; none if they can."""
     if platform.machine() != "x86_64":
         yield f"virtual machines are x86-64, this machine is {platform.machine()}"
         return
@@ -67,10 +68,10 @@ def lacks() -> Iterator[str]:
 
 
 def kernel(report: Report) -> Kernel:
-    """Return Debian's kernel, downloaded if it is not there.
+    """Return Debian's kernel, downloaded if needed.
 
     Raises:
-        BuildError: it cannot be had; the text has the reason.
+        BuildError: the kernel cannot be downloaded; the text has the reason.
     """
     cache = build.cache_directory()
     unpacked = sorted((cache / "debian").glob("linux-image-*-amd64"))
@@ -97,7 +98,8 @@ class VirtualNode(RealNode):
         """Run a command in the node and return its output.
 
         Raises:
-            ControlPlaneError: it failed, or the node does not answer; the text is the message.
+            ControlPlaneError: the command failed, or the node does not answer; the text is the
+                message.
         """
         script = f"""
 export PATH={self._site.programs}:/usr/sbin:/usr/bin:/sbin:/bin
@@ -118,7 +120,7 @@ exit
         return output
 
     def kill(self, service: str) -> None:
-        """End a service as a crash does; it is started again unless it is held."""
+        """Kill a service, as in a crash; it is restarted unless it is held."""
         self.run(str(self._busybox), "killall", "-9", service)
 
     def _asked(self, script: str, timeout_s: float) -> str:
@@ -165,7 +167,9 @@ exit
             yield from ("-numa", f"node,nodeid={zone},{listed},memdev=memory{zone}")
 
     def _network(self) -> Iterator[str]:
-        """Yield the card: the guest reaches all of the cluster's network by qemu's sockets."""
+        """Yield qemu's options of the network card: the guest reaches the cluster's network through
+        qemu's sockets.
+        """
         address = self.plan.address
         forwards = (
             f"hostfwd=tcp:{address}:{_KUBELET_PORT}-{address}:{_KUBELET_PORT}",
@@ -182,10 +186,10 @@ def _shared(tag: str, directory: Path, options: str) -> Iterator[str]:
 
 
 def _newest() -> str:
-    """Return the name of the package that has the newest kernel.
+    """Return the name of the package with the newest kernel.
 
     Raises:
-        BuildError: apt-cache does not know it.
+        BuildError: apt-cache does not know the package.
     """
     result = subprocess.run(  # noqa: S603  constant arguments
         ["apt-cache", "depends", "--important", _KERNEL_PACKAGE],  # noqa: S607
