@@ -1,7 +1,7 @@
-"""The binder: carries out BindRequests against the API server.
+"""The binder: executes BindRequests against the API server.
 
-`operator` (kopf) translates watch events into calls of the `statements.manager`, which runs one
-`run.run` with one `run.transaction` a Statement. `outcome.status` puts outcomes into words,
-`api_server.api_adapter` makes all calls to the API server, `process` puts it all together. The
-binder never imports the scheduler: they meet in the BindRequest.
+`operator` (kopf) translates watch events into calls of the `statements.manager`, which starts one
+`run.run` with one `run.transaction` for each Statement. `outcome.status` builds statuses from
+outcomes, `api_server.api_adapter` makes all calls to the API server, `process` connects the parts.
+The binder never imports the scheduler: BindRequests are their only interface.
 """

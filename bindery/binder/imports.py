@@ -1,4 +1,4 @@
-"""Imports a library without the optional libraries that it looks for."""
+"""Imports a library without its optional dependencies."""
 
 import sys
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def absent(module: str) -> Iterator[None]:
-    """Make imports of `module` fail with ImportError; no effect once it has been imported."""
+    """Make imports of `module` fail with ImportError; no effect after it has been imported."""
     if module in sys.modules:
         yield
         return

@@ -1,9 +1,9 @@
 """The kopf operator: watches BindRequests and translates its events.
 
-Started by `process` while this binder leads; `statements.intake` takes over every request. The
-handler only decodes: no annotations, no finalizers, no peering and no handler state are written, so
-that an outcome stays the only write to a request. kopf ends itself when it meets an answer that it
-does not expect; it is then started again, and lists everything again.
+Started by `process` while this binder leads; passes every request to `statements.intake`. The
+handler only decodes. It writes no annotations, finalizers, peering or handler state, so that an
+outcome is the only write to a request. kopf ends when it gets an unexpected response; then this
+module starts it again, and it lists all requests again.
 """
 
 import asyncio
@@ -27,8 +27,8 @@ from bindery.kube.objects import reading
 from bindery.kube.objects.bindrequests import BindRequest
 from bindery.kube.objects.resources import BIND_REQUESTS
 
-# kopf imports the whole Kubernetes client, if there is one, to recognize the types of its objects.
-# None of them ever gets there, and the binder starts a third of a second earlier without.
+# kopf imports the whole Kubernetes client, if installed, to recognize the types of its objects. The
+# binder uses none of them, and starts a third of a second faster without the import.
 with absent("kubernetes"):
     import kopf
 
@@ -37,11 +37,11 @@ _log: Final = structlog.get_logger(__name__)
 _RESTART_S: Final = 1.0
 _RESTART_CAP_S: Final = 15.0
 _STOP_S: Final = 5.0
-"""For kopf's own end, which is otherwise not bounded."""
+"""Seconds for kopf to end, because kopf has no limit of its own."""
 _WATCH: Final = "infinite_watch"
 """The name of kopf's generator of events."""
 _STABLE_S: Final = 60.0
-"""After running for so long, the next restart is a quick one again."""
+"""After kopf has run for so long, the next restart is again without a long pause."""
 
 
 class Operator:
@@ -54,16 +54,17 @@ class Operator:
         identity: str,
         restore_signals: Callable[[], None],
     ) -> None:
-        """Make an operator that does not run yet.
+        """Create without starting.
 
         Args:
-            intake: is told every change.
-            credentials: those of the binder's own client.
+            intake: receives every change.
+            credentials: the credentials of the binder's own client.
             identity: the holder of the binder's Lease.
-            restore_signals: takes SIGTERM and SIGINT back, which kopf claims at each start.
+            restore_signals: restores the handlers of SIGTERM and SIGINT, which kopf replaces at
+                each start.
         """
         self._intake, self._credentials = intake, credentials
-        self._identity: Any = identity  # kopf does not export the type for it
+        self._identity: Any = identity  # kopf does not export the type
         self._restore_signals = restore_signals
         self._session_header: str | None = None  # Authorization in kopf's session, if any
         self.is_alive = False
@@ -84,14 +85,14 @@ class Operator:
     async def _run_once(self) -> None:
         KOPF_STARTS.inc()
         self._session_header = None
-        # Not kopf.operator(): when it ends, it cancels every task of the event loop that is younger
-        # than itself, and with them our transactions.
+        # Not kopf.operator(): when it ends, it cancels all tasks of the event loop that are younger
+        # than itself, including the binder's transactions.
         tasks = await kopf.spawn_tasks(
             registry=self._registry(),
             settings=_settings(),
             clusterwide=True,
             standalone=True,
-            # Without one, kopf asks for the name of the user, who has none in a pod.
+            # Without an identity, kopf reads the user's name, which does not exist in a pod.
             identity=self._identity,
         )
         self._restore_signals()
@@ -113,7 +114,7 @@ class Operator:
 
         @kopf.on.login(registry=registry)
         async def login(**_: Any) -> kopf.AiohttpSession:
-            """Give kopf a session of its own with the credentials of our client."""
+            """Return a session for kopf with the credentials of the binder's client."""
             if self._session_header is not None:
                 await self._credentials.renew(rejected=self._session_header)
             self._session_header = self._credentials.authorization
@@ -123,16 +124,16 @@ class Operator:
             BIND_REQUESTS.group, BIND_REQUESTS.version, BIND_REQUESTS.plural, registry=registry
         )
         async def on_bind_request(event: Any, **_: Any) -> None:
-            """Hand the request over to the intake."""
+            """Pass the request to the intake."""
             translate(event["type"], event["object"], self._intake)
 
         return registry
 
 
 async def _ended(tasks: Collection[asyncio.Task[None]]) -> None:
-    """Wait until kopf's tasks have ended, but not longer than twice `_STOP_S`."""
-    # For a process that was frozen meanwhile, every time limit is over at once. Then kopf gets its
-    # time after all: tasks that are cancelled twice leave connections open, or never end.
+    """Wait until kopf's tasks have ended, at most twice `_STOP_S`."""
+    # After a freeze of the process, all timeouts are over at once. Then kopf still gets time to
+    # end: tasks that are cancelled twice leave connections open, or never end.
     for _ in range(2):
         _, running = await asyncio.wait(tasks, timeout=_STOP_S)
         if not running:
@@ -141,11 +142,11 @@ async def _ended(tasks: Collection[asyncio.Task[None]]) -> None:
 
 
 async def _close_watches() -> None:
-    """Close the watches that kopf's cancelled tasks have left open.
+    """Close the watches left open by kopf's cancelled tasks.
 
     A task that is cancelled while it handles an event leaves its watch to the garbage collector.
-    The watch holds a second generator. If both are still there at the end of the event loop,
-    asyncio closes them in any order, and the inner one first is an error.
+    The watch holds an inner generator. At the end of the event loop, asyncio closes remaining
+    generators in any order, and closing the inner one first is an error.
     """
     for each in gc.get_objects():
         is_watch = isinstance(each, AsyncGeneratorType) and each.ag_code.co_name == _WATCH
@@ -157,9 +158,9 @@ def translate(kind: str | None, raw: Any, intake: Intake) -> None:
     """Translate a watch event into calls of the intake.
 
     Args:
-        kind: ADDED, MODIFIED, DELETED; None: the object was there before we looked.
+        kind: ADDED, MODIFIED, DELETED; None: the object existed before the first list.
         raw: the object as JSON.
-        intake: is told.
+        intake: receives the calls.
     """
     try:
         stored = reading.convert(raw, BindRequest)
@@ -188,7 +189,7 @@ def _translate_malformed(raw: Any, message: str, intake: Intake) -> None:
 
 
 def _session(credentials: Credentials) -> kopf.AiohttpSession:
-    # As the rest of Bindery does: compressing long lists costs the API server more than sending.
+    # As in the rest of Bindery: compressing long lists costs the API server more than sending them.
     headers = {"User-Agent": "bindery-binder-kopf", "Accept-Encoding": "identity"}
     if credentials.authorization is not None:
         headers["Authorization"] = credentials.authorization
@@ -201,7 +202,7 @@ def _session(credentials: Credentials) -> kopf.AiohttpSession:
 
 
 class _NoMemory(kopf.DiffBaseStorage):
-    """Spares kopf the deep copy of every request that only handlers of differences need."""
+    """Avoids kopf's deep copy of every request, which only handlers of differences need."""
 
     def build(self, **_: Any) -> Any:
         return {}
@@ -210,15 +211,15 @@ class _NoMemory(kopf.DiffBaseStorage):
         return None
 
     def store(self, **_: Any) -> None:
-        """Store nothing: requests carry no annotations of ours."""
+        """Store nothing: the binder writes no annotations to requests."""
 
 
 def _settings() -> kopf.OperatorSettings:
     settings = kopf.OperatorSettings()
-    settings.posting.enabled = False  # events are written by the binder, aggregated
-    settings.scanning.disabled = True  # neither new kinds nor namespaces matter
+    settings.posting.enabled = False  # the binder writes its own aggregated events
+    settings.scanning.disabled = True  # new kinds and namespaces do not matter
     settings.persistence.diffbase_storage = _NoMemory()
-    settings.process.ultimate_exiting_timeout = None  # the process looks after its own end
+    settings.process.ultimate_exiting_timeout = None  # the process handles its own end
     settings.queueing.idle_timeout = 1.0  # most requests have their few events within a second
     settings.queueing.exit_timeout = 1.0
     settings.networking.request_timeout = 30.0
@@ -227,6 +228,6 @@ def _settings() -> kopf.OperatorSettings:
     settings.watching.connect_timeout = 5.0
     settings.watching.server_timeout = 600
     settings.watching.chunk_size = 500
-    # kopf reports every handled event; its warnings are what matters.
+    # kopf logs every handled event; only its warnings matter.
     logging.getLogger("kopf").setLevel(logging.WARNING)
     return settings

@@ -1,9 +1,8 @@
 """The binder process: waits for the Lease or leads, answers probes, and stops gracefully.
 
-Called by the command line; `term` does the work while this process holds the Lease. While it stands
-by, its mirrors of pods and nodes are filled already. At SIGTERM it starts nothing new, finishes the
-bindings under way, and gives the Lease back; what is left waits for the next binder, as after a
-crash.
+Called by the command line; `term` does the work while this process holds the Lease. On standby, the
+process already fills its mirrors of pods and nodes. At SIGTERM it starts no new work, finishes the
+bindings in progress, and releases the Lease; the next binder does the rest, as after a crash.
 """
 
 import asyncio
@@ -32,7 +31,7 @@ from bindery.observability.listening import Listening
 
 COMPONENT: Final = "bindery-binder"
 _OTHER_CONNECTIONS: Final = 32
-"""Beside the bindings in flight: status writes, reads, events, the Lease."""
+"""Connections beside those of bindings: status writes, reads, events, the Lease."""
 
 
 @dataclass(frozen=True)
@@ -43,15 +42,15 @@ class Options:
     plugins: tuple[BinderPlugin, ...]
     kubeconfig: Path | None
     identity: str
-    """Unique to this process, for the Lease."""
+    """The identity in the Lease, unique to this process."""
     listening: Listening
 
 
 async def run(options: Options) -> None:
-    """Run a binder until a signal comes.
+    """Run a binder until SIGTERM or SIGINT.
 
     Raises:
-        KubeError: there is no usable configuration of the API server.
+        KubeError: no usable configuration for the API server was found.
     """
     credentials = await Credentials.load(options.kubeconfig)
     connecting = Client.connect(
@@ -82,7 +81,7 @@ class Binder:
         self._operator: Operator | None = None
 
     async def run(self) -> None:
-        """Stand for election and bind while leading, until a signal comes."""
+        """Take part in the leader election, and bind while leading, until a signal comes."""
         resources = self._resources
         resources.stop.claim_signals()
         async with AsyncExitStack() as stack:
@@ -97,7 +96,7 @@ class Binder:
                 election = group.create_task(self._elector().run(self._lead))
                 stopping = group.create_task(resources.stop.wait())
                 await asyncio.wait({election, stopping}, return_when=asyncio.FIRST_COMPLETED)
-                # A term that is under way sees the stop by itself and comes to its end.
+                # A running term reads the stop by itself and ends.
                 if not self._leading:
                     election.cancel()
                 await asyncio.wait({election})

@@ -1,6 +1,6 @@
 """The stop signal, and pauses that end with it.
 
-Made by `process`; `run.run` pauses with it between attempts.
+Created by `process`; `run.run` pauses with it between attempts.
 """
 
 import asyncio
@@ -8,7 +8,7 @@ import signal
 
 
 class Stop:
-    """Set once; never taken back."""
+    """The stop of the process; once set, it stays set."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
@@ -19,11 +19,13 @@ class Stop:
         return self._event.is_set()
 
     def set(self) -> None:
-        """Ask for the stop."""
+        """Request the stop."""
         self._event.set()
 
     def claim_signals(self) -> None:
-        """Let SIGTERM and SIGINT mean this stop; kopf claims them at each of its starts."""
+        """Let SIGTERM and SIGINT request this stop; kopf replaces the handlers at each of its
+        starts.
+        """
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._event.set)
@@ -33,7 +35,7 @@ class Stop:
         await self._event.wait()
 
     async def pause(self, seconds: float) -> bool:
-        """Wait so long; False as soon as the process is to stop."""
+        """Wait for `seconds`; return False as soon as the process is to stop."""
         if seconds > 0 and not self._event.is_set():
             try:
                 async with asyncio.timeout(seconds):

@@ -1,7 +1,7 @@
-"""One term of leadership: all parts that act on BindRequests.
+"""One term of leadership: creates and runs all parts that act on BindRequests.
 
-Made by `process` when the Lease is won. A term remembers nothing of the terms before it: requests,
-pods and nodes say all there is to know.
+Created by `process` when the Lease is won. A term keeps no state of earlier terms: requests, pods
+and nodes contain all the state.
 """
 
 import asyncio
@@ -40,19 +40,21 @@ from bindery.kube.objects.watched import KubeObject
 _log: Final = structlog.get_logger(__name__)
 
 _GRACE_S: Final = 5.0
-"""For bindings and status writes under way at a stop: well under a pod's 30 s to terminate."""
+"""Seconds for bindings and status writes in progress at a stop: well below a pod's 30 s to
+terminate.
+"""
 _LIST_RETRY_S: Final = 2.0
 _PLUGIN_RESTART_S: Final = 2.0
 
 
 class TokenCarrier(KubeObject, frozen=True, rename="camel", kw_only=True):
-    """A BindRequest, however malformed, as far as its fencing token is concerned."""
+    """The fencing token of a BindRequest, even a malformed one."""
 
     spec: Any = None
 
     @property
     def token(self) -> int:
-        """The fencing token; 0 if there is none that can be read."""
+        """The fencing token; 0 if it cannot be read."""
         token = self.spec.get("fencingToken") if isinstance(self.spec, dict) else None
         return token if isinstance(token, int) else 0
 
@@ -69,12 +71,12 @@ _TOKEN_CARRIERS: Final = Resource(
 
 @dataclass(frozen=True)
 class TermResources:
-    """What a term works with; it outlives the term."""
+    """The resources of a term; they outlive it."""
 
     client: Client
     credentials: Credentials
     identity: str
-    """The holder of the Lease."""
+    """The identity in the Lease."""
     configuration: BinderConfiguration
     plugins: tuple[BinderPlugin, ...]
     view: ClusterView
@@ -83,7 +85,7 @@ class TermResources:
 
 
 class Term:
-    """The parts of the binder that act, put together."""
+    """Connects the active parts of the binder."""
 
     def __init__(self, resources: TermResources) -> None:
         self._resources = resources
@@ -122,13 +124,13 @@ class Term:
         )
 
     def _is_waited_for(self, namespace: str, statement_id: str) -> bool:
-        # The manager is made after the adapter, which asks it.
+        # The manager is created after the adapter, which calls it.
         return self._manager.is_waited_for(namespace, statement_id)
 
     async def run(self) -> None:
-        """Bind until the process is to stop, then finish what is under way.
+        """Bind until the process is to stop, then finish the work in progress.
 
-        When it is cancelled, because the Lease is lost, everything ends at once.
+        When the Lease is lost, this task is cancelled and everything ends at once.
         """
         IN_FLIGHT.set_function(lambda: self._manager.run_count)
         if not await self._get_ready():
@@ -155,16 +157,16 @@ class Term:
             IN_FLIGHT.set_function(lambda: 0)
 
     async def _run_beside(self, plugin: RunsBeside) -> None:
-        """Let a plugin work beside the transactions; one that ends is started again."""
+        """Run a plugin's background task beside the transactions; restart it when it ends."""
         while not self._resources.stop.is_set:
             try:
                 await plugin.run(self._resources.client)
-            except Exception:  # whatever a third party's plugin raises
+            except Exception:  # any exception of a third party's plugin
                 _log.exception("a plugin's background task ended", plugin=type(plugin).__name__)
             await self._resources.stop.pause(_PLUGIN_RESTART_S)
 
     async def _get_ready(self) -> bool:
-        """Fill the mirrors and the fence; False: the process is to stop."""
+        """Fill the mirrors and the fence; return False if the process is to stop."""
         synced = asyncio.create_task(self._resources.view.wait_synced())
         stopping = asyncio.create_task(self._resources.stop.wait())
         await asyncio.wait({synced, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -172,7 +174,8 @@ class Term:
         stopping.cancel()
         while not self._resources.stop.is_set:
             try:
-                # A stale request must not be begun before the newer scheduler's are seen.
+                # A stale request must not be started before the newer scheduler's requests are
+                # seen.
                 for request in await self._resources.client.list(_TOKEN_CARRIERS):
                     self._manager.note_token(request.metadata.labels, request.token)
             except KubeError as error:

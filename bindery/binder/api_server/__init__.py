@@ -1,1 +1,1 @@
-"""What the binder reads and writes on the API server."""
+"""All reads and writes of the binder on the API server."""

@@ -1,8 +1,8 @@
 """Calls to the API server: implements `outcome.ports` over `bindery.kube`.
 
-Used by all Runs at once. Bindings wait for their turns as the calls of plugins do. A status write
-is repeated until it is known to stand, because the scheduler holds the pods' room until it sees an
-outcome.
+Used by all Runs concurrently. Bindings and calls of plugins wait for a place in the same limiter. A
+status write is repeated until it has succeeded, because the scheduler keeps the pods' room until it
+sees an outcome.
 """
 
 import asyncio
@@ -37,9 +37,9 @@ _log: Final = structlog.get_logger(__name__)
 
 _RETRY_S: Final = 0.1
 _RETRY_CAP_S: Final = 10.0
-"""The longest wait between two tries of a status write."""
+"""The longest pause between two attempts of a status write."""
 _MAY_PASS: Final = (ServerError, ThrottledError)
-"""Refusals after which the same write may be accepted."""
+"""Errors after which the same write may succeed later."""
 
 
 class ApiAdapter:
@@ -53,18 +53,20 @@ class ApiAdapter:
         limiter: FairLimiter,
         is_waited_for: Callable[[str, str], bool],
     ) -> None:
-        """`is_waited_for`: whether a Statement builds on that of this namespace and id."""
+        """`is_waited_for`: whether another Statement has this one (namespace, id) as its
+        prerequisite.
+        """
         self._client, self._view, self._events = client, view, events
         self._limiter, self._shared = limiter, SharedStatuses(self, is_waited_for)
 
     # ---- BindingPort ----------------------------------------------------------------------------
 
     async def find_pod(self, namespace: str, name: str, uid: str) -> PodView | None:
-        """Return the pod of that name; from memory when that shows the wanted, unbound pod."""
+        """Return the pod of that name; from memory if memory shows the wanted, unbound pod."""
         return await self._view.find_pod(namespace, name, uid)
 
     async def read_pod(self, namespace: str, name: str) -> PodView | None:
-        """Return the pod of that name as the API server has it now."""
+        """Return the pod of that name from the API server."""
         return await self._view.read_pod(namespace, name)
 
     async def node_exists(self, name: str) -> bool:
@@ -74,7 +76,7 @@ class ApiAdapter:
     async def bind(
         self, pod: PodView, node: str, metadata: BindingMetadata, *, priority: int = 0
     ) -> None:
-        """Bind the pod to the node, when its turn among the bindings in flight has come."""
+        """Bind the pod to the node, after waiting for a place among the concurrent bindings."""
         labels, annotations = metadata.labels, metadata.annotations
         async with self._limiter.taken(pod.namespace, priority):
             await self._client.bind(
@@ -84,31 +86,33 @@ class ApiAdapter:
     # ---- RequestStore ---------------------------------------------------------------------------
 
     def note(self, stored: BindRequest, statements: Sequence[CommittedStatement]) -> None:
-        """Take in a request, and its Statements, as the watch shows them."""
+        """Remember the newest state of a request and its Statements from the watch."""
         self._shared.note(stored, statements)
 
     def drop(self, uid: str) -> None:
-        """Forget a request that is gone."""
+        """Forget a deleted request."""
         self._shared.drop(uid)
 
     def hurry(self, namespace: str, statement_id: str) -> None:
-        """Note that a Statement builds on this one, whose success must be written at once."""
+        """Write the success of this Statement at once, because another Statement depends on it."""
         self._shared.hurry(namespace, statement_id)
 
     async def write_status(
         self, statement: CommittedStatement, status: Mapping[str, object]
     ) -> CommittedStatement:
-        """Write `status`, again and again until it is known to stand; return the newer state."""
+        """Write `status`, with retries until it has succeeded; return the newer state."""
         return await self._shared.write(statement, status)
 
     async def try_to_write(
         self, statement: CommittedStatement, status: Mapping[str, object]
     ) -> CommittedStatement | None:
-        """Write `status` unless the Statement has changed; return its newer state if written."""
+        """Write `status` unless the Statement has changed; return the newer state if it was
+        written.
+        """
         try:
             return await self._shared.try_to_write(statement, status)
         except (KubeError, RequestGoneError):
-            return None  # its outcome, now or later, has more details
+            return None  # the Statement's outcome, now or later, has more details
 
     async def confirm(self, statement: CommittedStatement) -> CommittedStatement:
         """Read the Statement again and return it."""
@@ -127,8 +131,8 @@ class ApiAdapter:
     async def find_statement(
         self, namespace: str, statement_id: str
     ) -> Sequence[CommittedStatement]:
-        """Read the parts of a Statement that are there now."""
-        # No label can name all Statements of a request.
+        """Read the existing parts of a Statement."""
+        # One label cannot contain the IDs of all Statements of a request.
         found = await self._client.list(BIND_REQUESTS, namespace=namespace)
         return [
             part
@@ -143,7 +147,9 @@ class ApiAdapter:
         await self._client.delete(BIND_REQUESTS, name, namespace, uid=uid)
 
     async def acknowledge(self, request: BindRequest, status: Mapping[str, object]) -> None:
-        """Write the status of an announcement until it stands, or the request is gone."""
+        """Write the status of an announcement, with retries until it has succeeded or the request
+        is deleted.
+        """
         meta = request.metadata
         await self._write_whole(meta.namespace, meta.name, meta.uid, status)
 
@@ -156,8 +162,7 @@ class ApiAdapter:
     async def patch_status(self, stored: KubeObject, status: Mapping[str, object]) -> BindRequest:
         """Write the status of the request if it is still at the version of `stored`."""
         meta = stored.metadata
-        # The UID keeps the write from another request of the same name, the version from one whose
-        # spec has changed.
+        # The UID protects another request of the same name, the version a changed spec.
         patch = {
             "metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version},
             "status": status,
@@ -167,7 +172,7 @@ class ApiAdapter:
         )
 
     async def back_off(self, stored: KubeObject, error: KubeError, failures: int) -> None:
-        """Wait before the next of several attempts, of which so many have failed."""
+        """Pause before the next attempt; `failures`: the number of failed attempts so far."""
         if not isinstance(error, ConflictError):
             meta = stored.metadata
             _log.warning(
@@ -206,9 +211,9 @@ class ApiAdapter:
     async def _write_whole(
         self, namespace: str, name: str, uid: str, status: Mapping[str, object]
     ) -> None:
-        """Write the status of a request as a whole, which may be malformed or without Statements.
+        """Write the status of a whole request, which may be malformed or have no Statements.
 
-        Returns when it stands, or when the API server will not take it.
+        Returns when the write has succeeded, or when the API server rejects it finally.
         """
         patch = {"metadata": {"uid": uid}, "status": status}
         resource = metadata_only(BIND_REQUESTS)
@@ -219,7 +224,7 @@ class ApiAdapter:
                     resource, name, patch, namespace=namespace, subresource="status"
                 )
             except (NotFoundError, ConflictError):
-                return  # it is gone, or another one has its name
+                return  # the request is deleted, or another one has its name
             except KubeError as error:
                 if isinstance(error, ApiError) and not isinstance(error, _MAY_PASS):
                     _log.warning("request keeps its status", name=name, error=str(error))

@@ -1,9 +1,9 @@
 """Frees the failed pods of Jobs in namespaces that are being deleted.
 
 Run by `term`. The controller of a Job with `backoffLimitPerIndex` keeps its finalizer on a failed
-pod until the replacement exists. A namespace that is being deleted takes no replacement, and its
-Jobs are deleted only after its pods: both would wait for ever (Kubernetes 1.36, 1.37). Nothing is
-counted that the Job would still need, because it is about to be deleted itself.
+pod until the replacement exists. A namespace that is being deleted accepts no replacement, and its
+Jobs are deleted only after its pods, so the deletion would never end (Kubernetes 1.36, 1.37). The
+Job is about to be deleted, so it no longer needs to count the pod.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ _log: Final = structlog.get_logger(__name__)
 FINALIZER: Final = "batch.kubernetes.io/job-tracking"
 _PERIOD_S: Final = 15.0
 _PATIENCE_S: Final = 15.0
-"""How long the Job controller has for its own work after the pod should have ended."""
+"""Seconds that the Job controller has for its own work after the pod should have ended."""
 _ENDING: Final = "status.phase=Terminating"
 _FAILED: Final = f"spec.schedulerName={SCHEDULER_NAME},status.phase=Failed"
 _FAILED_PODS: Final = Resource(
@@ -34,7 +34,8 @@ _FAILED_PODS: Final = Resource(
 
 
 def is_stuck(pod: KubeObject, now_s: float) -> bool:
-    """Return whether only the Job controller's finalizer keeps `pod`, for a while already.
+    """Return whether only the Job controller's finalizer has kept `pod`, for longer than
+    `_PATIENCE_S`.
 
     `pod` is a failed pod in a namespace that is being deleted; `now_s` is in seconds since the
     epoch.
@@ -53,14 +54,16 @@ def is_stuck(pod: KubeObject, now_s: float) -> bool:
 
 
 class EndingNamespaces:
-    """Looks for such pods from time to time."""
+    """Looks for pods kept by this finalizer, at intervals."""
 
     def __init__(self, client: Client, clock: Callable[[], float]) -> None:
-        """Make one that does not run yet. `clock`: seconds since the epoch."""
+        """Create without starting. `clock`: returns seconds since the epoch."""
         self._client, self._clock = client, clock
 
     async def run(self) -> None:
-        """Free pods until cancelled. Without such a namespace, this is one request each time."""
+        """Free pods until cancelled. Without a namespace that is being deleted, each round is one
+        request.
+        """
         while True:
             try:
                 for namespace in await self._client.list(NAMESPACES, field_selector=_ENDING):

@@ -1,8 +1,8 @@
-"""The binder's own small view of pods and nodes, kept by watches.
+"""The binder's small view of pods and nodes, updated by watches.
 
-`api_adapter` asks it in every check, so that a gang costs no read. Only the metadata of pods that
-can still be bound is watched. Other pods are read from the API server, and a busy cluster's pods
-cost neither memory nor events.
+`api_adapter` reads it in every check, so that a gang needs no requests. Only the metadata of pods
+that can still be bound is watched, so running pods use neither memory nor events. Other pods are
+read from the API server.
 """
 
 from dataclasses import replace
@@ -19,11 +19,11 @@ from bindery.kube.objects.watched import KubeObject
 from bindery.kube.watches.reflector import Reflector
 
 _CAN_BE_BOUND: Final = "spec.nodeName=,status.phase=Pending"
-"""For pods that this selects, a check needs only the metadata."""
+"""Field selector of pods for which a check needs only the metadata."""
 
 
 class SlimMeta(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    """The part of `metav1.ObjectMeta` that tells objects apart."""
+    """The part of `metav1.ObjectMeta` that identifies an object."""
 
     name: str = ""
     namespace: str = ""
@@ -33,25 +33,25 @@ class SlimMeta(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=Fal
 
 
 class SlimObject(KubeObject, frozen=True, rename="camel", kw_only=True):
-    """Any object, as far as it matters whether it is there."""
+    """An object of which only the existence matters."""
 
     metadata: SlimMeta = msgspec.field(default_factory=SlimMeta)  # type: ignore[assignment]  # on purpose fewer fields: labels and annotations are most of the memory
 
 
 class SlimPodSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    """Where the pod is."""
+    """The pod's node."""
 
     node_name: str = ""
 
 
 class SlimPodStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    """Whether the pod has ended."""
+    """The pod's phase."""
 
     phase: str = ""
 
 
 class SlimPod(SlimObject, frozen=True, rename="camel", kw_only=True):
-    """A pod, as far as binding it is concerned."""
+    """The fields of a pod that binding needs."""
 
     spec: SlimPodSpec = msgspec.field(default_factory=SlimPodSpec)
     status: SlimPodStatus = msgspec.field(default_factory=SlimPodStatus)
@@ -81,7 +81,7 @@ class ClusterView:
         self.nodes: Final = Reflector(client, SLIM_NODES, _ignore)
 
     async def wait_synced(self) -> None:
-        """Wait until both have been listed."""
+        """Wait until both have been listed once."""
         await self.pods.synced.wait()
         await self.nodes.synced.wait()
 
@@ -90,14 +90,14 @@ class ClusterView:
         return self.pods.healthy(now) and self.nodes.healthy(now)
 
     async def find_pod(self, namespace: str, name: str, uid: str) -> PodView | None:
-        """Return the pod of that name; from memory when that shows the wanted, unbound pod."""
+        """Return the pod of that name; from memory if memory shows the wanted, unbound pod."""
         pod = self.pods.objects.get((namespace, name))
         if pod is not None and pod.metadata.uid == uid and pod.metadata.deletion_timestamp is None:
             return PodView(namespace, name, uid, node="", ending=False)
         return await self.read_pod(namespace, name)
 
     async def read_pod(self, namespace: str, name: str) -> PodView | None:
-        """Return the pod of that name as the API server has it now."""
+        """Return the pod of that name from the API server."""
         try:
             return _view(await self._client.get(SLIM_PODS, name, namespace))
         except NotFoundError:
@@ -126,4 +126,4 @@ def _view(pod: SlimPod) -> PodView:
 
 
 def _ignore(_: object) -> None:
-    """Take no note: checks look at the mirrors when they need to."""
+    """Do nothing: checks read the mirrors when needed."""

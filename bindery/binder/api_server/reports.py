@@ -1,9 +1,9 @@
 """Events and metrics of outcomes.
 
-Told by `run.run`. An outcome is an event at the PodGroup, a minor one at the BindRequest, and one
-at each pod of the gang when nothing else is to be told: these are made only when they are written,
-so that a burst of large gangs costs no more than a few events a second. Nothing here can fail or
-wait.
+Called by `run.run`. An outcome becomes one event on the PodGroup, a minor event on each
+BindRequest, and one event on each pod of the gang. Events on pods are made only when they are
+written, after all other events, so that a burst of large gangs costs only a few events a second. No
+method can fail or wait.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -30,11 +30,11 @@ class Reports:
     def __init__(self, events: EventRecorder, clock: Callable[[], float]) -> None:
         self._events, self._clock = events, clock
         self._used: dict[str, float] = {}
-        """Queue -> when its series were last added to."""
+        """Queue -> time of the last change of its series."""
         self._dropped_at = clock()
 
     def attempt_failed(self, parts: Sequence[CommittedStatement], outcome: Outcome) -> None:
-        """Count an attempt that will be retried; write why to the PodGroup or the pods."""
+        """Count an attempt that will be retried; write the reason to the PodGroup or the pods."""
         ATTEMPTS.labels(outcome.verdict).inc()
         self._say(parts, outcome)
 
@@ -54,7 +54,7 @@ class Reports:
         self._say(parts, outcome)
 
     def _drop_unused(self, now: float) -> None:
-        """Drop the series of queues that are unused: the binder does not see queues go."""
+        """Drop the series of unused queues: the binder does not see deletions of queues."""
         if now - self._dropped_at < _UNUSED_S:
             return
         self._dropped_at = now
@@ -64,7 +64,7 @@ class Reports:
                 del self._used[queue]
 
     def _say(self, parts: Sequence[CommittedStatement], outcome: Outcome) -> None:
-        """Say it at the gang, at the request and at the pods; at most once where it is the same."""
+        """Write events to the gang, the requests and the pods."""
         group = parts[0].spec.pod_group
         if group is not None:
             self._say_of_all(_gang(parts[0], group), outcome, is_minor=False)
@@ -84,7 +84,9 @@ class Reports:
     def _say_of_all(
         self, regarding: ObjectReference, outcome: Outcome, *, is_minor: bool, whose: str = ""
     ) -> None:
-        """Say the outcome at one object; `whose`: the gang, where the object has several."""
+        """Write an event about the outcome to one object; `whose`: the gang's name, if the object
+        has several.
+        """
         prefix = f"{whose}: " if whose else ""
         nodes = few_names([pod.binding.selected_node for pod in outcome.pods.values()])
         count = f"{outcome.bound_count} of {len(outcome.pods)} pods"
@@ -98,7 +100,7 @@ class Reports:
 
 
 def _of_pods(parts: Sequence[CommittedStatement], outcome: Outcome) -> Iterator[Occurrence]:
-    """Yield what is told at the pods of an outcome."""
+    """Yield the events of an outcome on its pods."""
     is_over = outcome.verdict is not Verdict.RETRY
     for part in parts:
         for binding in part.spec.pods:
@@ -109,7 +111,7 @@ def _of_pods(parts: Sequence[CommittedStatement], outcome: Outcome) -> Iterator[
                 yield _of_pod(part, pod, Severity.NORMAL, BOUND_EVENT, text)
             elif pod.bound or failure is None:
                 continue
-            # While it is tried again, it is told at the pods at fault alone.
+            # While attempts continue, only pods with a failure of their own get an event.
             elif is_over or failure.reason != BindFailureReason.GANG_ABORTED:
                 text = f"{failure.reason}: {failure.message}"
                 yield _of_pod(part, pod, Severity.WARNING, FAILED_EVENT, text)

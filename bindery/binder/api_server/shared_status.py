@@ -1,9 +1,10 @@
-"""Writes the statuses of Statements: of several that share a request, by one write.
+"""Writes the statuses of Statements; Statements that share a request share one write.
 
-Used by `api_adapter` for all Runs. A failure is written when it happens. A success waits until all
-Statements of the request have ended, for `GATHER_S` at most, and not at all when a Statement in
-progress builds on it. The Run that writes first also writes for those that come meanwhile; no task
-of its own is needed. Invariant: a status that was written stays, whatever becomes of the others.
+Used by `api_adapter` for all Runs. A failure is written immediately. A success waits until all
+Statements of the request have ended, at most `GATHER_S`, and not at all if a Statement in progress
+depends on it. The Run that writes first also writes for Runs that come meanwhile, so no separate
+task is needed. Invariant: a status that was written stays, whatever the later writes for other
+Statements.
 """
 
 import asyncio
@@ -20,9 +21,9 @@ from bindery.kube.objects.bindrequests import BindRequest, CommittedStatement, S
 from bindery.kube.objects.watched import KubeObject
 
 GATHER_S: Final = 1.0
-"""How long the success of a Statement waits for the ends of its neighbours."""
+"""Maximum seconds that the success of a Statement waits for other Statements of the request."""
 _OPTIONAL_TRIES: Final = 2
-"""Enough to read a request again whose labels somebody has changed."""
+"""Two tries: enough to repeat a write after another client has changed the request's labels."""
 
 
 class StoredRequests(Protocol):
@@ -35,17 +36,17 @@ class StoredRequests(Protocol):
         """Write the status of the request if it is still at the version of `stored`."""
 
     async def back_off(self, stored: KubeObject, error: KubeError, failures: int) -> None:
-        """Wait before the next of several attempts, of which so many have failed."""
+        """Pause before the next attempt; `failures`: the number of failed attempts so far."""
 
 
 @dataclass(eq=False)
 class _Pending:
-    """The status of one Statement that is to be written."""
+    """The status of one Statement, to be written."""
 
     statement: CommittedStatement
     status: Mapping[str, object]
     is_optional: bool = False
-    """Whether it is given up when another status of the Statement was written first."""
+    """Whether to give up the write if another status of the Statement was written first."""
     written: CommittedStatement | None = None
     error: Exception | None = None
 
@@ -58,7 +59,7 @@ class _Pending:
         return self.status.get("phase") == Phase.SUCCEEDED
 
     def compare(self, found: CommittedStatement | None) -> None:
-        """Give it up if `found`, the newest state of the Statement, leaves no room for it."""
+        """Give up the write if `found`, the newest state of the Statement, no longer allows it."""
         if found is None:
             self.error = RequestGoneError()
         elif self.statement.is_changed_in(found) or (
@@ -69,18 +70,18 @@ class _Pending:
 
 @dataclass(eq=False)
 class _Shared:
-    """A request whose Statements are being written."""
+    """A request with statuses to be written."""
 
     newest: BindRequest
     statements: Mapping[StatementKey, CommittedStatement]
-    """Those of `newest`."""
+    """The Statements of `newest`."""
     pending: dict[str, _Pending] = field(default_factory=dict)
-    """Statement id -> what is to be written."""
+    """Statement id -> status to be written."""
     since_s: float = 0.0
-    """When the first of `pending` came."""
+    """Time when the first of `pending` was added."""
     news: asyncio.Event = field(default_factory=asyncio.Event)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Held by the Run that waits and writes for all."""
+    """Held by the Run that writes for all."""
 
     @property
     def is_over(self) -> bool:
@@ -88,11 +89,11 @@ class _Shared:
         return all(each.is_final for each in self.statements.values())
 
     def take(self, stored: BindRequest, statements: Iterable[CommittedStatement]) -> None:
-        """Take in the newest state."""
+        """Store the newest state."""
         self.newest, self.statements = stored, {each.key: each for each in statements}
 
     def open(self) -> list[_Pending]:
-        """Return what is still to be written, and can be."""
+        """Return the statuses that are still to be written and still allowed."""
         chosen = []
         for pending in self.pending.values():
             if not pending.is_done:
@@ -102,7 +103,7 @@ class _Shared:
         return chosen
 
     def fail(self, error: Exception) -> None:
-        """Give up all that is to be written."""
+        """Give up all writes."""
         for pending in self.pending.values():
             if not pending.is_done:
                 pending.error = error
@@ -121,25 +122,26 @@ class SharedStatuses:
 
         Args:
             requests: the API server.
-            is_waited_for: whether a Statement in progress builds on that of this namespace and id.
-            clock: seconds; measures how long a success has waited.
+            is_waited_for: whether a Statement in progress depends on the one of this namespace and
+                id.
+            clock: returns seconds; measures the waiting time of a success.
         """
         self._requests, self._is_waited_for, self._clock = requests, is_waited_for, clock
         self._shared: dict[str, _Shared] = {}
         self._waiting: dict[tuple[str, str], _Shared] = {}
-        """Namespace and id of a Statement that is to be written -> its request."""
+        """Namespace and id of a Statement with a status to be written -> its request."""
 
     def __len__(self) -> int:
-        """Return how many requests are remembered."""
+        """Return the number of remembered requests."""
         return len(self._shared)
 
     async def write(
         self, statement: CommittedStatement, status: Mapping[str, object]
     ) -> CommittedStatement:
-        """Write `status`, again and again until it is known to stand; return the newer state.
+        """Write `status`, with retries until it has succeeded; return the newer state.
 
         Raises:
-            RequestGoneError, RequestChangedError: it cannot stand any more.
+            RequestGoneError, RequestChangedError: the status can no longer be written.
         """
         pending = _Pending(statement, status)
         shared = await self._join_surely(pending)
@@ -160,9 +162,9 @@ class SharedStatuses:
     async def try_to_write(
         self, statement: CommittedStatement, status: Mapping[str, object]
     ) -> CommittedStatement | None:
-        """Write the given fields of a status at once; return None if that fails.
+        """Write the given fields of a status immediately; return None if that fails.
 
-        Nothing is written when another status of the Statement was, or is about to be.
+        Nothing is written if another status of the Statement was written or is about to be written.
 
         Raises:
             KubeError, RequestGoneError: the request cannot be read.
@@ -185,7 +187,7 @@ class SharedStatuses:
         return pending.written
 
     def note(self, stored: BindRequest, statements: Sequence[CommittedStatement]) -> None:
-        """Take in a request as the watch shows it.
+        """Store the state of a request from the watch.
 
         Args:
             stored: the request.
@@ -197,18 +199,18 @@ class SharedStatuses:
             if not all(each.is_final for each in statements):
                 self._remember(stored, statements)
             return
-        # What the watch shows may be older than what was written here, but not of a newer spec.
+        # The watch may deliver an older status than the one written here, but never an older spec.
         if stored.metadata.generation > shared.newest.metadata.generation:
             shared.take(stored, statements)
         if not shared.pending and all(each.is_final for each in statements):
             self.drop(uid)
 
     def drop(self, uid: str) -> None:
-        """Forget a request that is gone."""
+        """Forget a deleted request."""
         self._shared.pop(uid, None)
 
     def hurry(self, namespace: str, statement_id: str) -> None:
-        """Note that a Statement builds on this one, which must not wait for its neighbours."""
+        """Write the success of this Statement at once, because another Statement depends on it."""
         shared = self._waiting.get((namespace, statement_id))
         if shared is not None:
             shared.news.set()
@@ -224,18 +226,18 @@ class SharedStatuses:
                 await self._requests.back_off(pending.statement, error, failures)
                 failures += 1
             else:
-                assert shared is not None  # only what is optional stays outside
+                assert shared is not None  # only an optional write may be refused here
                 return shared
 
     async def _join(self, pending: _Pending) -> _Shared | None:
-        """Add `pending` to what is to be written; None if something else has its place."""
+        """Add `pending` to the statuses to be written; return None if another one has priority."""
         shared = await self._of(pending.statement)
         key = pending.statement.key
         former = shared.pending.get(key.statement)
         if pending.is_optional and former is not None:
-            return None  # it has an outcome by now, with more details
+            return None  # the Statement has an outcome by now, with more details
         if former is not None and not former.is_done:
-            former.error = RequestChangedError()  # a newer status takes its place
+            former.error = RequestChangedError()  # the newer status replaces it
         if not shared.pending:
             shared.since_s = self._clock()
         shared.pending[key.statement] = pending
@@ -252,7 +254,7 @@ class SharedStatuses:
                 raise RequestGoneError from error
             if found.metadata.uid != meta.uid:
                 raise RequestGoneError
-            if meta.uid not in self._shared:  # another Run may have been quicker
+            if meta.uid not in self._shared:  # another Run may have been faster
                 self._remember(found, found.each())
         return self._shared[meta.uid]
 
@@ -294,13 +296,13 @@ class SharedStatuses:
     # ---- writing --------------------------------------------------------------------------------
 
     async def _try_all(self, shared: _Shared, failures: int) -> int:
-        """Try once to write all that is pending; return how many tries have failed in a row."""
+        """Try once to write all pending statuses; return the number of failures in a row."""
         try:
             await self._write_all(shared)
         except NotFoundError:
             self._give_up(shared)
         except ConflictError as error:
-            # Somebody touched the object, or an earlier try took effect.
+            # Another client changed the object, or an earlier try took effect.
             await self._requests.back_off(shared.newest, error, failures)
             await self._read_again(shared)
         except KubeError as error:
@@ -320,7 +322,7 @@ class SharedStatuses:
         statements = {each.key: each for each in written.each()}
         for pending in chosen:
             pending.written = statements[pending.statement.key]
-        # The watch may have shown a newer spec meanwhile.
+        # The watch may have delivered a newer spec meanwhile.
         if written.metadata.generation >= shared.newest.metadata.generation:
             shared.take(written, statements.values())
 
@@ -332,13 +334,13 @@ class SharedStatuses:
             self._give_up(shared)
             return
         except KubeError:
-            return  # the write will conflict again, and this is tried again
+            return  # the next write will conflict and be repeated
         if found.metadata.uid != meta.uid or found.metadata.deletion_timestamp:
             self._give_up(shared)
         else:
             shared.take(found, found.each())
 
     def _give_up(self, shared: _Shared) -> None:
-        """Give up all statuses of a request that is gone."""
+        """Give up all statuses of a deleted request."""
         shared.fail(RequestGoneError())
         self.drop(shared.newest.metadata.uid)

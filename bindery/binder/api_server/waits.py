@@ -1,8 +1,8 @@
 """Writes a wait reason to Statements that have no outcome after two seconds.
 
-Run by `term` beside the transactions. One status write a Statement, whatever happens later: its
-outcome, or a failed attempt, replaces it. Most Statements never get one. The writes keep to a rate,
-because a burst makes many Statements wait for nothing but their turn, and must not be slowed down.
+Run by `term` beside the transactions. Each Statement gets at most one such write; the outcome or a
+failed attempt replaces the reason. Most Statements never get one. The rate is limited, because in a
+burst many Statements only wait for their turn, and these writes must not slow them down.
 """
 
 import asyncio
@@ -14,10 +14,10 @@ from bindery.binder.statements.manager import Manager, UnsaidWait
 from bindery.kube.objects.bindrequests import CommittedStatement
 
 PATIENCE_S: Final = 2.0
-"""How long a Statement waits before its status has the reason."""
+"""Seconds that a Statement waits before its status gets the reason."""
 _LOOK_EVERY_S: Final = 0.5
 _AT_ONCE: Final = 5
-"""Writes of one look."""
+"""Maximum number of writes in one round."""
 
 
 class WaitSink(Protocol):
@@ -26,11 +26,13 @@ class WaitSink(Protocol):
     async def try_to_write(
         self, statement: CommittedStatement, status: dict[str, object]
     ) -> CommittedStatement | None:
-        """Write `status` unless the Statement has changed; return its newer state if written."""
+        """Write `status` unless the Statement has changed; return the newer state if it was
+        written.
+        """
 
 
 class Waits:
-    """The task that looks for waiting Statements."""
+    """The task that looks for Statements that have waited too long."""
 
     def __init__(
         self, manager: Manager, sink: WaitSink, pause: Callable[[float], Awaitable[bool]]
@@ -38,10 +40,10 @@ class Waits:
         self._manager, self._sink, self._pause = manager, sink, pause
 
     async def run(self) -> None:
-        """Look again and again until the process is to stop."""
+        """Write reasons at intervals until the process is to stop."""
         while await self._pause(_LOOK_EVERY_S):
             unsaid = self._manager.unsaid_waits(PATIENCE_S)
-            # What waits for its turn alone comes last: there may be hundreds of these.
+            # Statements that only wait for their turn come last: there may be hundreds.
             unsaid.sort(key=lambda each: (each.wait.is_for_a_turn, each.since_s))
             await asyncio.gather(*(self._say(each) for each in unsaid[:_AT_ONCE]))
 

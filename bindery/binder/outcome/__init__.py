@@ -1,1 +1,3 @@
-"""Outcomes of Statements and pods, and what limits and outlives them."""
+"""Outcomes of Statements and pods, with limits on concurrency and retention of finished
+requests.
+"""

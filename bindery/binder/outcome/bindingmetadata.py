@@ -1,8 +1,8 @@
-"""What the binder records on a pod in the write that binds it.
+"""The labels and annotations that a pod gets in the write that binds it.
 
-The API server copies the annotations of a Binding onto the pod when it sets the node, so that a
-record costs no write and no pod is bound without it. It copies labels too since Kubernetes 1.35
-(feature gate PodTopologyLabelsAdmission); older servers ignore them. Assembled by
+The API server copies the annotations of a Binding onto the pod when it sets the node, so a record
+needs no further write and no pod is bound without its record. Since Kubernetes 1.35 it also copies
+labels (feature gate PodTopologyLabelsAdmission); older servers ignore them. Assembled by
 `plugins.chain` from the request and the plugins, sent by `api_server.api_adapter`. Pure.
 """
 
@@ -26,7 +26,7 @@ from bindery.kube.objects.bindrequests import CommittedStatement, PodBinding
 
 @dataclass(frozen=True)
 class BindingMetadata:
-    """Labels and annotations that the pod gets with its node."""
+    """Labels and annotations written together with the pod's node."""
 
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
@@ -36,7 +36,7 @@ NOTHING: Final = BindingMetadata()
 
 
 def recorded(statement: CommittedStatement, binding: PodBinding) -> BindingMetadata:
-    """Return what the binder itself records for the pod of `binding`, before plugins add to it."""
+    """Return the binder's own record for the pod of `binding`, before plugins add to it."""
     annotations: dict[str, str] = {}
     received = binding.received_resource_type
     if binding.received_gpu is not None or received != ReceivedResourceType.REGULAR:

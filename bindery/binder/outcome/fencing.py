@@ -1,8 +1,8 @@
-"""Fencing: refuses requests of schedulers that no longer lead.
+"""Refuses requests of schedulers that no longer lead (fencing).
 
-The `statements.manager` shows every request to `Fence.note`, also finished ones and those that are
-there at the start; each attempt of a transaction asks `Fence.refusal`. The token is the count of
-the scheduler Lease's transitions, so that a newer leader has a greater one. One pool has one
+The `statements.manager` passes every request to `Fence.note`, including finished ones and those of
+the first list; each attempt of a transaction calls `Fence.refusal`. The token is the number of
+transitions of the scheduler's Lease, so a newer leader has a greater token. Each node pool has one
 scheduler.
 """
 
@@ -12,19 +12,21 @@ from bindery.binder.outcome.outcome import PodFailure
 
 
 class Fence:
-    """The newest token of each node pool. It only ever rises."""
+    """The newest token of each node pool. Tokens only increase."""
 
     def __init__(self) -> None:
         self._newest: dict[str, int] = {}  # node pool -> token
 
     def note(self, labels: dict[str, str], token: int) -> None:
-        """Take in a request with these labels that carries `token`."""
+        """Record the `token` of a request with these labels."""
         pool = labels.get(NODE_POOL_LABEL, "")
         if token > self._newest.get(pool, -1):
             self._newest[pool] = token
 
     def refusal(self, labels: dict[str, str], token: int) -> PodFailure | None:
-        """Return why a request with these labels and `token` must not be carried out, if so."""
+        """Return the reason to refuse a request with these labels and `token`; None if it is
+        valid.
+        """
         newest = self._newest.get(labels.get(NODE_POOL_LABEL, ""), -1)
         if token >= newest:
             return None

@@ -1,9 +1,9 @@
 """Limits concurrent work: a fixed number of places, by priority and fairly among namespaces.
 
 Every binding takes a place (`api_server.api_adapter`), and so does every call of a plugin for a pod
-(`term`). The highest priority goes first; among equals the namespace that has the fewest places
-now, so that one with thousands of pods does not keep out one with few; within a namespace, first
-come first served. A place is never given twice.
+(`term`). The highest priority goes first. Among equal priorities, the namespace with the fewest
+places goes first, so that a namespace with thousands of pods does not block a small one. Within a
+namespace, the order is first come, first served. A place is never given twice.
 """
 
 import asyncio
@@ -15,16 +15,18 @@ _Line = deque[asyncio.Future[None]]
 
 
 class FairLimiter:
-    """`places` at once. For one event loop."""
+    """Gives out up to `places` at the same time. For one event loop."""
 
     def __init__(self, places: int) -> None:
         self._free = places
         self._held: Counter[str] = Counter()  # namespace -> places
-        self._lines: dict[int, dict[str, _Line]] = {}  # priority -> namespace -> who waits
+        self._lines: dict[int, dict[str, _Line]] = {}  # priority -> namespace -> waiters
 
     @asynccontextmanager
     async def taken(self, namespace: str, priority: int) -> AsyncIterator[None]:
-        """Hold a place while the body runs; waits for its turn, may be cancelled meanwhile."""
+        """Hold a place while the body runs; waits for a place, and may be cancelled while it
+        waits.
+        """
         await self._take(namespace, priority)
         try:
             yield
@@ -41,7 +43,7 @@ class FairLimiter:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
-                self._give_back(namespace)  # it was granted at the very moment
+                self._give_back(namespace)  # the place was granted at the same moment
             raise
 
     def _grant(self, namespace: str) -> None:
@@ -59,7 +61,7 @@ class FairLimiter:
         while self._lines:
             priority = max(self._lines)
             lines = self._lines[priority]
-            # Those that came first stand first: min() leaves equals in their order.
+            # Earlier lines come first: min() keeps the order of equals.
             namespace = min(lines, key=lambda name: self._held[name])
             turn = lines[namespace].popleft()
             if not lines[namespace]:

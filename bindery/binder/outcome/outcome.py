@@ -1,7 +1,7 @@
-"""Outcomes of pods and of whole transactions.
+"""Outcomes of pods and of whole transactions, as frozen data.
 
-Written by `run.transaction`, read by `run.run` (what next), `status` (what the object says) and
-`api_server.reports` (events and metrics). Plain frozen data: nothing here does anything.
+Written by `run.transaction`; read by `run.run` to choose the next step, by `status` for the
+object's status, and by `api_server.reports` for events and metrics.
 """
 
 from collections.abc import Mapping
@@ -12,49 +12,49 @@ from bindery.kube.objects.bindrequests import PodBinding
 
 
 class BoundReason(StrEnum):
-    """How much of a Statement was bound."""
+    """How many pods of a Statement were bound."""
 
     BOUND = "Bound"
     PARTLY_BOUND = "PartlyBound"
-    """Some pods that may succeed or fail alone did not bind."""
+    """Some pods that may fail independently were not bound."""
 
 
 class WaitReason(StrEnum):
-    """Why a Statement has no outcome yet."""
+    """The reason why a Statement has no outcome yet."""
 
     WAITS_FOR_PARTS = "WaitsForParts"
-    """Not all parts of the Statement have come."""
+    """Not all parts of the Statement have been seen."""
     WAITS_FOR_REQUEST = "WaitsForRequest"
-    """Another request comes first: it builds on that one, or that one has its pods."""
+    """Waits for another request: its prerequisite, or one that holds the same pods."""
     PREPARING = "Preparing"
     """A plugin prepares pods, or waits for their turn."""
     WAITS_FOR_TURN = "WaitsForTurn"
-    """The API server or a place among the calls under way is waited for."""
+    """Waits for the API server, or for a place among the concurrent calls."""
 
 
 @dataclass(frozen=True)
 class Wait:
-    """What a Statement without an outcome waits for."""
+    """The reason and details of a wait, for a Statement without an outcome."""
 
     reason: WaitReason
     message: str
     is_begun: bool = False
-    """Whether a pod is bound or may be."""
+    """Whether a pod is bound or may be bound."""
 
     @property
     def is_for_a_turn(self) -> bool:
-        """Whether nothing is missing but capacity."""
+        """Whether only capacity is missing."""
         return self.reason is WaitReason.WAITS_FOR_TURN
 
 
 @dataclass(frozen=True)
 class PodFailure:
-    """Why a pod did not get on in an attempt."""
+    """The reason why a pod could not proceed in an attempt."""
 
     reason: str
     message: str
     permanent: bool
-    """Whether trying again cannot help."""
+    """Whether another attempt cannot help."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class PodOutcome:
 
 
 class Verdict(StrEnum):
-    """What the caller does next with the transaction."""
+    """The caller's next step for the transaction."""
 
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"
@@ -82,11 +82,11 @@ class Outcome:
     reason: str
     message: str
     pods: Mapping[str, PodOutcome]
-    """Pod UID -> where it stands; all pods of the Statement."""
+    """Pod UID -> state; contains all pods of the Statement."""
     begun: bool
-    """Whether a pod is bound or may be: then there is no way back for the gang."""
+    """Whether a pod is bound or may be bound: then the gang cannot be rolled back."""
 
     @property
     def bound_count(self) -> int:
-        """How many pods are bound."""
+        """The number of bound pods."""
         return sum(pod.bound for pod in self.pods.values())

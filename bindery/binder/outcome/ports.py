@@ -1,9 +1,8 @@
-"""The two narrow doors of the binder to the API server, as Protocols.
+"""The binder's two interfaces to the API server, as Protocols.
 
 `run.transaction` needs `BindingPort`, `run.run` also `RequestStore`; `api_server.api_adapter`
-implements both over `bindery.kube`. The property tests implement them over a dictionary that can be
-killed anywhere. All methods raise `bindery.kube.errors.KubeError` when the API server cannot be
-asked.
+implements both over `bindery.kube`. The property tests implement both over a dictionary, with kills
+at any point. All methods raise `bindery.kube.errors.KubeError` if the API server cannot be reached.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,25 +15,25 @@ from bindery.kube.objects.bindrequests import BindRequest, CommittedStatement
 
 @dataclass(frozen=True)
 class PodView:
-    """What the binder must know of a pod."""
+    """The fields of a pod that the binder needs."""
 
     namespace: str
     name: str
     uid: str
     node: str
-    """The node that it is bound to; "" if none."""
+    """The pod's node; "" if it is not bound."""
     ending: bool
-    """Whether it is being deleted or has ended."""
+    """Whether the pod is being deleted or has ended."""
 
 
 class BindingPort(Protocol):
-    """Pods and nodes, as the transaction sees them."""
+    """Access to pods and nodes for a transaction."""
 
     async def find_pod(self, namespace: str, name: str, uid: str) -> PodView | None:
-        """Return the pod of that name; from memory when that shows the wanted, unbound pod."""
+        """Return the pod of that name; from memory if memory shows the wanted, unbound pod."""
 
     async def read_pod(self, namespace: str, name: str) -> PodView | None:
-        """Return the pod of that name as the API server has it now."""
+        """Return the pod of that name from the API server."""
 
     async def node_exists(self, name: str) -> bool:
         """Return whether the node exists and is not being deleted."""
@@ -42,17 +41,18 @@ class BindingPort(Protocol):
     async def bind(
         self, pod: PodView, node: str, metadata: BindingMetadata, *, priority: int = 0
     ) -> None:
-        """Bind the pod to the node; of bindings that wait, the highest priority goes first.
+        """Bind the pod to the node; among waiting bindings, the highest priority goes first.
 
         `metadata` is written to the pod together with its node.
 
         Raises:
-            ApiError: it was refused. ServerError and OutcomeUnknownError: it may have taken effect.
+            ApiError: the binding was refused. After ServerError and OutcomeUnknownError it may have
+                taken effect.
         """
 
 
 class RequestGoneError(Exception):
-    """The BindRequest does not exist any more (or another has its name). The caller stops."""
+    """The BindRequest was deleted (or another one has its name). The caller stops."""
 
 
 class RequestChangedError(Exception):
@@ -60,28 +60,31 @@ class RequestChangedError(Exception):
 
 
 class RequestStore(Protocol):
-    """Statements and their BindRequests, as Runs see them."""
+    """Access to Statements and their BindRequests for Runs."""
 
     async def acknowledge(self, request: BindRequest, status: Mapping[str, object]) -> None:
-        """Write the status of an announcement until it stands, or the request is gone."""
+        """Write the status of an announcement, with retries until it has succeeded or the request
+        is deleted.
+        """
 
     async def write_status(
         self, statement: CommittedStatement, status: Mapping[str, object]
     ) -> CommittedStatement:
-        """Write `status`, again and again until it is known to stand; return the newer state.
+        """Write `status`, with retries until it has succeeded; return the newer state.
 
         Raises:
-            RequestGoneError, RequestChangedError: it cannot stand any more.
+            RequestGoneError, RequestChangedError: the status can no longer be written.
         """
 
     async def find_statement(
         self, namespace: str, statement_id: str
     ) -> Sequence[CommittedStatement]:
-        """Read the parts of a Statement that are there now."""
+        """Read the existing parts of a Statement."""
 
     async def confirm(self, statement: CommittedStatement) -> CommittedStatement:
         """Read the Statement again and return it.
 
         Raises:
-            RequestGoneError, RequestChangedError: it is not what it was.
+            RequestGoneError, RequestChangedError: the Statement was deleted or its spec has
+                changed.
         """

@@ -1,9 +1,8 @@
-"""Removal of finished requests after their time to live.
+"""Deletes finished requests after their time to live.
 
-`statements.manager` adds every request that is seen with a final status, also at a start, so that
-nothing is forgotten over a restart; the time counts from the status's completionTime. Removal keeps
-to a rate, so that a burst of finished requests does not become a burst of deletions that delays
-bindings.
+`statements.manager` adds every request with a final status, also at the start, so that no request
+is forgotten at a restart. The time counts from `completionTime` in the status. Deletions are
+limited to a rate, so that a burst of finished requests does not delay bindings.
 """
 
 import asyncio
@@ -23,40 +22,40 @@ from bindery.kube.objects.bindrequests import BindRequest, CommittedStatement
 _log: Final = structlog.get_logger(__name__)
 
 _REMOVALS_PER_S: Final = 100.0
-"""Below what an API server takes beside other work, and above the rate at which requests can be
-finished for long, or they would pile up."""
+"""Maximum deletions a second: low enough for an API server with other work, and above the rate at
+which requests can finish for long; otherwise they would accumulate."""
 _POSTPONE_S: Final = 10.0
-"""When to look again at a request that must stay for now, or could not be removed."""
+"""Seconds until the next check of a request that must stay for now, or could not be deleted."""
 
 
 @dataclass(frozen=True, order=True)
 class Finished:
-    """A request of which a Statement has ended."""
+    """A request with at least one finished Statement."""
 
     completed_s: float
     namespace: str = field(compare=False)
     name: str = field(compare=False)
     uid: str = field(compare=False)
     statement_ids: tuple[str, ...] = field(compare=False)
-    """Of all Statements that it carries."""
+    """The ids of all Statements in the request."""
 
 
 def finished(statement: CommittedStatement) -> Finished:
-    """Return what is kept of a finished request; without a completion time it is due at once."""
+    """Return the entry of a finished request; without a completion time it is due at once."""
     meta = statement.metadata
     completed_s = seconds(statement.status.completion_time) or 0.0
     return Finished(completed_s, meta.namespace, meta.name, meta.uid, statement.siblings)
 
 
 def finished_as_a_whole(stored: BindRequest) -> Finished:
-    """Return what is kept of a request that has an outcome, but no Statements with theirs."""
+    """Return the entry of a request with an outcome of its own and none for its Statements."""
     meta = stored.metadata
     completed_s = seconds(stored.status.completion_time) or 0.0
     return Finished(completed_s, meta.namespace, meta.name, meta.uid, ())
 
 
 class RetentionQueue:
-    """The finished requests in the order of their completion, and the task that removes them."""
+    """The finished requests in the order of their completion, and the task that deletes them."""
 
     def __init__(
         self,
@@ -68,23 +67,25 @@ class RetentionQueue:
 
         Args:
             remove: deletes the request of this namespace, name and UID.
-            time_to_live_s: how long after its completion a request is kept.
-            clock: seconds since the epoch.
+            time_to_live_s: seconds for which a request is kept after its completion.
+            clock: returns seconds since the epoch.
         """
         self._remove, self._time_to_live_s, self._clock = remove, time_to_live_s, clock
-        self._queue: list[tuple[float, Finished]] = []  # when it is due, soonest first
-        self._due: dict[str, float] = {}  # UID in the queue -> when its last Statement makes it due
+        self._queue: list[tuple[float, Finished]] = []  # due time and entry, soonest first
+        self._due: dict[str, float] = {}  # UID in the queue -> latest due time of its Statements
         self._added = asyncio.Event()
 
     def add(self, request: Finished) -> None:
-        """Take in a finished request, once for each of its Statements."""
+        """Add a finished request; called once for each of its Statements."""
         due_s = request.completed_s + self._time_to_live_s
         if request.uid not in self._due:
             self._push(request, due_s)
         self._due[request.uid] = max(due_s, self._due.get(request.uid, 0.0))
 
     async def run(self, must_stay: Callable[[Finished], bool]) -> None:
-        """Remove what is due, for ever; what `must_stay` is asked about again later."""
+        """Delete due requests, without end; postpone requests for which `must_stay` returns
+        True.
+        """
         while True:
             await self._wait_until_due()
             at_s, request = heapq.heappop(self._queue)
@@ -108,7 +109,7 @@ class RetentionQueue:
             wait_s = self._queue[0][0] - self._clock() if self._queue else None
             if wait_s is not None and wait_s <= 0:
                 return
-            # Not wait_for(), which in Python 3.11 loses a cancellation that comes with the event.
+            # Not wait_for(): in Python 3.11 it loses a cancellation that comes with the event.
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
                     await self._added.wait()
@@ -117,7 +118,7 @@ class RetentionQueue:
         try:
             await self._remove(request.namespace, request.name, request.uid)
         except (NotFoundError, ConflictError):
-            return True  # it is gone, or another one has its name now
+            return True  # deleted already, or another request has its name
         except KubeError as error:
             log_failure(_log, "a finished request could not be removed", error)
             return False

@@ -1,8 +1,8 @@
-"""Builds the statuses of Statements and of their BindRequests from outcomes: pure.
+"""Builds the statuses of Statements and of their BindRequests from outcomes. Pure.
 
-Called by `run.run` for each outcome and by `statements.manager` for what cannot be carried out;
-written by `api_server.api_adapter`. Each part of a Statement lists only its own pods. All fields
-are always given, because a merge patch keeps fields that it does not name.
+Called by `run.run` for each outcome and by `statements.manager` for malformed requests; written by
+`api_server.api_adapter`. Each part of a Statement lists only its own pods. All fields are always
+set, because a merge patch keeps fields that it does not contain.
 """
 
 from collections.abc import Iterable, Mapping, Sequence, Sized
@@ -27,12 +27,12 @@ Status = dict[str, object]
 def final_status(
     statement: CommittedStatement, outcome: Outcome, attempts: int, now: str
 ) -> Status:
-    """Return the status of a part whose transaction has come to its end.
+    """Return the status of a part with a finished transaction.
 
     Args:
         statement: the part.
         outcome: SUCCEEDED or FAILED.
-        attempts: how many attempts failed before.
+        attempts: number of failed attempts before.
         now: the time, as text.
     """
     succeeded = outcome.verdict is Verdict.SUCCEEDED
@@ -48,7 +48,7 @@ def final_status(
 def retry_status(
     statement: CommittedStatement, outcome: Outcome, attempts: int, next_attempt: str
 ) -> Status:
-    """Return the status of a part that is tried again at `next_attempt`."""
+    """Return the status of a part that will be tried again at `next_attempt`."""
     status = _progress(statement, outcome)
     status["phase"] = Phase.BINDING if outcome.begun else Phase.PENDING
     status["failedAttempts"] = attempts
@@ -59,7 +59,7 @@ def retry_status(
 
 
 def waiting_status(wait: Wait) -> Status:
-    """Return the status of a Statement that waits and has no outcome yet."""
+    """Return the status of a Statement that waits without an outcome."""
     return {
         "phase": Phase.BINDING if wait.is_begun else Phase.PENDING,
         "reason": wait.reason,
@@ -68,7 +68,7 @@ def waiting_status(wait: Wait) -> Status:
 
 
 def announced_status(token: int, now: str) -> Status:
-    """Return the status of the announcement of a new leader, which has been seen."""
+    """Return the status of an announcement of a new leader after the binder has read it."""
     return {
         "phase": Phase.SUCCEEDED,
         "reason": "Announced",
@@ -78,10 +78,10 @@ def announced_status(token: int, now: str) -> Status:
 
 
 def malformed_status(message: str, now: str, pods: Iterable[PodBinding] | None = None) -> Status:
-    """Return the status of a request, or one of its Statements, that cannot be understood.
+    """Return the status of a request, or one of its Statements, that is malformed.
 
-    `pods`: those of the Statement; None for a whole request. The status of a Statement has to name
-    each, as the others count as bound.
+    `pods`: the pods of the Statement; None for a whole request. The status of a Statement must list
+    all its pods, because pods that are not listed count as bound.
     """
     status: Status = {
         "phase": Phase.FAILED,
@@ -100,7 +100,7 @@ def shared_status(stored: BindRequest, changes: Mapping[str, Mapping[str, object
 
     Args:
         stored: the request with its newest status.
-        changes: Statement id -> fields of its status that change, as the other functions return.
+        changes: Statement id -> changed fields of its status, from the other functions.
     """
     known = {each.id: each for each in stored.status.statements}
     entries = [
@@ -124,11 +124,11 @@ def shared_status(stored: BindRequest, changes: Mapping[str, Mapping[str, object
 def _entry(
     statement_id: str, known: StatementStatus | None, change: Mapping[str, object] | None
 ) -> dict[str, object]:
-    """Return the status of one Statement, without what is empty."""
+    """Return the status of one Statement, without empty fields."""
     entry: dict[str, object] = msgspec.to_builtins(known) if known is not None else {}
     entry |= change or {}
     if Phase(str(entry.get("phase", Phase.PENDING))).is_final:
-        entry.pop("boundPods", None)  # all that are not in unboundPods
+        entry.pop("boundPods", None)  # all pods that are not in unboundPods
     return {"id": statement_id, **{key: value for key, value in entry.items() if value}}
 
 
@@ -167,7 +167,9 @@ def _summary(
 
 
 def _speaker(entries: Sequence[Mapping[str, object]]) -> Mapping[str, object] | None:
-    """Return the entry whose reason the request shows; None if there is nothing to be shown."""
+    """Return the entry whose reason the request's status shows; None if no entry has one to
+    show.
+    """
     failed = [entry for entry in entries if _phase(entry) is Phase.FAILED]
     unfinished = [entry for entry in entries if not _phase(entry).is_final]
     if unfinished and not failed:
@@ -177,7 +179,7 @@ def _speaker(entries: Sequence[Mapping[str, object]]) -> Mapping[str, object] | 
 
 
 def name_of_gang(group: PodGroupReference | None) -> str:
-    """Return the name by which people know a Statement that shares its request."""
+    """Return a readable name of the gang, for a Statement that shares its request."""
     return group.name if group is not None else "pods without a gang"
 
 

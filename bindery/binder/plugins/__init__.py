@@ -1,3 +1,3 @@
-"""Binder plugins: `interface` has the extension points, `registry` finds and builds the configured
-ones, `chain` calls them in order.
+"""Binder plugins: `interface` defines the extension points, `registry` builds the configured
+plugins, `chain` calls them in order.
 """

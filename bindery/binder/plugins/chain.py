@@ -1,7 +1,7 @@
-"""Calls the configured plugins step by step for one pod, in order, and measures them.
+"""Calls the steps of the configured plugins for one pod, in order, and measures them.
 
-Built by `term` from what `registry` made; called by `run.transaction`, which knows which pods are
-to be prepared, finished or rolled back. Invariant: no exception of a plugin but a cancellation
+Built by `term` from the plugins of `registry`; called by `run.transaction`, which decides which
+pods to prepare, finish or roll back. Invariant: except a cancellation, no exception of a plugin
 leaves this module.
 """
 
@@ -36,29 +36,29 @@ from bindery.kube.objects.bindrequests import CommittedStatement, PodBinding
 _log: Final = structlog.get_logger(__name__)
 
 Measure = Callable[[str, str, str, float], None]
-"""Told the plugin, the step, how it ended (`DONE`, `CUT_OFF` or a reason) and its seconds."""
+"""Receives plugin, step, result (`DONE`, `CUT_OFF` or a reason) and seconds."""
 ClientFor = Callable[[str, int], Client]
 """Returns the client for pods of a namespace in requests of a priority."""
 Step = Callable[[BindContext], Awaitable[None]]
 
 DONE: Final = "Done"
 CUT_OFF: Final = "CutOff"
-"""The request was taken back, or the process stops: what was done so far is rolled back."""
+"""The request was withdrawn, or the process stops: the work so far is rolled back."""
 
 
 @dataclass(frozen=True)
 class Concern:
-    """The plugins to call for a pod and their kinds of steps; the same for most pods."""
+    """The plugins to call for a pod, and the kinds of their steps; equal for most pods."""
 
     plugins: frozenset[str]
     prepares: bool
-    """Whether any of them has something to do before or instead of the binding."""
+    """Whether a plugin has a step before the binding or in place of it."""
     finishes: bool
-    """Whether any of them has something to do after the binding."""
+    """Whether a plugin has a step after the binding."""
 
 
 class PodContexts:
-    """The contexts of one pod in one transaction, one a plugin; made when first needed."""
+    """The contexts of one pod in one transaction, one for each plugin; created on first use."""
 
     def __init__(
         self,
@@ -73,20 +73,20 @@ class PodContexts:
         self._contexts: dict[str, BindContext] = {}
         self.concern = concern
         self.busy: str | None = None
-        """The plugin that is being called for the pod."""
+        """The plugin with a running step for the pod."""
 
     def recorded(self) -> BindingMetadata:
-        """Return the binder's own record on the pod, written with its binding."""
+        """Return the binder's own record for the pod, written with its binding."""
         return recorded(self._statement, self._binding)
 
     @property
     def waits_for(self) -> str:
-        """What the plugin that is being called waits for; "" if it has reported nothing."""
+        """What the running plugin waits for; "" if it has set no text."""
         context = self._contexts.get(self.busy) if self.busy is not None else None
         return context.waits_for if context is not None else ""
 
     def of(self, plugin: BinderPlugin) -> BindContext:
-        """Return the context that `plugin` sees, the same in every step."""
+        """Return the context for `plugin`, the same object in every step."""
         context = self._contexts.get(plugin.name)
         if context is None:
             data = self._binding.plugin_data.get(plugin.name)
@@ -101,7 +101,7 @@ class PodContexts:
 
 
 class PluginChain:
-    """The plugins in their order. Holds no state of any pod."""
+    """The plugins in their order, without state about pods."""
 
     def __init__(
         self, plugins: Sequence[BinderPlugin], client_for: ClientFor, measure: Measure
@@ -121,7 +121,7 @@ class PluginChain:
     def contexts(
         self, pod: PodView, statement: CommittedStatement, binding: PodBinding
     ) -> PodContexts:
-        """Return the contexts for a pod, to be given to the steps."""
+        """Return the contexts of a pod, to be passed to the steps."""
         names = self._every.union([p.name for p in self._some if _concerns(p, binding)])
         concern = self._concerns.get(names)
         if concern is None:
@@ -141,23 +141,25 @@ class PluginChain:
         )
 
     async def pre_bind(self, contexts: PodContexts) -> PodFailure | None:
-        """Prepare the pod; the first failure ends it."""
+        """Prepare the pod; the first failure ends the step."""
         return await self._call_until_failure("pre_bind", self._pre, contexts)
 
     async def confirm(self, contexts: PodContexts) -> PodFailure | None:
-        """Check that what was prepared still holds; the first failure ends it."""
+        """Check that the preparation is still valid; the first failure ends the step."""
         failure = await self._call_until_failure("confirm", self._confirm, contexts)
         if failure is not None:
             self.end_turn(contexts)
         return failure
 
     async def before_bind(self, contexts: PodContexts) -> PodFailure | None:
-        """Wait for the pod's turn to be bound; the first failure ends it."""
+        """Wait for the pod's turn to be bound; the first failure ends the step."""
         steps = [(plugin, plugin.before_bind) for plugin in self._turn]
         return await self._call_until_failure("before_bind", steps, contexts)
 
     def binding_metadata(self, contexts: PodContexts) -> BindingMetadata | PodFailure:
-        """Return what the pod gets in the write that binds it, or why it must not be bound."""
+        """Return the metadata to write with the pod's binding, or the reason why it must not be
+        bound.
+        """
         metadata = contexts.recorded()
         for plugin in self._records:
             if plugin.name not in contexts.concern.plugins:
@@ -171,7 +173,7 @@ class PluginChain:
         return metadata
 
     def end_turn(self, contexts: PodContexts) -> None:
-        """Tell the plugins that the turn of the pod is over."""
+        """Notify the plugins that the turn of the pod is over."""
         for plugin in self._ends:
             if plugin.name in contexts.concern.plugins:
                 try:
@@ -180,16 +182,16 @@ class PluginChain:
                     _failure(plugin, "end_turn", error)
 
     async def not_bound(self, contexts: PodContexts) -> None:
-        """Give the pod's turn back, in reverse order; what fails is left to `rollback`."""
+        """Release the pod's turn, in reverse order; failures are left to `rollback`."""
         for plugin in reversed(self._turn):
             await self._call(plugin, "not_bound", plugin.not_bound, contexts)
 
     async def post_bind(self, contexts: PodContexts) -> PodFailure | None:
-        """Finish the bound pod; all plugins are called; the first failure is returned."""
+        """Finish the bound pod; call all plugins; return the first failure."""
         return await self._call_all("post_bind", self._post, contexts)
 
     async def rollback(self, contexts: PodContexts) -> PodFailure | None:
-        """Take back in reverse order; all plugins are called; the first failure is returned."""
+        """Roll back in reverse order; call all plugins; return the first failure."""
         return await self._call_all("rollback", self._back, contexts)
 
     async def _call_until_failure(
@@ -237,7 +239,7 @@ class PluginChain:
 
 
 def _failure(plugin: BinderPlugin, step: str, error: Exception) -> PodFailure:
-    """Return what `error`, raised in `step` of `plugin`, means for the pod."""
+    """Return the pod's failure for `error`, raised in `step` of `plugin`."""
     if isinstance(error, PluginError):
         return PodFailure(error.reason, f"{plugin.name}: {error.message}", error.permanent)
     if isinstance(error, KubeError):
@@ -250,7 +252,7 @@ def _failure(plugin: BinderPlugin, step: str, error: Exception) -> PodFailure:
 
 
 def _concerns(plugin: ConcernsSomePods, binding: PodBinding) -> bool:
-    """Ask `plugin`; if that fails, call it for the pod, which reports the error there."""
+    """Return whether `plugin` concerns the pod; True after an error, which a step then reports."""
     try:
         return plugin.concerns(binding)
     except Exception:

@@ -1,9 +1,9 @@
 """The extension points of binder plugins: one Protocol for each step.
 
 Plugins come from the entry point group `bindery.binder_plugins`; `registry` builds them, `chain`
-calls them. The order of the configuration is the order of the steps; `rollback` goes backwards.
-Every step may be cut off at any point by the death of the process and is then called again by the
-next one: **all steps are idempotent**, and what must outlive the process is written to the API.
+calls them. The order of the configuration is the order of the steps; `rollback` goes backwards. The
+process may die at any point of a step, and the next process calls the step again: **all steps are
+idempotent**, and state that must outlive the process is written to the API server.
 """
 
 from collections.abc import Mapping
@@ -16,11 +16,11 @@ from bindery.kube.client import Client
 from bindery.kube.objects.bindrequests import CommittedStatement, PodBinding
 
 PodManifest = dict[str, Any]
-"""A pod as the API server has it, with all its fields."""
+"""A pod manifest with all fields."""
 
 
 class PluginError(Exception):
-    """A step of a plugin failed for a known reason; shown at the BindRequest and in an event.
+    """A step of a plugin failed for a known reason, shown in the BindRequest and in an event.
 
     Any other exception of a plugin counts as PluginFailed, not permanent, and is logged in full.
     """
@@ -37,50 +37,50 @@ class PluginError(Exception):
         self.reason = reason
         """One CamelCase word."""
         self.permanent = permanent
-        """Whether trying again cannot help, so that the scheduler should plan again at once."""
+        """Whether another attempt cannot help, so that the scheduler should plan again at once."""
 
 
 @dataclass
 class BindContext:
-    """One pod in one transaction, as one plugin sees it."""
+    """One pod in one transaction, for one plugin."""
 
     client: Client
     pod: PodView
     statement: CommittedStatement
-    """The BindRequest (the part of the Statement) that names the pod."""
+    """The Statement (one part of it) that contains the pod."""
     binding: PodBinding
     data: Mapping[str, Any]
-    """What the scheduler plugin of the same name handed over for this pod."""
+    """The data that the scheduler plugin of the same name has passed for this pod."""
     state: dict[str, object] = field(default_factory=dict)
-    """The plugin's own notes on this pod from step to step. They are lost with the process."""
+    """The plugin's own state for this pod between steps, lost with the process."""
     waits_for: str = ""
-    """What a step that takes long waits for, such as "claim data to be bound". Set by the plugin;
-    shown at the BindRequest as long as the step goes on."""
+    """What a long step waits for, such as "claim data to be bound". Set by the plugin; shown in the
+    BindRequest while the step runs."""
 
 
 class BinderPlugin(Protocol):
-    """What every plugin has. The steps are the Protocols below."""
+    """The base of every plugin. The steps are the Protocols below."""
 
     @property
     def name(self) -> str:
-        """Its name in the configuration, in `pluginData` and in metrics."""
+        """The plugin's name in the configuration, in `pluginData` and in metrics."""
 
 
 @runtime_checkable
 class ValidatesPods(Protocol):
     """Refuses pods at admission.
 
-    Called by the admission webhook (`bindery.binder.webhook`) for each pod of the scheduler's that
-    is to be created, never by the binder. It must be pure and quick. A pod may still come through
-    unseen while no webhook answers: what must hold has to be checked again in `pre_bind`.
+    Called by the admission webhook (`bindery.binder.webhook`) for each new pod of the scheduler,
+    never by the binder. The method must be pure and quick. While no webhook answers, pods are
+    created without this check, so `pre_bind` must repeat checks on which the plugin relies.
     """
 
     def validate(self, pod: PodManifest) -> list[str]:
-        """Return what is wrong with the pod, one sentence each; empty if nothing is.
+        """Return the problems of the pod, one sentence each; empty if there are none.
 
-        Called for pods that are created, and for those not bound yet whose annotations change:
-        then also for the pod as it was, whose problems refuse nothing.
-        An exception refuses nothing: the user is warned, and the pod comes through.
+        Called for new pods, and for unbound pods whose annotations change. For a change, the method
+        is also called with the old pod, and old problems refuse nothing. An exception refuses
+        nothing: the user gets a warning, and the pod is admitted.
         """
 
 
@@ -89,41 +89,43 @@ class MutatesPods(Protocol):
     """Changes pods at admission.
 
     Called by the admission webhook, before any `validate`, in the configured order: each plugin
-    sees what those before it have changed. It may be called again for a pod that it has changed
-    already, and then must leave it as it is.
+    gets the result of the plugins before it. A plugin may be called again for a pod that it has
+    already changed, and must then return the pod unchanged.
     """
 
     def mutate(self, pod: PodManifest) -> PodManifest:
-        """Return the pod as it shall be; `pod` itself stays as it is.
+        """Return the changed pod; do not modify `pod`.
 
-        An exception changes nothing: the user is warned, and the pod comes through.
+        An exception changes nothing: the user gets a warning, and the pod is admitted.
         """
 
 
 @runtime_checkable
 class ConcernsSomePods(Protocol):
-    """Decides from the Statement alone whether a pod concerns the plugin; most have no devices."""
+    """Decides from the Statement alone whether a plugin concerns a pod; most pods have no
+    devices.
+    """
 
     @property
     def name(self) -> str:
-        """As in `BinderPlugin`."""
+        """The name, as in `BinderPlugin`."""
 
     def concerns(self, binding: PodBinding) -> bool:
         """Return whether steps are to be called for the pod of `binding`; pure and quick.
 
-        The answer must hold for every step, and for a binder that takes over. A plugin that does
-        not have this method is called for every pod.
+        The result must be the same for every step, and in another binder that takes over. A plugin
+        without this method is called for every pod.
         """
 
 
 @runtime_checkable
 class PreBinds(Protocol):
-    """Makes things ready on the way to the node, before any pod of the gang is bound."""
+    """Prepares a pod before any pod of the gang is bound."""
 
     async def pre_bind(self, context: BindContext) -> None:
-        """Prepare; called in every attempt, for pods of one gang at the same time.
+        """Prepare the pod; called in every attempt, concurrently for the pods of a gang.
 
-        May take long (it holds nothing that others wait for) and may be cancelled.
+        May take long, because other pods wait for nothing that it holds; may be cancelled.
 
         Raises:
             PluginError: the pod cannot be bound now, or never.
@@ -132,10 +134,13 @@ class PreBinds(Protocol):
 
 @runtime_checkable
 class ConfirmsPreparation(Protocol):
-    """Checks again before the first pod of a gang is bound: preparing the others may take long."""
+    """Checks again before the first pod of a gang is bound, because preparing the others may take
+    long.
+    """
 
     async def confirm(self, context: BindContext) -> None:
-        """Check that what `pre_bind` prepared still holds; called when it has passed for all pods.
+        """Check that the preparation is still valid; called after `pre_bind` has succeeded for all
+        pods.
 
         Raises:
             PluginError: the pod must not be bound in this attempt.
@@ -146,49 +151,50 @@ class ConfirmsPreparation(Protocol):
 class BindsInTurn(Protocol):
     """Takes an exclusive resource for the moment of a binding.
 
-    It is taken after all of a gang is prepared, pod by pod: whoever took it in `pre_bind` would
-    keep it while the rest of the gang waits, and two gangs could wait for each other for ever.
+    The resource is taken after the whole gang is prepared, pod by pod. A plugin that took it in
+    `pre_bind` would keep it while the rest of the gang waits, and two gangs could wait for each
+    other without end.
     """
 
     async def before_bind(self, context: BindContext) -> None:
         """Wait for the pod's turn; its binding is sent right after. May be cancelled.
 
         Raises:
-            PluginError: its turn does not come; the pod is not bound in this attempt.
+            PluginError: the turn does not come; the pod is not bound in this attempt.
         """
 
     async def not_bound(self, context: BindContext) -> None:
-        """Release at once everything that `before_bind` took: the pod is surely not bound.
+        """Release at once everything that `before_bind` took: the pod is certainly not bound.
 
-        Others of the same gang may be waiting for it, so this does not wait for `rollback`, which
-        follows when the attempt ends and does the same for what was cut off.
+        Other pods of the gang may wait for the resource, so it is released before `rollback`.
+        `rollback` follows at the end of the attempt, and also releases after an interruption.
 
         Raises:
-            PluginError: it did not work; `rollback` tries again.
+            PluginError: the release failed; `rollback` tries again.
         """
 
 
 @runtime_checkable
 class EndsTurns(Protocol):
-    """Is told when the turn of a pod is over, so that the next pod can be bound."""
+    """Receives a call when the turn of a pod is over, so that the next pod can be bound."""
 
     def end_turn(self, context: BindContext) -> None:
-        """Let the next pod go on; pure and quick.
+        """Let the next pod proceed; pure and quick.
 
-        Called when a binding was tried, whatever its outcome, when `before_bind` failed or was cut
-        off, and when `confirm` failed. If the turn never came, only `rollback` is called.
+        Called after a binding with any outcome, after `before_bind` failed or was interrupted, and
+        after `confirm` failed. If the turn never came, only `rollback` is called.
         """
 
 
 @runtime_checkable
 class RecordsAtBinding(Protocol):
-    """Records something on the pod in the write that binds it."""
+    """Writes annotations to the pod in the write that binds it."""
 
     def binding_annotations(self, context: BindContext) -> Mapping[str, str]:
-        """Return the annotations that the pod gets together with its node; pure and quick.
+        """Return the annotations to write together with the pod's node; pure and quick.
 
-        Called after `before_bind`, right before the binding is sent. Annotations of the same name
-        that the pod has are overwritten.
+        Called after `before_bind`, right before the binding is sent. Existing annotations of the
+        same names are overwritten.
 
         Raises:
             PluginError: the pod must not be bound in this attempt.
@@ -200,21 +206,21 @@ class RunsBeside(Protocol):
     """Works in the background, for example on watches."""
 
     async def run(self, client: Client) -> None:
-        """Work for as long as this binder leads; started again if it raises, cancelled at the end.
+        """Work while this binder leads; restarted after an exception, cancelled at the end.
 
-        Steps may be called before it is ready, and wait for it.
+        Steps may be called before this task is ready, and must then wait for it.
         """
 
 
 @runtime_checkable
 class PostBinds(Protocol):
-    """Finishes work after the pod is bound."""
+    """Finishes work after the binding of the pod."""
 
     async def post_bind(self, context: BindContext) -> None:
-        """Finish; a failure is tried again, but the pod stays bound.
+        """Finish the work; a failure is retried, but the pod stays bound.
 
         Raises:
-            PluginError: it did not work.
+            PluginError: the step failed.
         """
 
 
@@ -226,9 +232,9 @@ class RollsBack(Protocol):
         """Remove everything prepared for this pod and this Statement, and nothing else.
 
         Called in reverse order for a pod that will not be bound by this attempt. Also called when
-        `pre_bind` did not run or was cut off, here or in a process that died: there may be nothing
-        to remove, and that is no error. Never called for a pod that is bound.
+        `pre_bind` did not run or was interrupted, in this process or an earlier one: having nothing
+        to remove is not an error. Never called for a bound pod.
 
         Raises:
-            PluginError: it did not work; it is called again.
+            PluginError: the step failed; it is called again.
         """

@@ -1,9 +1,9 @@
-"""numa in the steps of a binding: the predicted zones become a record on the pod.
+"""The plugin numa: records the predicted zones on the pod, and keeps the order of bindings.
 
-The record is written with the binding itself, so it costs no request, and a scheduler that starts
-later knows what the pod holds.
+The record is part of the binding, so it needs no further request. A scheduler that starts later
+reads the pod's zones from the record.
 
-The kubelet gives zones to pods in the order of their bindings, and the scheduler predicted them in
+The kubelet gives zones to pods in the order of their bindings, and the scheduler predicted zones in
 the order of its plan. So pods that are ready to be bound to one node are bound one after another,
 in the order of the plan (`docs/decisions/041-bindings-in-the-order-of-the-plan.md`).
 """
@@ -21,7 +21,9 @@ from bindery.kube.objects.bindrequests import PodBinding
 
 _NO_ZONES: Final = "NoNumaZones"
 _MOST_WAIT_S: Final = 2.0
-"""A pod waits no longer for others. Other zones than predicted are better than a stopped gang."""
+"""Maximum seconds that a pod waits for others. Other zones than predicted are better than a blocked
+gang.
+"""
 
 _Rank = tuple[int, int]
 """The number of the scheduler's term, and the place in its plan."""
@@ -47,7 +49,7 @@ class Numa:
         _placement(context)
 
     async def confirm(self, context: BindContext) -> None:
-        """Note that the pod is ready: all pods of its gang are prepared."""
+        """Record that the pod is ready: all pods of its gang are prepared."""
         rank = context.statement.fencing_token, _placement(context).order
         ready = self._ready.setdefault(context.binding.selected_node, {})
         ready[context.binding.pod_uid] = rank
@@ -62,10 +64,10 @@ class Numa:
                     await self._left.setdefault(node, asyncio.Event()).wait()
 
     async def not_bound(self, context: BindContext) -> None:
-        """Do nothing: `end_turn` has let the next one go on."""
+        """Do nothing: `end_turn` has let the next pod proceed."""
 
     def end_turn(self, context: BindContext) -> None:
-        """Let the next pods go on."""
+        """Let the next pods proceed."""
         node = context.binding.selected_node
         ready = self._ready.get(node, {})
         ready.pop(context.binding.pod_uid, None)
@@ -75,7 +77,7 @@ class Numa:
             event.set()
 
     async def rollback(self, context: BindContext) -> None:
-        """Let the next pods go on: the turn of this one has not come."""
+        """Let the next pods proceed: the turn of this pod has not come."""
         self.end_turn(context)
 
     def binding_annotations(self, context: BindContext) -> Mapping[str, str]:

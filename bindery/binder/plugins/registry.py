@@ -1,7 +1,7 @@
-"""Builds the configured binder plugins, once, when the process starts.
+"""Builds the configured binder plugins once, at the start of the process.
 
-Plugins are entry points of the group `bindery.binder_plugins`. The configuration names the ones to
-use and their order. An error ends the start; it has the key in the configuration.
+Plugins are entry points of the group `bindery.binder_plugins`. The configuration names the plugins
+and their order. An error ends the start; its text contains the key in the configuration.
 """
 
 from collections.abc import Iterable
@@ -29,7 +29,7 @@ def load(path: Path | None) -> tuple[BinderConfiguration, tuple[BinderPlugin, ..
     """Return the configuration at `path`, or the default one, and its plugins.
 
     Raises:
-        FileError: they cannot be used; at the line concerned.
+        FileError: the configuration or a plugin cannot be used; contains the line.
     """
     if path is None:
         configuration = BinderConfiguration()

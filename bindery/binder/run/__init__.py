@@ -1,1 +1,1 @@
-"""Carries out one Statement."""
+"""Executes one Statement."""

@@ -1,4 +1,4 @@
-"""Dependencies of Runs, and the manager's part in their start: data and Protocols only.
+"""Dependencies of Runs, and the manager's part in their start: only data and Protocols.
 
 Filled by `term`; used by `run`.
 """
@@ -17,10 +17,10 @@ class Reporter(Protocol):
     """Reports outcomes of Statements as events and metrics."""
 
     def attempt_failed(self, parts: Sequence[CommittedStatement], outcome: Outcome) -> None:
-        """Take in an attempt that will be repeated."""
+        """Report an attempt that will be repeated."""
 
     def concluded(self, parts: Sequence[CommittedStatement], outcome: Outcome) -> None:
-        """Take in a final outcome that stands in the status of the parts."""
+        """Report a final outcome, after it was written into the status of the parts."""
 
 
 @dataclass(frozen=True)
@@ -32,11 +32,11 @@ class RunDependencies:
     plugins: PluginChain
     reporter: Reporter
     clock: Callable[[], float]
-    """Seconds since the epoch."""
+    """Returns seconds since the epoch."""
     pause: Callable[[float], Awaitable[bool]]
-    """Waits so many seconds; False: the process is about to stop."""
+    """Waits for seconds; returns False when the process is to stop."""
     draw: Callable[[], float]
-    """A random number from 0 to 1."""
+    """Returns a random number from 0 to 1."""
     max_backoff_s: float
 
 
@@ -48,7 +48,7 @@ class StartGate(Protocol):
         """What the Run waits for before its first attempt."""
 
     async def wait_turn(self) -> None:
-        """Wait for the ends of the Runs that come before."""
+        """Wait until the earlier Runs have ended."""
 
     async def claim(self, parts: Sequence[CommittedStatement]) -> Mapping[str, PodFailure]:
-        """Take the pods; return which must not be bound, and why."""
+        """Claim the pods; return the pods that must not be bound, with reasons."""

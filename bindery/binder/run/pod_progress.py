@@ -1,6 +1,6 @@
-"""One pod's way through a transaction.
+"""The progress of one pod in a transaction.
 
-Owned by `transaction`, which alone changes it; `judge` is the one place that decides on the API
+Owned by `transaction`, which alone changes it; `judge` is the only function that interprets the API
 server's answers about a pod.
 """
 
@@ -15,36 +15,36 @@ from bindery.kube.objects.bindrequests import PodBinding
 
 
 class BindingState(Enum):
-    """What is known of the binding of a pod."""
+    """The known state of a pod's binding."""
 
-    UNSEEN = auto()  # not looked at yet: a process that died may have bound it
-    WAITING = auto()  # not bound, and nothing on the way that could bind it
-    UNCERTAIN = auto()  # a bind was sent and has not been answered
+    UNSEEN = auto()  # not read yet: a process that died may have bound the pod
+    WAITING = auto()  # not bound, and no binding in progress
+    UNCERTAIN = auto()  # a binding was sent and has no answer
     BOUND = auto()
 
 
 @dataclass
 class PodProgress:
-    """What is known of one pod, and how far it has come."""
+    """The known state of one pod, and its progress."""
 
     binding: PodBinding
     namespace: str
     contexts: PodContexts
     step: BindingState = BindingState.UNSEEN
     prepared: bool = False
-    """Whether a plugin may have left something that a rollback must remove."""
+    """Whether a plugin may have left changes that a rollback must remove."""
     unfinished: bool = False
-    """Whether it is bound, but PostBind has not succeeded yet."""
+    """Whether the pod is bound, but PostBind has not succeeded yet."""
     failure: PodFailure | None = None
 
     @property
     def is_open(self) -> bool:
-        """Whether it can go on in this attempt."""
+        """Whether the pod can proceed in this attempt."""
         return self.step is not BindingState.BOUND and self.failure is None
 
     @property
     def is_lost(self) -> bool:
-        """Whether this transaction will never bind it."""
+        """Whether this transaction will never bind the pod."""
         return (
             self.step is BindingState.WAITING
             and self.failure is not None

@@ -1,9 +1,9 @@
 """Prerequisite Statements: their outcomes, and waiting for them.
 
-`statements.manager` notes every Statement that it sees here, and asks for a `Predecessor` for each
-Run. A Statement whose predecessor is not known was told before it, or after that one had gone: kopf
-keeps the order of one request's events, not of two, so the API server is asked. The one invariant:
-nobody is let go on before the predecessor is known to have succeeded.
+`statements.manager` records every Statement here, and gets a `Predecessor` for each Run. A
+prerequisite may be unknown because its event comes later, or because it was deleted: kopf keeps the
+order of events of one request, not of two. Then the prerequisite is read from the API server.
+Invariant: no Statement proceeds before its prerequisite is known to have succeeded.
 """
 
 import asyncio
@@ -24,8 +24,8 @@ from bindery.kube.objects.bindrequests import CommittedStatement
 _log: Final = structlog.get_logger(__name__)
 
 _LOOK_AGAIN_S: Final = 1.0
-"""How often a waiting Run looks whether the process is to stop; and asks the API server again about
-a Statement of which it has not been told."""
+"""Seconds between two checks of a waiting Run: whether the process is to stop, and whether an
+unknown prerequisite exists in the API server."""
 
 _Identity = tuple[str, str]
 """Namespace and id of a Statement."""
@@ -43,23 +43,23 @@ class Predecessors:
         """Make an empty memory.
 
         Args:
-            store: where to ask for Statements that are not known.
-            pause: answers False when the process is to stop.
+            store: reads Statements that are not known.
+            pause: returns False when the process is to stop.
         """
         self._store, self._pause = store, pause
         self._parts: dict[_Identity, dict[str, _Part]] = {}  # Statement -> name -> part
-        self._news: dict[_Identity, asyncio.Event] = {}  # set, and forgotten, at the next change
+        self._news: dict[_Identity, asyncio.Event] = {}  # set and dropped at the next change
         self._followers: Counter[_Identity] = Counter()
 
     def note(self, statement: CommittedStatement) -> None:
-        """Take in the newest state of a Statement, or of a part."""
+        """Record the newest state of a Statement or part."""
         identity = _identity(statement)
         part = _Part(statement.metadata.uid, statement.status.phase)
         self._parts.setdefault(identity, {})[statement.metadata.name] = part
         self._tell(identity)
 
     def drop(self, statement: CommittedStatement) -> None:
-        """Forget a Statement, or a part, that is gone."""
+        """Forget a deleted Statement or part."""
         identity, name = _identity(statement), statement.metadata.name
         parts = self._parts.get(identity, {})
         if name in parts and parts[name].uid == statement.metadata.uid:
@@ -69,7 +69,7 @@ class Predecessors:
             self._tell(identity)
 
     def refresh(self, statement: CommittedStatement) -> None:
-        """Take in a newer state of a Statement, or of a part, if it is still there."""
+        """Record a newer state of a Statement or part, if it still exists."""
         known = self._parts.get(_identity(statement), {}).get(statement.metadata.name)
         if known is not None and known.uid == statement.metadata.uid:
             self.note(statement)
@@ -79,7 +79,7 @@ class Predecessors:
         return (namespace, statement_id) in self._followers
 
     def of(self, statement: CommittedStatement) -> "Predecessor":
-        """Return the predecessor of `statement`, if it has one; say `leave` then."""
+        """Return the prerequisite of `statement`; call `leave` on it at the end."""
         after = statement.spec.after if not statement.is_withdrawn else None
         identity = (statement.metadata.namespace, after) if after is not None else None
         if identity is not None:
@@ -87,15 +87,15 @@ class Predecessors:
         return Predecessor(self, identity)
 
     def leave(self, identity: _Identity) -> None:
-        """Note that one that built on the Statement has come to its end."""
+        """Record that a dependent of the Statement has ended."""
         self._followers[identity] -= 1
         if not self._followers[identity]:
             del self._followers[identity]
 
     async def await_success(self, identity: _Identity) -> PodFailure | None:
-        """Wait for the end of the Statement; return why nothing can build on it, if so.
+        """Wait for the end of the Statement; return a failure if it did not succeed.
 
-        Returns also when the process is to stop, which the caller's next pause tells.
+        Also returns when the process is to stop; then the caller's next pause returns False.
         """
         while True:
             news = self._news.setdefault(identity, asyncio.Event())
@@ -118,12 +118,12 @@ class Predecessors:
                 return None
 
     async def _ask(self, identity: _Identity) -> set[str]:
-        """Return the phases of the Statement's parts as the API server has them now."""
+        """Return the phases of the Statement's parts from the API server."""
         try:
             found: Iterable[CommittedStatement] = await self._store.find_statement(*identity)
         except KubeError as error:
             log_failure(_log, "a Statement could not be looked up", error, id=identity[1])
-            return {Phase.PENDING}  # nothing is known: it is asked for again
+            return {Phase.PENDING}  # unknown: it is read again later
         return {part.status.phase for part in found}
 
     def _tell(self, identity: _Identity) -> None:
@@ -138,22 +138,22 @@ class Predecessor:
     def __init__(self, memory: Predecessors, identity: _Identity | None) -> None:
         self._memory, self._identity = memory, identity
         self.refusal: PodFailure | None = None
-        """Why the Run must not bind, once it has waited."""
+        """The reason why the Run must not bind, set after waiting."""
 
     @property
     def waits_for(self) -> str:
-        """What `wait` waits for, in words; "" if nothing comes before."""
+        """Description of what `wait` waits for; "" without a prerequisite."""
         if self._identity is None:
             return ""
         return f"prerequisite Statement {self._identity[1]} has no outcome yet"
 
     async def wait(self) -> None:
-        """Wait until the Run may go on, or is known to be refused."""
+        """Wait until the Run may proceed, or its refusal is known."""
         if self._identity is not None:
             self.refusal = await self._memory.await_success(self._identity)
 
     def leave(self) -> None:
-        """Note that the Run has ended."""
+        """Record that the Run has ended."""
         if self._identity is not None:
             self._memory.leave(self._identity)
 

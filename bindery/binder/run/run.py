@@ -1,9 +1,9 @@
-"""Carries out one Statement: attempts, waits between them, status writes, interruption.
+"""Executes one Statement: attempts, pauses, status writes, interruption.
 
-`statements.manager` makes a Run when all parts have come and calls `start`, which makes a task of
-its own; a waiting Run holds nothing that others need. It ends by an outcome that stands in the
-status of every part, by `interrupt` (a part is gone or changed: roll back, say nothing there), or
-by the process's stop, which leaves everything as it is for the next process. Only this module
+`statements.manager` creates a Run when all parts are known and calls `start`, which creates a task.
+A waiting Run holds no resource that others need. A Run ends with an outcome written into the status
+of every part, with `interrupt` (a part was deleted or changed: roll back, write nothing to that
+part), or with the stop of the process, which leaves the state to the next process. Only this module
 decides on retries.
 """
 
@@ -30,20 +30,20 @@ _log: Final = structlog.get_logger(__name__)
 Spawn = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 
 _CLEAN_UP_ATTEMPTS: Final = 8
-"""How often a failing rollback is tried at the end: over four minutes with the backoff."""
+"""Maximum attempts of a failing rollback at the end: over four minutes with the backoff."""
 _JITTER: Final = 0.2
-"""Attempts spread over ±20 %, so that those that failed together do not return together."""
+"""Pauses vary by ±20 %, so that Runs that failed together do not retry together."""
 
 
 class Interruption(Enum):
-    """Why a Run does not go on."""
+    """The reason why a Run was interrupted."""
 
     GONE = auto()
     CHANGED = auto()
 
 
 class Run:
-    """A Statement, its transaction and its task. Its parts are kept in their newest state."""
+    """A Statement with its transaction and its task. The parts are kept in their newest state."""
 
     def __init__(
         self,
@@ -54,20 +54,20 @@ class Run:
         adopted: bool,
         confirm_first: bool,
     ) -> None:
-        """Make a Run that is not started.
+        """Create without starting.
 
         Args:
             parts: in order.
-            dependencies: what all Runs share.
+            dependencies: shared by all Runs.
             fence: returns whether a newer scheduler has planned since.
             adopted: whether another process may have worked on it.
-            confirm_first: whether the parts are to be read again, as they may be old.
+            confirm_first: whether to read the parts again first, because they may be old.
         """
         self.parts: dict[StatementKey, CommittedStatement] = {part.key: part for part in parts}
         self.failed_attempts = max(part.status.failed_attempts for part in parts)
         self.ended = asyncio.Event()
         self.since_s = dependencies.clock()
-        """When it was taken up."""
+        """Time of creation."""
         self._dependencies, self._confirm_first = dependencies, confirm_first
         self._backoff_limit = min(part.backoff_limit for part in parts)
         self._transaction = BindTransaction(
@@ -96,17 +96,19 @@ class Run:
 
     @property
     def has_changed(self) -> bool:
-        """Whether a part is not what it was, and has no outcome from this Run."""
+        """Whether a part has changed and has no outcome from this Run."""
         return self._changed or self._interruption is Interruption.CHANGED
 
     @property
     def is_leaving(self) -> bool:
-        """Whether it will give its pods back soon, whatever happens."""
+        """Whether the Run will certainly release its pods soon."""
         return self._concluded or self._interruption is not None
 
     @property
     def wait(self) -> Wait | None:
-        """What it waits for; None when it has an outcome or is being taken back."""
+        """The reason for waiting; None after the outcome, or while the Statement is being
+        withdrawn.
+        """
         if self.is_leaving:
             return None
         return self._gate.wait if self._gate is not None else self._transaction.wait
@@ -114,31 +116,31 @@ class Run:
     def rewritten(
         self, key: StatementKey, statement: CommittedStatement, newer: CommittedStatement
     ) -> None:
-        """Take in that the status of the part at `key`, which was `statement`, was written."""
+        """Store the newer state of the part at `key` after its status was written."""
         if self.parts.get(key) is statement:
             self.parts[key] = newer
 
     def start(self, gate: StartGate, spawn: Spawn) -> None:
-        """Start its task with `spawn`."""
+        """Start the Run's task with `spawn`."""
         self._gate = gate
         self._task = spawn(self._carry_out(gate))
 
     def interrupt(self, key: StatementKey, why: Interruption) -> None:
-        """Take back what is not bound, because the part at `key` is gone or changed.
+        """Roll back pods that are not bound, because the part at `key` was deleted or changed.
 
-        A Run whose outcome is known already only notes it: its status writes find out.
+        A Run with a known outcome only records the interruption; its status writes will fail.
         """
         if why is Interruption.GONE:
             self._gone.add(key)
         if self._concluded or self._interruption:
             return
         self._interruption = why
-        # A task that is cancelled before its first step would never reach its own end.
+        # A task that is cancelled before its first step would never run its cleanup.
         if self._task is not None and self._started:
             self._task.cancel()
 
     async def look_again(self) -> None:
-        """Read the parts again and interrupt the Run if they are not what they were."""
+        """Read the parts again, and interrupt the Run if they have changed."""
         for key, part in list(self.parts.items()):
             try:
                 await self._dependencies.store.confirm(part)
@@ -147,7 +149,7 @@ class Run:
             except RequestChangedError:
                 self.interrupt(key, Interruption.CHANGED)
             except KubeError:
-                continue  # it is taken as it was
+                continue  # keep the last known state
 
     # ---- the task -------------------------------------------------------------------------------
 
@@ -202,7 +204,7 @@ class Run:
             await self._confirm()
 
     async def _await_turn(self) -> bool:
-        """Wait for the time of the next attempt that an earlier Run has set."""
+        """Wait for the time of the next attempt, set by an earlier Run."""
         if any(part.is_withdrawn for part in self.parts.values()):
             return await self._dependencies.pause(0.0)
         times = [seconds(part.status.next_attempt_time) for part in self.parts.values()]
@@ -228,7 +230,7 @@ class Run:
         now = timestamp_milli(self._dependencies.clock())
         await self._write(lambda part: final_status(part, outcome, self.failed_attempts, now))
         if self._changed:
-            return  # the next Run finds out what has become of the pods
+            return  # the next Run will find the state of the pods
         self._log.info(
             "concluded",
             verdict=outcome.verdict,
@@ -240,7 +242,7 @@ class Run:
         self._dependencies.reporter.concluded(list(self.parts.values()), outcome)
 
     async def _take_back(self) -> None:
-        """Roll back; then tell the parts that are still there."""
+        """Roll back; then write the outcome to the remaining parts."""
         self._log.info("the Statement was taken back", why=self._interruption)
         self._concluded = True
         await self._transaction.abandon()
@@ -258,7 +260,9 @@ class Run:
         self._dependencies.reporter.concluded(list(self.parts.values()), outcome)
 
     async def _clean_up(self) -> bool:
-        """Repeat a rollback that failed, within bounds; False: the process is about to stop."""
+        """Repeat a failed rollback a limited number of times; return False if the process is to
+        stop.
+        """
         for number in range(_CLEAN_UP_ATTEMPTS):
             if self._transaction.is_clean:
                 return True
@@ -273,7 +277,7 @@ class Run:
     # ---- the parts ------------------------------------------------------------------------------
 
     async def _write(self, status_of: Callable[[CommittedStatement], Status]) -> None:
-        """Write the status of every part that is there and has no final status yet.
+        """Write the status of every existing part without a final status.
 
         Raises:
             RequestGoneError, RequestChangedError: only while the outcome is open.
@@ -305,7 +309,7 @@ class Run:
                 self._gone.add(key)
                 raise
             except KubeError:
-                continue  # nothing is known to have changed; the attempt will find out more
+                continue  # no change is known; the attempt will show it
 
     def _backoff_s(self) -> float:
         """Return 2^failedAttempts seconds, at most the configured bound, with jitter."""

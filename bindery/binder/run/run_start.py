@@ -1,6 +1,7 @@
 """The start of one Run: waits for earlier Runs and claims its pods.
 
-Made by `statements.manager` for each Run, which calls it in the order of `dependencies.StartGate`.
+Created by `statements.manager` for each Run. The Run calls the methods in the order of
+`dependencies.StartGate`.
 """
 
 import asyncio
@@ -16,18 +17,18 @@ from bindery.kube.objects.bindrequests import CommittedStatement
 
 
 class RunStart:
-    """Implements `dependencies.StartGate` over what the Runs of one manager share."""
+    """Implements `dependencies.StartGate` over the shared state of one manager's Runs."""
 
     def __init__(
         self, run: Run, before: Sequence[Run], predecessor: Predecessor, claims: PodClaims
     ) -> None:
-        """Make the start of `run`.
+        """Create the start of `run`.
 
         Args:
             run: the Run.
             before: the Runs of earlier states of the same requests.
-            predecessor: the Statement on which that of the Run builds.
-            claims: the pods that Runs have.
+            predecessor: the prerequisite of the Run's Statement.
+            claims: the pods held by Runs.
         """
         self._run, self._before, self._predecessor = run, before, predecessor
         self._claims = claims
@@ -41,7 +42,7 @@ class RunStart:
         return Wait(WaitReason.WAITS_FOR_TURN, "it waits for its turn")
 
     async def wait_turn(self) -> None:
-        """Wait for the ends of the Runs of the same requests, and of the Statement before."""
+        """Wait for the ends of the Runs of the same requests and of the prerequisite."""
         self._waits_for = "an earlier version of this request is still being rolled back"
         for run in self._before:
             await run.ended.wait()
@@ -50,15 +51,15 @@ class RunStart:
         self._waits_for = ""
 
     async def claim(self, parts: Sequence[CommittedStatement]) -> Mapping[str, PodFailure]:
-        """Take the pods; refuse those that another Run has and will not give back."""
-        # kopf keeps the order of one request's events, not of two: that the other request is gone
-        # may not have been told yet.
+        """Claim the pods; refuse pods that another Run holds and will not release."""
+        # kopf keeps the order of events of one request, not of two: the deletion of the other
+        # request may not have been delivered yet.
         for holder in self._claims.others(self._run):
             await holder.look_again()
         while leaving := [run for run in self._claims.others(self._run) if run.is_leaving]:
             self._waits_for = f"request {leaving[0].names[0]} is releasing pods of this one"
             await leaving[0].ended.wait()
-            # `ended` comes a moment before the pods are given back.
+            # `ended` is set a moment before the pods are released.
             await asyncio.sleep(0)
         refusals = settled_refusals(parts)
         message = "another request in progress has the pod"

@@ -1,10 +1,11 @@
-"""The bind transaction: one Statement, carried out whole or not at all.
+"""The bind transaction: binds one Statement completely or not at all.
 
-`run` calls `attempt` until the verdict is final, and `abandon` when the Statement is taken away. An
-attempt is: check -> PreBind of every plugin for every pod -> confirm -> bind all -> PostBind.
-Nothing is remembered outside: a transaction that died is made again from its parts and finds its
-place by looking at the pods. Invariants: no bind is sent while fewer than `minBound` pods can be
-bound, unless one is bound already; a pod that is bound, or may be, is never rolled back.
+`run` calls `attempt` until the verdict is final, and `abandon` when the Statement is withdrawn. An
+attempt is: check -> PreBind of every plugin for every pod -> confirm -> bind all -> PostBind. No
+state is kept elsewhere: after a crash, the transaction is created again from its parts and finds
+its progress by reading the pods. Invariants: no binding is sent while fewer than `minBound` pods
+can be bound, unless a pod is bound already; a pod that is bound, or may be bound, is never rolled
+back.
 """
 
 from asyncio import TaskGroup
@@ -30,7 +31,7 @@ from bindery.kube.objects.bindrequests import CommittedStatement, PodBinding
 
 
 class BindTransaction:
-    """The pods of one Statement on their way to their nodes. Used by one task at a time."""
+    """Binds the pods of one Statement to their nodes. Used by one task at a time."""
 
     def __init__(
         self,
@@ -41,14 +42,14 @@ class BindTransaction:
         fence: Callable[[], PodFailure | None],
         adopted: bool,
     ) -> None:
-        """Make a transaction of all the parts of a Statement.
+        """Create a transaction of all parts of a Statement.
 
         Args:
             parts: in order.
-            port: the pods and nodes.
-            plugins: the steps beside the binding.
-            fence: returns whether a newer scheduler has planned since; asked in each attempt.
-            adopted: whether a process that died may have prepared something.
+            port: access to pods and nodes.
+            plugins: the plugins' steps beside the binding.
+            fence: returns whether a newer scheduler has planned since; called in each attempt.
+            adopted: whether a process that died may have prepared pods.
         """
         self._port, self._plugins, self._fence = port, plugins, fence
         self._refusals: dict[str, PodFailure] = {}
@@ -76,14 +77,14 @@ class BindTransaction:
 
     @property
     def begun(self) -> bool:
-        """Whether a pod is bound or may be."""
+        """Whether a pod is bound or may be bound."""
         return any(
             pod.step in (BindingState.UNCERTAIN, BindingState.BOUND) for pod in self._pods.values()
         )
 
     @property
     def wait(self) -> Wait:
-        """What the attempt under way waits for."""
+        """What the running attempt waits for."""
         busy = Counter(
             (pod.contexts.busy, pod.contexts.waits_for)
             for pod in self._pods.values()
@@ -102,14 +103,14 @@ class BindTransaction:
         return Wait(WaitReason.WAITS_FOR_TURN, message, self.begun)
 
     def refuse(self, refusals: Mapping[str, PodFailure]) -> None:
-        """Take in which pods must not be bound: pod UID -> why."""
+        """Record the pods that must not be bound: pod UID -> reason."""
         self._refusals.update(refusals)
 
     async def attempt(self, *, last: bool) -> Outcome:
-        """Try once to bind what is not bound yet; `last`: give up what fails now.
+        """Try once to bind the unbound pods; `last`: give up pods that fail now.
 
-        Even so the verdict is RETRY while it is not known whether a pod was bound, and while a gang
-        of which some pods are bound can still be made whole.
+        Even then the verdict is RETRY while the result of a binding is unknown, and while a partly
+        bound gang can still be completed.
         """
         for pod in self._pods.values():
             if pod.failure and not pod.failure.permanent:
@@ -119,8 +120,8 @@ class BindTransaction:
         concerned = [pod for pod in self._open() if pod.contexts.concern.prepares]
         if self._may_bind() and concerned:
             await self._for_each(concerned, self._prepare)
-            # Preparing may take minutes; what has gone meanwhile is better seen before the first
-            # pod of a gang is bound than after.
+            # Preparing may take minutes; a pod or node deleted meanwhile should be noticed before
+            # the first pod of a gang is bound.
             await self._check(self._open())
             if self._may_bind():
                 await self._for_each((p for p in concerned if p.is_open), self._confirm)
@@ -134,10 +135,10 @@ class BindTransaction:
         return self._outcome(last=last)
 
     async def abandon(self) -> bool:
-        """Take back what is not bound, for a Statement that is not wanted any more.
+        """Roll back the unbound pods of a withdrawn Statement.
 
         Returns:
-            Whether nothing is left; if not, call it again.
+            True if the rollback is complete; otherwise call again.
         """
         for pod in self._pods.values():
             if pod.step in (BindingState.UNSEEN, BindingState.UNCERTAIN) and pod.prepared:
@@ -147,7 +148,7 @@ class BindTransaction:
 
     @property
     def is_clean(self) -> bool:
-        """Whether nothing is left that a rollback would have to remove."""
+        """Whether no rollback is needed."""
         return not any(
             pod.prepared and pod.step is not BindingState.BOUND for pod in self._pods.values()
         )
@@ -160,7 +161,7 @@ class BindTransaction:
         return self._summary(Verdict.FAILED, failure)
 
     def outcome_of_breakdown(self, failure: PodFailure, *, last: bool) -> Outcome:
-        """Return the outcome of an attempt that ended in the middle by a defect."""
+        """Return the outcome of an attempt that a defect has interrupted."""
         for pod in self._open():
             pod.failure = failure
         return self._outcome(last=last)
@@ -168,7 +169,7 @@ class BindTransaction:
     # ---- the steps of an attempt --------------------------------------------------------------
 
     async def _check(self, pods: Sequence[PodProgress]) -> None:
-        """Look at each of `pods` and at its node."""
+        """Read each of `pods` and its node."""
         for pod in pods:
             try:
                 await self._look_at(pod)
@@ -189,7 +190,7 @@ class BindTransaction:
             pod.failure = PodFailure(BindFailureReason.NODE_GONE, message, permanent=True)
 
     def _apply_refusals(self) -> None:
-        """Apply what forbids the binding, but not to a transaction with bound pods: they stay."""
+        """Apply refusals, but not to a transaction with bound pods: they stay."""
         stale = None if self.begun and self._needed else self._fence()
         for uid, pod in self._pods.items():
             failure = stale or self._refusals.get(uid)
@@ -228,7 +229,9 @@ class BindTransaction:
             pod.step, pod.prepared = BindingState.BOUND, False
 
     async def _settle(self, pod: PodProgress, error: KubeError) -> None:
-        """Find out what a failed bind did: it may have taken effect, or the pod is another now."""
+        """Find the effect of a failed binding: it may have been executed, or the pod was
+        replaced.
+        """
         pod.failure = PodFailure(BindFailureReason.BIND_FAILED, str(error), permanent=False)
         try:
             view = await self._port.read_pod(pod.namespace, pod.binding.pod_name)
@@ -245,7 +248,7 @@ class BindTransaction:
         pod.unfinished = pod.failure is not None and not pod.failure.permanent
 
     async def _roll_back(self, pods: Sequence[PodProgress]) -> None:
-        """Take back in reverse order what was prepared for those of `pods` that are not bound."""
+        """Roll back the unbound ones of `pods` in reverse order."""
         for pod in reversed(pods):
             if pod.prepared and pod.step is BindingState.WAITING:
                 failure = await self._plugins.rollback(pod.contexts)
@@ -274,12 +277,12 @@ class BindTransaction:
         return [pod for pod in self._pods.values() if pod.is_open]
 
     def _may_bind(self) -> bool:
-        """Whether enough pods can be bound now, or the first step has been done already."""
+        """Whether enough pods can be bound now, or a pod is bound already."""
         standing = sum(pod.failure is None for pod in self._pods.values())
         return self.begun or standing >= self._needed
 
     def _aborted(self) -> list[PodProgress]:
-        """Return the pods that this attempt has left unbound, in order."""
+        """Return the pods that this attempt left unbound, in order."""
         return [pod for pod in self._pods.values() if pod.step is BindingState.WAITING]
 
     def _outcome(self, *, last: bool) -> Outcome:

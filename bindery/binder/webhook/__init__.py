@@ -1,5 +1,7 @@
-"""The admission webhook: the binder's plugins validate and change pods when they are created.
+"""The admission webhook: checks objects of users, and lets the binder's plugins check and change
+pods.
 
-`process` puts it together; `server` answers the API server, `review` decides, `rotation` keeps the
-certificates of `certificates` in a Secret and tells the API server which to trust.
+`process` connects the parts; `server` answers the API server, `review` decides, `rotation` keeps
+the certificates of `certificates` in a Secret and writes the trusted authorities into the webhook
+configurations.
 """

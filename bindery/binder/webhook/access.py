@@ -1,6 +1,6 @@
-"""Answers reviews of pods, PodGroups and workloads by the rules of queues. Pure.
+"""Reviews pods, PodGroups and workloads by the rules of queues. Pure.
 
-A change is refused for what it makes wrong, not for what was wrong before.
+A change is refused only for new problems, not for problems that existed before.
 """
 
 from collections.abc import Iterator
@@ -39,7 +39,7 @@ _BOUND_PODS: Final = (
 
 
 class PodAccess:
-    """Checks pods, as a plugin of the webhook does."""
+    """Checks pods, in the form of a webhook plugin."""
 
     name = "queue access"
 
@@ -47,21 +47,24 @@ class PodAccess:
         self._directory = directory
 
     def validate(self, pod: Manifest) -> list[str]:
-        """Return why `pod` may not use its queue."""
+        """Return the reasons why `pod` may not use its queue."""
         namespace = text(part(pod, "metadata"), "namespace")
         wish = wish_of_pod(pod, namespace, self._directory)
         return wish.problems(namespace, self._directory) if wish is not None else []
 
 
 class Access:
-    """Reviews objects from which pods come. `scheduler_name`: that of Bindery's pods."""
+    """Reviews the objects that create pods. `scheduler_name`: the scheduler name of Bindery's
+    pods.
+    """
 
     def __init__(self, directory: Directory, scheduler_name: str) -> None:
         self._directory = directory
         self._scheduler_name = scheduler_name
 
     def adopt(self, body: bytes) -> Review:
-        """Give a pod of an enabled namespace to Bindery, unless it names another scheduler.
+        """Set Bindery as the scheduler of a pod in an enabled namespace, unless the pod names
+        another.
 
         Raises:
             MalformedReviewError: the review cannot be read.
@@ -74,10 +77,10 @@ class Access:
         return answer(request, allowed=True, **patch(pod, {**pod, "spec": spec}))
 
     def validate_workload(self, body: bytes) -> Review:
-        """Refuse an object with wrong keys or values, or whose pods may not use their queue.
+        """Refuse an object with wrong keys or values, or with pods that may not use their queue.
 
-        Warn of a queue that serves none, of a PriorityClass that does not exist, and of a node
-        pool that the pods do not get.
+        Warn about a queue that is not served, a PriorityClass that does not exist, and a node pool
+        that the pods do not get.
 
         Raises:
             MalformedReviewError: the review cannot be read.
@@ -90,7 +93,8 @@ class Access:
         return verdict(request, problems, self._new_warnings(request, namespace))
 
     def validate_group(self, body: bytes) -> Review:
-        """Refuse a PodGroup that may not use its queue or has no tree; warn of one that will wait.
+        """Refuse a PodGroup that may not use its queue, or with sub-groups that form no tree; warn
+        if it will wait.
 
         Raises:
             MalformedReviewError: the review cannot be read.
@@ -115,7 +119,7 @@ class Access:
         return verdict(request, problems, warnings)
 
     def _new_warnings(self, request: Review, namespace: str) -> list[str]:
-        """Return why the pods of a workload will wait for what they did not ask for yet."""
+        """Return the reasons why the pods of a workload will wait, if the change is their cause."""
         known = set(self._asked_in(request.get("oldObject"), namespace))
         asked = dict.fromkeys(self._asked_in(request.get("object"), namespace))
         found = [self._obstacles(*each) for each in asked if each not in known]
@@ -125,7 +129,7 @@ class Access:
         return list(dict.fromkeys(chain.from_iterable(found)))
 
     def _pools_in(self, item: object, namespace: str) -> Iterator[str]:
-        """Yield which node pools of owners differ from those of their pod templates."""
+        """Yield the node pools of owners that differ from those of their pod templates."""
         for template in self._ours_in(item, namespace):
             own = text(part(template.own, "labels"), NODE_POOL_LABEL)
             for owner in template.owners:
@@ -138,7 +142,7 @@ class Access:
                     )
 
     def _obstacles(self, queue_name: str, priority_class: str) -> Iterator[str]:
-        """Yield why a gang will wait although it is allowed."""
+        """Yield the reasons why an allowed gang will wait."""
         yield from self._of_queue(queue_name)
         if priority_class and self._directory.priority(priority_class) is None:
             yield f"PriorityClass {priority_class} does not exist: the gang waits until it does"
@@ -151,7 +155,7 @@ class Access:
             yield f"queue {name} is closed: the gang waits until it is open"
 
     def problems_in(self, item: object, namespace: str) -> Iterator[str]:
-        """Yield why the pods of a workload may not use their queues."""
+        """Yield the reasons why pods of a workload may not use their queues."""
         for template in self._ours_in(item, namespace):
             wish = wish_of_template(template, namespace, self._directory)
             yield from wish.problems(namespace, self._directory)
@@ -183,7 +187,9 @@ class Access:
 
 
 def _flaws(sub_groups: object) -> Iterator[str]:
-    """Yield why the sub-groups of a PodGroup form no tree; types are the API server's matter."""
+    """Yield the reasons why the sub-groups of a PodGroup form no tree; the API server checks
+    types.
+    """
     try:
         tree_of(reading.convert(sub_groups or [], list[SubGroup]))
     except SubGroupTreeError as error:

@@ -1,4 +1,4 @@
-"""AdmissionReviews (admission.k8s.io/v1): reading requests and writing answers. Pure."""
+"""AdmissionReviews (admission.k8s.io/v1): reads requests and writes responses. Pure."""
 
 import json
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ _API_VERSION: Final = "admission.k8s.io/v1"
 _MOST_WARNING: Final = 250
 Review = dict[str, Any]
 Manifest = dict[str, Any]
-"""An object as it is on the wire."""
+"""An object in its JSON form."""
 
 
 class MalformedReviewError(Exception):
@@ -19,7 +19,7 @@ def request_in(body: bytes) -> Review:
     """Return the request of a review.
 
     Raises:
-        MalformedReviewError: it cannot be read.
+        MalformedReviewError: `body` cannot be read.
     """
     try:
         request = json.loads(body)["request"]

@@ -1,7 +1,7 @@
-"""What pods, PodGroups and workloads ask of queues, read from their manifests. Pure.
+"""Reads the queues that pods, PodGroups and workloads use from their manifests. Pure.
 
-The pods of a workload are created later, by its controller. So their templates are looked for in
-the whole object, whatever its kind: a template is a mapping with a `spec` that has containers.
+The pods of a workload are created later, by its controller. So templates are searched in the whole
+object, whatever its kind: a template is a mapping with a `spec` that contains containers.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ from bindery.kube.objects.queueaccess import Applicant, access_refusal
 
 DEFAULT_SCHEDULER: Final = "default-scheduler"
 _MOST_LEVELS: Final = 24
-"""How deep templates are looked for."""
+"""Maximum depth of the search for templates."""
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,10 @@ class QueueUse:
     priority_class: str = ""
     says_preemptible: bool | None = None
     priority: int | None = None
-    """The priority, if the class alone does not tell it."""
+    """The priority, if it does not follow from the class."""
 
     def problems(self, namespace: str, directory: Directory) -> list[str]:
-        """Return why the use is not allowed; empty if it is."""
+        """Return the reasons why the use is not allowed; empty if it is."""
         is_pinned = self.is_pinned(directory)
         classes = frozenset({self.priority_class} - {""})
         labels = directory.labels(namespace)
@@ -49,7 +49,7 @@ class QueueUse:
         return [refusal.text] if refusal is not None else []
 
     def is_pinned(self, directory: Directory) -> bool:
-        """Return whether it is for non-preemptible pods."""
+        """Return whether the use is for non-preemptible pods."""
         if self.says_preemptible is not None:
             return not self.says_preemptible
         priority = self.priority
@@ -63,20 +63,20 @@ class Template:
     """A pod template in an object."""
 
     chain: tuple[Manifest, ...]
-    """The metadata of the object and of all templates around this one, outside in."""
+    """The metadata of the object and of all templates around this one, outermost first."""
     spec: Manifest
     own: Manifest
-    """The metadata of the template itself, which its pods get; empty if it has none."""
+    """The metadata of the template itself, which its pods get; may be empty."""
 
     @property
     def owners(self) -> tuple[Manifest, ...]:
-        """The metadata of what creates the pods."""
+        """The metadata of the owners of the pods."""
         return self.chain[:-1] if self.own else self.chain
 
     def said(self, *keys: str) -> str:
         """Return the value of the first of these annotations or labels; "" if none.
 
-        The nearest to the pods comes first, as for the grouper.
+        The metadata nearest to the pods comes first, as in the grouper.
         """
         for metadata in reversed(self.chain):
             for key in keys:
@@ -112,7 +112,7 @@ def _templates(item: object, chain: tuple[Manifest, ...], level: int) -> Iterato
 
 
 def wish_of_template(template: Template, namespace: str, directory: Directory) -> QueueUse:
-    """Return what the pods of `template` will ask for."""
+    """Return the queue use of the pods of `template`."""
     named = template.said(PRIORITY_CLASS_KEY) or text(template.spec, "priorityClassName")
     return QueueUse(
         template.said(*QUEUE_KEYS) or directory.queue_of(namespace),
@@ -122,16 +122,17 @@ def wish_of_template(template: Template, namespace: str, directory: Directory) -
 
 
 def wish_of_group(spec: Manifest, namespace: str, directory: Directory) -> QueueUse:
-    """Return what a PodGroup with `spec` asks for."""
+    """Return the queue use of a PodGroup with `spec`."""
     says = preemptibility.read(text(spec, "preemptibility"))
     queue = text(spec, "queue") or directory.queue_of(namespace)
     return QueueUse(queue, text(spec, "priorityClassName"), says)
 
 
 def wish_of_pod(pod: Manifest, namespace: str, directory: Directory) -> QueueUse | None:
-    """Return what a pod asks for; None if that is decided elsewhere.
+    """Return the queue use of a pod; None if another object decides it.
 
-    A PodGroup decides for its pods, and what controls a pod may name a queue: it was reviewed.
+    A PodGroup decides for its pods. A controller of a pod may name a queue, and was reviewed
+    itself.
     """
     metadata, spec = part(pod, "metadata"), part(pod, "spec")
     queue, annotations = text(part(metadata, "labels"), QUEUE_LABEL), part(metadata, "annotations")
@@ -149,22 +150,22 @@ def wish_of_pod(pod: Manifest, namespace: str, directory: Directory) -> QueueUse
 
 
 def is_to_adopt(metadata: Manifest, spec: Manifest) -> bool:
-    """Return whether a pod of an enabled namespace goes to Bindery without naming it."""
+    """Return whether to set Bindery as the scheduler of a pod in an enabled namespace."""
     if (text(spec, "schedulerName") or DEFAULT_SCHEDULER) != DEFAULT_SCHEDULER:
         return False
-    # The pods of a DaemonSet are each for one node: nothing is to be planned.
+    # Each pod of a DaemonSet is for one node, so no planning is needed.
     by_node = any(each.get("kind") == "DaemonSet" for each in owners(metadata))
     return not (by_node or is_excepted(metadata) or text(spec, "nodeName"))
 
 
 def mistakes_of_pod(metadata: Manifest) -> list[str]:
-    """Return what is wrong with the keys of a pod, or of its template, and with their values."""
+    """Return the problems of the keys of a pod or template, and of their values."""
     annotations, labels = part(metadata, "annotations"), part(metadata, "labels")
     return [*mistaken_keys(annotations, labels), *wrong_values(annotations, labels)]
 
 
 def is_excepted(metadata: Manifest) -> bool:
-    """Return whether a pod with `metadata` stays with another scheduler in an enabled namespace."""
+    """Return whether a pod with `metadata` keeps another scheduler in an enabled namespace."""
     return text(part(metadata, "labels"), ENABLED_LABEL) == "false"
 
 

@@ -1,8 +1,8 @@
-"""The webhook's own authority and its certificates, and when to renew them.
+"""The webhook's certificate authority and certificates, and their renewal.
 
-Pure; the clock is given. Used by `rotation`, which keeps a `Bundle` in a Secret. The invariant: the
-authority that signed what is served is in `authorities`, and was published there for `overlap_s`
-before anything signed by it is served, so that the API server never meets what it does not trust.
+Pure; the time is passed in. Used by `rotation`, which keeps a `Bundle` in a Secret. Invariant: a
+served certificate was signed by an authority that has been published in `authorities` for at least
+`overlap_s`, so that the API server always trusts it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,40 +23,40 @@ CERTIFICATE: Final = "tls.crt"
 KEY: Final = "tls.key"
 
 _RENEW_AT: Final = 2 / 3
-"""The part of its life after which something is renewed; the rest is for trouble."""
+"""The fraction of a lifetime after which a certificate is renewed; the rest is a reserve."""
 _AUTHORITY_NAME: Final = "bindery-webhook-ca"
 _CLOCKS_DIFFER: Final = timedelta(minutes=5)
 
 
 @dataclass(frozen=True)
 class Lifetimes:
-    """How long certificates are good for, in seconds."""
+    """Lifetimes of certificates, in seconds."""
 
     authority_s: float = 5 * 365 * 86400.0
     certificate_s: float = 90 * 86400.0
     overlap_s: float = 600.0
-    """How long a new authority is published before it signs: API servers and other replicas learn
-    of it meanwhile."""
+    """Time for which a new authority is published before it signs, so that API servers and other
+    replicas know it."""
 
 
 @dataclass(frozen=True)
 class Bundle:
-    """What the Secret holds, in PEM."""
+    """The content of the Secret, in PEM."""
 
     authorities: str
     """Certificates of authorities, the newest first."""
     authority_key: str
-    """Of the newest."""
+    """The key of the newest authority."""
     certificate: str
     key: str
 
     @classmethod
     def of(cls, data: Mapping[str, str]) -> "Bundle":
-        """Return the bundle in `data`, missing parts being empty."""
+        """Return the bundle in `data`; missing parts are empty."""
         return cls(*(data.get(name, "") for name in (AUTHORITIES, AUTHORITY_KEY, CERTIFICATE, KEY)))
 
     def data(self) -> dict[str, str]:
-        """Return it as the Secret has it."""
+        """Return the bundle in the form of the Secret's data."""
         return {
             AUTHORITIES: self.authorities,
             AUTHORITY_KEY: self.authority_key,
@@ -66,12 +66,13 @@ class Bundle:
 
 
 def renewed(bundle: Bundle, hosts: Sequence[str], lifetimes: Lifetimes, now_s: float) -> Bundle:
-    """Return `bundle` with what is due renewed; the same if nothing is, all new if it is useless.
+    """Return `bundle` with due certificates renewed; unchanged if none is due, all new if it is
+    damaged.
 
     Args:
-        bundle: as it is; may be empty or damaged.
+        bundle: the current bundle; may be empty or damaged.
         hosts: names and addresses by which the API server calls the webhook.
-        lifetimes: how long what is made is good for.
+        lifetimes: lifetimes of new certificates.
         now_s: seconds since the epoch.
     """
     now = datetime.fromtimestamp(now_s, UTC)
@@ -95,7 +96,7 @@ def renewed(bundle: Bundle, hosts: Sequence[str], lifetimes: Lifetimes, now_s: f
 
 
 def next_check_s(bundle: Bundle, lifetimes: Lifetimes, now_s: float) -> float:
-    """Return in how many seconds something of `bundle` may be due."""
+    """Return the seconds until a certificate of `bundle` may be due."""
     found = x509.load_pem_x509_certificates((bundle.certificate + bundle.authorities).encode())
     due = [_renewal(each).timestamp() - now_s for each in found]
     due += [_issued(each).timestamp() + lifetimes.overlap_s - now_s for each in found]
@@ -111,10 +112,11 @@ class _State:
 
     @classmethod
     def of(cls, bundle: Bundle, now: datetime) -> "_State":
-        """Return what `bundle` holds.
+        """Return the parsed content of `bundle`.
 
         Raises:
-            ValueError, TypeError, InvalidSignature: it is damaged, has expired or does not match.
+            ValueError, TypeError, InvalidSignature: `bundle` is damaged, has expired or does not
+                match.
         """
         authorities = x509.load_pem_x509_certificates(bundle.authorities.encode())
         authority_key, key = _load_key(bundle.authority_key), _load_key(bundle.key)
@@ -132,7 +134,7 @@ class _State:
         return cls(authorities, authority_key, certificate, key)
 
     def bundle(self) -> Bundle:
-        """Return it in PEM."""
+        """Return the content in PEM."""
         return Bundle(
             "".join(map(_pem, self.authorities)),
             _key_pem(self.authority_key),
@@ -151,7 +153,7 @@ def _authority(
     lifetimes: Lifetimes, now: datetime
 ) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
     key, serial = ec.generate_private_key(ec.SECP256R1()), x509.random_serial_number()
-    # Each has a name of its own, by which it is found among several.
+    # Each authority has a name of its own, which identifies it among several.
     name = x509.Name(
         [x509.NameAttribute(NameOID.COMMON_NAME, f"{_AUTHORITY_NAME}-{serial:x}"[:60])]
     )

@@ -12,7 +12,7 @@ def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[dict[str, An
 
 
 def patch(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, str]:
-    """Return the fields of an answer that change `old` to `new`; empty if nothing changes."""
+    """Return the fields of a response that change `old` to `new`; empty if they are equal."""
     found = changes(old, new)
     if not found:
         return {}

@@ -1,8 +1,6 @@
-"""What the webhook judges by: queues, namespaces, PriorityClasses and what nodes offer.
+"""The objects that reviews read: queues, namespaces, PriorityClasses and resources of nodes.
 
-Pure; `watching` fills it.
-
-Answers come from memory, so a review never waits for the API server.
+Pure; `watching` fills it. Reviews read from memory and never wait for the API server.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,7 +21,7 @@ class Directory:
         classes: Mapping[tuple[str, str], PriorityClass],
         nodes: Mapping[tuple[str, str], OfferingNode],
     ) -> None:
-        """Use live mappings from (namespace, name), as a `Reflector` has them."""
+        """Use live mappings from (namespace, name), such as those of a `Reflector`."""
         self._queues, self._namespaces, self._classes = queues, namespaces, classes
         self._nodes = nodes
 
@@ -36,7 +34,7 @@ class Directory:
         yield from self._queues.values()
 
     def chain(self, name: str) -> Iterator[tuple[str, QueueSpec]]:
-        """Yield names and specs of a queue and the queues above it, as far as they are known."""
+        """Yield name and spec of a queue and of the known queues above it."""
         for _ in range(MOST_QUEUE_LEVELS):
             queue = self.queue(name)
             if queue is None:
@@ -54,11 +52,11 @@ class Directory:
         return found.metadata.labels if found is not None else {}
 
     def queue_of(self, namespace: str) -> str:
-        """Return the queue of pods in `namespace` that name none."""
+        """Return the default queue of pods in `namespace`."""
         return self.labels(namespace).get(QUEUE_LABEL) or DEFAULT_QUEUE
 
     def is_enabled(self, namespace: str) -> bool:
-        """Return whether the pods of `namespace` go to Bindery without naming it."""
+        """Return whether pods of `namespace` go to Bindery by default."""
         return self.labels(namespace).get(ENABLED_LABEL) == "true"
 
     def priority(self, name: str) -> int | None:
@@ -71,9 +69,9 @@ class Directory:
         return frozenset(name for _, name in self._classes)
 
     def default_class(self) -> str:
-        """Return the PriorityClass that pods get which name none; "" without one."""
+        """Return the PriorityClass of pods that name none; "" if there is no default class."""
         defaults = [each for each in self._classes.values() if each.global_default]
-        # Of several, the API server takes the lowest.
+        # The API server takes the lowest of several.
         return min(defaults, key=lambda each: each.value).metadata.name if defaults else ""
 
     def resources(self) -> frozenset[str]:
@@ -83,6 +81,6 @@ class Directory:
         )
 
     def gpu_models(self) -> frozenset[str]:
-        """Return the models of GPUs by which nodes are labelled."""
+        """Return the GPU models in the labels of nodes."""
         found = {node.metadata.labels.get(GPU_MODEL_LABEL, "") for node in self._nodes.values()}
         return frozenset(found - {""})

@@ -1,4 +1,4 @@
-"""The Secret and the two webhook configurations, as far as the webhook reads them."""
+"""The fields of the Secret and of the two webhook configurations that the webhook reads."""
 
 import base64
 import binascii
@@ -12,13 +12,13 @@ from bindery.kube.objects.watched import KubeObject
 
 
 class Secret(KubeObject, frozen=True, rename="camel", kw_only=True):
-    """A Secret with its values as they are on the wire."""
+    """A Secret with its values in base64, as the API server sends them."""
 
     data: dict[str, str] | None = None
 
 
 class ClientConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """The certificate authorities that the API server trusts when it calls."""
+    """The certificate authorities that the API server trusts when it calls the webhook."""
 
     ca_bundle: str = ""
 
@@ -59,12 +59,12 @@ CONFIGURATIONS: Final[tuple[Resource[WebhookConfiguration], ...]] = (
 
 
 def bundle_in(secret: Secret) -> Bundle:
-    """Return the certificates in `secret`; what is damaged is as good as missing."""
+    """Return the certificates in `secret`; damaged values count as missing."""
     return Bundle.of({name: _decoded(text) for name, text in (secret.data or {}).items()})
 
 
 def encoded(text: str) -> str:
-    """Return `text` as the wire has it."""
+    """Return `text` in base64."""
     return base64.b64encode(text.encode()).decode()
 
 

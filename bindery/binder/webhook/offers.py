@@ -1,6 +1,6 @@
-"""Nodes, as far as reviews of queues read them: their labels and the resources that they offer.
+"""The fields of nodes that reviews of queues read: labels and resources.
 
-Images and conditions of thousands of nodes are not decoded. `watching` watches them.
+Images and conditions of thousands of nodes are not decoded. `watching` watches the nodes.
 """
 
 from typing import Final
@@ -18,7 +18,7 @@ class Offers(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OfferingNode(KubeObject, frozen=True, kw_only=True):
-    """A node with what it offers."""
+    """A node with its resources."""
 
     status: Offers = msgspec.field(default_factory=Offers)
 

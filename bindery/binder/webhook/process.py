@@ -1,6 +1,6 @@
-"""The webhook's process: runs its server, certificates and probes until a signal.
+"""The webhook process: runs the server, the certificates and the probes until a signal.
 
-Called by the command line. Every replica is like every other; there is no leader.
+Called by the command line. All replicas are equal; there is no leader.
 """
 
 import asyncio
@@ -40,10 +40,10 @@ class WebhookOptions:
 
 
 async def run(options: WebhookOptions) -> None:
-    """Serve until a signal comes.
+    """Serve until SIGTERM or SIGINT.
 
     Raises:
-        KubeError: there is no usable configuration of the API server.
+        KubeError: no usable configuration for the API server was found.
         ListenError: a port cannot be listened on.
     """
     stop = Stop()
@@ -77,7 +77,9 @@ async def run(options: WebhookOptions) -> None:
 def reviews(
     plugins: Sequence[BinderPlugin], given: WebhookConfiguration, directory: Directory
 ) -> dict[str, Decide]:
-    """Return who answers, by the path that the chart has in the webhook configurations."""
+    """Return the functions that answer reviews, by the paths in the chart's webhook
+    configurations.
+    """
     pods = Plugins([*plugins, PodAccess(directory)], given.scheduler_name)
     access = Access(directory, given.scheduler_name)
     return {

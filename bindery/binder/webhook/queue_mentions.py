@@ -1,7 +1,7 @@
-"""Names in the spec of a queue that nothing in the cluster has, and values that are impossible.
+"""Finds names in the spec of a queue that do not exist in the cluster, and impossible values.
 
-Pure; asked by `queues`. A rule for a misspelt resource limits nothing, and a misspelt namespace
-may not use the queue. Both may also come later, so they are warnings.
+Pure; called by `queues`. A rule for a misspelt resource limits nothing, and a misspelt namespace
+may not use the queue. The objects may also be created later, so unknown names cause only warnings.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -21,17 +21,17 @@ _WELL_KNOWN: Final = frozenset(
 )
 _HUGE_PAGES: Final = "hugepages-"
 _DRA: Final = "deviceclass.resource.kubernetes.io/"
-"""Prefix of the resources that stand for a DeviceClass; no node reports them (KEP-5004)."""
+"""Prefix of the resources of DeviceClasses; no node reports them (KEP-5004)."""
 _SIMILAR: Final = 0.6
 """Ratio of `difflib.SequenceMatcher` from which a name counts as misspelt."""
 _MOST_NAMED: Final = 5
 _MOST_PRIORITY: Final = 10**9
-"""As of PriorityClasses."""
+"""As for PriorityClasses."""
 _GPUS: Final = GpuResources()
 
 
 def impossible(spec: Manifest) -> Iterator[str]:
-    """Yield what the spec of a queue has that can never mean anything."""
+    """Yield the values in the spec of a queue that can never be valid."""
     if {_SHORT_GPU, GPU_RESOURCE} <= part(spec, "resources").keys():
         yield f"spec.resources: {_SHORT_GPU} and {GPU_RESOURCE} are the same resource"
     for model in part(spec, "models"):
@@ -47,7 +47,7 @@ def impossible(spec: Manifest) -> Iterator[str]:
 
 
 def unknown_names(spec: Manifest, directory: Directory) -> Iterator[str]:
-    """Yield what the spec of a queue names and nothing has, one sentence for each field."""
+    """Yield one sentence for each field of a queue's spec with a name that does not exist."""
     yield from _resources(part(spec, "resources"), directory)
     yield from _models(part(spec, "models"), directory)
     classes = part(spec, "priorityClasses")
@@ -61,7 +61,7 @@ def unknown_names(spec: Manifest, directory: Directory) -> Iterator[str]:
 
 
 def _namespace_rules(spec: Manifest) -> dict[str, Manifest]:
-    """Return the rules of a queue that name or select namespaces, by their place in it."""
+    """Return the rules of a queue that name or select namespaces, by their path in the spec."""
     classes = part(spec, "priorityClasses")
     return {
         "spec.namespaces": part(spec, "namespaces"),

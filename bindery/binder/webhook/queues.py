@@ -1,7 +1,7 @@
-"""Answers reviews of queues. Pure.
+"""Reviews queues. Pure.
 
-Refused: cycles, two rules for one resource, deletions that leave gangs behind. A warning: a parent
-and other names that do not exist.
+Refused are cycles, two rules for one resource, and deletions of queues in use. A parent or another
+name that does not exist causes a warning.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ _MOST_NAMED = 5
 
 
 class QueueReview:
-    """Reviews queues by the other queues."""
+    """Reviews a queue with the other queues."""
 
     def __init__(self, directory: Directory) -> None:
         self._directory = directory
@@ -24,7 +24,8 @@ class QueueReview:
     def validate(self, body: bytes) -> Review:
         """Return the answer to a review of a creation, change or deletion.
 
-        Names of what does not exist are warnings: the objects of one file may come in any order.
+        Names of objects that do not exist cause warnings: the objects of one file may come in any
+        order.
 
         Raises:
             MalformedReviewError: the review cannot be read.
@@ -46,7 +47,7 @@ class QueueReview:
         return verdict(request, problems, warnings)
 
     def _flaws(self, name: str, parent: str) -> Iterator[str]:
-        """Yield what is wrong with the place of the queue `name` below `parent`."""
+        """Yield the problems of the place of the queue `name` below `parent`."""
         path = [name]
         while parent and len(path) <= MOST_QUEUE_LEVELS:
             path.append(parent)
@@ -68,9 +69,9 @@ class QueueReview:
         return max((1 + self._levels_below(each, seen | rest) for each in rest), default=0)
 
     def _left_behind(self, queue: Manifest) -> Iterator[str]:
-        """Yield what would lose its queue.
+        """Yield the objects that would lose their queue.
 
-        Queues of one cycle are not served, so each of them may be deleted.
+        Queues in a cycle are not served, so they may be deleted.
         """
         name = text(part(queue, "metadata"), "name")
         above = {each for each, _ in self._directory.chain(text(part(queue, "spec"), "parent"))}

@@ -1,9 +1,8 @@
-"""Answers AdmissionReviews of pods by their keys and by plugins.
+"""Reviews pods: checks their keys, and calls plugins.
 
 Pure; called by `server` for each request of the API server (admission.k8s.io/v1). A change is
-refused for what it makes wrong, not for what was wrong before, so that nobody is kept from mending
-or removing a pod. A plugin that breaks refuses nothing: its trouble is a warning to the user, and
-the scheduler checks again.
+refused only for new problems, so that users can always repair or remove a pod. A plugin that raises
+an exception refuses nothing: the user gets a warning, and the scheduler checks again.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,13 +30,13 @@ class Plugins:
 
     all: Sequence[BinderPlugin]
     scheduler_name: str
-    """Pods of other schedulers are let through untouched, whatever the API server sends."""
+    """Pods of other schedulers are admitted without a check, whatever the API server sends."""
 
     def validate(self, body: bytes) -> Review:
         """Return the answer to a review: refused with every reason, or allowed.
 
         Raises:
-            MalformedReviewError: it cannot be read.
+            MalformedReviewError: `body` cannot be read.
         """
         request = request_in(body)
         problems = _new_mistakes(request) if self._is_ours(request) else []
@@ -46,15 +45,15 @@ class Plugins:
             if isinstance(plugin, ValidatesPods):
                 try:
                     problems += _new_problems(plugin, request)
-                except Exception as error:  # whatever a third party's plugin raises
+                except Exception as error:  # any exception of a third party's plugin
                     warnings.append(_broken(plugin, "validate", error))
         return verdict(request, problems, warnings)
 
     def mutate(self, body: bytes) -> Review:
-        """Return the answer to a review: allowed, with the changes that plugins make.
+        """Return the answer to a review: allowed, with the changes of the plugins.
 
         Raises:
-            MalformedReviewError: it cannot be read.
+            MalformedReviewError: `body` cannot be read.
         """
         request = request_in(body)
         pod: PodManifest = request["object"]
@@ -63,7 +62,7 @@ class Plugins:
             if isinstance(plugin, MutatesPods):
                 try:
                     pod = plugin.mutate(pod)
-                except Exception as error:  # whatever a third party's plugin raises
+                except Exception as error:  # any exception of a third party's plugin
                     warnings.append(_broken(plugin, "mutate", error))
         return answer(request, allowed=True, warnings=warnings, **patch(request["object"], pod))
 
@@ -84,7 +83,7 @@ def _new_problems(plugin: ValidatesPods, request: Mapping[str, Any]) -> list[str
 
 
 def _new_mistakes(request: Mapping[str, Any]) -> list[str]:
-    """Return the problems of keys and values that are new on the pod."""
+    """Return the new problems of keys and values on the pod."""
     known = _mistakes(request.get("oldObject"))
     return [problem for problem in _mistakes(request["object"]) if problem not in known]
 

@@ -1,9 +1,10 @@
-"""Keeps the webhook's certificates in a Secret, in the server and in the webhook configuration.
+"""Keeps the webhook's certificates up to date in a Secret, the server and the webhook
+configurations.
 
 Run by `process` in every replica at once, without a leader. The Secret is written only in the
-version that was read, so of two replicas that renew, one wins and the other reads what it wrote;
-all serve what the Secret holds, and all see to it that the API server trusts what it lists.
-Invariant: nothing is served that has not been written to the Secret before.
+version that was read, so of two replicas that renew, one succeeds and the other reads its result.
+All replicas serve the certificate in the Secret, and all write its authorities into the webhook
+configurations. Invariant: a certificate is served only after it was written to the Secret.
 """
 
 import asyncio
@@ -50,7 +51,7 @@ class CertificatePlace:
 class Rotation:
     """Renews, serves and publishes certificates until cancelled.
 
-    `use` is given the certificate and the key to serve with, each time they change.
+    `use` is called with the certificate and the key to serve, each time they change.
     """
 
     def __init__(
@@ -83,7 +84,7 @@ class Rotation:
         ]
 
     async def run(self) -> None:
-        """Look at everything at each change, and when something falls due."""
+        """Check everything at each change, and when a certificate is due."""
         async with asyncio.TaskGroup() as group:
             mirrors: list[Reflector[Any]] = [self._secrets, *self._configurations]
             for mirror in mirrors:
@@ -100,9 +101,12 @@ class Rotation:
                     continue
 
     async def _look(self) -> float:
-        """Renew what is due, serve and publish what is there; return when to look again at most."""
+        """Renew due certificates, serve and publish the current ones; return the maximum seconds
+        until the next check.
+        """
         if not any(mirror.objects for mirror in self._configurations):
-            # Nobody calls. A Secret that is made now would stay after the installation is removed.
+            # Without webhook configurations there are no calls, and a Secret made now would stay
+            # after the installation is removed.
             return _LONGEST_PAUSE_S
         try:
             bundle = await self._renew()
@@ -119,7 +123,7 @@ class Rotation:
         return min(_LONGEST_PAUSE_S, next_check_s(bundle, self._lifetimes, self._clock()))
 
     async def _renew(self) -> Bundle:
-        """Return what the Secret holds, once nothing in it is due."""
+        """Return the content of the Secret, after due certificates were renewed."""
         while True:
             secret = await self._read()
             old = bundle_in(secret) if secret is not None else Bundle.of({})
@@ -165,7 +169,9 @@ class Rotation:
         )
 
     def _owners(self) -> Iterator[dict[str, str]]:
-        """Yield references to the webhook configurations: the Secret goes when both are deleted."""
+        """Yield references to the webhook configurations as owners: the Secret is deleted with
+        both.
+        """
         for mirror, resource in zip(self._configurations, CONFIGURATIONS, strict=True):
             for configuration in mirror.objects.values():
                 yield {
@@ -181,14 +187,15 @@ class Rotation:
         configuration: WebhookConfiguration,
         authorities: str,
     ) -> None:
-        """Let the API server trust `authorities` at each webhook of the configuration."""
+        """Write `authorities` into each webhook of the configuration."""
         wanted = encoded(authorities)
         patch = [
             step
             for index, webhook in enumerate(configuration.webhooks or ())
             if webhook.client_config.ca_bundle != wanted
             for step in (
-                # The list may have changed meanwhile: then nothing is written, and we look again.
+                # The list may have changed meanwhile: then nothing is written, and the next check
+                # follows.
                 {"op": "test", "path": f"/webhooks/{index}/name", "value": webhook.name},
                 {"op": "add", "path": f"/webhooks/{index}/clientConfig/caBundle", "value": wanted},
             )

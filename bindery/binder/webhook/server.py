@@ -1,7 +1,7 @@
 """The HTTPS server that the API server calls with reviews.
 
-Started by `process`; `rotation` gives it each new certificate, which serves from the next
-connection on. Answers never wait for anything, so a slow network elsewhere delays no pod.
+Started by `process`; `rotation` passes each new certificate, which is used from the next connection
+on. Answers need no other requests, so a slow network elsewhere delays no pod.
 """
 
 import ssl
@@ -30,18 +30,18 @@ REVIEWS: Final = Counter("bindery_webhook_reviews_total", "Admission reviews.", 
 
 
 Decide = Callable[[bytes], Review]
-"""Returns the answer to a review; raises MalformedReviewError if it cannot be read."""
+"""Returns the answer to a review; raises MalformedReviewError if the review cannot be read."""
 
 
 class WebhookServer:
-    """Serves while it is entered; before `use` it refuses all connections.
+    """Serves inside a `with` block; refuses all connections before `use`.
 
     Raises:
         ListenError: on entering, if the port cannot be listened on.
     """
 
     def __init__(self, reviews: Mapping[str, Decide], port: int, host: str) -> None:
-        """`reviews`: path -> who answers the reviews that are sent there."""
+        """`reviews`: path -> function that answers reviews sent there."""
         for path in reviews:
             for outcome in _OUTCOMES:
                 REVIEWS.labels(path.strip("/"), outcome)
@@ -50,11 +50,11 @@ class WebhookServer:
         self._context.minimum_version = ssl.TLSVersion.TLSv1_2
         self._stack = AsyncExitStack()
         self.is_trusted = False
-        """Whether it has a certificate."""
+        """Whether the server has a certificate."""
 
     def use(self, certificate: str, key: str) -> None:
         """Serve new connections with this certificate, in PEM."""
-        with tempfile.TemporaryDirectory() as directory:  # the ssl module reads files only
+        with tempfile.TemporaryDirectory() as directory:  # the ssl module reads only files
             path = Path(directory) / "served.pem"
             path.touch(mode=0o600)
             path.write_text(certificate + key, encoding="ascii")

@@ -1,6 +1,6 @@
-"""The directory of the webhook, from its own watches.
+"""The directory of the webhook, filled by its own watches.
 
-What the watches do not show yet, the scheduler judges.
+The scheduler checks objects that the watches have not delivered yet.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from bindery.kube.watches.reflector import Change, Reflector
 
 
 class WatchedDirectory(Directory):
-    """A directory that is kept up to date while `run` runs."""
+    """A directory that is updated while `run` runs."""
 
     def __init__(self, client: Client) -> None:
         self._queue_watch = Reflector(client, QUEUES, _ignore)
@@ -51,4 +51,4 @@ class WatchedDirectory(Directory):
 
 
 def _ignore(change: Change[Any]) -> None:
-    """Ignore `change`: the objects are read when they are needed."""
+    """Do nothing: objects are read when needed."""

@@ -1,1 +1,1 @@
-"""dra: allocates and reserves the resource claims of pods on their way to the node."""
+"""dra: allocates and reserves the resource claims of pods during binding."""

@@ -1,7 +1,7 @@
 """Waits until drivers report devices as ready (binding conditions, KEP-5007).
 
-Called by `plugin` once claims are allocated. Drivers report in `status.devices` of the claim; it is
-watched, one claim at a time, for as long as a pod waits for it.
+Called by `plugin` after claims are allocated. Drivers report in `status.devices` of the claim. The
+claim is watched while a pod waits for it.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ NOT_READY = "DevicesNotReady"
 
 
 def readiness(claim: ResourceClaim) -> str | None:
-    """Return what is still missing of the devices of `claim`; None: they are ready.
+    """Return the conditions that devices of `claim` still lack, as text; None if all are ready.
 
     Raises:
         PluginError: a driver reports that a device will not be ready.
@@ -51,12 +51,12 @@ def readiness(claim: ResourceClaim) -> str | None:
 
 
 async def wait_ready(client: Client, claim: ResourceClaim, timeout_s: float) -> None:
-    """Return when all devices of `claim` are ready.
+    """Wait until all devices of `claim` are ready.
 
-    `timeout_s` counts from the allocation, so that a new attempt does not start it again.
+    `timeout_s` counts from the allocation, so a new attempt does not restart it.
 
     Raises:
-        PluginError: a device will not be ready, or was not in time.
+        PluginError: a device will never be ready, or was not ready in time.
     """
     missing = readiness(claim)
     if missing is None:

@@ -1,8 +1,8 @@
 """The claim for the extended resources of a pod: created, shown in the pod's status, deleted.
 
-As kube-scheduler's plugin DynamicResources does (KEP-5004, Kubernetes 1.36). The pod owns the
-claim, so Kubernetes deletes it with the pod, whatever becomes of this process. The name follows
-from the pod, so that a repeated attempt finds what an earlier one created.
+The steps are those of kube-scheduler's plugin DynamicResources (KEP-5004, Kubernetes 1.36). The pod
+owns the claim, so Kubernetes deletes the claim with the pod even if this process dies. The claim's
+name depends only on the pod, so that a repeated attempt finds the claim of an earlier one.
 """
 
 from collections.abc import Mapping
@@ -31,10 +31,11 @@ T = TypeVar("T", bound=KubeObject)
 
 
 async def created(client: Client, pod: PodView, planned: ExtendedHandover) -> ClaimHandover:
-    """Create the claim of `pod`, or find it; return it as planned.
+    """Create the claim of `pod`, or find an existing one; return the planned handover of that
+    claim.
 
     Raises:
-        PluginError: another object has its name, or an older claim is still being deleted.
+        PluginError: another object has the claim's name, or an older claim is still being deleted.
     """
     body = _body(pod, planned)
     try:
@@ -48,7 +49,7 @@ async def created(client: Client, pod: PodView, planned: ExtendedHandover) -> Cl
 
 
 async def found(client: Client, pod: PodView, planned: ExtendedHandover) -> ClaimHandover | None:
-    """Return the claim of `pod` if it exists as planned; None if it does not."""
+    """Return the handover of the claim of `pod` if it exists as planned, else None."""
     name = extended_claim_name(pod.name, pod.uid)
     try:
         claim = await client.get(RESOURCE_CLAIMS, name, pod.namespace)
@@ -58,7 +59,7 @@ async def found(client: Client, pod: PodView, planned: ExtendedHandover) -> Clai
 
 
 async def show(client: Client, pod: PodView, planned: ExtendedHandover) -> None:
-    """Write the claim and the mappings into the status of `pod`, where kubelet reads them.
+    """Write the claim and the mappings into the status of `pod`, where the kubelet reads them.
 
     Raises:
         PluginError: the API server does not know this field.
@@ -84,7 +85,9 @@ async def show(client: Client, pod: PodView, planned: ExtendedHandover) -> None:
 
 
 async def delete(client: Client, pod: PodView, claim: ClaimHandover) -> None:
-    """Delete the claim of `pod`, whose devices have been given back, and show it no more."""
+    """Delete the claim of `pod` after its devices were released, and remove it from the pod's
+    status.
+    """
     patch, namespace = _pod_patch(pod, None), pod.namespace
     with suppress(NotFoundError):
         try:
@@ -103,29 +106,29 @@ async def delete(client: Client, pod: PodView, claim: ClaimHandover) -> None:
 async def _is_still(
     client: Client, resource: Resource[T], name: str, namespace: str, uid: str
 ) -> bool:
-    """Return whether an object still has this UID: else another has its name."""
+    """Return whether the object still has this UID; otherwise another object has its name."""
     return (await client.get(resource, name, namespace)).metadata.uid == uid
 
 
 def _pod_patch(pod: PodView, status: Mapping[str, Any] | None) -> dict[str, Any]:
-    # The UID is a precondition: another pod of this name must not get the status.
+    # The UID is a precondition: another pod of the same name must not get the status.
     return {"metadata": {"uid": pod.uid}, "status": {"extendedResourceClaimStatus": status}}
 
 
 async def _demand_same(
     client: Client, claim: ResourceClaim, pod: PodView, planned: ExtendedHandover
 ) -> None:
-    """Do nothing if `claim` is the planned one; delete it if it is an older one of the pod.
+    """Return if `claim` is the planned one; delete it if it is an older claim of the pod.
 
     Raises:
-        PluginError: it is not the planned one.
+        PluginError: `claim` is not the planned one.
     """
     meta = claim.metadata
     if not is_extended(claim, pod.uid):
         raise PluginError(f"resource claim {meta.name} exists and is not the pod's", permanent=True)
     if _is_planned(claim, pod, planned):
         return
-    # An attempt that was not rolled back, for another node: its devices were never used.
+    # A claim of an attempt for another node that was not rolled back; its devices were never used.
     if claim.status.allocation is not None or claim.status.reserved_for:
         await client.update(
             RESOURCE_CLAIMS,

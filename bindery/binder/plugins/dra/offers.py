@@ -1,7 +1,7 @@
 """Checks the current ResourceSlices for planned devices.
 
 Used by `plugin` before it allocates and right before a gang is bound. The slices are read from the
-API server; pods of a gang that ask at the same time share one read.
+API server; concurrent checks for pods of a gang share one read.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from bindery.kube.objects.claims import AllocationResult
 from bindery.kube.objects.devices import RESOURCE_SLICES, ResourceSlice
 
 DEVICES_GONE = "DevicesGone"
-"""The reason when devices of a plan are not offered any more: the pod is planned again."""
+"""Failure reason: planned devices are no longer offered. The pod is planned again."""
 
 _Device = tuple[str, str, str]
 """Driver, pool and device."""
@@ -24,15 +24,15 @@ class Offers:
 
     def __init__(self) -> None:
         self._reads: dict[str, asyncio.Task[list[ResourceSlice]]] = {}
-        """Field selector -> the read under way."""
+        """Field selector -> the running read."""
 
     async def demand(
         self, client: Client, claim_name: str, planned: AllocationResult, node_name: str
     ) -> None:
-        """Do nothing if the devices of `planned` are offered.
+        """Check that the devices of `planned` are offered.
 
         Raises:
-            PluginError: one is not.
+            PluginError: a device is not offered.
         """
         wanted = [(each.driver, each.pool, each.device) for each in planned.devices.results]
         here = offered(await self._read(client, f"spec.nodeName={node_name}"))

@@ -1,9 +1,9 @@
 """dra: allocates and reserves claims, waits for devices, and rolls both back.
 
 The scheduler's plugin of the same name has chosen the devices. `pre_bind` writes the finalizer,
-`status.allocation` and `status.reservedFor` of each claim, every write only if nobody was faster;
-`rollback` removes the reservation, and the allocation if this request has made it and nobody else
-uses it. Both may be cut off anywhere and done again. Source: `bindClaim` and `Unreserve` of
+`status.allocation` and `status.reservedFor` of each claim, each write with a check of the version.
+`rollback` removes the reservation, and also the allocation if this request has made it and no other
+pod uses it. Both may be interrupted anywhere and repeated. Source: `bindClaim` and `Unreserve` of
 kube-scheduler's plugin DynamicResources, Kubernetes 1.36.
 """
 
@@ -35,18 +35,22 @@ from bindery.kube.objects.claims import (
 
 
 class DynamicResourcesArguments(ApiModel):
-    """How long is waited for drivers."""
+    """The plugin's arguments: time limits for drivers."""
 
     binding_timeout_seconds: float = Field(default=600.0, gt=0)
-    """From the allocation until all binding conditions are true; kube-scheduler's default."""
+    """Seconds from the allocation until all binding conditions must be true; default as in
+    kube-scheduler.
+    """
 
 
 class _FinalizerGoneError(Exception):
-    """Somebody removed the finalizer before the allocation was written: start again."""
+    """The finalizer was removed before the allocation was written; the writes start again."""
 
 
 class DynamicResources:
-    """The plugin. Its state: a lock for each claim being written, and who shares claims."""
+    """The plugin. It holds a lock for each claim that is being written, and the users of shared
+    claims.
+    """
 
     name: ClassVar[str] = "dra"
     arguments: ClassVar[type[BaseModel]] = DynamicResourcesArguments
@@ -55,11 +59,11 @@ class DynamicResources:
         self._timeout_s = arguments.binding_timeout_seconds
         self._offers = Offers()
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        """Claim UID -> one writer at a time: many pods of a gang may share a claim."""
+        """Claim UID -> lock: many pods of a gang may share a claim."""
         self._shares = Shares()
 
     def concerns(self, binding: PodBinding) -> bool:
-        """Return whether the scheduler has handed something over for the pod."""
+        """Return whether the BindRequest has data of the scheduler's plugin for the pod."""
         return self.name in binding.plugin_data
 
     async def pre_bind(self, context: BindContext) -> None:
@@ -81,7 +85,7 @@ class DynamicResources:
             await wait_ready(context.client, claim, self._timeout_s)
 
     async def confirm(self, context: BindContext) -> None:
-        """Check that the claims are still allocated and reserved, to devices that are offered."""
+        """Check that the claims are still allocated and reserved, and their devices offered."""
         handover = _handover(context)
         claims = list(handover.claims)
         if handover.extended is not None:
@@ -101,15 +105,15 @@ class DynamicResources:
             await self._demand_offered(context, planned)
 
     async def post_bind(self, context: BindContext) -> None:
-        """Forget the pod: from now on the API server shows that it uses its claims."""
+        """Forget the pod: from now on, the API server shows that it uses its claims."""
         for planned in _handover(context).claims:
             self._shares.leave(planned, context.pod)
 
     async def rollback(self, context: BindContext) -> None:
-        """Take back what `pre_bind` has written for this pod and this request."""
+        """Undo the writes of `pre_bind` for this pod and this request."""
         try:
             handover = _handover(context)
-        except PluginError:  # then nothing was written either
+        except PluginError:  # then `pre_bind` wrote nothing either
             return
         if handover.extended is not None:
             await self._withdraw(context, handover.extended)
@@ -122,7 +126,7 @@ class DynamicResources:
                     await self._release(context, planned)
 
     async def _withdraw(self, context: BindContext, planned: ExtendedHandover) -> None:
-        """Delete the claim for the pod's extended resources, if it is the planned one."""
+        """Delete the claim for the pod's extended resources if it is the planned one."""
         own = await extended.found(context.client, context.pod, planned)
         if own is None:
             return

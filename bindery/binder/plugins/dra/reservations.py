@@ -1,8 +1,8 @@
-"""Patches that reserve a resource claim for a pod, and those that undo it: pure.
+"""Patches that reserve a resource claim for a pod, and patches that undo it. Pure.
 
-Called by `plugin` with the claim as the API server has it at that moment, so that each answer holds
-for that version only. Invariant: a claim is deallocated only when nobody else has reserved it, and
-only by the request that has allocated it or that leaves it last.
+Called by `plugin` with the current claim, so a patch is valid only for that version. Invariant: a
+claim is deallocated only if no other consumer has reserved it, and only by the request that has
+allocated it or whose consumer leaves last.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,17 +23,17 @@ from bindery.kube.objects.claims import (
 from bindery.kube.objects.podspec import NodeSelector
 
 CLAIM_CHANGED = "ResourceClaimChanged"
-"""The reason when a claim is not what the plan was made for: the pod is planned again."""
+"""Failure reason: a claim differs from the plan. The pod is planned again."""
 
 Patch = Mapping[str, Any]
 """A merge patch."""
 
 
 def check(claim: ResourceClaim, planned: ClaimHandover, pod: PodView) -> None:
-    """Do nothing if `claim` is the one that was planned, and may be used by `pod`.
+    """Check that `claim` is the planned one and that `pod` may use it.
 
     Raises:
-        PluginError: it is another, is going, or was made for another pod.
+        PluginError: the claim is another one, is being deleted, or was made for another pod.
     """
     name, meta = planned.name, claim.metadata
     if meta.uid != planned.uid:
@@ -54,10 +54,10 @@ def consumer(planned: ClaimHandover, pod: PodView) -> ConsumerReference:
 
 
 def check_reserved(claim: ResourceClaim, planned: ClaimHandover, pod: PodView) -> None:
-    """Do nothing if `claim` is allocated and reserved for `pod`, or for its PodGroup.
+    """Check that `claim` is allocated and reserved for `pod` or its PodGroup.
 
     Raises:
-        PluginError: somebody has taken it back.
+        PluginError: another client has removed the allocation or the reservation.
     """
     name, status = claim.metadata.name, claim.status
     if status.allocation is None:
@@ -67,14 +67,16 @@ def check_reserved(claim: ResourceClaim, planned: ClaimHandover, pod: PodView) -
 
 
 def with_finalizer(claim: ResourceClaim) -> Patch | None:
-    """Return the patch by which `claim` cannot be deleted while it is allocated."""
+    """Return the patch that protects `claim` from deletion while it is allocated; None if not
+    needed.
+    """
     if FINALIZER in claim.metadata.finalizers:
         return None
     return {"metadata": {"finalizers": [*claim.metadata.finalizers, FINALIZER]}}
 
 
 def without_finalizer(claim: ResourceClaim) -> Patch | None:
-    """Return the patch that lets `claim` be deleted, if nothing is allocated to it."""
+    """Return the patch that allows `claim` to be deleted, if it has no allocation."""
     if claim.status.allocation is not None or FINALIZER not in claim.metadata.finalizers:
         return None
     return {"metadata": {"finalizers": [f for f in claim.metadata.finalizers if f != FINALIZER]}}
@@ -86,14 +88,14 @@ def reserved(
     """Return the status patch that allocates `claim` as planned and reserves it for `pod`.
 
     Args:
-        claim: as it is.
-        planned: what the scheduler wants.
+        claim: the current claim.
+        planned: the scheduler's plan.
         pod: the pod that uses the claim.
-        node_name: where the pod goes.
-        now: the time, as the API server writes it.
+        node_name: the pod's node.
+        now: the time, in the API server's form.
 
     Raises:
-        PluginError: it is allocated in another way, or too many have reserved it.
+        PluginError: the claim has another allocation, or too many consumers have reserved it.
     """
     status = claim.status
     users = status.reserved_for
@@ -116,10 +118,10 @@ def reserved(
 
 
 def released(claim: ResourceClaim, planned: ClaimHandover, pod: PodView) -> Patch | None:
-    """Return the status patch that takes back `reserved`, whether or not it was written.
+    """Return the status patch that undoes `reserved`, whether or not that was written.
 
-    Who leaves a claim last frees its devices, whoever has allocated them, as Kubernetes' claim
-    controller does: it does so only for reservations that it removes itself.
+    The last consumer that leaves a claim also removes the allocation. Kubernetes' claim controller
+    does the same, but only for reservations that it removes itself.
     """
     users = claim.status.reserved_for
     left = [user for user in users if user.uid != consumer(planned, pod).uid]
@@ -142,7 +144,7 @@ def _serves(allocation: AllocationResult, planned: AllocationResult, node_name: 
 
 
 def _is_only(selector: NodeSelector, node_name: str) -> bool:
-    """Return whether `selector` selects the node by its name."""
+    """Return whether `selector` selects exactly the node, by its name."""
     return any(
         not term.match_expressions
         and [(f.key, f.operator, f.values) for f in term.match_fields or ()]

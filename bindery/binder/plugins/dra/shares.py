@@ -1,7 +1,7 @@
-"""Which pods use a claim that a PodGroup shares: its reservation does not name them.
+"""Pods that use a claim shared by a PodGroup: the claim's reservation does not list pods.
 
-Used by `plugin` before it takes a reservation back. Pods that are bound are asked of the API
-server; those that are being bound are known here, by the only binder at work.
+Used by `plugin` before it removes a reservation. Bound pods are read from the API server; pods that
+are being bound are stored here, because only one binder works at a time.
 """
 
 from collections import defaultdict
@@ -14,19 +14,19 @@ from bindery.kube.objects.resources import PODS
 
 
 class Shares:
-    """The pods on their way that use shared claims."""
+    """The pods in progress that use shared claims."""
 
     def __init__(self) -> None:
         self._pods: defaultdict[str, set[str]] = defaultdict(set)
         """Claim UID -> pod UIDs."""
 
     def enter(self, planned: ClaimHandover, pod: PodView) -> None:
-        """Note that `pod` is about to use the claim."""
+        """Record that `pod` is about to use the claim."""
         if planned.consumer is not None:
             self._pods[planned.uid].add(pod.uid)
 
     def leave(self, planned: ClaimHandover, pod: PodView) -> None:
-        """Note that `pod` is bound, or is not going to be."""
+        """Record that `pod` is bound, or will not be bound."""
         pods = self._pods.get(planned.uid)
         if pods is not None:
             pods.discard(pod.uid)
@@ -34,7 +34,7 @@ class Shares:
                 del self._pods[planned.uid]
 
     async def is_used(self, client: Client, planned: ClaimHandover, pod: PodView) -> bool:
-        """Return whether other pods of the PodGroup use the claim, or are about to."""
+        """Return whether other pods of the PodGroup use the claim or are about to use it."""
         if planned.consumer is None:
             return False
         if self._pods.get(planned.uid):

@@ -1,8 +1,8 @@
-"""gpusharing: hands shares of GPUs to pods on clusters with the stock device plugin.
+"""gpusharing: gives shares of GPUs to pods on clusters with the vendor's device plugin.
 
-KAI-Scheduler's protocol (v0.17, pkg/binder/binding/resourcereservation and plugins/gpusharing). One
-reservation pod a GPU group asks the device plugin for a whole device and writes down which one it
-got; the users of the group are told that device by a ConfigMap that their environment refers to.
-`plugin` is the door; `reservations` keeps reservation pods, `users` knows who uses them,
-`handover` writes what containers read, `admission` is the webhook's part.
+KAI-Scheduler's protocol (v0.17, pkg/binder/binding/resourcereservation and plugins/gpusharing). For
+each GPU group, one reservation pod requests a whole device from the device plugin and writes the
+device's name into an annotation. The users of the group get the name from a ConfigMap to which
+their environment refers. `plugin` is the entry point; `reservations` manages reservation pods,
+`users` finds their users, `handover` writes the ConfigMaps, `admission` is the webhook's part.
 """

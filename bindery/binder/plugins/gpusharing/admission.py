@@ -1,7 +1,7 @@
 """Admission of pods with a share: refuses invalid shares and prepares containers.
 
-Pure functions of pods as the API server has them; called by `plugin`. What is refused and why is
-`bindery.api.gpushare`'s to say, which the scheduler asks too.
+Pure functions of pod manifests; called by `plugin`. The rules for shares are in
+`bindery.api.gpushare`, which the scheduler uses too.
 """
 
 import secrets
@@ -18,12 +18,14 @@ from bindery.binder.plugins.gpusharing.handover import (
 from bindery.binder.plugins.interface import PodManifest
 
 _MOST_BASE: Final = 30
-"""So that a volume's name, made of the base, seven drawn letters and suffixes, has 63 at most."""
+"""Maximum length of a base name: with seven random letters and suffixes, a volume's name has at
+most 63.
+"""
 _SUFFIX: Final = "shared-gpu"
 
 
 def problems(pod: PodManifest) -> list[str]:
-    """Return what is wrong with the share of a GPU that `pod` asks for."""
+    """Return the problems of the share of a GPU that `pod` requests."""
     spec = pod.get("spec") or {}
     containers = [*_containers(spec), *_init_containers(spec)]
     resources = frozenset(
@@ -38,9 +40,10 @@ def problems(pod: PodManifest) -> list[str]:
 
 
 def prepared(pod: PodManifest) -> PodManifest:
-    """Return `pod` with an environment that will say its devices; others stay as they are.
+    """Return `pod` with an environment that refers to its devices; a pod without a share is
+    unchanged.
 
-    What a copied pod carries of its original's devices is removed.
+    References in a copied pod to the original's devices are removed.
     """
     annotations = _annotations(pod)
     if not gpushare.asks_for_share(annotations):
@@ -80,7 +83,9 @@ def _with_environment(spec: dict[str, Any], annotations: dict[str, str], prefix:
 
 
 def _told(container: dict[str, Any], config_map: str) -> dict[str, Any]:
-    """Return `container` with variables from the ConfigMaps, in place of those it has itself."""
+    """Return `container` with variables from the ConfigMaps in place of its own of the same
+    names.
+    """
     names = (VISIBLE_DEVICES, PORTION, OLD_PORTION)
     own = [each for each in container.get("env") or [] if each.get("name") not in names]
     told = [
@@ -93,7 +98,7 @@ def _told(container: dict[str, Any], config_map: str) -> dict[str, Any]:
 
 
 def _prefix(metadata: dict[str, Any]) -> str:
-    """Return a name for the pod's ConfigMaps that no other pod has; its own may not be made yet."""
+    """Return a unique prefix for the pod's ConfigMaps; the pod's own name may not be set yet."""
     owners = metadata.get("ownerReferences") or [{}]
     base = owners[0].get("name") or metadata.get("name") or metadata.get("generateName") or "pod"
     drawn = secrets.token_hex(4)[:7]

@@ -15,17 +15,19 @@ class GpuSharingArguments(ApiModel):
     """The arguments of gpusharing."""
 
     image: str = Field(default_factory=lambda: os.environ.get(IMAGE_VARIABLE, "bindery:latest"))
-    """Of reservation pods: it has the command `bindery reservation hold`. Default: the binder's
-    own image, if its environment names it."""
+    """Image of reservation pods, with the command `bindery reservation hold`. Default: the binder's
+    own image, if an environment variable names it."""
     image_pull_secrets: tuple[str, ...] = ()
     service_account: str = "gpu-reservation"
-    """Of reservation pods, in their namespace: it may write annotations there."""
+    """ServiceAccount of reservation pods, in their namespace, with the right to write annotations
+    there.
+    """
     runtime_class: str = ""
-    """Of reservation pods, where GPUs need one."""
+    """RuntimeClass of reservation pods, where GPUs need one."""
     deadline_seconds: float = Field(default=40.0, gt=0)
-    """How long a reservation pod has to say which device it got (KAI-Scheduler: 40)."""
+    """Seconds until a reservation pod must have reported its device (KAI-Scheduler: 40)."""
     uses_cdi: bool = False
-    """Whether devices are named as the device plugin's CDI specification does."""
+    """Whether the device plugin names devices in CDI's form."""
     resources: ReservationResources = Field(default_factory=given_resources)
-    """Of reservation pods, beside their device: the same as the scheduler's plugin is given, which
-    plans for them."""
+    """Resources of reservation pods, beside their device. Use the same values for the scheduler's
+    plugin, which plans for these pods."""

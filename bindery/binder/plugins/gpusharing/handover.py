@@ -1,4 +1,4 @@
-"""ConfigMaps with a container's devices, which its environment refers to.
+"""ConfigMaps with a container's devices, to which its environment refers.
 
 Names and keys are KAI-Scheduler's (v0.17, pkg/binder/common). The webhook puts the references into
 the pod (`admission`); `plugin` writes the values before the pod is bound. Invariant: a ConfigMap
@@ -24,14 +24,16 @@ _CDI_DEVICE: Final = "k8s.device-plugin.nvidia.com/gpu="
 
 
 def container_key(names: Sequence[str], init_names: Sequence[str], wanted: str) -> str:
-    """Return which container gets the devices: its index, behind an `i` for an init container."""
+    """Return the key of the container that gets the devices: its index, with `i` for an init
+    container.
+    """
     if wanted in init_names:
         return f"i{init_names.index(wanted)}"
     return str(names.index(wanted)) if wanted in names else "0"
 
 
 def names_of(pod: Sharer) -> tuple[str, str]:
-    """Return the names of the ConfigMaps: the one with the devices, and the one with variables.
+    """Return the names of two ConfigMaps: with the devices, and with variables.
 
     Raises:
         PluginError: the pod was never prepared for a share.
@@ -51,10 +53,10 @@ def names_of(pod: Sharer) -> tuple[str, str]:
 async def hand_over(
     client: Client, pod: Sharer, devices: Sequence[str], portion: str, *, uses_cdi: bool
 ) -> None:
-    """Write for the container of `pod` that it may see `devices`, and which part of each is its.
+    """Write the `devices` that the container of `pod` may use, and its portion of each.
 
     Raises:
-        PluginError: the pod was never prepared, or names what belongs to another.
+        PluginError: the pod was never prepared, or refers to a ConfigMap of another pod.
     """
     visible = ",".join(f"{_CDI_DEVICE}{each}" if uses_cdi else each for each in devices)
     data = {
@@ -69,7 +71,7 @@ async def hand_over(
 
 
 async def told(client: Client, pod: Sharer) -> list[str]:
-    """Return the devices that `hand_over` has written for `pod`; none if it cannot be found."""
+    """Return the devices that `hand_over` has written for `pod`; empty without a ConfigMap."""
     try:
         found = await client.get(CONFIG_MAPS, names_of(pod)[0], pod.metadata.namespace)
     except (NotFoundError, PluginError):
@@ -79,7 +81,7 @@ async def told(client: Client, pod: Sharer) -> list[str]:
 
 
 async def take_back(client: Client, pod: Sharer) -> None:
-    """Remove what `hand_over` wrote for `pod`."""
+    """Undo `hand_over` for `pod`."""
     if CONFIG_MAP_ANNOTATION not in pod.metadata.annotations:
         return
     for name in names_of(pod):

@@ -1,9 +1,9 @@
 """Re-creates reservations that were deleted while pods use them.
 
-Run by `plugin` beside the transactions, told of each reservation pod that goes; at its start it
-looks at all pods with a share. The device plugin chooses the device of a reservation, so the same
-one comes back only if nobody got it in between; if not, the pods that still use the old one are
-told by an event. Only pods that the binder has recorded a share on count as users.
+Run by `plugin` beside the transactions. It is notified of each deleted reservation pod, and at its
+start it checks all pods with a share. The device plugin chooses the device of a reservation, so the
+group may get another device. Then the pods that still use the old device get an event. Only pods
+with a share recorded by the binder count as users.
 """
 
 import asyncio
@@ -34,7 +34,8 @@ _Key = tuple[str, str]
 class Healer:
     """Checks groups without a reservation.
 
-    `sharers` returns the pods with a share; `gone` receives (group, node) of lost ones.
+    `sharers` returns the pods with a share; `gone` is a queue of (group, node) of lost
+    reservations.
     """
 
     def __init__(
@@ -50,10 +51,12 @@ class Healer:
         self._gone = gone
         self._at_work: set[_Key] = set()
         self._gone_again: set[_Key] = set()
-        """Groups whose reservation went while it was being healed."""
+        """Groups whose reservation was deleted again while it was being re-created."""
 
     async def run(self) -> None:
-        """Heal until cancelled; many groups at once, as device plugins may take their time."""
+        """Re-create reservations until cancelled, concurrently, because device plugins may be
+        slow.
+        """
         known = {
             (group, pod.spec.node_name)
             for pod in self._reservations.known()
@@ -125,7 +128,7 @@ class Healer:
 
 
 def _granted_groups(pod: Sharer) -> tuple[str, ...]:
-    """Return the groups of which `pod` has devices now, in the order of its devices."""
+    """Return the groups of which `pod` has devices now, in the order of the devices."""
     if not pod.spec.node_name or pod.has_ended:
         return ()
     granted = gpushare.read_record(pod.metadata.annotations, pod.metadata.uid)

@@ -1,6 +1,6 @@
-"""The plugin's objects: pods with their groups, reservations, ConfigMaps.
+"""The plugin's objects: pods with their groups, reservation pods, ConfigMaps. Pure.
 
-Pure. Used by the other modules of the package.
+Used by the other modules of the package.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ _GRACE_S: Final = 5
 
 
 class SharerSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """`PodSpec`, as far as shares are concerned."""
+    """The fields of `PodSpec` that shares need."""
 
     node_name: str = ""
     tolerations: list[Toleration] | None = None
@@ -36,7 +36,7 @@ class SharerContainer(msgspec.Struct, frozen=True, rename="camel", kw_only=True)
 
 
 class SharerStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """Whether the pod has ended, and why."""
+    """The pod's phase, with the reason of its end."""
 
     phase: str = ""
     reason: str = ""
@@ -44,29 +44,29 @@ class SharerStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
 
 class Sharer(KubeObject, frozen=True, rename="camel", kw_only=True):
-    """A pod that has a share of a GPU, or is to get one; or a reservation pod."""
+    """A pod that has or will get a share of a GPU, or a reservation pod."""
 
     spec: SharerSpec = msgspec.field(default_factory=SharerSpec)
     status: SharerStatus = msgspec.field(default_factory=SharerStatus)
 
     @property
     def has_ended(self) -> bool:
-        """Whether its containers have gone for good."""
+        """Whether the pod's containers have ended for good."""
         return self.status.phase in ENDED_POD_PHASES
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """The GPU groups that its labels name."""
+        """The GPU groups in the pod's labels."""
         return gpushare.groups(self.metadata.labels)
 
     @property
     def is_reservation(self) -> bool:
-        """Whether it holds a device for a group."""
+        """Whether the pod holds a device for a group."""
         return gpushare.is_reservation(self.metadata.namespace, self.metadata.labels)
 
     @property
     def index(self) -> str:
-        """Of a reservation pod: the device that it got; "" while it has reported none."""
+        """The device of a reservation pod; "" until the pod has reported it."""
         return self.metadata.annotations.get(gpushare.INDEX_ANNOTATION, "")
 
 
@@ -77,7 +77,7 @@ SHARERS: Final = Resource(
     PODS.kind,
     True,
     Sharer,
-    held=lambda pod, _: pod,  # its labels name the groups that it uses
+    held=lambda pod, _: pod,  # the labels name the groups in use
 )
 
 
@@ -144,7 +144,7 @@ def _reservation_container(arguments: GpuSharingArguments) -> dict[str, Any]:
 def config_map(
     name: str, namespace: str, owner: OwnerReference, data: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return the ConfigMap that tells a container its devices; it goes with its pod."""
+    """Return the ConfigMap that passes devices to a container; the pod owns it."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",

@@ -1,9 +1,9 @@
-"""gpusharing in the steps of a binding, and its background work on groups.
+"""The plugin gpusharing: the steps of a binding, and background work on groups.
 
-Called by `chain` step by step and run beside the transactions by `term`. Before a pod with a share
-is bound it carries the labels of its groups, its groups have their reservation pods, and its
-ConfigMaps say which devices these got: in this order, so that whoever looks for users of a group
-finds it (see `reservations`).
+Called by `chain` for each step, and run beside the transactions by `term`. Before a pod with a
+share is bound, it gets the labels of its groups, then the groups get reservation pods, then the
+ConfigMaps get the devices. In this order, a search for users of a group always finds the pod (see
+`reservations`).
 """
 
 import asyncio
@@ -36,7 +36,7 @@ _COMPONENT: Final = "bindery-binder"
 
 
 class GpuSharing:
-    """Parts of GPUs, by reservation pods."""
+    """Shares of GPUs, with reservation pods."""
 
     name: ClassVar[str] = gpushare.PLUGIN
     arguments: ClassVar[type[BaseModel]] = GpuSharingArguments
@@ -50,18 +50,18 @@ class GpuSharing:
     # -- admission -----------------------------------------------------------------------------
 
     def validate(self, pod: PodManifest) -> list[str]:
-        """Return what is wrong with the share that the pod asks for."""
+        """Return the problems of the share that the pod requests."""
         return admission.problems(pod)
 
     def mutate(self, pod: PodManifest) -> PodManifest:
-        """Return the pod with an environment from which it will read its devices."""
+        """Return the pod with an environment that refers to its devices."""
         return admission.prepared(pod)
 
     # -- beside the transactions -----------------------------------------------------------------
 
     async def run(self, client: Client) -> None:
-        """Mirror reservations for as long as this leads: remove unused ones, and make
-        those again that are deleted under their users.
+        """Mirror reservations while this binder leads: delete unused ones, and re-create ones that
+        were deleted while in use.
         """
         gone: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
         reservations = self._reservations = Reservations(client, self._arguments, gone)
@@ -90,14 +90,14 @@ class GpuSharing:
         return binding.received_resource_type == ReceivedResourceType.FRACTION
 
     async def pre_bind(self, context: BindContext) -> None:
-        """Reserve the devices of the pod's groups, and tell its container which they are."""
+        """Reserve the devices of the pod's groups, and write them for its container."""
         binding = context.binding
         if not binding.selected_gpu_groups:
             message = "the request names no GPU group for a pod with a share"
             raise PluginError(message, reason="NoGpuGroup", permanent=True)
         reservations = await self._at_work()
         pod = await self._label(context)
-        handover.names_of(pod)  # what cannot be handed over is not reserved
+        handover.names_of(pod)  # fails first: devices that cannot be handed over are not reserved
         context.waits_for = f"node {binding.selected_node} to give a GPU to a reservation pod"
         devices = await asyncio.gather(
             *(
@@ -116,16 +116,16 @@ class GpuSharing:
         )
 
     def binding_annotations(self, context: BindContext) -> Mapping[str, str]:
-        """Return the record of what the pod is granted: its owner may change what it asks for."""
+        """Return the record of the granted share: the pod's owner may change the request later."""
         share, groups = context.data.get("share"), context.binding.selected_gpu_groups
-        # An empty record replaces one that the pod's owner may have written.
+        # An empty record replaces a record that the pod's owner may have written.
         record = ""
         if isinstance(share, dict):
             record = gpushare.record(context.pod.uid, share, groups)
         return {gpushare.RECORD_ANNOTATION: record}
 
     async def rollback(self, context: BindContext) -> None:
-        """Take the groups from the pod, and their reservations away unless others use them."""
+        """Remove the groups from the pod, and their reservations unless other pods use them."""
         reservations, binding = await self._at_work(), context.binding
         pod = await self._read(context)
         if pod is not None and not pod.spec.node_name:
@@ -142,10 +142,10 @@ class GpuSharing:
                 self._look_later(group, binding.selected_node)
 
     async def _label(self, context: BindContext) -> Sharer:
-        """Write the pod's groups on it; return the pod.
+        """Write the labels of the groups on the pod; return the pod.
 
         Raises:
-            PluginError: the pod is gone, or another has its name.
+            PluginError: the pod is deleted, or another pod has its name.
         """
         pod = await self._read(context)
         if pod is None:
@@ -174,7 +174,9 @@ class GpuSharing:
         received: str | None,
         context: BindContext,
     ) -> Sharer | None:
-        """Write labels and what the pod has received; None removes. None: the pod is gone."""
+        """Write labels and received devices on the pod; None removes. Return None if the pod is
+        deleted.
+        """
         meta = pod.metadata
         annotations = {RECEIVED_TYPE_ANNOTATION: received}
         metadata = {"uid": meta.uid, "labels": labels, "annotations": annotations}
@@ -186,7 +188,7 @@ class GpuSharing:
             return None
 
     async def _read(self, context: BindContext) -> Sharer | None:
-        """Return the pod if it is still the one that is meant."""
+        """Return the pod if it still has the UID of the context."""
         try:
             pod = await context.client.get(SHARERS, context.pod.name, context.pod.namespace)
         except NotFoundError:
@@ -200,7 +202,7 @@ class GpuSharing:
         return self._reservations
 
     def _note_end(self, change: Change[Sharer]) -> None:
-        """Look at the groups of a pod that has ended or gone."""
+        """Check the groups of a pod that has ended or was deleted."""
         pod = change.object
         if change.type is EventType.DELETED or pod.has_ended:
             for group in pod.groups:

@@ -1,9 +1,9 @@
-"""Reservation pods: one for each GPU group, created for its first user, deleted after its last.
+"""Reservation pods: one for each GPU group, created for the first user, deleted after the last.
 
-Used by `plugin` for every share, and run beside the transactions. Nothing that decides is kept in
-memory, as another binder may have acted before: a reservation is removed only in the very version
-that was read before its users were looked for, and everybody who counts on it writes to it first.
-So of two that race, one removal and one new user, one always sees the other (invariant).
+Used by `plugin` for every share, and run beside the transactions. Decisions use no state in memory,
+because another binder may have acted before. A reservation is deleted only in the version that was
+read before the search for its users, and each new user writes to the reservation first. Invariant:
+of a deletion and a new user at the same time, one sees the other.
 """
 
 import asyncio
@@ -26,16 +26,16 @@ from bindery.kube.watches.reflector import Change, EventType, Reflector
 _log: Final = structlog.get_logger(__name__)
 
 LAST_USER_ANNOTATION: Final = "scheduling.bindery.dev/last-user"
-"""On a reservation pod: the UID of the last pod that counts on it."""
+"""Annotation of a reservation pod: the UID of the last pod that began to use it."""
 
 
 class Reservations:
-    """The reservation pods of one term of this binder."""
+    """The reservation pods of one term of leadership."""
 
     def __init__(
         self, client: Client, arguments: GpuSharingArguments, gone: "asyncio.Queue[tuple[str, str]]"
     ) -> None:
-        """`gone` gets (group, node) of each reservation pod that does not exist any more."""
+        """`gone` receives (group, node) of each deleted reservation pod."""
         self._client, self._arguments, self._gone = client, arguments, gone
         self._users = Users(client)
         self._mirror = Reflector(client, SHARERS, self._see, namespace=RESERVATION_NAMESPACE)
@@ -47,20 +47,20 @@ class Reservations:
         await self._mirror.run()
 
     async def wait_synced(self) -> None:
-        """Wait until the reservation pods are known that were there before."""
+        """Wait until the existing reservation pods are known."""
         await self._mirror.synced.wait()
 
     def known(self) -> list[Sharer]:
-        """Return all reservation pods, as far as this binder has seen."""
+        """Return all reservation pods that the watch has delivered."""
         return [pod for pod in self._mirror.objects.values() if pod.is_reservation]
 
     async def hold(
         self, node: str, group: str, user: str, tolerations: Sequence[Toleration]
     ) -> str:
-        """Return the device of `group` on `node`; `user`: the UID of the pod that counts on it.
+        """Return the device of `group` on `node`; `user`: the UID of the pod that uses it.
 
         Raises:
-            PluginError: the device plugin has not given a device in time, or refuses to.
+            PluginError: the device plugin has not given a device in time, or refuses.
         """
         try:
             async with asyncio.timeout(self._arguments.deadline_seconds):
@@ -74,12 +74,12 @@ class Reservations:
             raise PluginError(message, reason="GpuNotReserved") from None
 
     async def release(self, group: str, node: str, besides: str = "", statement: str = "") -> bool:
-        """Remove the reservation of `group` unless a pod other than `besides` (a UID) uses it.
+        """Delete the reservation of `group` unless a pod other than `besides` (a UID) uses it.
 
-        `statement`: the id of one that is being rolled back, pod by pod; see `Users.of`.
+        `statement`: the id of a Statement that is being rolled back, pod by pod; see `Users.of`.
 
         Returns:
-            Whether there is none any more, or it is surely used by a pod on its node.
+            Whether the reservation no longer exists, or a pod on its node certainly uses it.
         """
         name = reservation_name(node, group)
         try:
@@ -96,7 +96,7 @@ class Reservations:
             )
         except NotFoundError:
             return True
-        except ConflictError:  # somebody has begun to count on it, or it has only changed its state
+        except ConflictError:  # a pod has begun to use it, or only its status has changed
             return False
         _log.info("the reservation of a GPU is removed", reservation=name, group=group, node=node)
         return True
@@ -118,7 +118,7 @@ class Reservations:
             await changed.wait()
 
     async def _find(self, node: str, group: str, tolerations: Sequence[Toleration]) -> Sharer:
-        """Return the reservation pod of `group`, made now if there is none."""
+        """Return the reservation pod of `group`; create it if needed."""
         name = reservation_name(node, group)
         try:
             return await self._client.get(SHARERS, name, RESERVATION_NAMESPACE)
@@ -131,7 +131,7 @@ class Reservations:
             return await self._client.get(SHARERS, name, RESERVATION_NAMESPACE)
 
     async def _count_on(self, found: Sharer, user: str) -> bool:
-        """Write that `user` counts on the reservation; False: it has gone meanwhile."""
+        """Write that `user` uses the reservation; return False if it was deleted meanwhile."""
         meta = found.metadata
         metadata = {"uid": meta.uid, "annotations": {LAST_USER_ANNOTATION: user}}
         try:
@@ -143,7 +143,7 @@ class Reservations:
         return written.metadata.deletion_timestamp is None
 
     async def _clear_away(self, found: Sharer) -> None:
-        """Delete a reservation pod that has ended: its node refused it, or it failed."""
+        """Delete a reservation pod that has ended, because its node refused it or it failed."""
         meta, status = found.metadata, found.status
         with suppress(NotFoundError, ConflictError):
             await self._client.delete(

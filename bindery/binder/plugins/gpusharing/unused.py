@@ -1,10 +1,10 @@
-"""Removes the reservations of unused groups.
+"""Deletes the reservations of unused groups.
 
-Run by `plugin` beside the transactions, which names groups whose users have ended. At its start it
-looks at all groups, as users may have ended while no binder led. A group that is used by a request
-under way is looked at again later, as requests end without an event for us. A watch that is cut
-shows nothing of a pod that came and went meanwhile, so groups without a known user are looked at
-every now and then.
+Run by `plugin` beside the transactions, which reports groups with users that have ended. At its
+start it checks all groups, because users may have ended while no binder led. A group in use by a
+request in progress is checked again later, because the end of a request causes no event here. An
+interrupted watch delivers nothing about a pod that came and went meanwhile, so groups without a
+known user are checked at intervals.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ _log: Final = structlog.get_logger(__name__)
 _AGAIN_S: Final = 2.0
 _LONGEST_S: Final = 60.0
 _SWEEP_S: Final = 15.0
-"""How long a reservation may stay whose last user ended unseen."""
+"""Maximum seconds that a reservation stays after its last user ended unobserved."""
 
 
 class UnusedGroups:
@@ -34,22 +34,22 @@ class UnusedGroups:
         self._reservations = reservations
         self._sharers = sharers
         self._due: dict[tuple[str, str], tuple[float, float]] = {}
-        """(group, node) -> when it is looked at (of the loop's clock), and the pause after that."""
+        """(group, node) -> time of the next check (the loop's clock), and the pause after it."""
         self._woken = asyncio.Event()
 
     def look_at(self, group: str, node: str) -> None:
-        """Look at `group` on `node` soon."""
+        """Schedule a check of `group` on `node`."""
         if node:
             self._due[group, node] = (asyncio.get_running_loop().time(), _AGAIN_S)
             self._woken.set()
 
     def look_at_all(self) -> None:
-        """Check every group with a reservation."""
+        """Schedule a check of every group with a reservation."""
         for group, node in self._reserved():
             self.look_at(group, node)
 
     def _look_at_unused(self) -> None:
-        """Check the groups with a reservation and no known user."""
+        """Schedule a check of the groups with a reservation and no known user."""
         used = {
             (group, pod.spec.node_name)
             for pod in self._sharers()
@@ -69,7 +69,7 @@ class UnusedGroups:
         ]
 
     async def run(self) -> None:
-        """Look at groups as they come due, until cancelled."""
+        """Check groups when they are due, until cancelled."""
         loop = asyncio.get_running_loop()
         sweep_at = loop.time() + _SWEEP_S
         while True:
@@ -96,6 +96,6 @@ class UnusedGroups:
         except KubeError as error:
             log_failure(_log, "a reservation was not looked at", error, group=group)
             settled = False
-        if not settled and key not in self._due:  # it may have been asked for again meanwhile
+        if not settled and key not in self._due:  # a new check may have been requested meanwhile
             again = asyncio.get_running_loop().time() + pause_s
             self._due[key] = (again, min(2 * pause_s, _LONGEST_S))

@@ -1,7 +1,8 @@
-"""Users of a GPU group: pods on the node, and pods being bound to it.
+"""Finds the users of a GPU group: pods on the node, and pods being bound to the node.
 
-Asked by `reservations` before it removes one, of the API server itself. BindRequests are read
-before pods: one whose request has ended in between shows on its node by then, so nobody is missed.
+Called by `reservations` before it deletes a reservation; reads from the API server. BindRequests
+are read before pods: a pod whose request ends between the two reads is on its node by the second,
+so no user is missed.
 """
 
 import asyncio
@@ -15,21 +16,21 @@ from bindery.kube.objects.resources import BIND_REQUESTS
 
 @dataclass(frozen=True)
 class Use:
-    """How a group is used."""
+    """The kinds of users that a group has."""
 
     on_node: bool
-    """By a pod that has come to the node."""
+    """Whether a pod on the node uses the group."""
     on_the_way: bool
-    """By a pod of a BindRequest that is being carried out."""
+    """Whether a pod of a BindRequest in progress uses the group."""
 
     @property
     def any(self) -> bool:
-        """Whether it is used at all."""
+        """Whether the group has a user."""
         return self.on_node or self.on_the_way
 
     @property
     def is_settled(self) -> bool:
-        """Whether its use ends only with the end of a pod, which shows in a watch."""
+        """Whether the use ends only with the end of a pod, which a watch delivers."""
         return self.on_node
 
 
@@ -40,10 +41,10 @@ class Users:
         self._client = client
 
     async def of(self, group: str, node: str, *, besides: str = "", statement: str = "") -> Use:
-        """Return how `group` on `node` is used by others than the pod `besides` (a UID).
+        """Return the use of `group` on `node` by pods other than `besides` (a UID).
 
-        `statement`: the id of one that is being rolled back. A rollback takes the group's label off
-        each pod, so those of its pods that do not have the label do not count.
+        `statement`: the id of a Statement that is being rolled back. The rollback removes the
+        group's label from each pod, so pods of this Statement without the label do not count.
         """
         named = await self._named(group, node)
         named.pop(besides, None)
@@ -58,7 +59,7 @@ class Users:
         return Use(on_node=any(_uses(pod, node) for pod in pods), on_the_way=on_the_way)
 
     async def _named(self, group: str, node: str) -> dict[str, str]:
-        """Return the pods that BindRequests under way bring to `group`: UID -> Statement."""
+        """Return the pods that BindRequests in progress assign to `group`: UID -> Statement."""
         return {
             pod.pod_uid: statement.spec.id
             for stored in await self._client.list(BIND_REQUESTS)

@@ -1,6 +1,6 @@
-"""hami: HAMi's binding protocol, for nodes with its device plugins.
+"""hami: HAMi's binding protocol, for nodes with HAMi's device plugins.
 
-`plugin` has the steps, `queues` the queue for a node, `lock` the compare-and-swap, `holders` the
-judgement of who has a lock, `sweep` the locks that are left behind, `mirror` the watches,
-`api_server.pods` what is written onto pods.
+`plugin` has the steps, `queues` the queues for node locks, `lock` the compare-and-swap writes,
+`holders` the rules for locks of other holders, `sweep` the release of abandoned locks, `mirror` the
+watches, `api_server.pods` the writes onto pods.
 """

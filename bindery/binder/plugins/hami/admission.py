@@ -1,7 +1,7 @@
 """Admission of pods with HAMi's devices: refusals and defaults.
 
-Called by `plugin`. HAMi's own webhook leaves pods of other schedulers alone, so its defaults are
-set here: a container that names only a part of a GPU gets one.
+Called by `plugin`. HAMi's own webhook ignores pods of other schedulers, so its defaults are set
+here: a container that requests only a part of a GPU gets one GPU.
 """
 
 import copy
@@ -25,7 +25,7 @@ class _Resources:
 
 
 def problems(pod: Mapping[str, Any]) -> list[str]:
-    """Return what is wrong with `pod`, one sentence each."""
+    """Return the problems of `pod`, one sentence each."""
     spec = pod.get("spec") or {}
     annotations: Mapping[str, str] = (pod.get("metadata") or {}).get("annotations") or {}
     found = []
@@ -48,8 +48,10 @@ def problems(pod: Mapping[str, Any]) -> list[str]:
 
 
 def with_defaults(pod: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a copy of `pod` in which no container asks for a part of no GPU, or for less than a
-    module of devices that come in modules.
+    """Return a copy of `pod` with HAMi's defaults.
+
+    A container that requests a part of a GPU requests at least one GPU, and a container that
+    requests devices that come in modules requests at least one module.
     """
     changed = copy.deepcopy(dict(pod))
     for container in _containers(changed):

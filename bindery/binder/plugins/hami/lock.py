@@ -1,8 +1,8 @@
-"""Takes and releases node locks: compare-and-swap on the observed state.
+"""Takes and releases node locks by compare-and-swap on the observed state.
 
-Used by `queues` and by the plugin's rollback. Every write carries what it expects to find (the
-node's version where there is no lock yet, else the lock's very value), so that two who saw the same
-dead lock cannot both get it, and neither removes what the other has set meanwhile.
+Used by `queues` and by the plugin's rollback. Every write contains the expected state: the node's
+version if there is no lock yet, else the lock's value. So of two processes that see the same dead
+lock, only one gets it, and neither removes the other's new lock.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,7 +16,7 @@ from bindery.kube.errors import ConflictError, InvalidError, NotFoundError
 
 
 class LockWriter:
-    """Writes locks. `clock`: seconds since the epoch."""
+    """Writes locks. `clock`: returns seconds since the epoch."""
 
     def __init__(self, client: Client, clock: Callable[[], float]) -> None:
         self._client, self._clock = client, clock
@@ -28,14 +28,14 @@ class LockWriter:
         return NodeLock(int(self._clock()), namespace, name).encode()
 
     async def read(self, node: str) -> LockedNode | None:
-        """Return the node as the API server has it now; None if it does not exist."""
+        """Return the node from the API server; None if it does not exist."""
         try:
             return await self._client.get(LOCKED_NODES, node)
         except NotFoundError:
             return None
 
     async def put(self, seen: LockedNode, which: Lock, value: str) -> LockedNode | None:
-        """Set a lock that `seen` does not have; None: the node has changed since."""
+        """Set a lock that `seen` does not have; return None if the node has changed since."""
         meta = seen.metadata
         patch = {
             "metadata": {
@@ -49,7 +49,9 @@ class LockWriter:
             return None
 
     async def swap(self, node: str, which: Lock, seen: str, value: str) -> LockedNode | None:
-        """Set `value` in place of the lock `seen`; None: it is another one by now, or may be."""
+        """Replace the lock `seen` by `value`; return None if the lock is, or may be, another one by
+        now.
+        """
         path = f"/metadata/annotations/{which.value.replace('~', '~0').replace('/', '~1')}"
         patch = [
             {"op": "test", "path": path, "value": seen},
@@ -61,8 +63,8 @@ class LockWriter:
             return None
 
     async def remove(self, node: str, which: Lock, seen: str) -> None:
-        """Remove the lock `seen` if it is there, however often the node changes meanwhile: others
-        wait for it, and it would never be removed.
+        """Remove the lock `seen` if it exists, with retries while the node changes: pods wait for
+        the lock, and no other process would remove it.
         """
 
         def change(found: LockedNode) -> Mapping[str, Any] | None:

@@ -1,8 +1,8 @@
-"""The plugin's view of nodes' locks and of the pods that hold them, kept by watches.
+"""The plugin's view of the locks of nodes and the pods that hold them, updated by watches.
 
-`queues` subscribes to the places it waits for; a change wakes it. Only pods with HAMi's label are
-watched: a holder without it (of an old version, or on a node with a very long name) is looked up
-and asked about again after a while.
+`queues` subscribes to the nodes and pods that it waits for; a change wakes it. Only pods with
+HAMi's label are watched. A holder without the label (from an old version, or on a node with a very
+long name) is read from the API server at intervals.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ PodKey = tuple[str, str]
 
 
 class Mirror:
-    """The known nodes and holders, and the subscribers to their changes."""
+    """The known nodes and lock holders, and the subscribers to their changes."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -50,15 +50,17 @@ class Mirror:
             self.ready.set()
 
     def node(self, name: str) -> LockedNode | None:
-        """Return the node as it was last seen; None if it is not known."""
+        """Return the last seen state of the node; None if it is not known."""
         return self._nodes.objects.get(("", name))
 
     def seen(self, key: PodKey) -> HolderPod | None:
-        """Return the pod as it was last seen; None if it is not watched."""
+        """Return the last seen state of the pod; None if it is not watched."""
         return self._pods.objects.get(key)
 
     async def holder(self, key: PodKey) -> tuple[HolderPod | None, bool]:
-        """Return the pod, None if it does not exist, and whether a change of it will be told."""
+        """Return the pod, None if it does not exist, and whether a watch will deliver its
+        changes.
+        """
         seen = self._pods.objects.get(key)
         if seen is not None:
             return seen, True
@@ -66,7 +68,7 @@ class Mirror:
         return found, found is None
 
     async def read(self, key: PodKey) -> HolderPod | None:
-        """Return the pod as the API server has it now, None if it does not exist."""
+        """Return the pod from the API server; None if it does not exist."""
         namespace, name = key
         try:
             return await self._client.get(HOLDER_PODS, name, namespace)
@@ -74,14 +76,14 @@ class Mirror:
             return None
 
     def locked(self) -> list[tuple[str, str]]:
-        """Return the nodes that have a lock with a holder's name, and its value."""
+        """Return each node whose lock names a holder, with the lock's value."""
         nodes = self._nodes.objects.values()
         locks = ((node.metadata.name, node.lock(Lock.NODE)) for node in nodes)
         return [(name, value) for name, value in locks if value is not None]
 
     @contextmanager
     def woken_by(self, *keys: str | PodKey) -> Iterator[asyncio.Event]:
-        """Give an event that is set when one of these nodes or pods changes."""
+        """Yield an event that is set when one of these nodes or pods changes."""
         event = asyncio.Event()
         for key in keys:
             self._waiting[key].add(event)

@@ -1,7 +1,7 @@
 """Nodes with locks and pods that hold them, as this plugin watches them.
 
-Decoded by `mirror` and `lock`. Everything else of these objects is skipped, as nodes' annotations
-can be large and most pods have none of HAMi's.
+Decoded by `mirror` and `lock`. Other fields are skipped, because nodes' annotations can be large
+and most pods have no annotations of HAMi.
 """
 
 from typing import Final
@@ -15,14 +15,14 @@ from bindery.kube.objects.watched import KubeObject, Meta
 
 
 class LockAnnotations(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The locks of a node; None if it is free."""
+    """The locks of a node; None for a free lock."""
 
     node: str | None = msgspec.field(name=NODE_LOCK, default=None)
     cambricon: str | None = msgspec.field(name=CAMBRICON_LOCK, default=None)
 
 
 class LockedMeta(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    """The part of a node's metadata that a lock is changed by."""
+    """The part of a node's metadata that changes of locks need."""
 
     name: str = ""
     namespace: str = ""
@@ -32,30 +32,30 @@ class LockedMeta(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=F
 
 
 class LockedNode(KubeObject, frozen=True, rename="camel", kw_only=True):
-    """A node, as far as its locks are concerned."""
+    """A node with its locks."""
 
     metadata: LockedMeta = msgspec.field(default_factory=LockedMeta)  # type: ignore[assignment]  # on purpose fewer fields
 
     def lock(self, which: Lock) -> str | None:
-        """Return the value of one of its locks."""
+        """Return the value of one of the node's locks."""
         annotations = self.metadata.annotations
         return annotations.cambricon if which is Lock.CAMBRICON else annotations.node
 
 
 class HolderSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    """Where the pod is."""
+    """The pod's node."""
 
     node_name: str = ""
 
 
 class HolderStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    """How far the pod is."""
+    """The pod's phase."""
 
     phase: str = ""
 
 
 class HolderPod(KubeObject, frozen=True, rename="camel", kw_only=True):
-    """A pod that has, had or wants a lock."""
+    """A pod that holds, held or wants a lock."""
 
     metadata: Meta = msgspec.field(default_factory=Meta)
     spec: HolderSpec = msgspec.field(default_factory=HolderSpec)
@@ -72,5 +72,5 @@ HOLDER_PODS: Final = Resource(
     PODS.kind,
     PODS.namespaced,
     HolderPod,
-    held=lambda pod, _: pod,  # its lock is not left by somebody who is gone
+    held=lambda pod, _: pod,  # needed until the pod's lock is released
 )

@@ -1,6 +1,6 @@
 """Data of the queues for locks: places, waiters and the state of holders.
 
-Used by `queues`, which alone changes them. Plain data; the words of its errors are here too.
+Only `queues` changes them. The texts of the errors are here too.
 """
 
 import asyncio
@@ -19,20 +19,20 @@ from bindery.binder.plugins.hami.objects import LockedNode
 from bindery.binder.plugins.interface import PluginError
 
 STALLED: Final = "NodeLockStalled"
-"""The reason of pods whose queue does not move on."""
+"""Failure reason of pods in a queue without progress."""
 
 
 EXPIRE_VARIABLE: Final = "HAMI_NODELOCK_EXPIRE"
-"""The environment variable by which HAMi's own components learn when a lock expires."""
+"""The environment variable with which HAMi's own components configure the expiry of locks."""
 _EXPIRE_S: Final = 300.0
 
 
 def default_expire_s(environment: Mapping[str, str]) -> float:
-    """Return when locks expire if the configuration does not say it: HAMi's variable, a Go duration
+    """Return the default age in seconds at which locks expire: from HAMi's variable, a Go duration
     such as 5m or 1m30s, else HAMi's five minutes.
 
     Raises:
-        ValueError: the variable is no duration, or not a positive one.
+        ValueError: the variable is not a positive duration.
     """
     text = environment.get(EXPIRE_VARIABLE, "")
     if not text:
@@ -51,9 +51,9 @@ class Timing:
     """Time limits, in seconds."""
 
     expire_s: float
-    """For holders that may not need the lock any more, or are not known."""
+    """For holders that are unknown or may no longer need the lock."""
     stall_s: float
-    """For a queue to move on, before all in it are told to try again later."""
+    """For a queue without progress, before all its waiters fail and try again later."""
 
 
 @dataclass(frozen=True)
@@ -66,40 +66,40 @@ class LockPlace:
 
 @dataclass(eq=False)
 class Waiter:
-    """A pod that waits."""
+    """A pod that waits for a lock."""
 
     pod: PodKey
     granted: "asyncio.Future[str]"
-    """The value by which the pod has the lock."""
+    """The value of the lock that the pod got."""
     since_s: float
     priority: int = 0
     round: int = 0
-    """In which round over the namespaces it is served; given by the queue."""
+    """The round over the namespaces in which the pod is served; set by the queue."""
 
     @property
     def rank(self) -> tuple[int, int]:
-        """Smaller is served first."""
+        """The order of service; the smallest rank is served first."""
         return -self.priority, self.round
 
 
 @dataclass
 class LockQueue:
-    """The waiters for a place, and the state of its lock."""
+    """The waiters for a place, and the state of the lock."""
 
     place: LockPlace
     waiters: deque[Waiter] = field(default_factory=deque)
-    """The first is being served; the others stand in the order of their ranks."""
+    """The first waiter is being served; the others are in the order of their ranks."""
     moved_s: float = 0.0
-    """When somebody last got the lock, or began to wait for it; of the loop's clock."""
+    """Time of the loop's clock when a waiter last got the lock, or began to wait for it."""
     found: tuple[str, str] = ("", "")
-    """The lock that stands in the way, and what was found about it."""
+    """The other holder's lock, and the reason of its judgement."""
     found_s: float = 0.0
-    """Since when that has been found, seconds since the epoch."""
+    """Start of that judgement, in seconds since the epoch."""
     written: tuple[LockedNode | None, LockedNode] | None = None
-    """What the mirror showed when the lock was last written here, and what the node was then."""
+    """The node in the mirror at the last write of the lock, and the node after that write."""
 
     def holder(self, standing: str | None) -> Waiter | None:
-        """Return who of the waiting has the lock `standing`, from an earlier process."""
+        """Return the waiter that has the lock `standing` from an earlier process."""
         lock = read(standing) if standing is not None and self.place.lock is Lock.NODE else None
         if lock is None:
             return None
@@ -107,8 +107,9 @@ class LockQueue:
         return next((waiter for waiter in waiting if lock.is_of(*waiter.pod)), None)
 
     def add(self, waiter: Waiter) -> None:
-        """Take in a waiter: the highest priority goes first, and among equals each namespace has
-        one pod in a round, so that one with many keeps nobody out (start-time fair queueing).
+        """Add a waiter. The highest priority goes first. Among equals, each namespace has one pod
+        in a round, so that a namespace with many pods does not block others (start-time fair
+        queueing).
         """
         namespace, _ = waiter.pod
         equals = [each for each in self.waiters if each.priority == waiter.priority]
@@ -121,7 +122,7 @@ class LockQueue:
 
 @dataclass(frozen=True)
 class LockHolder:
-    """Who stands in the way."""
+    """The other holder of a lock."""
 
     standing: str
     """The value of the lock."""
@@ -129,9 +130,9 @@ class LockHolder:
     judgement: Judgement
     may_be_taken: bool
     left_s: float
-    """Until it may be taken; infinite for a live holder."""
+    """Seconds until the lock may be taken; infinite for a live holder."""
     is_told: bool
-    """Whether changes of the holder are watched."""
+    """Whether a watch delivers changes of the holder."""
 
 
 def stalled_error(place: LockPlace, timing: Timing, why: str) -> PluginError:
@@ -141,5 +142,5 @@ def stalled_error(place: LockPlace, timing: Timing, why: str) -> PluginError:
 
 
 def copy_of(error: PluginError) -> PluginError:
-    """Return an error of its own for each pod: a traceback belongs to one task."""
+    """Return a copy of the error for each pod, because a traceback belongs to one task."""
     return PluginError(error.message, reason=error.reason, permanent=error.permanent)

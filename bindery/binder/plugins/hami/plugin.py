@@ -1,10 +1,10 @@
 """hami: HAMi's protocol in the steps of a binding.
 
-`pre_bind` writes the devices onto the pod, in parallel for a whole gang; `before_bind` waits for
-the node's lock, pod by pod, and refuses a pod whose devices were rewritten meanwhile; the binding
-itself carries them again; the device plugin removes the lock once the pod has its devices, which
-lets the next one go. docs/decisions/ has why the lock is not taken any earlier. Pods for which the
-scheduler has handed over no devices are none of this plugin's.
+`pre_bind` writes the devices onto the pod, in parallel for a whole gang. `before_bind` waits for
+the node's lock, pod by pod, and refuses a pod whose devices were rewritten meanwhile. The binding
+itself contains the devices again. The device plugin removes the lock after the pod has its devices,
+and the next pod can take it. docs/decisions/ explains why the lock is not taken earlier. Pods
+without devices from the scheduler's plugin are ignored.
 """
 
 import asyncio
@@ -37,21 +37,23 @@ from bindery.kube.objects.bindrequests import PodBinding
 _log: Final = structlog.get_logger(__name__)
 
 _VALUES: Final = "values"
-"""In a context's state: lock -> the value by which the pod has it."""
+"""Key in a context's state: lock -> the value with which the pod holds it."""
 
 
 class HamiArguments(ApiModel):
-    """How long is waited for locks."""
+    """The plugin's arguments: time limits for locks."""
 
     expire_seconds: float | None = Field(default=None, gt=0)
-    """HAMi's own time: for holders that are not known or not bound, and for malformed locks.
-    Default: the environment variable HAMI_NODELOCK_EXPIRE, else 300."""
+    """HAMi's expiry of locks, in seconds: for holders that are unknown or not bound, and for
+    malformed locks. Default: the environment variable HAMI_NODELOCK_EXPIRE, else 300."""
     stall_seconds: float = Field(default=120.0, gt=0)
-    """A queue that has not moved on for so long is given up for a while."""
+    """Seconds without progress after which the waiters of a queue fail and try again later."""
 
 
 class Hami:
-    """The plugin. It lives as long as the process; `run` is called once in each term."""
+    """The plugin. It lives as long as the process; `run` is called once in each term of
+    leadership.
+    """
 
     name: ClassVar[str] = "hami"
     arguments: ClassVar[type[BaseModel]] = HamiArguments
@@ -68,8 +70,8 @@ class Hami:
         return self._timing.expire_s
 
     async def run(self, client: Client) -> None:
-        """Watch nodes' locks and the pods that hold them, for as long as this binder leads, and
-        release the locks that are left behind.
+        """Watch node locks and their holders while this binder leads, and release abandoned
+        locks.
         """
         mirror = self._mirror = Mirror(client)
         writer = LockWriter(client, time.time)
@@ -86,7 +88,7 @@ class Hami:
     # ---- the steps ------------------------------------------------------------------------------
 
     def concerns(self, binding: PodBinding) -> bool:
-        """Return whether the scheduler has handed something over for the pod."""
+        """Return whether the BindRequest has data of the scheduler's plugin for the pod."""
         return self.name in binding.plugin_data
 
     async def pre_bind(self, context: BindContext) -> None:
@@ -104,7 +106,9 @@ class Hami:
         await pods.write(context.client, context.pod, patch)
 
     async def before_bind(self, context: BindContext) -> None:
-        """Wait for the node's locks, then see that the pod's devices are still those written."""
+        """Wait for the node's locks, then check that the pod's devices are still the written
+        ones.
+        """
         assignment = _assignment(context)
         if assignment is None:
             return
@@ -118,8 +122,8 @@ class Hami:
         await self._demand_unchanged(context, assignment)
 
     def binding_annotations(self, context: BindContext) -> Mapping[str, str]:
-        """Return the devices and their record once more: whoever rewrites them after the last look
-        is overwritten by the binding.
+        """Return the devices and their record again: the binding overwrites changes made after the
+        last check.
         """
         assignment = _assignment(context)
         if assignment is None:
@@ -128,14 +132,14 @@ class Hami:
         return assignments.written(assignment, context.pod.uid, node, time.time())
 
     async def not_bound(self, context: BindContext) -> None:
-        """Give the locks back that this process has taken for the pod."""
+        """Release the locks that this process has taken for the pod."""
         writer = LockWriter(context.client, time.time)
         for lock, value in reversed(_values(context).items()):
             await writer.remove(context.binding.selected_node, lock, value)
         _values(context).clear()
 
     async def rollback(self, context: BindContext) -> None:
-        """Take the devices off the pod, and give back locks that an earlier process has taken."""
+        """Remove the devices from the pod, and release locks that an earlier process has taken."""
         assignment = _assignment(context)
         if assignment is None:
             return
@@ -146,16 +150,17 @@ class Hami:
             return pods.undone(found, assignment, node, time.time())
 
         found = await pods.take_back(context.client, context.pod, undone)
-        # One that no longer exists may have a successor of the same name, whose lock it would
-        # be: then the queue heals what is dead.
+        # A pod that no longer exists may have a successor of the same name, and the lock could be
+        # the successor's. Then the queue removes dead locks.
         if found is not None and not found.spec.node_name and Lock.NODE in assignment.locks:
             await self._release(context, node)
 
     async def _demand_unchanged(self, context: BindContext, assignment: Assignment) -> None:
         """Refuse a pod if an annotation of the protocol has been changed.
 
-        What a watch has shown is enough to go on with: the binding brings all keys that the pod
-        needs. Before it is refused, the API server is asked, as the watch may be behind.
+        The state from the watch is enough to proceed, because the binding contains all keys that
+        the pod needs. Before a refusal, the pod is read from the API server, because the watch may
+        be behind.
         """
         pod, node = context.pod, context.binding.selected_node
         seen = self._mirror.seen((pod.namespace, pod.name)) if self._mirror is not None else None
@@ -173,7 +178,7 @@ class Hami:
             raise PluginError(message, reason="DevicesChanged")
 
     async def _release(self, context: BindContext, node: str) -> None:
-        """Remove the node's lock if it is this pod's."""
+        """Remove the node's lock if this pod holds it."""
         writer = LockWriter(context.client, time.time)
         seen = await writer.read(node)
         value = seen.lock(Lock.NODE) if seen is not None else None
@@ -202,7 +207,7 @@ class Hami:
 def _default_expire_s() -> float:
     try:
         return default_expire_s(os.environ)
-    except ValueError as error:  # HAMi's own components go on with their default, too
+    except ValueError as error:  # HAMi's own components continue with their default, too
         expire_s = default_expire_s({})
         _log.warning("locks expire after the default", seconds=expire_s, error=str(error))
         return expire_s

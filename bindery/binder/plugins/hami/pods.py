@@ -1,8 +1,8 @@
 """Patches that write devices to pods and remove them.
 
-Called by the plugin's steps. One merge patch with the pod's UID sets all keys of the protocol and
-removes those that do not belong to the assignment; a rollback removes exactly what still stands as
-it was written. Pure but for the two calls at the end.
+Called by the plugin's steps. One merge patch with the pod's UID sets all keys of the assignment and
+removes the protocol's other keys. A rollback removes only keys that still have the written values.
+Pure, except the last two functions.
 """
 
 from collections.abc import Callable, Mapping
@@ -32,9 +32,10 @@ def prepared(assignment: Assignment, uid: str, node: str, now_s: float) -> dict[
 def undone(
     pod: HolderPod, assignment: Assignment, node: str, now_s: float
 ) -> list[dict[str, Any]] | None:
-    """Return the JSON patch that takes the same off again; None: it does not stand there.
+    """Return the JSON patch that removes the assignment; None if the pod does not have it.
 
-    Times are whoever's wrote them: they go with the devices that they are about.
+    Times are not compared, because another process may have written them; they are removed with the
+    devices.
     """
     wanted = assignments.annotations(assignment, node, now_s)
     present = pod.metadata.annotations
@@ -62,7 +63,8 @@ async def write(client: Client, pod: PodView, patch: Mapping[str, Any]) -> None:
 
     Raises:
         PluginError: the pod does not exist, or cannot be written.
-        ConflictError: it has changed meanwhile, or is another one by now; the next attempt sees.
+        ConflictError: the pod has changed meanwhile, or another pod has its name; the next attempt
+            checks.
     """
     try:
         await client.patch(HOLDER_PODS, pod.name, patch, namespace=pod.namespace)
@@ -74,10 +76,10 @@ async def write(client: Client, pod: PodView, patch: Mapping[str, Any]) -> None:
 async def take_back(
     client: Client, pod: PodView, make: Callable[[HolderPod], list[dict[str, Any]] | None]
 ) -> HolderPod | None:
-    """Take off what `make` finds on the pod; return the pod, None if it is not this one any more.
+    """Apply the patch from `make` to the pod; return the pod, or None if another pod has its name.
 
     Raises:
-        PluginError: it has changed in between; to be tried again.
+        PluginError: the pod has changed in between; try again.
     """
     try:
         found = await client.get(HOLDER_PODS, pod.name, pod.namespace)

@@ -1,9 +1,9 @@
 """Queues for node locks: one for each lock, fair among namespaces, driven by watches.
 
-The plugin waits here right before a binding. One task a queue acts for the first in it, and ends
-with the last; queues of different nodes know nothing of each other, so a slow holder holds up its
-own node alone. Invariant: a value is given to at most one waiter, and one that nobody waits for any
-more is removed.
+The plugin waits here right before a binding. Each queue has one task, which acts for the first
+waiter and ends with the last. Queues of different nodes are independent, so a slow holder delays
+only its own node. Invariant: a lock value is given to at most one waiter, and a value without a
+waiter is removed.
 """
 
 import asyncio
@@ -33,17 +33,19 @@ from bindery.kube.errors import KubeError
 _log: Final = structlog.get_logger(__name__)
 
 _CAMBRICON_EXPIRE_S: Final = 120.0
-"""Cambricon's lock has no holder, and HAMi takes it for dead after two minutes."""
+"""Cambricon's lock names no holder, and HAMi treats it as dead after two minutes."""
 _ASK_AGAIN_S: Final = 5.0
-"""How often a holder is looked up of which no watch tells."""
+"""Seconds between two reads of a holder that is not watched."""
 _MARGIN_S: Final = 0.01
-"""Beyond the moment at which a lock may be taken, so that it is over when it is looked at."""
+"""Seconds added to the moment at which a lock may be taken, so that the moment is over at the
+check.
+"""
 _PAUSE_S: Final = 0.5
-"""After an answer that the API server could not give."""
+"""Pause in seconds after an error of the API server."""
 
 
 class LockQueues:
-    """All queues. `clock`: seconds since the epoch, as locks have them."""
+    """All queues. `clock`: returns seconds since the epoch, as in locks."""
 
     def __init__(
         self, mirror: Mirror, writer: LockWriter, timing: Timing, clock: Callable[[], float]
@@ -54,10 +56,10 @@ class LockQueues:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def take(self, place: LockPlace, pod: PodKey, priority: int = 0) -> str:
-        """Wait for the pod's turn; return the value of its lock.
+        """Wait for the pod's turn; return the value of the pod's lock.
 
         Raises:
-            PluginError: the queue does not move on.
+            PluginError: the queue makes no progress.
         """
         loop = asyncio.get_running_loop()
         waiter = Waiter(pod, loop.create_future(), loop.time(), priority)
@@ -69,13 +71,13 @@ class LockQueues:
             task.add_done_callback(self._tasks.discard)
         queue.add(waiter)
         if queue.holder(queue.found[0]) is waiter:
-            self._mirror.wake(place.node)  # those before it wait for the lock that it has
+            self._mirror.wake(place.node)  # earlier waiters wait for the lock that this pod holds
         value = await waiter.granted
         metrics.WAIT_SECONDS.observe(loop.time() - waiter.since_s)
         return value
 
     def stalled(self, place: LockPlace) -> str:
-        """Return why the queue does not move on; "" if it does, as far as is known."""
+        """Return the reason if the queue makes no progress, else ""."""
         seen = self._mirror.node(place.node)
         value = seen.lock(place.lock) if seen is not None else None
         if self._stalled_by.get(place, "") != value:
@@ -91,7 +93,7 @@ class LockQueues:
     # ---- one queue ------------------------------------------------------------------------------
 
     async def _serve(self, queue: LockQueue) -> None:
-        """Get the lock for one waiter after the other, until none is left."""
+        """Get the lock for one waiter after the other, until the queue is empty."""
         loop = asyncio.get_running_loop()
         failure = PluginError("the watches have ended", reason="NotReady")
         try:
@@ -103,7 +105,7 @@ class LockQueues:
                 queue.waiters.remove(waiter)
         except PluginError as error:
             failure = error
-        except Exception as error:  # a defect must not leave pods waiting for ever
+        except Exception as error:  # a defect must not leave pods waiting
             _log.exception("the queue for a node's lock ended", node=queue.place.node)
             failure = PluginError(repr(error), reason=BindFailureReason.INTERNAL_ERROR)
         finally:
@@ -117,17 +119,17 @@ class LockQueues:
             metrics.HANDOVERS.inc()
             waiter.granted.set_result(value)
             return
-        try:  # it was cancelled while the lock was being written
+        try:  # the waiter was cancelled while the lock was being written
             await self._writer.remove(place.node, place.lock, value)
         except KubeError as error:
             _log.warning("a lock is left to expire", node=place.node, error=str(error))
 
     async def _get(self, queue: LockQueue, first: Waiter) -> tuple[Waiter, str | None]:
-        """Return who has the lock, and by which value, however long that takes; None: `first` does
-        not wait any more.
+        """Wait until a waiter has the lock; return the waiter and the lock's value, or None for the
+        value if `first` stops waiting.
 
-        It is `first`, or one behind it that was left with the lock when an earlier process died:
-        that one cannot give it back before its turn.
+        The waiter is `first`, or a later one that holds the lock since an earlier process died: it
+        could not release the lock before its turn.
         """
         must_read = False
         while not first.granted.done():
@@ -142,7 +144,7 @@ class LockQueues:
                     continue
             if isinstance(outcome, str):
                 return waiter, outcome
-            # Without anybody in the way, somebody was faster, or the mirror is behind.
+            # Without a holder, another process was faster, or the mirror is behind.
             must_read = outcome is None or await self._wait(queue, outcome, changed)
         return first, None
 
@@ -151,7 +153,7 @@ class LockQueues:
         mirrored = self._mirror.node(node)
         seen = None if must_read else mirrored
         if seen is not None and queue.written and queue.written[0] is mirrored:
-            seen = queue.written[1]  # the mirror does not show yet what was written here
+            seen = queue.written[1]  # the mirror does not show the last own write yet
         if seen is None:
             seen = await self._writer.read(node)
         if seen is None:
@@ -176,7 +178,7 @@ class LockQueues:
                 reason = held.judgement.reason
                 _log.warning("a lock is healed", node=place.node, lock=standing, why=reason)
                 metrics.HEALED.labels(reason).inc()
-            # Also a lock left by an earlier attempt or process: its time starts again now.
+            # Also for a lock of an earlier attempt or process: its time starts again.
             written = await self._writer.swap(place.node, place.lock, standing, value)
         if written is None:
             return None
@@ -192,7 +194,7 @@ class LockQueues:
     # ---- somebody else has it -------------------------------------------------------------------
 
     async def _held(self, queue: LockQueue, standing: str) -> LockHolder:
-        """Find out about the lock `standing` as of now."""
+        """Judge the lock `standing` of another holder."""
         lock, expire_s = holders.read(standing), self._timing.expire_s
         if queue.place.lock is Lock.CAMBRICON:
             expire_s = min(expire_s, _CAMBRICON_EXPIRE_S)
@@ -216,9 +218,11 @@ class LockQueues:
         )
 
     async def _wait(self, queue: LockQueue, held: LockHolder, changed: asyncio.Event) -> bool:
-        """Wait until the lock or its holder changes, or may be dead; return whether to reread.
+        """Wait until the lock or its holder changes, or the lock may be taken; return whether to
+        reread.
 
-        Nothing is lost between the judgement and the subscription: there is no await in between.
+        No change is lost between the judgement and the subscription, because there is no await in
+        between.
         """
         if changed.is_set():
             return False

@@ -1,9 +1,9 @@
-"""Releases the node locks of pods that are gone or have ended.
+"""Releases the node locks of pods that were deleted or have ended.
 
-Run by the plugin beside the transactions, once when this binder begins to lead and then every now
-and then. A queue heals such a lock only when another pod waits for it: without a sweep the lock of
-a gang that was deleted while no binder led would stay. Locks without a holder's name are left to
-the queues, which take them once they expire.
+Run by the plugin beside the transactions, when this binder begins to lead and then at intervals. A
+queue removes such a lock only when another pod waits for it; without this sweep, the lock of a gang
+deleted while no binder led would stay. Locks without a holder's name are left to the queues, which
+take them after their expiry.
 """
 
 import asyncio
@@ -25,9 +25,9 @@ _EVERY_S: Final = 15.0
 
 
 class LockSweep:
-    """Looks at all locks. `expire_s`: seconds after which HAMi takes a lock over.
+    """Checks all locks. `expire_s`: seconds after which HAMi takes a lock over.
 
-    `clock`: seconds since the epoch.
+    `clock`: returns seconds since the epoch.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class LockSweep:
         self._expire_s, self._clock = expire_s, clock
 
     async def run(self) -> None:
-        """Look every now and then, until cancelled."""
+        """Check at intervals, until cancelled."""
         await self._mirror.ready.wait()
         while True:
             for node, value in self._mirror.locked():
@@ -55,7 +55,7 @@ class LockSweep:
         known = self._mirror.seen(key)
         if known is not None and not holders.left_behind(lock, known, now_s, self._expire_s):
             return
-        # The watches may be behind: ask the API server whether the pod is there.
+        # The watches may be behind: read from the API server whether the pod exists.
         reason = holders.left_behind(lock, await self._mirror.read(key), now_s, self._expire_s)
         if not reason:
             return

@@ -1,4 +1,4 @@
-"""volumes: binds PersistentVolumeClaims of pods on their way to the node.
+"""volumes: binds PersistentVolumeClaims of pods during binding.
 
 `plugin` has the steps, `writes` the writes to claims and volumes, `watch` their newest states.
 """

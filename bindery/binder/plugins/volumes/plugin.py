@@ -1,9 +1,9 @@
 """volumes: binds the claims of a pod to the volumes that the scheduler has chosen.
 
-A claim gets a volume that exists by the volume's claimRef, and one that is to be made by the
-claim's annotation with the node; the cluster's volume controller and the driver's provisioner do
-the rest (the protocol of kube-scheduler's `volumebinding` PreBind, Kubernetes 1.34). Invariant:
-only what bears this pod's mark is ever taken back, and never from a claim that is bound.
+For an existing volume, the plugin writes the volume's claimRef; for a volume to be provisioned, it
+writes the claim's annotation with the node. The cluster's volume controller and the driver's
+provisioner do the rest (the protocol of kube-scheduler's `volumebinding` PreBind, Kubernetes 1.34).
+Invariant: only objects with this pod's mark are ever rolled back, and never those of a bound claim.
 """
 
 import asyncio
@@ -42,14 +42,14 @@ class ChosenVolume(msgspec.Struct, frozen=True):
     name: str
     uid: str
     volume: str | None = None
-    """The volume that it gets; "": one is to be made; None: it is bound already."""
+    """The volume for the claim; "" to provision one; None if the claim is already bound."""
 
 
 class VolumesArguments(ApiModel):
     """The plugin's arguments in the configuration."""
 
     bind_timeout_seconds: float = Field(default=120.0, gt=0)
-    """How long the claims of a pod may take to be bound."""
+    """Seconds until all claims of a pod must be bound."""
 
 
 _GONE: Final = "ClaimGone"
@@ -60,7 +60,7 @@ _NOT_PROVISIONED: Final = "ProvisioningFailed"
 
 
 class Volumes:
-    """Writes, waits, verifies; takes back."""
+    """Writes volumes and claims, waits for them, checks them, and rolls back."""
 
     name: ClassVar[str] = "volumes"
     arguments: ClassVar[type[VolumesArguments]] = VolumesArguments
@@ -74,14 +74,14 @@ class Volumes:
         await self._watch.run(client)
 
     def concerns(self, binding: PodBinding) -> bool:
-        """Return whether the scheduler has handed something over for the pod."""
+        """Return whether the BindRequest has data of the scheduler's plugin for the pod."""
         return self.name in binding.plugin_data
 
     async def pre_bind(self, context: BindContext) -> None:
-        """Give every claim of the pod its volume, and wait until all are bound.
+        """Give a volume to every claim of the pod, and wait until all claims are bound.
 
         Raises:
-            PluginError: one is gone, cannot have what was chosen, or is not bound in time.
+            PluginError: a claim is deleted, cannot get the chosen volume, or is not bound in time.
         """
         chosen = _read(context)
         if not chosen:
@@ -99,7 +99,7 @@ class Volumes:
         await self._verify(context, claims)
 
     async def confirm(self, context: BindContext) -> None:
-        """Check that the claims are there and bound, and are not being deleted."""
+        """Check that the claims exist, are bound and are not being deleted."""
         for each in _read(context):
             claim = await self._read_claim(context, each)
             if not is_bound(claim):
@@ -107,12 +107,12 @@ class Volumes:
                 raise PluginError(message, reason=_GONE, permanent=True)
 
     async def rollback(self, context: BindContext) -> None:
-        """Take back what was written for this pod, of claims that are not bound."""
+        """Undo the writes for this pod on claims that are not bound."""
         writer = VolumeWriter(context.client, context.pod)
         try:
             chosen = _read(context)
         except PluginError:
-            return  # nothing was written by what cannot be read
+            return  # data that cannot be read led to no write either
         for each in chosen:
             if each.volume:
                 await writer.release(each.volume, each.uid)
@@ -126,14 +126,14 @@ class Volumes:
         writer = VolumeWriter(context.client, context.pod)
         if chosen.volume:
             claim = await self._read_claim(context, chosen)
-            if not claim.spec.volume_name:  # in an earlier attempt, perhaps, it has got another
+            if not claim.spec.volume_name:  # an earlier attempt may have led to another volume
                 await writer.give(chosen.volume, chosen.name, chosen.uid)
         elif chosen.volume is not None:
             await self._demand_class(context, await self._read_claim(context, chosen))
             await writer.select(chosen.name, chosen.uid, context.binding.selected_node)
 
     async def _bound(self, context: BindContext, chosen: ChosenVolume) -> PersistentVolumeClaim:
-        """Return the claim once it is bound; woken by every change of it."""
+        """Wait until the claim is bound, and return it; woken by each change."""
         context.waits_for = f"claim {chosen.name} to be bound"
         states = self._watch.claim_states(context.pod.namespace, chosen.name)
         async with aclosing(states):
@@ -152,15 +152,16 @@ class Volumes:
     async def _demand_selected(
         self, context: BindContext, chosen: ChosenVolume, claim: PersistentVolumeClaim
     ) -> None:
-        """Demand that a volume is being made for `claim` on the pod's node, as was asked for.
+        """Check that a volume is being provisioned for `claim` on the pod's node.
 
         Raises:
-            PluginError: the provisioner has given up, or the pod that asked was rolled back.
+            PluginError: the provisioner has given up, or the pod that selected the node was rolled
+                back.
         """
         node = context.binding.selected_node
         if claim.metadata.annotations.get(SELECTED_NODE) == node:
             return
-        # The mirror may still show the claim as it was before it was written.
+        # The mirror may still show the claim as it was before the write.
         claim = await self._read_claim(context, chosen)
         if claim.spec.volume_name or claim.metadata.annotations.get(SELECTED_NODE) == node:
             return
@@ -174,10 +175,10 @@ class Volumes:
         raise PluginError(message, reason=_DESELECTED)
 
     async def _demand_class(self, context: BindContext, claim: PersistentVolumeClaim) -> None:
-        """Demand the storage class by which a volume is to be made for `claim`.
+        """Check that the storage class for the volume of `claim` exists.
 
         Raises:
-            PluginError: it is missing.
+            PluginError: the class is missing.
         """
         name = claim.spec.storage_class_name or ""
         if not name or claim.spec.volume_name:
@@ -191,10 +192,10 @@ class Volumes:
     async def _read_claim(
         self, context: BindContext, chosen: ChosenVolume
     ) -> PersistentVolumeClaim:
-        """Return the claim as the API server has it now.
+        """Return the claim from the API server.
 
         Raises:
-            PluginError: it is gone, or is being deleted.
+            PluginError: the claim is deleted or is being deleted.
         """
         try:
             claim = await context.client.get(CLAIMS, chosen.name, context.pod.namespace)
@@ -204,7 +205,9 @@ class Volumes:
         return claim
 
     async def _verify(self, context: BindContext, claims: list[PersistentVolumeClaim]) -> None:
-        """Check that the node can use what the claims were bound to, which others may decide."""
+        """Check that the node can use the volumes of the claims, which other clients may have
+        chosen.
+        """
         node_name = context.binding.selected_node
         held = [
             (volume, volume.spec.node_affinity.required)
@@ -233,10 +236,10 @@ class Volumes:
 
 
 def _read(context: BindContext) -> list[ChosenVolume]:
-    """Return what the scheduler has handed over.
+    """Return the scheduler's choices.
 
     Raises:
-        PluginError: it cannot be read.
+        PluginError: the data cannot be read.
     """
     try:
         return msgspec.convert(context.data.get("claims", []), list[ChosenVolume])
@@ -246,10 +249,10 @@ def _read(context: BindContext) -> list[ChosenVolume]:
 
 
 def _demand_alive(claim: PersistentVolumeClaim, chosen: ChosenVolume) -> None:
-    """Demand that `claim` is the one that was chosen, and stays.
+    """Check that `claim` is the chosen one and is not being deleted.
 
     Raises:
-        PluginError: it does not.
+        PluginError: it is another claim, or is being deleted.
     """
     if claim.metadata.uid != chosen.uid:
         raise _gone(chosen)

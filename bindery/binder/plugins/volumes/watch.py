@@ -1,7 +1,6 @@
 """A mirror of claims and volumes that wakes waiters.
 
-Part of the binder's plugin `volumes`: one watch a kind, however many pods wait. A pod that waits
-costs an event and nothing else.
+Part of the binder's plugin `volumes`. There is one watch for each kind, however many pods wait.
 """
 
 import asyncio
@@ -15,11 +14,11 @@ from bindery.kube.watches.store import Change, Key, key_of
 
 
 class VolumeWatch:
-    """Claims and volumes as the API server showed them last."""
+    """The last seen claims and volumes."""
 
     def __init__(self) -> None:
         self.ready = asyncio.Event()
-        """Set while the mirror is filled and followed."""
+        """Set while the mirrors are filled and watched."""
         self._claims: Mapping[Key, PersistentVolumeClaim] = {}
         self._volumes: Mapping[Key, PersistentVolume] = {}
         self._waiting: defaultdict[Key, set[asyncio.Event]] = defaultdict(set)
@@ -42,7 +41,7 @@ class VolumeWatch:
     async def claim_states(
         self, namespace: str, name: str
     ) -> AsyncGenerator[PersistentVolumeClaim | None, None]:
-        """Yield the claim as it is seen, now and after each change; None while it is not there."""
+        """Yield the claim now and after each change; None while it does not exist."""
         key, changed = (namespace, name), asyncio.Event()
         self._waiting[key].add(changed)
         try:
@@ -56,7 +55,7 @@ class VolumeWatch:
                 del self._waiting[key]
 
     def volume(self, name: str) -> PersistentVolume | None:
-        """Return the volume, if it is seen."""
+        """Return the volume, if it is known."""
         return self._volumes.get(("", name))
 
     def _wake(self, change: Change[PersistentVolumeClaim]) -> None:

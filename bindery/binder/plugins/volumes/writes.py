@@ -1,8 +1,8 @@
 """Writes to claims and volumes for one pod, and their rollback.
 
-Part of the binder's plugin `volumes`. Everything is written with optimistic locking on the object
-that was judged, and bears the pod's UID as a mark: what bears another's mark, or none, is never
-taken back. Writing twice, or taking back twice, is as good as once.
+Part of the binder's plugin `volumes`. Each write has the version of the object that was checked,
+and adds the pod's UID as a mark. An object with another mark, or without one, is never rolled back.
+Writes and rollbacks may be repeated.
 """
 
 from collections.abc import Mapping
@@ -23,29 +23,31 @@ from bindery.kube.objects.storage import (
 
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 CHOSEN_FOR: Final = f"{GROUP}/chosen-for"
-"""On a claim or volume: the UID of the pod for which the binder wrote it."""
+"""Annotation of a claim or volume: the UID of the pod for which the binder wrote it."""
 _BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
 _BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
-"""The volume got its claimRef from the cluster, not from people: it may be taken away again."""
+"""Annotation of a volume that got its claimRef from the cluster, not from a user: the claimRef may
+be removed.
+"""
 
 
 def is_bound(claim: PersistentVolumeClaim) -> bool:
-    """Return whether `claim` has its volume for good."""
+    """Return whether `claim` is bound to a volume for good."""
     completed = _BIND_COMPLETED in claim.metadata.annotations
     return bool(claim.spec.volume_name) and completed and claim.status.phase == "Bound"
 
 
 class VolumeWriter:
-    """Writes for `pod`."""
+    """Writes claims and volumes for `pod`."""
 
     def __init__(self, client: Client, pod: PodView) -> None:
         self._client, self._pod = client, pod
 
     async def give(self, volume_name: str, claim_name: str, claim_uid: str) -> None:
-        """Let the volume refer to the claim, so that the controller binds the two.
+        """Set the volume's claimRef to the claim, so that the controller binds the two.
 
         Raises:
-            PluginError: the volume is gone or another's.
+            PluginError: the volume is deleted or belongs to another claim.
         """
         reference = ClaimReference(namespace=self._pod.namespace, name=claim_name, uid=claim_uid)
 
@@ -85,7 +87,7 @@ class VolumeWriter:
         """Ask the provisioner of the claim for a volume that `node` can use.
 
         Raises:
-            PluginError: the claim is gone, or is being provisioned for another node.
+            PluginError: the claim is deleted, or its volume is being provisioned for another node.
         """
 
         def change(claim: PersistentVolumeClaim) -> Mapping[str, Any] | None:
@@ -120,7 +122,7 @@ class VolumeWriter:
             by_people = _BOUND_BY_CONTROLLER not in annotations
             return {
                 "metadata": {"annotations": {CHOSEN_FOR: None, _BOUND_BY_CONTROLLER: None}},
-                # What people had promised to the claim stays promised.
+                # A claimRef set by a user stays.
                 "spec": {"claimRef": {"uid": None} if by_people else None},
             }
 
@@ -130,7 +132,7 @@ class VolumeWriter:
             return
 
     async def deselect(self, claim_name: str, claim_uid: str, node: str) -> None:
-        """Undo `select`, unless a volume has been made."""
+        """Undo `select`, unless the volume exists already."""
 
         def change(claim: PersistentVolumeClaim) -> Mapping[str, Any] | None:
             annotations = claim.metadata.annotations
