@@ -1,8 +1,8 @@
-"""Asks an API server what the account of this process may do.
+"""Asks an API server for the permissions of this process's account.
 
-Every account may ask that about itself, by Kubernetes' default roles. Asked before kinds are
-watched that a role may leave out: a watch without the right is an error in two logs, again and
-again.
+Kubernetes' default roles allow every account to read its own permissions. Called before watches of
+kinds for which the role may lack the right: a watch without the right causes repeated errors in two
+logs.
 """
 
 from typing import Any, Final
@@ -38,7 +38,7 @@ async def may_watch(client: Client, resource: Resource[Any]) -> bool:
     """Return whether this account may list and watch all objects of `resource`.
 
     Raises:
-        KubeError: the API server does not say.
+        KubeError: the API server cannot be asked.
     """
     return await _may(client, resource, "list") and await _may(client, resource, "watch")
 

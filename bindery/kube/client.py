@@ -1,9 +1,9 @@
 """The typed client of the API server that every component of Bindery uses.
 
-Verbs take a `Resource` and answer with its msgspec type. Failures that trying again may heal are
-tried again, with jitter, until the call's time is up (`http.retry` decides which); what
-remains is raised as a `KubeError`. A `http.carrier` carries the requests. The invariant:
-no call is repeated whose repetition could have another effect than the call itself.
+Verbs take a `Resource` and return its msgspec type. Failures that may be temporary are retried,
+with jitter, until the call's timeout (`http.retry` decides which); other failures are raised as a
+`KubeError`. A `http.carrier` sends the requests. Invariant: a call is repeated only if the
+repetition cannot have another effect than the call itself.
 """
 
 import asyncio
@@ -42,9 +42,9 @@ ItemT = TypeVar("ItemT")
 
 
 class Client:
-    """A connection to one API server; an async context manager that closes it.
+    """A connection to one API server; as an async context manager it is closed at the end.
 
-    Make it with `Client.connect`. One client serves any number of concurrent calls.
+    Create it with `Client.connect`. One client serves any number of concurrent calls.
     """
 
     def __init__(
@@ -65,10 +65,10 @@ class Client:
     ) -> "Connecting":
         """Read the configuration and make a client: await it, or use it in `async with`.
 
-        Without `kubeconfig`: the cluster that we run in, else the default kubeconfig; `context`
-        names one of its contexts, by default the current one. `request_timeout_s` bounds each
-        call with all its attempts; `connections` the requests in flight, watches not counted.
-        With `credentials`, no configuration is read. `is_command`: start fast, for few requests.
+        Without `kubeconfig`: the in-cluster configuration, else the default kubeconfig; `context`
+        is the name of a context, by default the current one. `request_timeout_s` limits each call
+        with all its attempts; `connections` limits concurrent requests, watches not counted. With
+        `credentials`, no configuration is read. `is_command`: start fast, for few requests.
         """
 
         async def make() -> Client:
@@ -90,12 +90,14 @@ class Client:
         await self.close()
 
     async def close(self) -> None:
-        """Close all connections; calls under way fail."""
+        """Close all connections; calls in progress fail."""
         await self._caller.transport.close()
 
     def in_turn(self, turn: Turn) -> "Client":
-        """Return a client with the same connections each of whose calls but watches waits for its
-        `turn`; the time of a call begins with it.
+        """Return a client with the same connections whose calls, except watches, wait for `turn`
+        first.
+
+        The timeout of a call starts after its turn has come.
         """
         return Client(self._caller.transport, self._caller.timeout_s, turn)
 
@@ -112,7 +114,7 @@ class Client:
         label_selector: str = "",
         field_selector: str = "",
     ) -> list[T]:
-        """Read all objects of a kind, page by page, as of one moment."""
+        """Read all objects of a kind, page by page, as of one resourceVersion."""
         selection = Selection(namespace, label_selector, field_selector)
         found, _ = await self._caller.list(resource, resource.decode_page, selection)
         return found
@@ -123,7 +125,7 @@ class Client:
         decode: Callable[[bytes], ObjectList[ItemT]],
         selection: Selection,
     ) -> Listed[ItemT]:
-        """Read all objects and the resourceVersion that they show; `decode` reads one page."""
+        """Read all objects and their resourceVersion; `decode` decodes one page."""
         return await self._caller.list(resource, decode, selection)
 
     def watch(
@@ -135,10 +137,10 @@ class Client:
         timeout_s: int,
         idle_s: float,
     ) -> AsyncGenerator[bytes, None]:
-        """Watch with bookmarks from `resource_version` on: yields one JSON event a line.
+        """Watch with bookmarks from `resource_version` on; yield one JSON event for each line.
 
-        The server ends it after `timeout_s`; silence for `idle_s` is a broken connection
-        (OutcomeUnknownError). It is tried once. Close the generator to end the watch.
+        The server ends the watch after `timeout_s`; silence for `idle_s` counts as a broken
+        connection (OutcomeUnknownError). The watch is not retried. Close the generator to end it.
         """
         return self._caller.watch(
             resource,
@@ -152,8 +154,8 @@ class Client:
     async def create(self, resource: Resource[T], body: Body, namespace: str = "") -> T:
         """Create an object.
 
-        After an answer of 5xx it is tried again, so that AlreadyExistsError may be about an
-        earlier attempt of this very call; an object without a name (generateName) is not.
+        A named object is tried again after a 5xx answer, so AlreadyExistsError may be caused by an
+        earlier attempt of the same call. An object with generateName is not tried again.
         """
         repeat = Repeat.ANSWERED if is_named(body) else Repeat.REFUSED
         request = write(resource, "create", resource.path(namespace), repeat, body)
@@ -162,9 +164,9 @@ class Client:
     async def try_create(
         self, resource: Resource[T], body: Body, namespace: str = ""
     ) -> tuple[str, ...]:
-        """Ask whether an object could be created, as a dry run, and return the warnings.
+        """Check by a dry run whether an object could be created; return the warnings.
 
-        Each warning is a header, `299 - "TEXT"`. Tried once.
+        Each warning is a header, `299 - "TEXT"`. Not retried.
         """
         path = f"{resource.path(namespace)}?dryRun=All"
         request = write(resource, "create", path, Repeat.UNSENT, body)
@@ -178,7 +180,7 @@ class Client:
         namespace: str = "",
         subresource: str = "",
     ) -> T:
-        """Replace an object; one that carries a resourceVersion only in that version."""
+        """Replace an object. If the body has a resourceVersion, only that version is replaced."""
         request = write(
             resource,
             "update",
@@ -198,7 +200,7 @@ class Client:
         subresource: str = "",
         kind: PatchKind = PatchKind.MERGE,
     ) -> T:
-        """Change part of an object; a server-side apply takes over the fields it names."""
+        """Change part of an object; a server-side apply takes over the fields in the patch."""
         path = resource.path(namespace, name, subresource)
         if kind is PatchKind.APPLY:
             path += f"?force=true&fieldManager={self._caller.transport.field_manager}"
@@ -206,7 +208,7 @@ class Client:
             resource,
             "patch",
             path,
-            # A JSON patch may append to a list: twice is not once.
+            # A JSON patch may append to a list, so applying it twice has another effect.
             Repeat.ANSWERED if kind is PatchKind.JSON else Repeat.ALWAYS,
             patch,
             kind.value,
@@ -222,11 +224,12 @@ class Client:
         *,
         subresource: str = "",
     ) -> T:
-        """Read an object, and write the merge patch from `change` if it is unchanged since.
+        """Read an object, and write the merge patch that `change` returns, if the object is
+        unchanged since.
 
-        When somebody was, or when an answer was lost, the object is read again and `change` is
-        asked again: it must look at the object that it is given. None means that nothing is to
-        be done. Raises ConflictError when the call's time is over before a write came through.
+        After a conflict or a lost answer, the object is read again and `change` is called again;
+        its result must depend on its argument. None means that no write is needed. Raises
+        ConflictError when the call's timeout is over before a write succeeded.
         """
         give_up_s = asyncio.get_running_loop().time() + self._caller.timeout_s
         attempt = 0
@@ -254,11 +257,11 @@ class Client:
         resource_version: str | None = None,
         grace_period_s: int | None = None,
     ) -> None:
-        """Delete an object; with `uid`, only that very one, and with `resource_version` only in
-        that very state (else ConflictError).
+        """Delete an object. With `uid`, only that object is deleted, and with `resource_version`
+        only that version (else ConflictError).
 
-        Dependents are deleted in the background. NotFoundError is raised, unless an earlier
-        attempt of this call may be what deleted it.
+        Dependents are deleted in the background. NotFoundError is raised, unless an earlier attempt
+        of this call may have deleted the object.
         """
         options: dict[str, Any] = {"propagationPolicy": "Background"}
         wanted = {"uid": uid, "resourceVersion": resource_version}
@@ -286,7 +289,7 @@ class Client:
         labels: Mapping[str, str] | None = None,
         annotations: Mapping[str, str] | None = None,
     ) -> None:
-        """Bind a pod to a node, by the `binding` subresource.
+        """Bind a pod to a node, with the `binding` subresource.
 
         The API server copies `annotations` onto the pod in the same write, and `labels` since
         Kubernetes 1.35.
@@ -300,10 +303,10 @@ class Client:
     async def evict(
         self, namespace: str, pod_name: str, pod_uid: str, *, dry_run: bool = False
     ) -> None:
-        """Evict a pod with its own grace period, by the `eviction` subresource. Tried once.
+        """Evict a pod with its own grace period, with the `eviction` subresource. Not retried.
 
         Raises ThrottledError when a disruption budget forbids it, ConflictError when the pod has
-        another uid, NotFoundError when it is gone. `dry_run`: only ask.
+        another uid, NotFoundError when it does not exist. `dry_run`: only check.
         """
         await self._caller.call(eviction(namespace, pod_name, pod_uid, dry_run=dry_run))
 
@@ -324,7 +327,9 @@ class Client:
 def _carrier(
     access: Credentials, user_agent: str, connections: int, *, is_command: bool
 ) -> Carrier:
-    """Return a carrier for `access`; only those who use aiohttp import it, as that takes long."""
+    """Return a carrier for `access`; aiohttp is imported only if needed, because the import takes
+    long.
+    """
     if is_command and access.proxy is None:
         from bindery.kube.http.threadtransport import ThreadTransport
 
@@ -335,7 +340,7 @@ def _carrier(
 
 
 class Connecting:
-    """A client that is not connected yet: await it, or enter it."""
+    """A client that is not connected yet: await it, or use it in `async with`."""
 
     def __init__(self, make: Callable[[], Coroutine[Any, Any, Client]]) -> None:
         self._make = make

@@ -1,8 +1,8 @@
-"""Errors of calls to the API server, by the caller's options.
+"""Errors of calls to the API server, classified by the caller's options.
 
-Raised by `client` and everything above it; aiohttp's own errors never leave the
-package. The line that matters most is drawn between `UnreachableError` (nothing was sent, so
-trying again is safe) and `OutcomeUnknownError` (the request may have taken effect).
+Raised by `client` and everything above it; aiohttp's own errors never leave the package. The most
+important distinction is between `UnreachableError` (nothing was sent, so a retry is safe) and
+`OutcomeUnknownError` (the request may have been executed).
 """
 
 import msgspec
@@ -12,7 +12,7 @@ class KubeError(Exception):
     """Any failure of a call to the API server."""
 
     is_of_outage: bool = False
-    """Whether an outage of the API server is its cause, which the log has already."""
+    """Whether an outage of the API server caused the error; the log already reports the outage."""
 
 
 class UnreachableError(KubeError):
@@ -20,15 +20,17 @@ class UnreachableError(KubeError):
 
 
 class ConfigurationError(UnreachableError):
-    """A kubeconfig, or a file or user in it, is unusable; the message has the details."""
+    """A kubeconfig, or a file or user in it, is unusable; the message names the cause."""
 
 
 class OutcomeUnknownError(KubeError):
-    """The connection was lost, or time ran out, after sending: it may have taken effect."""
+    """The connection was lost or the time was over after sending: the request may have been
+    executed.
+    """
 
 
 class SilentError(OutcomeUnknownError):
-    """Nothing has come through an open watch for long: nothing happened, or it is broken."""
+    """An open watch was silent for long: nothing happened, or the connection is broken."""
 
 
 class MalformedAnswerError(KubeError):
@@ -36,7 +38,7 @@ class MalformedAnswerError(KubeError):
 
 
 class ApiError(KubeError):
-    """The API server answered, and refused."""
+    """The API server refused the request."""
 
     def __init__(
         self, status: int, reason: str, message: str, retry_after_s: float | None = None
@@ -48,15 +50,15 @@ class ApiError(KubeError):
         """`metav1.StatusReason`, one CamelCase word; "" when the answer was no Status."""
         self.message = message
         self.retry_after_s = retry_after_s
-        """How long the server asks to wait, in seconds."""
+        """Seconds that the server asks the client to wait."""
 
 
 class InvalidError(ApiError):
-    """400 or 422: the object or the request is wrong; the same again fails again."""
+    """400 or 422: the object or the request is wrong; the same request will fail again."""
 
 
 class ForbiddenError(ApiError):
-    """401 or 403: these credentials may not do this."""
+    """401 or 403: the credentials do not allow the request."""
 
 
 class NamespaceTerminatingError(ForbiddenError):
@@ -64,7 +66,7 @@ class NamespaceTerminatingError(ForbiddenError):
 
 
 class NotFoundError(ApiError):
-    """404: no such object, or no such kind."""
+    """404: the object or the kind does not exist."""
 
 
 class AlreadyExistsError(ApiError):
@@ -72,7 +74,7 @@ class AlreadyExistsError(ApiError):
 
 
 class ConflictError(ApiError):
-    """409: the object has changed (resourceVersion or uid); read it again."""
+    """409: the object has changed (resourceVersion or uid); read the object again."""
 
 
 class GoneError(ApiError):
@@ -122,10 +124,10 @@ _status_decoder = msgspec.json.Decoder(Status)
 
 
 def error_from_answer(http_status: int, body: bytes, retry_after: str | None = None) -> ApiError:
-    """Build the error that an answer with `http_status` >= 400 means.
+    """Return the error for an answer with `http_status` >= 400.
 
-    `retry_after` is the header of that name. Proxies answer with bodies that are no Status: they
-    become the message.
+    `retry_after` is the header of that name. A body that is not a Status, as from a proxy, becomes
+    the message.
     """
     try:
         status = _status_decoder.decode(body)
@@ -142,13 +144,13 @@ def error_from_answer(http_status: int, body: bytes, retry_after: str | None = N
 
 
 def error_from_watch(body: bytes | msgspec.Raw) -> ApiError:
-    """Build the error that an ERROR event in a watch carries."""
+    """Return the error in an ERROR event of a watch."""
     status = _status_decoder.decode(body)
     return _error_class(status.code, status.reason)(status.code, status.reason, status.message)
 
 
 def _whole_message(status: Status) -> str:
-    """Return the message with those causes that it does not tell, such as which budget forbids."""
+    """Return the message, completed with causes that it omits, such as the blocking budget."""
     causes = status.details.causes if status.details is not None else None
     untold = [cause.message for cause in causes or () if cause.message not in status.message]
     return " ".join([status.message, *untold]).strip()

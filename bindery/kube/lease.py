@@ -1,10 +1,10 @@
-"""Leader election by a Lease (coordination.k8s.io/v1): one of several replicas acts.
+"""Leader election with a Lease (coordination.k8s.io/v1): only one of several replicas acts.
 
 Run by the scheduler and the binder around their main loops. The protocol is client-go's
-leaderelection. `kubernetes.aio.leaderelection` is not used because it keeps no count of
-transitions, which is our fencing token, and writes local times without their zone. The invariant:
-whoever leads has renewed the Lease less than `renew_deadline_seconds` ago, and each term has a
-larger token than all terms before it.
+leaderelection. `kubernetes.aio.leaderelection` is not used because it does not count transitions,
+and Bindery uses the count as fencing token; it also writes local times without a zone. Invariants:
+the leader has renewed the Lease less than `renew_deadline_seconds` ago, and each term has a larger
+token than all earlier terms.
 """
 
 import asyncio
@@ -29,51 +29,51 @@ _log = structlog.get_logger()
 
 _RELEASE_TIMEOUT_S = 5.0
 _TOKENS_SINCE_S = 1_577_836_800.0
-"""2020-01-01, in seconds since the epoch; the seconds from there fit int32 until 2088."""
+"""2020-01-01, in seconds since the epoch; seconds counted from there fit int32 until 2088."""
 _LATE = "no answer in time"
-_JITTER = 0.2  # of the time between attempts, so that candidates do not come in step
+_JITTER = 0.2  # of the time between attempts, so that candidates do not act at the same moment
 
 
 class Leadership:
-    """One term as the leader."""
+    """One term of leadership."""
 
     def __init__(self, fencing_token: int, clock: Callable[[], float], valid_until: float) -> None:
         self.fencing_token = fencing_token
-        """The Lease's `leaseTransitions`; larger in every later term. 0 without an election."""
+        """`leaseTransitions` of the Lease; larger in every later term. 0 without an election."""
         self._clock = clock
         self._valid_until = valid_until
 
     @classmethod
     def without_election(cls) -> "Leadership":
-        """Return the leadership of a process that has no rivals."""
+        """Return the leadership of a process that takes part in no election."""
         return cls(0, time.monotonic, math.inf)
 
     def is_valid(self) -> bool:
         """Whether the Lease was renewed recently enough to act on it.
 
-        Ask before acting after anything that blocks the event loop: `lead` cannot be cancelled
-        during that.
+        Check this before acting, after any code that blocks the event loop: `lead` cannot be
+        cancelled during such code.
         """
         return self._clock() < self._valid_until
 
     def valid_for_s(self) -> float:
-        """Return how many seconds are left of it, unless it is renewed."""
+        """Return the remaining seconds of the leadership, if it is not renewed."""
         return max(0.0, self._valid_until - self._clock())
 
     def extend(self, valid_until: float) -> None:
-        """Take note of a renewal."""
+        """Record a renewal."""
         self._valid_until = valid_until
 
     def end(self) -> None:
-        """Take note that the Lease is lost."""
+        """Record the loss of the Lease."""
         self._valid_until = -math.inf
 
 
 @dataclass(frozen=True)
 class Observation:
-    """A version of the Lease and when we first saw it, by our own clock.
+    """A version of the Lease, and the time when this process first saw it, by its own clock.
 
-    The times in the Lease are other machines' and are not compared with ours.
+    The times in the Lease come from other machines and are not compared with this clock.
     """
 
     lease: Lease
@@ -103,7 +103,7 @@ class LeaderElector:
     ) -> None:
         """`clock` measures durations; `wall_clock` returns seconds since the epoch.
 
-        `annotations` are on the Lease while this process holds it, as new as the last renewal.
+        `annotations` returns the annotations to write to the Lease at each renewal.
         """
         self._client = client
         self._name = name
@@ -120,11 +120,11 @@ class LeaderElector:
         lead: Callable[[Leadership], Awaitable[None]],
         stand_by: Callable[[], None] = lambda: None,
     ) -> None:
-        """Stand for election, and run `lead` during each term, until `lead` returns.
+        """Take part in the election, and run `lead` during each term, until `lead` returns.
 
-        `lead` is cancelled when the Lease could not be renewed in time or was taken; then we stand
-        again. The Lease is released when `lead` returns or raises and when `run` is cancelled.
-        `stand_by` is called after each attempt that did not win.
+        `lead` is cancelled when the Lease could not be renewed in time or was taken; then the
+        election continues. The Lease is released when `lead` returns or raises, and when `run` is
+        cancelled. `stand_by` is called after each lost attempt.
         """
         if not self._configuration.enabled:
             await lead(Leadership.without_election())
@@ -157,7 +157,7 @@ class LeaderElector:
             await self._pause()
 
     async def _acquire(self) -> Lease | None:
-        """Take the Lease if it is free; return it then."""
+        """Take the Lease if it is free; return it, or None if another process holds it."""
         try:
             lease = self._observe(await self._client.get(LEASES, self._name, self._namespace))
         except NotFoundError:
@@ -187,17 +187,18 @@ class LeaderElector:
         return self._observe(created).lease
 
     def _first_token(self) -> int:
-        """Return the token of the first term of a Lease, which the chart may have made.
+        """Return the token of the first term of a Lease, which the chart may have created.
 
-        The binder may know tokens of a Lease that was deleted, for example with the whole
-        installation. Terms last longer than a second, so the seconds are ahead of their count.
+        The binder may know tokens of a deleted Lease, for example from before a reinstallation.
+        Each term lasts longer than a second, so the seconds since 2020 exceed any earlier count of
+        terms.
         """
         return max(1, int(self._wall_clock() - _TOKENS_SINCE_S))
 
     async def _serve(
         self, leadership: Leadership, lead: Callable[[Leadership], Awaitable[None]]
     ) -> bool:
-        """Run `lead` while the Lease is kept; return whether it ended by itself."""
+        """Run `lead` while the Lease is held; return whether `lead` ended by itself."""
         leading = asyncio.ensure_future(lead(leadership))
         keeping = asyncio.create_task(self._keep(leadership))
         try:
@@ -213,13 +214,13 @@ class LeaderElector:
                 leadership.end()
             leading.cancel()
             keeping.cancel()
-            # Only when `lead` has stopped acting may somebody else begin.
+            # Another process may take over only after `lead` has stopped acting.
             await asyncio.gather(leading, keeping, return_exceptions=True)
             if not lost:
                 await self._release(leadership.fencing_token)
 
     async def _keep(self, leadership: Leadership) -> None:
-        """Renew the Lease; return when it is lost."""
+        """Renew the Lease; return when the Lease is lost."""
         while leadership.is_valid():
             await self._pause(at_most_s=leadership.valid_for_s())
             asked_at = self._clock()
@@ -240,14 +241,17 @@ class LeaderElector:
         return self._spec(spec.lease_transitions or 0, acquired_at=spec.acquire_time)
 
     async def _rewrite(self, fencing_token: int, change: Callable[[LeaseSpec], LeaseSpec]) -> bool:
-        """Write our Lease with what `change` makes of it; return False when it is not ours."""
+        """Write this process's Lease, changed by `change`; return False if another process holds
+        it.
+        """
         assert self._seen is not None, "only a held Lease is written"
         lease = self._seen.lease
         while True:
             try:
                 await self._write(lease, change(lease.spec))
             except ConflictError:
-                # Somebody labelled it, an earlier write came through after all, or it was taken.
+                # Another client changed its labels, an earlier write succeeded after all, or it was
+                # taken.
                 observation = self._observe(
                     await self._client.get(LEASES, self._name, self._namespace)
                 )
@@ -260,8 +264,8 @@ class LeaderElector:
                 return True
 
     async def _release(self, fencing_token: int) -> None:
-        # The stop may have come between a renewal and its answer: then the Lease is newer than we
-        # know, and whoever comes next would wait for its whole duration, however old it is by then.
+        # The stop may have come between a renewal and its answer: then the Lease is newer than this
+        # process knows, and the next process would wait for its whole duration.
         try:
             async with asyncio.timeout(_RELEASE_TIMEOUT_S):
                 await self._rewrite(fencing_token, _released)
@@ -271,7 +275,7 @@ class LeaderElector:
             _log.warning("release failed", lease=self._name, error=_LATE)
 
     async def _write(self, lease: Lease, spec: LeaseSpec) -> Lease:
-        # The body carries the resourceVersion of `lease`: whoever was faster makes this a conflict.
+        # The body contains the resourceVersion of `lease`, so a faster writer causes a conflict.
         meta = lease.metadata
         annotated = msgspec.structs.replace(
             meta, annotations={**meta.annotations, **self._annotations()}
@@ -300,7 +304,8 @@ class LeaderElector:
         )
 
     def _until(self, asked_at: float) -> float:
-        # Counted from before the request, so that we give up before others may take over.
+        # Counted from before the request, so that this process gives up before others may take
+        # over.
         return asked_at + self._configuration.renew_deadline_seconds
 
     async def _pause(self, at_most_s: float = math.inf) -> None:

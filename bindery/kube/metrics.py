@@ -1,4 +1,4 @@
-"""The Prometheus series about traffic with the API server.
+"""The Prometheus series of the traffic with the API server.
 
 Filled by `bindery.kube`, served by `bindery.observability.health`. Labels have few values: verbs,
 plurals, status codes; never names of objects.

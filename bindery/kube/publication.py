@@ -1,7 +1,8 @@
-"""The configuration that a leader uses, as its Lease publishes it to those who may read it.
+"""The configuration of a leader, published in an annotation of its Lease.
 
-The scheduler, the binder and the grouper write it with each renewal of their Lease; the commands
-plan with it. Invariant: the annotation has at most `MOST_BYTES`, and no credentials of a URL.
+The scheduler, the binder and the grouper write the annotation at each renewal of their Lease; the
+commands plan with it. Invariant: the annotation has at most `MOST_BYTES`, and contains no
+credentials of a URL.
 """
 
 import hashlib
@@ -26,17 +27,17 @@ class Publication(msgspec.Struct, frozen=True, rename="camel", kw_only=True, omi
     """The configuration of a running component."""
 
     version: str
-    """The version of Bindery that wrote it; other versions may have other defaults."""
+    """The version of Bindery of the component; other versions may have other defaults."""
     hash: str
-    """Of the whole configuration, with its defaults."""
+    """Hash of the whole configuration, including defaults."""
     changes: dict[str, Any] | None = None
     """The values that differ from the defaults, by key. None: they exceed `MOST_BYTES`."""
     problem: str | None = None
-    """Why a later change of the configuration file cannot be used; None if there is none."""
+    """The reason why a later change of the configuration file cannot be used; None without one."""
 
 
 def configuration_hash(configuration: "ApiModel") -> str:
-    """Return the hash of `configuration`: equal for equal values, given or by default."""
+    """Return a hash of `configuration`; equal for equal values, whether set or default."""
     values = _without_credentials(configuration.model_dump(mode="json", by_alias=True))
     encoded = msgspec.json.encode(values, order="sorted")
     return hashlib.sha256(encoded).hexdigest()[:_HASH_DIGITS]
@@ -45,7 +46,7 @@ def configuration_hash(configuration: "ApiModel") -> str:
 def annotations(configuration: "ApiModel", problem: str = "") -> dict[str, str]:
     """Return the annotation of a Lease that publishes `configuration`.
 
-    `problem`: why a later change of its file cannot be used, or empty.
+    `problem`: the reason why a later change of the file cannot be used, or empty.
     """
     whole = Publication(
         version=bindery.__version__,
@@ -60,7 +61,9 @@ def annotations(configuration: "ApiModel", problem: str = "") -> dict[str, str]:
 
 
 def published(given: dict[str, str]) -> Publication | None:
-    """Return what the annotations `given` of a Lease publish; None without it or if unreadable."""
+    """Return the configuration in the annotations `given` of a Lease; None if absent or
+    unreadable.
+    """
     text = given.get(CONFIGURATION_ANNOTATION)
     if text is None:
         return None

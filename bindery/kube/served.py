@@ -1,7 +1,7 @@
-"""Asks an API server for the kinds it serves, which depend on its version.
+"""Reads the kinds that an API server serves; they depend on its version.
 
-Asked before kinds are watched or listed that a cluster may do without. Discovery is open to every
-account that can log in, so no permission is needed.
+Used before watches and lists of optional kinds. Every account that can log in may use discovery, so
+no permission is needed.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ class ServedKind(msgspec.Struct, frozen=True):
     """A kind, or a subresource of one, of a group and version."""
 
     name: str = ""
-    """The plural; that of a subresource has a slash."""
+    """The plural; the name of a subresource has a slash."""
     kind: str = ""
     namespaced: bool = False
 
@@ -64,10 +64,10 @@ _GROUPS: Final = _Groups("", "", "apis", "APIGroupList", False, _ServedGroups)
 
 
 async def served(client: Client, resources: Sequence[Resource[Any]]) -> list[Resource[Any]]:
-    """Return those of `resources` that the API server serves, in their order.
+    """Return the served ones of `resources`, in their order.
 
     Raises:
-        KubeError: it does not say.
+        KubeError: the API server cannot be asked.
     """
     versions = list(dict.fromkeys((r.group, r.version) for r in resources))
     answers = await asyncio.gather(*(_plurals(client, *version) for version in versions))
@@ -76,10 +76,10 @@ async def served(client: Client, resources: Sequence[Resource[Any]]) -> list[Res
 
 
 class Catalogue:
-    """Which kinds an API server serves, for callers that ask again and again.
+    """The kinds that an API server serves, for callers that check often.
 
-    Groups that it does not have cost no request, and all callers share the answers: of each group
-    version there is at most one request in `REREAD_AFTER_S`.
+    Groups that the server does not have cost no request, and all callers share the answers: each
+    group version is requested at most once in `REREAD_AFTER_S`.
     """
 
     def __init__(self, client: Client) -> None:
@@ -88,12 +88,13 @@ class Catalogue:
         self._versions: dict[tuple[str, str], _Page[ServedKind]] = {}
 
     async def find(self, api_version: str, kind: str) -> tuple[str, ServedKind] | None:
-        """Return the API version and how it serves `kind`; None when the server does not have it.
+        """Return the API version and the discovery entry of `kind`; None if the server does not
+        have it.
 
-        The version may be `*`, for the one that the server prefers.
+        The version may be `*`, for the version preferred by the server.
 
         Raises:
-            KubeError: it does not say.
+            KubeError: the API server cannot be asked.
         """
         group, _, version = api_version.rpartition("/")
         if group:
@@ -121,14 +122,14 @@ class Catalogue:
 
 
 REREAD_AFTER_S: Final = 5.0
-"""The shortest time between two readings of one page of the catalogue."""
+"""Minimum seconds between two requests for one page of the catalogue."""
 _STILL_NEW_S: Final = 1.0
-"""A page of this age shows that something is missing; an older one is read again first."""
+"""Seconds for which a page proves that an entry is missing; an older page is read again first."""
 _CORE_VERSION: Final = "v1"
 
 
 class _Page(Generic[T]):
-    """One answer of discovery by key. Callers at the same time share one request."""
+    """The entries of one discovery document, by key. Concurrent callers share one request."""
 
     def __init__(self, read: Callable[[], Awaitable[dict[str, T]]]) -> None:
         self._read = read
@@ -137,7 +138,9 @@ class _Page(Generic[T]):
         self._found: dict[str, T] = {}
 
     async def get(self, key: str) -> dict[str, T]:
-        """Return an answer that has `key`, or that is new enough to show that it is missing."""
+        """Return a document that contains `key`, or is new enough to prove that `key` is
+        missing.
+        """
         async with self._lock:
             now = time.monotonic()
             is_there = key in self._found and now - self._read_at < REREAD_AFTER_S

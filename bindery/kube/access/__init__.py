@@ -1,1 +1,1 @@
-"""Where the API server is, and the credentials of this process."""
+"""Address of the API server, and the credentials of this process."""

@@ -1,9 +1,9 @@
 """Address and credentials of the API server: kubeconfig files, in-cluster configuration.
 
-Read by `http.transport`. `kubeconfig` finds cluster and user, `tokens` the Authorization
-header, `execplugin` runs what cloud providers bring. Client certificates are read once; tokens are
-renewed while requests go out, and none is used for longer than `_RENEW_AFTER_S` without asking its
-source again.
+Read by `http.transport`. `kubeconfig` finds cluster and user, `tokens` provides the Authorization
+header, `execplugin` runs the plugins of cloud providers. Client certificates are read once. Tokens
+are renewed while requests are sent, and no token is used for longer than `_RENEW_AFTER_S` without
+another read of its source.
 """
 
 import asyncio
@@ -28,23 +28,23 @@ from bindery.kube.access.tokens import (
 )
 from bindery.kube.errors import ConfigurationError
 
-# Not structlog, which takes longer to import than a short command may take; its formatter writes
-# the records of `logging` too.
+# Not structlog, whose import takes too long for a short command; its formatter also writes the
+# records of `logging`.
 _log = logging.getLogger(__name__)
 
 _RENEW_AFTER_S = 60.0
-"""A ServiceAccount's token is read again after as long; it lives for an hour."""
+"""Seconds until a ServiceAccount's token is read again; a token lives for an hour."""
 
 _SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-"""Where a pod finds `token` and `ca.crt`."""
+"""Directory of `token` and `ca.crt` in a pod."""
 
 _DEFAULT_NAMESPACE: Final = "default"
-"""What kubectl uses where nothing names a namespace."""
+"""Namespace that kubectl uses by default."""
 
 
 @dataclass(frozen=True)
 class _Access:
-    """A server and the user's credentials for it."""
+    """A server, and the user's credentials for the server."""
 
     server: str
     tokens: TokenSource
@@ -54,7 +54,7 @@ class _Access:
 
 
 class Credentials:
-    """The address of an API server, the TLS context and the Authorization header for it."""
+    """The address of an API server, with the TLS context and the Authorization header."""
 
     def __init__(
         self, access: _Access, header: str | None, origin: tuple[Path | None, str | None] | None
@@ -69,16 +69,17 @@ class Credentials:
         self.tls_server_name = access.tls_server_name
         self.tls = access.tls
         self.authorization = header
-        """The header's value, as of the last `renew`; None for client certificates."""
+        """The header's value since the last `renew`; None for client certificates."""
 
     @classmethod
     async def load(cls, kubeconfig: Path | None, context: str | None = None) -> "Credentials":
-        """Read `kubeconfig`; without one, the cluster we run in, else the default kubeconfig.
+        """Read `kubeconfig`; without one, the in-cluster configuration, else the default
+        kubeconfig.
 
-        `context` names one of the kubeconfig's; default: its current one.
+        `context` is the name of a context in the kubeconfig; default: the current context.
 
         Raises:
-            ConfigurationError: there is no usable configuration.
+            ConfigurationError: no usable configuration was found.
         """
         origin = None
         access = _in_cluster() if kubeconfig is None and context is None else None
@@ -89,17 +90,17 @@ class Credentials:
 
     @property
     def due(self) -> bool:
-        """Whether the token's source should be asked again before the next request."""
+        """Whether to read the token's source again before the next request."""
         return self.authorization is not None and time.monotonic() >= self._renew_at_s
 
     async def renew(self, *, rejected: str | None = None) -> None:
-        """Ask the source of the token again; `rejected` is the header that got a 401, if any.
+        """Read the token's source again; `rejected` is the header that got a 401, if any.
 
-        A source that fails leaves the token as it is: the server decides whether it still counts.
+        If the source fails, the old token stays, and the server decides whether it is still valid.
         """
         async with self._renewing:
             if rejected is not None and rejected != self.authorization:
-                return  # somebody else renewed it while we waited
+                return  # another task has renewed the token meanwhile
             if rejected is None and not self.due:
                 return
             self._renew_at_s = time.monotonic() + _RENEW_AFTER_S
@@ -112,12 +113,12 @@ class Credentials:
 
 
 def default_namespace(path: Path | None, context: str | None = None) -> str:
-    """Return the namespace that kubectl would use: that of the context, or that of our own pod.
+    """Return the namespace that kubectl would use: from the context, or from this process's pod.
 
     `path` and `context` as in `Credentials.load`.
 
     Raises:
-        ConfigurationError: there is no usable configuration.
+        ConfigurationError: no usable configuration was found.
     """
     if path is None and context is None and _in_cluster() is not None:
         own = os.environ.get("POD_NAMESPACE", "")
@@ -129,7 +130,7 @@ def default_namespace(path: Path | None, context: str | None = None) -> str:
 
 
 def _in_cluster() -> _Access | None:
-    """Return how a pod reaches its cluster; None outside of one."""
+    """Return the in-cluster configuration of a pod; None outside of a cluster."""
     host, port = (os.environ.get(f"KUBERNETES_SERVICE_{name}") for name in ("HOST", "PORT"))
     authority, token = _SERVICE_ACCOUNT / "ca.crt", _SERVICE_ACCOUNT / "token"
     if not host or not port or not authority.is_file() or not token.is_file():
@@ -167,7 +168,7 @@ async def _by_kubeconfig(path: Path | None, name: str | None) -> _Access:
 
 
 async def _identity(context: Context) -> tuple[bytes | None, TokenSource]:
-    """Return certificate and key of the user in one PEM, if there are, and where tokens are from.
+    """Return the user's certificate and key in one PEM, if there are any, and the source of tokens.
 
     Raises:
         ConfigurationError: a file or a plugin that the kubeconfig names cannot be used.
@@ -211,7 +212,7 @@ def _tls_context(cluster: Entry) -> ssl.SSLContext:
 
 
 def _load_pair(context: ssl.SSLContext, pem: bytes, user: Entry) -> None:
-    """Let `context` show the certificate and key in `pem`; `ssl` takes them from a file only."""
+    """Load the certificate and key in `pem` into `context`; `ssl` reads them only from a file."""
     with tempfile.NamedTemporaryFile(prefix="bindery-") as file:
         file.write(pem)
         file.flush()

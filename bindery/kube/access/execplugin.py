@@ -1,4 +1,4 @@
-"""Credentials from a command that a kubeconfig names, such as those of cloud providers.
+"""Credentials from a command named in a kubeconfig, such as a cloud provider's plugin.
 
 Run by `access.credentials`. The protocol is `client.authentication.k8s.io/v1` and `/v1beta1`,
 `ExecCredential` (https://kubernetes.io/docs/reference/access-authn-authz/authentication/).
@@ -17,7 +17,7 @@ from bindery.api.times import seconds
 from bindery.kube.access.kubeconfig import Context, Entry
 
 _SHOWN: Final = 300
-"""Characters of what a failed plugin writes that an error shows."""
+"""Maximum number of characters of a failed plugin's output in an error."""
 
 _CLUSTER_INFO: Final = (
     "server",
@@ -26,7 +26,7 @@ _CLUSTER_INFO: Final = (
     "certificate-authority-data",
     "proxy-url",
 )
-"""What a plugin may ask to be told about the cluster (`provideClusterInfo`)."""
+"""Fields about the cluster that a plugin may request (`provideClusterInfo`)."""
 
 
 class Credential(msgspec.Struct, frozen=True, rename="camel"):
@@ -70,7 +70,7 @@ async def ask(user: Entry, context: Context) -> Credential:
     """Run the plugin of `user` and return its credentials.
 
     Raises:
-        ConfigurationError: it is not there, fails, or answers something else.
+        ConfigurationError: the plugin does not exist, fails, or prints something else.
     """
     try:
         plugin = msgspec.convert(user.value["exec"], _Plugin)
@@ -93,7 +93,7 @@ async def ask(user: Entry, context: Context) -> Credential:
 
 
 def _request(plugin: _Plugin, context: Context) -> dict[str, Any]:
-    """Return the `ExecCredential` that the plugin is given."""
+    """Return the `ExecCredential` that is passed to the plugin."""
     spec: dict[str, Any] = {"interactive": _is_interactive(plugin)}
     if plugin.provide_cluster_info:
         cluster = context.cluster.value
@@ -110,7 +110,7 @@ async def _run(user: Entry, plugin: _Plugin, request: Mapping[str, Any]) -> byte
     if os.sep in command:  # relative to the kubeconfig, as client-go resolves it
         command = str(user.file.parent / command)
     given = {each.name: each.value for each in plugin.env or ()}
-    # A plugin that talks to the user, such as one that shows a code to log in with, does so there.
+    # A plugin that interacts with the user, such as one that prints a login code, uses stderr.
     talks = _is_interactive(plugin)
     try:
         process = await asyncio.create_subprocess_exec(

@@ -1,9 +1,9 @@
 """Kubeconfig files: contexts with their clusters and users.
 
-Read by `access.credentials`. The format is `Config` of client-go 0.36
-(tools/clientcmd/api/v1), and files are merged by its rules: of two entries with one name the first
-counts, relative paths start at the file that has them, and data wins over a path. Every mistake is
-named with its file.
+Read by `access.credentials`. The format is `Config` of client-go 0.36 (tools/clientcmd/api/v1), and
+files are merged by client-go's rules: of two entries with one name the first is used, relative
+paths start at the directory of their file, and data has priority over a path. Every error contains
+the name of the file.
 """
 
 import base64
@@ -22,17 +22,17 @@ _KINDS: Final = {"clusters": "cluster", "contexts": "context", "users": "user"}
 
 @dataclass(frozen=True)
 class Entry:
-    """One cluster, context or user, and its file."""
+    """One cluster, context or user, with its file."""
 
     name: str
     value: Mapping[str, Any]
     file: Path
 
     def text(self, key: str) -> str:
-        """Return the text at `key`; empty if there is none.
+        """Return the text at `key`; empty if the key is absent.
 
         Raises:
-            ConfigurationError: there is something else.
+            ConfigurationError: the value is not a text.
         """
         value = self.value.get(key)
         if value is None:
@@ -42,15 +42,16 @@ class Entry:
         return value
 
     def path(self, key: str) -> Path | None:
-        """Return the path at `key`, relative to its file; None if there is none."""
+        """Return the path at `key`, relative to the entry's file; None if the key is absent."""
         text = self.text(key)
         return self.file.parent / Path(text).expanduser() if text else None
 
     def content(self, key: str) -> bytes | None:
-        """Return what `key`-data holds, or else the file that `key` names; None: there is neither.
+        """Return the data at `key`-data, or else the content of the file at `key`; None without
+        both.
 
         Raises:
-            ConfigurationError: it is not base64, or the file cannot be read.
+            ConfigurationError: the data is not base64, or the file cannot be read.
         """
         data = self.text(f"{key}-data")
         if data:
@@ -74,16 +75,16 @@ class Context:
     user: Entry | None
     """None for the anonymous user."""
     namespace: str = ""
-    """The namespace that commands use by default; empty if the context has none."""
+    """The default namespace of commands; empty if the context has none."""
 
 
 def read(path: Path | None = None, name: str | None = None) -> Context:
     """Return the context `name`, by default the current one.
 
-    `path`: the only file to read; None: those of $KUBECONFIG, or ~/.kube/config.
+    `path`: the only file to read; None: the files of $KUBECONFIG, or ~/.kube/config.
 
     Raises:
-        ConfigurationError: no such file or context, or it cannot be used.
+        ConfigurationError: the file or context does not exist, or cannot be used.
     """
     merged = _merged(path)
     wanted = name or merged.current
@@ -102,7 +103,7 @@ def read(path: Path | None = None, name: str | None = None) -> Context:
 
 
 def read_file(path: Path, error: Any) -> bytes:
-    """Return the content of the file at `path`; `error` makes an error of what is wrong."""
+    """Return the content of the file at `path`; `error` makes an error from a text."""
     try:
         return path.read_bytes()
     except OSError as problem:
@@ -111,7 +112,7 @@ def read_file(path: Path, error: Any) -> bytes:
 
 @dataclass
 class _Merged:
-    """What all files say together."""
+    """The merged content of all files."""
 
     files: list[Path] = field(default_factory=list)
     current: str = ""
@@ -163,7 +164,7 @@ def _merge(merged: _Merged, path: Path) -> None:
 
 
 def _document(path: Path) -> Mapping[str, Any]:
-    """Return the content of one file; an empty one is an empty mapping."""
+    """Return the content of one file; an empty file is an empty mapping."""
     import yaml  # pods have no kubeconfig, and reservation pods must start fast
 
     raw = read_file(path, lambda problem: ConfigurationError(f"kubeconfig {problem}"))
@@ -183,7 +184,7 @@ def _found(merged: _Merged, kind: str, name: str) -> Entry:
     """Return the entry `name` of `kind`.
 
     Raises:
-        ConfigurationError: there is none; the message names those that there are.
+        ConfigurationError: there is none; the message lists the existing names.
     """
     entries = merged.entries[kind]
     if name not in entries:

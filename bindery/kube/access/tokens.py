@@ -1,6 +1,6 @@
-"""Where the Authorization header comes from, and comes from again when a token has ended.
+"""Sources of the Authorization header, which renew it when a token has expired.
 
-Used by `access.credentials`, one source for each way in which a kubeconfig names a user.
+Used by `access.credentials`. Each way of naming a user in a kubeconfig has one source.
 """
 
 import base64
@@ -15,17 +15,17 @@ from bindery.kube.access.kubeconfig import Context, Entry, read_file
 from bindery.kube.errors import ConfigurationError
 
 _BEFORE_END_S: Final = 60.0
-"""A token of a plugin is asked for this long before its end."""
+"""Seconds before the end of a plugin's token at which a new one is requested."""
 
 
 class TokenSource(Protocol):
-    """Something that knows the header of the moment."""
+    """Provides the current header."""
 
     async def header(self) -> str | None:
-        """Return the value of the Authorization header; None for none.
+        """Return the value of the Authorization header; None for no header.
 
         Raises:
-            ConfigurationError: the source does not answer.
+            ConfigurationError: the source fails.
         """
         ...
 
@@ -37,7 +37,7 @@ class Fixed:
         self._header = header
 
     async def header(self) -> str | None:
-        """Return it."""
+        """Return the header."""
         return self._header
 
 
@@ -48,7 +48,7 @@ class TokenFile:
         self._path = path
 
     async def header(self) -> str | None:
-        """Return the token that is in the file now."""
+        """Return the current token in the file."""
         raw = read_file(self._path, lambda problem: ConfigurationError(f"token file {problem}"))
         token = raw.decode(errors="replace").strip()
         if not token:
@@ -57,17 +57,17 @@ class TokenFile:
 
 
 class ExecPlugin:
-    """A command; it is run again when what it has handed out ends.
+    """A command that is run again when its token or certificate expires.
 
-    One that names no end is run again only when its token has been rejected, as kubectl does: then
-    the kubeconfig is read again, and with it comes a new source.
+    If its output has no expiry, the command is run again only after its token was rejected, as in
+    kubectl: then the kubeconfig is read again, which makes a new source.
     """
 
     def __init__(self, user: Entry, context: Context, credential: Credential) -> None:
         self._user, self._context, self._credential = user, context, credential
 
     async def header(self) -> str | None:
-        """Return the plugin's token; None if it hands out certificates."""
+        """Return the plugin's token; None if the plugin provides certificates."""
         expires = self._credential.expires
         if expires is not None and time.time() >= expires - _BEFORE_END_S:
             self._credential = await execplugin.ask(self._user, self._context)
@@ -78,7 +78,7 @@ class ExecPlugin:
 class AuthProvider:
     """OpenID Connect and other providers of old kubeconfigs, through the `kubernetes` client.
 
-    The client takes more than a second to import, which only those pay who need it.
+    The client is imported only when needed, because the import takes more than a second.
     """
 
     def __init__(self, user: Entry, context: Context) -> None:
@@ -94,7 +94,7 @@ class AuthProvider:
         self._configuration: Any = None
 
     async def header(self) -> str | None:
-        """Return the provider's token, renewed if it has ended."""
+        """Return the provider's token, renewed if it has expired."""
         config: Any = import_module("kubernetes.aio.config.kube_config")
         try:
             if self._loader is None:
@@ -108,7 +108,7 @@ class AuthProvider:
 
 
 def fixed_header(user: Entry) -> str | None:
-    """Return the header of a token, or of a name and password, in the kubeconfig itself."""
+    """Return the header for a token, or for a name and password, in the kubeconfig itself."""
     token = user.text("token")
     if token:
         return f"Bearer {token.strip()}"

@@ -1,1 +1,1 @@
-"""Events about objects, for users."""
+"""Kubernetes events for users, about objects."""

@@ -1,9 +1,9 @@
 """Event aggregation, rate limits and priorities, without I/O.
 
-`events.recorder` tells it what happened and asks it what to write. Time is passed in. The
-invariants: the same occurrence within `SERIES_S` is one event with a count; no more than
-`burst` + `per_second` x t events are written in t seconds; a warning never waits for, and is never
-dropped in favour of, an event of type Normal, nor any of these for a minor one.
+`events.recorder` passes occurrences in and takes the next event to write. Time is passed in.
+Invariants: equal occurrences within `SERIES_S` are one event with a count; at most `burst` +
+`per_second` x t events are written in t seconds; a warning never waits for an event of type Normal
+and is never dropped in favour of one, and neither waits for a minor event.
 """
 
 import heapq
@@ -14,12 +14,14 @@ from enum import IntEnum, StrEnum
 from typing import Final
 
 SERIES_S: Final = 300.0
-"""How long after its last occurrence an event is still counted up."""
+"""Seconds after the last occurrence during which an equal occurrence increases the event's
+count.
+"""
 PENDING_MAX: Final = 1000
-"""How many events may wait to be written before some are dropped."""
+"""Maximum number of events that wait to be written; further events are dropped."""
 _LATER_MAX: Final = 200
 _LATE_S: Final = 120.0
-"""What is told when there is time is not told any more after so long."""
+"""Seconds after which low-priority occurrences (`observe_later`) are dropped."""
 
 
 class Severity(StrEnum):
@@ -43,18 +45,18 @@ class ObjectReference:
 
 @dataclass(frozen=True)
 class Occurrence:
-    """Something that happened to an object; equal ones are the same event again."""
+    """Something that happened to an object; equal occurrences are one event with a count."""
 
     regarding: ObjectReference
     severity: Severity
     reason: str
     message: str
     is_minor: bool = False
-    """Whether it repeats an event about a larger object: a pod's part in its gang."""
+    """Whether a larger object has an event about the same: a pod's part in its gang."""
 
 
 class _Rank(IntEnum):
-    """Which events are written first."""
+    """The order in which events are written."""
 
     WARNING = 0
     NORMAL = 1
@@ -69,14 +71,14 @@ def _rank(occurrence: Occurrence) -> _Rank:
 
 @dataclass(eq=False)
 class Series:
-    """An event and how often it has occurred."""
+    """An event and the number of its occurrences."""
 
     occurrence: Occurrence
     first_at: float
     last_at: float
     count: int = 1
     name: str = ""
-    """Of the Event object; "" until it was written."""
+    """Name of the Event object; "" before the first write."""
     written_at: float = 0.0
     is_waiting: bool = True
 
@@ -94,7 +96,7 @@ class EventBook:
     def __init__(
         self, now: float, *, burst: int = 25, per_second: float = 5.0, repeat_s: float = 10.0
     ) -> None:
-        """`repeat_s` is the least time between two writes of one event's count."""
+        """`repeat_s`: minimum seconds between two writes of one event's count."""
         self._burst = burst
         self._per_second = per_second
         self._repeat_s = repeat_s
@@ -108,7 +110,7 @@ class EventBook:
         self._waiting = {rank: _Waiting() for rank in _Rank}
 
     def observe(self, occurrence: Occurrence, now: float) -> Occurrence | None:
-        """Note what happened; return the occurrence that was dropped for lack of room, if any."""
+        """Record an occurrence; return the occurrence dropped for lack of room, if any."""
         self._sweep(now)
         series = self._series.get(occurrence)
         if series is not None and now - series.last_at < SERIES_S:
@@ -126,21 +128,22 @@ class EventBook:
         return dropped.occurrence
 
     def _drop(self) -> Series:
-        """Take away the oldest minor event, else the oldest Normal one, else the newest warning."""
+        """Drop the oldest minor event, else the oldest Normal event, else the newest warning."""
         for rank in (_Rank.MINOR, _Rank.NORMAL):
             if self._waiting[rank].new:
                 return self._waiting[rank].new.popleft()
         return self._waiting[_Rank.WARNING].new.pop()
 
     def observe_later(self, occurrences: Iterator[Occurrence], now: float) -> None:
-        """Note what happened now and is to be told when nothing else waits.
+        """Record occurrences of now that are written only while no other event waits.
 
-        They are made one by one when they are written, so that what is never written costs nothing.
+        The iterator is read one by one at each write, so occurrences that are never written cost
+        nothing.
         """
         self._later.append((now, occurrences))
 
     def take(self, now: float) -> Series | None:
-        """Return the next event to be written, created if it has no name, else its count."""
+        """Return the next event to write. If it has no name, create it; else update its count."""
         self._refill(now)
         if self._tokens < 1.0:
             return None
@@ -152,7 +155,7 @@ class EventBook:
         return series
 
     def wait_s(self, now: float) -> float | None:
-        """Return after how many seconds `take` has something; None: not before `observe`."""
+        """Return the seconds until `take` returns an event; None: not before the next `observe`."""
         self._refill(now)
         token_s = max(0.0, (1.0 - self._tokens) / self._per_second)
         if self._later or any(waiting.new for waiting in self._waiting.values()):
@@ -161,13 +164,13 @@ class EventBook:
         return max(token_s, min(dues) - now) if dues else None
 
     def forget(self, series: Series) -> None:
-        """Make the next occurrence a new event: this one could not be written."""
+        """Make the next occurrence a new event, because this event could not be written."""
         if self._series.get(series.occurrence) is series:
             del self._series[series.occurrence]
 
     def _schedule_repeat(self, series: Series) -> None:
         if series.is_waiting:
-            return  # the write that it waits for will carry this count
+            return  # the pending write will contain this count
         series.is_waiting = True
         self._serial += 1
         entry = (series.written_at + self._repeat_s, self._serial, series)

@@ -1,8 +1,8 @@
 """EventRecorder: writes events about objects for users (events.k8s.io/v1).
 
-The scheduler, the binder and the node agent record through it; `events.book` decides
-what is written and when. Events are a courtesy: recording never blocks and never fails, and what
-cannot be written is counted in `bindery_events_dropped_total`.
+Used by the scheduler, the binder and the node agent; `events.book` decides which events are written
+and when. Recording never blocks and never fails; events that cannot be written are counted in
+`bindery_events_dropped_total`.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ _OBJECT_NAME_MAX: Final = 253
 
 
 def reference_to(resource: Resource[Any], target: KubeObject) -> ObjectReference:
-    """Return the reference under which events about `target` are recorded."""
+    """Return the reference to `target` for events."""
     meta = target.metadata
     return ObjectReference(resource.api_version, resource.kind, meta.namespace, meta.name, meta.uid)
 
@@ -44,7 +44,7 @@ def reference_to(resource: Resource[Any], target: KubeObject) -> ObjectReference
 class EventRecorder:
     """Records events on behalf of `component`, such as bindery-scheduler.
 
-    At most `burst` events at once and `per_second` in the long run are written, warnings first.
+    Writes at most `burst` events at once and `per_second` in the long run, warnings first.
     """
 
     def __init__(
@@ -66,27 +66,29 @@ class EventRecorder:
     def normal(
         self, regarding: ObjectReference, reason: str, message: str, *, is_minor: bool = False
     ) -> None:
-        """Record that something went as it should. `reason` is one CamelCase word.
+        """Record an event of type Normal. `reason` is one CamelCase word.
 
-        `is_minor`: another event reports the same of a larger object; this one gives way to it.
+        `is_minor`: another event reports the same about a larger object, and has priority.
         """
         self.record(Occurrence(regarding, Severity.NORMAL, reason, message, is_minor))
 
     def warning(
         self, regarding: ObjectReference, reason: str, message: str, *, is_minor: bool = False
     ) -> None:
-        """Record that something went wrong, or is wrong with the object."""
+        """Record an event of type Warning."""
         self.record(Occurrence(regarding, Severity.WARNING, reason, message, is_minor))
 
     def record(self, occurrence: Occurrence) -> None:
-        """Record what happened to an object."""
+        """Record an occurrence."""
         dropped = self._book.observe(occurrence, self._clock())
         if dropped is not None:
             EVENTS_DROPPED.labels(dropped.severity, "overflow").inc()
         self._wake.set()
 
     def later(self, occurrences: Iterator[Occurrence]) -> None:
-        """Record what is told when nothing else waits; it is made when it is written."""
+        """Record occurrences that are written only while no other event waits; read at each
+        write.
+        """
         self._book.observe_later(occurrences, self._clock())
         self._wake.set()
 
@@ -111,7 +113,8 @@ class EventRecorder:
                 await self._client.patch(EVENTS, series.name, patch, namespace=namespace)
             else:
                 event = self._event(series, namespace)
-                # Named only afterwards: meanwhile repeated occurrences just raise the count.
+                # Named only after the write: meanwhile, repeated occurrences only increase the
+                # count.
                 series.name = (await self._client.create(EVENTS, event, namespace)).metadata.name
         except KubeError as error:
             self._book.forget(series)
@@ -154,7 +157,7 @@ def _count(series: Series) -> dict[str, Any]:
 
 
 def shortened(message: str) -> str:
-    """Return `message` as the note of an event has it."""
+    """Return `message`, shortened to the limit of an event's note."""
     note = shown_message(message)
     encoded = note.encode()
     if len(encoded) <= _NOTE_BYTES_MAX:

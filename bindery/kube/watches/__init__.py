@@ -1,1 +1,1 @@
-"""Mirrors of all objects of a kind, kept by list and watch."""
+"""Mirrors of all objects of a kind, updated by list and watch."""

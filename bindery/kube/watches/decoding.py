@@ -1,8 +1,8 @@
-"""From the bytes of lists and watches to typed objects, one malformed object at a time.
+"""Decodes lists and watch events to typed objects, with tolerance for malformed objects.
 
-Used by `watches.reflector`. Each object is cut out raw first and decoded by itself, so that one
-that does not fit its type is reported as `Malformed` and harms nothing else (2,000 pods: 29 ms;
-26 ms in one step). `objects.reading` reads it.
+Used by `watches.reflector`. Each object is first cut out as raw bytes and decoded separately, so
+that an object that does not fit its type becomes `Malformed` and affects no other object (2,000
+pods: 29 ms; 26 ms in one step). `objects.reading` decodes each object.
 """
 
 from functools import partial
@@ -45,9 +45,9 @@ class LenientDecoder(Generic[T]):
         return ObjectList(metadata=page.metadata, items=[take(raw) for raw in page.items or ()])
 
     def event(self, line: bytes) -> tuple[str, T | Malformed]:
-        """Decode one line of a watch: its type and its object; a BOOKMARK has only metadata.
+        """Decode one line of a watch; return type and object. A BOOKMARK has only metadata.
 
-        Raises the ApiError that an ERROR event carries, and OutcomeUnknownError for half a line.
+        Raises the ApiError in an ERROR event, and OutcomeUnknownError for an incomplete line.
         """
         take = self._object
         try:
@@ -81,4 +81,4 @@ def _meta(raw: msgspec.Raw) -> Meta:
         part = reading.read_in_part(msgspec.json.decode(raw), KubeObject, None)
     except (msgspec.DecodeError, RecursionError):
         part = None
-    return part.metadata if part is not None else Meta()  # which can only be reported
+    return part.metadata if part is not None else Meta()  # such an object can only be reported

@@ -1,9 +1,8 @@
-"""Reflector: a local mirror of all objects of a kind, kept by list and watch.
+"""Reflector: a local mirror of all objects of a kind, updated by list and watch.
 
-The scheduler's cache, the binder and the node agent each run some. It takes its objects through
-`watches.decoding`, and `watches.store` decides which changes they mean. The invariant:
-across disconnections, expired versions and restarts of the API server, no change is lost and none
-is told twice.
+The scheduler's cache, the binder and the node agent run several. `watches.decoding` decodes the
+objects, and `watches.store` computes the changes. Invariant: across disconnections, expired
+versions and restarts of the API server, no change is lost and none is delivered twice.
 """
 
 import asyncio
@@ -40,34 +39,36 @@ T = TypeVar("T", bound=KubeObject)
 _log = structlog.get_logger()
 
 _CUTS_IN_A_ROW: Final = 7
-"""So many lost connections are reported: after 3 to 6 s, and then an outage is in the log."""
+"""Lost connections in a row until they are reported: 3 to 6 s, after which an outage is in the
+log.
+"""
 
 
 @dataclass(frozen=True)
 class WatchTiming:
-    """The times of a watch, in seconds."""
+    """Time limits of a watch, in seconds."""
 
     shortest_s: int = 300
     longest_s: int = 600
-    """The server is asked to end a watch after a random time between the two, so that watches
-    spread over API servers again after one was down (client-go's reflector does the same)."""
+    """The server ends a watch after a random time between the two, so that watches spread over API
+    servers again after a restart (as client-go's reflector does)."""
     idle_s: float = 90.0
-    """Bookmarks come every 60 s, even when nothing changes, but not for every kind (events). After
-    a longer silence, the watch is opened again."""
+    """Maximum silence before the watch is opened again. Bookmarks come every 60 s even without
+    changes, but not for every kind (events)."""
     backoff_base_s: float = 0.1
     backoff_cap_s: float = 30.0
     unhealthy_after_s: float = 240.0
-    """Without any word from the server for so long, the mirror counts as out of date."""
+    """Silence after which the mirror counts as out of date."""
 
 
 @dataclass(eq=False)
 class Reflector(Generic[T]):
     """Mirrors the objects of `resource` and calls `on_change` for each change, in order.
 
-    `on_change` is called from the event loop and must not block. What it raises is logged and
-    counted, and the next change is told all the same.
-    `on_malformed` is told the metadata of each version of an object that does not decode, and why.
-    `on_failure` is told why a list or a watch failed; it is tried again all the same.
+    `on_change` is called from the event loop and must not block. Its exceptions are logged and
+    counted, and the next change is still delivered. `on_malformed` receives the metadata of each
+    version of an object that does not decode, and the reason. `on_failure` receives the error of a
+    failed list or watch, which is retried.
     """
 
     client: Client
@@ -81,23 +82,23 @@ class Reflector(Generic[T]):
     on_failure: Callable[[KubeError], None] | None = None
     timing: WatchTiming = WatchTiming()
     draw: Callable[[], float] = random.random
-    """Draws from [0, 1)."""
+    """Returns a random number in [0, 1)."""
     synced: asyncio.Event = field(default_factory=asyncio.Event, init=False)
-    """Set once the first list has been told."""
+    """Set after the first list has been delivered."""
     is_listing: bool = field(default=False, init=False)
-    """Whether the changes told now come from a list: deletions first, then by name, and not in the
-    order in which they happened."""
+    """Whether the current changes come from a list: deletions first, then by name, not in the order
+    in which they happened."""
 
     def __post_init__(self) -> None:
         self._selection = Selection(self.namespace, self.label_selector, self.field_selector)
         self._decoder = LenientDecoder(self.resource)
         self._store: Store[T] = Store()
-        self._resume_at = ""  # the resourceVersion that all told changes lead to; "": list again
+        self._resume_at = ""  # the resourceVersion after all delivered changes; "": list again
         self._last_word_s = 0.0
         self._failures = 0
         self._asked = asyncio.Event()
         self._waiting: list[asyncio.Future[None]] = []
-        """Who waits for a list that has not begun yet."""
+        """Waiters for a list that has not started yet."""
         WATCH_ERRORS.labels(self.resource.plural)  # so that alerts see the first one
         self._changes = {
             kind: WATCH_CHANGES.labels(self.resource.plural, kind) for kind in EventType
@@ -105,17 +106,17 @@ class Reflector(Generic[T]):
 
     @property
     def objects(self) -> Mapping[Key, T]:
-        """All objects by (namespace, name): a live, read-only view."""
+        """All objects by (namespace, name), as a live, read-only view."""
         return self._store.objects
 
     def healthy(self, now: float) -> bool:
-        """Whether the mirror is filled and not out of date at `now` (of `time.monotonic`)."""
+        """Whether the mirror is filled and up to date at `now` (of `time.monotonic`)."""
         return self.synced.is_set() and now - self._last_word_s < self.timing.unhealthy_after_s
 
     async def catch_up(self) -> None:
-        """Return once the mirror shows everything that was stored when this was called.
+        """Wait until the mirror contains everything that was stored at the time of the call.
 
-        A watch may lag behind, or be waiting to connect again, without a sign of it. So this lists.
+        A watch may lag behind or wait to reconnect without notice, so this lists the objects.
         """
         listed = asyncio.get_running_loop().create_future()
         self._waiting.append(listed)
@@ -130,11 +131,11 @@ class Reflector(Generic[T]):
                     await self._list()
                 await self._until_asked(self._watch())
             except GoneError:
-                # Its versions are too old, as those of all watches after a restart of the server.
+                # The resourceVersion is too old, as for all watches after a restart of the server.
                 _log.debug("watch expired", resource=self.resource.plural, at=self._resume_at)
                 self._resume_at = ""
             except SilentError:
-                # Nothing happens, or the connection is broken: both end by connecting again.
+                # Nothing happens or the connection is broken: reconnect in both cases.
                 _log.debug("watch silent", resource=self.resource.plural)
                 self._heard(time.monotonic() - self.timing.idle_s)  # it was opened then, or later
             except KubeError as error:
@@ -149,7 +150,7 @@ class Reflector(Generic[T]):
                     self.draw(),
                 )
                 await self._until_asked(asyncio.sleep(pause_s))
-            self._failures += 1  # until the next word from the server
+            self._failures += 1  # reset by the next answer of the server
 
     def _log_failure(self, error: KubeError) -> None:
         is_cut = isinstance(error, (UnreachableError, OutcomeUnknownError))
@@ -159,7 +160,7 @@ class Reflector(Generic[T]):
             log_failure(_log, "watch failed", error, resource=self.resource.plural)
 
     async def _until_asked(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run `work`; end it early when somebody asks for a list."""
+        """Run `work`; end it early when a caller requests a list."""
         task = asyncio.create_task(work)
         asked = asyncio.create_task(self._asked.wait())
         try:
@@ -209,7 +210,7 @@ class Reflector(Generic[T]):
                 self._heard(time.monotonic())
 
     def _heard(self, at_s: float) -> None:
-        """Take note that the server has answered at `at_s` (of `time.monotonic`)."""
+        """Record that the server has answered at `at_s` (of `time.monotonic`)."""
         self._last_word_s = max(self._last_word_s, at_s)
         self._failures = 0
 
@@ -230,7 +231,7 @@ class Reflector(Generic[T]):
         try:
             self.on_change(change)
         except Exception:
-            # A defect; but if it ended this watch, one object would hide all others for ever.
+            # A defect of `on_change`. If it ended this watch, one object would hide all others.
             meta = change.object.metadata
             WATCH_ERRORS.labels(self.resource.plural).inc()
             _log.exception(

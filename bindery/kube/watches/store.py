@@ -1,8 +1,8 @@
 """The objects of one kind in a watch, and the changes between their states.
 
-Pure bookkeeping under `watches.reflector`, which feeds it with lists and events. The invariant: the
-changes that were returned, applied in their order to an empty mapping, give `objects.watched`; no
-change is returned for a version (uid and resourceVersion) that is known already.
+Used by `watches.reflector`, which passes lists and events in. Pure. Invariants: the returned
+changes, applied in order to an empty mapping, give the known objects; no change is returned for a
+version (uid and resourceVersion) that is already known.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -20,7 +20,7 @@ Key = tuple[str, str]
 
 
 class EventType(StrEnum):
-    """What happened to an object."""
+    """The type of a change."""
 
     ADDED = "ADDED"
     MODIFIED = "MODIFIED"
@@ -29,13 +29,13 @@ class EventType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Change(Generic[T]):
-    """One object was added, modified or deleted."""
+    """The addition, modification or deletion of one object."""
 
     type: EventType
     object: T
-    """The object as it is now; of a deleted one, as it was last seen."""
+    """The current object; the last seen state of a deleted object."""
     previous: T | None
-    """The object as it was before; None when it was not known."""
+    """The object before the change; None if it was not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,17 +45,16 @@ class Malformed:
     meta: Meta
     message: str
     kept: Callable[[Any], Any] = field(default=lambda known: known, compare=False)
-    """Takes its last version that did decode, or None, and returns what is kept of the object, or
-    None."""
+    """Receives the last version that decoded, or None; returns the object to keep, or None."""
 
 
 def key_of(meta: Meta) -> Key:
-    """Return the key under which an object is kept."""
+    """Return the key of an object in the store."""
     return (meta.namespace, meta.name)
 
 
 class Store(Generic[T]):
-    """The objects of one kind, and the versions of those that do not decode."""
+    """The objects of one kind, and the known versions of malformed objects."""
 
     def __init__(self) -> None:
         self._objects: dict[Key, T] = {}
@@ -63,12 +62,12 @@ class Store(Generic[T]):
         self.objects: Mapping[Key, T] = MappingProxyType(self._objects)
 
     def is_news(self, found: Malformed) -> bool:
-        """Whether this version of a malformed object has not been seen yet."""
+        """Whether this version of a malformed object is new."""
         known = self._malformed.get(key_of(found.meta))
         return known is None or not _same_version(known, found.meta)
 
     def see(self, found: T | Malformed) -> list[Change[T]]:
-        """Take note that `found` exists. Of a malformed object, `kept` says what is left."""
+        """Store the existing object `found`; for a malformed one, store the result of `kept`."""
         if isinstance(found, Malformed):
             key = key_of(found.meta)
             self._malformed[key] = found.meta
@@ -81,7 +80,7 @@ class Store(Generic[T]):
         return self._put(key, found)
 
     def lose(self, found: T | Malformed) -> list[Change[T]]:
-        """Take note that `found` was deleted; it is the object's last state."""
+        """Remove the deleted object `found`; it is the object's last state."""
         last = None if isinstance(found, Malformed) else found
         meta = found.meta if isinstance(found, Malformed) else found.metadata
         key = key_of(meta)
@@ -92,7 +91,7 @@ class Store(Generic[T]):
         return self._remove(key, last)
 
     def reconcile(self, found: Iterable[T | Malformed]) -> Iterator[Change[T]]:
-        """Take note that exactly `found` exist; deletions come first."""
+        """Store exactly the objects `found`; deletions come first."""
         by_key = {
             key_of(each.meta if isinstance(each, Malformed) else each.metadata): each
             for each in found
