@@ -1,5 +1,5 @@
-"""The vocabulary that every part of Bindery shares.
+"""The vocabulary shared by all parts of Bindery.
 
-Custom resources as pydantic models (one module a kind), the configuration files, well-known
+Custom resources as pydantic models (one module for each kind), the configuration files, well-known
 names, and Kubernetes quantities. Imports nothing of Bindery; `crds/` is generated from here.
 """

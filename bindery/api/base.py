@@ -1,4 +1,4 @@
-"""What all custom resource models share: camelCase on the wire, snake_case in Python."""
+"""The base of all custom resource models: camelCase in JSON, snake_case in Python."""
 
 from typing import Annotated, ClassVar
 
@@ -9,7 +9,7 @@ from bindery.api.states import MOST_GANG_PODS
 
 NonNegative = Annotated[int, Field(ge=0)]
 PodCount = Annotated[int, Field(ge=0, le=MOST_GANG_PODS)]
-"""A number of pods that users demand."""
+"""A number of pods that a user requires."""
 Quantity = Annotated[
     int | str,
     Field(json_schema_extra={"x-bindery-quantity": True}),
@@ -18,7 +18,7 @@ Quantity = Annotated[
 
 
 class ApiModel(BaseModel):
-    """Base of every custom resource part. Unknown keys are errors."""
+    """Base of the models of custom resources and their parts. Unknown keys are errors."""
 
     model_config = ConfigDict(
         alias_generator=to_camel,
@@ -30,7 +30,7 @@ class ApiModel(BaseModel):
     )
 
     def to_wire(self) -> dict[str, object]:
-        """Return the JSON form, without what is at its default."""
+        """Return the JSON form without fields that have their default value."""
         return self.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_defaults=True)
 
 

@@ -15,13 +15,13 @@ from bindery.api.names import SCHEDULER_NAME
 from bindery.api.usage import UsageConfiguration
 
 DEFAULT_ACTIONS: Final = (
-    "allocate",  # what fits now, and reservations for the first that do not fit
-    "backfill",  # what ends before a reservation begins
+    "allocate",  # jobs that fit now, and reservations for the first that do not fit
+    "backfill",  # jobs that end before a reservation begins
     "consolidation",  # moves that make room
     "reclaim",  # between queues, by fair share
     "preempt",  # inside a queue, by priority
-    "stalegangeviction",  # what is left of gangs that have lost their minimum
-    "runtimelimit",  # gangs that have run for as long as they may
+    "stalegangeviction",  # pods of gangs that have lost their minimum
+    "runtimelimit",  # gangs that have reached their limit of run time
 )
 DEFAULT_PLUGINS: Final = (
     "predicates",  # hard filters: selectors, affinity, taints, readiness
@@ -31,7 +31,7 @@ DEFAULT_PLUGINS: Final = (
     "priority",  # higher job priority first
     "gang",  # whole gangs; below their minimum before extras
     "dra",  # devices for resource claims
-    "gpusharing",  # parts of GPUs, and GPUs one by one
+    "gpusharing",  # shares of GPUs, and single GPUs
     "hami",  # devices that HAMi shares
     "numa",  # nodes that can align the pod to their NUMA zones
     "cooldown",  # a node that refused a pod is avoided for a while
@@ -46,11 +46,11 @@ DEFAULT_PLUGINS: Final = (
     "nodeplacement",  # binpack or spread
 )
 DEFAULT_BINDER_PLUGINS: Final = (
-    "volumes",  # claims get their volumes, and are waited for
-    "dra",  # resource claims get their devices, and are reserved for their pods
-    "gpusharing",  # pods that share GPUs are told which, and reservation pods hold these
-    "hami",  # HAMi's devices are written onto pods, and their nodes locked in turn
-    "numa",  # the predicted NUMA zones are recorded on the pod
+    "volumes",  # volumes for claims, with a wait until they are bound
+    "dra",  # devices for resource claims, reserved for their pods
+    "gpusharing",  # reservation pods for shared GPUs, and their devices for the users
+    "hami",  # HAMi's devices on pods, and the locks of their nodes
+    "numa",  # the record of the predicted NUMA zones on the pod
 )
 
 
@@ -59,151 +59,159 @@ class BinderPluginConfiguration(ApiModel):
 
     name: str
     arguments: dict[str, Any] = Field(default_factory=dict)
-    """What the plugin's own arguments model understands; unknown keys are errors."""
+    """Arguments of the plugin; unknown keys are errors."""
 
 
 class PluginConfiguration(BinderPluginConfiguration):
     """One plugin of the scheduler, in the order in which it is called."""
 
     weight: float = Field(default=1.0, ge=0, allow_inf_nan=False)
-    """The plugin's scores of nodes are multiplied by it."""
+    """Factor for the plugin's scores of nodes."""
 
 
 class LeaderElection(ApiModel):
-    """Which of several replicas acts. Defaults are those of Kubernetes' own components."""
+    """The election of one of several replicas. Defaults are those of Kubernetes' own components."""
 
     enabled: bool = True
-    """false: the process acts at once, for a single replica."""
+    """false: the process acts without an election, for a single replica."""
     namespace: str = "kube-system"
-    """Where the Lease is; the same for all releases of the chart in a cluster."""
+    """The namespace of the Lease; the same for all releases of the chart in a cluster."""
     lease_seconds: float = Field(default=15.0, gt=0)
-    """How long a silent leader keeps the Lease."""
+    """Time until the Lease of a silent leader expires."""
     renew_deadline_seconds: float = Field(default=10.0, gt=0)
-    """A leader that could not renew for so long stops acting."""
+    """Time without a successful renewal after which a leader stops acting."""
     retry_seconds: float = Field(default=2.0, gt=0)
     """The time between two attempts to get or renew the Lease."""
 
 
 class BindRequestConfiguration(ApiModel):
-    """How Statements become BindRequests."""
+    """Rules for writing Statements into BindRequests."""
 
     max_pods: int = Field(default=500, ge=1, le=500)
     """A larger commit is split; 1 writes one object per pod."""
     backoff_limit: NonNegative = 5
-    """How many attempts of the binder may fail before the pods are planned elsewhere."""
+    """Number of failed attempts of the binder after which the pods are planned again."""
     timeout_seconds: float = Field(default=600.0, gt=0)
-    """A request without an outcome after so long is removed and its pods are planned again."""
+    """Time after which a request without an outcome is deleted and its pods are planned again."""
     merge_above: NonNegative = 4
-    """A cycle that commits more single-pod Statements of one namespace than this merges them."""
+    """Number of single-pod Statements of one namespace in a cycle above which they are merged."""
     max_statements: int = Field(default=50, ge=1, le=500)
-    """How many Statements of one namespace may share a request, up to 100 pods. They share one only
-    while 16 requests are being created; 1 writes one request per Statement."""
+    """Maximum number of Statements of one namespace that share a request, up to 100 pods.
+    Statements share a request only while 16 requests are being created; 1 writes one request for
+    each Statement."""
 
 
 class BackfillConfiguration(ApiModel):
-    """Which gangs that do not fit hold a reservation while the action `backfill` is on."""
+    """Reservations for gangs that do not fit, while the action `backfill` is on."""
 
     reservations: NonNegative = 1
-    """How many gangs at once: the first that do not fit, in the order in which they are served."""
+    """Number of gangs with a reservation at a time: the first that do not fit, in the order of
+    service.
+    """
     after_seconds: float = Field(default=0.0, ge=0)
-    """How long a gang waits before it gets one."""
+    """Time that a gang waits before it gets a reservation."""
     window_seconds: float = Field(default=86400.0, ge=0)
-    """A start that lies further ahead counts as one that is not known."""
+    """A start further ahead than this time counts as unknown."""
     unknown_start_after_seconds: float = Field(default=300.0, ge=0)
-    """How long a gang waits before it gets one whose start is not known. Its room may then stay
-    idle for as long as pods without an expected run time run."""
+    """Time that a gang waits before it gets a reservation with an unknown start. The reserved room
+    may stay idle while pods without an expected run time run."""
 
 
 class GrouperExpectation(ApiModel):
-    """What the scheduler expects of the grouper, which writes PodGroups for pods without one."""
+    """Settings for clusters with the grouper, which writes PodGroups for pods without one."""
 
     wait_for_groups: bool = False
-    """Whether pods that have a controller wait until a PodGroup selects them. For clusters where
-    the grouper runs."""
+    """Whether pods with a controller wait until a PodGroup selects them. Set it only where the
+    grouper runs."""
 
 
 class VictimPreference(StrEnum):
-    """Which of several gangs of one queue and priority is evicted first."""
+    """The order in which gangs of one queue and priority are evicted."""
 
     NEWEST = "Newest"
-    """The one that was created last."""
+    """The gang that was created last."""
     YOUNGEST = "Youngest"
-    """The one that started last."""
+    """The gang that started last."""
     CHEAPEST = "Cheapest"
-    """The one that holds the smallest part of the cluster."""
+    """The gang that holds the smallest part of the cluster."""
     LEAST_WORK_LOST = "LeastWorkLost"
-    """The one with the smallest part of the cluster times the time since its last checkpoint."""
+    """The gang with the smallest product of its part of the cluster and the time since its last
+    checkpoint.
+    """
 
 
 class DisruptionConfiguration(ApiModel):
     """The pods that the scheduler does not evict, and the order in which it evicts others."""
 
     spare_from: tuple[Literal["consolidation", "reclaim", "preempt"], ...] = ("consolidation",)
-    """The actions that do not evict pods with an annotation against it, or with local data."""
+    """The actions that do not evict pods with local data or with an annotation against eviction."""
     local_data: bool = True
-    """Whether local data counts: a hostPath volume, or an emptyDir volume that is not in memory."""
+    """Whether local data protects a pod: a hostPath volume, or an emptyDir volume that is not in
+    memory.
+    """
     prefer: VictimPreference = VictimPreference.NEWEST
     """Which of several gangs of one queue and priority is evicted first: Newest, Youngest, Cheapest
     or LeastWorkLost."""
 
 
 class SchedulerConfiguration(ApiModel):
-    """One scheduler: its pool, its actions and plugins in order, its timing."""
+    """One scheduler: node pool, actions and plugins in order, timing."""
 
     api_version: Literal["scheduling.bindery.dev/v1alpha1"] = "scheduling.bindery.dev/v1alpha1"
     kind: Literal["SchedulerConfiguration"] = "SchedulerConfiguration"
     scheduler_name: str = SCHEDULER_NAME
-    """Pods with this `spec.schedulerName` are planned; all others only count as usage."""
+    """The scheduler plans pods with this `spec.schedulerName`; other pods only count as usage."""
     node_pool: str = ""
-    """The pool that this scheduler owns; "" is the default pool: all without the label."""
+    """The node pool of this scheduler; "" is the default pool: all nodes without the label."""
     actions: tuple[str, ...] = DEFAULT_ACTIONS
-    """What each cycle does, in this order."""
+    """The actions of each cycle, in this order."""
     plugins: tuple[PluginConfiguration, ...] = tuple(
         PluginConfiguration(name=name) for name in DEFAULT_PLUGINS
     )
-    """What decides about queues, jobs and nodes, in the order in which they are asked."""
+    """The plugins for queues, jobs and nodes, in the order in which they are called."""
     gpu_resources: tuple[str, ...] = DEFAULT_GPU_RESOURCES
     """The resources that queues count as GPUs, as shell patterns such as `gpu.intel.com/*`. MIG
     instances always count, each as its number of compute slices."""
     gpu_device_classes: tuple[str, ...] = DEFAULT_GPU_DEVICE_CLASSES
     """The DeviceClasses whose devices queues count as GPUs, as shell patterns such as
-    `*.nvidia.com`: each device that resource claims have counts as one."""
+    `*.nvidia.com`: each allocated device counts as one GPU."""
     cycle_seconds: float = Field(default=1.0, gt=0)
-    """The longest time between two cycles without events."""
+    """Maximum time between two cycles without events."""
     min_cycle_seconds: float = Field(default=0.05, ge=0)
-    """The shortest time between two cycles, so that events are taken in batches."""
+    """Minimum time between two cycles, so that events are processed in batches."""
     cycle_budget_seconds: float = Field(default=5.0, gt=0)
-    """How long a cycle plans further jobs. Then it commits its plans, and the next cycle continues
-    with the remaining jobs."""
+    """Time for which a cycle plans further jobs. Then the cycle commits its plans, and the next
+    cycle continues with the remaining jobs."""
     attempt_seconds: float = Field(default=1.0, gt=0)
-    """How long a cycle may plan one job at once; making room for it may take five times as long. A
-    job that takes longer is set aside for 10 s, and each further time for twice as long, up to 15
-    min; then it gets twice the time, up to 16 times."""
+    """Time for which a cycle may plan one job; making room for a job may take five times as long. A
+    job that takes longer is postponed for 10 s, and for twice as long after each further time, up
+    to 15 min; then it gets twice the time, up to 16 times."""
     max_cycle_seconds: float = Field(default=120.0, gt=0)
-    """Longest duration of a cycle. Then the cycle hangs, for example in a plugin, and the process
+    """Maximum duration of a cycle. A longer cycle hangs, for example in a plugin, and the process
     ends."""
     failed_node_cooldown_seconds: float = Field(default=60.0, ge=0)
-    """How long a node is avoided at most after a bind to it failed, or it refused a pod. The first
-    time is a quarter of it and doubles with each further failure; a change of the node's
-    allocatable resources or declared features ends it."""
+    """Maximum time for which a node is avoided after a failed binding to it, or after it refused a
+    pod. The first time is a quarter of the maximum and doubles with each further failure. A change
+    of the node's allocatable resources or declared features ends the time."""
     stuck_in_releasing_seconds: float = Field(default=120.0, ge=0)
-    """How long after its grace period a terminating pod is expected to go. Then plans no longer
-    count on its resources."""
+    """Time after the grace period within which a terminating pod is expected to end. Afterwards,
+    plans no longer count on the pod's resources."""
     consolidation_max_moved: NonNegative = 16
-    """How many jobs may be moved for one that waits."""
+    """Maximum number of jobs that are moved for one waiting job."""
     staleness_grace_period_seconds: float = 60.0
-    """How long a gang that has run may stay below its minimum, if its PodGroup has no value;
+    """Time for which a gang that has run may stay below its minimum, if its PodGroup has no value;
     negative: no limit."""
     backfill: BackfillConfiguration = BackfillConfiguration()
     disruption: DisruptionConfiguration = DisruptionConfiguration()
     tenancy_policy_enforced: bool = False
-    """Whether the chart's admission policy guards what the binder records on pods, and the queues
-    of PodGroups. Without it, what this process saw comes before what pods and PodGroups have."""
+    """Whether the chart's admission policy protects the binder's records on pods, and the queues of
+    PodGroups. Without the policy, the scheduler trusts what it has seen itself over the content of
+    pods and PodGroups."""
     bind_request: BindRequestConfiguration = BindRequestConfiguration()
     grouper: GrouperExpectation = GrouperExpectation()
     leader_election: LeaderElection = LeaderElection()
     usage: UsageConfiguration = UsageConfiguration()
-    """Time-based shares: what queues used in the past lowers what they get over quota."""
+    """Time-based shares: past usage of a queue lowers its share over quota."""
 
     @property
     def counted_as_gpus(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -222,62 +230,66 @@ class SchedulerConfiguration(ApiModel):
 
 
 class WebhookConfiguration(ApiModel):
-    """The admission webhook, which runs the binder's plugins when pods are created."""
+    """The admission webhook. It runs the binder's plugins when pods are created."""
 
     scheduler_name: str = SCHEDULER_NAME
-    """Pods with this `spec.schedulerName` are looked at."""
+    """The webhook checks pods with this `spec.schedulerName`."""
     port: int = Field(default=8443, ge=1, le=65535)
     """The port that the API server calls."""
     host: str = ""
-    """The address that it listens on; "": that of the option --listen-address."""
+    """The address on which the webhook listens; "": the address of the option --listen-address."""
     dns_names: tuple[str, ...] = ("bindery-webhook.bindery-system.svc",)
-    """Names and addresses by which the API server calls it: its certificate is for them."""
+    """Names and addresses by which the API server calls the webhook; they are in its
+    certificate.
+    """
     namespace: str = "bindery-system"
-    """Where the webhook keeps its certificates."""
+    """The namespace of the webhook's certificates."""
     secret: str = "bindery-webhook"  # noqa: S105  # a name, no password
-    """The Secret with its certificates."""
+    """The Secret of the webhook's certificates."""
     configuration: str = "bindery-webhook"
     """The name of both webhook configurations; the webhook writes its CA bundle into them."""
     certificate_seconds: float = Field(default=90 * 86400.0, ge=1)
-    """How long a certificate is good for; it is renewed after two thirds of that."""
+    """Lifetime of a certificate, which is renewed after two thirds of this time."""
     authority_seconds: float = Field(default=5 * 365 * 86400.0, ge=1)
-    """How long the authority is good for that signs certificates."""
+    """Lifetime of the authority that signs certificates."""
     overlap_seconds: float = Field(default=600.0, ge=0)
-    """How long a new authority is published before it signs."""
+    """Time for which a new authority is published before it signs."""
 
 
 class BinderConfiguration(ApiModel):
-    """One binder: its plugins in order and its bounds."""
+    """One binder: plugins in order, and limits."""
 
     api_version: Literal["scheduling.bindery.dev/v1alpha1"] = "scheduling.bindery.dev/v1alpha1"
     kind: Literal["BinderConfiguration"] = "BinderConfiguration"
     plugins: tuple[BinderPluginConfiguration, ...] = tuple(
         BinderPluginConfiguration(name=name) for name in DEFAULT_BINDER_PLUGINS
     )
-    """What prepares pods before they are bound, in this order."""
+    """The plugins that prepare pods before they are bound, in this order."""
     concurrent_binds: int = Field(default=32, ge=1)
-    """Calls for pods in flight at once, over all requests: bindings, and those of plugins."""
+    """Maximum number of concurrent calls for pods, over all requests: bindings, and calls of
+    plugins.
+    """
     time_to_live_seconds: float = Field(default=300.0, ge=0)
-    """Finished requests are removed after so long."""
+    """Time after which finished requests are deleted."""
     max_backoff_seconds: float = Field(default=300.0, gt=0)
-    """The longest wait between two attempts."""
+    """Maximum time between two attempts."""
     leader_election: LeaderElection = LeaderElection()
     webhook: WebhookConfiguration = WebhookConfiguration()
-    """For `bindery webhook run`, which reads the same file; the binder itself does not look."""
+    """For `bindery webhook run`, which reads the same file; the binder ignores it."""
 
 
 class GrouperConfiguration(ApiModel):
-    """One grouper: which pods it groups, by which rows, and how fast."""
+    """One grouper: scheduler names, rows and rates."""
 
     api_version: Literal["scheduling.bindery.dev/v1alpha1"] = "scheduling.bindery.dev/v1alpha1"
     kind: Literal["GrouperConfiguration"] = "GrouperConfiguration"
     scheduler_names: tuple[str, ...] = Field(default=(SCHEDULER_NAME,), min_length=1)
-    """Pods with one of these in `spec.schedulerName` are grouped."""
+    """The grouper groups pods with one of these names in `spec.schedulerName`."""
     row_files: tuple[str, ...] = ()
-    """Files with further rows for kinds of workloads; they replace shipped rows of the same kind.
-    A path that is not absolute begins at this file."""
+    """Files with further rows for kinds of workloads; they replace shipped rows of the same kind. A
+    relative path starts at the directory of this file."""
     debounce_seconds: float = Field(default=0.1, ge=0)
-    """How long changes of a workload are collected before its PodGroups are worked out again."""
+    """Time for which changes of a workload are collected before its PodGroups are computed."""
     concurrent_writes: int = Field(default=16, ge=1)
-    """Writes in flight at once, over all workloads."""
+    """Maximum number of concurrent writes, over all workloads."""
     leader_election: LeaderElection = LeaderElection()

@@ -1,8 +1,8 @@
 """CustomResourceDefinitions, generated from the pydantic models.
 
-Run by `make crds`, which gives it `crds/` and the chart's copy; a test runs it too and fails when
-the files differ. The API server takes structural schemas only, a narrow part of JSON schema: a
-model that needs more is an error here; nothing is left out in silence.
+Run by `make crds` for `crds/` and the chart's copy; a test compares the files. The API server
+accepts only structural schemas, a narrow part of JSON schema. A model that needs more causes an
+error; no part is silently omitted.
 """
 
 import sys
@@ -66,15 +66,15 @@ _QUANTITY_MARK: Final = "x-bindery-quantity"
 _QUANTITY: Final[Schema] = {
     "anyOf": [{"type": "integer"}, {"type": "string"}],
     "x-kubernetes-int-or-string": True,
-    # The grammar of apimachinery's resource.Quantity without its sign: only -1, unlimited, is
-    # below zero. `pattern` holds for strings, `minimum` for integers.
+    # The grammar of apimachinery's resource.Quantity without a sign: only -1, unlimited, is below
+    # zero. `pattern` applies to strings, `minimum` to integers.
     "pattern": r"^(-1|\+?([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?)$",
     "minimum": -1,
 }
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes a part that stands twice in full each time, as people read the files."""
+    """Writes repeated parts in full each time, because people read the files."""
 
     def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002
         """Return True: no part is an alias."""
@@ -85,7 +85,7 @@ def definition(kind: type[CustomResource]) -> Schema:
     """Return the CustomResourceDefinition of `kind`.
 
     Raises:
-        ValueError: a model uses a part of JSON schema that the API server does not take.
+        ValueError: a model uses a part of JSON schema that the API server does not accept.
     """
     info = kind.kind_info
     names: Schema = {
@@ -119,7 +119,7 @@ def definition(kind: type[CustomResource]) -> Schema:
 
 
 def write(directory: Path) -> None:
-    """Write one file a kind to `directory`."""
+    """Write one file for each kind into `directory`."""
     directory.mkdir(parents=True, exist_ok=True)
     for kind in KINDS:
         text = yaml.dump(
@@ -130,7 +130,7 @@ def write(directory: Path) -> None:
 
 
 def _top_level(kind: type[CustomResource]) -> Schema:
-    """Return the schema of `kind` with the parts that every Kubernetes object has."""
+    """Return the schema of `kind` with the common fields of Kubernetes objects."""
     generated = kind.model_json_schema(by_alias=True)
     definitions = generated.pop("$defs", {})
     schema = _structural(generated, definitions, kind.__name__)
@@ -145,7 +145,7 @@ def _top_level(kind: type[CustomResource]) -> Schema:
 
 
 def _structural(schema: Schema, definitions: Schema, where: str) -> Schema:
-    """Return `schema` as the API server wants it: no references, no unions, no titles."""
+    """Return `schema` in the API server's form: no references, no unions, no titles."""
     schema = _without_union(_inlined(schema, definitions), definitions, where)
     if schema.pop(_QUANTITY_MARK, False):
         said = [key for key in ("description", "default") if schema.get(key) is not None]
@@ -161,7 +161,7 @@ def _structural(schema: Schema, definitions: Schema, where: str) -> Schema:
     if result.get("type") == "integer":
         result["format"] = "int64"
     if _is_worth_saying(schema.get("default")):
-        # The API server fills in the parts of an object one by one.
+        # The API server sets defaults for each part of an object separately.
         result["default"] = {} if "properties" in schema else schema["default"]
     if "items" in schema:
         result["items"] = _structural(_mapping(schema["items"]), definitions, f"{where}[]")
@@ -172,13 +172,13 @@ def _structural(schema: Schema, definitions: Schema, where: str) -> Schema:
         }
     others = schema.get("additionalProperties")
     if isinstance(others, dict):
-        # `false` needs no word: the API server drops or refuses unknown fields by itself.
+        # `false` is omitted: the API server drops or refuses unknown fields anyway.
         result["additionalProperties"] = _structural(others, definitions, f"{where}[*]")
     return result
 
 
 def _exclusive_bounds(schema: Schema, where: str) -> Schema:
-    """Return the exclusive bounds of `schema` as OpenAPI 3.0 writes them: number, and a flag."""
+    """Return `schema` with exclusive bounds in the form of OpenAPI 3.0: a number and a flag."""
     bounds: Schema = {}
     for bound, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
         if exclusive not in schema:
@@ -190,7 +190,7 @@ def _exclusive_bounds(schema: Schema, where: str) -> Schema:
 
 
 def _inlined(schema: Schema, definitions: Schema) -> Schema:
-    """Return `schema` with its reference replaced; what stands beside the reference wins."""
+    """Return `schema` with its reference replaced; keys beside the reference have priority."""
     reference = schema.get("$ref")
     if reference is None:
         return dict(schema)
@@ -200,7 +200,7 @@ def _inlined(schema: Schema, definitions: Schema) -> Schema:
 
 
 def _without_union(schema: Schema, definitions: Schema, where: str) -> Schema:
-    """Return `schema` with `X or null` as X: what is null is left out on the wire."""
+    """Return `schema` with `X or null` as X: null fields are omitted in JSON."""
     if _QUANTITY_MARK in schema or "anyOf" not in schema:
         return schema
     choices = schema.pop("anyOf")
@@ -215,7 +215,7 @@ def _without_union(schema: Schema, definitions: Schema, where: str) -> Schema:
 
 
 def _is_worth_saying(default: JsonValue) -> bool:
-    """Return whether `default` differs from leaving the field out."""
+    """Return whether `default` differs from an absent field."""
     return default is not None and default not in ("", [])
 
 

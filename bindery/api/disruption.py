@@ -1,7 +1,7 @@
-"""Which pods ask to be left in place: by annotations of three projects, and by local data. Pure.
+"""Finds pods that request not to be evicted, by annotations of three projects or local data. Pure.
 
 Karpenter's annotation may have a duration from the start of the pod, such as `4h` (its
-IsDoNotDisruptActive, August 2026). Any other value than that and `true` counts for nothing.
+IsDoNotDisruptActive, August 2026). Values other than a duration and `true` are ignored.
 
 The rules for local data are those of cluster-autoscaler (1.33, `utils/drain`): a hostPath volume,
 or an emptyDir volume that is not in memory, unless an annotation says that it is safe.
@@ -27,7 +27,7 @@ _LONGEST_DURATION: Final = 40
 
 
 class Asks(IntFlag):
-    """Why a pod asks to be left in place."""
+    """The reasons why a pod requests not to be evicted."""
 
     NOTHING = 0
     BY_ANNOTATION = 1
@@ -35,7 +35,9 @@ class Asks(IntFlag):
 
 
 def asks(annotations: Mapping[str, str], local_volumes: Iterable[str]) -> Asks:
-    """Return why a pod asks to be left in place. `local_volumes`: its volumes with local data."""
+    """Return the reasons why a pod requests not to be evicted. `local_volumes`: its volumes with
+    local data.
+    """
     found = Asks.NOTHING
     if _for_good(annotations) or _duration_s(annotations) is not None:
         found |= Asks.BY_ANNOTATION
@@ -48,9 +50,10 @@ def asks(annotations: Mapping[str, str], local_volumes: Iterable[str]) -> Asks:
 
 
 def asks_until(annotations: Mapping[str, str], started: float | None) -> float:
-    """Return until when the annotations count: seconds since the epoch, infinite without an end.
+    """Return the end of the annotations' effect in seconds since the epoch; infinite without an
+    end.
 
-    `started`: when the kubelet accepted the pod. Before that a duration has not begun.
+    `started`: when the kubelet accepted the pod, the beginning of a duration.
     """
     duration_s = _duration_s(annotations)
     if duration_s is None or started is None or _for_good(annotations):

@@ -1,12 +1,13 @@
-"""Exclusive domains: those that annotations of pods ask for, and the record of those that are held.
+"""Exclusive domains: requests in annotations of pods, and the record of held domains.
 
-Each child Job of a JobSet, or group of a LeaderWorkerSet, may ask for a domain of its own: nodes
-with one value of the label that the annotation names. PodGroups ask in their topology constraints.
+Each child Job of a JobSet, or group of a LeaderWorkerSet, may request a domain of its own: nodes
+with one value of the label in the annotation. PodGroups request domains in their topology
+constraints.
 
-A pod holds a domain only if it was placed with that constraint. The scheduler hands the levels to
-the binder in the `pluginData`, and the binder records them on the pod
-(`names.EXCLUSIVE_DOMAINS_ANNOTATION`). Owners can change what pods and PodGroups ask for, but not
-what was granted.
+A pod holds a domain only if it was placed with that constraint. The scheduler passes the levels to
+the binder in `pluginData`, and the binder records them on the pod
+(`names.EXCLUSIVE_DOMAINS_ANNOTATION`). Owners can change the requests of pods and PodGroups, but
+not the record.
 """
 
 from collections.abc import Mapping
@@ -30,10 +31,10 @@ _UNITS: Final = (
         "leaderworkerset.sigs.k8s.io/group-key",
     ),
 )
-"""Annotation with a node label -> label with the key of the pods that share a domain."""
+"""Annotation with a node label -> label with the key that pods of one domain share."""
 ANNOTATIONS: Final = frozenset(annotation for annotation, _ in _UNITS)
 LABELS: Final = frozenset(label for _, label in _UNITS)
-"""All annotations and labels that are read here."""
+"""All annotations and labels that this module reads."""
 
 
 class ExclusiveUnit(NamedTuple):
@@ -44,14 +45,14 @@ class ExclusiveUnit(NamedTuple):
 
     @property
     def level(self) -> str:
-        """The level of its domain in records."""
+        """The level of the unit's domain in records."""
         return f"{self.node_label} of {self.key}"
 
 
 def exclusive_unit(
     annotations: Mapping[str, str], labels: Mapping[str, str]
 ) -> ExclusiveUnit | None:
-    """Return the unit of a pod; None if it has no exclusive domain."""
+    """Return the unit of a pod; None if the pod has no exclusive domain."""
     for annotation, label in _UNITS:
         if annotations.get(annotation) and labels.get(label):
             return ExclusiveUnit(annotations[annotation], labels[label])
@@ -59,7 +60,7 @@ def exclusive_unit(
 
 
 class HeldDomains(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The levels at which a pod holds the domain of its node for its gang alone."""
+    """The levels at which a pod holds its node's domain exclusively for its gang."""
 
     levels: tuple[Level, ...]
     pod: str = ""

@@ -1,7 +1,7 @@
-"""What a reservation pod asks of its node beside the GPU that it holds for a group of pods.
+"""The resources that a reservation pod requests beside the GPU that it holds for a group of pods.
 
-One value for the two that need it: the scheduler plans room for these pods, and the binder makes
-them. Where they differ, nodes without that room refuse the pods, and the binding fails.
+The scheduler plans room for these pods, and the binder creates them, with the same value. If their
+values differed, nodes without room would refuse the pods, and bindings would fail.
 """
 
 import os
@@ -16,14 +16,14 @@ from bindery.api.gpushare import RESERVATION_REQUESTS
 from bindery.api.names import GPU_RESOURCE
 
 RESOURCES_VARIABLE: Final = "BINDERY_GPU_RESERVATION_RESOURCES"
-"""In the environment of both processes: `ReservationResources` as JSON. The chart sets it."""
+"""Environment variable of both processes: `ReservationResources` as JSON. The chart sets it."""
 
 
 class ReservationResources(ApiModel):
     """Requests and limits of a reservation pod's container.
 
-    There is no limit of CPU by default: the start takes half a second of it, and the first share
-    of a GPU waits for that.
+    There is no CPU limit by default: the start uses half a second of CPU time, and the first share
+    of a GPU waits for the start.
     """
 
     requests: dict[str, str] = Field(default_factory=lambda: dict(RESERVATION_REQUESTS))
@@ -40,12 +40,14 @@ class ReservationResources(ApiModel):
 
     @property
     def planned(self) -> Mapping[str, str]:
-        """What its node is asked for: a limit without a request is both, as in Kubernetes."""
+        """The effective requests: a limit without a request is also the request, as in
+        Kubernetes.
+        """
         return {**self.limits, **self.requests}
 
 
 def given_resources() -> ReservationResources:
-    """Return the resources that the environment names, or the default.
+    """Return the resources in the environment variable, or the default.
 
     Raises:
         ValueError: the environment variable cannot be read.

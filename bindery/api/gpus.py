@@ -1,7 +1,8 @@
-"""Which extended resources and DeviceClasses queues count as GPUs, and how many GPUs each is.
+"""The extended resources and DeviceClasses that queues count as GPUs, and the number of GPUs of
+each.
 
-Pure. Nodes are compared by the resource itself; the quota, limit and share of GPUs apply to the sum
-over all resources.
+Pure. For nodes the resource itself counts; quota, limit and share of GPUs apply to the sum over all
+resources.
 """
 
 import re
@@ -28,9 +29,9 @@ DEFAULT_GPU_DEVICE_CLASSES: Final = (
     "gaudi.intel.com",
 )
 MODEL_PREFIX: Final = "gpu-model/"
-"""Prefix of a GPU model where resources are named: the GPUs on nodes of that model."""
+"""Prefix of a GPU model among resource names: the GPUs on nodes of that model."""
 _MIG_PROFILE: Final = re.compile(r"(?P<slices>[12347])g\.[1-9][0-9]{0,2}gb(\.me|\.gfx|\.all)?")
-"""NVIDIA's profiles: compute slices, memory, and attributes after a dot as in resource names."""
+"""NVIDIA's profiles: compute slices, memory, and attributes after a dot, as in resource names."""
 
 
 def mig_slices(resource: str) -> int | None:
@@ -50,7 +51,7 @@ def unknown_profiles(resources: Sequence[str]) -> tuple[str, ...]:
 class GpuResources:
     """The resources that match one of `patterns` (shell patterns), and MIG instances.
 
-    `classes`: patterns for the DeviceClasses of devices that resource claims have (DRA).
+    `classes`: patterns for the DeviceClasses of allocated devices (DRA).
     """
 
     def __init__(
@@ -62,7 +63,8 @@ class GpuResources:
         self.counts_class = lru_cache(maxsize=1024)(self._counts_class)
         """Return whether devices of a DeviceClass count, each as one GPU."""
         self.gpus_of = lru_cache(maxsize=1024)(self._gpus_of)
-        """Return how many GPUs one of a resource counts, without `nvidia.com/gpu`; else 0.
+        """Return the number of GPUs that one unit of a resource counts as, except `nvidia.com/gpu`;
+        else 0.
 
         A MIG instance counts its compute slices, as in KAI-Scheduler.
         """

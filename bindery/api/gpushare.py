@@ -1,11 +1,11 @@
-"""Shares of GPUs: what the annotations of a pod ask for, and what is wrong with them.
+"""Shares of GPUs: reads requests in annotations of pods, and finds their problems.
 
-KAI-Scheduler's protocol (v0.17: `gpu-fraction`, `gpu-memory`, `gpu-fraction-num-devices`). Asked by
+KAI-Scheduler's protocol (v0.17: `gpu-fraction`, `gpu-memory`, `gpu-fraction-num-devices`). Used by
 the scheduler, the binder's plugin and the admission webhook, so that all three give the same
-reasons. Pure. The one invariant: `read` returns a share only for a pod with no `problems`.
+reasons. Pure. Invariant: `read` returns a share only for a pod without `problems`.
 
-The annotations are what a pod asks for, and its owner may change them at any time. What the pod
-was granted is in the binder's record.
+The annotations are the request of a pod, and the pod's owner may change them at any time. The
+granted share is in the binder's record.
 """
 
 import json
@@ -20,13 +20,13 @@ from bindery.api.names import GPU_RESOURCE, GROUP, MIG_PREFIX
 from bindery.api.shown import quoted
 
 FRACTION_ANNOTATION: Final = "gpu-fraction"
-"""On a pod: the part of each device, above 0 and below 1."""
+"""Annotation of a pod: the part of each device, above 0 and below 1."""
 MEMORY_ANNOTATION: Final = "gpu-memory"
-"""On a pod: MiB of each device."""
+"""Annotation of a pod: MiB of each device."""
 DEVICES_ANNOTATION: Final = "gpu-fraction-num-devices"
-"""On a pod: of how many devices; default 1."""
+"""Annotation of a pod: number of devices; default 1."""
 CONTAINER_ANNOTATION: Final = "gpu-fraction-container-name"
-"""On a pod: which container gets the devices; default: the first."""
+"""Annotation of a pod: the container that gets the devices; default: the first."""
 ANNOTATIONS: Final = (
     FRACTION_ANNOTATION,
     MEMORY_ANNOTATION,
@@ -34,28 +34,30 @@ ANNOTATIONS: Final = (
     CONTAINER_ANNOTATION,
 )
 ASKING: Final = frozenset(ANNOTATIONS[:3])
-"""The annotations that say how much is asked for."""
+"""The annotations with the requested amount."""
 CONFIG_MAP_ANNOTATION: Final = "runai/shared-gpu-configmap"
-"""On a pod: what the names of the ConfigMaps begin with that tell its container the devices."""
+"""Annotation of a pod: prefix of the names of the ConfigMaps with its container's devices."""
 RECEIVED_TYPE_ANNOTATION: Final = "received-resource-type"
-"""On a pod: in which form it got its GPUs, once it is about to be bound."""
+"""Annotation of a pod: the form in which it got its GPUs, written shortly before its binding."""
 RECORD_ANNOTATION: Final = f"{GROUP}/granted-gpu-share"
-"""On a bound pod with a share: what it was granted. The binder writes it when it binds the pod."""
+"""Annotation of a bound pod with a share: the granted share, written by the binder at the
+binding.
+"""
 GROUP_LABEL: Final = "runai-gpu-group"
-"""On a pod with a share of one device, and on reservation pods: the GPU group."""
+"""Label of a pod with a share of one device, and of reservation pods: the GPU group."""
 GROUP_LABEL_PREFIX: Final = GROUP_LABEL + "/"
-"""On a pod with shares of several devices, before each group's name: that group."""
+"""Prefix of labels of a pod with shares of several devices; the name of a group follows."""
 INDEX_ANNOTATION: Final = "run.ai/reserve_for_gpu_index"
-"""On a reservation pod: the device that it got, as its container sees it."""
+"""Annotation of a reservation pod: its device, as the container sees it."""
 RESERVATION_NAMESPACE: Final = "kai-resource-reservation"
 RESERVATION_APP: Final = "kai-resource-reservation"
 """The value of the label `app` of reservation pods."""
 RESERVATION_PREFIX: Final = "gpu-reservation-"
 RESERVATION_REQUESTS: Final[Mapping[str, str]] = {"cpu": "1m", "memory": "32Mi"}
-"""What a reservation pod requests beside its GPU, unless the configuration names something else."""
+"""The default requests of a reservation pod beside its GPU."""
 
 PLUGIN: Final = "gpusharing"
-"""The plugin of the scheduler, and the one of the binder, to which it hands its choice over."""
+"""Name of the scheduler's plugin and of the binder's plugin."""
 
 NOT_PREPARED: Final = (
     f"it has no annotation {CONFIG_MAP_ANNOTATION}, so its container cannot read its devices: "
@@ -63,7 +65,7 @@ NOT_PREPARED: Final = (
 )
 
 WHOLE: Final = 10**9
-"""Units of one device, so fine that shares by memory add up to a whole device exactly."""
+"""Units of one device, fine enough that shares by memory add up to exactly one device."""
 _MOST_DEVICES: Final = 64
 _HAMI_RESOURCES: Final = frozenset(
     {"nvidia.com/gpumem", "nvidia.com/gpumem-percentage", "nvidia.com/gpucores"}
@@ -76,17 +78,18 @@ _INTEGER: Final = re.compile(r"[0-9]{1,12}")
 
 @dataclass(frozen=True, slots=True)
 class GpuShare:
-    """A part of each of `devices` devices: by portion, or by memory."""
+    """A part of each of `devices` devices, by portion or by memory."""
 
     portion: int = 0
-    """Of each device, in units of which `WHOLE` make one; 0 where memory is asked for."""
+    """Portion of each device, in units of 1 / `WHOLE`; 0 if memory is requested."""
     memory_mib: int = 0
     devices: int = 1
 
     def portion_of(self, device_memory_mib: int) -> int | None:
-        """Return the portion of a device with so much memory; None if that is not known.
+        """Return the portion of a device with this amount of memory; None if the amount is unknown
+        (0).
 
-        More than `WHOLE` if the device has less memory than is asked for.
+        The portion is above `WHOLE` if the device has less memory than requested.
         """
         if self.portion:
             return self.portion
@@ -101,7 +104,7 @@ class GpuShare:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """The share that a pod was given, and the GPU group on each of its devices."""
+    """The granted share of a pod, and the GPU group on each of its devices."""
 
     share: GpuShare
     groups: tuple[str, ...]
@@ -109,29 +112,29 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class GpuAsk:
-    """All of a pod that decides whether it asks for GPUs in a way that makes sense."""
+    """The fields of a pod that decide whether its request for GPUs is valid."""
 
     annotations: Mapping[str, str]
     containers: Sequence[str]
     """Names of containers and init containers."""
     resources: frozenset[str]
-    """Resources that any container requests or is limited to, in amounts other than 0."""
+    """Resources in requests or limits of any container, with amounts other than 0."""
 
 
 def asks_for_share(annotations: Mapping[str, str]) -> bool:
-    """Return whether a pod with these annotations wants a share of a GPU, sensible or not."""
+    """Return whether a pod with these annotations requests a share of a GPU, valid or not."""
     return not ASKING.isdisjoint(annotations)
 
 
 def problems(ask: GpuAsk) -> list[str]:
-    """Return what is wrong with the share that is asked for, one sentence each."""
+    """Return the problems of the requested share, one sentence each."""
     if not asks_for_share(ask.annotations):
         return []
     return [*wrong_values(ask.annotations), *_wrong_company(ask)]
 
 
 def wrong_values(annotations: Mapping[str, str]) -> list[str]:
-    """Return what is wrong with the annotations alone, whatever else the pod has."""
+    """Return the problems of the annotations alone."""
     found = []
     fraction, memory = annotations.get(FRACTION_ANNOTATION), annotations.get(MEMORY_ANNOTATION)
     devices = annotations.get(DEVICES_ANNOTATION)
@@ -156,7 +159,7 @@ def wrong_values(annotations: Mapping[str, str]) -> list[str]:
 
 
 def read(annotations: Mapping[str, str]) -> GpuShare | None:
-    """Return the share that the annotations ask for; None if none, or if they make no sense."""
+    """Return the share in the annotations; None if there is none, or an invalid one."""
     if not asks_for_share(annotations) or any(wrong_values(annotations)):
         return None
     devices = int(annotations.get(DEVICES_ANNOTATION, "1"))
@@ -166,7 +169,7 @@ def read(annotations: Mapping[str, str]) -> GpuShare | None:
 
 
 def as_annotations(share: GpuShare) -> dict[str, str]:
-    """Return annotations for which `read` returns `share`, a part of each device."""
+    """Return annotations from which `read` returns `share`."""
     written: dict[str, str] = {}
     if share.memory_mib:
         written[MEMORY_ANNOTATION] = str(share.memory_mib)
@@ -178,14 +181,14 @@ def as_annotations(share: GpuShare) -> dict[str, str]:
 
 
 def record(pod_uid: str, share: Mapping[str, str], groups: Sequence[str]) -> str:
-    """Return the value of `RECORD_ANNOTATION`: which pod was granted which `share`, as annotations,
-    of the devices of `groups`.
+    """Return the value of `RECORD_ANNOTATION`: the pod, its granted `share` as annotations, and the
+    `groups` of its devices.
     """
     return json.dumps({"pod": pod_uid, "share": dict(share), "groups": list(groups)})
 
 
 def read_record(annotations: Mapping[str, str], pod_uid: str) -> Grant | None:
-    """Return what the pod was granted; None if its record is missing, another pod's or broken."""
+    """Return the grant of the pod; None if the record is missing, broken or another pod's."""
     text = annotations.get(RECORD_ANNOTATION, "")
     if not text:
         return None
@@ -200,7 +203,7 @@ def read_record(annotations: Mapping[str, str], pod_uid: str) -> Grant | None:
 
 
 def groups(labels: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the GPU groups that a pod with these labels belongs to, sorted."""
+    """Return the GPU groups in the labels of a pod, sorted."""
     found = {value for name, value in labels.items() if name.startswith(GROUP_LABEL_PREFIX)}
     if GROUP_LABEL in labels:
         found.add(labels[GROUP_LABEL])
@@ -208,24 +211,26 @@ def groups(labels: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def is_group_label(name: str) -> bool:
-    """Return whether the label `name` says that a pod belongs to a GPU group."""
+    """Return whether the label `name` is a pod's GPU group."""
     return name == GROUP_LABEL or name.startswith(GROUP_LABEL_PREFIX)
 
 
 def group_labels(names: Sequence[str]) -> dict[str, str]:
-    """Return the labels of a pod that has shares of the devices of the groups `names`."""
+    """Return the labels of a pod with shares of devices of the groups `names`."""
     if len(names) == 1:
         return {GROUP_LABEL: names[0]}
     return {f"{GROUP_LABEL_PREFIX}{name}": name for name in names}
 
 
 def reservation_name(node: str, group: str) -> str:
-    """Return the name of the reservation pod of `group` on `node`: the same in every try."""
+    """Return the name of the reservation pod of `group` on `node`; the same in every attempt."""
     return RESERVATION_PREFIX + sha256(f"{node}/{group}".encode()).hexdigest()[:16]
 
 
 def is_reservation(namespace: str, labels: Mapping[str, str]) -> bool:
-    """Return whether a pod is a reservation: it holds a device for the users of its group."""
+    """Return whether a pod is a reservation pod, which holds a device for the users of its
+    group.
+    """
     return namespace == RESERVATION_NAMESPACE and GROUP_LABEL in labels
 
 

@@ -1,8 +1,8 @@
-"""The nodes on which room was kept for the later stages of a gang, as its pods record them.
+"""The record on pods of the nodes on which room was kept for later stages of their gang.
 
-The scheduler hands them to the binder in the `pluginData` of some pods of an earlier stage; the
-binder records them on these pods when it binds them (`names.KEPT_ROOM_ANNOTATION`). So a scheduler
-that starts later keeps the room on the same nodes. Pure.
+The scheduler passes the nodes to the binder in `pluginData` of some pods of an earlier stage; the
+binder records them on these pods at the binding (`names.KEPT_ROOM_ANNOTATION`). So a scheduler that
+starts later keeps the room on the same nodes. Pure.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ Count = Annotated[int, msgspec.Meta(ge=0, le=MOST_GANG_PODS)]
 
 
 class KeptRoom(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Where room was kept when the pod was planned."""
+    """The nodes with room for later stages at the time of a pod's planning."""
 
     rooms: dict[str, dict[str, Count]]
     """Sub-group of a later stage -> node -> number of its pods."""
@@ -36,7 +36,9 @@ class KeptRoom(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def from_data(data: object) -> KeptRoom | None:
-    """Return the rooms in `pluginData`; None if there are none. Anybody may write BindRequests."""
+    """Return the rooms in `pluginData`; None if there are none or they are invalid. Any client may
+    write BindRequests.
+    """
     if not isinstance(data, Mapping):
         return None
     try:

@@ -1,8 +1,8 @@
-"""Annotations and labels of a pod with Bindery's prefix that no component reads.
+"""Finds annotations and labels of a pod with Bindery's prefix that no component reads.
 
-A key that is misspelt, or an annotation where a label belongs, loses a pod its gang or its queue's
-limit. Asked by the admission webhook, which refuses such pods, and by the scheduler, which warns at
-them. Pure.
+With a misspelt key, or an annotation where a label belongs, a pod would lose its gang or its
+queue's limit. Used by the admission webhook, which refuses such pods, and by the scheduler, which
+writes warnings. Pure.
 """
 
 from collections.abc import Iterator, Mapping
@@ -28,15 +28,15 @@ def looks_like_ours(keys: Mapping[str, str]) -> bool:
 
 
 def mistaken_keys(annotations: Mapping[str, str], labels: Mapping[str, str]) -> list[str]:
-    """Return what is wrong with the keys of a pod, one sentence each, in the order of the keys."""
+    """Return the problems of the keys of a pod, one sentence each, in the order of the keys."""
     found = (*_mistakes("annotation", annotations), *_mistakes("label", labels))
     return [text for _, text in sorted(found)]
 
 
 def mistaken_keys_of_owner(annotations: Mapping[str, str], labels: Mapping[str, str]) -> list[str]:
-    """Return what is wrong with the keys of an object that creates pods, one sentence each.
+    """Return the problems of the keys of an object that creates pods, one sentence each.
 
-    The grouper reads annotations and labels of owners alike.
+    The grouper reads both annotations and labels of owners.
     """
     found: list[tuple[str, str]] = []
     for kind, keys in (("annotation", annotations), ("label", labels)):
@@ -66,7 +66,9 @@ def _advice(kind: str, key: str, name: str) -> str:
 
 
 def _meant(kind: str, name: str, similar: float) -> tuple[str, str] | None:
-    """Return the kind and the key that `name` may stand for; `similar`: how close it must be."""
+    """Return the kind and the key that `name` may stand for; `similar`: minimum ratio of
+    similarity.
+    """
     for each in (kind, _OTHER[kind]):
         by_name = {key.rpartition("/")[2]: key for key in sorted(_OWNERS[each])}
         close = meant(name, by_name, similar)

@@ -22,56 +22,60 @@ def scheduler_lease(pool: str) -> str:
 
 # Labels
 QUEUE_LABEL: Final = f"{GROUP}/queue"
-"""On a pod without a PodGroup: the queue that it is counted in. On a namespace: the queue of its
-pods and PodGroups that name none."""
+"""Label of a pod without a PodGroup: its queue. Label of a namespace: the default queue of its pods
+and PodGroups."""
 ENABLED_LABEL: Final = f"{GROUP}/enabled"
-"""On a namespace: "true" lets the webhook give its pods to Bindery.
-On a pod: "false" excepts it."""
+"""Label of a namespace: with "true", the webhook sets Bindery as scheduler of its pods. Label of a
+pod: "false" is an exception."""
 NODE_POOL_LABEL: Final = f"{GROUP}/node-pool"
-"""On nodes, PodGroups, pods and BindRequests: the pool, and so the scheduler, they belong to."""
+"""Label of nodes, PodGroups, pods and BindRequests: the node pool, which belongs to one
+scheduler.
+"""
 POD_NAME_LABEL: Final = f"{GROUP}/pod-name"
-"""On a BindRequest with a single pod: that pod's name."""
+"""Label of a BindRequest with a single pod: the pod's name."""
 SELECTED_NODE_LABEL: Final = f"{GROUP}/selected-node"
-"""On a BindRequest with a single pod: the node that was chosen."""
+"""Label of a BindRequest with a single pod: the chosen node."""
 STATEMENT_LABEL: Final = f"{GROUP}/statement"
-"""On every part of a BindRequest that was split: the id of the Statement they come from."""
+"""Label of every part of a BindRequest that was split: the id of its Statement."""
 FENCE_LABEL: Final = f"{GROUP}/fence"
-"""On a BindRequest without a Statement, which announces the fencing token of a new leader."""
+"""Label of a BindRequest without a Statement, which announces the fencing token of a new leader."""
 SHARES_GPU_LABEL: Final = f"{GROUP}/shares-gpu"
-"""On a pod with a share of a GPU, of however many devices: labels of groups cannot be watched by
-prefix. The binder writes it."""
+"""Label of a pod with shares of GPUs, because labels of groups cannot be watched by prefix. The
+binder writes it."""
 
 # Annotations
 POD_GROUP_ANNOTATION: Final = f"{GROUP}/pod-group"
 """On a pod: the name of its PodGroup, in the pod's namespace."""
 HOLLOW_RUN_SECONDS_ANNOTATION: Final = "hollow.bindery.dev/run-seconds"
-"""On a pod of a hollow node: how long its containers run before they succeed."""
+"""Annotation of a pod on a hollow node: seconds that its containers run before they succeed."""
 SOURCES_ANNOTATION: Final = f"{GROUP}/sources"
-"""On a PodGroup that the grouper wrote: JSON, field of the spec -> "Kind/name" of the object that
-the value came from."""
+"""Annotation of a PodGroup written by the grouper: JSON, field of the spec -> "Kind/name" of the
+object with the value."""
 MADE_BY_LABEL: Final = f"{GROUP}/made-by"
-"""On a PodGroup: which component wrote it."""
+"""Label of a PodGroup: the component that wrote it."""
 MADE_BY_GROUPER: Final = "grouper"
 SUB_GROUP_LABEL: Final = f"{GROUP}/sub-group"
-"""On a pod: the sub-group of its PodGroup that it belongs to."""
+"""Label of a pod: its sub-group in its PodGroup."""
 MARK_ANNOTATIONS: Final = (
     "pod-group-name",  # KAI-Scheduler
     "scheduling.k8s.io/group-name",  # Volcano
     "scheduling.volcano.sh/group-name",
 )
 MARK_LABELS: Final = ("kueue.x-k8s.io/pod-group-name",)
-"""By these keys others mark the pods of a gang: the grouper writes a PodGroup for each value."""
+"""Labels of other projects that mark the pods of a gang: the grouper writes a PodGroup for each
+value.
+"""
 ROLE_LABEL: Final = f"{GROUP}/role"
-"""On a pod: the role that it plays in its PodGroup."""
+"""Label of a pod: its role in its PodGroup."""
 PREEMPTIBLE_ANNOTATION: Final = f"{GROUP}/preemptible"
-"""On a pod: "true" or "false"; overrides what its PodGroup says."""
+"""Annotation of a pod: "true" or "false"; overrides its PodGroup."""
 EXPECTED_RUNTIME_ANNOTATION: Final = f"{GROUP}/expected-runtime-seconds"
-"""On a pod: how long it expects to run, in seconds; a PodGroup has a field for it."""
+"""Annotation of a pod: expected run time in seconds; PodGroups have a field for it."""
 
-# Labels or annotations that users write on a pod, its template, or an owner of it. The grouper
-# reads them; the nearest to the pod wins.
+# Labels or annotations that users write on a pod, its template, or an owner. The grouper reads
+# them; the object nearest to the pod has priority.
 MIN_MEMBER_KEY: Final = f"{GROUP}/min-member"
-"""How many pods must run together."""
+"""Number of pods that must run together."""
 QUEUE_KEY: Final = QUEUE_LABEL
 """The queue of the gang."""
 QUEUE_KEYS: Final = (
@@ -81,7 +85,9 @@ QUEUE_KEYS: Final = (
     "volcano.sh/queue-name",
     "kueue.x-k8s.io/queue-name",
 )
-"""The same, and the keys of other schedulers that mean it; the first counts."""
+"""The key of the queue, and the corresponding keys of other schedulers; the first that is set
+counts.
+"""
 USER_KEY: Final = f"{GROUP}/user"
 """The user of the gang, for fairness between the users of a queue."""
 PRIORITY_CLASS_KEY: Final = f"{GROUP}/priority-class"
@@ -89,86 +95,90 @@ PRIORITY_CLASS_KEY: Final = f"{GROUP}/priority-class"
 TOPOLOGY_KEY: Final = f"{GROUP}/topology"
 """The name of a Topology."""
 TOPOLOGY_REQUIRED_KEY: Final = f"{GROUP}/topology-required"
-"""The level of which the pods must not leave a domain."""
+"""The level at which all pods must be in one domain."""
 TOPOLOGY_PREFERRED_KEY: Final = f"{GROUP}/topology-preferred"
 """The level that is tried first."""
 SEGMENT_SIZE_KEY: Final = f"{GROUP}/segment-size"
-"""How many consecutive pods share a domain."""
+"""Number of consecutive pods that share a domain."""
 SEGMENT_REQUIRED_KEY: Final = f"{GROUP}/segment-required"
-"""The level of which a segment must not leave a domain."""
+"""The level at which each segment must be in one domain."""
 SEGMENT_PREFERRED_KEY: Final = f"{GROUP}/segment-preferred"
 """The level that is tried first for a segment."""
 RUN_TIME_LIMIT_KEY: Final = f"{GROUP}/run-time-limit-seconds"
-"""How long the gang may run."""
+"""Maximum run time of the gang."""
 PREEMPTION_DELAY_KEY: Final = f"{GROUP}/preemption-delay-seconds"
-"""How long the gang waits before others may be evicted for it."""
+"""Time that the gang waits before other gangs may be evicted for it."""
 STALENESS_GRACE_PERIOD_KEY: Final = f"{GROUP}/staleness-grace-period-seconds"
-"""How long the gang may go on below its minimum; negative: for ever."""
+"""Time for which the gang may stay below its minimum; negative: no limit."""
 STAGE_TIMEOUT_KEY: Final = f"{GROUP}/stage-timeout-seconds"
-"""How long the room of later stages is kept."""
+"""Time for which the room of later stages is kept."""
 DISRUPTION_MODE_KEY: Final = f"{GROUP}/disruption-mode"
-"""What is evicted together: Pod or Group."""
+"""The unit of eviction: Pod or Group."""
 SKIP_GROUPER_KEY: Final = f"{GROUP}/skip-grouper"
-"""The value "true" keeps the grouper off the pod, or off all pods below the owner."""
+"""With the value "true", the grouper ignores the pod, or all pods below the owner."""
 KAI_SKIP_KEY: Final = "kai.scheduler/skip-podgrouper"
-"""The same of KAI-Scheduler. Operators that mark pods write it too, so a mark comes first."""
+"""The corresponding key of KAI-Scheduler. Operators that mark pods write it too, so a mark has
+priority.
+"""
 
 DO_NOT_DISRUPT_ANNOTATION: Final = f"{GROUP}/do-not-disrupt"
-"""On a pod: "true" leaves it in place when others are moved."""
+"""Annotation of a pod: with "true", the pod is not moved."""
 LAST_CHECKPOINT_ANNOTATION: Final = f"{GROUP}/last-checkpoint"
-"""On a pod or a PodGroup: when its work was last saved, such as 2026-01-01T00:00:00Z."""
+"""Annotation of a pod or a PodGroup: time of the last checkpoint, such as 2026-01-01T00:00:00Z."""
 PROVISIONING_REQUEST_ANNOTATION: Final = f"{GROUP}/provisioning-request"
-"""On a PodGroup, one of its pods or an owner of them: "true" asks for nodes while the gang lacks
-room, "false" does not. The PodGroup comes first."""
+"""Annotation of a PodGroup, one of its pods or an owner: with "true", nodes are requested while the
+gang lacks room; "false" disables the request. The PodGroup has priority."""
 
 NUMA_DETAIL_ANNOTATION: Final = f"{GROUP}/numa-detail"
 """On a NodeResourceTopology of the node agent: JSON, see `bindery.api.numadetail`."""
 NUMA_ZONES_ANNOTATION: Final = f"{GROUP}/numa-zones"
-"""On a bound pod: the NUMA zones that the scheduler expects it to have; JSON, see
-`bindery.api.numaplacement`. The binder writes it when it binds the pod."""
+"""Annotation of a bound pod: the NUMA zones that the scheduler expects for it; JSON, see
+`bindery.api.numaplacement`. The binder writes it at the binding."""
 CONFIGURATION_ANNOTATION: Final = f"{GROUP}/configuration"
-"""On a Lease: JSON, the configuration that its holder uses: its hash, and what differs from the
-defaults."""
+"""Annotation of a Lease: JSON with the configuration of its holder: the hash, and the differences
+from the defaults."""
 ROWS_ANNOTATION: Final = f"{GROUP}/rows"
-"""On the Lease of the grouper: JSON, the rows of users that it uses."""
+"""Annotation of the grouper's Lease: JSON with the users' rows that the grouper uses."""
 KEPT_ROOM_ANNOTATION: Final = f"{GROUP}/kept-room"
-"""On a bound pod of a gang with stages: where room was kept for later ones; JSON, see
-`bindery.api.keptroom`. The binder writes it when it binds the pod."""
+"""Annotation of a bound pod of a gang with stages: the nodes with room for later stages; JSON, see
+`bindery.api.keptroom`. The binder writes it at the binding."""
 EXCLUSIVE_DOMAINS_ANNOTATION: Final = f"{GROUP}/exclusive-domains"
-"""On a bound pod: the levels at which it holds the domain of its node for its gang alone; JSON, see
-`bindery.api.exclusive`. The binder writes it when it binds the pod."""
+"""Annotation of a bound pod: the levels at which it holds its node's domain exclusively for its
+gang; JSON, see `bindery.api.exclusive`. The binder writes it at the binding."""
 
 SCALES_FOR_ANNOTATION: Final = f"{GROUP}/scales-for"
 """On a scaling pod: the UIDs of the waiting pods whose GPUs it requests."""
 SCALED_BY_LABEL: Final = f"{GROUP}/scaled-by"
-"""On a scaling pod: the scheduler that wrote it."""
+"""Label of a scaling pod: the scheduler that wrote it."""
 SCALING_GATE: Final = f"{GROUP}/scaling-pod"
 """The scheduling gate of scaling pods. It is never removed."""
 
 CHARGED_QUEUE_ANNOTATION: Final = f"{GROUP}/charged-queue"
-"""On a bound pod: the queue that it counts in until it ends. The binder writes it when it binds the
-pod."""
+"""Annotation of a bound pod: the queue that it is charged to until its end. The binder writes it at
+the binding."""
 CHARGED_GROUP_ANNOTATION: Final = f"{GROUP}/charged-pod-group"
-"""On a bound pod: the UID of the PodGroup that it was bound with. The binder writes it when it
-binds the pod."""
+"""Annotation of a bound pod: the UID of its PodGroup at the binding. The binder writes it at the
+binding."""
 CHARGED_PREEMPTIBILITY_ANNOTATION: Final = f"{GROUP}/charged-preemptibility"
-"""On a bound pod: whether it counts as `Preemptible` or `NonPreemptible`. The binder writes it when
-it binds the pod, and the scheduler when a cycle has granted a change."""
+"""Annotation of a bound pod: `Preemptible` or `NonPreemptible`. The binder writes it at the
+binding, and the scheduler after a cycle has granted a change."""
 SPREAD_DEVICES_ANNOTATION: Final = f"{GROUP}/spread-devices"
-"""On a pod: "true" keeps it off the GPUs of which another pod of its job has a part."""
+"""Annotation of a pod: with "true", the pod gets no GPU of which another pod of its job has a
+part.
+"""
 GPU_INDEXES_ANNOTATION: Final = f"{GROUP}/gpu-indexes"
-"""On a running pod: the GPUs of its node that it was seen to hold, such as 0,3. Written by whoever
-sees it; a scheduler without it knows how many are held, and not which."""
+"""Annotation of a running pod: the observed indexes of its GPUs on the node, such as 0,3. Written
+by an observer; without it a scheduler knows only the number of GPUs."""
 
 # Node labels and resources
 GPU_RESOURCE: Final = "nvidia.com/gpu"
 MIG_PREFIX: Final = "nvidia.com/mig-"
-"""What the resource names of MIG instances begin with."""
+"""Prefix of the resource names of MIG instances."""
 GPU_MODEL_LABEL: Final = "nvidia.com/gpu.product"
 GPU_MEMORY_LABEL: Final = "nvidia.com/gpu.memory"
 """MiB of one device."""
 HAMI_REGISTER_ANNOTATION: Final = "hami.io/node-nvidia-register"
-"""On a node whose device plugin shares GPUs by HAMi's protocol: its devices."""
+"""Annotation of a node whose device plugin shares GPUs with HAMi's protocol: its devices."""
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
 NAMESPACE_NAME_LABEL: Final = "kubernetes.io/metadata.name"
 """On every namespace: its name."""
@@ -176,7 +186,9 @@ ZONE_LABEL: Final = "topology.kubernetes.io/zone"
 RACK_LABEL: Final = "topology.bindery.dev/rack"
 
 DEFAULT_QUEUE: Final = "default"
-"""The queue of pods and PodGroups that name none. It need not exist: then it has no limits."""
+"""The queue of pods and PodGroups that name none. Without a Queue object of this name, it has no
+limits.
+"""
 
 # Entry point groups for third-party plugins
 SCHEDULER_PLUGINS: Final = "bindery.scheduler_plugins"
@@ -192,7 +204,9 @@ LABEL_KEY: Final = re.compile(rf"([a-z0-9]([-a-z0-9.]{{0,251}}[a-z0-9])?/)?{LABE
 
 
 def name_problem(name: str) -> str:
-    """Return why no PodGroup can have `name` (RFC 1123 subdomain); "" if one can."""
+    """Return the reason why no PodGroup can be called `name` (RFC 1123 subdomain); "" if one
+    can.
+    """
     if len(name) > _MOST_NAME:
         return f"a name has at most {_MOST_NAME} characters"
     if _NAME.fullmatch(name) is None:

@@ -1,7 +1,7 @@
 """Details of a node's NUMA zones, which the node agent writes on its NodeResourceTopology.
 
-A NodeResourceTopology has only amounts for each zone. With the CPUs, cores and devices themselves
-a scheduler can predict more of what the kubelet decides. The struct is the JSON of the annotation
+A NodeResourceTopology has only amounts for each zone. With the CPUs, cores and devices themselves,
+a scheduler can predict more of the kubelet's decisions. The struct is the JSON of the annotation
 `names.NUMA_DETAIL_ANNOTATION`. Written by the node agent, read by the scheduler. Pure.
 """
 
@@ -9,7 +9,7 @@ import msgspec
 
 
 class NumaDetail(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    """The state of a node, as of one report. Lists of CPUs are text such as "0-31,64-95"."""
+    """The state of a node in one report. Lists of CPUs are text such as "0-31,64-95"."""
 
     pods: list[str] = msgspec.field(default_factory=list)
     """UIDs of the pods whose resources the report has deducted, sorted."""
@@ -22,11 +22,11 @@ class NumaDetail(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=F
     topology_options: dict[str, str] = msgspec.field(default_factory=dict)
     """Options of the topology manager."""
     cpus: dict[str, str] = msgspec.field(default_factory=dict)
-    """Zone name -> all its CPUs."""
+    """Zone name -> all CPUs of the zone."""
     free: str = ""
-    """CPUs that no container owns exclusively, without the reserved ones."""
+    """Unreserved CPUs that no container owns exclusively."""
     cores: list[str] = msgspec.field(default_factory=list)
-    """The CPUs of each core: the threads that share it."""
+    """The CPUs (threads) of each core."""
     uncore_caches: list[str] | None = None
     """The CPUs of each uncore cache; None if the node reports none."""
     devices: dict[str, dict[str, list[str]]] = msgspec.field(default_factory=dict)

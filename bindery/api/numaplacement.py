@@ -1,8 +1,8 @@
 """The NUMA zones that a pod is expected to get on its node.
 
-The scheduler predicts them and hands them to the binder in the `pluginData` of the BindRequest;
-the binder records them on the pod when it binds it (`names.NUMA_ZONES_ANNOTATION`). From the record
-a scheduler knows later what the end of the pod gives back. Pure.
+The scheduler predicts the zones and passes them to the binder in `pluginData` of the BindRequest;
+the binder records them on the pod at the binding (`names.NUMA_ZONES_ANNOTATION`). From the record,
+a scheduler later knows the resources that the end of the pod frees. Pure.
 """
 
 from collections.abc import Mapping
@@ -13,16 +13,18 @@ import msgspec
 ORDER: Final = "order"
 """The key of `NumaPlacement.order` in `pluginData`."""
 PLUGIN: Final = "numa"
-"""The scheduler plugin that predicts, the binder plugin that records, and the key of the data."""
+"""Name of the scheduler plugin that predicts and of the binder plugin that records, and key of the
+data.
+"""
 
 
 class NumaPlacement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Zones, by the numbers of NUMA nodes."""
 
     zones: list[int]
-    """The zones that the pod gets something from, sorted."""
+    """The zones from which the pod gets resources, sorted."""
     held: dict[str, dict[str, int]] = msgspec.field(default_factory=dict)
-    """Zone -> resource -> amount for the pod alone: whole CPUs, bytes, devices."""
+    """Zone -> resource -> amount exclusively for the pod: whole CPUs, bytes, devices."""
     pod: str = ""
     """The UID of the pod, in the record on the pod: annotations are copied from pod to pod."""
     order: int = 0
@@ -38,7 +40,9 @@ class NumaPlacement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 def from_data(data: Mapping[str, Any]) -> NumaPlacement | None:
-    """Return the placement in `pluginData`; None if it is none. Anybody may write BindRequests."""
+    """Return the placement in `pluginData`; None if it is invalid. Any client may write
+    BindRequests.
+    """
     try:
         found = msgspec.convert(dict(data), NumaPlacement)
     except msgspec.ValidationError:

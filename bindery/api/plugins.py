@@ -1,6 +1,6 @@
-"""Builds the plugins that a configuration names, in the scheduler and in the binder.
+"""Builds the configured plugins, in the scheduler and in the binder.
 
-Both find plugins by entry points. An entry point names a class, or another callable, with the
+Plugins are found as entry points. An entry point is a class, or another callable, with the
 attribute `name`. The attribute `arguments` is the pydantic model of the plugin's arguments; the
 plugin is then built from an instance of it. Without this attribute a plugin takes no arguments.
 """
@@ -22,7 +22,7 @@ class NoArguments(ApiModel):
 
 
 class PluginConfigurationError(Exception):
-    """A configured plugin cannot be used. The caller shows the location and ends with code 2."""
+    """A configured plugin cannot be used. The caller shows the location and exits with code 2."""
 
     def __init__(self, location: Location, message: str) -> None:
         super().__init__(f"{format_location(location)}: {message}")
@@ -66,7 +66,7 @@ def _factory(point: EntryPoint, name_key: Location) -> Any:
             "or its `arguments` is not a pydantic model"
         )
         raise PluginConfigurationError(name_key, message)
-    # The two halves of a plugin find each other's data by this name.
+    # The scheduler's and the binder's part of a plugin find each other's data by this name.
     if getattr(factory, "name", None) != point.name:
         message = f"{point.value} has the name {getattr(factory, 'name', None)!r}"
         raise PluginConfigurationError(name_key, f"plugin {point.name}: {message}")

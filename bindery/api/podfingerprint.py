@@ -1,7 +1,7 @@
-"""Fingerprints of sets of pods, as the package podfingerprint computes them (version v001).
+"""Fingerprints of sets of pods, compatible with the package podfingerprint (version v001).
 
-Exporters of NodeResourceTopology write the fingerprint of the pods that their report includes, and
-schedulers compare it with that of the pods they know. Equal sets have equal fingerprints; the order
+Exporters of NodeResourceTopology write the fingerprint of the pods in their report, and schedulers
+compare it with the fingerprint of their known pods. Equal sets have equal fingerprints; the order
 does not matter. Different sets may collide, but rarely. Not for security. Pure.
 
 Source: https://github.com/k8stopologyawareschedwg/podfingerprint v0.2.2.
@@ -17,7 +17,7 @@ ANNOTATION: Final = "topology.node.k8s.io/fingerprint"
 ATTRIBUTE: Final = "nodeTopologyPodsFingerprint"
 """An attribute of a NodeResourceTopology: the fingerprint."""
 METHOD_ATTRIBUTE: Final = "nodeTopologyPodsFingerprintMethod"
-"""An attribute of a NodeResourceTopology: which pods the fingerprint includes."""
+"""An attribute of a NodeResourceTopology: the selection of pods in the fingerprint."""
 METHOD_ALL: Final = "all"
 """All pods of the node."""
 METHOD_EXCLUSIVE: Final = "with-exclusive-resources"

@@ -1,7 +1,7 @@
-"""The annotations and labels of pods that Bindery reads or writes, and who may write each.
+"""The annotations and labels of pods that Bindery reads or writes, with their writers.
 
-The admission policy of the chart is made from them: `python -m bindery.api.podkeys FILE` writes
-what it guards, run by `make crds`. `mistakes.py` beside this module finds unknown keys.
+The chart's admission policy is made from them: `python -m bindery.api.podkeys FILE`, run by `make
+crds`, writes the protected keys. `mistakes.py` beside this module finds unknown keys.
 """
 
 import sys
@@ -34,7 +34,7 @@ GROUPER_KEYS: Final = frozenset(
         names.USER_KEY,
     }
 )
-"""Owners of pods write these for the grouper, as labels or annotations."""
+"""Keys that owners of pods write for the grouper, as labels or annotations."""
 TUNABLE_ANNOTATIONS: Final = frozenset(
     {
         names.PREEMPTIBLE_ANNOTATION,
@@ -43,7 +43,7 @@ TUNABLE_ANNOTATIONS: Final = frozenset(
         names.LAST_CHECKPOINT_ANNOTATION,
     }
 )
-"""Owners of pods write these, also on pods that are bound."""
+"""Annotations that owners of pods write, also on bound pods."""
 OWNER_ANNOTATIONS: Final = (
     TUNABLE_ANNOTATIONS
     | GROUPER_KEYS
@@ -53,7 +53,7 @@ OWNER_ANNOTATIONS: Final = (
         names.PROVISIONING_REQUEST_ANNOTATION,
     }
 )
-"""Owners of pods write these."""
+"""All annotations that owners of pods write."""
 OWNER_LABELS: Final = GROUPER_KEYS | {
     names.QUEUE_LABEL,
     names.NODE_POOL_LABEL,
@@ -61,19 +61,19 @@ OWNER_LABELS: Final = GROUPER_KEYS | {
     names.ROLE_LABEL,
     names.ENABLED_LABEL,
 }
-"""Owners of pods write these."""
+"""All labels that owners of pods write."""
 
 
 @dataclass(frozen=True)
 class Records:
-    """Keys that a component of Bindery, or a device plugin, writes onto pods."""
+    """Keys that a component of Bindery, or a device plugin, writes on pods."""
 
     annotations: frozenset[str]
     labels: frozenset[str]
     label_prefix: str = ""
-    """Labels that begin with it belong here too; "" for none."""
+    """Prefix of further labels of these records; "" for none."""
     frozen_annotations: frozenset[str] = frozenset()
-    """What owners write, and what does not change once the pod is bound."""
+    """Annotations that owners write, but not after the binding."""
 
 
 QUEUE_RECORDS: Final = Records(
@@ -89,7 +89,9 @@ QUEUE_RECORDS: Final = Records(
     ),
     frozenset(),
 )
-"""What a pod counts in. Once it is bound, all other keys of Bindery's group belong here too."""
+"""Records of a pod's queue. After the binding, all other keys of Bindery's group belong here
+too.
+"""
 SHARE_RECORDS: Final = Records(
     frozenset(
         {
@@ -102,27 +104,27 @@ SHARE_RECORDS: Final = Records(
     gpushare.GROUP_LABEL_PREFIX,
     frozenset({*gpushare.ANNOTATIONS, gpushare.CONFIG_MAP_ANNOTATION}),
 )
-"""Which GPUs a pod shares."""
+"""Records of a pod's shares of GPUs."""
 DEVICE_RECORDS: Final = Records(
     assignment.PROTOCOL_KEYS | {hami_names.DEVICES_RECORD}, frozenset({hami_names.ASSIGNED_NODE})
 )
-"""Which devices a pod has by HAMi's protocol."""
+"""Records of a pod's devices in HAMi's protocol."""
 
 
 def known_annotations() -> frozenset[str]:
-    """Return the annotations of pods that have a meaning."""
+    """Return the annotations of pods that are in use."""
     records = QUEUE_RECORDS.annotations | SHARE_RECORDS.annotations | DEVICE_RECORDS.annotations
     return OWNER_ANNOTATIONS | records
 
 
 def known_labels() -> frozenset[str]:
-    """Return the labels of pods that have a meaning."""
+    """Return the labels of pods that are in use."""
     records = QUEUE_RECORDS.labels | SHARE_RECORDS.labels | DEVICE_RECORDS.labels
     return OWNER_LABELS | records
 
 
 def guarded() -> dict[str, object]:
-    """Return what the chart's policy is made from."""
+    """Return the data for the chart's policy."""
 
     def part(records: Records) -> dict[str, object]:
         return {
@@ -144,7 +146,7 @@ def guarded() -> dict[str, object]:
 
 
 def write(path: Path) -> None:
-    """Write what the chart's policy is made from to `path`."""
+    """Write the data for the chart's policy to `path`."""
     path.parent.mkdir(parents=True, exist_ok=True)
     text = yaml.safe_dump(guarded(), sort_keys=False)
     path.write_text(f"# Written by `make crds`.\n{text}", encoding="utf-8")

@@ -1,7 +1,7 @@
-"""The values that users write for the keys of pods and workloads, and what is wrong with them.
+"""Reads the values that users write for keys of pods and workloads, and finds their problems.
 
-Read by the grouper, which plans by them, and asked by the admission webhook, so that both accept
-the same. All readers raise ValueError for a text that means nothing. Pure.
+Used by the grouper and by the admission webhook, so that both accept the same values. All readers
+raise ValueError for an invalid text. Pure.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -18,7 +18,7 @@ _MOST_SHOWN: Final = 80
 
 
 def _number(text: str, read: Callable[[str], Value], what: str) -> Value:
-    """Return what `read` makes of `text`; its own errors are for programmers."""
+    """Return the result of `read` for `text`, with an error message for users."""
     try:
         return read(text)
     except ValueError as error:
@@ -54,7 +54,7 @@ def seconds(text: str) -> float:
 
 
 def span(text: str) -> float:
-    """Return seconds; other schedulers write Go durations such as `1h30m`."""
+    """Return seconds; also reads Go durations such as `1h30m`, which other schedulers use."""
     try:
         seconds = float(text)
     except ValueError:
@@ -120,14 +120,14 @@ _PREEMPTIBLE: Final = {
 
 
 def preemptible(text: str) -> bool:
-    """Return whether pods are to be preemptible."""
+    """Return whether pods shall be preemptible."""
     if text.lower() not in _PREEMPTIBLE:
         raise ValueError("it must be true or false")
     return _PREEMPTIBLE[text.lower()]
 
 
 def truth(text: str) -> bool:
-    """Return a truth value."""
+    """Return a boolean."""
     if text not in ("true", "false"):
         raise ValueError("it must be true or false")
     return text == "true"
@@ -161,11 +161,11 @@ _READERS: Final[Mapping[str, Callable[[str], Any]]] = {
     names.SPREAD_DEVICES_ANNOTATION: truth,
     names.LAST_CHECKPOINT_ANNOTATION: time,
 }
-"""Our keys with values that can be wrong by themselves."""
+"""Bindery's keys with values that can be invalid."""
 
 
 def wrong_values(*keys: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what is wrong with the values in annotations or labels, one sentence each."""
+    """Yield the problems of the values in annotations or labels, one sentence each."""
     for each in keys:
         for key, text in sorted(each.items()):
             reader = _READERS.get(key)

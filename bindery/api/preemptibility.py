@@ -1,4 +1,4 @@
-"""The words by which pods and PodGroups may be evicted for others, or not."""
+"""The words for preemptible and non-preemptible pods and PodGroups."""
 
 PREEMPTIBLE, NON_PREEMPTIBLE = "Preemptible", "NonPreemptible"
 
@@ -14,5 +14,5 @@ def read(text: str) -> bool | None:
 
 
 def said(text: str) -> bool | None:
-    """Return whether `text`, the annotation of a pod, asks to be preemptible; None for others."""
+    """Return whether `text`, an annotation of a pod, means preemptible; None for other texts."""
     return {"true": True, "false": False}.get(text.lower())

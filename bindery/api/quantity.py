@@ -1,8 +1,7 @@
 """Kubernetes quantities as exact integers.
 
-All arithmetic inside Bindery is on 64-bit integers in one unit a resource, so that undoing an
-operation restores a ledger bit for bit. The grammar is Kubernetes' own
-(apimachinery `resource.Quantity`).
+Bindery computes with 64-bit integers in one unit for each resource, so that undoing an operation
+restores a ledger exactly. The grammar is that of Kubernetes (apimachinery `resource.Quantity`).
 """
 
 import re
@@ -16,10 +15,10 @@ _INT64_MAX: Final = 2**63 - 1
 
 _NANO: Final = 10**9
 _EXACT_DIGITS: Final = 60
-"""More than any quantity that Kubernetes stores has; the default context rounds at 28."""
+"""More digits than any quantity stored by Kubernetes; the default context rounds at 28."""
 
 _UNITS_OF_ONE: Final = frozenset({"memory", "ephemeral-storage", "storage", "pods"})
-"""Resources that are counted in their base unit (bytes, pods); all others are counted in milli."""
+"""Resources counted in their base unit (bytes, pods); all others are counted in thousandths."""
 
 _GRAMMAR: Final = re.compile(
     r"(?P<number>[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))"
@@ -38,9 +37,9 @@ class QuantityError(ValueError):
 
 
 def scale(resource: str) -> int:
-    """Return how many of Bindery's integer units make one whole of `resource`.
+    """Return the number of Bindery's integer units in one unit of `resource`.
 
-    1 for bytes and pods; 1000 for cores, devices and every other countable resource.
+    1 for bytes and pods; 1000 for cores, devices and all other resources.
     """
     return 1 if resource in _UNITS_OF_ONE or resource.startswith("hugepages-") else 1000
 
@@ -77,10 +76,10 @@ def nano(text: str | float) -> int:
 
 
 def _decimal(text: str | float) -> Decimal:
-    """Return the value of the quantity `text`, as exact as the decimal context is.
+    """Return the value of the quantity `text`, with the precision of the decimal context.
 
     Raises:
-        ValueError: it does not fit the grammar.
+        ValueError: `text` does not fit the grammar.
     """
     if not isinstance(text, str):
         return Decimal(text)
@@ -94,7 +93,7 @@ def _decimal(text: str | float) -> Decimal:
 
 
 def nano_text(amount: int) -> str:
-    """Return `amount`, in billionths, exactly and as short as Kubernetes writes it."""
+    """Return `amount`, in billionths, exactly, in the short form of Kubernetes."""
     whole, rest = divmod(amount, _NANO)
     if rest:
         for suffix, factor in (("m", 10**6), ("u", 10**3), ("n", 1)):
@@ -104,7 +103,7 @@ def nano_text(amount: int) -> str:
 
 
 def display(amount: int, resource: str) -> str:
-    """Return `amount` (integer units) as people read it: `3.5`, `7.5Gi`, `8`."""
+    """Return `amount` (integer units) in a readable form: `3.5`, `7.5Gi`, `8`."""
     if resource == "pods":
         return str(amount)
     if scale(resource) == 1:
@@ -116,7 +115,7 @@ def display(amount: int, resource: str) -> str:
 
 
 def canonical(amount: int, resource: str) -> str:
-    """Return `amount` (integer units) exactly, as Kubernetes itself writes it: `3500m`, `64Gi`."""
+    """Return `amount` (integer units) exactly, in the form of Kubernetes: `3500m`, `64Gi`."""
     if scale(resource) != 1:
         return f"{amount}m" if amount % 1000 else str(amount // 1000)
     if amount and resource != "pods":

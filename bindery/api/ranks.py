@@ -12,7 +12,7 @@ _GROUP_LABELS: Final = (
     "leaderworkerset.sigs.k8s.io/group-index",
     "ray.io/worker-group-replica-index",
 )
-"""The index of the group of a pod; the first that is there counts."""
+"""Labels with the index of a pod's group; the first that is set counts."""
 _POD_LABELS: Final = (
     "leaderworkerset.sigs.k8s.io/worker-index",
     "batch.kubernetes.io/job-completion-index",
@@ -21,9 +21,9 @@ _POD_LABELS: Final = (
     "grove.io/podclique-pod-index",
     "apps.kubernetes.io/pod-index",
 )
-"""The index of a pod in its group; the first that is there counts."""
+"""Labels with the index of a pod in its group; the first that is set counts."""
 LABELS: Final = frozenset({*_GROUP_LABELS, *_POD_LABELS})
-"""All labels that are read here."""
+"""All labels that this module reads."""
 _MOST_DIGITS = 18
 
 Rank = tuple[int, ...]

@@ -1,7 +1,7 @@
 """The page of all configuration keys, generated from the models.
 
-Run by `make crds`, which names the file; a test fails when the file differs. Every key of every
-group stands in one table, with its default and the field's own description.
+Run by `make crds`; a test compares the file. Each group has a table with keys, defaults and
+descriptions.
 """
 
 import json

@@ -1,7 +1,7 @@
-"""Text of unknown origin, made safe to show: in conditions, events, logs and terminals.
+"""Makes text of unknown origin safe for conditions, events, logs and terminals.
 
-Names, annotations and errors contain what users wrote: escape sequences that rewrite a terminal,
-marks that reverse the direction of text, or a hundred thousand characters.
+Names, annotations and errors contain text of users: possibly escape sequences for terminals, marks
+that reverse the direction of text, or a hundred thousand characters.
 """
 
 import re
@@ -9,20 +9,20 @@ import unicodedata
 from typing import Final
 
 MOST_SHOWN: Final = 1024
-"""How long a message of a condition or an event is at the most."""
+"""Maximum length of a message in a condition or an event."""
 MOST_QUOTED: Final = 200
-"""How long one name or value of a user is in a message at the most: the reason follows it."""
+"""Maximum length of one name or value of a user in a message, because the reason follows it."""
 _LONG_WORD: Final = re.compile(rf"(\S{{{MOST_QUOTED}}})\S+")
 _UNSAFE: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
-"""Unicode categories: controls, format characters (bidirectional marks among them), surrogates,
-characters without a meaning, separators of lines."""
+"""Unicode categories: controls, format characters (including bidirectional marks), surrogates,
+unassigned and private characters, line separators."""
 _ELLIPSIS: Final = "…"
 
 
 def shown(text: str, most: int = MOST_SHOWN, *, keep: str = "") -> str:
     """Return `text` with unsafe characters escaped, in at most `most` characters.
 
-    `keep`: unsafe characters that stay as they are, such as a line break.
+    `keep`: unsafe characters that are kept, such as a line break.
     """
     cut = text if len(text) <= most else text[:most]
     if not cut.isascii() or not cut.isprintable():
@@ -35,13 +35,14 @@ def shown(text: str, most: int = MOST_SHOWN, *, keep: str = "") -> str:
 def shown_message(text: str) -> str:
     """Return `text` for a condition or an event; longer words than `MOST_QUOTED` are cut.
 
-    Names are words: the longest that the API server accepts must not hide what follows it.
+    Names are words: even the longest name that the API server accepts must not displace the text
+    after it.
     """
     return shown(_LONG_WORD.sub(rf"\1{_ELLIPSIS}", text) if len(text) > MOST_QUOTED else text)
 
 
 def quoted(value: object) -> str:
-    """Return `value`, which a user wrote, in quotes, in about `MOST_QUOTED` characters."""
+    """Return `value`, text of a user, in quotes, with about `MOST_QUOTED` characters at most."""
     text = str(value)
     return repr(text if len(text) <= MOST_QUOTED else f"{text[:MOST_QUOTED]}{_ELLIPSIS}")
 

@@ -1,6 +1,6 @@
-"""The known name that a misspelt name may stand for: of plugins, actions and keys of pods.
+"""Finds the known name of a plugin, an action or a pod's key that a misspelt name may stand for.
 
-Letters and digits are compared alone, without case: GPU-sharing stands for gpusharing. Pure.
+Only letters and digits are compared, ignoring case: GPU-sharing stands for gpusharing. Pure.
 """
 
 from collections.abc import Collection, Mapping
@@ -14,10 +14,10 @@ _SIMILAR: Final = 0.6
 
 
 def meant(name: str, known: Collection[str], similar: float = _SIMILAR) -> str | None:
-    """Return the one of `known` that `name` may stand for; None if none is similar enough.
+    """Return the name in `known` that `name` may stand for; None if none is similar enough.
 
     Args:
-        name: what is written.
+        name: the misspelt name.
         known: the names that exist.
         similar: ratio of `difflib.SequenceMatcher` from which two names are similar.
     """
@@ -30,7 +30,7 @@ def meant(name: str, known: Collection[str], similar: float = _SIMILAR) -> str |
 
 
 def no_such(kind: str, name: str, known: Collection[str]) -> str:
-    """Return the error about `name`, which is none of `known`; `kind`: "plugin" or "action"."""
+    """Return the error for `name`, which is not in `known`; `kind`: "plugin" or "action"."""
     near = meant(name, known)
     there = ", ".join(sorted(known)) or "none"
     return f"there is no {kind} {name}; {f'did you mean {near}?' if near else f'known: {there}'}"

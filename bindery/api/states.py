@@ -1,6 +1,6 @@
-"""The words and numbers that objects use: phases, conditions, what is unlimited.
+"""Words and numbers in objects: phases, conditions, limits.
 
-They stand apart from the models, so that a command which only shows them does not import pydantic.
+Separate from the models, so that commands that only show them do not import pydantic.
 """
 
 from enum import StrEnum
@@ -10,27 +10,27 @@ SCHEDULED: Final = "Scheduled"
 """The PodGroup condition of planning: True if the gang has been planned, else with a reason."""
 
 INVALID: Final = "Invalid"
-"""The reason of that condition when the PodGroup itself has to be mended."""
+"""The reason of the condition `Scheduled` when the PodGroup itself is invalid."""
 
 MALFORMED: Final = "Malformed"
-"""The reason of a BindRequest, or one of its Statements, that cannot be understood."""
+"""The reason of a BindRequest, or of one of its Statements, that is malformed."""
 
 PODS_NOT_RUNNING: Final = "PodsNotRunning"
 """The PodGroup condition that exists, with status True, while bound pods do not start."""
 
 EVICTED: Final = "Evicted"
-"""The PodGroup condition with the record of its last eviction. True while the gang has not
-had its minimum again since."""
+"""The PodGroup condition with the record of its last eviction. True until the gang has its minimum
+again."""
 
 UNLIMITED: Final = -1
-"""A quota or limit that does not bound anything."""
+"""A quota or limit without a bound."""
 
 MOST_QUEUE_LEVELS: Final = 32
 """Maximum depth of the tree of queues. A schema cannot limit it, as each queue is an object by
 itself. The scheduler does not serve a deeper queue, and sets its condition `Ready` to False."""
 
 MOST_GANG_PODS: Final = 100_000
-"""Maximum of each number of pods that a PodGroup can demand."""
+"""Maximum of each number of pods that a PodGroup can require."""
 
 LONGEST_STAGE_TIMEOUT_S: Final = 86_400.0
 """Maximum time for which the room of later stages is kept."""
@@ -39,8 +39,8 @@ MOST_SUB_GROUPS: Final = 10_000
 """Maximum number of sub-groups of a PodGroup."""
 
 MOST_SUB_GROUP_LEVELS: Final = 16
-"""Maximum depth of their tree. The scheduler checks it: structural schemas have no rule about how
-items of a list refer to each other, and CEL has no recursion."""
+"""Maximum depth of the tree of sub-groups. The scheduler checks it: structural schemas have no rule
+about references between items of a list, and CEL has no recursion."""
 
 
 NON_PREEMPTIBLE_FROM: Final = 100
@@ -48,30 +48,30 @@ NON_PREEMPTIBLE_FROM: Final = 100
 
 
 ENDED_POD_PHASES: Final = frozenset({"Succeeded", "Failed"})
-"""The phases of pods of which no container runs any more or will run again."""
+"""The phases of pods without running containers, now and later."""
 
 
 class GangState(StrEnum):
-    """Where a gang stands now."""
+    """The state of a gang."""
 
     WAITING = "Waiting"
-    """It has not what it needs, and nothing of it is on the way."""
+    """The gang lacks its minimum, and no binding for it is in progress."""
     BINDING = "Binding"
-    """All that it needs has a node; the binder is at work."""
+    """The required pods have nodes; the binder is binding them."""
     RUNNING = "Running"
-    """All that it needs is bound."""
+    """The required pods are bound."""
     FINISHED = "Finished"
-    """All of its pods have ended."""
+    """All pods have ended."""
     EVICTED = "Evicted"
-    """Its pods were evicted, and no others have come in their place."""
+    """The pods were evicted, and no others have replaced them."""
     IDLE = "Idle"
-    """It has no pods and needs none, such as a Deployment with 0 replicas."""
+    """The gang has no pods and needs none, such as a Deployment with 0 replicas."""
     INVALID = "Invalid"
-    """Its PodGroup has to be mended."""
+    """The PodGroup is invalid."""
 
 
 class Phase(StrEnum):
-    """How far the binder has come with a request."""
+    """The binder's progress with a request."""
 
     PENDING = "Pending"
     BINDING = "Binding"
@@ -80,5 +80,5 @@ class Phase(StrEnum):
 
     @property
     def is_final(self) -> bool:
-        """Whether the binder will do no more for the request."""
+        """Whether the binder has finished the request."""
         return self in (Phase.SUCCEEDED, Phase.FAILED)

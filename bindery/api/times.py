@@ -1,4 +1,4 @@
-"""Times as Kubernetes writes them (RFC 3339, UTC), read and written.
+"""Reads and writes times in Kubernetes' form (RFC 3339, UTC).
 
 In memory a time is a float: seconds since the epoch.
 """
@@ -12,7 +12,7 @@ _LAST_S: Final = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC).timestamp()
 
 
 def seconds(text: str | None) -> float | None:
-    """Return an RFC 3339 time as seconds since the epoch; None if `text` is empty or no time."""
+    """Return an RFC 3339 time as seconds since the epoch; None if `text` is empty or invalid."""
     if not text:
         return None
     try:
@@ -24,7 +24,7 @@ def seconds(text: str | None) -> float | None:
 def timestamp(at_s: float) -> str:
     """Return `at_s`, in seconds since the epoch, as `metav1.Time`: whole seconds.
 
-    A later time than RFC 3339 can write (a user's delay may be 1e308 s) is the last of year 9999.
+    A time after the year 9999 (a user's delay may be 1e308 s) becomes the last second of 9999.
     """
     return datetime.fromtimestamp(min(at_s, _LAST_S), UTC).strftime(_WHOLE_SECONDS)
 
@@ -41,7 +41,7 @@ def timestamp_micro(at_s: float) -> str:
 
 
 def age(created: str | None, now: datetime) -> str:
-    """Return how long ago `created`, an RFC 3339 time, was: `45s`, `12m`, `5h`, `3d`."""
+    """Return the time since `created`, an RFC 3339 time, as text: `45s`, `12m`, `5h`, `3d`."""
     if not created:
         return ""
     seconds = max(0, int((now - datetime.fromisoformat(created)).total_seconds()))

@@ -1,4 +1,4 @@
-"""Topology and HyperNode (both cluster-scoped): trees over nodes, and what a gang asks of them."""
+"""Topology and HyperNode (both cluster-scoped): trees over nodes, and the constraints of gangs."""
 
 from typing import Annotated, ClassVar, Final, Literal
 
@@ -8,9 +8,9 @@ from bindery.api.base import ApiModel, CustomResource, Kind, NonNegative, Printe
 from bindery.api.states import MOST_GANG_PODS
 
 MOST_LEVELS: Final = 16
-"""How many levels a Topology may have."""
+"""Maximum number of levels of a Topology."""
 MOST_MEMBERS: Final = 10_000
-"""How many members a HyperNode may list."""
+"""Maximum number of members of a HyperNode."""
 MOST_TIER: Final = 1_000
 """The highest tier of a HyperNode."""
 HARD: Final = "hard"
@@ -23,10 +23,10 @@ class Segments(ApiModel):
     """Consecutive pods of a gang, in the order of their ranks, that share a domain."""
 
     size: Annotated[int, Field(ge=1, le=MOST_GANG_PODS)]
-    """Number of pods in a segment; the last one has the rest."""
+    """Number of pods in a segment; the last segment has the rest."""
     required: str | None = None
-    """The level of which a segment must not leave a domain. Default: the preferred level, else the
-    deepest level that has room for a whole segment."""
+    """The level at which each segment must be in one domain. Default: the preferred level, else the
+    deepest level with room for a whole segment."""
     preferred: str | None = None
     """The level that is tried first."""
 
@@ -34,38 +34,42 @@ class Segments(ApiModel):
 class TopologyConstraint(ApiModel):
     """The domain in which the pods must, or should, be together.
 
-    Levels are node labels: of the Topology that `name` names, or of any label if there is no name.
-    `hyperNodeTier` is for trees of HyperNodes.
+    Levels are node labels: of the Topology in `name`, or any label without a name. `hyperNodeTier`
+    is for trees of HyperNodes.
     """
 
     name: str | None = None
-    """The Topology. Unset: each level is a tree of its own, of the nodes with that label."""
+    """The name of the Topology. Unset: each level is a tree of its own, of the nodes with that
+    label.
+    """
     required: str | None = None
-    """The level of which the pods must not leave a domain."""
+    """The level at which all pods must be in one domain."""
     preferred: str | None = None
-    """The deepest level that is tried first; then the levels above it, up to the required one."""
+    """The deepest level to try first; the levels above it follow, up to the required level."""
     hyper_node_tier: NonNegative | None = None
-    """The highest tier of a HyperNode that may hold the pods."""
+    """The highest tier of a HyperNode that may hold all pods."""
     mode: Literal["hard", "soft"] | None = None
     """For HyperNodes: `soft` also allows nodes without a common HyperNode. Default: hard."""
     exclusive: bool = False
-    """Whether the domain of the required level, or of the tier, is for this gang alone."""
+    """Whether the domain of the required level, or of the tier, is exclusively for this gang."""
     segments: Segments | None = None
-    """Parts of the gang that are closer together than the whole."""
+    """Parts of the gang that are placed closer together than the whole."""
 
 
 class TopologyLevel(ApiModel):
     """One level of a Topology."""
 
     node_label: NodeLabel
-    """Nodes with the same value here, and at all levels above, are in one domain."""
+    """Nodes with the same value of this label, and of the labels of all levels above, are in one
+    domain.
+    """
 
 
 class TopologySpec(ApiModel):
     """The levels of a tree."""
 
     levels: tuple[TopologyLevel, ...] = Field(min_length=1, max_length=MOST_LEVELS)
-    """The widest level first. Each label at most once."""
+    """The levels, the widest first. Each label occurs at most once."""
 
 
 class Topology(CustomResource):
@@ -115,7 +119,7 @@ class HyperNodeSpec(ApiModel):
     """A domain of nodes that are close to each other in the network."""
 
     tier: Annotated[int, Field(ge=1, le=MOST_TIER)]
-    """Distance in the network: the lower, the closer. Above its members' tiers."""
+    """Distance in the network: the lower, the closer. Higher than the tiers of its members."""
     members: tuple[Member, ...] = Field(default=(), max_length=MOST_MEMBERS)
 
 

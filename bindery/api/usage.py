@@ -1,7 +1,7 @@
-"""The configuration of time-based shares: where past usage is known from, and how far back.
+"""The configuration of time-based shares: the source of past usage, and its window.
 
 Part of `SchedulerConfiguration`. The defaults are KAI-Scheduler's (v0.17, usageDBConfig); without a
-source, what was used in the past counts for nothing.
+source, past usage is ignored.
 """
 
 from typing import Literal, Self
@@ -15,9 +15,9 @@ class UsageQueries(ApiModel):
     """The two PromQL expressions for one resource; each is summed over the window."""
 
     allocated: str = Field(min_length=1)
-    """What each queue holds: one series a queue, all below it included."""
+    """Amount that each queue holds: one series for each queue, including all queues below it."""
     capacity: str = Field(min_length=1)
-    """What the cluster has, in the same unit."""
+    """Capacity of the cluster, in the same unit."""
 
 
 def _default_queries() -> dict[str, UsageQueries]:
@@ -34,34 +34,34 @@ class PrometheusConfiguration(ApiModel):
     """A Prometheus, or a server with the same query API."""
 
     address: str = Field(default="", pattern=r"^(https?://.+)?$")
-    """Such as http://prometheus.monitoring:9090; a path is kept."""
+    """URL such as http://prometheus.monitoring:9090; a path is kept."""
     queries: dict[str, UsageQueries] = Field(default_factory=_default_queries)
-    """By resource. The default asks for what the scheduler itself exports."""
+    """Queries by resource. The default queries read the scheduler's own metrics."""
     queue_label: str = "queue"
-    """The label of `allocated` that names the queue."""
+    """The label of `allocated` with the queue's name."""
     fetch_seconds: float = Field(default=60.0, gt=0)
-    """The time between two queries."""
+    """Time between two queries."""
     staleness_seconds: float = Field(default=300.0, gt=0)
-    """Usage that is older is still used, with a warning. At least `fetch_seconds`."""
+    """Age from which usage is stale: it is still used, with a warning. At least `fetch_seconds`."""
     query_timeout_seconds: float = Field(default=10.0, gt=0)
-    """How long one query may take."""
+    """Maximum duration of a query."""
     resolution_seconds: float = Field(default=60.0, ge=1)
-    """How far the samples are apart that are summed."""
+    """Time between the samples that are summed."""
 
 
 class UsageConfiguration(ApiModel):
-    """How past usage weighs on the division of what is over the quotas."""
+    """The effect of past usage on the division of resources over the quotas."""
 
     source: Literal["none", "record", "prometheus"] = "none"
-    """`record`: the scheduler's own, kept in a ConfigMap."""
+    """`record`: the scheduler's own record, kept in a ConfigMap."""
     k_value: float = Field(default=1.0, ge=0)
-    """How strongly past usage counts; 0 is not at all."""
+    """Weight of past usage; 0: no effect."""
     window_seconds: float = Field(default=7 * 86400.0, ge=1)
-    """What is older counts for nothing."""
+    """Age above which usage is ignored."""
     half_life_seconds: float | None = Field(default=None, ge=1)
-    """After so long usage counts half. Unset: all of the window counts the same."""
+    """Age at which usage counts half. Unset: the whole window counts equally."""
     save_seconds: float = Field(default=60.0, gt=0)
-    """The shortest time between two writes of the record."""
+    """Minimum time between two writes of the record."""
     prometheus: PrometheusConfiguration = PrometheusConfiguration()
 
     @model_validator(mode="after")

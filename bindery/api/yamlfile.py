@@ -1,7 +1,7 @@
-"""YAML files that people write: every mistake is reported with its file, line and key.
+"""Reads YAML files of users, and reports every mistake with file, line and key.
 
-Used for configuration and scenarios. PyYAML's node graph keeps the lines, pydantic finds
-what is wrong, and this module brings the two together.
+Used for configuration and scenarios. PyYAML's node graph has the lines, pydantic finds the
+mistakes, and this module combines both.
 """
 
 from collections.abc import Sequence
@@ -16,9 +16,9 @@ from pydantic_core import ErrorDetails
 from bindery.api.shown import shown
 
 MOST_BYTES = 64 * 2**20
-"""The largest file that is read: a snapshot of 4,000 nodes takes a quarter of it."""
+"""Maximum size of a file: a snapshot of 4,000 nodes needs a quarter of it."""
 MOST_ALIASED = 1_000_000
-"""How many values aliases may add to those that are written out."""
+"""Maximum number of values that aliases may add."""
 _MOST_MESSAGE = 4096
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -30,12 +30,12 @@ _EXPECTED: Final = {
     **dict.fromkeys(("bool_type", "bool_parsing"), "true or false"),
     "string_type": "a text",
 }
-"""Type of a problem in pydantic -> the value that the file should have."""
+"""Type of a problem in pydantic -> the value that the file should contain."""
 Location = tuple[str | int, ...]
 
 
 class FileError(Exception):
-    """A file cannot be used. The caller shows the text and ends with exit code 2."""
+    """A file cannot be used. The caller shows the text and exits with code 2."""
 
     def __init__(self, file: str, line: int, message: str) -> None:
         self.file, self.line, self.message = file, line, shown(message, _MOST_MESSAGE)
@@ -61,7 +61,7 @@ class Document:
         return line
 
     def error(self, location: Location, message: str) -> FileError:
-        """Return an error that points at `location`."""
+        """Return an error at `location`."""
         return FileError(self.file, self.line(location), _at(location, message))
 
 
@@ -100,7 +100,7 @@ def read(path: Path) -> list[Document]:
     """Return the documents of the file at `path`.
 
     Raises:
-        FileError: it cannot be read or is not YAML.
+        FileError: the file cannot be read or is not YAML.
     """
     try:
         if path.stat().st_size > MOST_BYTES:
@@ -115,7 +115,7 @@ def validate(model: type[Model], document: Document) -> Model:
     """Return `document` as a `model`.
 
     Raises:
-        FileError: at the line of the first key that is wrong; the text names all wrong keys.
+        FileError: at the line of the first wrong key; the text names all wrong keys.
     """
     try:
         return model.model_validate(document.data)
@@ -133,7 +133,7 @@ def _at(location: Sequence[str | int], message: str) -> str:
 
 
 def describe(problem: ErrorDetails) -> str:
-    """Return the message of `problem`, in terms of the file instead of pydantic's."""
+    """Return the message of `problem` in terms of the file, not of pydantic."""
     if problem["type"] == "extra_forbidden":
         return "unknown key"
     if problem["type"] == "missing":
@@ -148,7 +148,7 @@ def load(model: type[Model], path: Path) -> Model:
     """Return the single document of the file at `path` as a `model`.
 
     Raises:
-        FileError: it cannot be read, is not one YAML document, or does not fit the model.
+        FileError: the file cannot be read, is not one YAML document, or does not fit the model.
     """
     documents = read(path)
     if len(documents) != 1:
@@ -157,7 +157,7 @@ def load(model: type[Model], path: Path) -> Model:
 
 
 def format_location(location: Sequence[str | int]) -> str:
-    """Return `location` as people write it: `jobs[2].pods[0].cpu`."""
+    """Return `location` in a readable form: `jobs[2].pods[0].cpu`."""
     text = ""
     for part in location:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
@@ -171,10 +171,10 @@ def _children(node: yaml.Node) -> list[yaml.Node]:
 
 
 def _bottom_up(root: yaml.Node, file: str) -> list[yaml.Node]:
-    """Return the nodes below `root`, each once, after those below it, and itself.
+    """Return `root` and the nodes below it, each once, after its own children.
 
     Raises:
-        FileError: one contains itself, by an alias.
+        FileError: a node contains itself, by an alias.
     """
     found: list[yaml.Node] = []
     is_done: dict[int, bool] = {}
@@ -197,10 +197,10 @@ def _bottom_up(root: yaml.Node, file: str) -> list[yaml.Node]:
 
 
 def _check(root: yaml.Node, file: str) -> None:
-    """Refuse what would be misread, or would take for ever.
+    """Refuse duplicate keys, and aliases that would take too long to expand.
 
     Raises:
-        FileError: a key stands twice, or aliases stand for too much.
+        FileError: a key occurs twice, or aliases expand to too many values.
     """
     nodes = _bottom_up(root, file)
     sizes: dict[int, int] = {}
@@ -213,10 +213,10 @@ def _check(root: yaml.Node, file: str) -> None:
 
 
 def _demand_unique_keys(node: yaml.Node, file: str) -> None:
-    """Refuse a mapping in which a key stands twice: PyYAML would silently take the last.
+    """Refuse a mapping with a duplicate key: PyYAML would silently use the last value.
 
     Raises:
-        FileError: at the line of the second.
+        FileError: at the line of the second occurrence.
     """
     if isinstance(node, yaml.MappingNode):
         seen: set[object] = set()

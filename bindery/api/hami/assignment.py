@@ -1,8 +1,8 @@
-"""Which devices a pod gets on its node: what the scheduler hands to the binder, and on the pod.
+"""The devices that a pod gets on its node: in the BindRequest, and in annotations of the pod.
 
-The scheduler's plugin `hami` encodes an Assignment into the BindRequest, the binder's writes
-it onto the pod in one patch, and again with the binding. Invariant: the pod ends up with exactly
-these keys of the protocol; others that somebody may have forged are taken off by the patch.
+The scheduler's plugin `hami` encodes an Assignment into the BindRequest, the binder's writes it
+onto the pod in one patch, and again with the binding. Invariant: the pod gets exactly these keys of
+the protocol; the patch removes other keys, which may be forged.
 """
 
 from collections.abc import Mapping
@@ -44,16 +44,16 @@ class Assignment:
 
     @property
     def vendors(self) -> tuple[Vendor, ...]:
-        """The vendors whose devices it has, in the table's order."""
+        """The vendors of the devices, in the table's order."""
         return tuple(vendor for vendor in VENDORS if vendor.word in self.devices)
 
     @property
     def locks(self) -> tuple[Lock, ...]:
-        """The node's locks that the pod needs, in the order in which all pods take them."""
+        """The node locks that the pod needs, in the order in which all pods take them."""
         return tuple(sorted({v.lock for v in self.vendors if v.lock is not Lock.NONE}))
 
     def to_data(self) -> dict[str, Any]:
-        """Return the JSON that stands in a BindRequest."""
+        """Return the JSON data for a BindRequest."""
         wire = _Wire(
             {word: poddevices.encode(slots) for word, slots in self.devices.items()},
             dict(self.indexes),
@@ -64,10 +64,10 @@ class Assignment:
 
 
 def from_data(data: Mapping[str, Any]) -> Assignment:
-    """Read what `to_data` has made.
+    """Read the result of `to_data`.
 
     Raises:
-        HamiFormatError: it is something else.
+        HamiFormatError: `data` is something else.
     """
     try:
         wire = msgspec.convert(data, _Wire)
@@ -81,7 +81,8 @@ def from_data(data: Mapping[str, Any]) -> Assignment:
 
 
 def annotations(assignment: Assignment, node: str, now_s: float) -> dict[str, str]:
-    """Return the annotations of a pod that gets `assignment` on `node`, those of its binding too.
+    """Return the annotations of a pod that gets `assignment` on `node`, including those of the
+    binding.
 
     HAMi's own scheduler writes the same in two patches; `now_s`: seconds since the epoch.
     """
@@ -107,7 +108,9 @@ def annotations(assignment: Assignment, node: str, now_s: float) -> dict[str, st
 
 
 def written(assignment: Assignment, uid: str, node: str, now_s: float) -> dict[str, str]:
-    """Return all that the binder writes onto the pod of that UID: `annotations` and its record."""
+    """Return all annotations that the binder writes onto the pod with `uid`: `annotations` and the
+    record.
+    """
     devices = {word: poddevices.encode(slots) for word, slots in assignment.devices.items()}
     mig = migallocations.encode(assignment.mig) if assignment.mig else ""
     record = msgspec.json.encode(_RecordWire(uid, node, devices, mig), order="sorted").decode()
@@ -115,8 +118,8 @@ def written(assignment: Assignment, uid: str, node: str, now_s: float) -> dict[s
 
 
 def read_record(annotations: Mapping[str, str], uid: str) -> tuple[str, Assignment] | None:
-    """Return the node and the devices that the binder has recorded on the pod of that UID; None if
-    there is no such record, or it is another pod's.
+    """Return the node and the devices that the binder has recorded on the pod with `uid`; None
+    without such a record, or with another pod's.
     """
     text = annotations.get(names.DEVICES_RECORD)
     if not text:
@@ -135,7 +138,7 @@ FORGED: Final = "annotation {} is written by the binder only"
 
 def forged_key(annotations: Mapping[str, str], uid: str) -> str:
     """Return an annotation of the protocol that an unbound pod did not get from the binder; "" if
-    there is none. What the binder writes at the binding is written over whatever stands there.
+    there is none. Keys written at the binding do not count, because the binding overwrites them.
     """
     if PROTOCOL_KEYS.isdisjoint(annotations) or read_record(annotations, uid) is not None:
         return ""
@@ -143,8 +146,8 @@ def forged_key(annotations: Mapping[str, str], uid: str) -> str:
 
 
 def rewritten_key(present: Mapping[str, str], assignment: Assignment, uid: str, node: str) -> str:
-    """Return an annotation of a pod that is not as `written` has it, one too many included; "" if
-    all are. Only that they are there counts of those that depend on the time.
+    """Return the first annotation that differs from `written`, or ""; values that contain a time
+    are only checked for presence.
     """
     wanted, later = (written(assignment, uid, node, now_s) for now_s in (0, 1))
     for key in sorted(wanted):

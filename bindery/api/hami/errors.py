@@ -1,7 +1,7 @@
-"""The one error of the codecs, and the numbers that all of them read.
+"""The error of the codecs, and readers of numbers.
 
-Called by every codec of the package. Invariant: what Go's strconv refuses is refused here too, so
-that a text means the same to HAMi's components and to ours.
+Called by every codec of the package. Invariant: a text that Go's strconv refuses is refused here
+too, so that it has the same meaning for HAMi's components.
 """
 
 import re
@@ -18,11 +18,11 @@ _SHOWN: Final = 60
 
 
 class HamiFormatError(ValueError):
-    """A text is not what the protocol says; the message names the field and the text."""
+    """A text does not follow the protocol; the message names the field and the text."""
 
 
 def shown(text: str) -> str:
-    """Return `text` for a message, cut where it is long."""
+    """Return `text` for a message, shortened if long."""
     return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…")
 
 
@@ -30,7 +30,7 @@ def integer(text: str, what: str, *, least: int = 0) -> int:
     """Read a 32-bit integer of at least `least`, as strconv.ParseInt(text, 10, 32) does.
 
     Raises:
-        HamiFormatError: it is none; `what` names it.
+        HamiFormatError: `text` is not such an integer; `what` names the field.
     """
     if _INTEGER.fullmatch(text) is None:
         raise HamiFormatError(f"{what} {shown(text)} is not a whole number")
@@ -41,10 +41,10 @@ def integer(text: str, what: str, *, least: int = 0) -> int:
 
 
 def boolean(text: str, what: str) -> bool:
-    """Read a truth value as strconv.ParseBool does.
+    """Read a boolean as strconv.ParseBool does.
 
     Raises:
-        HamiFormatError: it is none; `what` names it.
+        HamiFormatError: `text` is not a boolean; `what` names the field.
     """
     value = _BOOLEANS.get(text)
     if value is None:

@@ -1,7 +1,7 @@
-"""What single vendors' device plugins read beside the device strings.
+"""Annotations that single vendors' device plugins read beside the device strings.
 
-Called by `assignment` for the columns `extras` of the table. Pure text-making; the invariant: a
-rendering depends on the facts alone, so that writing it twice writes the same.
+Called by `assignment` for the column `extras` of the table. Pure. Invariant: a text depends only on
+the facts, so that repeated writes are equal.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,7 +18,7 @@ from bindery.api.hami.vendor import Extra, Vendor
 
 @dataclass(frozen=True)
 class Facts:
-    """What renderings are made of: of one pod and one vendor."""
+    """The facts about one pod and one vendor."""
 
     slots: Slots
     indexes: Mapping[str, int]
@@ -46,7 +46,7 @@ class _Sgpu(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def render(extra: Extra, vendor: Vendor, facts: Facts) -> str:
-    """Return the value of the annotation; "" if there is nothing to say."""
+    """Return the value of the annotation; "" if it is not needed."""
     return _RENDER[extra](vendor, facts)
 
 

@@ -1,4 +1,5 @@
-"""JSON as Go's encoding/json writes it, for annotations that peers compare byte for byte.
+"""JSON in the form of Go's encoding/json, for annotations that HAMi's components compare byte for
+byte.
 
 Used by the codecs whose texts are JSON. Go escapes `<`, `>`, `&` and two line separators inside
 strings; msgspec's encoder writes the fields of a struct in their order, as Go does.
@@ -24,15 +25,15 @@ _ESCAPES: Final = str.maketrans(
 
 
 def encode(value: object) -> str:
-    """Return `value`, built of msgspec structs, lists and plain values, as Go writes it."""
+    """Return `value`, built of msgspec structs, lists and plain values, in Go's form."""
     return msgspec.json.encode(value).decode().translate(_ESCAPES)
 
 
 def decode_list(text: str, kind: type[T], what: str) -> tuple[T, ...]:
-    """Read `text` as a list of `kind`; null is an empty one, as in Go.
+    """Read `text` as a list of `kind`; null is an empty list, as in Go.
 
     Raises:
-        HamiFormatError: it is none; `what` names it.
+        HamiFormatError: `text` is not such a list; `what` names the field.
     """
     if text.strip() == "null":
         return ()
@@ -40,10 +41,10 @@ def decode_list(text: str, kind: type[T], what: str) -> tuple[T, ...]:
 
 
 def decode(text: str, kind: type[T], what: str) -> T:
-    """Read `text` as a `kind`; fields that it does not know are ignored, as by Go.
+    """Read `text` as a `kind`; unknown fields are ignored, as in Go.
 
     Raises:
-        HamiFormatError: it is none; `what` names it.
+        HamiFormatError: `text` does not fit; `what` names the field.
     """
     try:
         return msgspec.json.decode(text, type=kind)

@@ -1,8 +1,8 @@
 """The value of a node lock: `TIME[,NAMESPACE,NAME]`, TIME as RFC 3339.
 
-The annotation has the pod that holds the node until its devices are allocated, and the time since
-when. Before v2.4.0 (and in Cambricon's own lock) it has only the time: then the holder is unknown.
-Written by the binder, read by it and by device plugins.
+The annotation contains the time of the lock and the pod that holds the node until its devices are
+allocated. Before v2.4.0 (and in Cambricon's own lock) it contains only the time: then the holder is
+unknown. Written by the binder, read by the binder and by device plugins.
 """
 
 import re
@@ -22,7 +22,7 @@ _PARTS: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class NodeLock:
-    """Who has a node, since when. An unknown holder has an empty name."""
+    """The holder of a node's lock, and the time. An unknown holder has an empty name."""
 
     since_s: int
     """Whole seconds since the epoch."""
@@ -31,15 +31,17 @@ class NodeLock:
 
     @property
     def is_anonymous(self) -> bool:
-        """Whether its holder is unknown."""
+        """Whether the holder is unknown."""
         return not self.name
 
     def is_of(self, namespace: str, name: str) -> bool:
-        """Whether it is that pod's. A pod re-created by this name inherits it: there is no UID."""
+        """Whether the pod holds the lock. The lock has no UID, so a re-created pod of the same name
+        inherits it.
+        """
         return (self.namespace, self.name) == (namespace, name)
 
     def encode(self) -> str:
-        """Return the annotation's value, in UTC and without fractions, as Go writes it."""
+        """Return the annotation's value, in UTC and without fractions, in Go's form."""
         at = (_EPOCH + timedelta(seconds=self.since_s)).strftime("%Y-%m-%dT%H:%M:%SZ")
         at = at.rjust(len("0000-00-00T00:00:00Z"), "0")
         return at if self.is_anonymous else f"{at},{self.namespace},{self.name}"
@@ -49,7 +51,7 @@ def decode(text: str) -> NodeLock:
     """Read the value of a lock.
 
     Raises:
-        HamiFormatError: it has two or more than three parts, or its time is none.
+        HamiFormatError: `text` has two or more than three parts, or no valid time.
     """
     parts = text.split(",")
     if len(parts) not in (1, _PARTS):

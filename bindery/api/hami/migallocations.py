@@ -1,7 +1,7 @@
-"""The MIG instances that a pod's containers are to get, and later have, as JSON on the pod.
+"""The MIG instances of a pod's containers, as JSON on the pod.
 
-Written by the binder from what the scheduler's MIG choice handed over; completed by the device
-plugin; read back by the ledger. Invariant: a device of a container has at most one instance.
+Written by the binder from the scheduler's choice; completed by the device plugin; read by the
+ledger. Invariant: a device of a container has at most one instance.
 """
 
 from collections.abc import Sequence
@@ -22,12 +22,12 @@ class MigAllocation(msgspec.Struct, frozen=True, kw_only=True, rename="camel", o
 
     container_index: Count
     device_index: Count
-    """Which of the container's devices."""
+    """Index among the container's devices."""
     gpu_uuid: _Text = msgspec.field(name="gpuUUID")
     profile: _Text
     placement: MigPlacement
     mig_uuid: str = msgspec.field(name="migUUID", default="")
-    """This and the next two are the device plugin's: all or none."""
+    """This and the next two fields are written by the device plugin, together."""
     gpu_instance_id: Count | None = msgspec.field(name="gpuInstanceID", default=None)
     compute_instance_id: Count | None = msgspec.field(name="computeInstanceID", default=None)
 
@@ -38,10 +38,10 @@ def encode(allocations: Sequence[MigAllocation]) -> str:
 
 
 def decode(text: str) -> tuple[MigAllocation, ...]:
-    """Read the annotation; no text is no instances.
+    """Read the annotation; an empty text has no instances.
 
     Raises:
-        HamiFormatError: it is malformed, names a device twice or is partly completed.
+        HamiFormatError: `text` is malformed, contains a device twice or is partly completed.
     """
     if not text:
         return ()

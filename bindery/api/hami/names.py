@@ -1,6 +1,6 @@
-"""HAMi's keys that do not depend on the vendor, and the words that stand under them.
+"""HAMi's keys that do not depend on the vendor, and their values.
 
-Used by the scheduler's and the binder's plugin `hami` and by tests. The keys of a vendor are
+Used by the plugins `hami` of the scheduler and the binder, and by tests. The keys of a vendor are
 in its row of `vendortable`.
 """
 
@@ -11,12 +11,12 @@ from typing import Final
 ASSIGNED_NODE: Final = "hami.io/vgpu-node"
 """The chosen node; also a label, where the name is short enough for one."""
 ASSIGNED_TIME: Final = "hami.io/vgpu-time"
-"""When the node was chosen: seconds since the epoch, decimal."""
+"""Time of the choice of the node: seconds since the epoch, decimal."""
 MIG_ALLOCATIONS: Final = "hami.io/vgpu-mig-allocations"
 
 # On pods, written at the binding and by the device plugin
 BIND_TIME: Final = "hami.io/bind-time"
-"""Seconds since the epoch, decimal. The device plugin only asks whether it is there."""
+"""Seconds since the epoch, decimal. The device plugin only checks for presence."""
 BIND_PHASE: Final = "hami.io/bind-phase"
 
 # On pods, written by users
@@ -29,10 +29,10 @@ MIG_PREFERENCE: Final = "nvidia.com/mig-profile-preference"
 
 # On pods, Bindery's own
 DEVICES_RECORD: Final = "scheduling.bindery.dev/hami-devices"
-"""What the binder has given to the pod: its UID, its node and its devices, as JSON.
+"""The binder's record of a pod's devices, as JSON: UID, node and devices.
 
-The device plugin erases and users may rewrite HAMi's own keys; who may write this one is for the
-chart's admission policy to say."""
+The device plugin deletes and users may change HAMi's own keys. The chart's admission policy decides
+which accounts may write this key."""
 
 # On nodes
 NODE_LOCK: Final = "hami.io/mutex.lock"
@@ -42,11 +42,11 @@ CORDONED_DEVICES: Final = "hami.io/device-cordon"
 NVIDIA_PAIR_SCORES: Final = "hami.io/node-nvidia-score"
 
 LABEL_LENGTH: Final = 63
-"""The longest value that Kubernetes takes as a label."""
+"""The maximum length of a label's value in Kubernetes."""
 
 
 class BindPhase(StrEnum):
-    """How far a pod has come between its binding and its devices."""
+    """The progress of a pod between its binding and the allocation of its devices."""
 
     ALLOCATING = "allocating"
     """Written before the binding."""
@@ -57,7 +57,7 @@ class BindPhase(StrEnum):
 
     @property
     def is_final(self) -> bool:
-        """Whether the device plugin is done with the pod."""
+        """Whether the device plugin has finished with the pod."""
         return self is not BindPhase.ALLOCATING
 
 

@@ -1,8 +1,9 @@
-"""The devices of a node as their device plugins register them in annotations.
+"""The devices of a node, as device plugins register them in annotations.
 
 Read by the scheduler's cache for every node, written by device plugins (here: tests and hollow
-nodes). JSON since v2.8, a list of comma separated fields before and for some vendors still. The
-invariant: what cannot be read raises HamiFormatError, and the node offers none of these devices.
+nodes). The form is JSON since v2.8; before, and for some vendors still, a list of comma separated
+fields. Invariant: a text that cannot be read raises HamiFormatError, and the node offers none of
+these devices.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,18 +23,18 @@ _OLD_FIELDS: Final = 7
 
 
 class MigPlacement(msgspec.Struct, frozen=True, order=True):
-    """Which slices of a card a MIG instance takes."""
+    """The slices of a card that a MIG instance takes."""
 
     start: Count
     size: Annotated[int, Meta(ge=1, le=INT32_MAX)]
 
     def overlaps(self, other: "MigPlacement") -> bool:
-        """Whether both want a slice."""
+        """Whether both take a common slice."""
         return self.start < other.start + other.size and other.start < self.start + self.size
 
 
 class MigProfile(msgspec.Struct, frozen=True, kw_only=True):
-    """A kind of MIG instance that a card can be cut into."""
+    """A kind of MIG instance that a card supports."""
 
     name: str
     memory_mib: Count = msgspec.field(name="memoryMB")
@@ -43,15 +44,15 @@ class MigProfile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeDevice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One card. Field order and omission are those of HAMi's `DeviceInfo`."""
+    """One card. Order and omission of fields are as in HAMi's `DeviceInfo`."""
 
     id: str = ""
     index: Count = 0
     count: Count = 0
-    """How many containers may share it."""
+    """Number of containers that may share the card."""
     memory_mib: Count = msgspec.field(name="devmem", default=0)
     cores: Count = msgspec.field(name="devcore", default=0)
-    """Per cent, 100 unless scaled; some vendors have units of their own."""
+    """Per cent, 100 unless scaled; some vendors use other units."""
     type: str = ""
     """The model."""
     numa: int = 0
@@ -61,14 +62,14 @@ class NodeDevice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class PairScore(msgspec.Struct, frozen=True, kw_only=True):
-    """How well a card is linked to others: another card's UUID -> score, higher is closer."""
+    """The quality of a card's links: UUID of another card -> score, higher is closer."""
 
     uuid: str = ""
     score: dict[str, int] = {}
 
 
 class MetaxDevice(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """One card as Metax's plugin registers it."""
+    """One card in the register of Metax's plugin."""
 
     uuid: str
     model: str = ""
@@ -81,7 +82,7 @@ class MetaxDevice(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
 
 
 class DrsDevice(msgspec.Struct, frozen=True, kw_only=True):
-    """One card of Enflame that is cut into slices."""
+    """One card of Enflame that is divided into slices."""
 
     index: str
     minor: str = ""
@@ -89,7 +90,7 @@ class DrsDevice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DrsCapacity(msgspec.Struct, frozen=True, kw_only=True):
-    """What Enflame's plugin registers: the cards, and the id of each slice profile."""
+    """The register of Enflame's plugin: cards, and the id of each slice profile."""
 
     devices: tuple[DrsDevice, ...] = ()
     profiles: dict[str, str] = {}
@@ -99,14 +100,15 @@ def decode(text: str) -> tuple[NodeDevice, ...]:
     """Read a register annotation in either form.
 
     Raises:
-        HamiFormatError: it is malformed, or registers a device without an id or one twice.
+        HamiFormatError: `text` is malformed, or contains a device without an id or twice.
     """
     is_json = text.lstrip()[:1] in ("[", "{", "n")
     return _checked(decode_json(text) if is_json else decode_fields(text))
 
 
 def decode_json(text: str) -> tuple[NodeDevice, ...]:
-    """Read the form of v2.8 and later: what Go omits is zero, so no `health` means unhealthy.
+    """Read the form of v2.8 and later. Fields that Go omits are zero, so no `health` means
+    unhealthy.
 
     Raises:
         HamiFormatError: it is malformed.
@@ -216,7 +218,7 @@ def decode_pair_scores(text: str) -> Mapping[str, Mapping[str, int]]:
 
 
 def decode_cordon(text: str) -> frozenset[str]:
-    """Return the UUIDs of a cordon annotation; blanks around them do not count."""
+    """Return the UUIDs of a cordon annotation; surrounding blanks are ignored."""
     return frozenset(part.strip() for part in text.split(",") if part.strip())
 
 

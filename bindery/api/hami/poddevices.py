@@ -1,8 +1,9 @@
-"""The devices of a pod as HAMi writes them: `UUID,TYPE,MEMORY,CORES:` a device, `;` a container.
+"""The devices of a pod in HAMi's form: `UUID,TYPE,MEMORY,CORES:` for a device, `;` after a
+container.
 
 Read from `*-devices-allocated` by the scheduler's ledger, written by the binder under that key and
-`*-devices-to-allocate`. Slots are positional: init containers first, then the others; one without
-devices is an empty slot. Invariant: `decode(encode(devices)) == devices`.
+`*-devices-to-allocate`. Slots are positional: init containers first, then the others; a container
+without devices has an empty slot. Invariant: `decode(encode(devices)) == devices`.
 """
 
 from collections import defaultdict
@@ -21,10 +22,12 @@ _RESERVED: Final = frozenset(":;,")
 
 @dataclass(frozen=True, slots=True)
 class ContainerDevice:
-    """What one container gets of one device."""
+    """The share of one device that one container gets."""
 
     uuid: str
-    """As the device plugin knows it. Versions 2.7 to 2.9 append the MIG instance: `GPU-a[0-1]`."""
+    """UUID in the device plugin's form. Versions 2.7 to 2.9 append the MIG instance:
+    `GPU-a[0-1]`.
+    """
     type: str
     """The vendor's word; AMD: the registered model."""
     memory_mib: int
@@ -47,7 +50,7 @@ def encode(slots: Slots) -> str:
     """Return the text of `slots`, each device and each slot with its end mark.
 
     Raises:
-        HamiFormatError: a UUID or type cannot be written, as it is empty or has a mark in it.
+        HamiFormatError: a UUID or type is empty or contains a mark.
     """
     return "".join("".join(_encode_device(device) for device in slot) + _SLOT_END for slot in slots)
 
@@ -62,12 +65,12 @@ def _encode_device(device: ContainerDevice) -> str:
 def decode(text: str) -> Slots:
     """Return the slots of `text`, as any version from 2.4 on may have written it.
 
-    The last end mark closes a slot and opens none; a missing one is forgiven. Text without a comma,
-    and a device without a UUID (`,,0,0`, the filler before 2.6), are empty. Fields after the fourth
-    are ignored.
+    The last end mark closes a slot and opens none; it may be missing. Text without a comma, and a
+    device without a UUID (`,,0,0`, the filler before 2.6), are empty. Fields after the fourth are
+    ignored.
 
     Raises:
-        HamiFormatError: a device has too few fields, no type, or numbers that are none.
+        HamiFormatError: a device has too few fields, no type, or invalid numbers.
     """
     parts = text.split(_SLOT_END)
     if not parts[-1]:
@@ -95,14 +98,15 @@ def _decode_device(text: str) -> ContainerDevice | None:
 
 
 def align(slots: Slots, counts: Sequence[int]) -> Slots:
-    """Return `slots` as one slot a container; `counts`: how many devices each container asks for.
+    """Return `slots` with one slot for each container; `counts`: number of devices that each
+    container requests.
 
     Surplus empty slots at the end are dropped. Version 2.10.0 drops empty slots at the beginning
-    (HAMi issue 2899): where there are fewer slots than containers, or their sizes do not match,
-    those with devices go in order to the containers that ask for as many.
+    (HAMi issue 2899): if there are fewer slots than containers, or their sizes do not match, slots
+    with devices are given in order to containers that request as many.
 
     Raises:
-        HamiFormatError: the devices do not match what the containers ask for.
+        HamiFormatError: the devices do not match the requests of the containers.
     """
     padded = slots[: len(counts)] + ((),) * (len(counts) - len(slots))
     if not any(slots[len(counts) :]) and all(
@@ -122,7 +126,7 @@ def align(slots: Slots, counts: Sequence[int]) -> Slots:
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """What a pod holds of one device over its life."""
+    """The amounts that a pod holds of one device over its life."""
 
     shares: int
     memory_mib: int
@@ -143,7 +147,7 @@ class Holding:
         )
 
     def most(self, other: "Holding") -> "Holding":
-        """Return the larger of both in each respect."""
+        """Return the maximum of both in each field."""
         return Holding(
             max(self.shares, other.shares),
             max(self.memory_mib, other.memory_mib),
@@ -155,11 +159,12 @@ NOTHING: Final = Holding(0, 0, 0)
 
 
 def collapse(slots: Slots, passing: Container[int] = ()) -> dict[str, Holding]:
-    """Return device UUID -> what the pod holds of it.
+    """Return device UUID -> amounts that the pod holds.
 
-    Slots of the indexes `passing` are of init containers that end before the others begin, so of a
-    device the larger of their largest and of the others' sum counts (HAMi v2.10.0, as KEP-753 has
-    it for other resources; unlike HAMi, sidecars count with those that they run beside).
+    The slots at the indexes `passing` belong to init containers that end before the others begin.
+    Of each device, the larger of two amounts counts: the maximum of these slots, and the sum of the
+    other slots (HAMi v2.10.0, as in KEP-753 for other resources; unlike in HAMi, sidecars count
+    with the containers beside which they run).
     """
     sums: defaultdict[str, Holding] = defaultdict(lambda: NOTHING)
     for index, slot in enumerate(slots):
@@ -169,7 +174,8 @@ def collapse(slots: Slots, passing: Container[int] = ()) -> dict[str, Holding]:
     for index, slot in enumerate(slots):
         if index in passing:
             for uuid, holding in _of_slot(slot).items():
-                # A container takes one share of a device, however often it names it.
+                # A container takes one share of a device, even if it lists the device several
+                # times.
                 sums[uuid] = sums[uuid].most(replace(holding, shares=1))
     return dict(sums)
 

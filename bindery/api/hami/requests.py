@@ -1,8 +1,8 @@
-"""What a pod's containers ask for, in HAMi's terms: one request a container and vendor.
+"""The requests of a pod's containers in HAMi's terms: one for each container and vendor.
 
-Read by the scheduler when it meets a pod of a new shape; by the binder and by tests to know which
-locks a pod needs. Limits count before requests, as with HAMi. Defaults that HAMi's webhook writes
-into pods are applied here, so that a pod which it has not seen means the same.
+Used by the scheduler for each new shape of pods, and by the binder and tests to find the locks that
+a pod needs. Limits have priority over requests, as in HAMi. The defaults of HAMi's webhook are
+applied here too, so that a pod not seen by the webhook has the same meaning.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,28 +20,28 @@ _ALL_MEMORY: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class DeviceRequest:
-    """What one container asks of one vendor's devices."""
+    """The request of one container for one vendor's devices."""
 
     vendor: Vendor
     count: int
-    """Devices; with `count_is_shares`, shares of one device."""
+    """Number of devices; with `count_is_shares`, of shares of one device."""
     memory_mib: int = 0
-    """Of each device; 0: `memory_percent` counts."""
+    """Memory of each device; 0: use `memory_percent`."""
     memory_percent: int = _ALL_MEMORY
     cores: int = 0
-    """Of each device, 100 for a whole one, or the vendor's own unit."""
+    """Cores of each device, 100 for a whole one, or in the vendor's own unit."""
     is_exclusive: bool = False
-    """Whether each device must be used by this pod alone."""
+    """Whether only this pod may use each device."""
     named_count: int = 0
-    """The count that the container names, which its device plugin serves; 0: `count`."""
+    """The count in the container's resources, which its device plugin serves; 0: `count`."""
 
 
 ContainerRequests = tuple[DeviceRequest, ...]
-"""The requests of one container, at most one a vendor."""
+"""The requests of one container, at most one for each vendor."""
 
 
 class ResourceAmounts(Protocol):
-    """The part of a container's resources that is read."""
+    """The fields of a container's resources that are read."""
 
     @property
     def requests(self) -> dict[str, str] | None:
@@ -56,29 +56,29 @@ class ResourceAmounts(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PodRequest:
-    """What all containers of a pod ask for."""
+    """The requests of all containers of a pod."""
 
     slots: tuple[ContainerRequests, ...]
     """Init containers first."""
     passing: frozenset[int]
-    """The slots of init containers that end before the others begin: not those of sidecars."""
+    """The slots of init containers, without sidecars, that end before the others begin."""
     names_shares: bool
-    """Whether a resource is named that only HAMi's devices know: gpumem and the like."""
+    """Whether a resource is requested that only HAMi's devices have, such as gpumem."""
 
     @property
     def rounded(self) -> DeviceRequest | None:
-        """A request that was rounded up to a module of devices, if there is one."""
+        """A request that was rounded up to a module of devices, if any."""
         every = (request for slot in self.slots for request in slot)
         return next((r for r in every if r.named_count not in (0, r.count)), None)
 
     @property
     def vendors(self) -> tuple[Vendor, ...]:
-        """The vendors that are asked for, in the table's order."""
+        """The requested vendors, in the table's order."""
         words = {request.vendor.word for slot in self.slots for request in slot}
         return tuple(vendor for vendor in VENDORS if vendor.word in words)
 
     def counts(self, vendor: Vendor) -> list[int]:
-        """Return how many devices of `vendor` each slot has when it is served."""
+        """Return the number of devices of `vendor` that each slot gets."""
         return [
             sum(
                 1 if request.vendor.count_is_shares else request.named_count or request.count
@@ -92,21 +92,21 @@ class PodRequest:
 _NAMES_OF_ALL: Final = frozenset(
     name for vendor in VENDORS for name in (vendor.count_resource, *vendor.managed_resources)
 )
-"""All resources of which one makes a container's request concern a vendor."""
+"""All resources with which a container's request concerns a vendor."""
 
 
 def read_pod(
     init_containers: Sequence[tuple[ResourceAmounts | None, bool]],
     containers: Sequence[ResourceAmounts | None],
 ) -> PodRequest | None:
-    """Return what a pod asks for; None if it asks for no device of any vendor.
+    """Return the request of a pod; None if the pod requests no device of any vendor.
 
     Args:
-        init_containers: the resources of each, and whether it is a sidecar.
-        containers: the resources of each.
+        init_containers: the resources of each container, and whether it is a sidecar.
+        containers: the resources of each container.
 
     Raises:
-        HamiFormatError: an amount is none, or one that the vendor's devices cannot give.
+        HamiFormatError: an amount is invalid, or cannot be given by the vendor's devices.
     """
     all_resources = [resources for resources, _ in init_containers] + list(containers)
     merged = [_merged(resources) for resources in all_resources]
@@ -122,8 +122,8 @@ def read_pod(
 
 
 def in_modules(amounts: Mapping[str, str]) -> dict[str, str]:
-    """Return the counts of `amounts` that must be others: single devices of which only modules of
-    several are given. HAMi's webhook writes the same.
+    """Return the counts of `amounts` that must change: single devices of vendors that give only
+    modules of several. HAMi's webhook writes the same.
     """
     return {
         vendor.count_resource: str(vendor.module)
@@ -133,10 +133,10 @@ def in_modules(amounts: Mapping[str, str]) -> dict[str, str]:
 
 
 def read_container(amounts: Mapping[str, str]) -> ContainerRequests:
-    """Return the devices, by vendor, for a container with `amounts` (resource -> quantity).
+    """Return the requests, by vendor, of a container with `amounts` (resource -> quantity).
 
     Raises:
-        HamiFormatError: an amount is none, or one that the vendor's devices cannot give.
+        HamiFormatError: an amount is invalid, or cannot be given by the vendor's devices.
     """
     if _NAMES_OF_ALL.isdisjoint(amounts):  # most pods of most clusters; each is read when bound
         return ()
@@ -179,7 +179,7 @@ def _read(vendor: Vendor, amounts: Mapping[str, str]) -> DeviceRequest | None:
 
 
 def _many(vendor: Vendor, count: int, amounts: Mapping[str, str]) -> DeviceRequest:
-    """Return a request for several devices of a vendor that gives only whole ones then."""
+    """Return a request for several devices of a vendor whose devices are then whole."""
     if vendor.slices and _units(vendor.memory_resource, amounts) is not None:
         raise HamiFormatError(f"a part of the memory of {count} {vendor.count_resource}")
     return DeviceRequest(vendor, count, cores=WHOLE_CORES, is_exclusive=True)
@@ -204,7 +204,7 @@ def _shared(vendor: Vendor, count: int, amounts: Mapping[str, str]) -> DeviceReq
         return DeviceRequest(vendor, count, size.memory_mib, cores=size.cores)
     takes_all = not memory_mib and percent in (None, 0, _ALL_MEMORY)
     if cores is None:
-        # As the webhook has it: who shares nothing of the memory shares no cores either.
+        # As in HAMi's webhook: a container that shares no memory shares no cores.
         cores = WHOLE_CORES if takes_all else vendor.default_cores
     elif vendor.amounts_are_totals:
         cores //= count
@@ -220,14 +220,16 @@ def _shared(vendor: Vendor, count: int, amounts: Mapping[str, str]) -> DeviceReq
 
 
 def _rounded(vendor: Vendor, memory_mib: int) -> Slice | None:
-    """Return the smallest slice that is large enough; None: a whole device."""
+    """Return the smallest slice that is large enough; None for a whole device."""
     if not memory_mib:
         return None
     return next((size for size in vendor.slices if size.memory_mib >= memory_mib), None)
 
 
 def _by_cores(vendor: Vendor, amounts: Mapping[str, str]) -> DeviceRequest | None:
-    """Return a request of a vendor whose cores can be asked for alone: one, or whole devices."""
+    """Return a request for a vendor whose cores can be requested alone: one device, or whole
+    devices.
+    """
     cores = _units(vendor.cores_resource, amounts) or 0
     if not cores:
         return None
@@ -239,7 +241,7 @@ def _by_cores(vendor: Vendor, amounts: Mapping[str, str]) -> DeviceRequest | Non
 
 
 def _units(resource: str, amounts: Mapping[str, str]) -> int | None:
-    """Return how much of `resource` is asked for; None if it is not named."""
+    """Return the requested amount of `resource`; None if it is not requested."""
     text = amounts.get(resource) if resource else None
     if text is None:
         return None

@@ -1,8 +1,8 @@
-"""What there is to say of one vendor's devices: the columns of the table in `vendortable`.
+"""The properties of one vendor's devices: the columns of the table in `vendortable`.
 
-Read by the request reader, by the scheduler's fit and by the binder. There is no code for a single
-vendor anywhere: what vendors do differently is a column here. Invariant: a row has all that HAMi's
-package for the vendor has, or `docs/hami.md` names what is left out.
+Read by the request reader, by the scheduler's fit and by the binder. No code is specific to a
+single vendor: each difference is a column. Invariant: a row covers HAMi's package for the vendor;
+`docs/hami.md` lists the omissions.
 """
 
 from collections.abc import Mapping
@@ -14,18 +14,18 @@ from bindery.api.hami.names import CAMBRICON_LOCK, NODE_LOCK
 
 
 class Register(Enum):
-    """Where a node's devices are read from."""
+    """The source of a node's devices."""
 
     DEVICES = "devices"
     """HAMi's register, as JSON or in fields."""
     METAX = "metax"
     DRS = "drs"
     CAPACITY = "capacity"
-    """Nothing registers them: they follow from the node's capacity."""
+    """No register: the devices follow from the node's capacity."""
 
 
 class Lock(StrEnum):
-    """Which annotation of a node gives it to one pod until its devices are allocated."""
+    """The annotation that locks a node for one pod until its devices are allocated."""
 
     NODE = NODE_LOCK
     CAMBRICON = CAMBRICON_LOCK
@@ -33,7 +33,9 @@ class Lock(StrEnum):
 
 
 class Extra(Enum):
-    """What else the vendor's device plugin reads from the pod; `extras` renders it."""
+    """Further annotations that a vendor's device plugin reads from the pod; `extras` writes
+    them.
+    """
 
     INDEXES = "indexes of the devices: 0,1"
     NODE = "name of the node"
@@ -48,11 +50,11 @@ class Extra(Enum):
 
 
 class Alignment(Enum):
-    """Which cards may be given together, by their indexes."""
+    """Constraints on the indexes of cards that are given together."""
 
     ANY = "any"
     RUNS = "runs"
-    """Neighbours; on nodes of a torus type runs that begin at a multiple of their length."""
+    """Neighbours; on nodes of a torus type, runs that begin at a multiple of their length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,23 +63,25 @@ class Capacity:
 
     resource: str
     per_device: int = 1
-    """How much of `resource` stands for one device."""
+    """The amount of `resource` for one device."""
     id_part: str = ""
     """The device's id is NODE-PART-INDEX."""
     shares: int = 100
     memory_mib: int = 0
     memory_resource: str = ""
-    """Divided among the devices in units of the vendor's memory; instead of `memory_mib`."""
+    """A resource divided among the devices, in units of the vendor's memory; in place of
+    `memory_mib`.
+    """
     cores: int = 100
     cores_mask_resource: str = ""
-    """Each device has its part of this many cores, counted as bits."""
+    """A resource with a number of cores, divided among the devices and counted as bits."""
     has_two_halves: bool = False
-    """Whether the first half of the devices is at NUMA node 0 and the second at 1."""
+    """Whether the first half of the devices is at NUMA node 0 and the second half at 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """A size that a device can be cut into."""
+    """A size of slices of a device."""
 
     name: str
     memory_mib: int
@@ -89,7 +93,7 @@ class Vendor:
     """One row of the table."""
 
     word: str
-    """HAMi's common word, which is the TYPE of the vendor's devices in pods."""
+    """HAMi's common word: the TYPE of the vendor's devices in pods."""
     count_resource: str
     allocated_key: str
     to_allocate_key: str = ""
@@ -107,28 +111,30 @@ class Vendor:
     percentage_resource: str = ""
     cores_resource: str = ""
     other_resources: tuple[str, ...] = ()
-    """Managed with the others, and of no weight to the scheduler."""
+    """Further managed resources, which the scheduler ignores."""
     default_cores: int = 0
-    """Cores of a container that asks for none but for memory."""
+    """Cores of a container that requests only memory."""
     is_whole: bool = False
     """Whether devices are never shared."""
     amounts_are_totals: bool = False
-    """Whether memory and cores are those of all the container's devices together."""
+    """Whether memory and cores are totals over all devices of the container."""
     many_are_whole: bool = False
-    """Whether two or more devices are always whole ones."""
+    """Whether two or more devices are always whole."""
     slices: tuple[Slice, ...] = ()
-    """Memory is rounded up to one of these, and cores are the slice's; above: a whole device."""
+    """Memory is rounded up to one of these slices, which also has the cores; above: a whole
+    device.
+    """
     legal_units: tuple[int, ...] = ()
-    """The only amounts of memory that one device is asked for, in its units."""
+    """The only valid amounts of memory for one device, in its units."""
     legal_counts: tuple[int, ...] = ()
     module: int = 1
-    """A single device is rounded up to so many, which are one module."""
+    """A single device is rounded up to this number, one module."""
     cores_are_percent: bool = False
-    """Whether cores are asked for in per cent and counted in the device's own units."""
+    """Whether cores are requested in per cent and counted in the device's own units."""
     cores_are_bits: bool = False
     """Whether cores are counted as a bit mask."""
     count_is_shares: bool = False
-    """Whether the count is how many shares of one single device are wanted."""
+    """Whether the count is the number of shares of one single device."""
 
     # ---- which devices ----
     use_types: str = ""
@@ -152,6 +158,6 @@ class Vendor:
 
     @property
     def managed_resources(self) -> tuple[str, ...]:
-        """Resources that only devices decide on: nodes do not offer them to the scheduler."""
+        """Resources that only devices provide: the scheduler ignores the amounts of nodes."""
         named = (self.memory_resource, self.percentage_resource, self.cores_resource)
         return (*(name for name in named if name), *self.other_resources)

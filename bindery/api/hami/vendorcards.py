@@ -1,6 +1,6 @@
-"""Rows of the table for vendors whose cards come whole, in linked groups or in fixed slices.
+"""Rows of the table for vendors with whole cards, in linked groups or in fixed slices.
 
-Part of `vendortable`, which says where the facts are from. Invariant: only rows, no rule.
+Part of `vendortable`, which names the sources of the facts. Contains only rows, no rules.
 """
 
 from types import MappingProxyType

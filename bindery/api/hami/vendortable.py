@@ -1,7 +1,7 @@
-"""The vendors, one row each: all that the product knows about a single vendor.
+"""The vendors, one row each: everything that depends on a single vendor.
 
-Read through `VENDORS`, `BY_WORD` and `MANAGED`; some rows are in `vendorcards`. Rows say what HAMi
-v2.10.0 does with its default configuration (charts/hami, device-config), and use its names.
+Read through `VENDORS`, `BY_WORD` and `MANAGED`; some rows are in `vendorcards`. Rows describe HAMi
+v2.10.0 with its default configuration (charts/hami, device-config), and use HAMi's names.
 """
 
 from types import MappingProxyType
@@ -181,4 +181,4 @@ VENDORS: Final[tuple[Vendor, ...]] = (
 
 BY_WORD: Final = MappingProxyType({vendor.word: vendor for vendor in VENDORS})
 MANAGED: Final = frozenset(name for vendor in VENDORS for name in vendor.managed_resources)
-"""All resources that devices decide on and no node offers to the scheduler."""
+"""All resources that devices provide; the scheduler ignores the amounts of nodes."""

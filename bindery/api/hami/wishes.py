@@ -1,7 +1,8 @@
-"""What users wish of their devices: HAMi's annotations on pods.
+"""Users' constraints and preferences for devices: HAMi's annotations on pods.
 
-Read by the scheduler with each new shape of pod and by the binder's admission. A wish that cannot
-be read is an error: HAMi takes some of them for no wish, and the pod ends up elsewhere.
+Read by the scheduler for each new shape of pods and by the binder's admission. An annotation that
+cannot be read is an error; HAMi ignores some of them, so that a pod gets other devices than
+intended.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,19 +18,19 @@ _WordT = TypeVar("_WordT", bound=StrEnum)
 
 
 class DevicePolicy(StrEnum):
-    """Which device of a node is taken first, or may be taken at all."""
+    """The order and the selection of a node's devices."""
 
     BINPACK = "binpack"
     SPREAD = "spread"
     NUMA = "numa"
     MUTEX = "mutex"
-    """Only unused devices; busy ones are looked at first."""
+    """Only unused devices; busy devices come first in the search."""
     TOPOLOGY = "topology-aware"
     """By the links between devices."""
 
 
 class NodePolicy(StrEnum):
-    """Which node is taken first."""
+    """The order of nodes."""
 
     BINPACK = "binpack"
     SPREAD = "spread"
@@ -37,7 +38,7 @@ class NodePolicy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """How much shares, cores and memory in use count in a device's score."""
+    """The weights of used shares, cores and memory in a device's score."""
 
     slot: int = 1
     core: int = 1
@@ -46,7 +47,7 @@ class Weights:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which devices of one vendor may be taken. Empty: all."""
+    """The devices of one vendor that may be used. Empty: all."""
 
     use_types: tuple[str, ...] = ()
     avoid_types: tuple[str, ...] = ()
@@ -54,35 +55,35 @@ class Selection:
     avoid_ids: frozenset[str] = frozenset()
 
     def takes_type(self, model: str) -> bool:
-        """Whether devices of `model` may be taken: by a part of its name, in any case."""
+        """Whether devices of `model` may be used: compares a part of the name, ignoring case."""
         name = model.upper()
         if self.use_types and not any(part in name for part in self.use_types):
             return False
         return not any(part in name for part in self.avoid_types)
 
     def takes_id(self, uuid: str) -> bool:
-        """Whether the device `uuid` may be taken."""
+        """Whether the device `uuid` may be used."""
         return (not self.use_ids or uuid in self.use_ids) and uuid not in self.avoid_ids
 
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """All wishes of a pod."""
+    """All constraints and preferences of a pod."""
 
     selections: Mapping[str, Selection] = field(default_factory=dict)
-    """Vendor's word -> which of its devices."""
+    """Vendor's word -> the selection of its devices."""
     modes: str = ""
-    """Text that a device's mode must be part of; empty: any mode."""
+    """Text that a device's mode must contain; empty: any mode."""
     binds_numa: bool = False
     """Whether all devices of a container must be at one NUMA node."""
     node_policy: NodePolicy | None = None
     device_policies: tuple[DevicePolicy, ...] = ()
     weights: Weights = Weights()
     mig_profiles: tuple[str, ...] = ()
-    """Names of MIG profiles, or their part before the point, most wanted first."""
+    """Names of MIG profiles, or their part before the point, the most preferred first."""
 
     def selection(self, vendor: Vendor) -> Selection:
-        """Return which devices of `vendor` may be taken."""
+        """Return the selection of devices of `vendor`."""
         return self.selections.get(vendor.word, _ANY)
 
 
@@ -91,10 +92,10 @@ _WEIGHT_NAMES: Final = frozenset({"slot", "core", "memory"})
 
 
 def read(annotations: Mapping[str, str], vendors: Iterable[Vendor]) -> Wishes:
-    """Return what `annotations` wish of devices of `vendors`.
+    """Return the constraints and preferences in `annotations` for devices of `vendors`.
 
     Raises:
-        HamiFormatError: a wish cannot be read; it is named.
+        HamiFormatError: an annotation cannot be read; the message names it.
     """
     node_policy = annotations.get(names.NODE_POLICY, "").strip()
     policies = _parts(annotations.get(names.DEVICE_POLICY, ""))
@@ -114,7 +115,7 @@ def read(annotations: Mapping[str, str], vendors: Iterable[Vendor]) -> Wishes:
 
 
 def keys(vendors: Iterable[Vendor]) -> frozenset[str]:
-    """Return the annotations that are wishes."""
+    """Return the annotations that this module reads."""
     found = {
         *(names.NODE_POLICY, names.DEVICE_POLICY, names.SCORING_WEIGHTS),
         *(names.NUMA_BIND, names.DEVICE_MODE, names.MIG_PREFERENCE),
