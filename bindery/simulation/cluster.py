@@ -1,85 +1,47 @@
-"""The cluster of a simulation: plays the API server, the binder and the nodes for one engine.
-
-Only changed objects go to the engine, through the door of its watches. Binding takes no time; an
-evicted pod leaves after its grace period and comes back if it has a controller.
-"""
+"""The cluster of a simulation: a world whose pods end, and go a grace period after an eviction."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import msgspec
 
-from bindery.api.bindrequest import Phase
 from bindery.api.configuration import SchedulerConfiguration
-from bindery.api.times import timestamp
 from bindery.kube.objects.bindrequests import CommittedStatement
-from bindery.kube.objects.watched import Condition, KubeObject, Pod, PodGroup
+from bindery.kube.objects.watched import KubeObject, Pod, PodGroup
 from bindery.kube.watches.store import Change, EventType
-from bindery.scheduler.commit.requests import as_stored
-from bindery.scheduler.engine import Engine
+from bindery.scheduler.insight.world import Bound, World
 from bindery.scheduler.model.evictions import Eviction
 from bindery.scheduler.model.jobs import JobKey, TaskStatus, Uid
 
 
-@dataclass
-class Clock:
-    """A clock that only the simulation moves. `now`: seconds since the epoch."""
-
-    now: float
-
-    def __call__(self) -> float:
-        """Return the time."""
-        return self.now
-
-
-@dataclass(frozen=True, slots=True)
-class Bound:
-    """A pod that has just been bound."""
-
-    uid: Uid
-    job: JobKey
-    node: str
-
-
-class SimulatedCluster:
-    """An engine with its clock and pods."""
+class SimulatedCluster(World):
+    """A world whose pods end, and whose PodGroups go with the last of their pods."""
 
     def __init__(self, configuration: SchedulerConfiguration, start_s: float) -> None:
-        self.clock = Clock(start_s)
-        self.engine = Engine(configuration, self.clock)
-        self.pods: dict[Uid, Pod] = {}
-        """All pods that have not gone."""
+        super().__init__((), configuration, start_s)
         self._groups: dict[JobKey, PodGroup] = {}
         self._members: Counter[JobKey] = Counter()
         """PodGroup -> its pods that have not ended."""
-        self._ended: dict[JobKey, list[Pod]] = {}
+        self._ended_pods: dict[JobKey, list[Pod]] = {}
         """PodGroup -> its pods that have ended; they are removed with it."""
-        self._requests: list[CommittedStatement] = []
-        """The initial requests that are not finished yet."""
-        self._lives = 0
+        self._requested: list[CommittedStatement] = []
+        """The initial Statements that are not finished yet."""
 
     def add(self, item: KubeObject) -> None:
         """Create `item`."""
         if isinstance(item, Pod):
-            self.pods[Uid(item.metadata.uid)] = item
             group = self._group_key(item)
             if group is not None:
                 self._members[group] += 1
         elif isinstance(item, PodGroup):
             self._groups[JobKey(item.metadata.namespace, item.metadata.name, True)] = item
         elif isinstance(item, CommittedStatement) and not item.is_final:
-            self._requests.append(item)
-        self.engine.cluster.apply(Change(EventType.ADDED, item, None))
+            self._requested.append(item)
+        super().add(item)
 
     def cycle(self) -> list[Bound]:
         """Run a cycle and bind what it commits; its evictions are in the engine's report."""
-        bound: list[Bound] = []
-        for draft in list(self.engine.cycle()):
-            request = as_stored(draft)
-            self._apply(EventType.ADDED, request)
-            bound.extend(self._bind(request))
-        return bound
+        return self.bind(list(self.engine.cycle()))
 
     def offered(self) -> dict[str, float]:
         """Return what the nodes offer to queues, as `bindery queues` shows it: GPUs of claims and
@@ -94,9 +56,9 @@ class SimulatedCluster:
         return table.axis.in_wholes(table.allocated.sum(axis=1))
 
     def bind_requested(self) -> list[Bound]:
-        """Bind the pods of the BindRequests that were added."""
-        bound = [each for request in self._requests for each in self._bind(request)]
-        self._requests.clear()
+        """Bind the pods of the Statements that were added."""
+        bound = [each for statement in self._requested for each in self.bind_statement(statement)]
+        self._requested.clear()
         return bound
 
     def begin_eviction(self, eviction: Eviction, gone_at: float) -> bool:
@@ -105,28 +67,18 @@ class SimulatedCluster:
         The time is in seconds since the epoch.
         """
         uid = eviction.task.uid
-        pod = self.pods.get(uid)
-        if pod is None:
+        if uid not in self.pods:
             return False
-        meta = msgspec.structs.replace(pod.metadata, deletion_timestamp=timestamp(gone_at))
-        self._put(msgspec.structs.replace(pod, metadata=meta))
+        self.evict(uid, gone_at=gone_at)
         self.engine.evicted(eviction)
         return True
 
-    def release(self, uid: Uid) -> Pod | None:
+    def remove(self, uid: Uid) -> Pod | None:
         """Remove an evicted pod; return the pod that its controller creates in its place."""
-        pod = self.pods.pop(uid, None)
-        if pod is None:
-            return None
-        group = self._group_key(pod)
+        group = self._group_key(self.pods[uid])
         if group is not None:
             self._members[group] -= 1
-        self._apply(EventType.DELETED, pod)
-        if not any(owner.controller for owner in pod.metadata.owner_references):
-            return None
-        reborn = self._reborn(pod)
-        self.add(reborn)
-        return reborn
+        return super().remove(uid)
 
     def end(self, uid: Uid) -> None:
         """Let a pod succeed. It is removed at once; a pod of a gang with the last of its gang."""
@@ -137,8 +89,8 @@ class SimulatedCluster:
             return
         status = msgspec.structs.replace(pod.status, phase="Succeeded")
         ended = msgspec.structs.replace(pod, status=status)
-        self._apply(EventType.MODIFIED, ended, pod)
-        self._ended.setdefault(group, []).append(ended)
+        self.engine.cluster.apply(Change(EventType.MODIFIED, ended, pod))
+        self._ended_pods.setdefault(group, []).append(ended)
         self._members[group] -= 1
         if not self._members[group]:
             self._remove_group(group)
@@ -149,65 +101,16 @@ class SimulatedCluster:
         return task is not None and task.status is TaskStatus.RUNNING
 
     def _remove_group(self, key: JobKey) -> None:
-        for pod in self._ended.pop(key, ()):
+        for pod in self._ended_pods.pop(key, ()):
             self._apply(EventType.DELETED, pod)
         group = self._groups.pop(key, None)
         if group is not None:
             self._apply(EventType.DELETED, group)
         del self._members[key]
 
-    def _bind(self, statement: CommittedStatement) -> Iterator[Bound]:
-        """Bind the pods of `request` that wait, and remove it."""
-        condition = Condition(
-            type="PodScheduled", status="True", last_transition_time=timestamp(self.clock.now)
-        )
-        bound: list[str] = []
-        for binding in statement.spec.pods:
-            pod = self.pods.get(Uid(binding.pod_uid))
-            if pod is None or pod.spec.node_name:
-                continue
-            for item in self.engine.bind_effects(pod, binding):
-                if isinstance(item, Pod):
-                    pod = item  # the engine gets it once, with its node
-                else:
-                    self._apply(EventType.MODIFIED, item)
-            spec = msgspec.structs.replace(pod.spec, node_name=binding.selected_node)
-            status = msgspec.structs.replace(pod.status, phase="Running", conditions=[condition])
-            self._put(msgspec.structs.replace(pod, spec=spec, status=status))
-            bound.append(binding.pod_uid)
-            yield Bound(
-                Uid(binding.pod_uid), self.engine.cluster.job_key(pod), binding.selected_node
-            )
-        done = msgspec.structs.replace(
-            statement.status, phase=Phase.SUCCEEDED.value, bound_pods=bound
-        )
-        self._apply(EventType.DELETED, msgspec.structs.replace(statement, status=done))
-
-    def _reborn(self, pod: Pod) -> Pod:
-        self._lives += 1
-        life = f"{pod.metadata.uid.partition('+')[0]}+{self._lives}"
-        meta = msgspec.structs.replace(
-            pod.metadata,
-            uid=life,
-            creation_timestamp=timestamp(self.clock.now),
-            deletion_timestamp=None,
-        )
-        spec = msgspec.structs.replace(pod.spec, node_name="")
-        status = msgspec.structs.replace(pod.status, phase="Pending", conditions=None)
-        return msgspec.structs.replace(pod, metadata=meta, spec=spec, status=status)
-
     def _group_key(self, pod: Pod) -> JobKey | None:
         key = self.engine.cluster.job_key(pod)
         return key if key.is_group else None
-
-    def _put(self, pod: Pod) -> None:
-        uid = Uid(pod.metadata.uid)
-        before, self.pods[uid] = self.pods[uid], pod
-        self._apply(EventType.MODIFIED, pod, before)
-
-    def _apply(self, kind: EventType, item: KubeObject, before: KubeObject | None = None) -> None:
-        previous = item if kind is EventType.DELETED else before
-        self.engine.cluster.apply(Change(kind, item, previous))
 
 
 def running_pods(items: Sequence[KubeObject]) -> list[Pod]:

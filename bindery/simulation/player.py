@@ -16,9 +16,10 @@ from typing import Final, NamedTuple
 from bindery.api.configuration import SchedulerConfiguration
 from bindery.api.names import DEFAULT_QUEUE
 from bindery.kube.objects.watched import Pod
+from bindery.scheduler.insight.world import Bound
 from bindery.scheduler.model.evictions import Eviction
 from bindery.scheduler.model.jobs import JobKey, TaskStatus, Uid
-from bindery.simulation.cluster import Bound, SimulatedCluster, running_pods
+from bindery.simulation.cluster import SimulatedCluster, running_pods
 from bindery.simulation.fragmentation import FragmentationMeter
 from bindery.simulation.record import (
     EvictionRecord,
@@ -243,7 +244,7 @@ class _Player:
         if has_ended:
             cluster.end(uid)
         else:
-            reborn = cluster.release(uid)
+            reborn = cluster.remove(uid)
             if reborn is not None:
                 self._runtimes[Uid(reborn.metadata.uid)] = self._runtimes.get(uid, math.inf)
                 return

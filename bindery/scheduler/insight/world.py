@@ -1,11 +1,12 @@
-"""An engine over a fixed set of objects: the cluster as the scheduler would see it now.
+"""An engine over a set of objects in memory: the cluster as the scheduler would see it.
 
-All commands that answer questions use it. The caller reads the objects from an API server or from a
-file. A world can carry out its plans, as the binder and the nodes would.
+All commands that answer questions use it, and simulations. The caller reads the objects from an API
+server or from a file. A world can carry out its plans, as the binder and the nodes would: binding
+takes no time, and an evicted pod comes back if it has a controller.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import msgspec
@@ -13,6 +14,7 @@ import msgspec
 from bindery.api.bindrequest import Phase
 from bindery.api.configuration import SchedulerConfiguration
 from bindery.api.times import timestamp
+from bindery.kube.objects.bindrequests import CommittedStatement
 from bindery.kube.objects.budgets import DisruptionBudget
 from bindery.kube.objects.watched import Condition, KubeObject, Pod
 from bindery.kube.objects.workloads import WorkloadJob
@@ -20,7 +22,7 @@ from bindery.kube.watches.store import Change, EventType, Key, key_of
 from bindery.scheduler.commit.drafts import StatementDraft
 from bindery.scheduler.commit.requests import as_stored
 from bindery.scheduler.engine import Engine
-from bindery.scheduler.model.jobs import TaskStatus, Uid
+from bindery.scheduler.model.jobs import JobKey, TaskStatus, Uid
 
 
 @dataclass
@@ -32,6 +34,15 @@ class Clock:
     def __call__(self) -> float:
         """Return the time."""
         return self.now
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A pod that has just been bound."""
+
+    uid: Uid
+    job: JobKey
+    node: str
 
 
 class World:
@@ -47,6 +58,7 @@ class World:
         self.clock = Clock(now)
         self.engine = Engine(configuration, self.clock)
         self.pods: dict[Uid, Pod] = {}
+        """All pods that have not gone."""
         self.workload_jobs: dict[str, WorkloadJob] = {}
         """UID -> Job; the fate of evicted pods depends on it."""
         self._ended: set[Uid] = set()
@@ -68,21 +80,37 @@ class World:
 
     # -- binder and nodes ------------------------------------------------------------------------
 
-    def bind(self, drafts: Sequence[StatementDraft]) -> None:
-        """Let the pods of `drafts` run on their planned nodes."""
+    def bind(self, drafts: Iterable[StatementDraft]) -> list[Bound]:
+        """Let the pods of `drafts` run on their planned nodes; return those that are bound."""
+        bound: list[Bound] = []
         for draft in drafts:
-            request = as_stored(draft)
-            self._apply(EventType.ADDED, request)
-            bound = []
-            for pod in request.spec.pods:
-                for item in self.engine.bind_effects(self.pods[Uid(pod.pod_uid)], pod):
-                    self.add(item)
-                self._run(Uid(pod.pod_uid), pod.selected_node)
-                bound.append(pod.pod_uid)
-            status = msgspec.structs.replace(
-                request.status, phase=Phase.SUCCEEDED.value, bound_pods=bound
-            )
-            self._apply(EventType.DELETED, msgspec.structs.replace(request, status=status))
+            statement = as_stored(draft)
+            self._apply(EventType.ADDED, statement)
+            bound.extend(self.bind_statement(statement))
+        return bound
+
+    def bind_statement(self, statement: CommittedStatement) -> list[Bound]:
+        """Let the pods of `statement` that wait run on their planned nodes, and remove it."""
+        bound: list[Bound] = []
+        for binding in statement.spec.pods:
+            pod = self.pods.get(Uid(binding.pod_uid))
+            if pod is None or pod.spec.node_name:
+                continue
+            for item in self.engine.bind_effects(pod, binding):
+                if isinstance(item, Pod):
+                    pod = item  # the engine gets it once, with its node
+                else:
+                    self._apply(EventType.MODIFIED, item)
+            self._run(pod, binding.selected_node)
+            key = self.engine.cluster.job_key(pod)
+            bound.append(Bound(Uid(binding.pod_uid), key, binding.selected_node))
+        status = msgspec.structs.replace(
+            statement.status,
+            phase=Phase.SUCCEEDED.value,
+            bound_pods=[each.uid for each in bound],
+        )
+        self._apply(EventType.DELETED, msgspec.structs.replace(statement, status=status))
+        return bound
 
     def refused(self, pods: Iterable[Uid]) -> tuple[Uid, str] | None:
         """Count the evictions of `pods` against their budgets.
@@ -101,12 +129,19 @@ class World:
         refused = self._count(pods, {})
         return "" if refused is None else refused[1]
 
-    def evict(self, uid: Uid, *, comes_back: bool) -> None:
-        """Start the deletion of a pod. `comes_back`: whether its controller creates it again."""
+    def evict(self, uid: Uid, *, comes_back: bool = True, gone_at: float | None = None) -> None:
+        """Start the deletion of a pod.
+
+        Args:
+            uid: of a pod that has not gone.
+            comes_back: whether its controller creates it again.
+            gone_at: when it will have gone, in seconds since the epoch; None: now.
+        """
         pod = self.pods[uid]
         if not comes_back:
             self._ended.add(uid)
-        meta = msgspec.structs.replace(pod.metadata, deletion_timestamp=timestamp(self.clock.now))
+        at = timestamp(self.clock.now if gone_at is None else gone_at)
+        meta = msgspec.structs.replace(pod.metadata, deletion_timestamp=at)
         self._put(msgspec.structs.replace(pod, metadata=meta))
 
     def release(self) -> bool:
@@ -125,18 +160,24 @@ class World:
             and tasks[uid].status is TaskStatus.RELEASING
         ]
         for uid in going:
-            pod = self.pods.pop(uid)
-            self._apply(EventType.DELETED, pod)
-            has_controller = any(owner.controller for owner in pod.metadata.owner_references)
-            if has_controller and uid not in self._ended:
-                self.add(self._reborn(pod))
+            self.remove(uid)
         self._spare(self.pods)
         return bool(going)
 
+    def remove(self, uid: Uid) -> Pod | None:
+        """Remove a pod that is being deleted; return the pod that comes back in its place."""
+        pod = self.pods.pop(uid)
+        self._apply(EventType.DELETED, pod)
+        has_controller = any(owner.controller for owner in pod.metadata.owner_references)
+        if not has_controller or uid in self._ended:
+            return None
+        reborn = self._reborn(pod)
+        self.add(reborn)
+        return reborn
+
     # -- inside ----------------------------------------------------------------------------------
 
-    def _run(self, uid: Uid, node: str) -> None:
-        pod = self.pods[uid]
+    def _run(self, pod: Pod, node: str) -> None:
         at = timestamp(self.clock.now)
         bound = Condition(type="PodScheduled", status="True", last_transition_time=at)
         spec = msgspec.structs.replace(pod.spec, node_name=node)
@@ -147,7 +188,7 @@ class World:
         self._lives += 1
         meta = msgspec.structs.replace(
             pod.metadata,
-            uid=f"{pod.metadata.uid}-{self._lives}",
+            uid=f"{pod.metadata.uid.partition('+')[0]}+{self._lives}",
             creation_timestamp=timestamp(self.clock.now),
             deletion_timestamp=None,
         )
