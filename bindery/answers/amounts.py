@@ -1,4 +1,4 @@
-"""Format amounts. Used by everything that shows queues' shares."""
+"""Formats amounts, names and counts as text. Used by all tables and answers with shares."""
 
 from bindery.api import quantity
 from bindery.api.gpus import MODEL_PREFIX
@@ -8,7 +8,7 @@ _TITLES = {"gpu": "GPUs", "cpu": "CPU cores", "memory": "memory"}
 
 
 def amount(resource: str, wholes: float | None) -> str:
-    """Return devices, cores or bytes as text: `7.5`, `64Gi`; `-` for what is unlimited."""
+    """Return devices, cores or bytes as text: `7.5`, `64Gi`; `-` for an unlimited amount."""
     if wholes is None:
         return "-"
     if quantity.scale(resource) == 1:
@@ -17,7 +17,7 @@ def amount(resource: str, wholes: float | None) -> str:
 
 
 def plain(resource: str, written: str) -> str:
-    """Return an amount of a status as people read it: `82.7` for `82700m`."""
+    """Return an amount of a status in a readable form: `82.7` for `82700m`."""
     try:
         return quantity.display(quantity.parse(written, resource), resource)
     except quantity.QuantityError:  # "-" or "unlimited"
@@ -32,7 +32,7 @@ def title(resource: str) -> str:
 
 
 def short(resource: str) -> str:
-    """Return the name of `resource` as queues use it: `gpu` for the GPU resource."""
+    """Return the name of `resource` in queues: `gpu` for the GPU resource."""
     return "gpu" if resource == GPU_RESOURCE else resource
 
 
@@ -48,7 +48,7 @@ def plural(count: int, noun: str) -> str:
 
 
 def listed(names: list[str] | tuple[str, ...], most: int = 6) -> str:
-    """Return `names` as a list that stays short: `a, b and 12 more`."""
+    """Return at most `most` of `names` as a list: `a, b and 12 more`."""
     if len(names) <= most:
         return ", ".join(names)
     return f"{', '.join(names[:most])} and {len(names) - most} more"

@@ -1,7 +1,7 @@
 """The components of the installation and their states: the answer of `bindery status`.
 
 Each of the scheduler, the binder and the grouper works if a process holds its Lease. The webhook
-has no Lease: it works if the API server gets its answer. Imports neither pydantic nor the engine.
+has no Lease: it works if it answers the API server. Imports neither pydantic nor the engine.
 """
 
 import asyncio
@@ -25,11 +25,11 @@ from bindery.kube.objects.resources import NODES, QUEUES, Resource, metadata_onl
 from bindery.kube.objects.watched import KubeObject
 
 if TYPE_CHECKING:
-    from bindery.kube.client import Client  # it imports the HTTP library
+    from bindery.kube.client import Client  # imports the HTTP library
 
 _PROBE: Final = "bindery-status-probe"
 _NO_PARENT: Final = "bindery-status-probe-parent"
-"""The name of a Queue that does not exist; the webhook warns of a parent with this name."""
+"""The name of a Queue that does not exist; the webhook warns about a parent with this name."""
 _OF_QUEUES: Final = f"queues.validating.{GROUP}"
 """The webhook that reviews Queues."""
 
@@ -54,7 +54,7 @@ class ComponentState:
 
     @property
     def works(self) -> bool:
-        """Whether it works; True for what is not installed and not needed, or cannot be seen."""
+        """Whether the component works; True if it is not installed and optional, or not visible."""
         if isinstance(self.found, WebhookState):
             return self.found.state != "does not answer"
         if self.found.leads or self.found.state is Leading.FORBIDDEN:
@@ -67,7 +67,7 @@ class _Webhook(msgspec.Struct, frozen=True):
 
 
 class _Webhooks(KubeObject, frozen=True, kw_only=True):
-    """A ValidatingWebhookConfiguration, as far as it is read here."""
+    """The fields of a ValidatingWebhookConfiguration that are read here."""
 
     webhooks: list[_Webhook] | None = None
 
@@ -83,7 +83,7 @@ _CONFIGURATIONS: Final = Resource(
 
 
 async def read_components(client: "Client", namespace: str) -> list[ComponentState]:
-    """Return the components of the cluster; `namespace`: that of the Leases.
+    """Return the components of the cluster; `namespace`: the namespace of the Leases.
 
     Raises:
         KubeError: the cluster does not answer.
@@ -111,7 +111,7 @@ async def read_components(client: "Client", namespace: str) -> list[ComponentSta
 
 
 async def _pools(client: "Client") -> list[str]:
-    """Return the node pools; only the default one for a user who may not see the nodes."""
+    """Return the node pools; only the default pool if the user may not read nodes."""
     try:
         nodes = await client.list(metadata_only(NODES))
     except ForbiddenError:
@@ -120,7 +120,7 @@ async def _pools(client: "Client") -> list[str]:
 
 
 async def probe_webhook(client: "Client") -> WebhookState:
-    """Return whether the webhook warns, in a dry run, of a Queue whose parent does not exist."""
+    """Return whether the webhook warns, in a dry run, about a Queue whose parent does not exist."""
     probe = {
         "apiVersion": API_VERSION,
         "kind": "Queue",
@@ -142,7 +142,7 @@ async def probe_webhook(client: "Client") -> WebhookState:
 
 
 async def _went_without(client: "Client") -> WebhookState:
-    """Return the state of a webhook without which the API server went on."""
+    """Return the state of a webhook that did not answer a request which the API server accepted."""
     try:
         installed = await client.list(_CONFIGURATIONS)
     except KubeError as error:

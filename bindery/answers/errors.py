@@ -5,8 +5,8 @@
 
 
 class NoAnswerError(Exception):
-    """What is asked about does not exist or is ambiguous; the message says what the user can do."""
+    """The requested object does not exist or is ambiguous; the message contains advice."""
 
 
 class BadInputError(NoAnswerError):
-    """A configuration or a manifest cannot be used; the message says what the user can do."""
+    """A configuration or a manifest cannot be used; the message contains advice."""

@@ -1,6 +1,7 @@
 """The last evictions of gangs and their claimants, from the conditions of PodGroups.
 
-Used by `explanation` and `own`. Conditions name of a claimant in another namespace only the queue.
+Used by `explanation` and `own`. For a claimant in another namespace, conditions contain only its
+queue.
 """
 
 from collections.abc import Sequence
@@ -24,11 +25,11 @@ class GangEviction:
     message: str
     """The number of evicted pods, the time, the action, and the claimant or its queue."""
     recovered_at: str
-    """Since when the gang has had its minimum again; empty if it has not."""
+    """Time since which the gang has its minimum again; empty if it has not."""
 
     @property
     def text(self) -> str:
-        """The message, and whether the gang has recovered."""
+        """The message, and whether the gang has recovered since."""
         recovered = f" (it has had its minimum again since {self.recovered_at})"
         return self.message + (recovered if self.recovered_at else "")
 
@@ -44,7 +45,7 @@ def evicted_for(
 ) -> list[GangEviction]:
     """Return the gangs that were evicted for the job `key` or, in other namespaces, for its queue.
 
-    `since`: the creation of the job; what was evicted before is left out. The last come first.
+    `since`: the creation of the job; earlier evictions are left out. The last evictions come first.
     """
     own = (workload_text(each) for each in groups if _key(each) == key)
     claimant = Claimant(key.namespace, next(own, "") or key.name, queue)

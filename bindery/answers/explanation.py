@@ -1,6 +1,6 @@
-"""Why a gang, a pod or the jobs of a queue wait.
+"""The reasons why a gang, a pod or the jobs of a queue wait.
 
-`bindery.scheduler.insight` asks the engine; this module adds what is written in the cluster's
+`bindery.scheduler.insight` asks the engine; this module adds information from the cluster's
 objects.
 """
 
@@ -25,19 +25,19 @@ from bindery.scheduler.model.reasons import JobReason
 
 
 class Standing(StrEnum):
-    """How far a job is."""
+    """The standing of a job."""
 
     NEEDS_GROUP = "needs a PodGroup"
-    """A single pod that the scheduler leaves alone until a PodGroup selects it."""
+    """A single pod that the scheduler does not plan until a PodGroup selects it."""
     HAS_NO_PODS = "has no pods"
     NOT_WAITING = "does not wait"
-    """None of its pods waits for the scheduler."""
+    """No pod of the job waits for the scheduler."""
     WAITS = "waits"
 
 
 @dataclass(frozen=True)
 class JobAnswer:
-    """Why a gang or a single pod waits, and what led to it."""
+    """The reason why a gang or a single pod waits, with its history."""
 
     source: Source
     about: Subject
@@ -52,7 +52,9 @@ class JobAnswer:
 
     @property
     def other_scheduler(self) -> str:
-        """The scheduler that plans the pod; empty if it is Bindery's, or if no pod is asked for."""
+        """The name of another scheduler that plans the pod; empty for Bindery's or without a
+        pod.
+        """
         pod = self.about.pod
         if pod is None or pod.spec.scheduler_name == self.source.configuration.scheduler_name:
             return ""
@@ -60,7 +62,7 @@ class JobAnswer:
 
     @cached_property
     def standing(self) -> Standing:
-        """How far the job is."""
+        """The standing of the job."""
         explained = self.explained
         if self._condition_of_pod() is not None:
             return Standing.NEEDS_GROUP
@@ -73,24 +75,24 @@ class JobAnswer:
 
     @cached_property
     def condition(self) -> Condition | None:
-        """What the scheduler has written about the job: into its PodGroup, or into its pod."""
+        """The scheduler's condition about the job, in its PodGroup or its pod."""
         if self.about.group is not None:
             return scheduled_condition(self.about.group)
         return self._condition_of_pod()
 
     @property
     def is_held(self) -> bool:
-        """Whether the scheduler has written that the job is not scheduled."""
+        """Whether the condition reports the job as not scheduled."""
         return self.condition is not None and self.condition.status != "True"
 
     @property
     def queue_problem(self) -> str:
-        """Why the queue of the job cannot be used; empty if it can."""
+        """The reason why the queue of the job cannot be used; empty if it can."""
         return (self.explained.shares[-1].problem or "") if self.explained is not None else ""
 
     @property
     def advice(self) -> str:
-        """What the user can do; empty if there is nothing."""
+        """Advice to the user; may be empty."""
         planned = self.explained.advice if self.explained is not None else ""
         match self.standing:
             case Standing.WAITS:
@@ -139,13 +141,13 @@ class JobAnswer:
         return _waits_for_group(self.about.pod)
 
     def _advice(self, min_member: int, reason: str = "") -> str:
-        """Return the advice for `reason`, or for that of the condition."""
+        """Return the advice for `reason`, by default for the reason of the condition."""
         reason = reason or (self.condition.reason if self.condition is not None else "")
         return advice(reason, where=self.about.changed, min_member=min_member, budget_blocks=False)
 
 
 def explain(source: Source, about: Subject, now: datetime) -> JobAnswer:
-    """Return why `about` waits. `now`: the time to which ages refer.
+    """Return the reason why `about` waits. `now`: the time to which ages refer.
 
     Raises:
         BadInputError: the configuration cannot be used.
@@ -155,14 +157,14 @@ def explain(source: Source, about: Subject, now: datetime) -> JobAnswer:
 
 
 def explain_jobs_of_queue(source: Source, name: str) -> QueueExplanation:
-    """Return the shares of the queue `name`, and what waits in it."""
+    """Return the shares of the queue `name` and its waiting jobs."""
     return explain_queue(source.world(), name)
 
 
 def _waits_for_group(pod: Pod) -> Condition | None:
-    """Return the condition of a pod that the scheduler leaves alone until a PodGroup selects it.
+    """Return the condition of a pod that the scheduler does not plan until a PodGroup selects it.
 
-    Whether it does is in its configuration, which is not read here.
+    The scheduler's configuration, which is not read here, decides whether such pods exist.
     """
     if is_bound(pod):
         return None

@@ -1,4 +1,4 @@
-"""The grouper of a live cluster: whether there is one, and its rows. Used by `submission`."""
+"""The grouper of a live cluster: its existence and its rows. Used by `submission`."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -11,24 +11,24 @@ from bindery.kube.errors import ForbiddenError, NotFoundError
 from bindery.kube.objects.resources import LEASES
 
 if TYPE_CHECKING:
-    from bindery.kube.client import Client  # it imports the HTTP library, which files do without
+    from bindery.kube.client import Client  # imports HTTP, which files do not need
 
 
 @dataclass(frozen=True)
 class GrouperRows:
-    """The rows of users, as the grouper uses them."""
+    """The rows of users that the grouper uses."""
 
     documents: tuple[Document, ...] = ()
     is_there: bool = True
     """Whether a grouper has run in the cluster."""
     problem: str = ""
-    """Why the rows may be others; empty if they are known."""
+    """Reason why the grouper's rows may differ; empty if they are known."""
 
 
 async def read_rows(client: "Client", lease_namespace: str) -> GrouperRows:
     """Return the rows that the grouper publishes on its Lease.
 
-    What cannot be read is a problem of the answer.
+    A failed read becomes the answer's `problem`.
     """
     where = f"Lease {lease_namespace}/{GROUPER_LEASE}"
     try:

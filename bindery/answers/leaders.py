@@ -1,7 +1,7 @@
-"""Who leads: the Leases of the scheduler, the binder and the grouper, read once.
+"""Reads the Leases of the scheduler, the binder and the grouper, and their holders.
 
-Used by `planner` and `components`. Imports neither pydantic nor the scheduler, which
-`bindery version` does without.
+Used by `planner` and `components`. Imports neither pydantic nor the scheduler, which `bindery
+version` does not need.
 """
 
 import asyncio
@@ -17,25 +17,25 @@ from bindery.kube.objects.watched import Lease
 from bindery.kube.publication import Publication, published
 
 if TYPE_CHECKING:
-    from bindery.kube.client import Client  # it imports the HTTP library, which files do without
+    from bindery.kube.client import Client  # imports HTTP, which files do not need
 
 _AGAIN_S: Final = 3.0
 """Longer than the time between two renewals, with jitter."""
 
 
 class Leading(StrEnum):
-    """What a Lease says about its component."""
+    """The state of a component by its Lease."""
 
     LEADS = "leads"
     ENDED = "ended"
-    """Its holder has not renewed it in time: the process or its connection has failed."""
+    """The holder has not renewed the Lease in time: the process or its connection has failed."""
     RELEASED = "released"
-    """Its last holder has ended in order, and no other process has taken it."""
+    """The last holder has ended normally, and no other process has taken the Lease."""
     NEVER = "never held"
     ABSENT = "absent"
     """There is no such Lease: the component is not installed."""
     FORBIDDEN = "forbidden"
-    """The user may not read it."""
+    """The user may not read the Lease."""
 
 
 @dataclass(frozen=True)
@@ -48,29 +48,29 @@ class Leader:
     state: Leading
     holder: str = ""
     since: str | None = None
-    """When the holder took it; RFC 3339."""
+    """Time when the holder took the Lease; RFC 3339."""
     renewed: str | None = None
-    """When it was renewed last; RFC 3339."""
+    """Time of the last renewal; RFC 3339."""
     ended_s: float = 0.0
-    """Seconds since it ended; 0 while it lasts."""
+    """Seconds since the end of the Lease; 0 while it is held."""
     publication: Publication | None = None
-    """The configuration that the holder uses, or the last one used."""
+    """The configuration of the holder, or of the last holder."""
     read_at: datetime | None = None
-    """When the Lease was read: ages are as of then. None if it was not."""
+    """Time of the read, to which ages refer. None if the Lease was not read."""
 
     @property
     def leads(self) -> bool:
-        """Whether a process holds it."""
+        """Whether a process holds the Lease."""
         return self.state is Leading.LEADS
 
     @property
     def led_for(self) -> str:
-        """For how long the holder had led when the Lease was read; empty without one."""
+        """Time for which the holder had led at the read; empty without a holder."""
         return self._age(self.since) if self.leads else ""
 
     @property
     def renewed_ago(self) -> str:
-        """How long ago the last renewal was when the Lease was read; empty without one."""
+        """Time between the last renewal and the read; empty without a renewal."""
         return self._age(self.renewed)
 
     def _age(self, at: str | None) -> str:
@@ -107,10 +107,9 @@ async def read_leader(client: "Client", name: str, namespace: str) -> Leader:
 
 
 async def confirmed(client: "Client", seen: Leader) -> Leader:
-    """Return `seen`, or its later state if it seemed to have ended.
+    """Return `seen`, or the state from a second read if the Lease seemed to have ended.
 
-    Clocks of machines differ: the Lease is read again after the time of a renewal, and is held if
-    it was renewed meanwhile.
+    Clocks of machines differ: if the Lease was renewed between the two reads, it is held.
     """
     if seen.state is not Leading.ENDED:
         return seen

@@ -1,6 +1,7 @@
 """The rows of `bindery get gangs` and `get requests`.
 
-Pure: `get` looks and prints. Those of queues are in `queuerows`: they need the scheduler's tables.
+Pure: `get` reads and prints. The rows of queues are in `queuerows`, because they need the
+scheduler's tables.
 """
 
 from collections.abc import Sequence
@@ -21,9 +22,9 @@ _POD_SCHEDULED = "PodScheduled"
 
 
 def gang_rows(snapshot: ClusterSnapshot, now: datetime) -> list[Row]:
-    """Return one row for each PodGroup and each single pod that waits, by namespace and name.
+    """Return one row for each PodGroup and each waiting single pod, by namespace and name.
 
-    A PodGroup that waiting pods name has a row, too, if it does not exist.
+    A missing PodGroup also has a row if waiting pods name it.
     """
     rows = [_gang_row(group, snapshot, now) for group in snapshot.groups]
     existing = {(group.metadata.namespace, group.metadata.name) for group in snapshot.groups}
@@ -47,7 +48,7 @@ def _condition(group: PodGroup, kind: str) -> Condition | None:
 
 
 def _least_pods(group: PodGroup) -> int:
-    """Return how many pods the gang needs in all its stages together."""
+    """Return the number of pods that all stages of the gang need together."""
     try:
         below = tree_of(group.spec.sub_groups).below
     except SubGroupTreeError:
@@ -67,7 +68,7 @@ def _gang_row(group: PodGroup, snapshot: ClusterSnapshot, now: datetime) -> Row:
     meta = group.metadata
     pods = snapshot.pods_by_group.get((meta.namespace, meta.name), [])
     said = scheduled_condition(group)
-    if group.unreadable:  # its older conditions no longer hold
+    if group.unreadable:  # the older conditions are no longer valid
         said = Condition(type=SCHEDULED, status="False", reason=INVALID, message=group.unreadable)
     waits = said is not None and said.status != "True"
     turn = group.status.turn
@@ -95,7 +96,7 @@ def _waits_because(group: PodGroup, said: Condition | None, pods: Sequence[Pod])
 
 
 def _not_all(group: PodGroup, pods: Sequence[Pod]) -> str:
-    """Return why pods of a scheduled gang wait or do not start; "" if none does."""
+    """Return the reason why pods of a scheduled gang wait or do not start; "" if none does."""
     late = _condition(group, PODS_NOT_RUNNING)
     if late is not None:
         return f"{late.reason}: {late.message}"
@@ -130,7 +131,7 @@ def _condition_of_pod(pod: Pod) -> Condition | None:
 def _missing_row(
     name: str, pods: Sequence[Pod], waiting: Sequence[Pod], snapshot: ClusterSnapshot, now: datetime
 ) -> Row:
-    """Return the row of a PodGroup that does not exist and that `pods` name."""
+    """Return the row of a missing PodGroup that `pods` name."""
     oldest = min(waiting, key=lambda pod: (pod.metadata.creation_timestamp, pod.metadata.name))
     said = _condition_of_pod(oldest)
     waits = said is not None and said.status != "True"

@@ -1,7 +1,7 @@
-"""The state of a gang or a pod, for a user who may read a single namespace only.
+"""The state of a gang or a pod, for a user with read access to only one namespace.
 
-Nothing is planned: an answer has what the scheduler has written into the status of the user's own
-PodGroups and pods. No name of another tenant's object is in it.
+Nothing is planned: an answer contains the status of the user's own PodGroups and pods. It contains
+no names of other tenants' objects.
 """
 
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ _POD_SCHEDULED: Final = "PodScheduled"
 
 @dataclass(frozen=True)
 class OwnAnswer:
-    """The state of a gang or a pod, as the scheduler has written it."""
+    """The state of a gang or a pod in its status."""
 
     snapshot: ClusterSnapshot
     about: Subject
@@ -43,17 +43,17 @@ class OwnAnswer:
 
     @property
     def is_held(self) -> bool:
-        """Whether the scheduler has written that the job is not scheduled."""
+        """Whether the condition reports the job as not scheduled."""
         return self.condition is not None and self.condition.status != "True"
 
     @property
     def turn(self) -> Turn | None:
-        """The place of the gang among those that wait."""
+        """The place of the gang among the waiting ones."""
         return self.about.group.status.turn if self.about.group is not None else None
 
     @property
     def figures(self) -> GangQueue | None:
-        """The figures of its queue."""
+        """The figures of the gang's queue."""
         group, pod = self.about.group, self.about.pod
         if group is not None:
             queue = group.status.assigned_queue or self.snapshot.queue_of_group(group)
@@ -70,7 +70,7 @@ class OwnAnswer:
 
     @property
     def advice(self) -> str:
-        """What the user can do; empty if there is nothing."""
+        """Advice to the user; may be empty."""
         said = self.condition
         if said is None or not self.is_held:
             return ""

@@ -1,7 +1,7 @@
-"""The queues of a user who may read a single namespace only.
+"""The queues of a user with read access to only one namespace.
 
-The figures are those in the status of the user's own gangs. Imports neither pydantic nor the
-scheduler, which a table does without.
+The figures come from the status of the user's own gangs. Imports neither pydantic nor the
+scheduler, which tables do not need.
 """
 
 from collections.abc import Callable, Mapping
@@ -32,7 +32,7 @@ def queue_wire(figures: GangQueue) -> object:
 
 
 def share_row(queue: GangQueue, resource: str, write: Callable[[str, str], str]) -> Row:
-    """Return the row of `bindery queues` for `queue`; `write`: an amount of a resource as text."""
+    """Return the row of `bindery queues` for `queue`; `write`: formats an amount of a resource."""
 
     def of(amounts: Mapping[str, str]) -> str:
         return write(resource, amounts.get(resource, "-"))

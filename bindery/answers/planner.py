@@ -1,4 +1,4 @@
-"""The scheduler whose plans an answer predicts: who leads, and with which configuration.
+"""The scheduler of a node pool, its leader and its configuration, for answers that predict plans.
 
 `source` has it for a live cluster; answers that depend on a plan name it.
 """
@@ -21,11 +21,12 @@ from bindery.scheduler.actions import registry as actions
 from bindery.scheduler.plugins import registry
 
 if TYPE_CHECKING:
-    from bindery.kube.client import Client  # it imports the HTTP library, which files do without
+    from bindery.kube.client import Client  # imports HTTP, which files do not need
 
 
 _UNSERVED: Final = frozenset({Leading.ABSENT, Leading.NEVER, Leading.FORBIDDEN})
-"""The states of the Lease of a pool without a scheduler. Readers may read those of a release only.
+"""The states of the Lease of a pool without a scheduler. Readers may read only the Leases of a
+release.
 """
 
 
@@ -36,13 +37,13 @@ class Planner:
     configuration: SchedulerConfiguration
     leader: Leader
     deviation: str = ""
-    """Why the plan may differ from the scheduler's; empty if the configuration is the same."""
+    """Reason why the plan may differ from the scheduler's; empty for equal configurations."""
     served_pools: tuple[str, ...] = ()
-    """Other node pools whose schedulers lead; read only if none is known to lead in this one."""
+    """Other node pools with a leading scheduler; read only if this pool has no known leader."""
 
     @property
     def unserved(self) -> str:
-        """That no scheduler serves the node pool, while others are served; empty if one does."""
+        """Text that no scheduler serves this node pool, but other pools are served; else empty."""
         if self.leader.state not in _UNSERVED or not self.served_pools:
             return ""
         pool = self.configuration.node_pool
@@ -57,19 +58,19 @@ class Planner:
 
     @property
     def absence(self) -> str:
-        """Why no scheduler leads; empty while one leads, or if that cannot be known."""
+        """The reason why no scheduler leads; empty while one leads, or if it is unknown."""
         if self.leader.leads or self.leader.state is Leading.FORBIDDEN:
             return ""
         return self.leader.text()
 
     @property
     def problem(self) -> str:
-        """Why a later change of the scheduler's file cannot be used; empty if there is none."""
+        """The reason why a later change of the scheduler's file cannot be used; else empty."""
         published = self.leader.publication
         return (published.problem or "") if published is not None else ""
 
     def lines(self) -> Iterator[str]:
-        """Yield which configuration was used, and who leads."""
+        """Yield lines about the configuration and the leader."""
         changed = [key for key in self.configuration.to_wire() if key != "nodePool"]
         uses = f"differs from the defaults in {', '.join(changed)}" if changed else "the defaults"
         uses = f"hash {configuration_hash(self.configuration)}, {uses}"
@@ -83,7 +84,7 @@ class Planner:
         yield f"Scheduler: {state}." if self.leader.leads else f"No scheduler leads: {state}."
 
     def to_wire(self) -> dict[str, Any]:
-        """Return it for programs."""
+        """Return the JSON form."""
         unserved = {"unserved": self.unserved} if self.unserved else {}
         return {
             **unserved,
@@ -108,7 +109,7 @@ def _pool_text(pool: str) -> str:
 async def with_served_pools(
     client: "Client", planner: Planner, pools: Iterable[str], lease_namespace: str
 ) -> Planner:
-    """Return `planner` with those of `pools` whose schedulers lead, if its own is not served."""
+    """Return `planner` with the served ones of `pools`, if its own pool is not served."""
     others = sorted({"", *pools} - {planner.configuration.node_pool})
     if planner.leader.state not in _UNSERVED:
         return planner
@@ -120,9 +121,9 @@ async def with_served_pools(
 
 
 def configuration_of(leader: Leader) -> tuple[SchedulerConfiguration, str]:
-    """Return the configuration that `leader` publishes, and why it may differ from the one in use.
+    """Return the configuration published by `leader`, and the reason if another one may be in use.
 
-    What cannot be read is planned with the defaults.
+    If it cannot be read, the defaults are used.
     """
     publication = leader.publication
     if publication is None:
@@ -145,7 +146,9 @@ def configuration_of(leader: Leader) -> tuple[SchedulerConfiguration, str]:
 def _installed(
     found: SchedulerConfiguration, publication: Publication
 ) -> tuple[SchedulerConfiguration, str]:
-    """Return `found` without the plugins that are not installed here, and what differs by that."""
+    """Return `found` without plugins that are not installed here, and a text about the
+    difference.
+    """
     try:
         actions.make(found)
     except actions.UnknownActionError as error:
@@ -185,7 +188,9 @@ def _why_unpublished(leader: Leader) -> str:
 
 
 def difference(given: SchedulerConfiguration, leader: Leader, file: str) -> str:
-    """Return why plans with `given`, read from `file`, may differ from those of the scheduler."""
+    """Return the reason why plans with `given`, read from `file`, may differ from the
+    scheduler's.
+    """
     publication = leader.publication
     if publication is None or publication.hash == configuration_hash(given):
         return file

@@ -1,8 +1,8 @@
 """The rows of `bindery get queues`.
 
-The scheduler's own queue table adds up the amounts that queues hold, so that an answer never counts
-differently from the scheduler. The numbers of gangs are those in the status of the queues, which
-`kubectl get queues` shows too.
+The scheduler's own queue table sums the amounts that queues hold, so that an answer always counts
+like the scheduler. The numbers of gangs come from the status of the queues, as in `kubectl get
+queues`.
 """
 
 from bindery.answers.amounts import plain
@@ -24,7 +24,7 @@ from bindery.scheduler.status.queue_findings import Verdict, verdicts
 
 
 def published_gpus(leader: Leader) -> GpuResources:
-    """Return what the scheduler that leads counts as GPUs; the defaults if that is not known."""
+    """Return the GPU resources of the leading scheduler's configuration; the default if unknown."""
     found = leader.publication.changes if leader.publication is not None else None
     given = found or {}
     both = {"patterns": given.get("gpuResources"), "classes": given.get("gpuDeviceClasses")}
@@ -32,9 +32,9 @@ def published_gpus(leader: Leader) -> GpuResources:
 
 
 def queue_rows(snapshot: ClusterSnapshot, gpus: GpuResources | None = None) -> list[Row]:
-    """Return one row for each queue, by name, also for those that gangs name and nobody created.
+    """Return one row for each queue, by name, including missing queues that gangs name.
 
-    `gpus`: what counts as GPUs; None: the defaults.
+    `gpus`: the resources that count as GPUs; None for the defaults.
     """
     table = _queue_table(snapshot, gpus)
     missing = sorted(_named(snapshot) - {each.metadata.name for each in snapshot.queues})
@@ -91,14 +91,16 @@ def _missing_row(table: QueueTable, held: IntColumns, name: str) -> Row:
 
 
 def _problem(table: QueueTable, name: str, verdict: Verdict) -> str:
-    """Return why no job of the queue is planned: a fault in the words of its condition."""
+    """Return the reason why no job of the queue is planned, in the words of the queue's
+    condition.
+    """
     if verdict.fault is not None:
         return f"{verdict.fault.reason}: {verdict.fault.message}"
     return ": ".join(table.problem(table.row(name)) or ())
 
 
 def _queue_table(snapshot: ClusterSnapshot, gpus: GpuResources | None) -> QueueTable:
-    """Return the scheduler's queue table with what the running pods count on their nodes."""
+    """Return the scheduler's queue table with the charges of the running pods."""
     axis = ResourceAxis(gpus)
     table, shapes, nodes = QueueTable(axis), ShapeBook(axis), NodeTable(axis)
     rows = {node.metadata.name: nodes.put(node) for node in snapshot.nodes}
@@ -132,7 +134,7 @@ def _claimed_gpus(snapshot: ClusterSnapshot, axis: ResourceAxis) -> ClaimGpus:
 def _shares(table: QueueTable, held: IntColumns, row: int) -> dict[str, str]:
     """Return `held/limit` of the queue at `row`, for GPUs, cores and memory.
 
-    `held`: [resource, queue], each with the queues below it.
+    `held`: [resource, queue], including the queues below.
     """
     axis = table.axis
     _, _, limits = table.rules()

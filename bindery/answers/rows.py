@@ -1,4 +1,6 @@
-"""The type of the rows of a list. It stands alone, so that printing a table imports little."""
+"""The type of the rows of a list, in a module of its own so that printing a table imports
+little.
+"""
 
 from collections.abc import Mapping
 

@@ -1,6 +1,6 @@
-"""The cluster that a question is about: a live one, or the beginning of a scenario.
+"""The cluster for an answer: a live cluster, or the beginning of a scenario.
 
-Either way it is a `ClusterSnapshot` and the configuration that plans it; nothing is ever written.
+In both cases it is a `ClusterSnapshot` and the scheduler's configuration; nothing is ever written.
 """
 
 from collections.abc import Mapping
@@ -28,27 +28,29 @@ class Source:
     configuration: SchedulerConfiguration
     now: datetime
     past: History | Mapping[str, Mapping[str, float]] | None = None
-    """What queues have used: the scheduler's record, or queue -> resource -> part of capacity."""
+    """Past usage of queues: the scheduler's record, or queue -> resource -> part of the
+    capacity.
+    """
     planner: Planner | None = None
     """The scheduler of a live cluster; None for a scenario."""
 
     @property
     def lines(self) -> list[str]:
-        """What the answer says about configuration and scheduler; nothing for a scenario."""
+        """Lines of the answer about configuration and scheduler; none for a scenario."""
         return list(self.planner.lines()) if self.planner is not None else []
 
     @property
     def absence(self) -> str:
-        """Why no scheduler leads; empty while one leads, or if that cannot be known."""
+        """The reason why no scheduler leads; empty while one leads, or if it is unknown."""
         return self.planner.absence if self.planner is not None else ""
 
     @property
     def unserved(self) -> str:
-        """That no scheduler serves the node pool, while others are served; empty if one does."""
+        """Text that no scheduler serves this node pool, but other pools are served; else empty."""
         return self.planner.unserved if self.planner is not None else ""
 
     def described(self, answer: object) -> object:
-        """Return `answer` for programs, with the scheduler of a live cluster."""
+        """Return `answer` in JSON form, with the scheduler of a live cluster."""
         if self.planner is None:
             return answer
         return {**to_wire(answer), "scheduler": self.planner.to_wire()}
@@ -63,10 +65,10 @@ class Source:
         return replace(self, now=self.now + timedelta(seconds=seconds))
 
     def world(self) -> World:
-        """Return the scheduler's view of it for planning in memory.
+        """Return the scheduler's view of the cluster for planning in memory.
 
         Raises:
-            BadInputError: the configuration names an action or a plugin that is not there.
+            BadInputError: the configuration names an action or a plugin that does not exist.
         """
         objects = (
             *self.snapshot.everything(),

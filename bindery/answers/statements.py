@@ -1,7 +1,7 @@
-"""Write the Statements of BindRequests as text. Pure.
+"""Writes the Statements of BindRequests as text. Pure.
 
 Used by `listings`, `subjects` and `bindery.cli.text.state`. A snapshot has one `CommittedStatement`
-for each; the Statements of one request have the same metadata.
+for each Statement; the Statements of one request have the same metadata.
 """
 
 from collections import Counter
@@ -18,7 +18,7 @@ _WITHDRAWN: Final = "withdrawn by the scheduler"
 
 
 def gang_of(statement: CommittedStatement) -> str:
-    """Return the PodGroup of a Statement, or its pods if they have none: `pod/a +3`."""
+    """Return the PodGroup of a Statement, or its pods without one: `pod/a +3`."""
     group = statement.spec.pod_group
     if group is not None:
         return group.name
@@ -26,7 +26,7 @@ def gang_of(statement: CommittedStatement) -> str:
 
 
 def few(names: Iterable[str]) -> str:
-    """Return the first of `names`, and how many more there are: `a,b,c +3`."""
+    """Return the first of `names`, and the number of the others: `a,b,c +3`."""
     found = list(names)
     more = f" +{len(found) - _SHOWN_NAMES}" if len(found) > _SHOWN_NAMES else ""
     return ",".join(found[:_SHOWN_NAMES]) + more
@@ -38,14 +38,14 @@ def phase_of(statement: CommittedStatement) -> str:
 
 
 def reason_of(statement: CommittedStatement) -> str:
-    """Return why a Statement waits or has failed; empty if nothing is known."""
+    """Return the reason why a Statement waits or has failed; empty if unknown."""
     if statement.is_withdrawn and not statement.is_final:
         return _WITHDRAWN
     return ": ".join(text for text in (statement.status.reason, statement.status.message) if text)
 
 
 def request_lines(statements: Sequence[CommittedStatement]) -> Iterator[str]:
-    """Yield what has become of a BindRequest and of each of its Statements."""
+    """Yield lines about the state of a BindRequest and of each of its Statements."""
     meta = statements[0].metadata
     name = f"BindRequest {meta.namespace}/{meta.name}"
     if len(statements) == 1:
@@ -79,7 +79,7 @@ def statements_of(snapshot: ClusterSnapshot, pods: Sequence[Pod]) -> list[Commit
 
 
 def _outcome(statement: CommittedStatement) -> str:
-    """Return `Pending: 0 of 8 pods are bound.` and the reason, if there is one."""
+    """Return `Pending: 0 of 8 pods are bound.` and the reason, if any."""
     bound = f"{len(statement.status.bound_pods)} of {len(statement.spec.pods)} pods are bound"
     line, reason = f"{phase_of(statement)}: {bound}.", reason_of(statement)
     return f"{line} {reason.removesuffix('.')}." if reason else line

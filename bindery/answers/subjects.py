@@ -1,7 +1,7 @@
-"""Find the object that a user names. Used by `explanation` and by commands.
+"""Finds an object by a user's words. Used by `explanation` and by commands.
 
-Kinds are named as kubectl names them: singular, plural, short name, or with their group, as
-`kubectl -o name` prints them.
+Kinds are written as in kubectl: singular, plural, short name, or with their group, as `kubectl -o
+name` prints them.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -45,25 +45,25 @@ class Subject:
     group: PodGroup | None
     pod: Pod | None
     introduction: str = ""
-    """Lines about what has led to it: a workload or a BindRequest; empty if nothing has."""
+    """Lines about a related workload or BindRequest; may be empty."""
     request: str = ""
-    """The name of the BindRequest that the introduction is about; empty if it is about none."""
+    """The name of the BindRequest in the introduction; empty without one."""
 
     @property
     def node_pool(self) -> str:
-        """The pool whose scheduler plans it; empty for the default pool."""
+        """The node pool of the object; empty for the default pool."""
         owner = self.group or self.pod
         return owner.metadata.labels.get(NODE_POOL_LABEL, "") if owner is not None else ""
 
     @property
     def changed(self) -> Changed:
-        """The object in which a user changes it."""
+        """The object that a user edits to change the subject."""
         labels = self.group.metadata.labels if self.group is not None else {}
         return changed_object(labels, is_group=self.key.is_group)
 
 
 def statements_about(snapshot: ClusterSnapshot, about: Subject) -> list[CommittedStatement]:
-    """Return the Statements that bind, or were to bind, pods of `about`."""
+    """Return the Statements that contain pods of `about`."""
     if about.key.is_group:
         pods = snapshot.pods_by_group.get((about.key.namespace, about.key.name), [])
     else:
@@ -78,7 +78,7 @@ def own_queue_name(name: str) -> str | None:
 
 
 def named_queue(snapshot: ClusterSnapshot, name: str) -> Queue | None:
-    """Return the queue of a name such as `queue/research`; None for other kinds.
+    """Return the queue for a name such as `queue/research`; None for other kinds.
 
     Raises:
         NoAnswerError: there is no such queue; the message names similar ones.
@@ -96,7 +96,7 @@ def subject(snapshot: ClusterSnapshot, name: str, namespace: str) -> Subject:
     """Return the object called `name`: a PodGroup, else a pod, else the gang of a workload.
 
     Raises:
-        NoAnswerError: there is no such thing, or several; the message names them or similar ones.
+        NoAnswerError: there is no such object, or several; the message names them or similar ones.
     """
     prefix, _, bare = name.rpartition("/")
     kind = _own_kind(prefix)
@@ -114,9 +114,9 @@ def subject(snapshot: ClusterSnapshot, name: str, namespace: str) -> Subject:
 
 
 def _own_kind(prefix: str) -> str:
-    """Return which of pod, PodGroup, Queue and BindRequest `prefix` names; empty for none.
+    """Return the kind in `prefix`: pod, PodGroup, Queue or BindRequest; empty for other kinds.
 
-    `prefix` is such as `pg` or `podgroups.scheduling.bindery.dev`.
+    `prefix` is, for example, `pg` or `podgroups.scheduling.bindery.dev`.
     """
     short, _, group = prefix.lower().partition(".")
     kind = _ALIASES.get(short, "")
@@ -139,7 +139,7 @@ def _of_pod(snapshot: ClusterSnapshot, pod: Pod) -> Subject:
 
 
 def _of_request(snapshot: ClusterSnapshot, name: str, namespace: str) -> Subject:
-    """Return the first gang of a BindRequest with a pod that waits, or its first gang."""
+    """Return the first gang of a BindRequest with a waiting pod, else its first gang."""
     requests = [each for each in snapshot.requests if each.metadata.namespace == namespace]
     statements = [each for each in requests if each.metadata.name == name]
     if not statements:
@@ -159,7 +159,7 @@ def _of_request(snapshot: ClusterSnapshot, name: str, namespace: str) -> Subject
 
 
 def _of_workload(snapshot: ClusterSnapshot, prefix: str, name: str, namespace: str) -> Subject:
-    """Return the gang of a workload of any kind: one that waits, if some do."""
+    """Return the gang of a workload of any kind, preferably one that waits."""
     known, kind = workloads(snapshot, namespace), prefix.lower().partition(".")[0]
     found = {
         each: its
@@ -193,7 +193,7 @@ def _gangs(snapshot: ClusterSnapshot, members: Members) -> frozenset[JobKey]:
 def _no_workload(
     snapshot: ClusterSnapshot, prefix: str, name: str, namespace: str, known: Collection[Workload]
 ) -> NoAnswerError:
-    """Return the error for a workload that is not among those `known`."""
+    """Return the error for a workload that is not in `known`."""
     where = _in_namespace(snapshot, namespace)
     kinds = sorted({each.kind for each in known})
     if not prefix:
@@ -214,7 +214,7 @@ def _no_workload(
 
 
 def _in_namespace(snapshot: ClusterSnapshot, namespace: str) -> str:
-    """Return the end of a message about `namespace`, and whether it is known not to exist."""
+    """Return the end of a message with `namespace`, and with a note if it does not exist."""
     known = {each.metadata.name for each in snapshot.namespaces}
     is_used = any(
         each.metadata.namespace == namespace for each in (*snapshot.pods, *snapshot.groups)
@@ -224,7 +224,7 @@ def _in_namespace(snapshot: ClusterSnapshot, namespace: str) -> str:
 
 
 def _leading(snapshot: ClusterSnapshot, pods: Iterable[Pod]) -> Subject:
-    """Return the gang of the first of `pods` that has no node, or of the first."""
+    """Return the gang of the first of `pods` without a node, else of the first."""
     in_order = sorted(pods, key=lambda pod: (_has_place(pod), pod.metadata.name))
     found = _of_pod(snapshot, in_order[0])
     return replace(found, pod=None) if found.key.is_group else found

@@ -1,7 +1,7 @@
-"""What would happen if manifests were submitted now: the answer of `bindery whatif`.
+"""The predicted outcome of submitting manifests now: the answer of `bindery whatif`.
 
-`bindery.scenario.manifests` makes objects of them, and `bindery.scheduler.insight` plays them in
-memory. Nothing is changed.
+`bindery.scenario.manifests` makes objects from the manifests, and `bindery.scheduler.insight` plans
+them in memory. The cluster is not changed.
 """
 
 from collections.abc import Sequence
@@ -23,20 +23,20 @@ from bindery.scheduler.insight.rehearsal import RehearsalOutcome, rehearse
 
 @dataclass(frozen=True)
 class Submitted:
-    """The manifests that would be submitted."""
+    """The manifests to submit."""
 
     name: str
-    """Of the files, for errors."""
+    """Name of the files, for errors."""
     documents: Sequence[Document]
     namespace: str
-    """Of objects that name none."""
+    """Namespace of objects that name none."""
     tables: Sequence[Document] = ()
-    """Rows for the grouper, beside those among the documents."""
+    """Rows for the grouper in addition to rows in the documents."""
 
 
 @dataclass(frozen=True)
 class RehearsalAnswer:
-    """What would happen, and what is not in the answer."""
+    """The predicted outcome, and its omissions."""
 
     source: Source
     outcome: RehearsalOutcome
@@ -50,7 +50,7 @@ class RehearsalAnswer:
 
     @cached_property
     def notes(self) -> list[str]:
-        """What is not in the answer, and what is wrong with the workloads."""
+        """Return notes about omissions, and about problems of the workloads."""
         passed_over = self.submission.passed_over.items()
         notes = [f"{name} is ignored: {why}" for name, why in passed_over]
         reasons: dict[str, str] = {}
@@ -61,7 +61,7 @@ class RehearsalAnswer:
 
 
 def submission_of(source: Source, submitted: Submitted, rows: GrouperRows) -> Submission:
-    """Return the objects of `submitted`; those of kind GrouperTable are rows for the others.
+    """Return the objects of `submitted`; objects of kind GrouperTable provide rows for the others.
 
     Raises:
         FileError: a document cannot be used.
@@ -83,17 +83,17 @@ def submission_of(source: Source, submitted: Submitted, rows: GrouperRows) -> Su
 
 
 def pool_of(source: Source, submission: Submission) -> str | None:
-    """Return the node pool of all pods that Bindery plans; None if there are several or none."""
+    """Return the node pool of all pods for Bindery; None if there are several or none."""
     scheduler = source.configuration.scheduler_name
     pools = {_pool(pod) for pod in submission.pods() if pod.spec.scheduler_name == scheduler}
     return pools.pop() if len(pools) == 1 else None
 
 
 def rehearsed(source: Source, submission: Submission, name: str) -> RehearsalAnswer:
-    """Return what would happen if `submission` were submitted; `name`: that of its files.
+    """Return the predicted outcome of `submission`; `name`: the name of its files.
 
     Raises:
-        BadInputError: nothing in it is for the scheduler that is asked.
+        BadInputError: it contains nothing for this scheduler.
     """
     left_out = _left_out(source, submission)
     foreign = {pod.metadata.uid for pod, _ in left_out}
@@ -106,7 +106,7 @@ def rehearsed(source: Source, submission: Submission, name: str) -> RehearsalAns
 
 
 def demand_namespaces(source: Source, submission: Submission, name: str) -> None:
-    """Refuse files with objects in namespaces that neither the cluster nor the files have.
+    """Refuse files with objects in a namespace that exists neither in the cluster nor in the files.
 
     Raises:
         BadInputError: a namespace does not exist.
@@ -132,7 +132,7 @@ def _is_table(document: Document) -> bool:
 def _left_out(source: Source, submission: Submission) -> list[tuple[Pod, str]]:
     """Return the pods of other schedulers, each with the reason.
 
-    Pods that have a node are not among them: they take room.
+    Pods with a node are not included, because they take room.
     """
     found, asked = [], source.configuration
     for pod in submission.pods():
@@ -153,7 +153,8 @@ def _demand_something(submission: Submission, name: str, left_out: Sequence[str]
     """Refuse files without anything to schedule.
 
     Raises:
-        BadInputError: they have neither pods that are planned nor what changes how others are.
+        BadInputError: they contain neither pods to plan nor objects that influence the plans of
+            other pods.
     """
     if not all(isinstance(item, PodGroup) for item in submission.objects):
         return

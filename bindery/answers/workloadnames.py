@@ -1,7 +1,7 @@
-"""Find the pods and PodGroups of a workload by its kind and name. Used by `subjects`.
+"""Finds the pods and PodGroups of a workload by kind and name. Used by `subjects`.
 
-Workloads are found by the owner references of pods and PodGroups, so that nothing is read for them
-and any kind can be asked for.
+Workloads are found by the owner references of pods and PodGroups, so that no further reads are
+needed and any kind is supported.
 """
 
 from collections import defaultdict
@@ -14,14 +14,14 @@ from bindery.kube.objects.watched import Pod, PodGroup
 
 @dataclass(slots=True)
 class Members:
-    """What a workload has: PodGroups that the grouper wrote for it, and pods by UID."""
+    """The PodGroups written by the grouper for a workload, and its pods by UID."""
 
     groups: list[PodGroup] = field(default_factory=list)
     pods: dict[str, Pod] = field(default_factory=dict)
 
 
 def workloads(snapshot: ClusterSnapshot, namespace: str) -> dict[Workload, Members]:
-    """Return the owners that the pods and PodGroups of `namespace` name, with their members."""
+    """Return the workloads that own pods and PodGroups of `namespace`, with their members."""
     found: defaultdict[Workload, Members] = defaultdict(Members)
     for pod in snapshot.pods:
         if pod.metadata.namespace == namespace:

@@ -1,7 +1,7 @@
 """The global options that select a cluster.
 
-Made by `main`, read by `connection`. It stands apart from the code that connects, so that commands
-which need no cluster do not import it.
+Created by `main`, read by `connection`. Separate from the code that connects, so that commands
+without a cluster do not import that code.
 """
 
 from dataclasses import dataclass
@@ -15,4 +15,4 @@ class ClusterChoice:
     kubeconfig: Path | None = None
     context: str | None = None
     lease_namespace: str = "kube-system"
-    """Where the Leases of the components are."""
+    """The namespace of the components' Leases."""

@@ -1,6 +1,6 @@
-"""Connect commands to the selected cluster.
+"""Connects commands to the selected cluster.
 
-`main` has stored the global options as a `ClusterChoice`; each command that needs a cluster calls
+`main` stores the global options as a `ClusterChoice`; each command that needs a cluster calls
 `with_client`.
 """
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 Answer = TypeVar("Answer")
 
 _TIMEOUT_S = 10.0
-"""A person waits for each call; a cluster that takes longer is as good as unreachable."""
+"""Short, because a person waits for each call."""
 
 _CONNECTIONS = 8
-"""Requests at a time; more make a server on few cores no faster."""
+"""Maximum number of concurrent requests; more do not make a server on few cores faster."""
 
 
 def chosen_namespace(context: typer.Context, given: str | None) -> str:
-    """Return the namespace `given` by an option, or that of the context, as kubectl does.
+    """Return the namespace `given` by an option, or the context's namespace, as in kubectl.
 
     Raises:
         KubeError: no namespace is given, and the configuration cannot be used.

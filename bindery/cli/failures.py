@@ -1,7 +1,6 @@
-"""Describe an exception to the user: one line, and the exit code.
+"""Describes an exception to the user: one line, and the exit code.
 
-Imported by `main` when there is one: then what has raised it is imported already, while
-`bindery --help` does not pay for it.
+Imported by `main` only after an exception, so that `bindery --help` does not import it.
 """
 
 from bindery.answers.errors import BadInputError, NoAnswerError
@@ -12,7 +11,7 @@ from bindery.kube.errors import ConfigurationError, ForbiddenError, KubeError, U
 
 def told(error: Exception) -> tuple[str, ExitCode]:
     """Return the error message and the exit code for `error`."""
-    text = " ".join(str(error).split())  # a proxy may answer with a page
+    text = " ".join(str(error).split())  # a proxy may send a whole page
     if isinstance(error, FileError):
         return str(error), ExitCode.BAD_INPUT
     if isinstance(error, CommandError):
@@ -32,7 +31,7 @@ def _unanswered(error: KubeError, text: str) -> str:
 
 
 def _refused(error: ForbiddenError, text: str) -> str:
-    """Return what the user can do about a refusal."""
+    """Return advice to the user about a refusal."""
     if error.status == 401:
         return f"the cluster does not accept these credentials: {text}"
     return f"{text}; the chart's ClusterRole bindery-reader grants what the command reads"

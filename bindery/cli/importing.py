@@ -1,7 +1,7 @@
-"""Import what a command needs without garbage collections.
+"""Imports modules without garbage collections.
 
-Used by the commands. What modules define lives as long as the process, and collections while many
-modules are imported would walk it again and again: a sixth of the CPU time of `bindery explain`.
+Used by the commands. Objects of modules live as long as the process, and each collection during
+imports would traverse them again: a sixth of the CPU time of `bindery explain`.
 """
 
 import gc
@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def importing() -> Iterator[None]:
-    """Collect no garbage meanwhile, and never look at what exists by then."""
+    """Disable collections during the body, and exclude the existing objects from later ones."""
     gc.disable()
     try:
         yield

@@ -1,7 +1,7 @@
 """A command group that imports a command only when it is run.
 
-Used by `main`. The scheduler's and the binder's modules take a second or more to import, which
-`bindery version` and `bindery --help` must not cost.
+Used by `main`. Imports of the scheduler and the binder take a second or more, and `bindery version`
+and `bindery --help` do not need them.
 """
 
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ COMMANDS: Final = {
 
 
 class LazyGroup(TyperGroup):
-    """Shows all of `COMMANDS`, and imports the one that is called."""
+    """Shows all of `COMMANDS`, and imports only the called command."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -63,9 +63,9 @@ class LazyGroup(TyperGroup):
 
 
 def _write_plainly(command: Any) -> None:
-    """Let `command`, and those below it, write help and errors without rich.
+    """Let `command` and its sub-commands write help and errors without rich.
 
-    Importing what draws the frames takes three times as long as all the rest of `--help`.
+    Importing rich takes three times as long as the rest of `--help`.
     """
     command.rich_markup_mode = None
     for each in getattr(command, "commands", {}).values():

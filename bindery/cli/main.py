@@ -17,7 +17,7 @@ from bindery.cli.errors import ExitCode
 from bindery.cli.lazy import LazyGroup
 
 _MOST_ERROR = 8192
-"""How many characters of an error are shown."""
+"""Maximum number of characters of an error message."""
 
 app = typer.Typer(
     cls=LazyGroup,
@@ -26,7 +26,7 @@ app = typer.Typer(
     epilog="Try: bindery get gangs -A · bindery explain my-gang · bindery scenario run FILE",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,  # `lazy` says why
+    rich_markup_mode=None,  # for the reason, see `lazy`
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
@@ -76,7 +76,7 @@ def main() -> None:
 
         line, code = told(error)
         if code is ExitCode.DEFECT:
-            # Python would end with 1, which is an answer of some commands.
+            # Python would exit with 1, which is an answer of some commands.
             traceback.print_exc()
         typer.echo(shown(line, _MOST_ERROR, keep="\n"), err=True)
         sys.exit(code)

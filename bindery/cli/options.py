@@ -1,6 +1,6 @@
 """Options that several commands share.
 
-They stand apart from what reads the cluster, so that `--help` does not import it.
+Separate from the code that reads the cluster, so that `--help` does not import that code.
 """
 
 from dataclasses import dataclass
@@ -30,7 +30,9 @@ class WideFormat(StrEnum):
 
 @dataclass(frozen=True)
 class Origin:
-    """The options that select what to plan: a file or a cluster, a configuration and a pool."""
+    """The options that select the input of a plan: a file or a cluster, a configuration and a
+    pool.
+    """
 
     file: Path | None = None
     config: Path | None = None
@@ -74,7 +76,8 @@ LogLevel = Annotated[
 
 
 def namespace_of(context: typer.Context, given: str | None, file: Path | None) -> str:
-    """Return the namespace `given`; else that of the context or, for a scenario file, `default`.
+    """Return the namespace `given`; else the context's namespace or, for a scenario file,
+    `default`.
 
     Raises:
         KubeError: the configuration of the cluster cannot be used.

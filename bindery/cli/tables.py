@@ -1,7 +1,7 @@
-"""Print rows as a table, as JSON or as YAML, from one description of the columns.
+"""Prints rows as a table, as JSON or as YAML, from one description of the columns.
 
-Used by all commands that ask. A row is a mapping by column key; the table shows it as text,
-`-o json` and `-o yaml` as it is.
+Used by all commands that read. A row is a mapping by column key; the table formats its values, `-o
+json` and `-o yaml` print them unchanged.
 """
 
 import json
@@ -18,14 +18,14 @@ from bindery.answers.rows import Row
 from bindery.api.shown import shown
 
 _MOST_LINE = 8192
-"""How long a line of text for people may be."""
+"""Maximum length of a line of text for people."""
 _PIPE_WIDTH = 1000
-"""Columns when the output is no terminal: nothing is folded for a program that reads it."""
+"""Columns if the output is not a terminal, so that lines for programs are not folded."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """One column: its heading, the key in a row, and how its value is written."""
+    """One column: heading, key in a row, and format of its value."""
 
     heading: str
     key: str
@@ -74,7 +74,7 @@ def print_json(rows: Sequence[Row]) -> None:
 
 def print_yaml(rows: Sequence[Row]) -> None:
     """Print `rows` as one YAML list."""
-    import yaml  # tables do without it
+    import yaml  # tables do not need it
 
     text = yaml.safe_dump([dict(row) for row in rows], sort_keys=False, width=_PIPE_WIDTH)
     make_console().file.write(text)
@@ -87,7 +87,7 @@ def working(text: str) -> AbstractContextManager[object]:
 
 
 def make_console(*, to_stderr: bool = False) -> Console:
-    """Return a console that folds lines on a terminal only."""
+    """Return a console that folds lines only on a terminal."""
     console = Console(highlight=False, stderr=to_stderr)
     if not console.is_terminal:
         console = Console(highlight=False, width=_PIPE_WIDTH, stderr=to_stderr)

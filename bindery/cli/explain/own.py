@@ -1,4 +1,4 @@
-"""Answer `bindery explain` for a user who may read a single namespace only.
+"""Answers `bindery explain` for a user with read access to only one namespace.
 
 `bindery.cli.reading.ownobjects` reads the namespace, `bindery.answers.own` gives the answer.
 """
@@ -23,10 +23,10 @@ from bindery.kube.errors import ForbiddenError
 def explain_own(
     context: typer.Context, about: tuple[str, str], output: Format, refusal: ForbiddenError
 ) -> bool:
-    """Print what is written about an object; `about`: its name and namespace.
+    """Print the recorded state of an object; `about`: its name and namespace.
 
-    `refusal`: why the cluster cannot be read as a whole. Return False if the namespace cannot be
-    read either.
+    `refusal`: the reason why the whole cluster cannot be read. Return False if the namespace cannot
+    be read either.
 
     Raises:
         NoAnswerError: there is no such object.

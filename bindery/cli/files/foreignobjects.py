@@ -19,7 +19,7 @@ from bindery.kube.served import served
 
 
 class ForeignObject(KubeObject, frozen=True, rename="camel", kw_only=True):
-    """An object of a kind that Bindery has no model of."""
+    """An object of a kind for which Bindery has no model."""
 
     spec: dict[str, Any] = msgspec.field(default_factory=dict)
     status: dict[str, Any] = msgspec.field(default_factory=dict)
@@ -71,7 +71,7 @@ def read_objects(
 
 
 def _counted(found: Sequence[Mapping[str, Any]], wanted: Collection[tuple[str, object]]) -> str:
-    """Return how many objects of which kinds are not `wanted`."""
+    """Return the number of objects that are not `wanted`, by kind, as text."""
     kinds = ((_group(body), body.get("kind")) for body in found)
     counts = Counter(kind for kind in kinds if kind not in wanted)
     parts = (

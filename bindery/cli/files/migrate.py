@@ -1,7 +1,7 @@
 """`bindery migrate`: another scheduler's objects as objects of Bindery.
 
-`foreignobjects` reads them, `bindery.migration` translates, and this module prints: YAML for
-`kubectl apply` on stdout, and what does not carry over on stderr.
+`foreignobjects` reads the objects, `bindery.migration` translates them, and this module prints:
+YAML for `kubectl apply` on stdout, and untranslated parts on stderr.
 """
 
 from pathlib import Path

@@ -22,7 +22,7 @@ app = typer.Typer(help="Looks into what a kubelet has written.", no_args_is_help
 
 _NAMES = tuple(checkpointfiles.CheckpointKind)
 _PLACES = ("", "device-plugins/", "*/", "*/device-plugins/")
-"""Where a kubelet's checkpoints are below its directory, or below one with a directory a node."""
+"""Locations of checkpoints below a kubelet's directory, or below a directory of several nodes."""
 _COLUMNS = [
     Column("POD", "pod"),
     Column("CONTAINER", "container"),

@@ -1,7 +1,7 @@
 """`bindery scenario run`: runs scenario files and reports the expectations that do not hold.
 
 `bindery.scenario` does the work. A malformed scenario is reported on stderr with its line, and the
-others are run all the same; the exit code is that of the worst result.
+others are still run; the exit code is that of the worst result.
 """
 
 import json

@@ -30,7 +30,7 @@ def show(found: Sequence[ComponentState], output: Format) -> None:
 
 
 def _lines(row: Row) -> Iterator[str]:
-    """Yield the lines about a component that stand below the table."""
+    """Yield the lines about a component below the table."""
     if row["detail"]:
         yield f"{row['component']}: {row['detail']}"
     configuration = row["configuration"]

@@ -1,7 +1,7 @@
 """`bindery get`: queues, gangs and BindRequests as tables, JSON or YAML.
 
-`cluster` reads what is shown, `listings` and `queuelisting` make the rows, `tables` prints them.
-What a kind needs is imported when it is asked for.
+`cluster` reads the objects, `listings` and `queuelisting` make the rows, `tables` prints them. The
+modules of a kind are imported only when needed.
 """
 
 from collections.abc import Sequence
@@ -80,7 +80,7 @@ _NAMES: Final[dict[str, Kind]] = {
     **dict.fromkeys(("gangs", "gang", "podgroups", "podgroup", "pg"), Kind.GANGS),
     **dict.fromkeys(("requests", "request", "bindrequests", "bindrequest", "br"), Kind.REQUESTS),
 }
-"""What users call the kinds, as kubectl has them."""
+"""The names of the kinds, as in kubectl."""
 
 _EXAMPLES = examples(
     ("get gangs -A", "gangs of all namespaces, and why they wait"),
@@ -138,9 +138,9 @@ def get(
 
 
 def _rows(context: typer.Context, kind: Kind, namespace: str, gang: str) -> Sequence[Row]:
-    """Return the rows of `kind`; `namespace` is empty for those of all namespaces.
+    """Return the rows of `kind`; `namespace` is empty for all namespaces.
 
-    Queues: `namespace` is where to look for a user who may not read the cluster.
+    For queues, `namespace` is used only if the user may not read the whole cluster.
     """
     with importing():
         from bindery.answers import listings

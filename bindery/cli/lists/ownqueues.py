@@ -1,6 +1,6 @@
-"""The queues of a user who may read a single namespace only, as a table.
+"""The queues of a user with read access to only one namespace, as a table.
 
-Called by `queuepicture` and `queuelisting`. The figures are those in the status of the user's own
+Called by `queuepicture` and `queuelisting`. The figures come from the status of the user's own
 gangs.
 """
 
@@ -38,11 +38,11 @@ def show_own(
 ) -> None:
     """Print the queues of the gangs in the namespace of the context.
 
-    `refusal`: why the cluster cannot be read as a whole.
+    `refusal`: the reason why the whole cluster cannot be read.
 
     Raises:
         ForbiddenError: the user may not read the namespace either.
-        CommandError: no gang there has figures.
+        CommandError: no gang in the namespace has figures.
     """
     name = "gpu" if resource == GPU_RESOURCE else resource
     write = plain if output in (WideFormat.TEXT, WideFormat.WIDE) else _as_written
@@ -56,11 +56,11 @@ def show_own(
 
 
 def own_listing(context: typer.Context, namespace: str, refusal: ForbiddenError) -> Sequence[Row]:
-    """Return the rows of `bindery get queues`; `namespace`: where the gangs are; "": the context's.
+    """Return the rows of `bindery get queues`; `namespace`: of the gangs; "": the context's.
 
     Raises:
         ForbiddenError: the user may not read the namespace either.
-        CommandError: no gang there has figures.
+        CommandError: no gang in the namespace has figures.
     """
     return [listed_row(each) for each in _read(context, namespace or None, refusal)]
 

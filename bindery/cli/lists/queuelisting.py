@@ -20,8 +20,8 @@ from bindery.kube.errors import ForbiddenError
 def listed_queues(context: typer.Context, namespace: str) -> Sequence[Row]:
     """Return a row for each queue.
 
-    `namespace`: whose gangs have the figures for a user who may not read the cluster; empty: that
-    of the context.
+    `namespace`: the gangs of this namespace have the figures if the user may not read the whole
+    cluster; empty: the context's namespace.
 
     Raises:
         KubeError: the cluster does not answer, or refuses.
@@ -38,5 +38,5 @@ def listed_queues(context: typer.Context, namespace: str) -> Sequence[Row]:
 
 
 async def _gpus(client: Client, namespace: str) -> GpuResources:
-    """Return what the scheduler of the default node pool counts as GPUs."""
+    """Return the resources that the default node pool's scheduler counts as GPUs."""
     return published_gpus(await read_leader(client, SCHEDULER_LEASE, namespace))

@@ -24,15 +24,15 @@ from bindery.kube.errors import ForbiddenError
 from bindery.scheduler.insight.shares import ClusterShares
 
 _PIPE_WIDTH = 100
-"""Columns when the output is no terminal and $COLUMNS does not say."""
+"""Columns if the output is not a terminal and $COLUMNS is not set."""
 _EVERY_S = 2.0
-"""Between two looks with --watch."""
+"""Seconds between two reads with --watch."""
 
 
 def show(
     context: typer.Context, origin: Origin, resource: str, output: WideFormat, *, watch: bool
 ) -> None:
-    """Print the queues once, or again and again until the user interrupts."""
+    """Print the queues once, or repeatedly until the user interrupts."""
     if watch:
         _watch(context, origin, resource, output)
         return

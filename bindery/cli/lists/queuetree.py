@@ -1,7 +1,7 @@
 """The queue tree with its shares as bars: pure, text of a given width. Used by `queuepicture`.
 
-One scale for all queues: from nothing to what there is to divide, so that bars can be compared. It
-reads without colour too: colour only repeats what characters say.
+All bars have one scale, from 0 to the amount to divide, so that bars can be compared. Colour only
+repeats information that is also in the characters.
 """
 
 from collections.abc import Iterator, Sequence
@@ -44,7 +44,7 @@ class View:
 
     resource: str
     width: int
-    """Of the whole, in columns."""
+    """Width of the whole drawing, in columns."""
     wide: bool = False
     marks: Marks = UNICODE
 
@@ -77,7 +77,7 @@ def draw(shares: ClusterShares, view: View) -> Iterator[Text | Table]:
 
 
 def scale_of(queues: Sequence[QueueShare], resource: str, total: float) -> float:
-    """Return the amount of a full bar: the capacity, or the largest share if that is more."""
+    """Return the amount of a full bar: the capacity, or the largest share if it is larger."""
     most = [total]
     for queue in queues:
         share = queue.resources.get(resource)
@@ -89,7 +89,7 @@ def scale_of(queues: Sequence[QueueShare], resource: str, total: float) -> float
 def bar(share: ResourceShare, scale: float, width: int, marks: Marks = UNICODE) -> str:
     """Return a bar of `width` characters; a full bar is `scale`.
 
-    What does not fit on it, such as a long line of waiting pods, ends at its right.
+    Amounts beyond the scale, such as many waiting pods, end at the right edge.
     """
 
     def cells(wholes: float) -> int:

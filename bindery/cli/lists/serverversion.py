@@ -1,4 +1,6 @@
-"""What `bindery version` shows of the cluster: its version, the installed kinds, who leads."""
+"""The part of `bindery version` about the cluster: its version, the installed kinds, the
+leaders.
+"""
 
 import asyncio
 from typing import Any
@@ -13,7 +15,7 @@ from bindery.kube.served import served
 
 
 class ServerVersion(KubeObject, frozen=True, rename="camel", kw_only=True):
-    """The answer of the API server's `/version`, which is no Kubernetes object."""
+    """The response of the API server's `/version`, which is not a Kubernetes object."""
 
     git_version: str = ""
 
@@ -35,7 +37,7 @@ _VERSION = _VersionEndpoint("", "", "version", "Version", False, ServerVersion)
 
 
 async def describe_server(client: Client, lease_namespace: str) -> list[str]:
-    """Return lines with the server's version, which of Bindery's kinds it serves, and who leads."""
+    """Return lines with the server's version, the served kinds of Bindery, and the leaders."""
     server, state, seen = await asyncio.gather(
         client.get(_VERSION, ""),
         _installation(client),
@@ -55,7 +57,7 @@ async def describe_server(client: Client, lease_namespace: str) -> list[str]:
 async def _installation(client: Client) -> str:
     try:
         found = await served(client, _KINDS)
-    except ForbiddenError:  # the server's version is for everybody, the list of its kinds is not
+    except ForbiddenError:  # every user may read the version, but not the list of kinds
         return "cannot be seen by this user"
     missing = [kind.plural for kind in _KINDS if kind not in found]
     return f"not installed: {', '.join(missing)}" if missing else "installed"

@@ -1,7 +1,7 @@
 """`bindery version`: the versions of this command and, if it answers, of the cluster.
 
-A cluster that does not answer is no failure here: the command's own version is what was asked for
-first.
+A cluster that does not answer is not an error, because the command's own version is the main
+answer.
 """
 
 from typing import Annotated, Any

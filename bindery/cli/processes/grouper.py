@@ -99,7 +99,7 @@ def load_rows(path: Path | None) -> tuple[GrouperConfiguration, Table]:
     """Return the configuration at `path`, or the default one, and the table with its row files.
 
     Raises:
-        FileError: they cannot be used; at the line concerned.
+        FileError: a file cannot be used; contains the line.
     """
     if path is None:
         return GrouperConfiguration(), load()

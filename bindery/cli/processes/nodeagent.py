@@ -1,4 +1,4 @@
-"""`bindery nodeagent run`: reads which nodes are wanted and runs the agent until it is stopped.
+"""`bindery nodeagent run`: reads the shapes of nodes and runs the agent until it is stopped.
 
 Called by the `bindery` command; `bindery.nodeagent.agent` takes over. Wrong input ends with exit
 code 2 before anything is written to the cluster.
@@ -106,7 +106,7 @@ def run(  # noqa: PLR0913, PLR0917 -- every option of the command line is one
 
 @dataclass(frozen=True)
 class Places:
-    """Where and when the agent writes what its nodes hold."""
+    """Where and when the agent writes the resources held on its nodes."""
 
     checkpoints: Path | None
     topology_delay_s: float
@@ -131,7 +131,7 @@ def _enter(shape: dict[str, object], setting: str) -> None:
     keys = path.split(".")
     if not is_set or not all(keys):
         raise typer.BadParameter(f"{setting!r} is not KEY=VALUE", param_hint="--set")
-    # A resource's name has dots itself; it is the last key, after the one that holds resources.
+    # A resource's name contains dots itself; it is the last key, after the key of the resources.
     for at, key in enumerate(keys[:-1]):
         if key in _OF_RESOURCES:
             keys[at + 1 :] = [".".join(keys[at + 1 :])]

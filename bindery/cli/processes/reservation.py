@@ -1,6 +1,6 @@
 """`bindery reservation hold`: runs in a reservation pod, which holds a GPU for others to share.
 
-It imports little: the first share of a GPU waits for it.
+Imports little, because the first share of a GPU waits for its start.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ def hold_device(
 async def _hold(who: Identity) -> None:
     work = asyncio.current_task()
     assert work is not None, "asyncio.run makes a task"
-    # As process 1 of its container it would not end by the signal itself.
+    # As process 1 of its container, the process would not end by the signal itself.
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, work.cancel)
     device = await visible_device(os.environ)
     agent = f"{COMPONENT}/{__version__}"

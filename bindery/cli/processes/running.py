@@ -54,7 +54,9 @@ MetricsPort = Annotated[
 
 
 def new_identity(separator: str = "_") -> str:
-    """Return an identity for the Lease that no other process has, nor this one's next start."""
+    """Return an identity for the Lease, different from all other processes and from later
+    starts.
+    """
     return separator.join([socket.gethostname(), str(os.getpid()), secrets.token_hex(4)])
 
 

@@ -1,7 +1,7 @@
 """`bindery webhook run`: builds the binder's plugins and serves admission reviews until stopped.
 
 Called by the `bindery` command; `bindery.binder.webhook.process` takes over. It reads the binder's
-configuration, so that what is checked at admission is what will be done at binding.
+configuration, so that admission checks the same plugins as the binder runs.
 """
 
 from pathlib import Path

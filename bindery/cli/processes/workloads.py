@@ -1,4 +1,4 @@
-"""Shows the rows of the grouper, and what they make of manifests. Called by `grouper`."""
+"""Shows the rows of the grouper, and the PodGroups for manifests. Called by `grouper`."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -39,7 +39,7 @@ def show_rows(table: Table, output: Format) -> None:
 
 
 def described(row: Row) -> dict[str, str]:
-    """Return what a row does, in the columns of the table."""
+    """Return the columns of the table for a row."""
     is_wrapper = row.pass_to is not None
     return {
         "kind": row.kind if row.match.label is None else f"{row.kind} with {row.match.label}",
@@ -73,10 +73,10 @@ def show_plan(files: Sequence[Path], table: Table) -> ExitCode:
 
 
 def show_imported(file: Path) -> None:
-    """Print the rows for the Karta objects in `file`; what was left out on stderr.
+    """Print the rows for the Karta objects in `file`, and the omissions on stderr.
 
     Raises:
-        FileError: `file` has no Karta object, or one that cannot be converted.
+        FileError: `file` has no Karta object, or an object that cannot be converted.
     """
     rows = []
     for document in yamlfile.read(file):
@@ -98,12 +98,12 @@ def show_imported(file: Path) -> None:
         "rows": rows,
     }
     text = yaml.safe_dump(content, sort_keys=False, width=100)
-    table_of(yamlfile.parse(text, str(file)))  # what is printed can be used
+    table_of(yamlfile.parse(text, str(file)))  # checks that the printed rows can be used
     sys.stdout.write(text)
 
 
 def _items(document: Document) -> Iterator[dict[str, object]]:
-    """Yield the objects of a document, those of a List one by one."""
+    """Yield the objects of a document; of a List, its items."""
     data = document.data
     if not isinstance(data, dict) or not isinstance(data.get("kind"), str):
         raise FileError(document.file, document.line(()), "this is no Kubernetes object")

@@ -1,1 +1,1 @@
-"""How the commands read a cluster or a scenario, once, into a snapshot."""
+"""Reads a cluster or a scenario once, into a snapshot."""

@@ -1,7 +1,7 @@
-"""Read objects of a cluster into a snapshot.
+"""Reads objects of a cluster into a snapshot.
 
-`live` reads all that planning depends on; `bindery get` reads only what it shows. Nothing here
-imports the scheduler, which takes longer than a table may take.
+`live` reads all objects that planning depends on; `bindery get` reads only the objects that it
+shows. This module does not import the scheduler, whose import takes too long for a table.
 """
 
 import asyncio
@@ -34,15 +34,16 @@ from bindery.kube.watches.decoding import LenientDecoder
 from bindery.kube.watches.store import Malformed
 
 if TYPE_CHECKING:
-    from bindery.kube.client import Client  # it imports the HTTP library, which files do without
+    from bindery.kube.client import Client  # imports HTTP, which files do not need
 
 T = TypeVar("T", bound=KubeObject)
 
 
 async def read(client: "Client", resource: Resource[T], namespace: str = "") -> tuple[T, ...]:
-    """Read all objects of a kind, one by one, so that one cannot hide the others.
+    """Read all objects of a kind; decode each separately, so that a malformed one does not hide
+    others.
 
-    `namespace`: only those in it; empty: of all namespaces.
+    `namespace`: only objects in it; empty: all namespaces.
     """
     decode = LenientDecoder(resource).page
     found, _ = await client.list_with_version(resource, decode, Selection(namespace))
@@ -63,7 +64,7 @@ async def read(client: "Client", resource: Resource[T], namespace: str = "") -> 
 async def read_visible(
     client: "Client", resource: Resource[T], namespace: str = ""
 ) -> tuple[T, ...]:
-    """Read objects as `read` does; none for a user who may not see them."""
+    """Read objects as `read` does; none if the user may not read the kind."""
     try:
         return await read(client, resource, namespace)
     except ForbiddenError:
@@ -80,7 +81,7 @@ async def _read_claims(client: "Client") -> tuple[ResourceClaim, ...]:
 
 @contextmanager
 def demanding_kinds() -> Iterator[None]:
-    """Turn a kind that the server does not know into what the user can do about it.
+    """Convert the error about an unknown kind to advice for the user.
 
     Raises:
         CommandError: the cluster does not serve Bindery's kinds.
@@ -95,7 +96,7 @@ def demanding_kinds() -> Iterator[None]:
 
 
 async def read_gangs(client: "Client", namespace: str = "") -> ClusterSnapshot:
-    """Read what a table of gangs shows."""
+    """Read the objects for a table of gangs."""
     with demanding_kinds():
         pods, groups, requests, namespaces = await asyncio.gather(
             read(client, PODS, namespace),
@@ -109,7 +110,7 @@ async def read_gangs(client: "Client", namespace: str = "") -> ClusterSnapshot:
         groups=groups,
         requests=requests,
         namespaces=namespaces,
-        # Only gangs whose pods are gone show what has become of their Jobs.
+        # Only gangs without pods show the state of their Jobs.
         workload_jobs=await read_visible(client, WORKLOAD_JOBS, namespace) if are_gone else (),
     )
 
@@ -117,19 +118,19 @@ async def read_gangs(client: "Client", namespace: str = "") -> ClusterSnapshot:
 async def read_bind_requests(
     client: "Client", namespace: str = ""
 ) -> tuple[CommittedStatement, ...]:
-    """Read the BindRequests, one for each Statement that they carry."""
+    """Read the BindRequests; return one item for each of their Statements."""
     found = await read(client, BIND_REQUESTS, namespace)
     return tuple(each for request in found for each in request.each())
 
 
 async def read_requests(client: "Client", namespace: str = "") -> ClusterSnapshot:
-    """Read what a table of BindRequests shows."""
+    """Read the objects for a table of BindRequests."""
     with demanding_kinds():
         return ClusterSnapshot(requests=await read_bind_requests(client, namespace))
 
 
 async def read_queues(client: "Client") -> ClusterSnapshot:
-    """Read what a table of queues shows: the queues and all that they hold."""
+    """Read the objects for a table of queues: the queues and the objects charged to them."""
     with demanding_kinds():
         snapshot, queues, nodes, claims = await asyncio.gather(
             read_gangs(client),

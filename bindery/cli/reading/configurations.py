@@ -1,4 +1,4 @@
-"""The configuration with which a command plans: of a file, of the scheduler, or the default.
+"""The configuration with which a command plans: from a file, from the scheduler, or the default.
 
 Used by `livesource` and `scenariosource`.
 """
@@ -13,11 +13,11 @@ from bindery.api.yamlfile import load
 from bindery.cli.options import Origin
 
 if TYPE_CHECKING:
-    from bindery.kube.client import Client  # it imports the HTTP library, which files do without
+    from bindery.kube.client import Client  # imports HTTP, which files do not need
 
 
 def configured(origin: Origin, default: SchedulerConfiguration) -> SchedulerConfiguration:
-    """Return the configuration that `origin` names, or `default`.
+    """Return the configuration of the file in `origin`, or `default`.
 
     Raises:
         FileError: the file cannot be used.
@@ -29,9 +29,9 @@ def configured(origin: Origin, default: SchedulerConfiguration) -> SchedulerConf
 
 
 async def read_planner(client: "Client", origin: Origin, lease_namespace: str) -> Planner:
-    """Return the scheduler that `origin` names, with the configuration that it publishes.
+    """Return the scheduler of the node pool in `origin`, with its published configuration.
 
-    A configuration file in `origin` comes before what is published.
+    A configuration file in `origin` has priority over the published configuration.
 
     Raises:
         FileError: the configuration file cannot be used.

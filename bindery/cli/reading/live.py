@@ -1,7 +1,7 @@
-"""Read all of the live cluster that planning depends on.
+"""Reads all objects of the live cluster that planning depends on.
 
-The commands that plan read the API server only here. The scheduler's own engine works out the rest,
-so the command line decides as the scheduler does.
+Commands that plan read the API server only through this module. The scheduler's own engine plans,
+so commands decide like the scheduler.
 """
 
 import asyncio
@@ -41,16 +41,17 @@ async def read_cluster(
     *,
     with_jobs: bool = False,
 ) -> ClusterSnapshot:
-    """Read everything that planning depends on. `plugins`: those that plan; None: the default.
+    """Read all objects that planning depends on. `plugins`: the configured plugins; None: the
+    default.
 
-    `with_jobs`: also what decides whether evicted pods come back.
+    `with_jobs`: also the Jobs, which decide whether evicted pods are re-created.
 
-    What cannot be read is shown with its fault by the one who asks, where its kind is rescued; else
-    it is named on stderr and left out.
+    A malformed object of a kind that can be rescued is kept, and shown with its fault; others are
+    named on stderr and left out.
 
     Raises:
         CommandError: the cluster does not serve Bindery's kinds.
-        KubeError: it does not answer, or refuses.
+        KubeError: the cluster does not answer, or refuses.
     """
     own, budgets, further, jobs = await asyncio.gather(
         _own_kinds(client),
@@ -84,7 +85,7 @@ def _further_kinds(plugins: Sequence[PluginConfiguration] | None) -> list[Resour
     """Return the kinds that only plugins watch, and the templates of claims.
 
     Raises:
-        CommandError: a plugin cannot be made.
+        CommandError: a plugin cannot be built.
     """
     try:
         with importing():
@@ -98,12 +99,12 @@ def _further_kinds(plugins: Sequence[PluginConfiguration] | None) -> list[Resour
 async def _further(
     client: Client, plugins: Sequence[PluginConfiguration] | None
 ) -> tuple[KubeObject, ...]:
-    """Read the objects that only plugins watch; those that a user may not see are missing.
+    """Read the objects that only plugins watch, as far as the user may read them.
 
     Raises:
-        CommandError: a plugin cannot be made.
+        CommandError: a plugin cannot be built.
     """
-    # In a thread: importing the plugins takes as long as the server takes for the other kinds.
+    # In a thread: importing the plugins takes as long as the requests for the other kinds.
     kinds = await asyncio.to_thread(_further_kinds, plugins)
     visible = (read_visible(client, kind) for kind in await served(client, kinds))
     return tuple(chain.from_iterable(await asyncio.gather(*visible)))

@@ -21,7 +21,7 @@ from bindery.scheduler.usage.formula import History
 
 
 def read_live_source(context: typer.Context, origin: Origin, *, with_jobs: bool) -> Source:
-    """Return the cluster that the user has chosen; `with_jobs`: and its Jobs.
+    """Return the selected cluster; `with_jobs`: including its Jobs.
 
     Raises:
         FileError: the configuration file cannot be used.
@@ -42,9 +42,10 @@ def read_live_source(context: typer.Context, origin: Origin, *, with_jobs: bool)
 
 
 def read_for_pool(context: typer.Context, origin: Origin, source: Source) -> Source:
-    """Return `source`, read before, for the scheduler of the node pool in `origin`.
+    """Return `source`, which was read before, for the scheduler of the node pool in `origin`.
 
-    The cluster is read again if that scheduler has other plugins, as these read further kinds.
+    The cluster is read again if that scheduler has other plugins, because they may need further
+    kinds.
 
     Raises:
         FileError: the configuration file cannot be used.

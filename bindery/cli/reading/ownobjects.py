@@ -1,9 +1,9 @@
-"""Read what a user with rights in a single namespace may see.
+"""Reads the objects that a user with rights in only one namespace may read.
 
 Used by `bindery.cli.explain.own` and `bindery.cli.lists.ownqueues`.
 
-Such a user reads no other namespace, no nodes and no queues. What the scheduler has written into
-the status of the PodGroups of the namespace takes their place.
+Such a user may read no other namespace, no nodes and no queues. The status of the namespace's
+PodGroups replaces them.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from bindery.kube.objects.snapshot import ClusterSnapshot
 from bindery.kube.objects.watched import Namespace
 
 if TYPE_CHECKING:
-    from bindery.kube.client import Client  # it imports the HTTP library, which files do without
+    from bindery.kube.client import Client  # imports HTTP, which files do not need
 
 
 async def read_own(client: "Client", namespace: str) -> ClusterSnapshot:

@@ -1,7 +1,7 @@
-"""Reads the cluster that a command asks about: a live one, or that of a scenario.
+"""Reads the cluster for a command: a live cluster, or the cluster of a scenario.
 
-What reads a live cluster, and what reads scenarios, is imported when it is needed: each takes a
-third of a second.
+The modules that read a live cluster or a scenario are imported only when needed: each import takes
+a third of a second.
 """
 
 from dataclasses import replace
@@ -16,7 +16,7 @@ from bindery.cli.options import Origin
 def of_pool(context: typer.Context, origin: Origin, source: Source, node_pool: str) -> Source:
     """Return `source` for the scheduler of `node_pool`, with that scheduler's configuration.
 
-    `origin`: what `source` was read from.
+    `origin`: the options with which `source` was read.
     """
     if source.configuration.node_pool == node_pool:
         return source
@@ -28,7 +28,7 @@ def of_pool(context: typer.Context, origin: Origin, source: Source, node_pool: s
 
 
 def read_source(context: typer.Context, origin: Origin, *, with_jobs: bool = False) -> Source:
-    """Return what `origin` names, read once; of a cluster also its Jobs if asked `with_jobs`.
+    """Read the cluster or file in `origin` once; `with_jobs`: including the Jobs of a cluster.
 
     Raises:
         FileError: a file cannot be used.

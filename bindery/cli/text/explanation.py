@@ -1,6 +1,6 @@
-"""Write an Explanation as text. Used by `gang`, and by `rehearsal` for jobs that wait.
+"""Writes an Explanation as text. Used by `gang`, and by `rehearsal` for waiting jobs.
 
-A line's indent shows what it belongs to; the printer keeps the indent when it wraps the line.
+A line's indent shows its level; the printer keeps the indent when it wraps the line.
 """
 
 from collections import defaultdict
@@ -30,7 +30,7 @@ from bindery.scheduler.planning.reports import ReservationReport, StageReport
 _SHOWN_JOBS = 5
 _SHOWN_PODS = 12
 _LEAST_SHOWN = 0.005
-"""A plugin is left out of a table of scores if no score is shown as more than 0.00."""
+"""A plugin is left out of a table of scores if all its scores are shown as 0.00."""
 _SHOWN_USERS = 5
 _MOST_PART = 10.0
 _LACKS_ROOM = (JobReason.UNSCHEDULABLE, JobReason.OVER_LIMIT, JobReason.FITS_NO_NODE)
@@ -38,9 +38,9 @@ _HEADINGS = ("quota", "fair share", "allocated", "requested", "limit")
 
 
 def outlook_lines(said: Explanation, absence: str = "") -> Iterator[str]:
-    """Yield what the next cycle would do for the job.
+    """Yield the decision of the next cycle about the job.
 
-    `absence`: why there is no next cycle; empty while a scheduler leads.
+    `absence`: the reason why there is no next cycle; empty while a scheduler leads.
     """
     cycle = "A cycle now"
     if absence and (said.would_bind or said.evictions):
@@ -58,7 +58,7 @@ def outlook_lines(said: Explanation, absence: str = "") -> Iterator[str]:
 
 
 def unserved_lines(unserved: str) -> Iterator[str]:
-    """Yield that no scheduler serves a node pool, and what to do."""
+    """Yield lines that no scheduler serves a node pool, with advice."""
     yield f"{unserved[:1].upper()}{unserved[1:]}{'' if unserved.endswith('?') else '.'}"
     yield (
         f"What to do: Correct the label {NODE_POOL_LABEL} of the pods or their template, "
@@ -67,7 +67,7 @@ def unserved_lines(unserved: str) -> Iterator[str]:
 
 
 def waiting_lines(said: Explanation) -> Iterator[str]:
-    """Yield why the job waits: nodes, shares, its turn, victims, what to do."""
+    """Yield the reasons why the job waits: nodes, shares, turn, victims, and advice."""
     for counts in said.nodes:
         yield from _node_lines(counts)
     yield from _job_share_lines(said.shares, said.nodes)
@@ -108,7 +108,7 @@ def _clock(at: float) -> str:
 
 
 def _kept_lines(kept: Sequence[KeptRoom]) -> Iterator[str]:
-    """Yield the room that is kept for others."""
+    """Yield the room that is kept for other jobs."""
     if kept:
         yield "Room is kept for later stages of other gangs:"
     yield from some_lines(
@@ -146,9 +146,9 @@ def ranking_lines(found: Sequence[Ranking]) -> Iterator[str]:
 
 
 def queue_lines(said: QueueExplanation, absence: str = "") -> Iterator[str]:
-    """Yield the state of a queue: its shares, its waiting jobs, what to do.
+    """Yield the state of a queue: its shares, its waiting jobs, and advice.
 
-    `absence`: why there is no next cycle; empty while a scheduler leads.
+    `absence`: the reason why there is no next cycle; empty while a scheduler leads.
     """
     own = said.shares[-1]
     above = f"under {own.parent}, " if own.parent else ""
@@ -182,7 +182,7 @@ def eviction_text(each: PlannedEviction) -> str:
 
 
 def some_lines(lines: Sequence[str]) -> Iterator[str]:
-    """Yield `lines`, or the first of them and how many more there are."""
+    """Yield `lines`, or the first of them and the number of the others."""
     yield from lines[:_SHOWN_PODS]
     if len(lines) > _SHOWN_PODS:
         indent = " " * (len(lines[0]) - len(lines[0].lstrip(" ")))
@@ -190,7 +190,7 @@ def some_lines(lines: Sequence[str]) -> Iterator[str]:
 
 
 def with_zones(pod: PlannedPod) -> str:
-    """Return the name of `pod`, with the NUMA zones that it is expected to get."""
+    """Return the name of `pod`, with its expected NUMA zones."""
     return f"{pod.name} ({zones_text(list(pod.zones))})" if pod.zones else pod.name
 
 
@@ -214,9 +214,10 @@ def _node_lines(counts: NodeCounts) -> Iterator[str]:
 
 
 def _job_share_lines(shares: Sequence[QueueShare], nodes: Sequence[NodeCounts]) -> Iterator[str]:
-    """Yield a table for each resource that matters.
+    """Yield a table for each relevant resource.
 
-    These are GPUs if the job asks for some, else all that it asks for, and what is over a limit.
+    These are GPUs if the job requests GPUs, else all requested resources; and resources over a
+    limit.
     """
     asked = {short(name) for counts in nodes for name in counts.requests}
     if any(counts.counts_gpus for counts in nodes):
@@ -234,7 +235,7 @@ def _is_over(queue: QueueShare, resource: str) -> bool:
 
 
 def share_lines(shares: Sequence[QueueShare], resources: Sequence[str]) -> Iterator[str]:
-    """Yield a table of a queue and those above it for each of `resources`."""
+    """Yield a table of a queue and its ancestors for each of `resources`."""
     for resource in resources:
         rows = [
             ("  " * share.depth + share.name, _amounts(resource, share.resources[resource]))
@@ -270,7 +271,7 @@ def _position_text(place: Position, queue: str) -> str:
 
 
 def _user_lines(users: Sequence[UserTurn], queue: str) -> Iterator[str]:
-    """Yield what the users of the queue hold; nothing if they take no turns."""
+    """Yield the amounts that users of the queue hold; nothing without fairness between users."""
     if not users:
         return
     shown = [*users[:_SHOWN_USERS], *(each for each in users[_SHOWN_USERS:] if each.is_own)]
@@ -312,7 +313,7 @@ def _victim_lines(plan: VictimPlan) -> Iterator[str]:
             yield f"    on {node}: {listed(names)}"
         said: dict[tuple[str, str], Objection] = {}
         for each in (each for victim in victims for each in victim.objections):
-            said.setdefault((each.action, each.reason), each)  # the first tells enough
+            said.setdefault((each.action, each.reason), each)  # the first one is enough
         yield from (f"    {_objection_text(each)}" for each in said.values())
     if len(by_job) > _SHOWN_JOBS:
         yield f"  and {plural(len(by_job) - _SHOWN_JOBS, 'more job')}; -o json names them all"

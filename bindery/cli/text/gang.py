@@ -37,7 +37,7 @@ def job_lines(answer: JobAnswer) -> list[str]:
 def eviction_lines(
     own: GangEviction | None, queue: str, others: Iterable[GangEviction]
 ) -> Iterator[str]:
-    """Yield the last evictions of a gang of `queue`, and the gangs that were evicted for it."""
+    """Yield the last evictions of a gang of `queue`, and the gangs evicted for it."""
     if own is not None:
         yield f"Evicted ({own.action}): {own.text}."
     lines = [f"  {each.job}: {each.text}" for each in others]
@@ -47,7 +47,7 @@ def eviction_lines(
 
 
 def _why(answer: JobAnswer) -> Iterator[str]:
-    """Yield why the job waits, or that it does not."""
+    """Yield the reasons why the job waits, or that it does not wait."""
     explained = answer.explained
     match answer.standing:
         case Standing.NEEDS_GROUP:
@@ -56,7 +56,7 @@ def _why(answer: JobAnswer) -> Iterator[str]:
             yield from _empty_lines(answer, explained)
         case Standing.WAITS if explained is not None:
             yield from _waiting_lines(answer, explained)
-            return  # with the advice and the nodes
+            return  # the caller adds advice and nodes
         case _:
             yield "None of its pods waits for the scheduler."
             if answer.is_held:

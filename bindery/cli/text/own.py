@@ -11,7 +11,7 @@ from bindery.kube.objects.watched import GangQueue, Turn
 
 
 def own_lines(answer: OwnAnswer) -> list[str]:
-    """Return what the scheduler has written about a gang or a pod, line by line."""
+    """Return the recorded state of a gang or a pod, line by line."""
     lines = state_lines(answer.snapshot, answer.about, answer.now)
     lines += eviction_lines(answer.evicted, "", ())
     said = answer.condition
@@ -50,7 +50,7 @@ def own_queue_lines(figures: GangQueue) -> Iterator[str]:
 
 
 def _share_lines(figures: GangQueue) -> Iterator[str]:
-    """Yield a table of the queue: a line for each resource that is held, asked for or limited."""
+    """Yield a table of the queue: one line for each resource that is held, requested or limited."""
     names = {name for rule in RULES for name in getattr(figures, rule)}
     yield f"Queue {figures.name}:"
     headings = "  ".join(f"{rule.replace('_', ' '):>10}" for rule in RULES)

@@ -1,7 +1,7 @@
-"""Write gangs by the names that people gave: `Job team/vis0` in place of `team/job-vis0-f3ba2458`.
+"""Replaces names of PodGroups by names of workloads: `Job team/vis0` for `team/job-vis0-f3ba2458`.
 
-Used by `bindery explain`. The grouper names a PodGroup after its workload, with a hash; nobody
-types such a name. Of several PodGroups of one workload, all but the first keep their names.
+Used by `bindery explain`. The grouper names a PodGroup after its workload, with a hash that users
+do not know. Only the first PodGroup of a workload is replaced.
 """
 
 import re
@@ -33,7 +33,7 @@ class PeopleNames:
 
 
 def _workloads(groups: Iterable[PodGroup]) -> Iterator[tuple[str, str]]:
-    """Yield namespace and name of each PodGroup that is known by its workload, and the workload."""
+    """Yield namespace and name of each replaceable PodGroup, and its workload."""
     for group in groups:
         meta, owner = group.metadata, grouped(group)
         if owner is not None and workload_text(group):

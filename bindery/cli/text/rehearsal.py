@@ -65,7 +65,7 @@ def _names(jobs: Sequence[JobKey]) -> str:
 
 
 def _titles(jobs: Sequence[JobOutcome]) -> dict[JobKey, str]:
-    """Return what people call the submitted jobs: the workload, if one gang is made of it."""
+    """Return the titles of the submitted jobs: the workload, if it has only one gang."""
     count = Counter((job.job.namespace, job.workload) for job in jobs)
     titles: dict[JobKey, str] = {}
     for job in jobs:
@@ -110,7 +110,7 @@ def _queue_lines(queue: QueueOutcome) -> Iterator[str]:
 
 
 def _without_jobs(outcome: RehearsalOutcome) -> Iterator[str]:
-    """Yield what changes for the jobs of others, if nothing but queues or nodes is submitted."""
+    """Yield the changes for other jobs, if only queues or nodes are submitted."""
     if outcome.would_run_too or outcome.would_wait_instead or outcome.evictions:
         starts, ends = len(outcome.would_run_too), len(outcome.would_wait_instead)
         evicted = plural(len(outcome.evictions), "pod")

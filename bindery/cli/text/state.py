@@ -1,4 +1,4 @@
-"""The state of a gang or a pod as the cluster has it, without planning.
+"""The state of a gang or a pod in the cluster's objects, without planning.
 
 Used by `gang` and `own`.
 """
@@ -74,12 +74,12 @@ def _group_line(snapshot: ClusterSnapshot, about: Subject, now: datetime) -> str
 
 
 def are_needed(pods: int) -> str:
-    """Return how many pods a gang needs, as text."""
+    """Return the number of pods that a gang needs, as text."""
     return f"{pods} {'is' if pods == 1 else 'are'} needed"
 
 
 def _source_lines(group: PodGroup | None) -> Iterator[str]:
-    """Yield which objects gave the values of a PodGroup that was written for a workload."""
+    """Yield the objects that gave the values of a PodGroup written for a workload."""
     text = group.metadata.annotations.get(SOURCES_ANNOTATION) if group is not None else None
     if not text:
         return

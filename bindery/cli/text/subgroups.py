@@ -10,11 +10,11 @@ from bindery.kube.objects.watched import PodGroup, SubGroup
 
 
 def sub_group_lines(snapshot: ClusterSnapshot, group: PodGroup) -> Iterator[str]:
-    """Yield a line for each sub-group: its pods, its minimum, and what it comes after."""
+    """Yield a line for each sub-group: its pods, its minimum, and its dependencies."""
     try:
         below = tree_of(group.spec.sub_groups).below
     except SubGroupTreeError:
-        return  # the condition of the PodGroup has the mistake
+        return  # the condition of the PodGroup contains the mistake
     pods = snapshot.pods_by_group.get((group.metadata.namespace, group.metadata.name), [])
     counts: Counter[str] = Counter()
     bound: Counter[str] = Counter()

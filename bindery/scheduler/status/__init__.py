@@ -1,1 +1,1 @@
-"""The status of gangs, pods and queues: some modules compute it, others write it."""
+"""The status of gangs, pods and queues: modules that compute it, and modules that write it."""

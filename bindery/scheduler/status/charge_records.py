@@ -1,9 +1,9 @@
-"""Records on bound pods what they are charged as, once it has changed.
+"""Updates the records of charges on bound pods after changes.
 
-The binder records it when it binds a pod. If an authorized user moves the running gang to another
-queue, or the gang has become preemptible or non-preemptible, the record on its pods must change
-too, so that it is right after a restart and after the deletion of the PodGroup. `loop` offers the
-pods after each cycle; the writes run in the background.
+The binder writes the record of a pod's charge at the binding. If an authorized user moves the
+running gang to another queue, or the gang becomes preemptible or non-preemptible, the records on
+its pods must change too, so that they are right after a restart and after the deletion of the
+PodGroup. `loop` offers the pods after each cycle; the writes run in the background.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ class ChargeRecorder:
         self._wake = asyncio.Event()
 
     def offer(self, tasks: Iterable[Task]) -> None:
-        """Record what each of `tasks` is charged as, unless that was tried recently."""
+        """Record the charge of each of `tasks`, unless a recent attempt exists."""
         since = self._clock() - _SHOWN_AFTER_S
         self._tried = {uid: tried for uid, tried in self._tried.items() if tried[1] > since}
         for task in tasks:

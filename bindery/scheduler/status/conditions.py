@@ -1,8 +1,9 @@
-"""Conditions of pods and PodGroups: which ones differ from the objects and must be written. Pure.
+"""Computes the conditions of pods and PodGroups that differ from the objects and must be written.
+Pure.
 
 A waiting pod gets `PodScheduled=False` with the reason, and its nominated node if room is being
-made for it. `gangs` computes the status of PodGroups, `queues` that of queues. A job whose
-evictions are being requested gets no new status; the next cycle knows their outcome.
+made for it. `gangs` computes the status of PodGroups, `queues` that of queues. A job gets no new
+status while evictions for it are being requested; the next cycle knows their outcome.
 """
 
 from collections.abc import Iterator, Sequence
@@ -61,7 +62,7 @@ class ReportedKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ConditionWrite:
-    """The status of one object, to be written because it differs from the object's."""
+    """A status that differs from the object's present status, to be written."""
 
     subject: ReportedKind
     meta: Meta
@@ -71,8 +72,8 @@ class ConditionWrite:
     is_urgent: bool
     """Failures are urgent. Successes wait until no commit is in flight."""
     nominated_node: str | None = None
-    """For a pod: the node where room is being made, or that it is being prepared for; "" for none.
-    None means no change."""
+    """For a pod: the node where room is being made, or for which the binder prepares the pod; ""
+    for none. None means no change."""
     patience_s: float = 0.0
     """Delay before the write, in which a newer one may replace it."""
     state: str | None = None
@@ -92,8 +93,8 @@ def pending_writes(
 ) -> Iterator[ConditionWrite]:
     """Yield the writes that are needed after a cycle. `now`: seconds since the epoch.
 
-    `hides_shares`: whether scaling pods show the shares of GPUs to autoscalers. The pods with the
-    shares do not, as an autoscaler would add nodes without GPUs for them.
+    `hides_shares`: whether scaling pods show the shares of GPUs to autoscalers. Then the pods with
+    the shares must not, because an autoscaler would add nodes without GPUs for them.
 
     Covers the waiting jobs and those that changed since the last call, except jobs that the cycle
     has not reached.
@@ -200,7 +201,9 @@ def _pod_writes(
 
 
 def _is_new_for_grouper(job: JobReport, pod: Pod, now: float) -> bool:
-    """Return whether `pod` may still get its PodGroup in time: a write for each costs too much."""
+    """Return whether `pod` may soon get its PodGroup; a write for each such pod would cost too
+    much.
+    """
     created = seconds(pod.metadata.creation_timestamp) or 0.0
     return job.reason == JobReason.WAITING_FOR_GROUP and now - created < GROUPED_WITHIN_S
 
@@ -223,7 +226,7 @@ def _shares_gpu(cluster: Cluster, uid: Uid) -> bool:
 
 
 def _hidden(said: Condition) -> Condition:
-    """Return `said` with a reason for which no autoscaler adds nodes."""
+    """Return `said` with a reason for which autoscalers add no nodes."""
     return replace_struct(said, reason=NO_ROOM_FOR_SHARE) if said.reason == UNSCHEDULABLE else said
 
 

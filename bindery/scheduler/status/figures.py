@@ -1,7 +1,7 @@
 """The figures in the status of a PodGroup: counts of pods, its queue, the time of its state. Pure.
 
-They are computed from the tasks and the present status, so that a restarted scheduler goes on where
-the last one stopped.
+They are computed from the tasks and the present status, so that a restarted scheduler continues
+them.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ _PENDING = frozenset({TaskStatus.PENDING, TaskStatus.GATED})
 
 @dataclass(frozen=True, slots=True)
 class GangFigures:
-    """The figures of one gang, as its status has them."""
+    """The figures in the status of one gang."""
 
     pods: PodCounts
     assigned_queue: str
@@ -49,7 +49,7 @@ def figures(job: Job, group: PodGroup, state: GangState, now: float) -> GangFigu
 
 
 def _ran_s(said: PodGroupStatus, now: float) -> float:
-    """Return for how long the gang ran before it left the state in `said`."""
+    """Return the seconds that the gang ran before it left the state in `said`."""
     since = seconds(said.since)
     if said.state != GangState.RUNNING or since is None:
         return said.ran_seconds

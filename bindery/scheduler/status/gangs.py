@@ -42,7 +42,7 @@ _HAS_ITS_MINIMUM = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """What the status of a gang depends on beside the gang."""
+    """The further input of a gang's status."""
 
     nodes: Sequence[Node | None]
     """By row."""
@@ -72,7 +72,7 @@ def gang_status(
     late: Sequence[LateStart],
     around: Around,
 ) -> GangStatus | None:
-    """Return the status of `group`; None if it must stay as it is for now.
+    """Return the status of `group`; None if it must not change now.
 
     Args:
         job: the gang.
@@ -80,7 +80,7 @@ def gang_status(
         report: the last cycle's report about the gang, if it waits.
         record: its last evictions by this process.
         late: its bound pods that do not run, by cause.
-        around: what else its status depends on.
+        around: further input.
     """
     if any(_is_being_evicted(task) for task in job.tasks.values()):
         return None  # the outcome of the evictions is known in the next cycle
@@ -101,10 +101,10 @@ def gang_status(
 
 
 def charged_queue(job: Job, *, is_guarded: bool) -> str | None:
-    """Return `status.queue` of a PodGroup, "" for none; None if it must stay as it is.
+    """Return `status.queue` of a PodGroup, "" for none; None if it must not change.
 
-    While it is set, the admission policy guards changes of `spec.queue`, and such a change moves
-    bound pods. So it is set only when all bound pods are charged to the queue in the spec.
+    While the field is set, the admission policy guards changes of `spec.queue`, and such a change
+    moves bound pods. So it is set only when all bound pods are charged to the queue in the spec.
 
     Args:
         job: the gang.
@@ -142,7 +142,7 @@ def _state(job: Job, group: PodGroup, *, was_evicted: bool) -> GangState:
 
 
 def _ended_by_itself(job: Job) -> bool:
-    """Return whether the ended pods of `job` are its minimum also without the lost ones.
+    """Return whether the ended pods of `job`, without lost pods, are its minimum.
 
     A Job keeps evicted and refused pods as Failed until it has replaced them, and longer.
     """

@@ -15,31 +15,31 @@ Amounts = Mapping[int, int]
 
 @dataclass(frozen=True)
 class ShareWant:
-    """The request of one waiting pod for a part of each of some GPUs."""
+    """The request of one waiting pod for parts of GPUs."""
 
     uid: str
     job: Hashable
     kind: Hashable
-    """What restricts its nodes; only pods of one kind are packed together."""
+    """Key of the constraints on nodes; only pods of one kind are packed together."""
     portion: int
     """Of each device, in units of which `WHOLE` make one; at most `WHOLE`."""
     devices: int
     amounts: Amounts
     spreads: bool = False
-    """Whether it must not share a device with another pod of its job."""
+    """Whether the pod must not share a device with another pod of its job."""
     stays_alone: bool = False
-    """Whether it is not packed with others, because of rules that packing does not know."""
+    """Whether the pod is not packed with others, because of rules that packing does not know."""
 
     @property
     def signature(self) -> Hashable:
-        """The same for wants that fit equally well into packs of other jobs."""
+        """Key that is equal for requests that fit equally well into packs of other jobs."""
         amounts = tuple(sorted(self.amounts.items()))
         return self.kind, self.portion, self.devices, amounts, self.spreads, self.stays_alone
 
 
 @dataclass
 class Pack:
-    """Pods that fit together onto some GPUs of one node."""
+    """Pods that fit together on some GPUs of one node."""
 
     kind: Hashable
     free: list[int]
@@ -57,7 +57,7 @@ class Pack:
 
 
 Fits = Callable[[Hashable, int, Amounts], bool]
-"""Returns whether a node for pods of a kind has so many GPUs and the amounts, when it is empty."""
+"""Returns whether an empty node for pods of a kind has this number of GPUs and these amounts."""
 
 
 @dataclass
@@ -109,7 +109,7 @@ class Packing:
         return index, want, devices
 
     def _devices(self, pack: Pack, want: ShareWant) -> list[int]:
-        """Return the GPUs of `pack` that `want` gets; none if it does not fit."""
+        """Return the GPUs of `pack` for `want`; empty if it does not fit."""
         if pack.kind != want.kind or want.stays_alone or pack.wants[0].stays_alone:
             return []
         devices = [
@@ -137,7 +137,9 @@ class Packing:
 def pack(
     gangs: Iterable[Sequence[ShareWant]], most_gpus: int, overhead: Amounts, fits: Fits
 ) -> list[Pack]:
-    """Return packs for `gangs`, the first ones first; a gang above the limit is left out whole."""
+    """Return packs for `gangs`, the first ones first; a gang above the limit is left out
+    completely.
+    """
     packing = Packing(most_gpus, overhead, fits)
     for gang in gangs:
         packing.add(gang)

@@ -1,8 +1,8 @@
 """Events about jobs that wait or were placed: at PodGroups, pods and owners. Pure.
 
-The loop records what this module returns after each cycle. A gang has an event when its reason
-changes, and again from time to time while it waits, as the API server deletes events after an hour.
-However many pods a gang has, only one pod of each shape has a copy of the event.
+The loop records the returned events after each cycle. A gang gets an event when its reason changes,
+and repetitions while it waits, because the API server deletes events after an hour. Only one pod of
+each shape gets a copy of the event.
 """
 
 from collections import defaultdict
@@ -30,12 +30,14 @@ GROUPED_WITHIN_S: Final = 15.0
 REPEATED_AFTER_S: Final = 1800.0
 """Maximum time between two events about a gang that waits."""
 _SPREAD_S: Final = 600.0
-"""Repetitions come by so much earlier, by the UID, so that those of a burst are spread."""
+"""Maximum seconds by which a repetition comes earlier, by UID, so that repetitions of a burst are
+spread.
+"""
 MOST_SHAPES: Final = 20
 """Maximum number of pods of one gang with an event."""
 _ROOM_MADE: Final = "RoomMade"
 _PASSING: Final = STILL_COMING | {JobReason.COMMIT_UNDER_WAY, JobReason.NOT_TRIED_YET}
-"""Reasons without events on pods: they last for moments, or no pod waits that could be placed."""
+"""Reasons without events on pods: they last only moments, or no pod waits for a node."""
 _WAITS: Final = frozenset({TaskStatus.PENDING.value, TaskStatus.PIPELINED.value})
 
 
@@ -74,13 +76,13 @@ class JobEvents:
                 yield from self._of_job(job, now)
 
     def of_evictions(self, evictions: Sequence[Eviction]) -> Iterator[Occurrence]:
-        """Yield the events about executed `evictions`: at the gangs that lose pods and their
-        owners, and at the jobs that get the room, which read no names of other tenants.
+        """Yield the events about executed `evictions`: on the gangs that lose pods, on their
+        owners, and on the jobs that get the room. The latter contain no names of other tenants.
         """
         groups, plans = self._cluster.groups, defaultdict[_Plan, list[Eviction]](list)
         for each in evictions:
             key = each.task.job
-            if each.preemptor != key:  # else the rest of a broken gang
+            if each.preemptor != key:  # otherwise the rest of a broken gang
                 plans[each.preemptor, each.action, each.task.queue].append(each)
             if key in groups:
                 # One text for all evictions of a plan: they become one event with a count.
@@ -106,7 +108,7 @@ class JobEvents:
         if not is_new and told is not None and not _is_due(job, told, now):
             return
         if job.reason == JobReason.WAITING_FOR_GROUP and self._is_young(job, now):
-            return  # every pod waits so for a moment
+            return  # every pod waits like this for a moment
         self._told[known_as] = _Told(job.reason, job.satisfied, job.waits_for, now)
         at = reference(job.key, job.uid) if job.uid else None
         if not job.satisfied:
@@ -151,7 +153,9 @@ class JobEvents:
             yield _warning(pod, job.waits_for, job.pods[task.uid].message, is_minor=True)
 
     def _room_text(self, claimant: JobKey, queue: str, gone: Sequence[Eviction]) -> str:
-        """Return what was evicted for `claimant`. Only gangs of its own namespace are named."""
+        """Return a text about the pods evicted for `claimant`. Only gangs of its own namespace are
+        named.
+        """
         moved = sum(bool(each.moves_to) for each in gone)
         pods = "1 pod was" if len(gone) == 1 else f"{len(gone)} pods were"
         ends = [f"{moved} moved to other nodes"] if moved else []
@@ -174,7 +178,7 @@ def _known_as(job: JobReport) -> Uid:
 
 
 def _is_due(job: JobReport, told: _Told, now: float) -> bool:
-    """Return whether the event about `job`, which still waits, is to be repeated."""
+    """Return whether to repeat the event about `job`, which still waits."""
     if not job.waits_for:
         return False
     early_s = crc32(_known_as(job).encode()) % int(_SPREAD_S)

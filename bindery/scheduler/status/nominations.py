@@ -1,11 +1,11 @@
-"""Which pods are nominated for a node: room is being made for them, or the binder prepares it.
+"""Finds pods to nominate for a node, because room is being made or the binder prepares them.
 
-The evictor nominates pods before it evicts others for them, so that a new leader can go on.
+The evictor nominates pods before it evicts others for them, so that a new leader can continue.
 
-While the binder prepares a pod for long, it is nominated as Kubernetes' own scheduler does, so that
-autoscalers see where it will run (KEP-5278). A pod gets the write only if its devices or volumes
-keep the binder busy for a while. The API server removes the nomination at the binding; if the
-binding fails, the next condition of the pod removes it.
+A pod with a long preparation by the binder is nominated, as by Kubernetes' own scheduler, so that
+autoscalers see its node (KEP-5278). A pod gets the write only if its devices or volumes keep the
+binder busy for a while. The API server removes the nomination at the binding; if the binding fails,
+the next condition of the pod removes it.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.model.jobs import JobKey
 
 NOMINATED_AFTER_S: Final = 5.0
-"""How long a BindRequest exists before its pods are nominated."""
+"""Age of a BindRequest from which its pods are nominated."""
 POD_SCHEDULED: Final = "PodScheduled"
 _PREPARING: Final = "Preparing"
 

@@ -1,4 +1,4 @@
-"""The objects that own gangs and pods: events reach people there who do not look at pods."""
+"""The owners of gangs and pods; events on them reach users who do not look at pods."""
 
 from collections.abc import Iterable
 
@@ -11,7 +11,7 @@ from bindery.scheduler.model.jobs import JobKey
 def owner_of(cluster: Cluster, key: JobKey) -> ObjectReference | None:
     """Return the object that owns the PodGroup of a job, else the controller of its waiting pods.
 
-    None if there is none.
+    None without such an object.
     """
     group, job = cluster.groups.get(key), cluster.state.jobs.get(key)
     owner = _first(group.metadata.owner_references) if group is not None else None

@@ -1,7 +1,8 @@
-"""PodTemplates for the pods of a gang: what an autoscaler needs to find nodes for them. Pure.
+"""PodTemplates for the pods of a gang, with the fields that an autoscaler needs to find nodes.
+Pure.
 
-Environment variables, commands and volumes without a claim are left out, because whoever may read
-PodTemplates need not be allowed to read pods.
+Environment variables, commands and volumes without a claim are left out, because readers of
+PodTemplates may lack the right to read pods.
 """
 
 import hashlib
@@ -17,7 +18,7 @@ from bindery.kube.objects.podspec import Container, Toleration
 from bindery.kube.objects.watched import Pod
 
 IMAGE: Final = "registry.k8s.io/pause:3.10"
-"""The image of containers that have none yet; no container is ever started."""
+"""Image of containers without one; no container is ever started."""
 _COPIED: Final = (
     "priority",
     "schedulerName",
@@ -41,7 +42,7 @@ class TemplateDraft:
     """The labels that all of the pods have."""
     count: int = 0
     digest: str = field(init=False)
-    """The same for the same spec."""
+    """Equal for equal specs."""
 
     def __post_init__(self) -> None:
         content = json.dumps(self.spec, sort_keys=True).encode()
@@ -51,7 +52,7 @@ class TemplateDraft:
 def templates(alike: Iterable[Sequence[Pod]]) -> list[TemplateDraft]:
     """Return one template for all pods that are equal to an autoscaler.
 
-    `alike`: pods that are equal to the scheduler, so that one of them stands for all.
+    `alike`: groups of pods that are equal to the scheduler.
     """
     found: dict[str, TemplateDraft] = {}
     for pods in alike:
@@ -90,7 +91,7 @@ def _pod_spec(pod: Pod) -> dict[str, Any]:
 
 
 def tolerations(given: Iterable[Toleration]) -> list[dict[str, Any]]:
-    """Return tolerations as they are written, without empty fields."""
+    """Return tolerations in their JSON form, without empty fields."""
     written = (msgspec.to_builtins(each) for each in given)
     return [{key: text for key, text in each.items() if text} for each in written]
 

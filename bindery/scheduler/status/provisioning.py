@@ -1,7 +1,8 @@
-"""Which ProvisioningRequests there should be after a cycle. Pure; `provisioning_writer` writes.
+"""Computes the ProvisioningRequests to create or delete after a cycle. Pure; `provisioning_writer`
+writes.
 
-A gang gets one request while it waits because its pods do not fit on the nodes. The request goes
-when the gang is placed, or waits for another reason.
+A gang gets one request while it waits because its pods do not fit on the nodes. The request is
+deleted when the gang is placed, or waits for another reason.
 """
 
 from collections import defaultdict
@@ -29,7 +30,7 @@ from bindery.scheduler.status.podtemplates import TemplateDraft, templates
 _UNDECIDED: Final = frozenset(
     {JobReason.NOT_TRIED_YET, JobReason.COMMIT_UNDER_WAY, JobReason.INTERNAL_ERROR}
 )
-"""Reasons by which a request is neither written nor deleted."""
+"""Reasons for which a request is neither created nor deleted."""
 _NAME_LENGTH: Final = 200
 
 
@@ -80,7 +81,7 @@ class ProvisioningRequestDraft:
         return {"name": name, "namespace": self.group.namespace, "ownerReferences": [owner]}
 
     def is_written_as(self, request: ProvisioningRequest) -> bool:
-        """Return whether `request` asks for the same."""
+        """Return whether `request` has the same content."""
         spec = request.spec
         counts = {each.pod_template_ref.name: each.count for each in spec.pod_sets}
         asked = (spec.provisioning_class_name, spec.parameters or {}, counts)
@@ -89,7 +90,7 @@ class ProvisioningRequestDraft:
 
 @dataclass(frozen=True)
 class Impossible:
-    """A gang asks for nodes, and no request can be made for it."""
+    """A gang requests nodes, but no ProvisioningRequest can be made for it."""
 
     group: Meta
     problem: str
@@ -128,7 +129,7 @@ def arguments_of(configuration: SchedulerConfiguration) -> ProvisioningArguments
 def steps(
     cluster: Cluster, report: CycleReport, arguments: ProvisioningArguments, now: float
 ) -> Iterator[ProvisioningChange]:
-    """Yield what is to be written after the cycle of `report`. `now`: seconds since the epoch."""
+    """Yield the changes after the cycle of `report`. `now`: seconds since the epoch."""
     existing: dict[str, ProvisioningRequest] = {}
     for request in cluster.observers.every(ProvisioningRequest):
         key = JobKey(request.metadata.namespace, request.group.name, is_group=True)
@@ -152,8 +153,8 @@ def steps(
 def _wanted(
     cluster: Cluster, report: JobReport, arguments: ProvisioningArguments
 ) -> ProvisioningRequestDraft | Impossible | None:
-    """Return the request for the gang of `report`; None if it asks for none."""
-    # An error in one gang's pods must not keep the others from their requests.
+    """Return the request for the gang of `report`; None if the gang needs none."""
+    # An error in one gang's pods must not affect the requests of other gangs.
     with cluster.defects.held_to(DefectStage.REPORT, of_job(report.key), lambda _: None):
         return _asked(cluster, report, arguments)
     return None
@@ -166,7 +167,7 @@ def _is_over(
     arguments: ProvisioningArguments,
     now: float,
 ) -> bool:
-    """Return whether `request` is to be deleted; a new one may replace it then."""
+    """Return whether to delete `request`; a new one may replace it then."""
     if report is not None and not report.satisfied and report.reason in _UNDECIDED:
         return False
     wanted = _wanted(cluster, report, arguments) if report is not None else None
@@ -214,9 +215,10 @@ def _made(
 
 
 def needed(job: Job) -> list[Task]:
-    """Return the waiting pods of which the gang cannot start without any.
+    """Return the waiting pods without which the gang cannot start.
 
-    The pods that the minimum lacks; all waiting pods if roles or sub-groups have minimums.
+    These are the pods missing for the minimum; all waiting pods if roles or sub-groups have
+    minimums.
     """
     waiting = sorted(job.pending.values(), key=lambda task: task.order)
     if job.tree is not None or job.roles:

@@ -1,8 +1,8 @@
 """Writes ProvisioningRequests and their PodTemplates in the background.
 
 `loop` offers the steps after each cycle. Templates are created before their request and deleted
-before it, so that a request without templates is found again after a crash. What a crash leaves is
-collected with its PodGroup, which owns it.
+before it, so that a request is never without its templates after a crash. Objects left by a crash
+are deleted with their PodGroup, which owns them.
 """
 
 import asyncio
@@ -57,7 +57,7 @@ class ProvisioningWriter:
         self._wake = asyncio.Event()
 
     def offer(self, steps: Iterable[ProvisioningChange]) -> None:
-        """Take all of `steps` that were not tried recently, instead of those that still wait."""
+        """Submit `steps` without recently tried ones; they replace all waiting steps."""
         since = self._clock() - _SHOWN_AFTER_S
         self._tried = {step: at for step, at in self._tried.items() if at > since}
         offered = list(steps)
@@ -107,7 +107,7 @@ class ProvisioningWriter:
             try:
                 await self._client.create(POD_TEMPLATES, template, namespace)
             except AlreadyExistsError:
-                continue  # its name has its content in it
+                continue  # the name contains a digest of the content
         try:
             await self._client.create(PROVISIONING_REQUESTS, draft.to_object(), namespace)
         except AlreadyExistsError:

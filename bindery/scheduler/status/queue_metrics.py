@@ -33,7 +33,7 @@ class Moment:
 
     resources: tuple[str, ...] = ()
     queues: tuple[str, ...] = ()
-    """By row; "" for rows of queues that do not exist."""
+    """Names by row; "" for rows of queues that do not exist."""
     quota: Amounts = field(default_factory=lambda: np.zeros((0, 0)))
     limit: Amounts = field(default_factory=lambda: np.zeros((0, 0)))
     fair: Amounts = field(default_factory=lambda: np.zeros((0, 0)))

@@ -148,7 +148,7 @@ def _content(status: QueueStatus) -> QueueStatus:
 
 
 def _patch(said: QueueStatus, wanted: QueueStatus) -> dict[str, Any]:
-    """Return the merge patch from `said` to `wanted`, with null for keys that go."""
+    """Return the merge patch from `said` to `wanted`, with null for keys to remove."""
     old, new = msgspec.to_builtins(said), msgspec.to_builtins(wanted)
     return {key: _merged(old.get(key), value) for key, value in new.items()}
 

@@ -1,4 +1,4 @@
-"""The status of Queue objects: which ones differ and must be written. Pure.
+"""Computes the status of Queue objects that must be written. Pure.
 
 Called by `queue_writer.py` after a cycle. `queue_findings.py` computes faults and warnings,
 `queue_amounts.py` the amounts. This module compares them with the objects.

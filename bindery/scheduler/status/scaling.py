@@ -1,8 +1,8 @@
-"""Which scaling pods there should be. Pure; `scaling_writer` writes them.
+"""Computes the scaling pods to create and delete. Pure; `scaling_writer` writes them.
 
 A pod with a share of a GPU requests no GPU that an autoscaler can see. A scaling pod requests the
 whole GPUs that some waiting shares need together, in a namespace of its own. No scheduler ever
-places it. It goes as soon as one of its shares is placed or waits for something else.
+places it. It is deleted as soon as one of its shares is placed or waits for another reason.
 """
 
 import hashlib
@@ -37,7 +37,7 @@ from bindery.scheduler.status.podtemplates import IMAGE, tolerations, without_no
 from bindery.scheduler.status.provisioning import needed
 
 _UNDECIDED: Final = frozenset({JobReason.NOT_TRIED_YET, JobReason.INTERNAL_ERROR})
-"""Reasons by which present scaling pods stay and no others are created."""
+"""Reasons for which existing scaling pods stay and no others are created."""
 _ALONE: Final = frozenset(
     {
         Need.POD_AFFINITY,
@@ -74,11 +74,11 @@ class ScalingPod:
     """The fields of the spec that restrict its nodes."""
     requests: Mapping[str, str]
     metas: tuple[Meta, ...]
-    """The waiting pods for which it stands."""
+    """The waiting pods whose shares it requests."""
 
     @property
     def pods(self) -> tuple[str, ...]:
-        """Their UIDs, sorted."""
+        """UIDs of these pods, sorted."""
         return tuple(sorted(meta.uid for meta in self.metas))
 
     def to_object(self, owner: str) -> dict[str, Any]:
@@ -116,26 +116,26 @@ class ScalingPod:
 
     @property
     def message(self) -> str:
-        """For its condition: the waiting pods for which it stands."""
+        """The message of its condition: the waiting pods whose shares it requests."""
         texts = (f"{meta.namespace}/{meta.name}" for meta in self.metas)
         return f"requests whole GPUs for shares of waiting pods: {few_names(texts)}"
 
 
 @dataclass(frozen=True)
 class Existing:
-    """A scaling pod of the cluster."""
+    """A scaling pod in the cluster."""
 
     name: str
     pods: frozenset[str]
-    """The UIDs of the waiting pods for which it stands."""
+    """UIDs of the waiting pods whose shares it requests."""
     is_marked: bool
-    """Whether it has the condition that autoscalers look for."""
+    """Whether the pod has the condition that autoscalers look for."""
     is_sound: bool
-    """Whether it waits, as it should."""
+    """Whether the pod waits as intended."""
 
 
 def existing(pod: Pod) -> Existing:
-    """Return what the pod of the namespace says."""
+    """Return the description of a pod of the namespace."""
     conditions = pod.status.conditions or ()
     return Existing(
         pod.metadata.name,
@@ -147,21 +147,21 @@ def existing(pod: Pod) -> Existing:
 
 @dataclass(frozen=True)
 class ScalingDemand:
-    """What the scaling pods are to stand for."""
+    """The waiting shares, and the scaling pods for them."""
 
     arguments: ScalingArguments
     owner: str
     waiting: Collection[str] = frozenset()
-    """The UIDs of the pods with shares that still wait for room, as far as it is known."""
+    """UIDs of the known pods with shares that still wait for room."""
     pods: Sequence[ScalingPod] = ()
-    """The scaling pods for all of them, in order, within the limit."""
+    """The scaling pods for all these shares, in order, within the limit."""
     only_less: bool = False
-    """Whether nothing is to be created, as `pods` is not known."""
+    """Whether nothing may be created, because `pods` is unknown."""
 
 
 @dataclass(frozen=True)
 class Changes:
-    """What is to be written."""
+    """The scaling pods to create, delete and mark."""
 
     delete: Sequence[str] = ()
     """Names of scaling pods."""
@@ -172,10 +172,10 @@ class Changes:
 
 
 def changes(known: Mapping[str, Existing], demand: ScalingDemand, *, may_create: bool) -> Changes:
-    """Return how `known`, name -> scaling pod, becomes what `demand` asks for.
+    """Return the changes from `known` (name -> scaling pod) to `demand`.
 
-    A scaling pod goes if one of its pods has been placed: what it asks for would be added to the
-    room that the pod has got. All others change only in rounds that may also create.
+    A scaling pod is deleted if one of its pods has been placed, because its request would count in
+    addition to that pod. All others change only in rounds that may also create.
     """
     kept = [
         name
@@ -204,15 +204,15 @@ def demand(
     arguments: ScalingArguments,
     covered: Collection[str],
 ) -> ScalingDemand:
-    """Return what the scaling pods are to stand for after the cycle of `report`.
+    """Return the demand for scaling pods after the cycle of `report`.
 
-    `covered`: the UIDs of the pods for which there are scaling pods.
+    `covered`: UIDs of the pods with scaling pods.
     """
     collector = _Collector(cluster, configuration, arguments)
     order: list[tuple[tuple[int, str, str], list[list[ShareWant]]]] = []
     for job_report in report.jobs.values():
         job = cluster.state.jobs.get(job_report.key)
-        # An error in one gang's pods must not keep the others from their scaling pods.
+        # An error in one gang's pods must not affect the scaling pods of other gangs.
         with cluster.defects.held_to(DefectStage.REPORT, of_job(job_report.key), lambda _: None):
             gangs = list(collector.gangs(job, job_report, covered)) if job is not None else []
             if job is not None and gangs:
@@ -235,13 +235,13 @@ class _Collector:
     arguments: ScalingArguments
     overhead: Amounts = field(init=False)
     undecided: set[str] = field(default_factory=set)
-    """The UIDs of pods with shares whose jobs no cycle has decided about."""
+    """UIDs of pods with shares whose jobs have no decision of a cycle yet."""
     _kinds: dict[tuple[Shape, str], str] = field(default_factory=dict)
     """Shape and PriorityClass -> the kind of such pods."""
     _rows: dict[Hashable, IntColumns] = field(default_factory=dict)
     """Kind -> the allocatable amounts of the nodes with GPUs for it: [resource, node]."""
     _memory: dict[Hashable, list[int]] = field(default_factory=dict)
-    """Kind -> the memory of the GPUs of these nodes, in MiB, if it is known."""
+    """Kind -> memory of the GPUs of these nodes, in MiB, as far as known."""
 
     def __post_init__(self) -> None:
         state = self.cluster.state
@@ -258,7 +258,9 @@ class _Collector:
     def gangs(
         self, job: Job, report: JobReport, covered: Collection[str]
     ) -> Iterator[list[ShareWant]]:
-        """Yield the shares that must fit together: those that the gang needs, and each further."""
+        """Yield groups of shares that must fit together: the gang's minimum, then each further
+        share.
+        """
         reason = report.waits_for or report.reason
         if reason not in LACKS_ROOM and reason not in _UNDECIDED:
             return
@@ -328,7 +330,7 @@ class _Collector:
         )
 
     def _kind(self, task: Task, pod: Pod) -> str:
-        """Return what restricts the nodes of the pod, as JSON."""
+        """Return the constraints of the pod on nodes, as JSON."""
         key = task.shape, pod.spec.priority_class_name
         kind = self._kinds.get(key)
         if kind is None:

@@ -1,7 +1,7 @@
 """Creates and deletes scaling pods in the background.
 
 `loop` offers the demand after each cycle. The scaling pods are listed before every write, so that a
-new leader continues with those of the previous one, and what a crash left over goes.
+new leader continues with the existing ones, and leftovers of a crash are deleted.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ from bindery.scheduler.status.scaling import (
 )
 
 _LISTED_EVERY_S = 30.0
-"""Time after which the scaling pods are listed again, as anybody may delete them."""
+"""Time after which the scaling pods are listed again, because users may delete them."""
 
 _REFUSED = "ScalingPodRefused"
 
@@ -48,33 +48,35 @@ _log = structlog.get_logger()
 
 
 class ScalingWriter:
-    """Keeps the scaling pods as the demand has them. `clock` returns seconds since the epoch."""
+    """Creates and deletes scaling pods to fit the demand. `clock` returns seconds since the
+    epoch.
+    """
 
     def __init__(self, client: Client, events: EventRecorder, clock: Callable[[], float]) -> None:
         self._client, self._events, self._clock = client, events, clock
         self._demand: ScalingDemand | None = None
-        """The newest demand, if it has not been looked at."""
+        """The newest demand, if it has not been processed."""
         self._last: ScalingDemand | None = None
         self._known: dict[str, Existing] = {}
         """Name -> scaling pod."""
         self._list_at = 0.0
-        """When the scaling pods are listed again; 0 before the first list."""
+        """Time of the next list; 0 before the first list."""
         self._create_at = 0.0
-        """From when scaling pods may be created."""
+        """Time from which scaling pods may be created."""
         self._wake = asyncio.Event()
 
     @property
     def covered(self) -> frozenset[str]:
-        """The UIDs of the pods for which there are scaling pods."""
+        """UIDs of the pods with scaling pods."""
         return frozenset(uid for pod in self._known.values() for uid in pod.pods)
 
     def offer(self, demand: ScalingDemand) -> None:
-        """Take `demand` instead of an older one."""
+        """Submit `demand`; it replaces an older one."""
         self._demand = self._last = demand
         self._wake.set()
 
     def let_go(self, uids: Iterable[str]) -> None:
-        """Delete the scaling pods of the pods `uids`, which do not wait any more."""
+        """Delete the scaling pods of the pods `uids`, which no longer wait."""
         gone = frozenset(uids)
         if gone and self._last is not None:
             left = self.covered - gone
@@ -99,7 +101,7 @@ class ScalingWriter:
     async def _settle(self, demand: ScalingDemand) -> None:
         now = self._clock()
         if not self._list_at:
-            # The demand knows nothing of the scaling pods that are there; the next one does.
+            # This demand does not know the existing scaling pods; the next one does.
             demand = replace(demand, only_less=True)
         if now >= self._list_at or self._due(demand, now):
             await self._list(demand)
@@ -137,7 +139,7 @@ class ScalingWriter:
         except AlreadyExistsError:
             created = await self._client.get(PODS, pod.name, namespace)
         except (ForbiddenError, InvalidError) as error:
-            # Such as a PriorityClass that is gone. The other scaling pods are still written.
+            # For example, a deleted PriorityClass. The other scaling pods are still written.
             meta = pod.metas[0]
             reference = ObjectReference("v1", "Pod", meta.namespace, meta.name, meta.uid)
             text = f"no autoscaler sees its share of a GPU: {error}"
@@ -148,7 +150,7 @@ class ScalingWriter:
         await self._mark(demand, pod)
 
     async def _mark(self, demand: ScalingDemand, pod: ScalingPod) -> None:
-        """Write the condition of which autoscalers take notice."""
+        """Write the condition that autoscalers read."""
         said = Condition(
             type=POD_SCHEDULED, status="False", reason=UNSCHEDULABLE, message=pod.message
         )

@@ -1,8 +1,8 @@
 """Writes the standings of gangs in the background: turns, and figures of queues.
 
-They are looked at every few seconds, and written one by one, slowly: a place that is some seconds
-old is still useful, while writes for all waiting gangs of a large cluster would delay others. The
-gang whose last write is oldest comes first.
+Standings are checked every few seconds, and written slowly, one by one: a place that is some
+seconds old is still useful, and writes for all waiting gangs of a large cluster would delay other
+writes. The gang whose last write is oldest comes first.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ LOOK_EVERY_S: Final = 5.0
 EACH_EVERY_S: Final = 15.0
 """Minimum time between two writes to one gang."""
 PAUSE_S: Final = 0.1
-"""Between two writes: at most ten per second in a cluster."""
+"""Pause between two writes: at most ten a second in a cluster."""
 
 _log = structlog.get_logger()
 
@@ -43,20 +43,20 @@ class StandingWriter:
         self._client, self._clock = client, clock
         self._looked_at = 0.0
         self._waiting: list[Standing] = []
-        """The next to be written is the last."""
+        """Standings to write, in reverse order."""
         self._written: dict[Uid, float] = {}
         """PodGroup -> time of the last attempt."""
         self._wake = asyncio.Event()
 
     def look(self, cluster: Cluster, report: CycleReport) -> None:
-        """Replace what waits to be written, if the last check is old enough."""
+        """Replace the waiting standings, if the last check is old enough."""
         now = self._clock()
         # A negative difference means that the clock was set back.
         if 0 <= now - self._looked_at < LOOK_EVERY_S:
             return
         self._looked_at = now
         found = {Uid(each.meta.uid): each for each in standings(cluster, report)}
-        # Those whose status is right need no memory: their next write may come at once.
+        # Gangs with a right status need no record: their next write may follow at once.
         self._written = {uid: at for uid, at in self._written.items() if uid in found}
         tried = self._written
         due = [uid for uid in found if not 0 <= now - tried.get(uid, -math.inf) < EACH_EVERY_S]

@@ -1,7 +1,7 @@
-"""What a gang's status has for users who may read nothing else: its turn, and its queue's figures.
+"""Computes a gang's turn and its queue's figures, for users without read access to other objects.
 
-Pure. `standing_writer` writes it. All numbers are there already: the order in which the last cycle
-tried the waiting jobs, and the status of the queues. No name of another gang is among them.
+Pure. `standing_writer` writes it. The input is the order in which the last cycle tried the waiting
+jobs, and the status of the queues. The result contains no name of another gang.
 """
 
 from collections import Counter
@@ -32,12 +32,12 @@ _HAVE_A_TURN = frozenset(
 """Reasons of jobs that wait for room; the others lack something else."""
 _EXACT_PLACES = 10
 _NOTED_CHANGE = 0.1
-"""The part by which a later place changes before it is written again."""
+"""Relative change of a later place from which it is written again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What the status of one PodGroup must have."""
+    """The required fields of one PodGroup's status."""
 
     meta: Meta
     turn: Turn | None

@@ -144,7 +144,7 @@ class StatusWriter:
         return due
 
     def _is_lazy(self, write: ConditionWrite) -> bool:
-        """Return whether `write` has to leave room for others: counts, and successes in a burst."""
+        """Return whether `write` must wait for others: counts, and successes in a burst."""
         return write.is_minor or (not write.is_urgent and self._is_busy())
 
     def _is_due(self, uid: Uid, write: ConditionWrite, waited_s: float, now: float) -> bool:
