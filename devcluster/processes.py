@@ -106,7 +106,7 @@ class Process:
         return self._child.poll()
 
     def record(self, grace_s: float = STOP_S) -> Record:
-        """Return the record with which another process can stop this one."""
+        """Return the record with which another process can stop this process."""
         return Record(self.name, self.pid, start_time(self.pid), grace_s)
 
     def wait(self, timeout_s: float) -> int:

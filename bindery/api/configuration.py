@@ -205,7 +205,7 @@ class SchedulerConfiguration(ApiModel):
     disruption: DisruptionConfiguration = DisruptionConfiguration()
     tenancy_policy_enforced: bool = False
     """Whether the chart's admission policy protects the binder's records on pods, and the queues of
-    PodGroups. Without the policy, the scheduler trusts what it has seen itself over the content of
+    PodGroups. Without the policy, the scheduler trusts its own observations over the content of
     pods and PodGroups."""
     bind_request: BindRequestConfiguration = BindRequestConfiguration()
     grouper: GrouperExpectation = GrouperExpectation()

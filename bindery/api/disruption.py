@@ -4,7 +4,7 @@ Karpenter's annotation may have a duration from the start of the pod, such as `4
 IsDoNotDisruptActive, August 2026). Values other than a duration and `true` are ignored.
 
 The rules for local data are those of cluster-autoscaler (1.33, `utils/drain`): a hostPath volume,
-or an emptyDir volume that is not in memory, unless an annotation says that it is safe.
+or an emptyDir volume that is not in memory, unless an annotation marks the volume as safe to lose.
 """
 
 import math

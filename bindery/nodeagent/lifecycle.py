@@ -49,7 +49,7 @@ class Start:
 
 @dataclass(frozen=True)
 class Finish:
-    """The containers have run for as long as the annotation says, and end."""
+    """The containers have reached the run time in the annotation, and end."""
 
     exit_code: int
 

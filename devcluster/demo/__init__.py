@@ -1,1 +1,1 @@
-"""The demos of `make demo` and `make demo-real`: examples, their outcomes, what they show."""
+"""The demos of `make demo` and `make demo-real`: examples, their outcomes and the output."""

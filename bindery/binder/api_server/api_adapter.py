@@ -53,8 +53,8 @@ class ApiAdapter:
         limiter: FairLimiter,
         is_waited_for: Callable[[str, str], bool],
     ) -> None:
-        """`is_waited_for`: whether another Statement has this one (namespace, id) as its
-        prerequisite.
+        """`is_waited_for`: whether a Statement in progress depends on the one of this namespace and
+        id.
         """
         self._client, self._view, self._events = client, view, events
         self._limiter, self._shared = limiter, SharedStatuses(self, is_waited_for)

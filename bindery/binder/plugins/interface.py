@@ -111,7 +111,7 @@ class ConcernsSomePods(Protocol):
         """The name, as in `BinderPlugin`."""
 
     def concerns(self, binding: PodBinding) -> bool:
-        """Return whether steps are to be called for the pod of `binding`; pure and quick.
+        """Return whether to call the plugin's steps for the pod of `binding`; pure and quick.
 
         The result must be the same for every step, and in another binder that takes over. A plugin
         without this method is called for every pod.

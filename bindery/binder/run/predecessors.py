@@ -75,7 +75,7 @@ class Predecessors:
             self.note(statement)
 
     def is_waited_for(self, namespace: str, statement_id: str) -> bool:
-        """Whether a Statement in progress has this one as its prerequisite."""
+        """Whether a Statement in progress depends on the given one."""
         return (namespace, statement_id) in self._followers
 
     def of(self, statement: CommittedStatement) -> "Predecessor":

@@ -63,7 +63,7 @@ class Template:
     """A pod template in an object."""
 
     chain: tuple[Manifest, ...]
-    """The metadata of the object and of all templates around this one, outermost first."""
+    """The metadata of the object and of all templates around the template, outermost first."""
     spec: Manifest
     own: Manifest
     """The metadata of the template itself, which its pods get; may be empty."""

@@ -1,4 +1,4 @@
-"""`bindery grouper`: runs the grouper, and shows its rows and what they make of manifests.
+"""`bindery grouper`: runs the grouper, and shows its rows and the PodGroups for manifests.
 
 Called by the `bindery` command; `bindery.grouper.process` or `workloads` takes over. A
 configuration or a row that cannot be used ends with exit code 2 before anything is done.

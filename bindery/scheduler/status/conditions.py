@@ -96,8 +96,8 @@ def pending_writes(
     `hides_shares`: whether scaling pods show the shares of GPUs to autoscalers. Then the pods with
     the shares must not, because an autoscaler would add nodes without GPUs for them.
 
-    Covers the waiting jobs and those that changed since the last call, except jobs that the cycle
-    has not reached.
+    Covers the waiting jobs and the jobs changed since the last call, except jobs that the cycle has
+    not reached.
     """
     asked_for = {eviction.preemptor for eviction in report.evictions}
     for job in report.jobs.values():

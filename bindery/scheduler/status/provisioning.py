@@ -98,7 +98,7 @@ class Impossible:
 
 @dataclass(frozen=True)
 class ProvisioningChange:
-    """One change: `draft` is to be created, `old` to be deleted, or `problem` to be reported."""
+    """One change: create `draft`, delete `old`, or report `problem`."""
 
     group: Meta
     draft: ProvisioningRequestDraft | None = None

@@ -72,7 +72,7 @@ class QueueStatusWriter:
             self.offer(self._statuses.writes(report, now))
 
     def offer(self, writes: Iterable[QueueWrite]) -> None:
-        """Replace the waiting writes with `writes`, without those that were just written."""
+        """Replace the waiting writes with `writes`, except writes that were just made."""
         now = self._clock()
         self._forget_past(now)
         wanted = {Uid(write.meta.uid): write for write in writes}

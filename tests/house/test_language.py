@@ -1,0 +1,59 @@
+"""Docstrings avoid words and turns that need a second reading (CONTRIBUTING, *Style*)."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = (
+    *(ROOT / "bindery" / name for name in ("answers", "api", "binder", "cli", "kube", "nodeagent")),
+    ROOT / "bindery" / "scheduler" / "status",
+    ROOT / "devcluster",
+)
+"""The packages in which the rule holds. It shall hold in more of them."""
+NOT_YET = (
+    "bindery/api/bindrequest.py",
+    "bindery/api/podgroup.py",
+    "bindery/api/queue.py",
+    "bindery/binder/run/statements.py",
+    "bindery/binder/statements",
+    "bindery/cli/rehearse",
+    "bindery/kube/http",
+    "bindery/kube/objects",
+)
+"""Files and folders in these packages in which the rule does not hold yet."""
+CODE = re.compile(r"`[^`]*`|\"[^\"]*\"")
+AVOIDED = re.compile(
+    r"\b(says?|said|tells?|told|whom|nobody|somebody|anew|this one|such a one|which ones?"
+    r"|those that|so that one(?= (is|has|can|may|must)\b)|(is|are) to be"
+    r"|what \w+( \w+)? (has|have)|comes? to its end)\b",
+    re.IGNORECASE,
+)
+
+
+def files() -> list[Path]:
+    """Return the modules in which the rule holds."""
+    found = (path for package in PACKAGES for path in sorted(package.rglob("*.py")))
+    return [path for path in found if not any(path.is_relative_to(ROOT / x) for x in NOT_YET)]
+
+
+def docstrings(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield line and text of each docstring, those of attributes included."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        match node:
+            case ast.Expr(value=ast.Constant(value=str(text))):
+                yield node.lineno, " ".join(text.split())
+
+
+@pytest.mark.parametrize("path", files(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_docstrings_avoid_turns_that_need_a_second_reading(path: Path) -> None:
+    found = {
+        line: turn.group()
+        for line, text in docstrings(path)
+        if (turn := AVOIDED.search(CODE.sub("", text)))
+    }
+
+    assert found == {}
