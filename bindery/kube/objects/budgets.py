@@ -1,6 +1,6 @@
 """PodDisruptionBudgets, as the scheduler reads them.
 
-Whether a pod may be evicted is not decided here: the Eviction API counts by itself.
+The Eviction API decides whether a pod may be evicted, by its own counts.
 """
 
 from typing import Final
@@ -19,15 +19,15 @@ class BudgetSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=F
 
 
 class BudgetStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    """How many of them may go now, as the disruption controller counts."""
+    """The number of covered pods that may be evicted now, from the disruption controller."""
 
     disruptions_allowed: int = 0
     observed_generation: int = 0
-    """Of the budget's spec, when it was last counted; 0: it has not been."""
+    """Generation of the counted spec; 0: not counted yet."""
 
 
 class DisruptionBudget(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):
-    """A PodDisruptionBudget, as far as it is read."""
+    """The fields of a PodDisruptionBudget that are read."""
 
     spec: BudgetSpec = msgspec.field(default_factory=BudgetSpec)
     status: BudgetStatus = msgspec.field(default_factory=BudgetStatus)
@@ -41,7 +41,7 @@ class DisruptionBudget(KubeObject, frozen=True, rename="camel", kw_only=True, gc
 
     @property
     def full_name(self) -> str:
-        """Its namespace and name, for people."""
+        """Namespace and name of the budget."""
         return f"{self.metadata.namespace}/{self.metadata.name}"
 
 

@@ -1,8 +1,8 @@
 """Dynamic resource allocation (`resource.k8s.io/v1`) as msgspec structs: claims, allocations.
 
 Read by the scheduler's device allocator and by the binder's dra plugin; built by scenarios and
-tests too. Same rules as `watched`. What is written back (an allocation) is declared whole, so that
-nothing of it is lost on the way.
+tests too. Same rules as `watched`. Allocations are written back, so all their fields are declared
+and none is lost.
 """
 
 import hashlib
@@ -21,19 +21,19 @@ from bindery.kube.objects.resources import Resource
 from bindery.kube.objects.watched import Condition, KubeObject, RequestMapping
 
 FINALIZER: Final = "resource.kubernetes.io/delete-protection"
-"""Keeps an allocated claim from being deleted."""
+"""Finalizer that protects an allocated claim from deletion."""
 MOST_RESERVATIONS: Final = 256
-"""How many pods may reserve one claim."""
+"""Maximum number of reservations of one claim."""
 MOST_RESULTS: Final = 32
-"""How many devices one claim may hold."""
+"""Maximum number of devices of one claim."""
 EXTENDED_ANNOTATION: Final = "resource.kubernetes.io/extended-resource-claim"
-"""With the value `true`: the claim was made for a pod's extended resources."""
+"""Annotation with the value `true` of a claim for a pod's extended resources."""
 CLASS_PREFIX: Final = "deviceclass.resource.kubernetes.io/"
-"""Before the name of a DeviceClass: an extended resource that the class serves."""
+"""Prefix of extended resources that a DeviceClass serves; the name of the class follows."""
 _MOST_OF_POD_NAME = 200
 
 
-# ---- what is asked ---------------------------------------------------------------
+# ---- requests --------------------------------------------------------------------
 
 
 class DeviceToleration(
@@ -51,7 +51,9 @@ class CapacityRequirements(msgspec.Struct, frozen=True, rename="camel", kw_only=
 
 
 class ExactRequest(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    """`ExactDeviceRequest`; a `DeviceSubRequest` is the same with a name, and no admin access."""
+    """`ExactDeviceRequest`; a `DeviceSubRequest` has the same fields and a name, but no admin
+    access.
+    """
 
     name: str = ""
     device_class_name: str = ""
@@ -85,7 +87,7 @@ class ResourceClaimSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=Tru
     devices: DeviceClaim = msgspec.field(default_factory=DeviceClaim)
 
 
-# ---- what is given ---------------------------------------------------------------
+# ---- allocations -----------------------------------------------------------------
 
 
 class DeviceResult(
@@ -123,7 +125,7 @@ class DeviceAllocation(
 class AllocationResult(
     msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False, omit_defaults=True
 ):
-    """`AllocationResult`: the devices of a claim, and the nodes from which they can be used."""
+    """`AllocationResult`: the devices of a claim, and the nodes on which they can be used."""
 
     devices: DeviceAllocation = msgspec.field(default_factory=DeviceAllocation)
     node_selector: NodeSelector | None = None
@@ -161,7 +163,7 @@ class ResourceClaim(KubeObject, frozen=True, rename="camel", kw_only=True, gc=Fa
     spec: ResourceClaimSpec = msgspec.field(default_factory=ResourceClaimSpec)
     status: ResourceClaimStatus = msgspec.field(default_factory=ResourceClaimStatus)
     unreadable: str = ""
-    """Why it could be read only in part."""
+    """Reason why only a part could be read."""
 
 
 class ResourceClaimTemplateSpec(
@@ -180,17 +182,19 @@ class ResourceClaimTemplate(KubeObject, frozen=True, rename="camel", kw_only=Tru
 class ClaimHandover(
     msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False, omit_defaults=True
 ):
-    """One claim of a pod, as the scheduler has planned it."""
+    """One claim of a pod in the scheduler's plan."""
 
     name: str
     uid: str
     allocation: AllocationResult
     is_own: bool = False
-    """Whether the claim was made for this pod from a template: then it must belong to it."""
+    """Whether the claim was created for this pod from a template: then the pod must own the
+    claim.
+    """
     is_new: bool = True
-    """Whether the plan has made the allocation; else the claim had it already."""
+    """Whether the plan makes the allocation; otherwise the claim already had it."""
     consumer: ConsumerReference | None = None
-    """The PodGroup that the claim is reserved for, with all of its pods. None: the pod alone."""
+    """The PodGroup for which the claim is reserved, with all pods of it. None: only the pod."""
 
 
 class ExtendedHandover(
@@ -206,7 +210,7 @@ class ExtendedHandover(
 class Handover(
     msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False, omit_defaults=True
 ):
-    """What stands in `pluginData` of a BindRequest under `dra`."""
+    """The content of `pluginData` of a BindRequest under `dra`."""
 
     claims: list[ClaimHandover] = msgspec.field(default_factory=list)
     extended: ExtendedHandover | None = None
@@ -215,7 +219,7 @@ class Handover(
 def extended_claim_name(pod_name: str, pod_uid: str) -> str:
     """Return the name of the claim for the extended resources of a pod.
 
-    The same pod always gets the same name, so that a repeated attempt finds its claim.
+    The name depends only on the pod, so that a repeated attempt finds the claim.
     """
     digest = hashlib.sha256(pod_uid.encode()).hexdigest()[:10]
     return f"{pod_name[:_MOST_OF_POD_NAME].rstrip('.-')}-extended-resources-{digest}"
@@ -230,9 +234,9 @@ def is_extended(claim: ResourceClaim, pod_uid: str) -> bool:
 
 
 def held_claim(claim: ResourceClaim, problem: str) -> ResourceClaim | None:
-    """Return a claim that could be read only in part; None if it holds no device.
+    """Return a claim that could be read only in part, to keep it; None if it holds no device.
 
-    The amount of a share may be what could not be read, so a share holds its whole device.
+    The amount of a share may be the unreadable part, so a share holds its whole device.
     """
     allocation = claim.status.allocation
     if allocation is None:

@@ -1,6 +1,6 @@
 """The features of a kubelet that a pod needs and that its node must declare (KEP-5328).
 
-Read by the scheduler, which leaves out nodes that do not declare them, and by hollow nodes, which
+Used by the scheduler, which leaves out nodes without the features, and by hollow nodes, which
 refuse such pods. The rules are those of Kubernetes 1.36 and 1.37; a test compares the names with
 the registry of Kubernetes. Pure.
 """
@@ -59,4 +59,4 @@ FEATURES: Final[Mapping[str, Callable[[_Spec], bool]]] = {
     "UserNamespacesHostNetworkSupport": _has_user_namespace_on_host_network,
     "VolumeBindMountOptions": _has_bind_mount_options,
 }
-"""Feature that a pod may need -> whether it does; sorted by name."""
+"""Feature -> function that returns whether a pod needs the feature; sorted by name."""

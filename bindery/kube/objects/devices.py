@@ -114,7 +114,7 @@ class DeviceSelector(msgspec.Struct, frozen=True, rename="camel", kw_only=True, 
 class OpaqueConfiguration(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     driver: str
     parameters: Any = None
-    """For the driver alone: handed through as it is."""
+    """Parameters for the driver, passed on unchanged."""
 
 
 class DeviceConfiguration(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):

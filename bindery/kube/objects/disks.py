@@ -1,4 +1,4 @@
-"""In-tree disks: which of them exclude each other on a node, and which are volumes of CSI drivers.
+"""In-tree disks: finds disks that exclude each other on a node, and volumes of CSI drivers.
 
 Used by the scheduler's plugin `volumes`. The rules are those of kube-scheduler's VolumeRestrictions
 and NodeVolumeLimits, and of Kubernetes' CSI migration (1.36). Pure.
@@ -23,7 +23,7 @@ MIGRATED_PROVISIONERS: Final[Mapping[str, str]] = {
     "kubernetes.io/cinder": _CINDER,
     "kubernetes.io/portworx-volume": _PORTWORX,
 }
-"""Provisioner of a StorageClass -> the CSI driver that serves it."""
+"""Provisioner of a StorageClass -> its CSI driver."""
 _ZONES: Final = ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone")
 _ZONE_SEPARATOR: Final = "__"
 
@@ -62,9 +62,9 @@ def _disks(volume: Volume) -> Iterator[Disk]:
 
 
 def migrated(source: MigratedSources, labels: Mapping[str, str]) -> CsiVolume | None:
-    """Return the CSI volume that `source` is handed over as; None for other kinds of volumes.
+    """Return the CSI volume to which Kubernetes migrates `source`; None for other kinds of volumes.
 
-    `labels`: those of the PersistentVolume; none of a volume of a pod.
+    `labels`: the labels of the PersistentVolume; empty for a volume of a pod.
     """
     if (gce := source.gce_persistent_disk) is not None:
         return CsiVolume(_GCE, f"projects/UNSPECIFIED/{_gce_place(labels)}/disks/{gce.pd_name}")

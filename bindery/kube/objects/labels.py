@@ -1,6 +1,6 @@
-"""Selectors of labels, evaluated for one object as the API server's own components do it.
+"""Evaluates selectors of labels for one object, like Kubernetes' own components.
 
-For single objects; `bindery.scheduler.model.labels` answers for all nodes at once.
+For single objects; `bindery.scheduler.model.labels` evaluates selectors for all nodes at once.
 """
 
 import re
@@ -12,9 +12,7 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 
 
 def meets(item: NodeSelectorRequirement, labels: Mapping[str, str]) -> bool:
-    """Return whether something with `labels` meets one requirement; an unknown operator is never
-    met.
-    """
+    """Return whether `labels` meet one requirement; an unknown operator is never met."""
     value, values = labels.get(item.key), item.values or []
     match item.operator:
         case "In":
@@ -34,7 +32,9 @@ def meets(item: NodeSelectorRequirement, labels: Mapping[str, str]) -> bool:
 def selects_node(
     terms: Iterable[NodeSelectorTerm], labels: Mapping[str, str], node_name: str
 ) -> bool:
-    """Return whether one of `terms` selects the node; a term without requirements selects none."""
+    """Return whether one of `terms` selects the node; a term without requirements selects no
+    node.
+    """
     return any(_selects(term, labels, node_name) for term in terms)
 
 

@@ -1,7 +1,7 @@
 """Cuts JSON that is nested too deeply for the decoder.
 
-Used by `watches.decoding` for lists and watch events that the decoder gives up on. The API
-server takes 10,000 levels where a schema allows any content, so one object could otherwise hide a
+Used by `watches.decoding` for lists and watch events with too many levels for the decoder. The API
+server accepts 10,000 levels where a schema allows any content, so one object could otherwise hide a
 whole list. Works without recursion.
 """
 
@@ -9,10 +9,10 @@ import re
 from typing import Final
 
 MOST_LEVELS: Final = 500
-"""How deep a value may be nested. Python's recursion limit is 1,000 calls."""
+"""Maximum depth of a value. Python's recursion limit is 1,000 calls."""
 
 _MARK: Final = b'"\\u0000bindery: nested too deeply"'
-"""Stands where something was cut out. No object that the API server stores has such a text."""
+"""Replaces a removed part. No object that the API server stores contains this text."""
 
 _TOKEN: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]', re.DOTALL)
 
@@ -37,5 +37,5 @@ def cut(text: bytes) -> bytes:
 
 
 def is_cut(part: bytes) -> bool:
-    """Return whether something was cut out of `part`, a part of what `cut` has returned."""
+    """Return whether `part`, a part of a result of `cut`, contains a mark."""
     return _MARK in part

@@ -15,7 +15,7 @@ from bindery.kube.objects.watched import KubeObject
 NUMA_ZONE: Final = "Node"
 """`type` of a zone that is a NUMA node."""
 ZONE_PREFIX: Final = "node-"
-"""What the name of a NUMA zone begins with; the number of the NUMA node follows."""
+"""Prefix of the name of a NUMA zone; the number of the NUMA node follows."""
 POLICY_ATTRIBUTE: Final = "topologyManagerPolicy"
 """An attribute with the topology manager's policy, in the kubelet's words."""
 SCOPE_ATTRIBUTE: Final = "topologyManagerScope"
@@ -36,7 +36,7 @@ class ZoneResource(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc
     capacity: str | int = "0"
     allocatable: str | int = "0"
     available: str | int = "0"
-    """Allocatable less what pods hold."""
+    """Allocatable minus the amounts that pods hold."""
 
 
 class Attribute(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):

@@ -1,7 +1,8 @@
 """Pod specs as msgspec structs: containers, scheduling constraints, volumes.
 
-Part of the objects that `watched.py` declares, by the same rules: only what is read, frozen, and
-not tracked by the garbage collector. Read by the scheduler's model; built by scenarios and tests.
+Part of the objects that `watched.py` declares, by the same rules: only fields that are read,
+frozen, and not tracked by the garbage collector. Read by the scheduler's model; built by scenarios
+and tests.
 """
 
 from typing import Any
@@ -175,7 +176,7 @@ class Rbd(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
 
 
 class MigratedSources(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    """In-tree disks that Kubernetes hands over to CSI drivers, of a pod or a PersistentVolume."""
+    """In-tree disks, of a pod or a PersistentVolume, that Kubernetes migrates to CSI drivers."""
 
     gce_persistent_disk: GcePersistentDisk | None = None
     aws_elastic_block_store: AwsElasticBlockStore | None = None
@@ -208,7 +209,7 @@ class Volume(MigratedSources, frozen=True, rename="camel", kw_only=True, gc=Fals
 
     @property
     def has_local_data(self) -> bool:
-        """Whether it keeps data on the node."""
+        """Whether the volume keeps data on the node."""
         is_on_disk = self.empty_dir is not None and self.empty_dir.medium != "Memory"
         return self.host_path is not None or is_on_disk
 

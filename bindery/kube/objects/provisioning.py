@@ -15,7 +15,7 @@ from bindery.kube.objects.watched import Condition, KubeObject, OwnerReference
 ACCEPTED: Final = "Accepted"
 PROVISIONED: Final = "Provisioned"
 ENDED: Final = ("Failed", "BookingExpired", "CapacityRevoked")
-"""The conditions after which no nodes are expected any more."""
+"""The conditions after which the request brings no more nodes."""
 _NOT_FOUND: Final = frozenset(
     {"CapacityIsNotFound", "PartialCapacityIsFound", "FailedToCheckCapacity"}
 )
@@ -38,7 +38,7 @@ class PodSet(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False
 
 
 class ProvisioningSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    """The requested pods; it cannot be changed."""
+    """The requested pods; immutable."""
 
     pod_sets: list[PodSet] = msgspec.field(default_factory=list)
     provisioning_class_name: str = ""
@@ -46,7 +46,7 @@ class ProvisioningSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True
 
 
 class ProvisioningStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    """What the autoscaler has done."""
+    """The autoscaler's progress."""
 
     conditions: list[Condition] | None = None
 
@@ -59,7 +59,7 @@ class ProvisioningRequest(KubeObject, frozen=True, rename="camel", kw_only=True,
 
     @property
     def group(self) -> OwnerReference:
-        """The reference to the PodGroup that owns it; an empty one if none does."""
+        """The reference to the PodGroup that owns the request; empty without one."""
         kind = (API_VERSION, "PodGroup")
         owners = self.metadata.owner_references
         return next((it for it in owners if (it.api_version, it.kind) == kind), _NOBODY)
@@ -70,13 +70,15 @@ class ProvisioningRequest(KubeObject, frozen=True, rename="camel", kw_only=True,
         return next((each for each in found if each.status == "True"), None)
 
     def ended(self) -> Condition | None:
-        """Return the condition that ended the request; None while it may still bring nodes."""
+        """Return the condition that ended the request; None while the request may still bring
+        nodes.
+        """
         return next((it for kind in ENDED if (it := self.condition(kind)) is not None), None)
 
     def coming(self) -> Condition | None:
-        """Return the condition by which its nodes are there or on their way; None if neither.
+        """Return the condition that its nodes exist or will come; None without such a condition.
 
-        An accepted request whose capacity was not found yet brings no nodes for now.
+        An accepted request without found capacity brings no nodes for now.
         """
         if self.ended() is not None:
             return None

@@ -1,7 +1,7 @@
-"""Resource quotas of namespaces, as far as they are read.
+"""The fields of resource quotas that are read.
 
-Watched by the scheduler's plugin `hami`. The API server takes any qualified name as a key and
-enforces only those that it knows itself.
+Watched by the scheduler's plugin `hami`. The API server accepts any qualified name as a key, and
+enforces only names that it knows.
 """
 
 from typing import Final
@@ -13,7 +13,7 @@ from bindery.kube.objects.watched import KubeObject
 
 
 class QuotaSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    """What all pods of the namespace together may have."""
+    """Limits for the sum over all pods of the namespace."""
 
     hard: dict[str, str] | None = None
 

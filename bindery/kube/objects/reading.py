@@ -1,8 +1,8 @@
-"""From JSON to structs, as Go reads and writes it; and what can be read of an invalid object.
+"""Converts JSON in Go's form to structs, and reads the valid parts of an invalid object.
 
-Under `objects.resources` and all others that read objects of a cluster. Go writes an empty
-list or map as null where the field is not omitted, so null is an empty list or map in every struct.
-The first attempt is the fast one: what follows runs only for an object that it refuses.
+Used by `objects.resources` and all other readers of a cluster's objects. Go writes an empty list or
+map as null where the field is not omitted, so null is an empty list or map in every struct. The
+first attempt is fast; the further ones run only for an object that it refuses.
 """
 
 from collections.abc import Callable
@@ -16,14 +16,14 @@ T = TypeVar("T")
 StructT = TypeVar("StructT", bound=msgspec.Struct)
 
 _ABSENT: Final = object()
-"""There is no value, or none that can be read."""
+"""Stands for an absent or unreadable value."""
 
 
 def decode(raw: bytes | msgspec.Raw, decoder: "msgspec.json.Decoder[T]") -> T:
     """Decode JSON; null is an empty list or map.
 
     Raises:
-        msgspec.DecodeError: it is no JSON, or does not fit the decoder's type.
+        msgspec.DecodeError: `raw` is not JSON, or does not fit the decoder's type.
     """
     try:
         return decoder.decode(raw)
@@ -37,7 +37,7 @@ def convert(value: Any, kind: type[T], *, strict: bool = True) -> T:
     `strict`: False takes numbers and booleans also as text.
 
     Raises:
-        msgspec.ValidationError: it does not fit.
+        msgspec.ValidationError: `value` does not fit.
     """
     try:
         return msgspec.convert(value, kind, strict=strict)
@@ -47,17 +47,17 @@ def convert(value: Any, kind: type[T], *, strict: bool = True) -> T:
 
 
 def read_in_part(value: Any, kind: type[StructT], known: StructT | None) -> StructT | None:
-    """Return what can be read of `value`, decoded JSON that does not fit `kind`.
+    """Return the readable part of `value`, decoded JSON that does not fit `kind`.
 
-    A field that cannot be read has its value of `known`, the last version that could be read, or
-    is left out. None: a field is missing that cannot be left out.
+    An unreadable field gets its value from `known`, the last readable version, or is left out.
+    None: a required field is missing.
     """
     found = _part(_filled(value, kind), kind, _ABSENT if known is None else known)
     return found if isinstance(found, kind) else None
 
 
 def _filled(value: Any, hint: Any) -> Any:
-    """Return `value` with an empty list or map in place of each null that stands for one."""
+    """Return `value` with an empty list or map for each null in the place of one."""
     hint, admits_null = _inner(hint)
     origin, arguments = get_origin(hint), get_args(hint)
     if value is None:
@@ -75,7 +75,7 @@ def _filled(value: Any, hint: Any) -> Any:
 
 
 def _part(value: Any, hint: Any, known: Any) -> Any:
-    """Return `value` as `hint`, as far as it can be read, completed from `known`; or `_ABSENT`."""
+    """Return the readable part of `value` as `hint`, completed from `known`; or `_ABSENT`."""
     try:
         return msgspec.convert(value, hint)
     except msgspec.ValidationError:
@@ -114,7 +114,7 @@ def _part_of_struct(value: dict[str, Any], kind: Any, known: Any) -> Any:
 
 
 def _inner(hint: Any) -> tuple[Any, bool]:
-    """Return a type without its annotations and without None; and whether it admits None."""
+    """Return a type without annotations and without None, and whether it allows None."""
     if get_origin(hint) is Annotated:
         return _inner(get_args(hint)[0])
     if get_origin(hint) not in (Union, UnionType):

@@ -1,7 +1,7 @@
-"""Upstream's PodGroups (`scheduling.k8s.io`), as far as their pods share resource claims.
+"""The fields of Kubernetes' PodGroups (`scheduling.k8s.io`) about shared resource claims.
 
 The pods of such a PodGroup use its claims together, and the claim is reserved for the PodGroup as
-one consumer, so that the limit of consumers is no limit for gangs. Read by the scheduler's plugin
+one consumer, so that the limit of consumers does not limit gangs. Read by the scheduler's plugin
 `dra`. Source: k8s.io/dynamic-resource-allocation 0.36, resourceclaim.go. The fields are behind the
 gate DRAWorkloadResourceClaims; without it the API server drops them.
 """
@@ -18,7 +18,7 @@ from bindery.kube.objects.watched import KubeObject
 GROUP: Final = "scheduling.k8s.io"
 PLURAL: Final = "podgroups"
 VERSIONS: Final = ("v1beta1", "v1alpha3", "v1alpha2")
-"""The versions that are read, the best first. All have the same fields for claims."""
+"""The supported versions, the preferred first. All have the same fields for claims."""
 
 
 class SharingSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
@@ -28,7 +28,7 @@ class SharingSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=
 
 
 class SharingGroup(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):
-    """A PodGroup of Kubernetes' own."""
+    """A PodGroup of Kubernetes itself."""
 
     spec: SharingSpec = msgspec.field(default_factory=SharingSpec)
 

@@ -1,8 +1,7 @@
-"""Volumes: the kinds of the core group and of `storage.k8s.io`, as far as they are read.
+"""Volumes: the fields that are read of kinds of the core group and of `storage.k8s.io`.
 
 Watched by the scheduler's plugin `volumes` and read by the binder's; the rules of `watched.py`
-hold. A claim (PersistentVolumeClaim) is what a pod asks for, a volume (PersistentVolume) what it
-gets.
+hold. A claim (PersistentVolumeClaim) is a pod's request, a volume (PersistentVolume) fulfils it.
 """
 
 from typing import Any, Final
@@ -39,11 +38,13 @@ class PersistentVolumeClaim(KubeObject, frozen=True, rename="camel", kw_only=Tru
     spec: ClaimSpec = msgspec.field(default_factory=ClaimSpec)
     status: ClaimStatus = msgspec.field(default_factory=ClaimStatus)
     unreadable: str = ""
-    """Why it could be read only in part."""
+    """Reason why only a part could be read."""
 
 
 class ClaimReference(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    """`spec.claimRef` of a volume; without a UID it was written by people, ahead of the claim."""
+    """`spec.claimRef` of a volume; without a UID it was written by a user before the claim
+    existed.
+    """
 
     namespace: str = ""
     name: str = ""
@@ -82,7 +83,7 @@ class PersistentVolume(KubeObject, frozen=True, rename="camel", kw_only=True, gc
     spec: VolumeSpec = msgspec.field(default_factory=VolumeSpec)
     status: VolumeStatus = msgspec.field(default_factory=VolumeStatus)
     unreadable: str = ""
-    """Why it could be read only in part."""
+    """Reason why only a part could be read."""
 
 
 class TopologyRequirement(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
@@ -102,7 +103,7 @@ class StorageClass(KubeObject, frozen=True, rename="camel", kw_only=True, gc=Fal
 
 class CSINodeAllocatable(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     count: int | None = None
-    """How many volumes of the driver may be attached; None: as many as there are."""
+    """Maximum number of attached volumes of the driver; None: no limit."""
 
 
 class CSINodeDriver(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
@@ -120,7 +121,7 @@ class CSINode(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):
 
 class CSIDriverSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     storage_capacity: bool | None = None
-    """Whether what it can still provision is told by CSIStorageCapacity objects."""
+    """Whether CSIStorageCapacity objects report the remaining capacity."""
 
 
 class CSIDriver(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):
@@ -130,7 +131,7 @@ class CSIDriver(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False)
 class CSIStorageCapacity(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):
     storage_class_name: str = ""
     node_topology: LabelSelector | None = None
-    """None: of no node at all."""
+    """None: no node at all."""
     capacity: str | None = None
     maximum_volume_size: str | None = None
 
@@ -151,13 +152,13 @@ class VolumeAttachment(KubeObject, frozen=True, rename="camel", kw_only=True, gc
 
 
 def _held_claim(claim: PersistentVolumeClaim, problem: str) -> PersistentVolumeClaim | None:
-    """Return a claim that could be read only in part; None if it has no volume."""
+    """Return a claim that could be read only in part, to keep it; None if it has no volume."""
     is_bound = bool(claim.spec.volume_name)
     return msgspec.structs.replace(claim, unreadable=problem) if is_bound else None
 
 
 def _held_volume(volume: PersistentVolume, problem: str) -> PersistentVolume | None:
-    """Return a volume that could be read only in part; None if no claim has it."""
+    """Return a volume that could be read only in part, to keep it; None if no claim has it."""
     is_taken = volume.spec.claim_ref is not None
     return msgspec.structs.replace(volume, unreadable=problem) if is_taken else None
 
@@ -192,7 +193,7 @@ CSI_NODES: Final = Resource(
     "CSINode",
     False,
     CSINode,
-    held=lambda node, _: node,  # the limits that can be read hold
+    held=lambda node, _: node,  # the limits that can be read are valid
 )
 CSI_DRIVERS: Final = Resource(_GROUP, "v1", "csidrivers", "CSIDriver", False, CSIDriver)
 CSI_STORAGE_CAPACITIES: Final = Resource(

@@ -1,6 +1,6 @@
-"""Taints and tolerations, of nodes and of devices (KEP-5055): one rule for both.
+"""Taints and tolerations of nodes and of devices (KEP-5055), with one rule for both.
 
-Used by the scheduler's plugins. Which effects count is theirs to say.
+Used by the scheduler's plugins, which select the effects that count.
 """
 
 import re
@@ -17,15 +17,15 @@ class Taint(Protocol):
 
     @property
     def key(self) -> str:
-        """Its name."""
+        """The name of the taint."""
 
     @property
     def value(self) -> str:
-        """Empty if it has none."""
+        """The value; may be empty."""
 
     @property
     def effect(self) -> str:
-        """What it does to pods without a toleration."""
+        """The effect on pods without a toleration."""
 
 
 class Toleration(Protocol):
@@ -69,7 +69,7 @@ def _covers(toleration: Toleration, taint: Taint) -> bool:
 
 
 def _compares(value: str, operator: str, bound: str) -> bool:
-    """Return whether the number of a taint is above (Gt) or below (Lt) that of a toleration."""
+    """Return whether a taint's number is above (Gt) or below (Lt) the toleration's number."""
     if not _DECIMAL.fullmatch(value) or not _DECIMAL.fullmatch(bound):
         return False
     number, limit = int(value), int(bound)
