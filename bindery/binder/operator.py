@@ -165,7 +165,9 @@ def translate(kind: str | None, raw: Any, intake: Intake) -> None:
     try:
         stored = reading.convert(raw, BindRequest)
     except msgspec.ValidationError as error:
-        if kind != "DELETED":
+        if kind == "DELETED":
+            intake.forget((raw.get("metadata") or {}).get("uid", ""))
+        else:
             _translate_malformed(raw, f"the request cannot be decoded: {error}", intake)
         return
     if kind == "DELETED":

@@ -339,6 +339,10 @@ class Binder:
     def _is_waited_for(self, namespace: str, statement_id: str) -> bool:
         return self.manager.is_waited_for(namespace, statement_id)
 
+    def open_statements(self) -> list[str]:
+        """Return the ids of the Statements with a part that has no outcome."""
+        return [entry.id for entry in self.manager.entries.values() if entry.is_open]
+
     def list_requests(self) -> None:
         """See all requests, as at a start."""
         for request in self.world.statements():

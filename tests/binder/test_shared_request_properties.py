@@ -89,13 +89,17 @@ def by_id(world: World) -> dict[str, list[CommittedStatement]]:
 
 
 def check_nothing_is_remembered(binder: Binder) -> None:
-    """What a binder keeps of requests that have ended would grow for ever."""
+    """What a binder keeps of requests that have ended, or are gone, would grow for ever."""
     manager = binder.manager
     assert manager.run_count == 0
-    assert not manager._known
-    assert not manager._copies
+    assert not binder.open_statements()
     assert len(binder.door.shared) == 0
     assert not binder.door.shared._waiting
+    for stored in binder.world.requests.values():
+        binder.intake.gone(stored)
+    assert not manager.entries
+    assert not manager._claims._holders
+    assert not binder.intake._statements
 
 
 def check_the_end(world: World, plugins: int) -> None:

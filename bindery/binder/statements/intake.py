@@ -38,6 +38,8 @@ class Intake:
         self._manager, self._memory = manager, memory
         self._statements: dict[str, tuple[CommittedStatement, ...]] = {}
         """UID of a request of which a Statement has no outcome -> its Statements."""
+        self._malformed: set[str] = set()
+        """UIDs of requests that were reported as malformed."""
 
     def observe(self, stored: BindRequest, *, adopted: bool) -> None:
         """Take in a request that is new or has changed.
@@ -73,16 +75,24 @@ class Intake:
 
     def gone(self, stored: BindRequest) -> None:
         """Take in that a request does not exist any more."""
-        uid = stored.metadata.uid
-        self._memory.drop(uid)
-        for each in self._statements.pop(uid, None) or stored.each():
+        for each in self._statements.get(stored.metadata.uid) or stored.each():
             self._manager.gone(each)
+        self.forget(stored.metadata.uid)
 
     def malformed(self, request: Malformed, *, is_final: bool) -> None:
         """Take in a request that cannot be understood."""
-        self._statements.pop(request.uid, None)
-        self._memory.drop(request.uid)
-        self._manager.malformed(request, is_final=is_final)
+        is_reported = request.uid in self._malformed
+        self.forget(request.uid)
+        self._malformed.add(request.uid)
+        if not is_reported and not is_final:
+            self._manager.refuse(request)
+
+    def forget(self, uid: str) -> None:
+        """Forget a request that is gone or cannot be understood, and its Statements."""
+        self._malformed.discard(uid)
+        self._memory.drop(uid)
+        for each in self._statements.pop(uid, ()):
+            self._manager.gone(each)
 
 
 def _problem(statements: tuple[CommittedStatement, ...]) -> str:

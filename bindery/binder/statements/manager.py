@@ -1,10 +1,10 @@
-"""Decides when each Statement is carried out: the binder's memory of Statements.
+"""Decides when each Statement is carried out.
 
-`operator` shows it every change of every BindRequest by `observe`, `gone` and `malformed`, which
-only take note and start or interrupt a `run.run`. It keeps the rules that go over more than one
-request: a Statement begins when all parts have come and the Statement that it builds on has
-succeeded, a pod is under one Run at a time, and a Statement of a scheduler that does not lead any
-more is refused.
+`intake` shows it every change of every Statement by `observe` and `gone`, which only take note and
+start or interrupt a `run.run`. `entries` remembers the Statements, with the transitions of their
+parts. The manager takes the steps, and keeps the rules that go over more than one request: a
+Statement begins when all parts have come and the Statement that it builds on has succeeded, a pod
+is under one Run at a time, and a Statement of a scheduler that does not lead any more is refused.
 """
 
 import asyncio
@@ -22,13 +22,21 @@ from bindery.binder.outcome.ports import RequestChangedError, RequestGoneError
 from bindery.binder.outcome.retention import Finished, finished, finished_as_a_whole
 from bindery.binder.outcome.status import announced_status, malformed_status
 from bindery.binder.run.dependencies import RunDependencies
-from bindery.binder.run.pod_claims import PodClaims
-from bindery.binder.run.predecessors import Predecessor, Predecessors
 from bindery.binder.run.run import Interruption, Run
-from bindery.binder.run.run_start import RunStart
-from bindery.binder.run.statements import Gatherings, problem_of, problem_of_parts
+from bindery.binder.statements.entries import (
+    OPEN,
+    TRANSITIONS,
+    UNDER_A_RUN,
+    Event,
+    Part,
+    State,
+    StatementEntry,
+)
+from bindery.binder.statements.predecessors import Predecessor
+from bindery.binder.statements.problems import problem_of, problem_of_parts
+from bindery.binder.statements.run_start import PodClaims, RunStart
 from bindery.kube.errors import KubeError
-from bindery.kube.objects.bindrequests import BindRequest, CommittedStatement, StatementKey
+from bindery.kube.objects.bindrequests import BindRequest, CommittedStatement
 
 _log: Final = structlog.get_logger(__name__)
 
@@ -36,9 +44,6 @@ _FRESH_S: Final = 10.0
 """Parts that came together within this time are taken as they came; older ones are read again."""
 _ASK_AGAIN_S: Final = 1.0
 """Pause after the API server could not be asked."""
-
-_Identity = tuple[str, str]
-"""UID of a request, and the id of one of its Statements; "" for the request as a whole."""
 
 
 class Retention(Protocol):
@@ -88,25 +93,15 @@ class Manager:
     ) -> None:
         self._dependencies, self._fence = dependencies, fence
         self._retention, self._malformed = retention, malformed
-        self._gatherings = Gatherings()
-        self._predecessors = Predecessors(dependencies.store, dependencies.pause)
-        self._known: dict[
-            StatementKey, CommittedStatement
-        ] = {}  # live Statements that have been admitted
-        # parts that wait for others -> when they came
-        self._first_seen: dict[StatementKey, float] = {}
-        self._said: set[StatementKey] = set()  # live; their wait was written
-        self._runs: dict[StatementKey, Run] = {}
+        self.entries: dict[tuple[str, str], StatementEntry] = {}
+        """Namespace and id of a Statement -> all that is remembered of it."""
         self._claims = PodClaims()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._refused: dict[_Identity, int] = {}  # malformed and reported -> at which generation
-        # Statements that another request carries too, while that one is looked for
-        self._copies: dict[_Identity, CommittedStatement] = {}
 
     @property
     def run_count(self) -> int:
         """How many Statements are being carried out or wait for their next attempt."""
-        return len({id(run) for run in self._runs.values()})
+        return sum(len(entry.runs) for entry in self.entries.values())
 
     def note_token(self, labels: dict[str, str], token: int) -> None:
         """Take in the fencing token of a request, before any Run is started."""
@@ -119,25 +114,20 @@ class Manager:
             statement: its newest state.
             adopted: whether it was there before we looked, so that another may have worked on it.
         """
-        key = statement.key
-        self._fence.note(statement.metadata.labels, statement.fencing_token)
-        known = self._known.get(key)
-        if known is not None and known.metadata.name != statement.metadata.name:
-            self._take_copy(statement, known)
-            return
-        if known is not None and known.metadata.uid != statement.metadata.uid:
-            self.gone(known)
-            known = None
-        if statement.metadata.deletion_timestamp:
-            self.gone(statement)
-            return
-        self._predecessors.note(statement)
-        if statement.is_final:
-            self._finish(key, statement)
-        elif known is None:
-            self._admit(key, statement, adopted=adopted)
-        elif known.is_changed_in(statement):
-            self._replace(key, statement)
+        meta = statement.metadata
+        self._fence.note(meta.labels, statement.fencing_token)
+        entry = self._entry(meta.namespace, statement.spec.id)
+        former = entry.carriers.get(meta.name)
+        if former is not None and (former.uid != meta.uid or meta.deletion_timestamp):
+            self._drop(entry, former)
+        if not meta.deletion_timestamp:
+            part = entry.find(statement)
+            if part is None:
+                now = self._dependencies.clock()
+                part = entry.carriers[meta.name] = Part(statement, adopted, now)
+            self._apply(entry, part, part.take(statement))
+            entry.tell()
+        self._tidy(entry)
 
     def announced(self, request: BindRequest) -> None:
         """Take in the announcement of a new leader; it is removed as any finished request."""
@@ -149,34 +139,16 @@ class Manager:
 
     def gone(self, statement: CommittedStatement) -> None:
         """Take in that a Statement does not exist any more."""
-        key, uid = statement.key, statement.metadata.uid
-        for identity in ((uid, ""), (uid, key.statement)):
-            self._refused.pop(identity, None)
-            self._copies.pop(identity, None)
-        known = self._known.get(key)
-        if known is not None and known.metadata.uid != uid:
-            return
-        self._forget(key)
-        self._gatherings.drop(statement)
-        self._predecessors.drop(statement)
-        run = self._runs.get(key)
-        if run is not None and run.parts[key].metadata.uid == statement.metadata.uid:
-            run.interrupt(key, Interruption.GONE)
+        entry = self.entries.get((statement.metadata.namespace, statement.spec.id))
+        part = entry.find(statement) if entry is not None else None
+        if entry is not None and part is not None:
+            self._drop(entry, part)
+            self._tidy(entry)
 
-    def malformed(self, request: Malformed, *, is_final: bool) -> None:
-        """Take in a request, or one of its Statements, that cannot be understood."""
-        statement = request.statement
-        if statement is None:
-            of_request = [e for e in self._known.values() if e.metadata.uid == request.uid]
-            for each in of_request:
-                self.gone(each)
-        identity = (request.uid, statement.key.statement if statement is not None else "")
-        generation = statement.metadata.generation if statement is not None else 0
-        if self._refused.get(identity) == generation or is_final:
-            return
-        self._refused[identity] = generation
+    def refuse(self, request: Malformed) -> None:
+        """Report a request, or one of its Statements, that cannot be understood."""
         now = timestamp_milli(self._dependencies.clock())
-        pods = statement.spec.pods if statement is not None else None
+        pods = request.statement.spec.pods if request.statement is not None else None
         status = malformed_status(request.message, now, pods)
         self._spawn(self._malformed.refuse(request, status))
 
@@ -190,44 +162,40 @@ class Manager:
         Others that need it are parts of its Statements, and Statements that build on them, without
         an outcome.
         """
-        return any(
-            self._is_open(request, statement_id)
-            or self._gatherings.has_open_part(request.namespace, statement_id)
-            or self.is_waited_for(request.namespace, statement_id)
-            for statement_id in request.statement_ids
-        )
-
-    def _is_open(self, request: Finished, statement_id: str) -> bool:
-        """Whether the Statement of this request, in one part, has no outcome yet."""
-        known = self._known.get(StatementKey(request.namespace, statement_id, 0))
-        return known is not None and known.metadata.uid == request.uid
+        entries = (self.entries.get((request.namespace, each)) for each in request.statement_ids)
+        return any(entry.is_open or entry.followers > 0 for entry in entries if entry is not None)
 
     def is_waited_for(self, namespace: str, statement_id: str) -> bool:
         """Whether a Statement in progress has this one as its prerequisite."""
-        return self._predecessors.is_waited_for(namespace, statement_id)
+        entry = self.entries.get((namespace, statement_id))
+        return entry is not None and entry.followers > 0
 
     def unsaid_waits(self, patience_s: float) -> list[UnsaidWait]:
         """Return the Statements that have waited longer than `patience_s` without a wait reason."""
         latest_s = self._dependencies.clock() - patience_s
         found = []
-        for key, statement in self._known.items():
-            run = self._runs.get(key)
-            since_s = run.since_s if run is not None else self._first_seen.get(key, latest_s)
-            if since_s > latest_s or key in self._said:
-                continue
-            newest = run.parts.get(key, statement) if run is not None else statement
-            wait = self._gatherings.wait(statement) if run is None else run.wait
-            if wait is not None and not newest.status.reason:
-                found.append(UnsaidWait(newest, wait, since_s))
+        for entry in self.entries.values():
+            for part in entry.carriers.values():
+                if part.is_said or part.state not in OPEN:
+                    continue
+                run = entry.run_of(part)
+                newest = run.parts[part.key] if run is not None else part.statement
+                wait = run.wait if run is not None else entry.wait
+                since_s = run.since_s if run is not None else part.since_s
+                if since_s <= latest_s and wait is not None and not newest.status.reason:
+                    found.append(UnsaidWait(newest, wait, since_s))
         return found
 
     def wait_said(self, statement: CommittedStatement, written: CommittedStatement | None) -> None:
         """Note that the wait reason of `statement` was written, or could not be."""
-        key = statement.key
-        self._said.add(key)
-        run = self._runs.get(key)
+        entry = self.entries.get((statement.metadata.namespace, statement.spec.id))
+        part = entry.find(statement) if entry is not None else None
+        if entry is None or part is None:
+            return
+        part.is_said = True
+        run = entry.run_of(part)
         if run is not None and written is not None:
-            run.rewritten(key, statement, written)
+            run.rewritten(part.key, statement, written)
 
     async def drain(self, grace_s: float) -> None:
         """Wait at most `grace_s` for Runs in progress, then cancel the rest.
@@ -241,126 +209,140 @@ class Manager:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
 
-    # ---- admission ------------------------------------------------------------------------------
+    # ---- the states of parts --------------------------------------------------------------------
 
-    def _admit(self, key: StatementKey, statement: CommittedStatement, *, adopted: bool) -> None:
-        problem = problem_of(statement)
-        other = self._gatherings.other_carrier(statement)
-        if other is not None:
-            problem = _problem_of_copy(other)
-        if problem:
-            self._refuse(statement, problem)
-            return
-        self._known[key] = statement
-        if statement.spec.parts == 1:
-            self._start([statement], adopted=adopted)
-            return
-        self._first_seen[key] = self._dependencies.clock()
-        gathering = self._gatherings.add(statement)
-        if gathering.is_ready:
-            parts = gathering.in_order()
-            problem = problem_of_parts(parts)
-            if problem:
-                for part in parts:
-                    self._refuse(part, problem)
-            else:
-                self._start(parts, adopted=adopted or any(part.is_final for part in parts))
-
-    def _replace(self, key: StatementKey, statement: CommittedStatement) -> None:
-        """Start a new Run for a Statement with a changed spec, when the old Run has ended."""
-        self._known[key] = statement
-        if statement.spec.parts > 1:
-            self._gatherings.add(statement)
-        run = self._runs.get(key)
-        if run is not None:
-            run.interrupt(key, Interruption.CHANGED)
-        else:
-            self._forget(key)
-            self._admit(key, statement, adopted=True)
-
-    def _finish(self, key: StatementKey, statement: CommittedStatement) -> None:
-        self._forget(key)
-        if statement.spec.parts > 1:
-            gathering = self._gatherings.add(statement)
+    def _apply(self, entry: StatementEntry, part: Part, event: Event) -> None:
+        """Bring a part to its next state, and do what follows from that."""
+        state = TRANSITIONS[part.state][event]
+        assert state is not None, f"{event.name} in the state {part.state.name}"
+        part.state = state
+        if state is State.NEW:
+            self._judge(entry, part)
+        elif event is Event.CHANGED:
+            self._interrupt(entry, part, Interruption.CHANGED)
+        elif event is Event.FINAL:
             # Seen last at a start: the parts without an outcome wait for nothing else.
-            if gathering.is_ready and not gathering.is_final:
-                parts = gathering.in_order()
-                if not any(part.key in self._runs for part in parts):
-                    self._start(parts, adopted=True)
-        self._retention.add(finished(statement))
+            if not entry.is_under_a_run:
+                self._begin(entry)
+            self._retention.add(finished(part.statement))
+
+    def _entry(self, namespace: str, statement_id: str) -> StatementEntry:
+        """Return the entry of a Statement, made if there is none."""
+        identity = (namespace, statement_id)
+        return self.entries.setdefault(identity, StatementEntry(*identity))
+
+    def _tidy(self, entry: StatementEntry) -> None:
+        """Forget what is not needed any more of an entry."""
+        entry.shed()
+        if not entry.is_needed:
+            self.entries.pop((entry.namespace, entry.id), None)
+
+    def _drop(self, entry: StatementEntry, part: Part) -> None:
+        """Forget a part that is gone."""
+        del entry.carriers[part.statement.metadata.name]
+        self._interrupt(entry, part, Interruption.GONE)
+        entry.tell()
+
+    def _interrupt(self, entry: StatementEntry, part: Part, why: Interruption) -> None:
+        run = entry.run_of(part)
+        if run is not None:
+            run.interrupt(part.key, why)
+
+    def _judge(self, entry: StatementEntry, part: Part) -> None:
+        part.since_s, part.is_said = self._dependencies.clock(), False
+        problem = problem_of(part.statement)
+        if entry.other_carrier(part) is not None:
+            part.state = State.COPY
+            if not part.is_examined:
+                part.is_examined = True
+                self._spawn(self._examine(entry, part))
+        elif problem:
+            part.state = State.REFUSED
+            self._refuse(part, problem)
+        else:
+            part.state = State.GATHERING
+            self._begin(entry)
+
+    def _begin(self, entry: StatementEntry) -> None:
+        """Start a Run if nothing is missing, and the parts go together."""
+        if not entry.is_ready:
+            return
+        parts = entry.parts
+        problem = problem_of_parts([part.statement for part in parts]) if len(parts) > 1 else ""
+        if not problem:
+            self._start(entry, parts)
+        for part in parts if problem else ():
+            self._refuse(part, problem)
+
+    def _refuse(self, part: Part, problem: str) -> None:
+        """Report that a part is malformed, once for each of its generations."""
+        meta = part.statement.metadata
+        if part.refused_at != meta.generation:
+            part.refused_at = meta.generation
+            self.refuse(Malformed(meta.namespace, meta.name, meta.uid, problem, part.statement))
+
+    async def _examine(self, entry: StatementEntry, copy: Part) -> None:
+        """Refuse a copy, unless the other request is gone; that one stays as it is."""
+        # kopf keeps the order of one request's events, not of two: that the other request is gone
+        # may not have been told yet.
+        while (other := entry.other_carrier(copy)) is not None:
+            try:
+                await self._dependencies.store.confirm(other.statement)
+            except RequestGoneError:
+                self.gone(other.statement)
+                continue
+            except RequestChangedError:
+                pass
+            except KubeError:
+                if not await self._dependencies.pause(_ASK_AGAIN_S):
+                    return
+                continue
+            break
+        copy.is_examined = False
+        if entry.find(copy.statement) is not copy or copy.statement.is_final:
+            return
+        if other is None:
+            copy.is_adopted = True
+            self._apply(entry, copy, Event.SHOWN)
+        else:
+            what = "part of the same Statement" if other.statement.spec.parts > 1 else "Statement"
+            self._refuse(copy, f"{other.statement.metadata.name} carries the same {what}")
 
     async def _acknowledge(self, request: BindRequest) -> None:
         now = timestamp_milli(self._dependencies.clock())
         status = announced_status(request.spec.fencing_token, now)
         await self._dependencies.store.acknowledge(request, status)
 
-    def _refuse(self, statement: CommittedStatement, problem: str) -> None:
-        meta = statement.metadata
-        malformed = Malformed(meta.namespace, meta.name, meta.uid, problem, statement)
-        self.malformed(malformed, is_final=False)
-
-    def _take_copy(self, statement: CommittedStatement, known: CommittedStatement) -> None:
-        """Take in a Statement that another request carries too."""
-        identity = (statement.metadata.uid, statement.key.statement)
-        if statement.is_final:
-            self._retention.add(finished(statement))
-        elif not statement.metadata.deletion_timestamp:
-            is_new = identity not in self._copies
-            self._copies[identity] = statement
-            if is_new:
-                self._spawn(self._examine_copy(identity, known))
-
-    async def _examine_copy(self, identity: _Identity, known: CommittedStatement) -> None:
-        """Refuse a copy, unless the other request is gone; that one stays as it is."""
-        # kopf keeps the order of one request's events, not of two: that the other request is gone
-        # may not have been told yet.
-        is_gone: bool | None = None
-        while is_gone is None:
-            try:
-                await self._dependencies.store.confirm(known)
-            except RequestGoneError:
-                is_gone = True
-            except RequestChangedError:
-                is_gone = False
-            except KubeError:
-                if not await self._dependencies.pause(_ASK_AGAIN_S):
-                    return
-            else:
-                is_gone = False
-        copy = self._copies.pop(identity, None)
-        if copy is None:
-            return
-        if is_gone:
-            self.gone(known)
-            self.observe(copy, adopted=True)
-        else:
-            self._refuse(copy, _problem_of_copy(known))
-
-    def _forget(self, key: StatementKey) -> None:
-        self._known.pop(key, None)
-        self._first_seen.pop(key, None)
-        self._said.discard(key)
-
     # ---- Runs -----------------------------------------------------------------------------------
 
-    def _start(self, parts: list[CommittedStatement], *, adopted: bool) -> None:
+    def _start(self, entry: StatementEntry, parts: list[Part]) -> None:
         now = self._dependencies.clock()
-        waited_s = max(now - self._first_seen.pop(part.key, now) for part in parts)
-        before = [self._runs[part.key] for part in parts if part.key in self._runs]
+        gathering = [part.since_s for part in parts if part.state is State.GATHERING]
+        waited_s = now - min(gathering, default=now)
+        before = list(entry.runs)
+        statements = [part.statement for part in parts]
         # A part that is withdrawn takes the others with it.
-        speaker = next((part for part in parts if part.is_withdrawn), parts[0])
-        predecessor = self._predecessors.of(speaker)
+        speaker = next((each for each in statements if each.is_withdrawn), statements[0])
+        predecessor = self._predecessor_of(speaker)
         run = Run(
-            parts,
+            statements,
             self._dependencies,
             fence=self._fence_of(speaker, predecessor),
-            adopted=adopted,
+            adopted=any(part.is_adopted or part.statement.is_final for part in parts),
             confirm_first=bool(before) or waited_s > _FRESH_S,
         )
+        entry.runs.append(run)
         for part in parts:
-            self._runs[part.key] = run
+            part.is_adopted = True
+            self._apply(entry, part, Event.STARTED)
         run.start(RunStart(run, before, predecessor, self._claims), self._spawn)
-        self._spawn(self._see_off(run, predecessor))
+        self._spawn(self._see_off(entry, run, predecessor))
+
+    def _predecessor_of(self, statement: CommittedStatement) -> Predecessor:
+        """Return the predecessor of a Statement; a withdrawn one waits for none."""
+        after = statement.spec.after if not statement.is_withdrawn else None
+        entry = self._entry(statement.metadata.namespace, after) if after is not None else None
+        return Predecessor(entry, self._dependencies.store, self._dependencies.pause)
 
     def _fence_of(
         self, statement: CommittedStatement, predecessor: Predecessor
@@ -372,45 +354,40 @@ class Manager:
             return lambda: withdrawn
         return lambda: self._fence.refusal(labels, token) or predecessor.refusal
 
-    async def _see_off(self, run: Run, predecessor: Predecessor) -> None:
+    async def _see_off(self, entry: StatementEntry, run: Run, predecessor: Predecessor) -> None:
         """Clear up after a Run; start again if one of its parts has changed meanwhile."""
         await run.ended.wait()
         predecessor.leave()
+        if predecessor.entry is not None:
+            self._tidy(predecessor.entry)
         self._claims.release(run)
-        for key, part in run.parts.items():
-            self._gatherings.refresh(part)
-            self._predecessors.refresh(part)
-            if self._runs.get(key) is run:
-                del self._runs[key]
-        if run.has_changed:
-            self._start_again(run)
+        entry.runs.remove(run)
+        changed = []
+        for left in run.parts.values():
+            part = entry.find(left)
+            if part is None:
+                continue
+            part.refresh(left)
+            if part.state in UNDER_A_RUN and entry.run_of(part) is None:
+                self._apply(entry, part, Event.ENDED)
+            if left.is_changed_in(part.statement):
+                changed.append(part)
+        entry.tell()
+        if run.has_changed and changed:
+            self._start_again(entry, changed)
+        self._tidy(entry)
 
-    def _start_again(self, run: Run) -> None:
-        """Start a new Run for the newest states of the parts of `run`."""
-        for key, part in run.parts.items():
-            known = self._known.get(key)
-            if known and part.is_changed_in(known):
-                self._forget(key)
-                self._admit(key, known, adopted=True)
-        # A part that has ended is not admitted, but the others cannot end without its change.
-        gathering = self._gatherings.of(next(iter(run.parts.values())))
-        if gathering is None or gathering.is_final or not gathering.is_ready:
-            return
-        parts = gathering.in_order()
-        has_changed = any(
-            part.key in run.parts and run.parts[part.key].is_changed_in(part) for part in parts
-        )
-        if has_changed and not any(part.key in self._runs for part in parts):
-            self._start(parts, adopted=True)
+    def _start_again(self, entry: StatementEntry, changed: list[Part]) -> None:
+        """Start a new Run for the newest states of the parts of a Run that has ended."""
+        for part in changed:
+            if part.state is State.ENDED:
+                self._apply(entry, part, Event.CHANGED)
+        # A part that has ended is not judged anew, but the others cannot end without its change.
+        if not entry.is_under_a_run:
+            self._begin(entry)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
-
-
-def _problem_of_copy(other: CommittedStatement) -> str:
-    """Return why a Statement is malformed that `other` carries too."""
-    what = "part of the same Statement" if other.spec.parts > 1 else "Statement"
-    return f"{other.metadata.name} carries the same {what}"

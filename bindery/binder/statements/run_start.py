@@ -1,7 +1,7 @@
 """The start of one Run: waits for earlier Runs and claims its pods.
 
-Created by `statements.manager` for each Run. The Run calls the methods in the order of
-`dependencies.StartGate`.
+Created by `manager` for each Run. The Run calls the methods in the order of
+`run.dependencies.StartGate`; the manager releases the pods after the Run has ended.
 """
 
 import asyncio
@@ -9,15 +9,37 @@ from collections.abc import Mapping, Sequence
 
 from bindery.api.bindrequest import BindFailureReason
 from bindery.binder.outcome.outcome import PodFailure, Wait, WaitReason
-from bindery.binder.run.pod_claims import PodClaims
-from bindery.binder.run.predecessors import Predecessor
 from bindery.binder.run.run import Run
-from bindery.binder.run.statements import settled_refusals
+from bindery.binder.statements.predecessors import Predecessor
+from bindery.binder.statements.problems import settled_refusals
 from bindery.kube.objects.bindrequests import CommittedStatement
 
 
+class PodClaims:
+    """The pods of one manager's Runs: each pod has at most one Run at a time."""
+
+    def __init__(self) -> None:
+        self._holders: dict[str, Run] = {}
+        """Pod UID -> the Run that holds it."""
+
+    def others(self, run: Run) -> list[Run]:
+        """Return the other Runs that hold pods of `run`."""
+        found = (self._holders.get(uid) for uid in run.pod_uids)
+        return list({id(each): each for each in found if each not in (None, run)}.values())
+
+    def claim(self, run: Run) -> list[str]:
+        """Claim the pods of `run`; return the UIDs of pods that another Run holds."""
+        return [uid for uid in run.pod_uids if self._holders.setdefault(uid, run) is not run]
+
+    def release(self, run: Run) -> None:
+        """Release the pods that `run` holds."""
+        for uid in run.pod_uids:
+            if self._holders.get(uid) is run:
+                del self._holders[uid]
+
+
 class RunStart:
-    """Implements `dependencies.StartGate` over the shared state of one manager's Runs."""
+    """Implements `run.dependencies.StartGate` over the shared state of one manager's Runs."""
 
     def __init__(
         self, run: Run, before: Sequence[Run], predecessor: Predecessor, claims: PodClaims
