@@ -19,7 +19,7 @@ from bindery.kube.objects.bindrequests import (
     UnboundPod,
 )
 from bindery.kube.objects.watched import KubeObject, Pod
-from bindery.scenario.cluster import ScenarioCluster, name_of
+from bindery.scenario.cluster import ScenarioCluster, key_of
 from bindery.scenario.faults import Faults
 
 
@@ -50,7 +50,7 @@ def bind_requests(cluster: ScenarioCluster, faults: Faults, effects: Effects) ->
         before = _before(first, statements, cluster)
         if before is Phase.PENDING:
             continue
-        is_refused = before is Phase.FAILED
+        is_refused = before is Phase.FAILED or first.is_withdrawn
         status = _attempt(parts, cluster, faults, effects, is_refused=is_refused)
         for part in parts:
             _write(part, status, cluster, faults)
@@ -76,7 +76,7 @@ def _before(
     before = statement.spec.after
     if before is None or before in cluster.bound_statements:
         return Phase.SUCCEEDED
-    keys = [name_of(part) for part in statements.get(before, ())]
+    keys = [key_of(part) for part in statements.get(before, ())]
     parts = [cluster.requests[key] for key in keys if key in cluster.requests]
     has_failed = any(part.status.phase == Phase.FAILED for part in parts)
     return Phase.FAILED if has_failed or not parts else Phase.PENDING
@@ -99,15 +99,19 @@ def _attempt(
 ) -> StatementStatus:
     """Bind what can be bound and return the status that holds for all parts.
 
-    `is_refused`: the Statement that it builds on has failed or is gone.
+    `is_refused`: it was withdrawn, or the Statement that it builds on has failed or is gone.
     """
     first = parts[0]
+    namespace = first.metadata.namespace
     pods = [pod for part in parts for pod in part.spec.pods]
     if is_refused:
         text = f"prerequisite Statement {first.spec.after} failed or is gone"
         refused = Problem("PredecessorFailed", text)
+        if first.is_withdrawn:
+            refused = Problem("Withdrawn", "the scheduler has withdrawn the Statement")
         return _outcome(first, pods, dict.fromkeys((p.pod_uid for p in pods), refused), cluster.now)
-    problems = {pod.pod_uid: _checked(pod, cluster) for pod in pods}
+    keys = {pod.pod_uid: cluster.pod_key(namespace, pod.pod_name) for pod in pods}
+    problems = {pod.pod_uid: _checked(pod, keys[pod.pod_uid], cluster) for pod in pods}
     passing = [pod for pod in pods if problems[pod.pod_uid] is None]
     needed = len(pods) if first.spec.min_bound is None else first.spec.min_bound
     if len(passing) < needed:
@@ -115,15 +119,16 @@ def _attempt(
         problems.update({pod.pod_uid: held for pod in passing})
     else:
         for pod in passing:
-            problems[pod.pod_uid] = _bind(pod, cluster, faults, effects)
+            key = keys[pod.pod_uid]
+            problems[pod.pod_uid] = _bind(pod, key, cluster, faults, effects)
     return _outcome(first, pods, problems, cluster.now)
 
 
-def _checked(pod: PodBinding, cluster: ScenarioCluster) -> Problem | None:
-    record = cluster.pods.get(pod.pod_name)
+def _checked(pod: PodBinding, key: str, cluster: ScenarioCluster) -> Problem | None:
+    record = cluster.pods.get(key)
     if record is None:
         return Problem("PodGone", "the pod does not exist")
-    if record.who.uid != pod.pod_uid:
+    if record.uid != pod.pod_uid:
         return Problem("PodReplaced", "another pod has its name")
     if record.object.spec.node_name not in ("", pod.selected_node):
         return Problem("BoundElsewhere", f"it is on {record.object.spec.node_name}")
@@ -133,16 +138,17 @@ def _checked(pod: PodBinding, cluster: ScenarioCluster) -> Problem | None:
 
 
 def _bind(
-    pod: PodBinding, cluster: ScenarioCluster, faults: Faults, effects: Effects
+    pod: PodBinding, key: str, cluster: ScenarioCluster, faults: Faults, effects: Effects
 ) -> Problem | None:
-    if cluster.pods[pod.pod_name].object.spec.node_name:
+    """Bind the pod by whose `key` the cluster knows it."""
+    if cluster.pods[key].object.spec.node_name:
         return None
     code = faults.error("bind", (pod.pod_name,))
     if code is not None:
         return Problem("BindFailed", f"the API server answers {code}", is_lasting=False)
-    for item in effects(cluster.pods[pod.pod_name].object, pod):
+    for item in effects(cluster.pods[key].object, pod):
         cluster.put_further(item)
-    cluster.run_pod(pod.pod_name, pod.selected_node)
+    cluster.run_pod(key, pod.selected_node)
     return None
 
 
@@ -199,4 +205,4 @@ def _write(
     cluster.put_request(msgspec.structs.replace(statement, status=status))
     if status.phase == Phase.SUCCEEDED:
         cluster.bound_statements.add(statement.spec.id)
-        cluster.delete_request(name_of(statement))
+        cluster.delete_statement(key_of(statement))

@@ -7,22 +7,22 @@ key that is wrong, so that the message can point at its line.
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from difflib import get_close_matches
+from typing import Any
 
 from bindery.api.yamlfile import Location
-from bindery.scenario import raw_objects
+from bindery.kube.objects.resources import NODES, PODS, QUEUES, Resource
+from bindery.kube.objects.topology import HYPER_NODES, TOPOLOGIES
+from bindery.scenario import pod_specs, raw_objects
 from bindery.scenario.fields import MOST_NODES, MOST_PODS, expand
 from bindery.scenario.format import Scenario
-from bindery.scenario.jobs import ScenarioJob
+from bindery.scenario.given_nodes import CHANGEABLE
+from bindery.scenario.jobs import ScenarioJob, ScenarioPod
+from bindery.scenario.naming import group_keys, pod_keys, pod_names
+from bindery.scenario.nodes import ScenarioNode
+from bindery.scenario.shares import shares_by_hami
 from bindery.scenario.states import STATE_NAMES
 
 Finding = tuple[Location, str]
-
-
-def pod_names(job: ScenarioJob) -> list[str]:
-    """Return the names of all pods of `job`, over all jobs that it stands for."""
-    return [
-        f"{name}-{index}" for name in expand(job.name, job.count) for index in range(job.pod_count)
-    ]
 
 
 def check(scenario: Scenario) -> list[Finding]:
@@ -38,11 +38,15 @@ def check(scenario: Scenario) -> list[Finding]:
         *_numa(scenario),
         *_usage(scenario),
         *_raw_objects_of(scenario),
+        *_pod_specs(scenario),
     ]
 
 
 def _sizes(scenario: Scenario) -> Iterator[Finding]:
-    nodes = pods = 0
+    nodes, pods = len(scenario.objects_of(NODES)), len(scenario.objects_of(PODS))
+    if nodes > MOST_NODES or pods > MOST_PODS:
+        yield ("objects",), f"a scenario has at most {MOST_NODES:,} nodes and {MOST_PODS:,} pods"
+        return
     for index, node in enumerate(scenario.nodes):
         nodes += node.count
         if nodes > MOST_NODES:
@@ -62,6 +66,20 @@ def _raw_objects_of(scenario: Scenario) -> Iterator[Finding]:
             problem = raw_objects.problem(item, field)
             if problem is not None:
                 yield (key, index), problem
+
+
+def _pod_specs(scenario: Scenario) -> Iterator[Finding]:
+    by_hami = shares_by_hami(scenario)
+    for place, job in job_places(scenario):
+        pods: list[tuple[Location, ScenarioPod]] = [
+            ((*place, "pods", number), pod) for number, pod in enumerate(job.pods)
+        ]
+        for number, group in enumerate(job.sub_groups):
+            if group.template is not None:
+                pods.append(((*place, "subGroups", number, "template"), group.template))
+        for location, pod in pods:
+            for inner, text in pod_specs.problems(pod, by_hami=by_hami) if pod.spec else ():
+                yield (*location, *inner), text
 
 
 def _numa(scenario: Scenario) -> Iterator[Finding]:
@@ -107,23 +125,36 @@ def job_places(scenario: Scenario) -> list[tuple[Location, ScenarioJob]]:
 def _duplicates(scenario: Scenario) -> Iterator[Finding]:
     places: dict[str, list[tuple[Location, Sequence[str]]]] = {
         "node": [
-            (("nodes", index, "name"), expand(node.name, node.count))
-            for index, node in enumerate(scenario.nodes)
+            *_given(scenario, NODES),
+            *(
+                (("nodes", index, "name"), expand(node.name, node.count))
+                for index, node in enumerate(scenario.nodes)
+            ),
         ],
         "queue": [
-            (("queues", index, "name"), [queue.name]) for index, queue in enumerate(scenario.queues)
+            *_given(scenario, QUEUES),
+            *(
+                (("queues", index, "name"), [queue.name])
+                for index, queue in enumerate(scenario.queues)
+            ),
         ],
         "job": [
             ((*place, "name"), expand(job.name, job.count)) for place, job in job_places(scenario)
         ],
         "pod": [((*place, "name"), pod_names(job)) for place, job in job_places(scenario)],
         "Topology": [
-            (("topologies", index, "name"), [tree.name])
-            for index, tree in enumerate(scenario.topologies)
+            *_given(scenario, TOPOLOGIES),
+            *(
+                (("topologies", index, "name"), [tree.name])
+                for index, tree in enumerate(scenario.topologies)
+            ),
         ],
         "HyperNode": [
-            (("hyperNodes", index, "name"), [each.name])
-            for index, each in enumerate(scenario.hyper_nodes)
+            *_given(scenario, HYPER_NODES),
+            *(
+                (("hyperNodes", index, "name"), [each.name])
+                for index, each in enumerate(scenario.hyper_nodes)
+            ),
         ],
     }
     for what, named in places.items():
@@ -135,6 +166,11 @@ def _duplicates(scenario: Scenario) -> Iterator[Finding]:
             seen.update(names)
 
 
+def _given(scenario: Scenario, resource: Resource[Any]) -> list[tuple[Location, list[str]]]:
+    """Return the names of the objects of a kind; `given_objects` finds one that stands twice."""
+    return [(("objects",), list({each.name for each in scenario.objects_of(resource)}))]
+
+
 def _priorities(scenario: Scenario) -> Iterator[Finding]:
     for place, job in job_places(scenario):
         if scenario.priority(job.priority) is None:
@@ -143,14 +179,20 @@ def _priorities(scenario: Scenario) -> Iterator[Finding]:
 
 def _events(scenario: Scenario) -> Iterator[Finding]:
     nodes = {name for node in scenario.nodes for name in expand(node.name, node.count)}
-    pods = {name for job in scenario.all_jobs() for name in pod_names(job)}
+    given = {each.name for each in scenario.objects_of(NODES)} - nodes
+    pods = _pods(scenario)
     for index, request in enumerate(scenario.bind_requests):
         yield from _unknown(("bindRequests", index, "pods"), request.pods, pods, "pod")
     for index, event in enumerate(scenario.events):
         for key in ("ungate", "delete", "fail", "succeed"):
             yield from _unknown(("events", index, key), getattr(event, key), pods, "pod")
         if event.node is not None:
-            yield from _unknown(("events", index, "node", "name"), [event.node.name], nodes, "node")
+            place: Location = ("events", index, "node")
+            yield from _unknown((*place, "name"), [event.node.name], nodes | given, "node")
+            fixed = event.node.model_fields_set - CHANGEABLE - {"name"}
+            if event.node.name in given and fixed:
+                key = ScenarioNode.model_fields[min(fixed)].alias or min(fixed)
+                yield (*place, key), "a node under `objects` keeps it"
     for index, fault in enumerate(scenario.faults):
         if fault.pod is not None:
             yield from _unknown(("faults", index, "pod"), [fault.pod], pods, "pod")
@@ -160,8 +202,10 @@ def _expected(scenario: Scenario) -> Iterator[Finding]:
     expect, jobs = scenario.expect, set[str]()
     for job in scenario.all_jobs():
         jobs.update(expand(job.name, job.count))
-    pods = {name for job in scenario.all_jobs() for name in pod_names(job)}
+    pods = _pods(scenario)
+    jobs |= {*group_keys(scenario).values(), *pods}
     queues = {queue.name for queue in scenario.queues}
+    queues |= {each.name for each in scenario.objects_of(QUEUES)}
     for name in expect.pods:
         yield from _unknown(("expect", "pods", name), [name], pods, "pod")
     for name in expect.queues:
@@ -181,6 +225,12 @@ def _expected(scenario: Scenario) -> Iterator[Finding]:
         yield from _unknown(place, [name], jobs, "job")
         for state in count:
             yield from _unknown((*place, state), [state], STATE_NAMES, "state")
+
+
+def _pods(scenario: Scenario) -> set[str]:
+    """Return the names of all pods, by which expectations, events and faults name them."""
+    of_jobs = {name for job in scenario.all_jobs() for name in pod_names(job)}
+    return of_jobs.union(pod_keys(scenario).values())
 
 
 def _unknown(

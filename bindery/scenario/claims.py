@@ -38,9 +38,14 @@ class ClaimKeeper:
         self._apply(Change(kind, item, previous))
 
     def complete(self, pod: Pod, names: Sequence[str]) -> Pod:
-        """Return `pod` with claims called `names`; create those of templates first."""
+        """Return `pod` with claims called `names`; create those of templates first.
+
+        Without `names`: with those that its spec refers to.
+        """
         if not names:
-            return pod
+            for entry in pod.spec.resource_claims or ():
+                self._reserve(pod, entry.resource_claim_name or "")
+            return self.renewed(pod) if pod.spec.resource_claims else pod
         asked, made = [], []
         for name in names:
             template = self._templates.get((pod.metadata.namespace, name))
@@ -57,6 +62,20 @@ class ClaimKeeper:
             spec=msgspec.structs.replace(pod.spec, resource_claims=asked),
             status=msgspec.structs.replace(pod.status, resource_claim_statuses=made),
         )
+
+    def renewed(self, pod: Pod) -> Pod:
+        """Return `pod` with new claims, from the templates that its spec refers to."""
+        made: list[PodClaimStatus] = []
+        for entry in pod.spec.resource_claims or ():
+            key = (pod.metadata.namespace, entry.resource_claim_template_name or "")
+            if key in self._templates:
+                claim = claim_from(self._templates[key], pod, f"{pod.metadata.name}-{entry.name}")
+                made.append(
+                    PodClaimStatus(name=entry.name, resource_claim_name=claim.metadata.name)
+                )
+                self.put(claim)
+        status = msgspec.structs.replace(pod.status, resource_claim_statuses=made or None)
+        return msgspec.structs.replace(pod, status=status)
 
     def _reserve(self, pod: Pod, name: str) -> None:
         """Reserve an allocated claim for a pod that begins on a node."""

@@ -6,42 +6,67 @@ through which the scheduler's watches go. Invariant: the scheduler learns of not
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import msgspec
 
 from bindery.api.names import NUMA_ZONES_ANNOTATION
-from bindery.api.times import timestamp
+from bindery.api.times import seconds, timestamp
 from bindery.kube.objects.bindrequests import CommittedStatement
 from bindery.kube.objects.claims import ResourceClaim, ResourceClaimTemplate
-from bindery.kube.objects.watched import KubeObject, Meta, Namespace, Node, Pod, PriorityClass
+from bindery.kube.objects.membership import Claims
+from bindery.kube.objects.recreated import recreated
+from bindery.kube.objects.resources import PRIORITY_CLASSES
+from bindery.kube.objects.watched import (
+    KubeObject,
+    Meta,
+    Namespace,
+    Node,
+    Pod,
+    PodGroup,
+    PriorityClass,
+)
 from bindery.kube.watches.store import Change, EventType
-from bindery.scenario import hami, objects, shares, topology
+from bindery.scenario import given_nodes, hami, objects, shares, topology
 from bindery.scenario.charges import JobCharges
 from bindery.scenario.claims import ClaimKeeper
 from bindery.scenario.events import Event, InFlightRequest
 from bindery.scenario.fields import expand
 from bindery.scenario.format import BUILT_IN_PRIORITIES, Scenario
+from bindery.scenario.given_objects import given_objects
 from bindery.scenario.in_flight import request_object
 from bindery.scenario.jobs import ScenarioJob, ScenarioPod
+from bindery.scenario.naming import group_keys, pod_keys
 from bindery.scenario.nodes import ScenarioDevice, ScenarioNode
 from bindery.scenario.numa import NumaNodes
 from bindery.scenario.objects import PodIdentity
 from bindery.scenario.raw_objects import raw_objects_of
 from bindery.scenario.states import FINISHED, ON_NODE, PodState
+from bindery.scheduler.cache.members import job_key
+from bindery.scheduler.model.jobs import JobKey
 
 RequestName = tuple[str, str]
 """Namespace and name of a BindRequest."""
+PartKey = tuple[str, str, str, int]
+"""Namespace and name of a BindRequest; the id and the part of one of its Statements."""
 
 
 @dataclass(frozen=True)
 class PodRecord:
-    """A pod and its entry in the scenario."""
+    """A pod and its origin in the scenario."""
 
     who: PodIdentity
-    entry: ScenarioPod
+    entry: ScenarioPod | None
+    """Its entry in a job; None for one that is given as an object."""
     priority: int
     object: Pod
     stuck: bool
+    job: JobKey
+
+    @property
+    def uid(self) -> str:
+        """Its UID: another one in every life."""
+        return self.object.metadata.uid
 
     @property
     def state(self) -> PodState:
@@ -64,12 +89,19 @@ class ScenarioCluster:
         self._apply = apply
         self._claims = ClaimKeeper(apply)
         self.numa = NumaNodes(apply)
-        self._node_pool = scenario.config.node_pool
+        configuration = scenario.config.to_configuration()
+        self._node_pool = configuration.node_pool
+        self._stuck_after_s = configuration.stuck_in_releasing_seconds
+        self.given = given_objects(scenario)
+        self._pod_keys = pod_keys(scenario)
+        self._group_keys = group_keys(scenario)
         self.now = scenario.now.timestamp()
         self.node_entries: dict[str, ScenarioNode] = {}
         self.nodes: dict[str, Node] = {}
         self.pods: dict[str, PodRecord] = {}
-        self.requests: dict[RequestName, CommittedStatement] = {}
+        """By name; one of several pods of a name by namespace/name."""
+        self.requests: dict[PartKey, CommittedStatement] = {}
+        """The Statements in BindRequests."""
         self.bound_statements: set[str] = set()
         """Ids of the Statements that have succeeded; their requests are gone."""
 
@@ -93,12 +125,16 @@ class ScenarioCluster:
                 self._added(item)
         for job, created_at in zip(self._scenario.jobs, self._creation_times(), strict=True):
             self._create_job(job, created_at)
+        for item in self.given.items:
+            self._create_given(item)
         for request in self._scenario.bind_requests:
             self._create_in_flight(request)
         self.numa.publish()
 
     def _add_classes_and_namespaces(self) -> None:
         classes = {**BUILT_IN_PRIORITIES, **self._scenario.priority_classes}
+        if self._scenario.objects_of(PRIORITY_CLASSES):
+            classes = self._scenario.priority_classes
         for name, value in classes.items():
             meta = Meta(name=name, uid=objects.object_uid("priorityclass", "", name))
             self._added(PriorityClass(metadata=meta, value=value))
@@ -118,9 +154,7 @@ class ScenarioCluster:
         for name in self._present(event.delete):
             self._remove_pod(name)
         if event.node is not None:
-            name = event.node.name
-            changes = {key: getattr(event.node, key) for key in event.node.model_fields_set}
-            self._put_node(name, self.node_entries[name].model_copy(update=changes))
+            self._change_node(event.node)
         if event.job is not None:
             self._create_job(event.job, self.now)
 
@@ -148,7 +182,8 @@ class ScenarioCluster:
     def put_further(self, item: KubeObject) -> None:
         """Store a new state of an object that the binder has written."""
         if isinstance(item, Pod):
-            self._replace_pod(item.metadata.name, item)
+            meta = item.metadata
+            self._replace_pod(self.pod_key(meta.namespace, meta.name), item)
         elif isinstance(item, ResourceClaim):
             self._claims.put(item)
         else:
@@ -166,7 +201,11 @@ class ScenarioCluster:
             if record.state is not PodState.RELEASING:
                 continue
             self._remove_pod(name)
-            if record.who.recreate:
+            if not record.who.recreate:
+                continue
+            if record.entry is None:
+                self._create_again(name, record)
+            else:
                 who = replace(
                     record.who,
                     generation=record.who.generation + 1,
@@ -180,16 +219,29 @@ class ScenarioCluster:
 
     def put_request(self, statement: CommittedStatement) -> None:
         """Create a BindRequest or replace it by a newer state of it."""
-        key = name_of(statement)
+        key = key_of(statement)
         previous = self.requests.get(key)
         self.requests[key] = statement
         kind = EventType.ADDED if previous is None else EventType.MODIFIED
         self._apply(Change(kind, statement, previous))
 
-    def delete_request(self, key: RequestName) -> None:
-        """Delete a BindRequest."""
-        request = self.requests.pop(key)
-        self._apply(Change(EventType.DELETED, request, request))
+    def delete_statement(self, key: PartKey) -> None:
+        """Delete a Statement; its BindRequest has no other, or is deleted with all."""
+        statement = self.requests.pop(key)
+        self._apply(Change(EventType.DELETED, statement, statement))
+
+    def delete_request(self, name: RequestName) -> None:
+        """Delete a BindRequest with all its Statements."""
+        for key in [key for key in self.requests if key[:2] == name]:
+            self.delete_statement(key)
+
+    def request_names(self) -> set[RequestName]:
+        """Return the names of all BindRequests."""
+        return {key[:2] for key in self.requests}
+
+    def pod_key(self, namespace: str, name: str) -> str:
+        """Return the key in `pods` of the pod `name` of `namespace`."""
+        return self._pod_keys.get((namespace, name), name)
 
     def live_places(self) -> dict[str, str]:
         """Return pod UID -> node of every pod in a BindRequest that has not ended."""
@@ -209,6 +261,16 @@ class ScenarioCluster:
         self.numa.put_node(name, entry)
         kind = EventType.ADDED if previous is None else EventType.MODIFIED
         self._apply(Change(kind, node, previous))
+
+    def _change_node(self, entry: ScenarioNode) -> None:
+        """Apply the keys of `entry` that are written to the node of its name."""
+        if entry.name in self.node_entries:
+            changes = {key: getattr(entry, key) for key in entry.model_fields_set}
+            self._put_node(entry.name, self.node_entries[entry.name].model_copy(update=changes))
+        elif entry.name in self.nodes:  # not one that could not be read
+            previous = self.nodes[entry.name]
+            self.nodes[entry.name] = node = given_nodes.changed(previous, entry)
+            self._apply(Change(EventType.MODIFIED, node, previous))
 
     def _creation_times(self) -> list[float]:
         """Return when each entry of `jobs` was created: in their order, however long they wait."""
@@ -253,9 +315,57 @@ class ScenarioCluster:
         return hami.with_memory(node) if node is not None else ()
 
     def _create_in_flight(self, entry: InFlightRequest) -> None:
-        records = [self.pods[name] for name in entry.pods]
-        pods = [(record.who.name, entry.uid or record.who.uid) for record in records]
+        records = [self.pods[name] for name in entry.pods if name in self.pods]
+        pods = [(record.who.name, entry.uid or record.uid) for record in records]
+        if not pods:  # given pods that could not be read
+            return
         self.put_request(request_object(entry, records[0].who.namespace, pods, self.now))
+
+    # -- given objects ---------------------------------------------------------------------------
+
+    def _create_given(self, item: KubeObject) -> None:
+        meta = item.metadata
+        if isinstance(item, Pod):
+            self.pods[self.pod_key(meta.namespace, meta.name)] = self._given_pod(item)
+            self._added(item)
+        elif isinstance(item, Node):
+            self.nodes[meta.name] = item
+            self._added(item)
+        elif isinstance(item, CommittedStatement):
+            self.put_request(item)
+        elif isinstance(item, ResourceClaim | ResourceClaimTemplate):
+            self._claims.put(item)
+        else:
+            self._added(item)
+
+    def _given_pod(self, pod: Pod) -> PodRecord:
+        meta = pod.metadata
+        deleted_at = seconds(meta.deletion_timestamp)
+        job = job_key(self._memberships, pod)
+        name = self.pod_key(meta.namespace, meta.name)
+        if job.is_group:
+            name = self._group_keys.get((job.namespace, job.name), job.name)
+        recreate = any(owner.controller for owner in meta.owner_references)
+        return PodRecord(
+            PodIdentity(name, meta.namespace, meta.name, recreate=recreate),
+            None,
+            pod.spec.priority or 0,
+            pod,
+            stuck=deleted_at is not None and deleted_at < self.now - self._stuck_after_s,
+            job=job,
+        )
+
+    @cached_property
+    def _memberships(self) -> Claims:
+        return Claims(item for item in self.given.items if isinstance(item, PodGroup))
+
+    def _create_again(self, name: str, record: PodRecord) -> None:
+        """Create the pod that follows the given pod `name`."""
+        who = replace(record.who, generation=record.who.generation + 1)
+        uid = f"{record.uid.partition('+')[0]}+{who.generation}"
+        pod = self._claims.renewed(recreated(record.object, uid, self.now))
+        self.pods[name] = replace(record, who=who, object=pod)
+        self._added(pod)
 
     # -- pods ------------------------------------------------------------------------------------
 
@@ -277,7 +387,8 @@ class ScenarioCluster:
             if charges is not None and not entry.scheduler_name:
                 pod = charges.on(pod, entry)
         stuck = entry.state is PodState.STUCK_IN_RELEASING
-        self.pods[who.name] = PodRecord(who, entry, priority, pod, stuck)
+        job = JobKey(who.namespace, who.job_name, True)
+        self.pods[who.name] = PodRecord(who, entry, priority, pod, stuck, job)
         self._added(pod)
 
     def _with_zones(self, pod: Pod, entry: ScenarioPod) -> Pod:
@@ -321,6 +432,7 @@ class ScenarioCluster:
         self._apply(Change(EventType.ADDED, item, None))
 
 
-def name_of(statement: CommittedStatement) -> RequestName:
-    """Return the key of `request` in `ScenarioCluster.requests`."""
-    return statement.metadata.namespace, statement.metadata.name
+def key_of(statement: CommittedStatement) -> PartKey:
+    """Return the key of `statement` in `ScenarioCluster.requests`."""
+    meta, spec = statement.metadata, statement.spec
+    return meta.namespace, meta.name, spec.id, spec.part

@@ -11,6 +11,7 @@ from bindery.api.configuration import DEFAULT_ACTIONS, DEFAULT_PLUGINS
 from bindery.api.plugins import PluginConfigurationError
 from bindery.api.spelling import meant, no_such
 from bindery.api.yamlfile import Document, FileError, Location, read, validate
+from bindery.scenario import given_objects
 from bindery.scenario.checks import check
 from bindery.scenario.format import ConfigurationOverrides, Scenario
 from bindery.scenario.support import unsupported
@@ -38,6 +39,11 @@ def parse_scenario(document: Document) -> Scenario:
     if findings:
         raise _first(document, findings)
     _check_plugins(scenario, document)
+    if scenario.objects:
+        kinds = given_objects.kinds_of(scenario.config.to_configuration().plugins)
+        findings = list(given_objects.problems(scenario, kinds))
+        if findings:
+            raise _first(document, findings)
     missing = unsupported(scenario)
     if missing:
         line, _, key = min((document.line(place), n, key) for n, (place, key) in enumerate(missing))
@@ -118,6 +124,12 @@ def _misspelt(config: ConfigurationOverrides) -> Iterator[tuple[Location, str]]:
 
 def _check_plugins(scenario: Scenario, document: Document) -> None:
     configuration = scenario.config.to_configuration()
+    if scenario.config.scheduler is not None:
+        try:
+            registry.load(scenario.config.scheduler.plugins)
+        except PluginConfigurationError as error:
+            key = ("config", "scheduler", *error.location)
+            raise document.error(key, error.message) from error
     for plugin in configuration.plugins:
         if plugin.name in scenario.config.plugins:
             try:

@@ -5,7 +5,7 @@ yet. Invariant: every key of the format has a field here, so that a misspelt key
 """
 
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import AwareDatetime, Field
 
@@ -13,11 +13,11 @@ from bindery.api.configuration import (
     BackfillConfiguration,
     BindRequestConfiguration,
     DisruptionConfiguration,
-    PluginConfiguration,
     SchedulerConfiguration,
 )
 from bindery.api.gpus import DEFAULT_GPU_DEVICE_CLASSES, DEFAULT_GPU_RESOURCES
 from bindery.api.usage import UsageConfiguration
+from bindery.kube.objects.resources import Resource
 from bindery.scenario.events import Event, Fault, InFlightRequest
 from bindery.scenario.expectations import Expectation
 from bindery.scenario.fields import AnyObject, Repetitions, ScenarioModel
@@ -26,9 +26,18 @@ from bindery.scenario.nodes import HyperNode, ScenarioNode, Topology
 from bindery.scenario.queues import ScenarioQueue
 
 
-class ConfigurationOverrides(ScenarioModel):
-    """Changes to the scheduler's default configuration."""
+class ObjectName(NamedTuple):
+    """Identifies an object of a kind. The namespace of a cluster-wide one means nothing."""
 
+    namespace: str
+    name: str
+
+
+class ConfigurationOverrides(ScenarioModel):
+    """Changes to the scheduler's default configuration, or to the one in `scheduler`."""
+
+    scheduler: SchedulerConfiguration | None = None
+    """The whole configuration of a scheduler; the other keys change it. Default: Bindery's own."""
     actions: tuple[str, ...] | None = None
     """Default: all that exist."""
     plugins: dict[str, dict[str, Any]] = Field(default_factory=dict)
@@ -55,31 +64,23 @@ class ConfigurationOverrides(ScenarioModel):
 
     def to_configuration(self) -> SchedulerConfiguration:
         """Return the scheduler's configuration with the overrides in it."""
-        default = SchedulerConfiguration()
+        # Nobody forges in a scenario what the binder has recorded.
+        base = self.scheduler or SchedulerConfiguration(tenancy_policy_enforced=True)
         plugins = tuple(
-            PluginConfiguration(
-                name=plugin.name,
-                arguments=self.arguments(plugin.name),
-                weight=self.weights.get(plugin.name, plugin.weight),
+            plugin.model_copy(
+                update={
+                    "arguments": self.plugins.get(plugin.name, plugin.arguments),
+                    "weight": self.weights.get(plugin.name, plugin.weight),
+                }
             )
-            for plugin in default.plugins
+            for plugin in base.plugins
             if plugin.name not in self.without_plugins
         )
-        return SchedulerConfiguration(
-            node_pool=self.node_pool,
-            gpu_resources=self.gpu_resources,
-            gpu_device_classes=self.gpu_device_classes,
-            actions=default.actions if self.actions is None else self.actions,
-            plugins=plugins,
-            bind_request=self.bind_request,
-            failed_node_cooldown_seconds=self.failed_node_cooldown_seconds,
-            usage=self.usage,
-            backfill=self.backfill,
-            disruption=self.disruption,
-            # Nobody in a scenario forges what the binder has recorded.
-            tenancy_policy_enforced=True,
-            staleness_grace_period_seconds=self.staleness_grace_period_seconds,
-        )
+        given = self.model_fields_set & (SchedulerConfiguration.model_fields.keys() - {"plugins"})
+        changes = {key: getattr(self, key) for key in given}
+        if self.actions is None:
+            changes.pop("actions", None)
+        return base.model_copy(update={**changes, "plugins": plugins})
 
 
 class Scenario(ScenarioModel):
@@ -103,6 +104,8 @@ class Scenario(ScenarioModel):
     resource_claims: tuple[AnyObject, ...] = ()
     resource_claim_templates: tuple[AnyObject, ...] = ()
     volumes: tuple[AnyObject, ...] = ()
+    objects: tuple[AnyObject, ...] = ()
+    """Whole objects of any kind that the scheduler watches."""
     jobs: tuple[ScenarioJob, ...] = ()
     bind_requests: tuple[InFlightRequest, ...] = ()
     events: tuple[Event, ...] = ()
@@ -116,6 +119,16 @@ class Scenario(ScenarioModel):
         if isinstance(of, int):
             return of
         return {**BUILT_IN_PRIORITIES, **self.priority_classes}.get(of)
+
+    def objects_of(self, resource: Resource[Any]) -> list[ObjectName]:
+        """Return the names of the objects of a kind under the key `objects`."""
+        return [
+            ObjectName(str(meta.get("namespace") or "default"), meta["name"])
+            for item in self.objects
+            if item.get("kind") == resource.kind
+            if item.get("apiVersion") == resource.api_version
+            if isinstance(meta := item.get("metadata"), dict) and isinstance(meta.get("name"), str)
+        ]
 
     def all_jobs(self) -> tuple[ScenarioJob, ...]:
         """Return the initial jobs and those that events submit."""

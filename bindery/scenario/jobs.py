@@ -146,6 +146,8 @@ class ScenarioPod(ContainerRequest):
     """Names of persistent volume claims, and disks that it names itself."""
     local_data: bool = False
     """Whether it has an emptyDir volume on the disk of its node."""
+    spec: AnyObject = Field(default_factory=dict)
+    """Its spec as Kubernetes writes it, with the fields that no other key gives."""
 
     @model_validator(mode="after")
     def _is_consistent(self) -> "ScenarioPod":

@@ -65,7 +65,7 @@ from bindery.kube.objects.watched import (
     Taint,
     TemplateMeta,
 )
-from bindery.scenario import features, hami, shares, topology
+from bindery.scenario import features, hami, pod_specs, shares, topology
 from bindery.scenario.constraints import HostPorts
 from bindery.scenario.jobs import (
     ContainerRequest,
@@ -332,27 +332,32 @@ def pod_object(
             annotations=hami.recorded(pod, annotations, who.uid),
             owner_references=[_controller(who)] if who.recreate else [],
         ),
-        spec=PodSpec(
-            node_name=pod.node,
-            scheduler_name=pod.scheduler_name or SCHEDULER_NAME,
-            priority=priority,
-            preemption_policy=pod.preemption_policy,
-            **features.spec_fields(pod.required_features),
-            containers=features.needing(pod.required_features, _containers("main", pod, pod, who)),
-            init_containers=[
-                each
-                for index, container in enumerate(pod.init_containers)
-                for each in _containers(f"init-{index}", pod, container, who)
-            ],
-            node_selector=pod.node_selector,
-            affinity=_converted(pod.affinity, Affinity),
-            tolerations=[_converted(item, Toleration) for item in pod.tolerations],
-            topology_spread_constraints=[
-                _converted(item, TopologySpreadConstraint)
-                for item in pod.topology_spread_constraints
-            ],
-            scheduling_gates=gates,
-            volumes=_volumes(pod),
+        spec=pod_specs.merged(
+            PodSpec(
+                node_name=pod.node,
+                scheduler_name=pod.scheduler_name or SCHEDULER_NAME,
+                priority=priority,
+                preemption_policy=pod.preemption_policy,
+                **features.spec_fields(pod.required_features),
+                containers=features.needing(
+                    pod.required_features, _containers("main", pod, pod, who)
+                ),
+                init_containers=[
+                    each
+                    for index, container in enumerate(pod.init_containers)
+                    for each in _containers(f"init-{index}", pod, container, who)
+                ],
+                node_selector=pod.node_selector,
+                affinity=_converted(pod.affinity, Affinity),
+                tolerations=[_converted(item, Toleration) for item in pod.tolerations],
+                topology_spread_constraints=[
+                    _converted(item, TopologySpreadConstraint)
+                    for item in pod.topology_spread_constraints
+                ],
+                scheduling_gates=gates,
+                volumes=_volumes(pod),
+            ),
+            pod.spec,
         ),
         status=PodStatus(
             phase=_PHASES[pod.state],

@@ -28,6 +28,8 @@ KINDS: Final[Mapping[str, Sequence[Resource[Any]]]] = {
     "resource_claim_templates": (claims.RESOURCE_CLAIM_TEMPLATES,),
 }
 """Field of `Scenario` -> the kinds that it may hold."""
+_AMOUNTS: Final = frozenset({"allocatable", "capacity", "limits", "overhead", "requests"})
+"""Keys below which stand quantities by resource."""
 
 
 def raw_objects_of(scenario: "Scenario", now: float) -> Iterator[KubeObject]:
@@ -57,15 +59,38 @@ def _object(item: AnyObject, resources: Sequence[Resource[Any]], now: float) -> 
     kind = str(item.get("kind", ""))
     if kind not in kinds:
         raise ValueError(f"kind {kind or 'missing'}; expected one of {', '.join(kinds)}")
-    resource = kinds[kind]
-    meta = {**item.get("metadata", {})}
-    if not meta.get("name"):
+    if not item.get("metadata", {}).get("name"):
         raise ValueError("it has no metadata.name")
-    if resource.namespaced:
-        meta.setdefault("namespace", "default")
-    name = f"{kind}/{meta.get('namespace', '')}/{meta['name']}"
-    meta.setdefault("uid", str(uuid.uuid5(uuid.NAMESPACE_URL, name)))
-    meta.setdefault("creationTimestamp", timestamp(now))
-    found = reading.convert({**item, "metadata": meta}, resource.type)
+    found = reading.convert(completed(item, kinds[kind], now), kinds[kind].type)
     assert isinstance(found, KubeObject)
     return found
+
+
+def completed(item: AnyObject, resource: Resource[Any], now: float) -> AnyObject:
+    """Return `item`, which has a name, with the metadata that the API server would add.
+
+    `now` is the creation time of an object that has none, in seconds since the epoch.
+    """
+    meta = {**item["metadata"]}
+    if resource.namespaced:
+        meta.setdefault("namespace", "default")
+    else:
+        meta.pop("namespace", None)
+    name = f"{resource.kind}/{meta.get('namespace', '')}/{meta['name']}"
+    meta.setdefault("uid", str(uuid.uuid5(uuid.NAMESPACE_URL, name)))
+    meta.setdefault("creationTimestamp", timestamp(now))
+    return {**item, "metadata": meta}
+
+
+def with_text_amounts(value: Any) -> Any:
+    """Return `value` with all amounts of resources as text: in YAML they may be numbers."""
+    if isinstance(value, list):
+        return [with_text_amounts(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: {name: str(amount) for name, amount in each.items()}
+        if key in _AMOUNTS and isinstance(each, dict)
+        else with_text_amounts(each)
+        for key, each in value.items()
+    }

@@ -14,7 +14,7 @@ from bindery.scenario.faults import Faults
 from bindery.scenario.format import Scenario
 from bindery.scenario.planning import Planner
 from bindery.scenario.states import PodState
-from bindery.scenario.topology import Domains
+from bindery.scenario.topology import Domains, with_given
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,8 @@ class Result:
     seen: Observation
     """The cluster when the expectation was met, or at the end."""
     failures: tuple[str, ...]
+    left_out: tuple[str, ...] = ()
+    """A line about each object of the file that could not be read, or only in part."""
 
     @property
     def ok(self) -> bool:
@@ -79,7 +81,7 @@ class _Run:
         self._planner = Planner(scenario, self._faults)
         self._cluster = self._planner.cluster
         self._cycles = 0
-        self._domains = Domains(scenario.topologies, scenario.hyper_nodes)
+        self._domains = Domains(*with_given(scenario, self._cluster.given.items))
 
     def play(self) -> Result:
         """Run the scenario and return its result."""
@@ -97,7 +99,8 @@ class _Run:
         failures, seen = min(compared[-2:], key=lambda item: len(item[0]))
         if not failures:
             failures = self._settle(moments, is_after_cycle=len(compared) % 2 == 1, matched=seen)
-        return Result(self._scenario.name, self._cycles, seen, tuple(failures))
+        left_out = self._cluster.given.left_out
+        return Result(self._scenario.name, self._cycles, seen, tuple(failures), left_out)
 
     def _settle(
         self, moments: Iterator[Observation], *, is_after_cycle: bool, matched: Observation

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from bindery.api import gpushare
+from bindery.api.hami.vendortable import VENDORS
 from bindery.api.names import GPU_INDEXES_ANNOTATION, SPREAD_DEVICES_ANNOTATION
 from bindery.scenario.jobs import ScenarioPod
 
@@ -18,7 +19,12 @@ if TYPE_CHECKING:
 
 def shares_by_hami(scenario: "Scenario") -> bool:
     """Return whether the nodes of `scenario` share GPUs by HAMi's protocol."""
-    return any(device.shares for node in scenario.nodes for device in node.devices)
+    if any(device.shares for node in scenario.nodes for device in node.devices):
+        return True
+    given = (item.get("metadata") for item in scenario.objects if item.get("kind") == "Node")
+    annotations = (meta.get("annotations") for meta in given if isinstance(meta, dict))
+    keys = {vendor.register_key for vendor in VENDORS} - {""}
+    return any(isinstance(each, dict) and not keys.isdisjoint(each) for each in annotations)
 
 
 def asks_for_share(pod: ScenarioPod) -> bool:

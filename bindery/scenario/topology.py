@@ -3,7 +3,8 @@
 Used by `objects`, `cluster` and `expect`. Pure.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from bindery.kube.objects import watched as objects
 from bindery.kube.objects.topology import (
@@ -15,9 +16,12 @@ from bindery.kube.objects.topology import (
     TopologyLevel,
     TopologySpec,
 )
-from bindery.kube.objects.watched import Meta
+from bindery.kube.objects.watched import KubeObject, Meta
 from bindery.scenario import nodes
 from bindery.scenario.jobs import Segments, TopologyConstraint
+
+if TYPE_CHECKING:
+    from bindery.scenario.format import Scenario
 
 _TIER = "tier"
 """What the names of HyperNode levels begin with, before the number."""
@@ -61,6 +65,34 @@ def hyper_node_object(entry: nodes.HyperNode) -> HyperNode:
     members += [Member(type="HyperNode", name=name) for name in entry.children]
     return HyperNode(
         metadata=Meta(name=entry.name), spec=HyperNodeSpec(tier=entry.tier, members=members)
+    )
+
+
+def with_given(
+    scenario: "Scenario", given: Iterable[KubeObject]
+) -> tuple[list[nodes.Topology], list[nodes.HyperNode]]:
+    """Return the trees of `scenario` and those among its `given` objects, as entries."""
+    trees, hyper_nodes = list(scenario.topologies), list(scenario.hyper_nodes)
+    for item in given:
+        if isinstance(item, Topology):
+            levels = [level.node_label for level in item.spec.levels]
+            trees.append(nodes.Topology(name=item.metadata.name, levels=tuple(levels)))
+        elif isinstance(item, HyperNode):
+            hyper_nodes.append(_entry(item))
+    return trees, hyper_nodes
+
+
+def _entry(item: HyperNode) -> nodes.HyperNode:
+    members = item.spec.members
+    of_nodes = [member for member in members if member.type != "HyperNode"]
+    selected = [member.selector.match_labels for member in of_nodes if member.selector]
+    return nodes.HyperNode(
+        name=item.metadata.name,
+        tier=item.spec.tier,
+        members=tuple(member.name for member in of_nodes if member.name),
+        regexes=tuple(member.regex for member in of_nodes if member.regex),
+        labels=selected[0] if selected else {},
+        children=tuple(m.name for m in members if m.type == "HyperNode" and m.name),
     )
 
 

@@ -26,9 +26,9 @@ from bindery.kube.objects.bindrequests import (
 )
 from bindery.kube.objects.snapshot import ClusterSnapshot
 from bindery.kube.objects.watched import Meta
-from bindery.scenario.capture import capture
 from tests.commandline import CommandLine
-from tests.inlinescenarios import scenario_of, source_of
+from tests.inlinescenarios import scenario_of, snapshot_of, source_of
+from tests.scenario.snapshots import written
 
 SCENARIO = scenario_of(
     """
@@ -224,14 +224,17 @@ def test_a_shared_request_without_pods_says_what_has_become_of_each_gang() -> No
 
 
 def test_a_snapshot_keeps_the_statements_apart() -> None:
-    captured = capture(shared().snapshot, SCENARIO.now)
+    source = shared()
+    items = source.snapshot.everything()
 
-    entries = [
-        (entry["pods"], entry["node"], entry["phase"], entry["failedAttempts"])
-        for entry in captured["bindRequests"]
+    read = written(items, source.configuration, source.now.timestamp())
+
+    found = [
+        ([pod.pod_name for pod in each.spec.pods], each.status.phase, each.status.failed_attempts)
+        for each in snapshot_of(read).requests
     ]
-    assert entries == [
-        (["waits-0"], "node1", "Pending", 2),
-        (["waits-1"], "node2", "Pending", 2),
-        (["refused-0", "refused-1"], "node3", "Failed", 0),
+    assert found == [
+        (["done-0", "done-1"], "Succeeded", 0),
+        (["waits-0", "waits-1"], "Pending", 2),
+        (["refused-0", "refused-1"], "Failed", 0),
     ]

@@ -153,4 +153,6 @@ async def test_commands_show_what_cannot_be_read_and_all_the_rest(
     assert f"{name}: QueueInvalid: " in drawn
     assert good in drawn
     bindery("whatif", str(more))
-    assert "at `$.spec.priority`" in bindery("snapshot")
+    file = tmp_path / "cluster.yaml"
+    bindery("snapshot", f"--output={file}")
+    assert "at `$.spec.priority`" in bindery("explain", "stuck", in_namespace, f"--file={file}")

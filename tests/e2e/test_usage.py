@@ -26,7 +26,7 @@ from bindery.observability.listening import Listening
 from bindery.scheduler import process
 from bindery.scheduler.configuration import ConfigurationFile
 from bindery.scheduler.usage.codec import decode
-from bindery.scheduler.usage.store import KEY
+from bindery.scheduler.usage.place import KEY
 from devcluster.components import Components
 from devcluster.install import Installation, render
 from tests.e2e.support import NO_ELECTION, Corner, Gang, wait_for

@@ -14,9 +14,10 @@ from bindery.kube.objects.resources import CONFIG_MAPS
 from bindery.scheduler.usage.codec import decode
 from bindery.scheduler.usage.formula import Decay, Moment
 from bindery.scheduler.usage.keeper import UsageProblems
+from bindery.scheduler.usage.place import KEY
 from bindery.scheduler.usage.record import UsageRecord
 from bindery.scheduler.usage.recordkeeper import RecordKeeper
-from bindery.scheduler.usage.store import KEY, RecordStore
+from bindery.scheduler.usage.store import RecordStore
 from devcluster.install import Installation
 
 pytestmark = pytest.mark.e2e

@@ -1,40 +1,115 @@
-"""Snapshots of scenarios' clusters, and how these are planned."""
+"""Snapshots of clusters in memory, and the plans of a scheduler that starts on them."""
 
-from pathlib import Path
+from collections import defaultdict
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
 
-import yaml
+import msgspec
+import numpy as np
 
-from bindery.api.yamlfile import FileError
-from bindery.kube.objects.snapshot import ClusterSnapshot
-from bindery.scenario.beginning import snapshot_of
-from bindery.scenario.capture import capture
-from bindery.scenario.expect import Observation
-from bindery.scenario.files import read_scenarios
+from bindery.api.configuration import SchedulerConfiguration
+from bindery.api.yamlfile import parse
+from bindery.kube.objects.bindrequests import (
+    BindRequest,
+    BindRequestSpec,
+    BindRequestStatus,
+    CommittedStatement,
+)
+from bindery.kube.objects.watched import KubeObject
+from bindery.scenario.beginning import objects_of
+from bindery.scenario.files import parse_scenario
 from bindery.scenario.format import Scenario
-from bindery.scenario.runner import run
+from bindery.scenario.given_objects import kinds_of
+from bindery.scenario.snapshot import snapshot_text
+from bindery.scheduler.commit.requests import as_stored
+from bindery.scheduler.insight.world import World
+
+RESOURCES = {resource.type: resource for resource in kinds_of(()).values()}
 
 
-def read_back(snapshot: ClusterSnapshot, scenario: Scenario, tmp_path: Path) -> Scenario:
-    """Return the scenario of `snapshot`, written to a file and read from it."""
-    path = tmp_path / "snapshot.yaml"
-    data = capture(snapshot, scenario.now, scenario.config.node_pool)
-    path.write_text(yaml.safe_dump(data, sort_keys=False))
-    (item,) = read_scenarios(path)
-    assert not isinstance(item, FileError), item
-    return item
+class Plan(NamedTuple):
+    """What one cycle decides."""
+
+    statements: list[CommittedStatement]
+    evictions: list[tuple[Any, ...]]
+    jobs: Any
+    """The reports: states, reasons, promised places."""
+    order: Any
+    kept: Any
+    stages: Any
+    fair_shares: Any
 
 
-def both_plans(scenario: Scenario, tmp_path: Path) -> tuple[Observation, Observation]:
-    """Return one round of `scenario`, and one of the snapshot of its cluster."""
-    captured = read_back(snapshot_of(scenario), scenario, tmp_path)
-    same_rules = captured.model_copy(update={"config": scenario.config})
-    once = {"rounds": 1, "settle": 0, "expect": type(scenario.expect)()}
-    return (
-        run(scenario.model_copy(update=once)).seen,
-        run(same_rules.model_copy(update=once)).seen,
+def wire(items: Iterable[KubeObject]) -> list[dict[str, Any]]:
+    """Return `items` as the API server would send them."""
+    statements: defaultdict[tuple[str, str], list[CommittedStatement]] = defaultdict(list)
+    found: list[dict[str, Any]] = []
+    for item in items:
+        if isinstance(item, CommittedStatement):
+            statements[item.metadata.namespace, item.metadata.name].append(item)
+        else:
+            found.append(_object(item))
+    return found + [_object(_request(parts)) for parts in statements.values()]
+
+
+def _object(item: KubeObject) -> dict[str, Any]:
+    resource = RESOURCES[type(item)]
+    fields = msgspec.to_builtins(item)
+    fields.pop("unreadable", None)
+    return {"apiVersion": resource.api_version, "kind": resource.kind, **fields}
+
+
+def _request(parts: list[CommittedStatement]) -> BindRequest:
+    first = parts[0]
+    statuses = [msgspec.structs.replace(each.status, id=each.spec.id) for each in parts]
+    return BindRequest(
+        metadata=first.metadata,
+        spec=BindRequestSpec(
+            statements=[each.spec for each in parts],
+            withdrawn=[each.spec.id for each in parts if each.is_withdrawn],
+            backoff_limit=first.backoff_limit,
+            fencing_token=first.fencing_token,
+        ),
+        status=BindRequestStatus(statements=statuses),
     )
 
 
-def places(seen: Observation) -> dict[str, tuple[str, str]]:
-    """Return the state and the node of each pod."""
-    return {name: (pod.state, pod.node) for name, pod in seen.pods.items()}
+def written(
+    items: Iterable[KubeObject], configuration: SchedulerConfiguration, now: float
+) -> Scenario:
+    """Return the snapshot of `items`, written to a text and read from it."""
+    at = datetime.fromtimestamp(now, UTC)
+    (document,) = parse(snapshot_text(wire(items), configuration, at), "snapshot.yaml")
+    return parse_scenario(document)
+
+
+def plan(items: Iterable[KubeObject], configuration: SchedulerConfiguration, now: float) -> Plan:
+    """Return what a scheduler plans that starts on `items`."""
+    engine = World(items, configuration, now).engine
+    statements = [as_stored(draft) for draft in engine.cycle()]
+    report = engine.report
+    evictions = [
+        (each.task.uid, each.reason, each.preemptor, each.moves_to) for each in report.evictions
+    ]
+    return Plan(
+        statements,
+        evictions,
+        report.jobs,
+        report.order,
+        np.asarray(report.kept).tolist(),
+        report.stages,
+        report.fair_shares,
+    )
+
+
+def both_plans(
+    items: Iterable[KubeObject], configuration: SchedulerConfiguration, now: float
+) -> tuple[Plan, Plan]:
+    """Return the plan of a scheduler on `items`, and of one on their snapshot."""
+    items = list(items)
+    scenario = written(items, configuration, now)
+    again = scenario.config.to_configuration()
+    assert again == configuration
+    assert scenario.now.timestamp() == now
+    return plan(items, configuration, now), plan(objects_of(scenario), again, now)

@@ -52,6 +52,8 @@ def run_files(
             continue
         result = run(item)
         results.append(result)
+        for line in result.left_out:
+            typer.echo(f"{file}: {line}", err=True)
         if as_json:
             typer.echo(json.dumps(result.to_wire(str(file))))
         else:

@@ -1,59 +1,68 @@
 """`bindery snapshot`: the live cluster as a scenario file, for what-if questions and bug reports.
 
-`bindery.cli.reading.live` reads the cluster, `bindery.scenario.capture` makes the scenario; this
+`bindery.cli.reading.rawobjects` reads the cluster, `bindery.scenario.snapshot` makes the text; this
 module writes it.
 """
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from bindery.cli.errors import CommandError
 from bindery.cli.importing import importing
+from bindery.cli.options import ConfigOption, Origin, PoolOption, examples
 
-_MOST_WARNINGS: Final = 10
+if TYPE_CHECKING:
+    from bindery.answers.planner import Planner
+    from bindery.kube.client import Client
 
 app = typer.Typer(add_completion=False)
 
+_EXAMPLES = examples(
+    ("snapshot -o cluster.yaml", "then: bindery explain train --file cluster.yaml"),
+    ("snapshot | gzip > cluster.yaml.gz", "for a bug report"),
+)
 
-@app.command(epilog="Examples: bindery snapshot -o cluster.yaml · bindery snapshot | less")
+
+@app.command(epilog=_EXAMPLES)
 def snapshot(
     context: typer.Context,
     output: Annotated[
         Path | None,
         typer.Option("-o", "--output", metavar="FILE", help="Default: standard output."),
     ] = None,
-    node_pool: Annotated[str, typer.Option(help="Plan for the scheduler of this node pool.")] = "",
+    config: ConfigOption = None,
+    node_pool: PoolOption = None,
 ) -> None:
-    """Write the live cluster as a scenario that `bindery scenario run` reads back."""
+    """Write the live cluster as a scenario: all objects that the scheduler watches, and its
+    configuration.
+
+    The scheduler would plan the file as it would plan the cluster after a restart. Environments,
+    commands and secrets are left out.
+    """
     with importing():
-        import yaml
+        from bindery.cli.connection import lease_namespace, with_client
+        from bindery.cli.reading.configurations import read_planner
+        from bindery.cli.reading.rawobjects import read_raw_objects
+        from bindery.scenario.snapshot import snapshot_text
 
-        from bindery.cli.connection import with_client
-        from bindery.cli.reading.live import read_cluster
-        from bindery.scenario.capture import capture
+    origin = Origin(config=config, node_pool=node_pool)
 
-    scenario = capture(with_client(context, read_cluster), datetime.now(UTC), node_pool)
-    text = yaml.safe_dump(
-        scenario,
-        sort_keys=False,
-        default_flow_style=None,
-        allow_unicode=True,
-        width=120,
-    )
+    async def read(client: "Client") -> "tuple[Planner, list[dict[str, Any]]]":
+        planner = await read_planner(client, origin, lease_namespace(context))
+        return planner, await read_raw_objects(client, planner.configuration)
+
+    planner, objects = with_client(context, read)
+    text = snapshot_text(objects, planner.configuration, datetime.now(UTC))
+    for line in planner.lines():
+        typer.echo(line, err=True)
     if output is None:
         typer.echo(text, nl=False)
-    else:
-        try:
-            output.write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise CommandError(f"{output} cannot be written: {error.strerror}") from error
-        typer.echo(f"Wrote {output}. Try: bindery scenario run {output}")
-    needs = scenario.get("needs", ())
-    for line in needs[:_MOST_WARNINGS]:
-        typer.echo(f"warning: {line}", err=True)
-    if len(needs) > _MOST_WARNINGS:
-        rest = len(needs) - _MOST_WARNINGS
-        typer.echo(f"warning: and {rest} more; the key `needs` lists them all", err=True)
+        return
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise CommandError(f"{output} cannot be written: {error.strerror}") from error
+    typer.echo(f"Wrote {output}. Try: bindery explain NAME --file {output}")

@@ -81,7 +81,7 @@ async def _own_kinds(client: Client) -> ClusterSnapshot:
     return ClusterSnapshot(pods, nodes, groups, queues, requests, classes, namespaces)
 
 
-def _further_kinds(plugins: Sequence[PluginConfiguration] | None) -> list[Resource[Any]]:
+def further_kinds(plugins: Sequence[PluginConfiguration] | None) -> list[Resource[Any]]:
     """Return the kinds that only plugins watch, and the templates of claims.
 
     Raises:
@@ -105,7 +105,7 @@ async def _further(
         CommandError: a plugin cannot be built.
     """
     # In a thread: importing the plugins takes as long as the requests for the other kinds.
-    kinds = await asyncio.to_thread(_further_kinds, plugins)
+    kinds = await asyncio.to_thread(further_kinds, plugins)
     visible = (read_visible(client, kind) for kind in await served(client, kinds))
     return tuple(chain.from_iterable(await asyncio.gather(*visible)))
 

@@ -78,7 +78,7 @@ async def _record(client: Client, configuration: SchedulerConfiguration) -> Hist
     if configuration.usage.source != "record":
         return None
     from bindery.scheduler.usage.codec import RecordError, decode
-    from bindery.scheduler.usage.keeping import record_name
+    from bindery.scheduler.usage.place import record_name
     from bindery.scheduler.usage.store import RecordStore
 
     namespace = configuration.leader_election.namespace

@@ -2,11 +2,14 @@
 
 from pathlib import Path
 
+import typer
+
 from bindery.answers.source import Source
 from bindery.cli.options import Origin
 from bindery.cli.reading.configurations import configured
 from bindery.scenario.beginning import snapshot_of
 from bindery.scenario.files import read_only_scenario
+from bindery.scenario.given_objects import given_objects, usage_history
 
 
 def read_scenario_source(path: Path, origin: Origin) -> Source:
@@ -16,6 +19,10 @@ def read_scenario_source(path: Path, origin: Origin) -> Source:
         FileError: a file cannot be used.
     """
     scenario = read_only_scenario(path)
-    used = {queue.name: queue.usage for queue in scenario.queues if queue.usage}
+    given = given_objects(scenario)
+    for line in given.left_out:
+        typer.echo(line, err=True)
     configuration = configured(origin, scenario.config.to_configuration())
-    return Source(snapshot_of(scenario), configuration, scenario.now, used)
+    used = {queue.name: queue.usage for queue in scenario.queues if queue.usage}
+    past = used or usage_history(given, configuration)
+    return Source(snapshot_of(scenario), configuration, scenario.now, past)

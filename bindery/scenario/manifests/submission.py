@@ -39,14 +39,11 @@ from bindery.scenario.manifests.defaulting import Defaults, admitted
 from bindery.scenario.manifests.demands import demand_sound
 from bindery.scenario.manifests.stages import later_pods
 from bindery.scenario.manifests.workloads import Given, Grouping, group
-from bindery.scenario.raw_objects import KINDS
+from bindery.scenario.raw_objects import KINDS, with_text_amounts
 from bindery.scheduler.insight.arrivals import Arrival
 from bindery.scheduler.model.jobs import JobKey
 
 Item = TypeVar("Item", bound=KubeObject)
-
-_AMOUNTS: Final = frozenset({"allocatable", "capacity", "limits", "overhead", "requests"})
-"""Keys below which stand quantities by resource."""
 
 _WHOLE: Final[Mapping[str, Resource[Any]]] = {
     resource.kind: resource for resources in KINDS.values() for resource in resources
@@ -345,26 +342,12 @@ def _converted(document: Document, kind: type[Item], meta: Meta, data: Any) -> I
     Raises:
         FileError: a part of it has the wrong type.
     """
-    rest = {key: _with_text_amounts(value) for key, value in data.items() if key != "metadata"}
+    rest = {key: with_text_amounts(value) for key, value in data.items() if key != "metadata"}
     try:
         item = reading.convert(rest, kind, strict=False)
     except msgspec.ValidationError as error:
         raise document.error((), f"{kind.__name__} {meta.name}: {error}") from error
     return msgspec.structs.replace(item, metadata=meta)
-
-
-def _with_text_amounts(value: Any) -> Any:
-    """Return `value` with all amounts of resources as text: in YAML they may be numbers."""
-    if isinstance(value, list):
-        return [_with_text_amounts(each) for each in value]
-    if not isinstance(value, dict):
-        return value
-    return {
-        key: {name: str(amount) for name, amount in each.items()}
-        if key in _AMOUNTS and isinstance(each, dict)
-        else _with_text_amounts(each)
-        for key, each in value.items()
-    }
 
 
 def _below(document: Document, location: tuple[str | int, ...]) -> Any:

@@ -16,6 +16,7 @@ from bindery.api.configuration import SchedulerConfiguration
 from bindery.api.times import timestamp
 from bindery.kube.objects.bindrequests import CommittedStatement
 from bindery.kube.objects.budgets import DisruptionBudget
+from bindery.kube.objects.recreated import recreated
 from bindery.kube.objects.watched import Condition, KubeObject, Pod
 from bindery.kube.objects.workloads import WorkloadJob
 from bindery.kube.watches.store import Change, EventType, Key, key_of
@@ -186,15 +187,8 @@ class World:
 
     def _reborn(self, pod: Pod) -> Pod:
         self._lives += 1
-        meta = msgspec.structs.replace(
-            pod.metadata,
-            uid=f"{pod.metadata.uid.partition('+')[0]}+{self._lives}",
-            creation_timestamp=timestamp(self.clock.now),
-            deletion_timestamp=None,
-        )
-        spec = msgspec.structs.replace(pod.spec, node_name="")
-        status = msgspec.structs.replace(pod.status, phase="Pending", conditions=None)
-        return msgspec.structs.replace(pod, metadata=meta, spec=spec, status=status)
+        uid = f"{pod.metadata.uid.partition('+')[0]}+{self._lives}"
+        return recreated(pod, uid, self.clock.now)
 
     def _spare(self, pods: Iterable[Uid]) -> None:
         """Spare the pods of exhausted budgets, as the engine would after the first refusal."""

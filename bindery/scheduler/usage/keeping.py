@@ -1,19 +1,17 @@
 """Creates the usage keeper by the configuration. Called by `process.py`."""
 
 from collections.abc import Callable
-from typing import Final
 
 from bindery.api.configuration import SchedulerConfiguration
 from bindery.kube.client import Client
 from bindery.kube.events.recorder import EventRecorder, ObjectReference
 from bindery.scheduler.usage.keeper import NoKeeper, UsageKeeper, UsageProblems
+from bindery.scheduler.usage.place import record_name
 from bindery.scheduler.usage.prometheuskeeper import PrometheusKeeper
 from bindery.scheduler.usage.record import UsageRecord
 from bindery.scheduler.usage.recordkeeper import RecordKeeper
 from bindery.scheduler.usage.source import GivenUsage, PastUsage
 from bindery.scheduler.usage.store import RecordStore
-
-RECORD_NAME: Final = "bindery-usage"
 
 
 def keeper(
@@ -36,9 +34,3 @@ def keeper(
     if usage.source == "prometheus" and isinstance(past.source, GivenUsage):
         return PrometheusKeeper(past.source, usage, problems, clock)
     return NoKeeper()
-
-
-def record_name(configuration: SchedulerConfiguration) -> str:
-    """Return the name of the ConfigMap with the record of the configured node pool."""
-    pool = configuration.node_pool
-    return f"{RECORD_NAME}-{pool}" if pool else RECORD_NAME

@@ -7,8 +7,7 @@ version is a conflict, and the caller reads again.
 from bindery.kube.client import Client
 from bindery.kube.errors import NotFoundError
 from bindery.kube.objects.resources import CONFIG_MAPS
-
-KEY = "usage.json"
+from bindery.scheduler.usage.place import KEY
 
 
 class RecordStore:

@@ -1,0 +1,79 @@
+"""Read objects as the API server has them, with all their fields. Used by `bindery snapshot`."""
+
+import asyncio
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import typer
+
+from bindery.api.configuration import SchedulerConfiguration
+from bindery.cli.reading.cluster import demanding_kinds
+from bindery.cli.reading.live import further_kinds
+from bindery.kube.errors import ForbiddenError, NotFoundError
+from bindery.kube.http.requests import Selection
+from bindery.kube.objects.nesting import cut
+from bindery.kube.objects.resources import CONFIG_MAPS, RAW_PAGES, ObjectList, Resource
+from bindery.kube.objects.workloads import WORKLOAD_JOBS
+from bindery.kube.served import served
+from bindery.scheduler.cache.observers import WATCHED
+from bindery.scheduler.usage.place import record_name
+
+if TYPE_CHECKING:
+    from bindery.kube.client import Client
+
+RawObject = dict[str, Any]
+
+
+async def read_raw_objects(
+    client: "Client", configuration: SchedulerConfiguration
+) -> list[RawObject]:
+    """Read all objects that a scheduler with `configuration` watches, and its record of usage.
+
+    A kind that the user may not see is named on stderr and left out.
+
+    Raises:
+        CommandError: the cluster does not serve Bindery's kinds, or a plugin cannot be made.
+        KubeError: it does not answer.
+    """
+    # In a thread: importing the plugins takes as long as the server takes for the other kinds.
+    kinds = await asyncio.to_thread(further_kinds, configuration.plugins)
+    further = await served(client, kinds)
+    with demanding_kinds():
+        found = await asyncio.gather(
+            *(_visible(client, kind) for kind in (*WATCHED, *further, WORKLOAD_JOBS)),
+            _usage_record(client, configuration),
+        )
+    return list(chain.from_iterable(found))
+
+
+async def _visible(client: "Client", kind: Resource[Any]) -> list[RawObject]:
+    try:
+        found, _ = await client.list_with_version(kind, _page, Selection(""))
+    except ForbiddenError as error:
+        typer.echo(f"warning: there are no {kind.plural} in the snapshot: {error}", err=True)
+        return []
+    named = {"apiVersion": kind.api_version, "kind": kind.kind}
+    return [{**named, **msgspec.json.decode(raw, type=dict)} for raw in found]
+
+
+def _page(body: bytes) -> ObjectList[msgspec.Raw]:
+    try:
+        page = RAW_PAGES.decode(body)
+        for raw in page.items or ():
+            msgspec.json.decode(raw)
+    except RecursionError:
+        page = RAW_PAGES.decode(cut(body))
+    return page
+
+
+async def _usage_record(client: "Client", configuration: SchedulerConfiguration) -> list[RawObject]:
+    if configuration.usage.source != "record":
+        return []
+    name, namespace = record_name(configuration), configuration.leader_election.namespace
+    try:
+        found = await client.get(CONFIG_MAPS, name, namespace)
+    except (ForbiddenError, NotFoundError):
+        return []
+    named = {"apiVersion": CONFIG_MAPS.api_version, "kind": CONFIG_MAPS.kind}
+    return [{**named, "metadata": {"name": name, "namespace": namespace}, "data": found.data}]

@@ -1,0 +1,235 @@
+"""Write the objects of a live cluster as a scenario. Called by `bindery snapshot`; pure.
+
+The objects stay as the API server has them, with the fields that this version does not know. Left
+out are what planning never reads and what may be secret: environments, commands, configurations.
+Invariant: a scheduler that starts on the written objects plans as one that starts on the given.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+import yaml
+
+from bindery.api.configuration import SchedulerConfiguration
+from bindery.scenario.fields import AnyObject
+from bindery.scheduler.model.images import normalized
+
+_LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+"""It repeats the whole manifest, environments too."""
+DROPPED: Final[Mapping[str, frozenset[str]]] = {
+    "metadata": frozenset({"generateName", "managedFields", "selfLink"}),
+    "pod": frozenset(
+        {
+            "automountServiceAccountToken",
+            "dnsConfig",
+            "dnsPolicy",
+            "enableServiceLinks",
+            "ephemeralContainers",
+            "hostAliases",
+            "hostname",
+            "imagePullSecrets",
+            "readinessGates",
+            "securityContext",
+            "serviceAccount",
+            "serviceAccountName",
+            "subdomain",
+        }
+    ),
+    "container": frozenset(
+        {
+            "args",
+            "command",
+            "env",
+            "envFrom",
+            "imagePullPolicy",
+            "lifecycle",
+            "livenessProbe",
+            "readinessProbe",
+            "securityContext",
+            "startupProbe",
+            "stdin",
+            "stdinOnce",
+            "terminationMessagePath",
+            "terminationMessagePolicy",
+            "tty",
+            "volumeDevices",
+            "workingDir",
+        }
+    ),
+    "container status": frozenset(
+        {
+            "allocatedResourcesStatus",
+            "containerID",
+            "image",
+            "imageID",
+            "lastState",
+            "ready",
+            "restartCount",
+            "started",
+            "user",
+            "volumeMounts",
+        }
+    ),
+    "pod status": frozenset({"ephemeralContainerStatuses", "hostIP", "hostIPs", "podIP", "podIPs"}),
+    "node": frozenset({"podCIDR", "podCIDRs", "providerID"}),
+    "node status": frozenset(
+        {
+            "addresses",
+            "config",
+            "daemonEndpoints",
+            "nodeInfo",
+            "runtimeHandlers",
+            "volumesAttached",
+            "volumesInUse",
+        }
+    ),
+    "volume source": frozenset({"nodePublishSecretRef", "secretRef", "volumeAttributes"}),
+}
+"""By part of an object: the fields that are left out."""
+_SECRET_SOURCES: Final = frozenset({"configMap", "downwardAPI", "projected", "secret"})
+"""Volumes with these sources are left out; no rule about nodes depends on them."""
+_SECRET_KEY: Final = re.compile(r"secret(ref|name)$", re.IGNORECASE)
+_UNPRINTABLE: Final = re.compile("[\x7f-\x84\x86-\x9f\ufeff\ufffe\uffff]")
+"""What JSON may hold as it is, and YAML may not."""
+
+
+def snapshot_text(
+    objects: Sequence[AnyObject], configuration: SchedulerConfiguration, now: datetime
+) -> str:
+    """Return the scenario with `objects` and `configuration`: YAML, one object on a line."""
+    at = now.astimezone(UTC)
+    scheduler = configuration.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    head = {
+        "name": f"snapshot of {at:%Y-%m-%d %H:%M:%S} UTC",
+        "now": at.isoformat(timespec="microseconds"),
+        "config": {"scheduler": scheduler},
+    }
+    lines = [yaml.safe_dump(head, sort_keys=False, allow_unicode=True, width=100)]
+    lines += ["objects:\n", *map(_line, pruned(objects))] if objects else []
+    return "".join(lines)
+
+
+def pruned(objects: Sequence[AnyObject]) -> Iterator[AnyObject]:
+    """Yield `objects` without the fields that are left out, and without images that no pod uses."""
+    used = {
+        normalized(container["image"])
+        for item in objects
+        if item.get("kind") == "Pod"
+        for container in _containers(item.get("spec"))
+        if isinstance(container.get("image"), str)
+    }
+    for item in objects:
+        kept = {key: _pruned(value) for key, value in item.items()}
+        if isinstance(kept.get("metadata"), dict):
+            kept["metadata"] = _metadata(kept["metadata"])
+        if item.get("kind") == "Pod":
+            kept["status"] = _pod_status(kept.get("status"))
+        elif item.get("kind") == "Node":
+            kept["spec"] = _without(kept.get("spec"), "node")
+            kept["status"] = _node_status(kept.get("status"), used)
+        elif item.get("kind") == "StorageClass":
+            kept.pop("parameters", None)
+        yield kept
+
+
+def _line(item: AnyObject) -> str:
+    text = msgspec.json.encode(item).decode("utf-8", "replace")
+    return f"- {_UNPRINTABLE.sub(_escaped, text)}\n"
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return f"\\u{ord(found[0]):04x}"
+
+
+def _without(value: Any, part: str) -> Any:
+    if not isinstance(value, dict):
+        return value
+    return {key: each for key, each in value.items() if key not in DROPPED[part]}
+
+
+def _pruned(value: Any) -> Any:
+    """Return `value` with each spec of a pod in it pruned, and without references to secrets."""
+    if isinstance(value, list):
+        return [_pruned(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    found = {
+        key: _pruned(each)
+        for key, each in value.items()
+        if not _SECRET_KEY.search(key) and key not in DROPPED["volume source"]
+    }
+    return _pod_spec(found) if isinstance(found.get("containers"), list) else found
+
+
+def _metadata(meta: AnyObject) -> AnyObject:
+    kept: AnyObject = _without(meta, "metadata")
+    annotations = kept.get("annotations")
+    if isinstance(annotations, dict) and _LAST_APPLIED in annotations:
+        kept["annotations"] = {k: v for k, v in annotations.items() if k != _LAST_APPLIED}
+    return kept
+
+
+def _containers(spec: Any) -> Iterator[AnyObject]:
+    if isinstance(spec, dict):
+        for key in ("containers", "initContainers"):
+            found = spec.get(key)
+            yield from (each for each in found or () if isinstance(each, dict))
+
+
+def _pod_spec(spec: AnyObject) -> AnyObject:
+    kept: AnyObject = _without(spec, "pod")
+    for key in ("containers", "initContainers"):
+        if isinstance(kept.get(key), list):
+            kept[key] = [_container(each) for each in kept[key]]
+    if isinstance(kept.get("volumes"), list):
+        kept["volumes"] = [each for each in kept["volumes"] if not _is_secret(each)]
+    return kept
+
+
+def _container(container: Any) -> Any:
+    kept = _without(container, "container")
+    if isinstance(kept, dict) and isinstance(kept.get("volumeMounts"), list):
+        options = "bindMountOptions"
+        mounts = [{options: m[options]} for m in kept["volumeMounts"] if _has(m, options)]
+        kept["volumeMounts"] = mounts
+        if not mounts:
+            del kept["volumeMounts"]
+    return kept
+
+
+def _has(value: Any, key: str) -> bool:
+    return isinstance(value, dict) and bool(value.get(key))
+
+
+def _is_secret(volume: Any) -> bool:
+    return isinstance(volume, dict) and not _SECRET_SOURCES.isdisjoint(volume)
+
+
+def _pod_status(status: Any) -> Any:
+    kept = _without(status, "pod status")
+    for key in ("containerStatuses", "initContainerStatuses"):
+        if isinstance(kept, dict) and isinstance(kept.get(key), list):
+            kept[key] = [_container_status(each) for each in kept[key]]
+    return kept
+
+
+def _container_status(status: Any) -> Any:
+    kept = _without(status, "container status")
+    if isinstance(kept, dict) and isinstance(kept.get("state"), dict):
+        kept["state"] = {key: each for key, each in kept["state"].items() if key == "waiting"}
+    return kept
+
+
+def _node_status(status: Any, used: set[str]) -> Any:
+    kept = _without(status, "node status")
+    if isinstance(kept, dict) and isinstance(kept.get("images"), list):
+        kept["images"] = [each for each in kept["images"] if _is_used(each, used)]
+    return kept
+
+
+def _is_used(image: Any, used: set[str]) -> bool:
+    names = image.get("names") if isinstance(image, dict) else None
+    return any(isinstance(name, str) and normalized(name) in used for name in names or ())

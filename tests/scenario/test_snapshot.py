@@ -1,0 +1,91 @@
+"""A snapshot of a cluster is planned exactly as a scheduler that starts now plans the cluster."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bindery.kube.objects import watched as kube
+from bindery.scenario.binding import bind_requests
+from bindery.scenario.faults import Faults
+from bindery.scenario.format import Scenario
+from bindery.scenario.planning import Planner
+from tests.ownscenarios import FOLDER, scenarios_of
+from tests.scenario.snapshots import RESOURCES, both_plans
+from tests.scheduler import contestedworlds
+from tests.scheduler.plannedworlds import World, worlds
+from tests.sizes import examples
+
+FILES = sorted(FOLDER.rglob("*.yaml"))
+NOW = 1_750_000_000.5
+
+
+def played(scenario: Scenario, cycles: int) -> Planner:
+    """Return the planner of `scenario` after some cycles and the steps between them."""
+    planner, faults = Planner(scenario, Faults(())), Faults(())
+    cluster = planner.cluster
+    cluster.populate()
+    for _ in range(cycles):
+        planner.plan()
+        cluster.release_pods()
+        cluster.start_pods()
+        bind_requests(cluster, faults, planner.engine.bind_effects)
+        cluster.numa.publish()
+        cluster.now += 1
+    return planner
+
+
+def objects_in(planner: Planner) -> list[kube.KubeObject]:
+    """Return the objects that the API server of a planner holds."""
+    cluster = planner.engine.cluster
+    stored = [item for kind in RESOURCES for item in cluster.observers.every(kind)]
+    return [*stored, *cluster.holds.statements.values()]
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(FOLDER)))
+def test_a_snapshot_of_any_scenario_is_planned_as_its_cluster(file: Path) -> None:
+    for scenario in scenarios_of(file):
+        for cycles in (0, 2):
+            planner = played(scenario, cycles)
+            configuration = scenario.config.to_configuration()
+
+            direct, read = both_plans(objects_in(planner), configuration, planner.cluster.now)
+
+            assert read == direct, (scenario.name, cycles)
+
+
+@given(contestedworlds.scenarios(), st.integers(0, 6))
+@settings(max_examples=examples(60), deadline=None)
+def test_a_snapshot_of_a_contested_cluster_is_planned_as_the_cluster(
+    scenario: Scenario, cycles: int
+) -> None:
+    planner = Planner(scenario, Faults(()))
+    for number in contestedworlds.play(planner, cycles + 1):
+        if number == cycles:
+            break
+    configuration = scenario.config.to_configuration()
+
+    direct, read = both_plans(objects_in(planner), configuration, planner.cluster.now)
+
+    assert read == direct
+
+
+@given(worlds(), st.data())
+@settings(max_examples=examples(60), deadline=None)
+def test_a_snapshot_of_any_world_is_planned_as_the_world(world: World, data: st.DataObject) -> None:
+    nodes = ["", "", *(node.metadata.name for node in world.nodes)]
+    pods = [promised(pod, data.draw(st.sampled_from(nodes))) for pod in world.pods]
+    scenario = Scenario()
+    items = [*world.queues, *world.nodes, *world.groups, *pods]
+
+    direct, read = both_plans(items, scenario.config.to_configuration(), NOW)
+
+    assert read == direct
+
+
+def promised(pod: kube.Pod, node: str) -> kube.Pod:
+    """Return `pod` with room promised on `node`, as the scheduler writes it."""
+    status = msgspec.structs.replace(pod.status, nominated_node_name=node)
+    return pod if pod.spec.node_name else msgspec.structs.replace(pod, status=status)
