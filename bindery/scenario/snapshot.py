@@ -8,6 +8,7 @@ Invariant: a scheduler that starts on the written objects plans as one that star
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -92,6 +93,8 @@ DROPPED: Final[Mapping[str, frozenset[str]]] = {
 _SECRET_SOURCES: Final = frozenset({"configMap", "downwardAPI", "projected", "secret"})
 """Volumes with these sources are left out; no rule about nodes depends on them."""
 _SECRET_KEY: Final = re.compile(r"secret(ref|name)$", re.IGNORECASE)
+_IMAGE_KEYS: Final = frozenset({"image", "reference"})
+"""Of a container, and of a volume that is an image."""
 _UNPRINTABLE: Final = re.compile("[\x7f-\x84\x86-\x9f\ufeff\ufffe\uffff]")
 """What JSON may hold as it is, and YAML may not."""
 
@@ -115,23 +118,23 @@ def snapshot_text(
 def pruned(objects: Sequence[AnyObject]) -> Iterator[AnyObject]:
     """Yield `objects` without the fields that are left out, and without images that no pod uses."""
     used = {
-        normalized(container["image"])
+        normalized(name)
         for item in objects
-        if item.get("kind") == "Pod"
-        for container in _containers(item.get("spec"))
-        if isinstance(container.get("image"), str)
+        if item.get("kind") != "Node"
+        for name in _images(item.get("spec"))
     }
     for item in objects:
         kept = {key: _pruned(value) for key, value in item.items()}
-        if isinstance(kept.get("metadata"), dict):
-            kept["metadata"] = _metadata(kept["metadata"])
+        changes: dict[str, Any] = {"metadata": _metadata}
         if item.get("kind") == "Pod":
-            kept["status"] = _pod_status(kept.get("status"))
+            changes["status"] = _pod_status
         elif item.get("kind") == "Node":
-            kept["spec"] = _without(kept.get("spec"), "node")
-            kept["status"] = _node_status(kept.get("status"), used)
+            changes |= {"spec": _node_spec, "status": partial(_node_status, used=used)}
         elif item.get("kind") == "StorageClass":
             kept.pop("parameters", None)
+        for key, change in changes.items():
+            if isinstance(kept.get(key), dict):
+                kept[key] = change(kept[key])
         yield kept
 
 
@@ -164,6 +167,11 @@ def _pruned(value: Any) -> Any:
     return _pod_spec(found) if isinstance(found.get("containers"), list) else found
 
 
+def _node_spec(spec: AnyObject) -> AnyObject:
+    kept: AnyObject = _without(spec, "node")
+    return kept
+
+
 def _metadata(meta: AnyObject) -> AnyObject:
     kept: AnyObject = _without(meta, "metadata")
     annotations = kept.get("annotations")
@@ -172,11 +180,17 @@ def _metadata(meta: AnyObject) -> AnyObject:
     return kept
 
 
-def _containers(spec: Any) -> Iterator[AnyObject]:
-    if isinstance(spec, dict):
-        for key in ("containers", "initContainers"):
-            found = spec.get(key)
-            yield from (each for each in found or () if isinstance(each, dict))
+def _images(value: Any) -> Iterator[str]:
+    """Yield the images of containers and volumes, also of templates of pods."""
+    if isinstance(value, list):
+        for each in value:
+            yield from _images(each)
+    elif isinstance(value, dict):
+        for key, each in value.items():
+            if key in _IMAGE_KEYS and isinstance(each, str):
+                yield each
+            elif isinstance(each, dict | list):
+                yield from _images(each)
 
 
 def _pod_spec(spec: AnyObject) -> AnyObject:
@@ -208,10 +222,10 @@ def _is_secret(volume: Any) -> bool:
     return isinstance(volume, dict) and not _SECRET_SOURCES.isdisjoint(volume)
 
 
-def _pod_status(status: Any) -> Any:
-    kept = _without(status, "pod status")
+def _pod_status(status: AnyObject) -> AnyObject:
+    kept: AnyObject = _without(status, "pod status")
     for key in ("containerStatuses", "initContainerStatuses"):
-        if isinstance(kept, dict) and isinstance(kept.get(key), list):
+        if isinstance(kept.get(key), list):
             kept[key] = [_container_status(each) for each in kept[key]]
     return kept
 
@@ -223,9 +237,9 @@ def _container_status(status: Any) -> Any:
     return kept
 
 
-def _node_status(status: Any, used: set[str]) -> Any:
-    kept = _without(status, "node status")
-    if isinstance(kept, dict) and isinstance(kept.get("images"), list):
+def _node_status(status: AnyObject, used: set[str]) -> AnyObject:
+    kept: AnyObject = _without(status, "node status")
+    if isinstance(kept.get("images"), list):
         kept["images"] = [each for each in kept["images"] if _is_used(each, used)]
     return kept
 

@@ -96,13 +96,16 @@ def test_secrets_are_left_out_and_unknown_fields_stay() -> None:
 
 
 def test_images_that_no_pod_uses_are_left_out() -> None:
-    names = ["docker.io/library/train:1"], ["other:1"]
+    names = ["train:1"], ["other:1"], ["later:latest"], ["data:2"]
     images = [{"names": each, "sizeBytes": 5} for each in names]
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {}, "status": {"images": images}}
 
-    (_, found) = pruned([POD, node])
+    template = {"containers": [{"image": "later"}], "volumes": [{"image": {"reference": "data:2"}}]}
+    group = {"kind": "PodGroup", "spec": {"subGroups": [{"template": {"spec": template}}]}}
 
-    assert found["status"]["images"] == images[:1]
+    (_, _, found) = pruned([POD, group, node])
+
+    assert found["status"]["images"] == [images[0], *images[2:]]
 
 
 def test_the_text_is_yaml_whatever_the_objects_hold() -> None:
