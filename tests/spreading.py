@@ -81,7 +81,7 @@ LONGEST = (
     "tests/hami/test_left_locks.py",
     "tests/cli/test_asking.py",
     "tests/scheduler/actions/test_make_room_properties.py",
-    "tests/scenario/test_capture.py",
+    "tests/scenario/test_snapshot.py",
 )
 """The files that take longest, which comes first. Others may come in any order."""
 _FEWEST_WITH_A_COMPUTER = 3

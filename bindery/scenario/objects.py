@@ -320,7 +320,6 @@ def pod_object(
         PodState.RELEASING: timestamp(now),
         PodState.STUCK_IN_RELEASING: timestamp(now - _STUCK_FOR_S),
     }
-    gates = [SchedulingGate(name=SCENARIO_GATE)] if pod.state is PodState.GATED else None
     return Pod(
         metadata=Meta(
             name=who.name,
@@ -332,38 +331,38 @@ def pod_object(
             annotations=hami.recorded(pod, annotations, who.uid),
             owner_references=[_controller(who)] if who.recreate else [],
         ),
-        spec=pod_specs.merged(
-            PodSpec(
-                node_name=pod.node,
-                scheduler_name=pod.scheduler_name or SCHEDULER_NAME,
-                priority=priority,
-                preemption_policy=pod.preemption_policy,
-                **features.spec_fields(pod.required_features),
-                containers=features.needing(
-                    pod.required_features, _containers("main", pod, pod, who)
-                ),
-                init_containers=[
-                    each
-                    for index, container in enumerate(pod.init_containers)
-                    for each in _containers(f"init-{index}", pod, container, who)
-                ],
-                node_selector=pod.node_selector,
-                affinity=_converted(pod.affinity, Affinity),
-                tolerations=[_converted(item, Toleration) for item in pod.tolerations],
-                topology_spread_constraints=[
-                    _converted(item, TopologySpreadConstraint)
-                    for item in pod.topology_spread_constraints
-                ],
-                scheduling_gates=gates,
-                volumes=_volumes(pod),
-            ),
-            pod.spec,
-        ),
+        spec=pod_specs.merged(_spec(pod, who, priority), pod.spec),
         status=PodStatus(
             phase=_PHASES[pod.state],
             nominated_node_name=pod.nominated_node,
             conditions=None if who.bound_at is None else [bound_condition(who.bound_at)],
         ),
+    )
+
+
+def _spec(pod: ScenarioPod, who: PodIdentity, priority: int) -> PodSpec:
+    """Return the spec of a pod by its short keys."""
+    gates = [SchedulingGate(name=SCENARIO_GATE)] if pod.state is PodState.GATED else None
+    return PodSpec(
+        node_name=pod.node,
+        scheduler_name=pod.scheduler_name or SCHEDULER_NAME,
+        priority=priority,
+        preemption_policy=pod.preemption_policy,
+        **features.spec_fields(pod.required_features),
+        containers=features.needing(pod.required_features, _containers("main", pod, pod, who)),
+        init_containers=[
+            each
+            for index, container in enumerate(pod.init_containers)
+            for each in _containers(f"init-{index}", pod, container, who)
+        ],
+        node_selector=pod.node_selector,
+        affinity=_converted(pod.affinity, Affinity),
+        tolerations=[_converted(item, Toleration) for item in pod.tolerations],
+        topology_spread_constraints=[
+            _converted(item, TopologySpreadConstraint) for item in pod.topology_spread_constraints
+        ],
+        scheduling_gates=gates,
+        volumes=_volumes(pod),
     )
 
 
