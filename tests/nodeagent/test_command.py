@@ -22,7 +22,7 @@ def refusal(command_line: CommandLine) -> Refusal:
 
 
 def test_without_hollow_it_says_that_only_hollow_nodes_exist(refusal: Refusal) -> None:
-    assert "only hollow nodes exist so far" in refusal()
+    assert "only hollow nodes are supported" in refusal()
 
 
 def test_a_number_and_a_file_exclude_each_other(refusal: Refusal, tmp_path: Path) -> None:

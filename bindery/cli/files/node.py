@@ -18,7 +18,7 @@ from bindery.nodecore import checkpointfiles
 from bindery.nodecore.checkpointfiles import Entry, FileContent
 from bindery.nodecore.errors import CheckpointError, CorruptCheckpointError
 
-app = typer.Typer(help="Looks into what a kubelet has written.", no_args_is_help=True)
+app = typer.Typer(help="Shows and checks files that a kubelet has written.", no_args_is_help=True)
 
 _NAMES = tuple(checkpointfiles.CheckpointKind)
 _PLACES = ("", "device-plugins/", "*/", "*/device-plugins/")

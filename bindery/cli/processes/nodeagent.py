@@ -38,7 +38,7 @@ def nodeagent() -> None:
         ("nodeagent run --hollow 20", "20 servers with eight GPUs"),
         ("nodeagent run --hollow 4 --set numa.sockets=2", "with two NUMA zones each"),
         ("nodeagent run --hollow 4 --set kubelet.systemReserved.cpu=2", "2 CPUs less for pods"),
-        ("nodeagent run --shapes nodes.yaml --remove-on-exit", "as a file says"),
+        ("nodeagent run --shapes nodes.yaml --remove-on-exit", "the shapes of a file"),
     )
 )
 def run(  # noqa: PLR0913, PLR0917 -- every option of the command line is one
@@ -80,7 +80,7 @@ def run(  # noqa: PLR0913, PLR0917 -- every option of the command line is one
     """Run hollow nodes: Node objects, Leases and pod statuses without machines behind them."""
     if (hollow is None) == (shapes is None):
         raise typer.BadParameter(
-            "only hollow nodes exist so far: say --hollow N, or --shapes FILE"
+            "only hollow nodes are supported: use --hollow N or --shapes FILE"
             if hollow is None
             else "--hollow and --shapes exclude each other: a shapes file has its own counts",
             param_hint="--hollow",

@@ -24,8 +24,8 @@ def own_lines(answer: OwnAnswer) -> list[str]:
     if answer.advice:
         lines.append(f"What to do: {answer.advice}")
     lines.append(
-        "Shown is what the scheduler has written. A plan and the nodes are shown to users with the "
-        "ClusterRole bindery-reader."
+        "This is the recorded status. Users with the ClusterRole bindery-reader also get a plan "
+        "and the nodes."
     )
     return lines
 
