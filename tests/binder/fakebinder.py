@@ -5,7 +5,7 @@ troubles that meet some of the calls: an error, an answer lost before or after t
 """
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -228,6 +228,13 @@ class Door:
         return found
 
 
+REFUSALS = 40
+"""How often a claim is refused that is not refused for good: more often than a binder attempts.
+
+A Statement that lost a bound pod needs the refused one in its place, and tries until it has it.
+"""
+
+
 class Claims:
     """A plugin that claims something of the world for each pod, and gives it back."""
 
@@ -239,11 +246,14 @@ class Claims:
         slow: Mapping[str, float],
     ) -> None:
         self.door, self.name, self.refuses, self.slow = door, name, refuses, slow
+        self._refused: Counter[str] = Counter()
 
     async def pre_bind(self, context: BindContext) -> None:
         uid = context.pod.uid
-        if uid in self.refuses:
-            raise self.refuses[uid]
+        refusal = self.refuses.get(uid)
+        if refusal is not None and (refusal.permanent or self._refused[uid] < REFUSALS):
+            self._refused[uid] += 1
+            raise refusal
         if uid in self.slow:
             await self.door.pause(self.slow[uid])
         await self.door.call("pre_bind", lambda: self.door.world.prepared.add((self.name, uid)))
@@ -306,7 +316,7 @@ class Binder:
             world: the API server.
             script: the troubles.
             plugins: how many claim something for each pod.
-            refuses: pod UID -> why none of them prepares the pod.
+            refuses: pod UID -> why none of them prepares the pod, for good or `REFUSALS` times.
             slow: pod UID -> for how many seconds the first of them waits before.
             more_plugins: plugins of the test.
         """
