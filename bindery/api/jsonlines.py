@@ -1,7 +1,8 @@
-"""Objects of a YAML file that stand on a line each as JSON: read fifty times as fast.
+"""Reads objects of a YAML file that are JSON on one line each, fifty times as fast.
 
-Used by `yamlfile`. JSON is YAML, so the lines mean the same to every other reader. Invariant: what
-is taken out and put back is what YAML would have read; in doubt, a line is left to YAML.
+Used by `yamlfile`. JSON is YAML, so the lines have the same meaning for every other reader.
+Invariant: the result
+equals that of PyYAML; in doubt, a line is left to PyYAML.
 """
 
 import json
@@ -15,7 +16,7 @@ _PLACEHOLDER: Final = "- {}"
 
 
 class RepeatedKeyError(ValueError):
-    """A key stands twice in one JSON object. `line` is 0-based."""
+    """A key occurs twice in one JSON object. `line` is 0-based."""
 
     def __init__(self, line: int, key: str) -> None:
         super().__init__(f"{key}: stands twice")

@@ -1,1 +1,1 @@
-"""Which Statements there are, and when each is carried out."""
+"""The known Statements, and the decision when each is executed."""

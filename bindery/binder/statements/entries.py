@@ -35,38 +35,38 @@ class State(Enum):
     """The state of a part."""
 
     NEW = auto()
-    """It is to be judged."""
+    """The part must be judged."""
     COPY = auto()
     """Another request carries the same part."""
     REFUSED = auto()
-    """It makes no sense, which is reported."""
+    """The part is malformed, and reported."""
     GATHERING = auto()
-    """It waits for other parts, or for parts that agree with it."""
+    """The part waits for other parts, or for parts that agree with it."""
     RUNNING = auto()
-    """A Run carries it out."""
+    """A Run executes the part."""
     CHANGED = auto()
-    """The Run of its former spec is being taken back."""
+    """The Run of the former spec is being rolled back."""
     SETTLED = auto()
-    """It has its outcome, and the Run still works at other parts."""
+    """The part has its outcome, and the Run still executes other parts."""
     ENDED = auto()
-    """Its Run has ended, and the watch has not shown an outcome."""
+    """The Run has ended, and the watch has not delivered an outcome."""
     FINISHED = auto()
-    """The watch has shown its outcome."""
+    """The watch has delivered the outcome."""
 
 
 class Event(IntEnum):
     """An event of a part; the number of its column in `TRANSITIONS`."""
 
     SHOWN = 0
-    """The watch shows it with its known spec and no outcome."""
+    """The watch delivers the part with its known spec and no outcome."""
     CHANGED = 1
-    """The watch shows it with another spec and no outcome."""
+    """The watch delivers the part with another spec and no outcome."""
     FINAL = 2
-    """The watch shows its outcome."""
+    """The watch delivers the outcome."""
     STARTED = 3
-    """A Run takes it up."""
+    """A Run takes the part."""
     ENDED = 4
-    """Its Run has ended."""
+    """The Run has ended."""
 
 
 TRANSITIONS: Final[dict[State, tuple[State | None, ...]]] = {
@@ -80,10 +80,10 @@ TRANSITIONS: Final[dict[State, tuple[State | None, ...]]] = {
     State.ENDED: (State.ENDED, State.NEW, State.FINISHED, State.RUNNING, None),
     State.FINISHED: (State.NEW, State.NEW, State.FINISHED, State.SETTLED, None),
 }
-"""For each state, the next state at each event. None: the event cannot come then."""
+"""For each state, the next state at each event. None: the event cannot occur."""
 
 OPEN: Final = frozenset({State.GATHERING, State.RUNNING, State.CHANGED, State.ENDED})
-"""Admitted, and the watch has shown no outcome."""
+"""Admitted parts without an outcome from the watch."""
 UNDER_A_RUN: Final = frozenset({State.RUNNING, State.CHANGED, State.SETTLED})
 _HAS_OUTCOME: Final = frozenset({State.SETTLED, State.FINISHED})
 
@@ -93,31 +93,31 @@ class Part:
     """A Statement, or a part of one, in one request."""
 
     statement: CommittedStatement
-    """In its newest state."""
+    """The Statement in its newest state."""
     is_adopted: bool
-    """Whether somebody may have worked on it before its next Run."""
+    """Whether another process may have worked on the part before its next Run."""
     since_s: float
-    """When it was judged, in seconds since the epoch."""
+    """Time of the judgement, in seconds since the epoch."""
     state: State = State.NEW
     is_said: bool = False
-    """Whether its wait was written."""
+    """Whether the wait reason of the part was written."""
     refused_at: int | None = None
-    """The generation at which it was reported as malformed."""
+    """The generation of the part that was reported as malformed."""
     is_examined: bool = False
-    """Whether it is a copy, and the API server is being asked about the other request."""
+    """Whether the part is a copy, and the other request is being read from the API server."""
 
     @property
     def key(self) -> StatementKey:
-        """Its identity among the parts of all Statements."""
+        """The part's key among the parts of all Statements."""
         return self.statement.key
 
     @property
     def uid(self) -> str:
-        """The UID of its request."""
+        """The UID of the part's request."""
         return self.statement.metadata.uid
 
     def take(self, statement: CommittedStatement) -> Event:
-        """Take in what the watch shows; return the event."""
+        """Store a state from the watch; return the event."""
         is_changed = self.statement.is_changed_in(statement)
         self.statement = statement
         if statement.is_final:
@@ -126,28 +126,28 @@ class Part:
         return Event.CHANGED if is_changed else Event.SHOWN
 
     def refresh(self, statement: CommittedStatement) -> None:
-        """Take in the state in which a Run leaves the part, unless a newer spec has come."""
+        """Store the state in which a Run leaves the part, unless a newer spec has come."""
         if self.statement.metadata.generation <= statement.metadata.generation:
             self.statement = statement
 
 
 @dataclass(eq=False)
 class StatementEntry:
-    """All that is remembered of one Statement."""
+    """All state about one Statement."""
 
     namespace: str
     id: str
     carriers: dict[str, Part] = field(default_factory=dict)
-    """Name of a request -> the part that it carries."""
+    """Name of a request -> the part in it."""
     runs: list[Run] = field(default_factory=list)
-    """Those that have not ended, the newest last."""
+    """Runs that have not ended, the newest last."""
     followers: int = 0
-    """How many Runs build on this Statement."""
+    """Number of Runs that depend on this Statement."""
     _news: asyncio.Event | None = None
 
     @property
     def parts(self) -> list[Part]:
-        """The parts in order, copies and malformed ones left out."""
+        """The parts in order, without copies and malformed parts."""
         found: dict[int, Part] = {}
         for part in self.carriers.values():
             number = part.key.part
@@ -157,15 +157,15 @@ class StatementEntry:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all parts have come."""
+        """Whether all parts are known."""
         parts = self.parts
         return bool(parts) and len(parts) == parts[0].statement.spec.parts
 
     @property
     def is_ready(self) -> bool:
-        """Whether a part waits for an outcome, and for no other part.
+        """Whether a part lacks an outcome, and no part waits for another.
 
-        All parts have come then, or none will be bound.
+        Then all parts are known, or none will be bound.
         """
         statements = [part.statement for part in self.parts]
         if all(each.is_final for each in statements):
@@ -179,17 +179,17 @@ class StatementEntry:
 
     @property
     def is_open(self) -> bool:
-        """Whether the watch has not shown the outcome of a part."""
+        """Whether the watch lacks the outcome of a part."""
         return any(part.state in OPEN for part in self.carriers.values())
 
     @property
     def is_needed(self) -> bool:
-        """Whether there is anything to remember."""
+        """Whether the entry contains any state."""
         return bool(self.carriers or self.runs or self.followers)
 
     @property
     def wait(self) -> Wait | None:
-        """Which parts the others wait for; None if all have come."""
+        """The parts for which the others wait; None if all are known."""
         parts = self.parts
         if not parts or self.is_complete:
             return None
@@ -197,7 +197,7 @@ class StatementEntry:
         return Wait(WaitReason.WAITS_FOR_PARTS, text)
 
     def find(self, statement: CommittedStatement) -> Part | None:
-        """Return the part in the request of `statement`, another state of it."""
+        """Return the part in the request of `statement`, in its stored state."""
         part = self.carriers.get(statement.metadata.name)
         return part if part is not None and part.uid == statement.metadata.uid else None
 
@@ -210,7 +210,7 @@ class StatementEntry:
         return None
 
     def other_carrier(self, part: Part) -> Part | None:
-        """Return the same part in another request, if that one has no outcome."""
+        """Return the same part in another request, if that request has no outcome."""
         others = (each for each in self.carriers.values() if each is not part)
         return next((each for each in others if each.state in OPEN and each.key == part.key), None)
 
@@ -229,7 +229,7 @@ class StatementEntry:
             part.statement = msgspec.structs.replace(part.statement, spec=spec)
 
     def tell(self) -> None:
-        """Wake those that wait for news."""
+        """Wake the waiters for news."""
         if self._news is not None:
             self._news.set()
             self._news = None

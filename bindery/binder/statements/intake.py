@@ -1,7 +1,7 @@
-"""Reads BindRequests into their Statements: between `operator` and `manager`.
+"""Splits BindRequests into their Statements, between `operator` and `manager`.
 
-The operator shows whole requests; the manager knows Statements alone. A request that carries no
-Statement, or one id twice, is malformed as a whole.
+The operator passes whole requests; the manager knows only Statements. A request without Statements,
+or with an id twice, is malformed as a whole.
 """
 
 from collections.abc import Sequence
@@ -16,37 +16,38 @@ class StoredMemory(Protocol):
     """Keeps the newest state of requests whose Statements share their status."""
 
     def note(self, stored: BindRequest, statements: Sequence[CommittedStatement]) -> None:
-        """Take in a request, and its Statements, as the watch shows them."""
+        """Store the newest state of a request and its Statements from the watch."""
 
     def drop(self, uid: str) -> None:
-        """Forget a request that is gone."""
+        """Forget a deleted request."""
 
     def hurry(self, namespace: str, statement_id: str) -> None:
-        """Note that a Statement builds on this one, whose success must be written at once."""
+        """Write the success of this Statement at once, because another Statement depends on it."""
 
 
 class Intake:
-    """Turns changes of requests into changes of their Statements."""
+    """Converts changes of requests to changes of their Statements."""
 
     def __init__(self, manager: Manager, memory: StoredMemory) -> None:
         """Make an intake that knows no requests.
 
         Args:
-            manager: is told about each Statement.
-            memory: is told about each request.
+            manager: receives each Statement.
+            memory: receives each request.
         """
         self._manager, self._memory = manager, memory
         self._statements: dict[str, tuple[CommittedStatement, ...]] = {}
-        """UID of a request of which a Statement has no outcome -> its Statements."""
+        """UID of a request with a Statement without an outcome -> its Statements."""
         self._malformed: set[str] = set()
         """UIDs of requests that were reported as malformed."""
 
     def observe(self, stored: BindRequest, *, adopted: bool) -> None:
-        """Take in a request that is new or has changed.
+        """Process a new or changed request.
 
         Args:
             stored: its newest state.
-            adopted: whether it was there before we looked, so that another may have worked on it.
+            adopted: whether it was in the first list, so that another process may have worked on
+                it.
         """
         if stored.is_fence:
             self._manager.announced(stored)
@@ -74,13 +75,13 @@ class Intake:
                 self._memory.hurry(each.metadata.namespace, after)
 
     def gone(self, stored: BindRequest) -> None:
-        """Take in that a request does not exist any more."""
+        """Process the deletion of a request."""
         for each in self._statements.get(stored.metadata.uid) or stored.each():
             self._manager.gone(each)
         self.forget(stored.metadata.uid)
 
     def malformed(self, request: Malformed, *, is_final: bool) -> None:
-        """Take in a request that cannot be understood."""
+        """Process a malformed request."""
         is_reported = request.uid in self._malformed
         self.forget(request.uid)
         self._malformed.add(request.uid)
@@ -88,7 +89,7 @@ class Intake:
             self._manager.refuse(request)
 
     def forget(self, uid: str) -> None:
-        """Forget a request that is gone or cannot be understood, and its Statements."""
+        """Forget a deleted or malformed request, and its Statements."""
         self._malformed.discard(uid)
         self._memory.drop(uid)
         for each in self._statements.pop(uid, ()):
@@ -96,7 +97,9 @@ class Intake:
 
 
 def _problem(statements: tuple[CommittedStatement, ...]) -> str:
-    """Return why `statements`, all of a request, make no sense together; "" if they do."""
+    """Return the reason why `statements` of one request contradict each other; "" if they do
+    not.
+    """
     if not statements:
         return "it carries no Statement: spec.statements is empty"
     seen: set[str] = set()

@@ -1,10 +1,10 @@
-"""Decides when each Statement is carried out.
+"""Decides when each Statement is executed.
 
-`intake` shows it every change of every Statement by `observe` and `gone`, which only take note and
-start or interrupt a `run.run`. `entries` remembers the Statements, with the transitions of their
-parts. The manager takes the steps, and keeps the rules that go over more than one request: a
-Statement begins when all parts have come and the Statement that it builds on has succeeded, a pod
-is under one Run at a time, and a Statement of a scheduler that does not lead any more is refused.
+`intake` passes every change of every Statement to `observe` and `gone`, which only store the change
+and start or interrupt a `run.run`. `entries` stores the Statements, with the transitions of their
+parts. The manager executes the transitions, and enforces the rules across requests: a Statement
+starts when all parts are known and its prerequisite has succeeded, a pod belongs to one Run at a
+time, and a Statement of a scheduler that no longer leads is refused.
 """
 
 import asyncio
@@ -41,16 +41,16 @@ from bindery.kube.objects.bindrequests import BindRequest, CommittedStatement
 _log: Final = structlog.get_logger(__name__)
 
 _FRESH_S: Final = 10.0
-"""Parts that came together within this time are taken as they came; older ones are read again."""
+"""Seconds within which parts that came together are used unread; older parts are read again."""
 _ASK_AGAIN_S: Final = 1.0
-"""Pause after the API server could not be asked."""
+"""Pause after a failed request to the API server."""
 
 
 class Retention(Protocol):
-    """Removes finished requests when their time is over."""
+    """Deletes finished requests after their time to live."""
 
     def add(self, request: Finished) -> None:
-        """Take in a finished request."""
+        """Add a finished request."""
 
 
 @dataclass(frozen=True)
@@ -64,25 +64,25 @@ class UnsaidWait:
 
 @dataclass(frozen=True)
 class Malformed:
-    """A BindRequest that cannot be decoded or carried out: its identity and the problem."""
+    """A BindRequest that cannot be decoded or executed: its identity and the problem."""
 
     namespace: str
     name: str
     uid: str
     message: str
     statement: CommittedStatement | None = None
-    """The one of its Statements that is malformed; None for the whole request."""
+    """The malformed Statement; None for the whole request."""
 
 
 class MalformedSink(Protocol):
-    """Tells the world that a request is malformed."""
+    """Reports malformed requests to users."""
 
     async def refuse(self, request: Malformed, status: Mapping[str, object]) -> None:
         """Write an event and, if the API server accepts it, the status."""
 
 
 class Manager:
-    """All Runs. Every method is called in the event loop; none waits, except `drain`."""
+    """Starts and stops all Runs. Methods are called in the event loop; only `drain` waits."""
 
     def __init__(
         self,
@@ -94,25 +94,26 @@ class Manager:
         self._dependencies, self._fence = dependencies, fence
         self._retention, self._malformed = retention, malformed
         self.entries: dict[tuple[str, str], StatementEntry] = {}
-        """Namespace and id of a Statement -> all that is remembered of it."""
+        """Namespace and id of a Statement -> its entry."""
         self._claims = PodClaims()
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
     def run_count(self) -> int:
-        """How many Statements are being carried out or wait for their next attempt."""
+        """The number of Statements in progress, including waits for the next attempt."""
         return sum(len(entry.runs) for entry in self.entries.values())
 
     def note_token(self, labels: dict[str, str], token: int) -> None:
-        """Take in the fencing token of a request, before any Run is started."""
+        """Record the fencing token of a request, before any Run is started."""
         self._fence.note(labels, token)
 
     def observe(self, statement: CommittedStatement, *, adopted: bool) -> None:
-        """Take in a Statement that is new or has changed.
+        """Process a new or changed Statement.
 
         Args:
             statement: its newest state.
-            adopted: whether it was there before we looked, so that another may have worked on it.
+            adopted: whether it was in the first list, so that another process may have worked on
+                it.
         """
         meta = statement.metadata
         self._fence.note(meta.labels, statement.fencing_token)
@@ -130,7 +131,7 @@ class Manager:
         self._tidy(entry)
 
     def announced(self, request: BindRequest) -> None:
-        """Take in the announcement of a new leader; it is removed as any finished request."""
+        """Process the announcement of a new leader; it is deleted like a finished request."""
         self._fence.note(request.metadata.labels, request.spec.fencing_token)
         if request.is_final:
             self._retention.add(finished_as_a_whole(request))
@@ -138,7 +139,7 @@ class Manager:
             self._spawn(self._acknowledge(request))
 
     def gone(self, statement: CommittedStatement) -> None:
-        """Take in that a Statement does not exist any more."""
+        """Process the deletion of a Statement."""
         entry = self.entries.get((statement.metadata.namespace, statement.spec.id))
         part = entry.find(statement) if entry is not None else None
         if entry is not None and part is not None:
@@ -146,27 +147,26 @@ class Manager:
             self._tidy(entry)
 
     def refuse(self, request: Malformed) -> None:
-        """Report a request, or one of its Statements, that cannot be understood."""
+        """Report a malformed request, or a malformed Statement of one."""
         now = timestamp_milli(self._dependencies.clock())
         pods = request.statement.spec.pods if request.statement is not None else None
         status = malformed_status(request.message, now, pods)
         self._spawn(self._malformed.refuse(request, status))
 
     def retain(self, request: Finished) -> None:
-        """Take in a request that has ended as a whole."""
+        """Schedule the deletion of a request that has ended as a whole."""
         self._retention.add(request)
 
     def is_needed(self, request: Finished) -> bool:
         """Whether the outcome of this request is still needed, or not complete.
 
-        Others that need it are parts of its Statements, and Statements that build on them, without
-        an outcome.
+        It is needed by parts of its Statements, and by dependent Statements, without an outcome.
         """
         entries = (self.entries.get((request.namespace, each)) for each in request.statement_ids)
         return any(entry.is_open or entry.followers > 0 for entry in entries if entry is not None)
 
     def is_waited_for(self, namespace: str, statement_id: str) -> bool:
-        """Whether a Statement in progress has this one as its prerequisite."""
+        """Whether a Statement in progress depends on the given one."""
         entry = self.entries.get((namespace, statement_id))
         return entry is not None and entry.followers > 0
 
@@ -187,7 +187,7 @@ class Manager:
         return found
 
     def wait_said(self, statement: CommittedStatement, written: CommittedStatement | None) -> None:
-        """Note that the wait reason of `statement` was written, or could not be."""
+        """Record that the wait reason of `statement` was written, or could not be written."""
         entry = self.entries.get((statement.metadata.namespace, statement.spec.id))
         part = entry.find(statement) if entry is not None else None
         if entry is None or part is None:
@@ -200,7 +200,7 @@ class Manager:
     async def drain(self, grace_s: float) -> None:
         """Wait at most `grace_s` for Runs in progress, then cancel the rest.
 
-        The pause of the dependencies answers False by now, so that waiting Runs end at once.
+        The pause of the dependencies now returns False, so that waiting Runs end at once.
         """
         if self._tasks:
             await asyncio.wait(set(self._tasks), timeout=grace_s)
@@ -212,7 +212,7 @@ class Manager:
     # ---- the states of parts --------------------------------------------------------------------
 
     def _apply(self, entry: StatementEntry, part: Part, event: Event) -> None:
-        """Bring a part to its next state, and do what follows from that."""
+        """Set a part to its next state, and execute the consequences."""
         state = TRANSITIONS[part.state][event]
         assert state is not None, f"{event.name} in the state {part.state.name}"
         part.state = state
@@ -221,24 +221,24 @@ class Manager:
         elif event is Event.CHANGED:
             self._interrupt(entry, part, Interruption.CHANGED)
         elif event is Event.FINAL:
-            # Seen last at a start: the parts without an outcome wait for nothing else.
+            # After a restart, no other part will come: the parts without an outcome need not wait.
             if not entry.is_under_a_run:
                 self._begin(entry)
             self._retention.add(finished(part.statement))
 
     def _entry(self, namespace: str, statement_id: str) -> StatementEntry:
-        """Return the entry of a Statement, made if there is none."""
+        """Return the entry of a Statement; create it if needed."""
         identity = (namespace, statement_id)
         return self.entries.setdefault(identity, StatementEntry(*identity))
 
     def _tidy(self, entry: StatementEntry) -> None:
-        """Forget what is not needed any more of an entry."""
+        """Forget the unneeded state of an entry."""
         entry.shed()
         if not entry.is_needed:
             self.entries.pop((entry.namespace, entry.id), None)
 
     def _drop(self, entry: StatementEntry, part: Part) -> None:
-        """Forget a part that is gone."""
+        """Forget a deleted part."""
         del entry.carriers[part.statement.metadata.name]
         self._interrupt(entry, part, Interruption.GONE)
         entry.tell()
@@ -264,7 +264,7 @@ class Manager:
             self._begin(entry)
 
     def _begin(self, entry: StatementEntry) -> None:
-        """Start a Run if nothing is missing, and the parts go together."""
+        """Start a Run if all parts are known and agree."""
         if not entry.is_ready:
             return
         parts = entry.parts
@@ -282,9 +282,9 @@ class Manager:
             self.refuse(Malformed(meta.namespace, meta.name, meta.uid, problem, part.statement))
 
     async def _examine(self, entry: StatementEntry, copy: Part) -> None:
-        """Refuse a copy, unless the other request is gone; that one stays as it is."""
-        # kopf keeps the order of one request's events, not of two: that the other request is gone
-        # may not have been told yet.
+        """Refuse a copy, unless the other request is deleted; the other request is not changed."""
+        # kopf keeps the order of events of one request, not of two: the deletion of the other
+        # request may not have been delivered yet.
         while (other := entry.other_carrier(copy)) is not None:
             try:
                 await self._dependencies.store.confirm(other.statement)
@@ -321,7 +321,7 @@ class Manager:
         waited_s = now - min(gathering, default=now)
         before = list(entry.runs)
         statements = [part.statement for part in parts]
-        # A part that is withdrawn takes the others with it.
+        # A withdrawn part takes the others with it.
         speaker = next((each for each in statements if each.is_withdrawn), statements[0])
         predecessor = self._predecessor_of(speaker)
         run = Run(
@@ -339,7 +339,7 @@ class Manager:
         self._spawn(self._see_off(entry, run, predecessor))
 
     def _predecessor_of(self, statement: CommittedStatement) -> Predecessor:
-        """Return the predecessor of a Statement; a withdrawn one waits for none."""
+        """Return the prerequisite of a Statement; a withdrawn Statement waits for none."""
         after = statement.spec.after if not statement.is_withdrawn else None
         entry = self._entry(statement.metadata.namespace, after) if after is not None else None
         return Predecessor(entry, self._dependencies.store, self._dependencies.pause)
@@ -355,7 +355,7 @@ class Manager:
         return lambda: self._fence.refusal(labels, token) or predecessor.refusal
 
     async def _see_off(self, entry: StatementEntry, run: Run, predecessor: Predecessor) -> None:
-        """Clear up after a Run; start again if one of its parts has changed meanwhile."""
+        """Clean up after a Run; start again if one of its parts has changed meanwhile."""
         await run.ended.wait()
         predecessor.leave()
         if predecessor.entry is not None:
@@ -382,7 +382,7 @@ class Manager:
         for part in changed:
             if part.state is State.ENDED:
                 self._apply(entry, part, Event.CHANGED)
-        # A part that has ended is not judged anew, but the others cannot end without its change.
+        # A part that has ended is not judged again, but the others cannot end without its change.
         if not entry.is_under_a_run:
             self._begin(entry)
 

@@ -1,7 +1,7 @@
 """Validates Statements and their parts.
 
-A Statement that is too large for one BindRequest comes in several, which share its `id`. Used by
-`manager` before a Run starts, and by `run_start` for parts that have their outcome already.
+A Statement that is too large for one BindRequest is split over several, which share its `id`. Used
+by `manager` before a Run starts, and by `run_start` for parts with an outcome.
 """
 
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from bindery.kube.objects.bindrequests import CommittedStatement, StatementSpec
 
 
 def problem_of(statement: CommittedStatement) -> str:
-    """Return why the Statement, or part of one, makes no sense by itself; "" if it does."""
+    """Return the problem of the Statement, or part of one, by itself; "" if there is none."""
     spec = statement.spec
     if not spec.pods:
         return "pods is empty"
@@ -24,7 +24,7 @@ def problem_of(statement: CommittedStatement) -> str:
 
 
 def problem_of_parts(parts: list[CommittedStatement]) -> str:
-    """Return why the parts do not go together; "" if they do."""
+    """Return the reason why the parts contradict each other; "" if they do not."""
     first = _common(parts[0].spec)
     if any(_common(part.spec) != first for part in parts[1:]):
         return "the parts of the Statement disagree on parts, after or minBound"
@@ -49,9 +49,9 @@ def _problem_of_pods(parts: Iterable[CommittedStatement]) -> str:
 
 
 def settled_refusals(parts: Iterable[CommittedStatement]) -> dict[str, PodFailure]:
-    """Return which pods must stay unbound because a part has its final status already.
+    """Return the pods that must stay unbound because a part already has its final status.
 
-    A binder that dies between the status writes of two parts leaves such Statements: the other
+    A binder that dies between the status writes of two parts leaves such Statements. The other
     parts get the same outcome.
     """
     parts = list(parts)

@@ -1,1 +1,1 @@
-"""The commands that play the future in memory: `whatif`, `simulate`."""
+"""The commands that predict in memory: `whatif`, `simulate`."""

@@ -1,4 +1,4 @@
-"""The manifests that a command is given: files, folders and stdin. Used by `rehearsing`."""
+"""Reads the manifests for a command: files, folders and stdin. Used by `rehearsing`."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -31,10 +31,10 @@ def _documents(path: Path, *, recursive: bool) -> Iterator[Document]:
 
 
 def _stdin() -> str:
-    """Return what stdin has.
+    """Return the text of stdin.
 
     Raises:
-        FileError: it is too large, or no text.
+        FileError: stdin is too large, or not text.
     """
     content = sys.stdin.buffer.read(MOST_BYTES + 1)
     if len(content) > MOST_BYTES:
@@ -52,7 +52,7 @@ def _some(documents: list[Document], name: str) -> list[Document]:
 
 
 def _files(path: Path, *, recursive: bool) -> Iterator[Path]:
-    """Yield `path`, or the manifests in the folder that it is, as kubectl chooses them."""
+    """Yield `path`, or the manifests in the folder `path`, chosen as by kubectl."""
     if not path.is_dir():
         yield path
         return

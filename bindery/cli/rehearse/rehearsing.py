@@ -28,27 +28,27 @@ from bindery.cli.text.rehearsal import outcome_lines
 
 @dataclass(frozen=True)
 class Question:
-    """What would be submitted."""
+    """The manifests to submit."""
 
     files: tuple[Path, ...]
     namespace: str
-    """Of objects that name none."""
+    """Namespace of objects that name none."""
     row_files: tuple[Path, ...] = ()
     recursive: bool = False
-    """Whether the folders below a folder are meant too."""
+    """Whether to include sub-folders."""
 
     @property
     def name(self) -> str:
-        """The files, for errors."""
+        """The names of the files, for errors."""
         return listed([str(file) for file in self.files])
 
 
 def answer(context: typer.Context, origin: Origin, question: Question, output: Format) -> None:
-    """Print what would happen if the files of `question` were submitted.
+    """Print the predicted outcome of submitting the files of `question`.
 
     Raises:
         FileError: a file cannot be used.
-        BadInputError: nothing in them is for the scheduler that is asked.
+        BadInputError: they contain nothing for this scheduler.
         typer.Exit: some of it would wait.
     """
     documents = read_manifests(question.files, recursive=question.recursive)

@@ -1,7 +1,7 @@
 """Answer `bindery simulate`: read the trace, play it, write the report.
 
 `bindery.simulation` does the work. Progress goes to standard error, the report to standard output
-and to the files that are asked for.
+and to the requested files.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -34,14 +34,14 @@ from bindery.simulation.tables import Table, comparison_tables, tables
 from bindery.simulation.trace import Trace, TraceError
 
 _PACKING_WINDOW_S: Final = 100.0
-"""With --arrivals-only a job arrives each second; a cycle starts with so many of them."""
+"""With --arrivals-only a job arrives each second; a cycle starts after this time."""
 _PACKING_ACTIONS: Final = frozenset({"allocate", "backfill"})
 """With --arrivals-only, no pod is moved or evicted."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What to simulate."""
+    """The input of a simulation."""
 
     trace: Path
     configurations: tuple[Path | None, Path | None]
@@ -55,7 +55,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Outputs:
-    """Where the report goes."""
+    """The outputs of the report."""
 
     form: Format
     html: Path | None
@@ -85,7 +85,7 @@ def answer(choice: Choice, outputs: Outputs) -> None:
 
 
 def _read(choice: Choice) -> tuple[Trace, SchedulerConfiguration]:
-    """Return the trace with its load changed, and the configuration that it brings."""
+    """Return the trace with its load changed, and its configuration."""
     path, default = choice.trace, SchedulerConfiguration()
     if is_openb(path):
         trace = read_trace(path)

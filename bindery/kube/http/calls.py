@@ -1,7 +1,7 @@
 """Calls: requests with retries, until success, a permanent error or a timeout.
 
-Stands between `client`, which builds requests, and a `http.carrier`, which
-carries one request once. `http.retry` decides about repeating.
+Used between `client`, which builds requests, and a `http.carrier`, which sends a request once.
+`http.retry` decides about repetitions.
 """
 
 import asyncio
@@ -30,10 +30,10 @@ from bindery.kube.objects.watched import KubeObject
 T = TypeVar("T", bound=KubeObject)
 ItemT = TypeVar("ItemT")
 Listed = tuple[list[ItemT], str]
-"""All objects, and the resourceVersion of the state that they show."""
+"""All objects, and the resourceVersion of the list."""
 
 PAGE_LIMIT: Final = 500
-"""Objects a page of a list; what kubectl and client-go use."""
+"""Objects in a page of a list, as in kubectl and client-go."""
 
 
 Turn = Callable[[], AbstractAsyncContextManager[None]]
@@ -41,7 +41,7 @@ Turn = Callable[[], AbstractAsyncContextManager[None]]
 
 
 class Caller:
-    """Makes calls, each in its turn and then within `timeout_s` seconds."""
+    """Makes calls, each after waiting for its turn, then within `timeout_s` seconds."""
 
     def __init__(self, transport: Carrier, timeout_s: float, turn: Turn = nullcontext) -> None:
         self.transport = transport
@@ -55,11 +55,11 @@ class Caller:
         return self._random.random()
 
     async def call(self, request: ApiRequest) -> bytes:
-        """Send until it succeeds; return the body of the answer."""
+        """Send until success; return the body of the answer."""
         return (await self.answer(request)).body
 
     async def answer(self, request: ApiRequest) -> Answer:
-        """Send until it succeeds; return the answer."""
+        """Send until success; return the answer."""
         async with self._turn():
             return await self._call(request)
 
@@ -110,8 +110,8 @@ class Caller:
     ) -> Listed[ItemT]:
         """Read all objects of a kind, page by page; `decode` reads one page.
 
-        A continue token that expires on the way (410) starts the list again, then in one piece,
-        which cannot expire.
+        If a continue token expires (410), the list starts again without pages, so that it cannot
+        expire.
         """
         try:
             return await self._pages(resource, decode, selection, PAGE_LIMIT)

@@ -1,7 +1,7 @@
-"""What carries requests to the API server, and the parts that all carriers share.
+"""The interface of carriers, which send requests to the API server, and their common parts.
 
-`http.transport` is for processes that run for long, `http.threadtransport` for
-commands that make a few requests. `http.calls` uses either.
+`http.transport` is for long-running processes, `http.threadtransport` for commands with a few
+requests. `http.calls` uses both.
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -30,14 +30,14 @@ class Carrier(Protocol):
     """
 
     field_manager: str
-    """The name under which server-side apply records what we own."""
+    """The name under which server-side apply records Bindery's fields."""
 
     async def send(self, request: ApiRequest, timeout_s: float) -> Answer:
         """Send once and return the answer."""
         ...
 
     def stream(self, request: ApiRequest, idle_s: float) -> AsyncGenerator[bytes, None]:
-        """Yield the lines of an answer that does not end; silence for `idle_s` is a failure."""
+        """Yield the lines of an endless answer; silence for `idle_s` is a failure."""
         ...
 
     async def close(self) -> None:
@@ -65,8 +65,8 @@ async def send_as(credentials: Credentials, send: Callable[[], Awaitable[Answer]
 
 def headers(request: ApiRequest, credentials: Credentials, user_agent: str) -> dict[str, str]:
     """Return the headers of `request`."""
-    # identity: the server spends more on compressing than loopback or a cluster's network on
-    # the bytes.
+    # identity: compression costs the server more than sending the bytes over loopback or a
+    # cluster's network.
     found = {
         "Accept": request.accept,
         "Accept-Encoding": "identity",

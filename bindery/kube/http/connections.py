@@ -2,7 +2,7 @@
 
 Used by `transport` for everything but watches. A request is written at once, headers and body, and
 httptools parses the answer: that takes a third of the processor time of an aiohttp session. Nothing
-is repeated here. Invariant: a connection whose answer did not come to its end is closed.
+is repeated here. Invariant: a connection with an incomplete answer is closed.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from bindery.kube.http.carrier import Answer
 
 CONNECT_TIMEOUT_S: Final = 10.0
 _KEEP_S: Final = 75.0
-"""An idle connection is closed after so long; servers and load balancers drop silent ones."""
+"""Seconds after which an idle connection is closed; servers and load balancers drop silent ones."""
 
 
 class NotConnectedError(Exception):
@@ -35,8 +35,8 @@ class Connections:
 
         Args:
             server: the URL of the server.
-            tls: how to check the server of an https URL; None: by the machine's certificates.
-            tls_server_name: the name that the certificate must have, if it is not the host.
+            tls: settings to check the server of an https URL; None: the machine's certificates.
+            tls_server_name: the name that the certificate must have; None: the host.
         """
         url = urlsplit(server)
         self._host = url.hostname or ""
@@ -94,7 +94,7 @@ class Connections:
         return "\r\n".join([*lines, "\r\n"]).encode("latin-1") + (body or b"")
 
     def _take_idle(self) -> "Connection | None":
-        """Return the connection that was used last; close those that were not used for long."""
+        """Return the connection that was used last; close connections idle for long."""
         now = asyncio.get_running_loop().time()
         while self._idle and now - self._idle[0][0] > _KEEP_S:
             _, old = self._idle.pop(0)
@@ -127,7 +127,7 @@ class Connections:
 
 
 class Connection(asyncio.Protocol):
-    """One connection. Parses the answer to the request that was sent last."""
+    """One connection. Parses the answer to the last request."""
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
@@ -168,7 +168,7 @@ class Connection(asyncio.Protocol):
     # ---- asyncio.Protocol -----------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take the transport; make it notice within about 30 s that its peer is gone."""
+        """Store the transport, and let it detect a lost peer within about 30 s."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         notice_silence(transport.get_extra_info("socket"))
@@ -176,7 +176,7 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Parse the next piece of the answer."""
         if self._parser is None:
-            self.close()  # nothing was asked
+            self.close()  # no request was sent
             return
         try:
             self._parser.feed_data(data)
@@ -221,7 +221,7 @@ class Connection(asyncio.Protocol):
 
 
 def notice_silence(connection: socket.socket) -> None:
-    """Let `connection` notice within about 30 s that its peer is gone."""
+    """Let `connection` detect a lost peer within about 30 s."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):
         if hasattr(socket, option):  # not every platform has them

@@ -1,8 +1,8 @@
-"""Outages of the API server: the log has two lines about each, however many calls fail meanwhile.
+"""Reports outages of the API server with two log lines each, however many calls fail.
 
-`http.transport` reports each answer and each failure. A caller that tries again logs its
-failures by `log_failure`, which leaves those of an outage to the lines here. An API server that has
-just started answers before it has read its roles and tokens, so its refusals belong to the outage.
+`http.transport` reports each answer and each failure. A caller that retries logs its failures with
+`log_failure`, which omits failures of an outage. An API server that has just started answers before
+it has read its roles and tokens, so its refusals belong to the outage.
 """
 
 import time
@@ -15,9 +15,9 @@ from structlog.typing import FilteringBoundLogger
 from bindery.kube.errors import ApiError, KubeError, OutcomeUnknownError, UnreachableError
 
 _PATIENCE_S: Final = 2.0
-"""A server that answers again earlier is not reported: a load balancer that moves connections."""
+"""Shorter outages are not reported: for example, a load balancer that moves connections."""
 _SETTLING_S: Final = 10.0
-"""How long a server that has started may refuse before its refusals are reported."""
+"""Seconds after its start during which refusals of a server are not reported."""
 _REFUSALS: Final = (401, 403, 429)
 
 _log = structlog.get_logger()
@@ -36,7 +36,7 @@ class Outages:
         self._is_reported = False
 
     def answered(self, status: int) -> None:
-        """Take note of an answer with the HTTP status `status`."""
+        """Record an answer with the HTTP status `status`."""
         if self._since_s is None:
             return
         now_s = self._clock()
@@ -47,7 +47,7 @@ class Outages:
             self._end(now_s)
 
     def failed(self, error: KubeError) -> None:
-        """Take note of a call that failed, and set `error.is_of_outage`."""
+        """Record a failed call, and set `error.is_of_outage`."""
         now_s = self._clock()
         if isinstance(error, ApiError):
             is_refusal = error.status >= 500 or error.status in _REFUSALS
@@ -76,6 +76,6 @@ class Outages:
 
 
 def log_failure(log: FilteringBoundLogger, event: str, error: KubeError, **fields: Any) -> None:
-    """Log a call that failed and is made again: a warning, unless an outage is the cause."""
+    """Log a failed call that will be repeated: a warning, unless an outage is the cause."""
     write = log.debug if error.is_of_outage else log.warning
     write(event, **fields, error=str(error))

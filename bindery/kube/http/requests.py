@@ -1,7 +1,6 @@
 """Requests to the API server, as values.
 
-Built by `client`, carried by `http.transport`. Each has the rule for
-repeating it; building one touches neither network nor clock.
+Built by `client`, sent by `http.transport`. Each request has a rule for repetitions. Pure.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,7 +31,7 @@ _BINDINGS: Final = Resource("", "v1", "pods/binding", "Binding", True, KubeObjec
 _EVICTIONS: Final = Resource("", "v1", "pods/eviction", "Eviction", True, KubeObject)
 
 Body = Mapping[str, Any] | msgspec.Struct
-"""An object to be written."""
+"""An object to write."""
 Patch = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 """A merge, strategic or apply patch; a JSON patch is a sequence of operations."""
 
@@ -48,7 +47,7 @@ class PatchKind(StrEnum):
 
 @dataclass(frozen=True)
 class Selection:
-    """Which objects of a kind a list or watch is about; empty fields select all."""
+    """The objects of a kind for a list or watch; empty fields select all."""
 
     namespace: str = ""
     label_selector: str = ""
@@ -64,10 +63,10 @@ class Selection:
 
 
 class ApiRequest(msgspec.Struct, frozen=True):
-    """Everything that one call sends."""
+    """The content of one call."""
 
     verb: str
-    """As in RBAC rules: get, list, watch, create, update, patch, delete."""
+    """Verb as in RBAC rules: get, list, watch, create, update, patch, delete."""
     method: str
     resource: str
     """The plural, for metrics."""
@@ -80,7 +79,7 @@ class ApiRequest(msgspec.Struct, frozen=True):
 
 
 def read(resource: Resource[Any], verb: str, target: str) -> ApiRequest:
-    """Build a request without a body; reading twice is reading once."""
+    """Build a request without a body, which may always be repeated."""
     accept = JSON
     if resource.partial:
         accept = _PARTIAL.format("List" if verb == "list" else "")
@@ -95,7 +94,7 @@ def write(
     body: Body | Patch,
     content_type: str = JSON,
 ) -> ApiRequest:
-    """Build a request that changes something."""
+    """Build a request that writes."""
     return ApiRequest(
         verb,
         _METHODS[verb],
@@ -111,9 +110,9 @@ def write(
 def binding(
     namespace: str, pod_name: str, pod_uid: str, node_name: str, further: Mapping[str, Any]
 ) -> ApiRequest:
-    """Build the request that binds a pod; with its UID it takes effect once at the most.
+    """Build the request that binds a pod; because of the UID it takes effect at most once.
 
-    `further`: labels and annotations that the pod gets in the same write.
+    `further`: labels and annotations to write together with the node.
     """
     body = {
         "apiVersion": "v1",
@@ -126,7 +125,9 @@ def binding(
 
 
 def eviction(namespace: str, pod_name: str, pod_uid: str, *, dry_run: bool) -> ApiRequest:
-    """Build the request that evicts a pod. It is never repeated: a disruption budget counts."""
+    """Build the request that evicts a pod. It is never repeated, because a disruption budget counts
+    it.
+    """
     options: dict[str, Any] = {"preconditions": {"uid": pod_uid}}
     if dry_run:
         options["dryRun"] = ["All"]
@@ -141,7 +142,7 @@ def eviction(namespace: str, pod_name: str, pod_uid: str, *, dry_run: bool) -> A
 
 
 def is_named(body: Body) -> bool:
-    """Whether an object to be created has a name of its own, no `generateName`."""
+    """Whether an object to be created has a name, not only `generateName`."""
     if isinstance(body, KubeObject):
         return bool(body.metadata.name)
     return isinstance(body, Mapping) and bool(body.get("metadata", {}).get("name"))

@@ -1,8 +1,8 @@
-"""Decides whether and when to retry a failed call: pure arithmetic.
+"""Decides whether and when to retry a failed call. Pure.
 
-`client` asks `RetryPolicy.delay_s` after each failure, `watches.reflector` takes
-`backoff_s` for its reconnections. Time left and random draws are passed in. The invariant: a
-request whose outcome is unknown is sent again only if sending it twice is the same as once.
+`client` calls `RetryPolicy.delay_s` after each failure, `watches.reflector` uses `backoff_s` for
+reconnections. Remaining time and random numbers are passed in. Invariant: a request with an unknown
+outcome is sent again only if a repetition has no further effect.
 """
 
 from dataclasses import dataclass
@@ -18,25 +18,27 @@ from bindery.kube.errors import (
 
 
 class Repeat(IntEnum):
-    """After which failures a request may be sent again; each includes those before it."""
+    """The failures after which a request may be sent again; each level includes the levels
+    before.
+    """
 
     UNSENT = 0
-    """Only when the server was not reached: its 429 is an answer, as of an eviction that a
+    """Only if the server was not reached. A 429 is an answer, for example for an eviction that a
     disruption budget forbids."""
     REFUSED = 1
-    """Only when the server surely did nothing: not reached, 429, 503."""
+    """Only if the server certainly did nothing: not reached, 429, 503."""
     ANSWERED = 2
-    """Also after any other 5xx: the server notices that it is done already (create with a name,
-    binding with a uid)."""
+    """Also after any other 5xx: the server detects a repetition (create with a name, binding with a
+    uid)."""
     ALWAYS = 3
-    """Also when no answer came: the request is idempotent."""
+    """Also without an answer: the request is idempotent."""
 
 
 def backoff_s(attempt: int, base_s: float, cap_s: float, draw: float) -> float:
     """Exponential backoff before attempt number `attempt` + 1, in seconds.
 
     `attempt` counts failures from 0; `draw` is uniform in [0, 1). Half of the delay is random
-    ("equal jitter"), so that many clients spread and none comes back at once.
+    ("equal jitter"), so that many clients spread and none repeats immediately.
     """
     full_s = min(cap_s, base_s * 2.0 ** min(attempt, 32))
     return full_s * (0.5 + 0.5 * draw)
@@ -50,15 +52,15 @@ class RetryPolicy:
     cap_s: float = 5.0
 
     def attempt_s(self, repeat: Repeat, remaining_s: float) -> float:
-        """Return how long one attempt may take, of the `remaining_s` seconds of its call.
+        """Return the time limit of one attempt, if its call has `remaining_s` seconds left.
 
-        A request that may be repeated leaves time for a second attempt: the first may have gone
-        into a connection whose other end is gone without a word.
+        A repeatable request leaves time for a second attempt, because the first may use a
+        connection that was lost without notice.
         """
         return remaining_s / 2 if repeat is Repeat.ALWAYS else remaining_s
 
     def conflict_delay_s(self, attempt: int, draw: float) -> float:
-        """Return the seconds to wait before reading again what somebody else has changed."""
+        """Return the seconds to wait before reading an object again after a conflict."""
         return backoff_s(attempt, 0.005, 0.5, draw)
 
     def delay_s(
@@ -66,8 +68,8 @@ class RetryPolicy:
     ) -> float | None:
         """Return the seconds to wait before sending again, or None to give up.
 
-        `attempt` counts failures from 0; `remaining_s` is what is left of the call's time;
-        `draw` is uniform in [0, 1). A server's Retry-After is a lower bound.
+        `attempt` counts failures from 0; `remaining_s` is the remaining time of the call; `draw` is
+        uniform in [0, 1). A server's Retry-After is a lower bound.
         """
         if not _may_repeat(failure, repeat):
             return None

@@ -1,9 +1,9 @@
-"""Requests to the API server by the standard library, each in a thread.
+"""Sends requests to the API server with the standard library, each in a thread.
 
 For commands: importing aiohttp and the metrics takes longer than the requests of most commands.
-`http.transport` serves processes that make many requests at a time, and proxies. Kept
-connections are used again. A request that is late or not wanted any more ends its connection,
-which ends the thread. Invariant: nothing is sent after `send` has raised UnreachableError.
+`http.transport` serves processes that make many requests at a time, and proxies. Connections are
+kept and used again. The connection of a late or cancelled request is closed, which ends the thread.
+Invariant: nothing is sent after `send` has raised UnreachableError.
 """
 
 import asyncio
@@ -41,9 +41,9 @@ class ThreadTransport:
         self._credentials = credentials
         self._user_agent = user_agent
         self.field_manager = user_agent.partition("/")[0]
-        """The name under which server-side apply records what we own."""
+        """The name under which server-side apply records Bindery's fields."""
         self._slots = asyncio.Semaphore(connections)
-        self._idle = [self._connection()]  # not open yet; an address that is not valid shows now
+        self._idle = [self._connection()]  # not open yet; raises for an invalid address
         self._busy: set[_Connection] = set()
 
     async def close(self) -> None:
@@ -81,7 +81,7 @@ class ThreadTransport:
             raise OutcomeUnknownError(text) from error
 
     async def stream(self, request: ApiRequest, idle_s: float) -> AsyncGenerator[bytes, None]:
-        """Yield the lines of an answer that does not end; silence for `idle_s` is a failure."""
+        """Yield the lines of an endless answer; silence for `idle_s` is a failure."""
         if self._credentials.due:
             await self._credentials.renew()
         connection = self._connection()
@@ -117,7 +117,7 @@ class ThreadTransport:
 
 
 class _Connection(HTTPConnection):
-    """A connection to the API server. One thread at a time uses it; any may abort it."""
+    """A connection to the API server. One thread at a time uses it; any thread may abort it."""
 
     def __init__(self, credentials: Credentials) -> None:
         try:
@@ -134,7 +134,7 @@ class _Connection(HTTPConnection):
         self.has_sent = False
         """Whether a part of the request may have been sent."""
         self.is_reusable = False
-        """Whether the last answer has been read whole, and the connection is open."""
+        """Whether the last answer was read completely, and the connection is open."""
 
     def connect(self) -> None:
         """Open the connection.
@@ -172,7 +172,7 @@ class _Connection(HTTPConnection):
             self.sock.settimeout(idle_s)
 
     def abort(self) -> None:
-        """Send nothing from now on, and end the wait of the thread that uses the connection."""
+        """Prevent further sending, and end the wait of the thread that uses the connection."""
         with self._lock:
             self._is_aborted = True
         sock = self.sock
@@ -190,11 +190,11 @@ def _read(response: HTTPResponse) -> Answer:
 
 
 async def _wait(connection: _Connection, request: ApiRequest, blocking: Callable[[], T]) -> T:
-    """Return what `blocking` returns, which uses `connection` for `request`.
+    """Call `blocking`, which uses `connection` for `request`, and return its result.
 
     Raises:
         UnreachableError: nothing was sent.
-        OutcomeUnknownError: it failed after that.
+        OutcomeUnknownError: the failure came later.
     """
     try:
         return await _in_thread(blocking)
@@ -206,10 +206,10 @@ async def _wait(connection: _Connection, request: ApiRequest, blocking: Callable
 
 
 async def _in_thread(blocking: Callable[[], T]) -> T:
-    """Return what `blocking` returns.
+    """Call `blocking` in a thread and return its result.
 
-    The thread is a daemon: the end of the process waits for an executor's threads, and would wait
-    for a server that does not answer.
+    The thread is a daemon, because the end of the process would wait for threads of an executor,
+    and so for a server that does not answer.
     """
     loop = asyncio.get_running_loop()
     outcome: asyncio.Future[T] = loop.create_future()

@@ -1,9 +1,9 @@
 """Sends one HTTP request to the API server and translates its errors.
 
-Used by `client`, which decides about repeating and decodes the answers. Requests go
-over the connections of `http.connections`, each after it has got one of `connections`
-slots. Watches, and everything if a proxy is set, go over an aiohttp session. Every failure leaves
-here as a `KubeError`, and `UnreachableError` only if no byte of the request was sent.
+Used by `client`, which decides about repetitions and decodes the answers. Requests use the
+connections of `http.connections`, after waiting for one of `connections` slots. Watches use an
+aiohttp session, and with a proxy all requests do. Every failure is raised as a `KubeError`;
+`UnreachableError` means that no byte of the request was sent.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ class Transport:
         self._user_agent = user_agent
         self._outages = Outages()
         self.field_manager = user_agent.partition("/")[0]
-        """The name under which server-side apply records what we own."""
+        """The name under which server-side apply records Bindery's fields."""
         self._connections = Connections(
             credentials.server, credentials.tls, credentials.tls_server_name
         )
@@ -58,9 +58,9 @@ class Transport:
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S),
         )
-        # aiohttp would quietly send GET, PUT and DELETE again when a kept connection drops: then
-        # nobody knew that a deletion which finds nothing may have been the second. There is no
-        # public switch; aiohttp's own test client sets this one.
+        # aiohttp would silently repeat GET, PUT and DELETE when a kept connection drops: then a
+        # deletion that finds nothing could be a repetition. There is no public switch; aiohttp's
+        # own test client sets this one.
         self._session._retry_connection = False  # noqa: SLF001
 
     async def close(self) -> None:
@@ -124,11 +124,11 @@ class Transport:
         )
 
     async def stream(self, request: ApiRequest, idle_s: float) -> AsyncGenerator[bytes, None]:
-        """Yield the lines of an answer that does not end.
+        """Yield the lines of an endless answer.
 
         Raises:
-            SilentError: nothing has come for `idle_s`.
-            KubeError: it cannot be opened, or has broken.
+            SilentError: nothing was received for `idle_s`.
+            KubeError: the connection cannot be opened, or was lost.
         """
         if self._credentials.due:
             await self._credentials.renew()
@@ -173,12 +173,12 @@ class Transport:
 
 
 async def lines(chunks: AsyncIterable[bytes]) -> AsyncGenerator[bytes, None]:
-    """Yield the lines of `chunks`, which are cut anywhere; half a line at the end comes as it is.
+    """Yield the lines of `chunks`, which are cut anywhere; an incomplete last line is yielded too.
 
     A burst of events comes in few chunks, so this is cheaper than to read line by line.
     """
     begun: list[bytes] = []
-    """The parts of a line whose end has not come yet; objects may have megabytes."""
+    """The parts of an incomplete line; objects may have megabytes."""
     async for chunk in chunks:
         first, *others = chunk.split(b"\n")
         begun.append(first)
@@ -219,7 +219,7 @@ def _time(request: ApiRequest, seconds: float) -> None:
 
 
 def _socket(address: aiohttp.AddrInfoType) -> socket.socket:
-    """Make a socket that notices within about 30 s that its peer is gone."""
+    """Make a socket that detects a lost peer within about 30 s."""
     family, kind, protocol, _, _ = address
     connection = socket.socket(family, kind, protocol)
     notice_silence(connection)

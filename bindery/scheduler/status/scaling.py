@@ -78,7 +78,7 @@ class ScalingPod:
 
     @property
     def pods(self) -> tuple[str, ...]:
-        """UIDs of these pods, sorted."""
+        """UIDs of the waiting pods, sorted."""
         return tuple(sorted(meta.uid for meta in self.metas))
 
     def to_object(self, owner: str) -> dict[str, Any]:
@@ -161,7 +161,7 @@ class ScalingDemand:
 
 @dataclass(frozen=True)
 class Changes:
-    """The scaling pods to create, delete and mark."""
+    """The scaling pods to create and delete."""
 
     delete: Sequence[str] = ()
     """Names of scaling pods."""

@@ -136,10 +136,10 @@ class DynamicResources:
             await extended.delete(context.client, context.pod, own)
 
     async def _demand_offered(self, context: BindContext, planned: ClaimHandover) -> None:
-        """Demand the devices of a claim that this plan allocates; of others, who has allocated it.
+        """Check that the devices of a claim are offered, if this plan allocates the claim.
 
         Raises:
-            PluginError: some are not offered any more.
+            PluginError: a device is no longer offered.
         """
         if planned.is_new:
             node_name = context.binding.selected_node
