@@ -297,7 +297,7 @@ def feasible_places(engine: Engine, uid: str) -> set[str]:
     found: set[str] = set()
     with engine.session() as session:
         task = session.state.tasks[Uid(uid)]
-        if session.task_refusal(task) is not None:
+        if session.calls.task_refusal(task) is not None:
             return set()
         finder = session.placement.finder(session.state.jobs[task.job])
         while (place := finder.best(task)) is not None and place.fits_now:

@@ -33,6 +33,8 @@ from bindery.scheduler.planning.rounds import Deadline, Position, Round, Turn
 from bindery.scheduler.planning.session import Session
 from bindery.scheduler.planning.statement import Commit
 from bindery.scheduler.plugins import registry
+from bindery.scheduler.plugins.findings import HasFindings
+from bindery.scheduler.plugins.interface.state import Watches
 from bindery.scheduler.usage.source import past_usage
 
 _NOT_TRIED_YET = Refusal(
@@ -83,7 +85,7 @@ class Engine:
         if Need.RESOURCE_CLAIMS not in plugins.supported:
             self.cluster.state.serve(())
         self.cluster.observe(
-            (watcher.watched_resources(), watcher.observe) for watcher in plugins.watchers
+            (watcher.watched_resources(), watcher.observe) for watcher in plugins.of(Watches)
         )
         self._actions = made
         self._first_filler = next((each for each in made if each.fills), None)
@@ -146,7 +148,7 @@ class Engine:
             if self.cluster.defects.fresh != defects:  # an error may have left sums half changed
                 self.cluster.recount()
         self._position = turns.position(each.job for each in session.reservations.of_gangs())
-        for plugin in self._plugins.finders:
+        for plugin in self._plugins.of(HasFindings):
             found = plugin.take_findings()
             self.cluster.problems.extend(found.problems)
             report.answers.extend(found.answers)

@@ -15,6 +15,7 @@ from bindery.api.plugins import PluginConfigurationError
 from bindery.binder.plugins import registry as binder_registry
 from bindery.binder.webhook.review import Plugins
 from bindery.scheduler.plugins import registry as scheduler_registry
+from bindery.scheduler.plugins.interface.state import BindData
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "binder-plugin"
 PROJECT: dict[str, Any] = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]
@@ -91,4 +92,4 @@ def test_the_scheduler_loads_its_half() -> None:
     found = scheduler_registry.load(configured)
 
     assert "image_policy" in {plugin.name for plugin in found.plugins}
-    assert "image_policy" in {name for name, _ in found.bind_data}
+    assert "image_policy" in {plugin.name for plugin in found.of(BindData)}

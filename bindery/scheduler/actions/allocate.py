@@ -35,7 +35,8 @@ from bindery.scheduler.planning.stage_rooms import keep_rooms, own_stages
 from bindery.scheduler.planning.staging import gathering
 from bindery.scheduler.planning.statement import Commit, Savepoint, Statement
 from bindery.scheduler.planning.work_list import WorkList
-from bindery.scheduler.solver.moves import over_capacity, promise
+from bindery.scheduler.plugins.interface.jobs import WaitsForRelease
+from bindery.scheduler.solver.moves import promise
 
 _WAITS_FOR_RELEASE = "it waits for pods that are being deleted to go"
 
@@ -191,7 +192,7 @@ class Attempts:
     def _serve_wish(self, job: Job, wish: Wish) -> Commit | UncommittedResult:
         """Place all pods of `wish`, or none, in the first domain that has room."""
         session, tried = self._session, False
-        for domain in session.job_domains(job):
+        for domain in session.calls.job_domains(job):
             served = self._serve_in(job, wish, domain)
             if served is not UncommittedResult.WAITS:
                 return served
@@ -215,13 +216,13 @@ class Attempts:
             tasks = [operation.task for operation in statement.operations]
             if any(task.status is TaskStatus.PIPELINED for task in tasks) or any(
                 gate.waits_for_release(session, job, tasks)
-                for gate in session.plugins.release_gates
+                for gate in session.plugins.of(WaitsForRelease)
             ):
                 promised = self._promise(job, statement, tasks)
                 if promised is UncommittedResult.PROMISED and wish.starts:
                     keep_rooms(session, job, wish.starts, later)
                 return promised
-            if not all(plugin.is_ready(session, job) for plugin in session.plugins.readiness):
+            if not session.calls.is_ready(job):
                 return self._refuse(
                     job, Refusal(JobReason.NOT_READY, "a plugin holds the job back")
                 )
@@ -235,7 +236,7 @@ class Attempts:
         """Refuse `job` because a group of its pods has no domain to try, if that is the reason."""
         ask = nest.without_domain
         if ask is not None:
-            text = self._session.no_domain_text(ask)
+            text = self._session.calls.no_domain_text(ask)
             self._refuse(job, Refusal(JobReason.UNSCHEDULABLE, text))
 
     def place(self, job: Job, statement: Statement, wanted: WantedPods, finder: JobFinder) -> bool:
@@ -271,11 +272,11 @@ class Attempts:
         """Place the first candidates of `attempt`, the largest first, or none; return whether."""
         session, statement = self._session, attempt.statement
         tasks = largest_first(attempt.wanted.all() or (), session.cluster_total)
-        if not tasks or over_capacity(session, attempt.job, tasks) is not None:
+        if not tasks or session.calls.over_capacity(attempt.job, tasks) is not None:
             return False
         kept, savepoint = session.memory.promised_rows(attempt.job), statement.savepoint()
         for task in tasks:
-            is_refused = session.task_refusal(task) is not None
+            is_refused = session.calls.task_refusal(task) is not None
             if is_refused or not self._is_placed(attempt, task, kept.get(task.uid)):
                 statement.rollback(savepoint)
                 return False
@@ -285,21 +286,23 @@ class Attempts:
         """Place `tasks` in order; bar the first that cannot be placed and return the problem."""
         session, job, barred = self._session, attempt.job, attempt.barred
         session.timer.check()
-        refusals = [(task, session.task_refusal(task)) for task in tasks]
+        refusals = [(task, session.calls.task_refusal(task)) for task in tasks]
         refused = [(task, refusal) for task, refusal in refusals if refusal is not None]
         for task, _ in refused:
             barred.add(task)
         if refused:
             task, refusal = refused[0]
             return Refusal(refusal.reason, f"pod {task.name}: {refusal.message}")
-        over = over_capacity(session, job, tasks)
+        over = session.calls.over_capacity(job, tasks)
         if over is not None:
             unfit = None if ABOVE_LIMIT_ALONE in over.message else self._never_fits(tasks)
             if unfit is not None:  # to wait for the queue would not help
                 barred.add_shape(unfit)
                 text = f"{self._unfit_text(attempt, unfit)}; besides, {over.message}"
                 return Refusal(JobReason.FITS_NO_NODE, text)
-            attempt.bar_what_exceeds(tasks, lambda some: over_capacity(session, job, some) is None)
+            attempt.bar_what_exceeds(
+                tasks, lambda some: session.calls.over_capacity(job, some) is None
+            )
             return over
         # Saves an attempt for each of many equal gangs in a full cluster.
         shortage = self._known_shortage(attempt, tasks)
@@ -362,7 +365,7 @@ class Attempts:
                     promises.pipeline(task, row)
             except LedgerRefusalError as refusal:
                 return self._refuse(job, Refusal(JobReason.UNSCHEDULABLE, str(refusal)))
-            if not all(plugin.is_pipelined(session, job) for plugin in session.plugins.pipelining):
+            if not session.calls.is_pipelined(job):
                 return UncommittedResult.WAITS
             session.hold(promises)
         return UncommittedResult.PROMISED

@@ -30,7 +30,6 @@ from bindery.scheduler.planning.stage_rooms import (
     reservation,
 )
 from bindery.scheduler.planning.staging import awaited, kept_until
-from bindery.scheduler.solver.moves import over_capacity
 
 
 def hold_rooms(session: Session) -> None:
@@ -168,9 +167,9 @@ def _fit_by_sums(
     different = {task.shape: task for task in asked}.values()
     if has_rules(session, [*different]):
         return False
-    if any(session.task_refusal(task) is not None for task in different):
+    if any(session.calls.task_refusal(task) is not None for task in different):
         return False
-    if over_capacity(session, job, asked) is not None:
+    if session.calls.over_capacity(job, asked) is not None:
         return False
     nodes, needs = session.state.nodes, np.zeros_like(session.state.nodes.idle)
     for room in rooms:

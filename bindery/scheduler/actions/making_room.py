@@ -25,6 +25,8 @@ from bindery.scheduler.planning.session import Session
 from bindery.scheduler.planning.stage_rooms import keep_rooms
 from bindery.scheduler.planning.statement import Commit, Plan, Statement
 from bindery.scheduler.planning.work_list import WorkList
+from bindery.scheduler.plugins.interface.jobs import VictimFilter
+from bindery.scheduler.plugins.interface.nodes import CandidateDomains, GangDomains
 from bindery.scheduler.solver.bounds import exceeds_idle
 from bindery.scheduler.solver.claims import do_without, next_claim, starts
 from bindery.scheduler.solver.context import SearchContext
@@ -132,8 +134,7 @@ class MakeRoom:
             if found is None:
                 return _Tried(_Outcome.NO_PLAN, lost)
             # Before the commit: a plan without its promises would evict for nothing.
-            votes = (p.is_pipelined(session, claim.job) for p in session.plugins.pipelining)
-            if not all(votes):
+            if not session.calls.is_pipelined(claim.job):
                 return _Tried(_Outcome.HELD_BACK, None)
             _table(session).mark_gone(found.gone)
             session.await_release(claim.job)
@@ -341,9 +342,11 @@ def _has_idle(session: Session, claim: RoomClaim) -> bool:
 def _likeness(session: Session, claim: RoomClaim) -> Hashable:
     """Return a key that equivalent claims share; None if plugins can tell the claims apart."""
     job = claim.job
-    sees_job = any(p.domains(session, job) is not None for p in session.plugins.domains)
-    sees_job |= any(p.gang_domains(session, job, None) for p in session.plugins.gang_domains)
-    if sees_job or session.plugins.victim_filters:  # they see the job itself
+    sees_job = any(
+        p.domains(session, job) is not None for p in session.plugins.of(CandidateDomains)
+    )
+    sees_job |= any(p.gang_domains(session, job, None) for p in session.plugins.of(GangDomains))
+    if sees_job or session.plugins.of(VictimFilter):  # they see the job itself
         return None
     # Its other pods tie it to their domain.
     if job.is_constrained and (job.placed.total or job.promised.total):
@@ -371,6 +374,6 @@ def _may_try(session: Session, job: Job) -> bool:
 def _is_starving(session: Session, job: Job) -> bool:
     if not job.pending or job.promised.total or session.memory.has_tried_enough(job):
         return False
-    if not all(plugin.is_starving(session, job) for plugin in session.plugins.starvation):
+    if not session.calls.is_starving(job):
         return False
     return session.invalid(job) is None

@@ -153,7 +153,7 @@ class Placing:
 
 def wishes(session: Session, job: Job) -> Iterator[Wish]:
     """Yield the next wishes of `job`: its gang; if that is complete, sub-groups and extra pods."""
-    tasks = session.pods_in_order(job)
+    tasks = session.calls.pods_in_order(job)
     if not job.is_satisfied:
         starts = first_groups(job) if job.stages else frozenset[str]()
         yield Wish(partial(_gang, job, tasks, starts), starts)

@@ -35,6 +35,7 @@ from bindery.scheduler.model.devices import DeviceTable
 from bindery.scheduler.model.jobs import Job, JobKey, Task, Uid
 from bindery.scheduler.planning.session import Session
 from bindery.scheduler.planning.statement import Commit
+from bindery.scheduler.plugins.interface.state import BindData, BindRequestMutation
 
 _NAME_LENGTH = 200
 """Maximum length of the owner's name in a request's name; the API server allows 253 in total."""
@@ -258,8 +259,8 @@ class Committer:
             return self._bindings.pop(task.uid)
         devices = session.state.nodes.devices
         data = {
-            name: given
-            for name, plugin in session.plugins.bind_data
+            plugin.name: given
+            for plugin in session.plugins.of(BindData)
             if (given := plugin.bind_data(session, task, operation.row)) is not None
         }
         if room is not None:
@@ -296,7 +297,7 @@ class Committer:
 
     def _annotations(self, operations: Sequence[Operation]) -> dict[str, str]:
         annotations: dict[str, str] = {}
-        for plugin in self._session.plugins.mutations:
+        for plugin in self._session.plugins.of(BindRequestMutation):
             annotations.update(plugin.annotations(self._session, operations))
         return annotations
 

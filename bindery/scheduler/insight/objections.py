@@ -53,7 +53,6 @@ class Judge:
         self._blocking_budget = blocking_budget
         self.claim = claim
         self._actions = actions
-        self._starvation = session.plugins.starvation
         self._own = session.queue_row(claim.job)
         self._rules: tuple[Rule, Rule] = (PreemptRule(), ReclaimRule())
         self._eligible = [rule.eligible(session, claim, table) for rule in self._rules]
@@ -98,7 +97,7 @@ class Judge:
         """
         preempts, reclaims = self._rules
         job = self.claim.job
-        if not all(plugin.is_starving(self._session, job) for plugin in self._starvation):
+        if not self._session.calls.is_starving(job):
             for action in sorted({self.action_for(unit) for unit in gone}):
                 yield Objection(action, JobReason.HELD_BACK, "a plugin allows no evictions for it")
         if len({self.action_for(unit) for unit in gone}) > 1:

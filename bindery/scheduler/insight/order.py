@@ -111,6 +111,6 @@ def can_ever_run(session: Session, job: Job) -> bool:
     if refusal is not None and refusal.reason not in _PASSING:
         return False
     tasks = session.next_pods(job)
-    if not tasks or any(session.task_refusal(task) is not None for task in tasks):
+    if not tasks or any(session.calls.task_refusal(task) is not None for task in tasks):
         return False
     return can_run(session, job)

@@ -51,11 +51,11 @@ def rankings(session: Session, job: Job) -> tuple[Ranking, ...]:
     Only for the first few pods that differ.
     """
     waiting: dict[Shape, list[Task]] = {}
-    for task in session.pods_in_order(job):
+    for task in session.calls.pods_in_order(job):
         waiting.setdefault(task.shape, []).append(task)
     running = [
         [task]
-        for task in sorted(job.tasks.values(), key=session.pod_sort_key)
+        for task in sorted(job.tasks.values(), key=session.calls.pod_sort_key)
         if task.status is TaskStatus.RUNNING and task.row != NO_ROW
     ]
     groups = [*waiting.values(), *running]
@@ -96,7 +96,7 @@ def _best(session: Session, job: Job, task: Task, own_row: int) -> Iterator[Scor
     rows = rows[session.once(EmptyNodes, EmptyNodes).roomy(task.shape, rows)]
     vectors = session.placement.own(task.shape, allowed, nominated=finder.nominated)
     fits: NDArray[np.bool_] = np.isin(rows, vectors.fitting(later=own_row != NO_ROW))
-    parts = session.scores_by_plugin(task.shape, rows)
+    parts = session.calls.scores_by_plugin(task.shape, rows)
     scores = np.sum([*parts.values(), np.zeros(len(rows))], axis=0)
     # Stable: of equal nodes the first by name, as in planning.
     for at in np.lexsort((np.arange(len(rows)), -scores, ~fits))[:_SHOWN_NODES]:

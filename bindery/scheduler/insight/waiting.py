@@ -324,7 +324,7 @@ def _victims(session: Session, job: Job, world: World) -> VictimPlan | None:
 def _node_counts(session: Session, job: Job) -> list[NodeCounts]:
     """Return the node counts of the pods of `job`, merged for pods with equal counts."""
     alike: defaultdict[Shape | Uid, list[Task]] = defaultdict(list)
-    for task in session.pods_in_order(job):
+    for task in session.calls.pods_in_order(job):
         filtered = session.placement.is_filtered(task.shape)
         alike[task.uid if filtered else task.shape].append(task)
     found: list[NodeCounts] = []

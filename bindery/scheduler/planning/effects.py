@@ -11,6 +11,7 @@ from bindery.api.names import (
 )
 from bindery.kube.objects.bindrequests import PodBinding
 from bindery.kube.objects.watched import KubeObject, Pod
+from bindery.scheduler.plugins.interface.state import BindEffects
 from bindery.scheduler.plugins.registry import PluginSet
 
 
@@ -30,8 +31,8 @@ def bind_effects(plugins: PluginSet, pod: Pod, binding: PodBinding) -> list[Kube
     )
     pod = msgspec.structs.replace(pod, metadata=metadata)
     effects.append(pod)
-    for name, plugin in plugins.effects:
-        data = binding.plugin_data.get(name, {})
+    for plugin in plugins.of(BindEffects):
+        data = binding.plugin_data.get(plugin.name, {})
         for item in plugin.bind_effects(pod, binding.selected_node, data):
             pod = item if isinstance(item, Pod) else pod
             effects.append(item)

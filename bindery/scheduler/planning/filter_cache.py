@@ -9,6 +9,7 @@ from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.model.verdicts import NodeFailure
 from bindery.scheduler.planning.view import PlanningView
+from bindery.scheduler.plugins.interface.nodes import NodeFilter
 
 
 class FilterCache:
@@ -33,7 +34,7 @@ class FilterCache:
         if found is None:
             found = self._failures[shape] = tuple(
                 replace(failure, nodes=self._shared(failure.nodes))
-                for plugin in session.plugins.node_filters
+                for plugin in session.plugins.of(NodeFilter)
                 for failure in plugin.node_failures(session, shape)
                 if failure.nodes.any()
             )

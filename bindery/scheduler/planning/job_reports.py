@@ -7,6 +7,7 @@ from bindery.scheduler.planning.gang_notes import notes
 from bindery.scheduler.planning.hopeless import can_run
 from bindery.scheduler.planning.reports import JobReport, PodReport, ReservationReport
 from bindery.scheduler.planning.session import Session
+from bindery.scheduler.plugins.interface.jobs import RoomExplanation, WaitExplanation
 
 _BY_SIZE = frozenset({JobReason.UNSCHEDULABLE, JobReason.OVER_LIMIT, JobReason.FITS_NO_NODE})
 """The reasons of jobs that may be too large for every node or for a limit."""
@@ -27,7 +28,7 @@ def job_report(session: Session, job: Job) -> JobReport:
         # If room is being released now, an earlier refusal no longer matters.
         if refused_room is not None and reason != JobReason.WAITS_FOR_RELEASE:
             message = f"{message}; {refused_room}"
-        for plugin in session.plugins.room_explanations if reason in LACKS_ROOM else ():
+        for plugin in session.plugins.of(RoomExplanation) if reason in LACKS_ROOM else ():
             note = plugin.explain_room(session, job)
             if note is not None:
                 message = f"{message}; {note.text}"
@@ -67,7 +68,7 @@ def _pod_report(session: Session, task: Task, message: str, job: Job) -> PodRepo
     if task.status is TaskStatus.PENDING and task.uid in session.last_places.get(job, ()):
         given_up = session.state.nodes.name(session.last_places[job][task.uid])
         text = f"it had a place, but its gang was given up: {message}"
-    for plugin in session.plugins.explanations if waits else ():
+    for plugin in session.plugins.of(WaitExplanation) if waits else ():
         addition = plugin.explain_wait(session, job, task, text)
         text = f"{text}; {addition}" if addition else text
     node = session.state.nodes.name(task.row) if planned and task.row >= 0 else task.node_name

@@ -1,6 +1,6 @@
 """The memory of earlier cycles in one session: failures, promises, stale gangs.
 
-Used by `session`. The cache has the memory; all answers are for the time of the session.
+Used by `facts`. The cache has the memory; all answers are for the time of the session.
 """
 
 import math

@@ -77,7 +77,7 @@ class Nest:
         """Leave the best plan in the Statement and return it; None if no domain has one."""
         statement, best = self._statement, None
         start, tried, plans = statement.savepoint(), 0, 0
-        for domain in self._session.group_domains(ask):
+        for domain in self._session.calls.group_domains(ask):
             is_worse = best is not None and domain.rank > best.rank
             if is_worse or plans == _MOST_PLANS or tried == _MOST_TRIED:
                 break

@@ -100,7 +100,7 @@ def next_pods(session: PlanningView, job: Job, barred: Barred | None = None) -> 
     If a sub-group is incomplete, its missing pods come together as extra pods. Empty if too few are
     left without the `barred` pods.
     """
-    tasks = _pending(session.pods_in_order(job), barred)
+    tasks = _pending(session.calls.pods_in_order(job), barred)
     minimum = _minimum(job, tasks)
     if minimum is None:
         return ()

@@ -23,7 +23,7 @@ from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.model.verdicts import NodeFailure, Rows
 from bindery.scheduler.planning.filter_cache import FilterCache
 from bindery.scheduler.planning.view import PlanningView
-from bindery.scheduler.plugins.interface.nodes import NodeRoom
+from bindery.scheduler.plugins.interface import nodes as points
 
 _NOWHERE = -np.inf
 _MOST_ENTRIES, _LEAST_VECTORS = 5_000_000, 100
@@ -47,7 +47,7 @@ class ShapeVectors:
         session: PlanningView,
         shape: Shape,
         allowed: BoolColumn,
-        rooms: Sequence[NodeRoom],
+        rooms: Sequence[points.NodeRoom],
         bonus: NDArray[np.float64] | None = None,
         nominated: Nominated | None = None,
     ) -> None:
@@ -120,13 +120,12 @@ class ShapeVectors:
     def _worth_waiting(self, row: int, later: BoolColumn, rules: Combined | None) -> Place | None:
         """Return the place that plugins prefer to wait for, although the pod fits at `row` now."""
         rows = self._session.order[later]
-        for plugin in self._session.plugins.waits:
-            better = plugin.worth_waiting(self._session, self._shape, row, rows)
-            if better is not None and better.any():
-                wanted = np.zeros(len(later), dtype=np.bool_)
-                wanted[self._session.position[rows[better]]] = True
-                return self._best_later(wanted, rules)
-        return None
+        better = self._session.packing.worth_waiting(self._shape, row, rows)
+        if better is None:
+            return None
+        wanted = np.zeros(len(later), dtype=np.bool_)
+        wanted[self._session.position[rows[better]]] = True
+        return self._best_later(wanted, rules)
 
     def _best_later(self, wanted: BoolColumn, rules: Combined | None) -> Place | None:
         """Return the best of the `wanted` positions (mask), after pending releases."""
@@ -140,7 +139,7 @@ class ShapeVectors:
         return Place(int(rows[scores.argmax()]), False)
 
     def _scores(self, rows: Rows) -> NDArray[np.float64]:
-        scores = self._session.scores(self._shape, rows)
+        scores = self._session.calls.scores(self._shape, rows)
         return scores if self._bonus is None else scores + self._bonus[rows]
 
     def _catch_up(self) -> None:
@@ -201,7 +200,7 @@ class Placement:
     """Finds places for pods of any shape during one session."""
 
     def __init__(self, session: PlanningView, filters: FilterCache) -> None:
-        self._session = session
+        self._session, self._plugins = session, session.plugins
         self.check_time = session.timer.check
         self._filters = filters
         self._most = max(_LEAST_VECTORS, _MOST_ENTRIES // max(len(session.order), 1))
@@ -216,7 +215,7 @@ class Placement:
         """Return a finder for the pods of `job` within `domain`."""
         against = [
             failure
-            for plugin in self._session.plugins.job_node_filters
+            for plugin in self._plugins.of(points.JobNodeFilter)
             for failure in plugin.job_node_failures(self._session, job)
         ]
         return JobFinder(self, tuple(against), domain, self._session.nominated(job))
@@ -267,17 +266,16 @@ class Placement:
             return None
         key = shape, nominated
         if key not in self._rules:
-            plugins = self._session.plugins
             answers: list[tuple[RowRules | None, float]] = []
             if shape.unruled is not None:
                 answers += [
-                    (plugin.placement_rules(self._session, shape), weight)
-                    for plugin, weight in plugins.placement_rules
+                    (plugin.placement_rules(self._session, shape), self._plugins.weight(plugin))
+                    for plugin in self._plugins.of(points.PlacementRules)
                 ]
             if nominated is not None:
                 answers += [
                     (plugin.nominated_rules(self._session, shape, nominated.pods), 0.0)
-                    for plugin in plugins.nominated_rules
+                    for plugin in self._plugins.of(points.NominatedRules)
                 ]
             rules = [(each, weight) for each, weight in answers if each is not None]
             self._rules[key] = Combined(rules, self._session.order) if rules else None
@@ -289,19 +287,19 @@ class Placement:
         rules = self.rules(task.shape, nominated)
         return rules is not None and not rules.later[self._session.position[row]]
 
-    def rooms(self, shape: Shape) -> list[NodeRoom]:
+    def rooms(self, shape: Shape) -> list[points.NodeRoom]:
         """Return the plugins whose own ledgers have room for pods of `shape`."""
-        return [room for room in self._session.plugins.rooms if room.keeps_room_for(shape)]
+        return [room for room in self._plugins.of(points.NodeRoom) if room.keeps_room_for(shape)]
 
     def is_filtered(self, shape: Shape) -> bool:
         """Return whether single pods of `shape` may have own node filters."""
-        return any(p.filters_tasks_of(shape) for p in self._session.plugins.task_node_filters)
+        return any(p.filters_tasks_of(shape) for p in self._plugins.of(points.TaskNodeFilter))
 
     def task_failures(self, task: Task) -> tuple[NodeFailure, ...]:
         """Return the failures of nodes for `task` alone, with the plan so far."""
         return tuple(
             failure
-            for plugin in self._session.plugins.task_node_filters
+            for plugin in self._plugins.of(points.TaskNodeFilter)
             if plugin.filters_tasks_of(task.shape)
             for failure in plugin.task_node_failures(self._session, task)
         )

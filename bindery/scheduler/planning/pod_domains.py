@@ -87,7 +87,7 @@ def pod_domains(
     def in_job(task: Task) -> bool:
         return task.job == job.key
 
-    for outer in session.job_domains(job, freeable):
+    for outer in session.calls.job_domains(job, freeable):
         for whole in chooser.domains(job.topology, tasks, in_job, outer, None):
             if groups:
                 yield from chooser.narrowed(whole, groups)
@@ -185,7 +185,7 @@ class _Chooser:
             taken=taken,
             is_widest_only=self._is_widest_only,
         )
-        for found in self._session.group_domains(ask):
+        for found in self._session.calls.group_domains(ask):
             yield replace(found, of_shapes=tied) if tied else found
 
     def narrowed(self, whole: Domain, parts: Sequence[_Group]) -> Iterator[PodDomains]:

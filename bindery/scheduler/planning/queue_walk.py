@@ -24,8 +24,7 @@ def serving_key(session: PlanningView, row: int, job: Job) -> SortKey:
 
     `job`: the next job of the queue.
     """
-    keys = (plugin.queue_key(session, row, job) for plugin in session.plugins.queue_order)
-    return (*keys, *_age(session, row))
+    return (*session.calls.queue_key(row, job), *_age(session, row))
 
 
 def victim_key(session: PlanningView, row: int, job: Job, released: Mapping[int, int]) -> SortKey:
@@ -33,8 +32,7 @@ def victim_key(session: PlanningView, row: int, job: Job, released: Mapping[int,
 
     `job`: the job of that victim. `released`: what the job would release, by resource.
     """
-    keys = (key(session, row, job, released) for key in session.plugins.victim_order)
-    return (*keys, *_age(session, row))
+    return (*session.calls.victim_key(row, job, released), *_age(session, row))
 
 
 def _age(session: PlanningView, row: int) -> SortKey:

@@ -36,7 +36,8 @@ def _exchanged(session: Session, job: Job, operations: Sequence[Operation]) -> d
     """Return pod -> the operation whose place it gets, where that is another node."""
     if len(operations) < 2:
         return {}
-    position = session.tree_positions(job)
+    found = session.calls.tree_positions(job)
+    position = session.position if found is None else found
     by_rank = sorted((o.task for o in operations), key=lambda task: task.order)
     in_tree = sorted(operations, key=lambda o: int(position[o.row]))
     own = {o.task.uid: o.row for o in operations}

@@ -6,12 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bindery.scheduler.ledgers.nodes import NodeLedger
-from bindery.scheduler.model.jobs import Job, Task
+from bindery.scheduler.model.jobs import Job
 from bindery.scheduler.model.nominations import Nominated
-from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.model.state import PlanState
-from bindery.scheduler.model.verdicts import Rows
 from bindery.scheduler.planning.attempt_timer import AttemptTimer
+from bindery.scheduler.planning.calls import PackingPolicies, PluginCalls
 from bindery.scheduler.planning.reservations import Reservations
 from bindery.scheduler.plugins.registry import PluginSet
 from bindery.scheduler.plugins.view import SessionView
@@ -28,6 +27,16 @@ class PlanningView(SessionView, Protocol):
     @property
     def plugins(self) -> PluginSet:
         """The plugins by extension point."""
+        ...
+
+    @property
+    def calls(self) -> PluginCalls:
+        """The combined answers of plugins."""
+        ...
+
+    @property
+    def packing(self) -> PackingPolicies:
+        """How pods are packed."""
         ...
 
     @property
@@ -52,12 +61,4 @@ class PlanningView(SessionView, Protocol):
 
     def nominated(self, job: Job) -> Nominated | None:
         """Return the nominated pods of other schedulers that count for pods of `job`."""
-        ...
-
-    def scores(self, shape: Shape, rows: Rows) -> NDArray[np.float64]:
-        """Return the sum of all plugins' scores of `rows` for pods of `shape`."""
-        ...
-
-    def pods_in_order(self, job: Job) -> list[Task]:
-        """Return the pending pods of `job` in the order of placement."""
         ...

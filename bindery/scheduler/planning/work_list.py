@@ -47,7 +47,10 @@ class WorkList(QueueWalk[Job]):
                 if session.users is not None and session.users.is_fair(row):
                     self._add_to_turns(session.users, row, job)
                 else:
-                    entry = (session.job_sort_key(job), job)  # may raise before the heap is made
+                    entry = (
+                        session.calls.job_sort_key(job),
+                        job,
+                    )  # may raise before the heap is made
                     self._jobs[row].append(entry)
         for heap in self._jobs.values():
             heapq.heapify(heap)
@@ -63,11 +66,11 @@ class WorkList(QueueWalk[Job]):
             if session.users is not None and row in self._turns:
                 self._add_to_turns(session.users, row, job)
             else:
-                heapq.heappush(self._jobs[row], (session.job_sort_key(job), job))
+                heapq.heappush(self._jobs[row], (session.calls.job_sort_key(job), job))
 
     def _add_to_turns(self, users: UserLedger, row: int, job: Job) -> None:
         user = users.user(row, job)
-        rank, age = self._session.plugin_keys(job), (job.created, job.key)
+        rank, age = self._session.calls.job_key(job), (job.created, job.key)
         turns = self._turns.get(row)
         if turns is None:
             turns = self._turns[row] = UserTurns(UserParts(self._session, users, row))

@@ -46,13 +46,13 @@ class NodePlacement:
     def __init__(self, arguments: NodePlacementArguments) -> None:
         self._arguments = arguments
 
-    def gpu_strategy(self) -> Literal["binpack", "spread"]:
-        """Return the strategy for pods with GPUs."""
-        return "spread" if self._arguments.gpu == "spread" else "binpack"
-
     def packing_strategies(self) -> PackingStrategies:
         """Return the strategies of the arguments."""
         return PackingStrategies(self._arguments.gpu, self._arguments.cpu, self._arguments.device)
+
+    def packs(self, session: SessionView, shape: Shape) -> bool:  # noqa: ARG002  # the protocol's
+        """Return False: the scores of other plugins count besides."""
+        return False
 
     def choose_devices(self, session: SessionView, task: Task, row: int) -> Sequence[str] | None:
         """Return the node's devices: fullest first with binpack, emptiest first with spread."""
@@ -88,7 +88,7 @@ class NodePlacement:
         9 * (1 - (free - min) / (max - min)), but a placement changes the score of one node only.
         Spread is 9 * free / allocatable. Free is idle plus releasing minus promised.
         """
-        if session.is_packed(shape):
+        if session.packing.is_packed(shape):
             return None
         nodes = session.state.nodes
         index = _packed_by(session, shape)

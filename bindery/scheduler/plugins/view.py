@@ -76,6 +76,23 @@ class MemoryView(Protocol):
         ...
 
 
+class PackingView(Protocol):
+    """How pods are packed, by all plugins that are a `PackingPolicy`."""
+
+    @property
+    def strategies(self) -> PackingStrategies:
+        """The configured strategies."""
+        ...
+
+    def is_packed(self, shape: Shape) -> bool:
+        """Return whether a plugin decides alone how pods of `shape` are packed."""
+        ...
+
+    def chosen_devices(self, task: Task, row: int) -> Sequence[str] | None:
+        """Return the devices for `task` from the first plugin with an answer."""
+        ...
+
+
 class SessionView(Protocol):
     """The cluster in one cycle, with the plan so far."""
 
@@ -198,19 +215,7 @@ class SessionView(Protocol):
         """
         ...
 
-    def chosen_devices(self, task: Task, row: int) -> Sequence[str] | None:
-        """Return the devices for `task` from the first `DeviceChoice` with an answer."""
-        ...
-
-    def gpu_strategy(self) -> str | None:
-        """Return the strategy of the first `GpuStrategy` plugin; None without one."""
-        ...
-
     @property
-    def packing(self) -> PackingStrategies:
-        """The configured strategies of packing."""
-        ...
-
-    def is_packed(self, shape: Shape) -> bool:
-        """Return whether a `Packing` plugin decides how pods of `shape` are packed."""
+    def packing(self) -> PackingView:
+        """How pods are packed."""
         ...

@@ -22,7 +22,7 @@ def next_claim(session: Session, job: Job, barred: Barred) -> RoomClaim | None:
     while tasks := session.next_pods(job, barred):
         session.timer.check()
         # Barring one pod can bring in others, so the choice is repeated.
-        refused = [task for task in tasks if session.task_refusal(task) is not None]
+        refused = [task for task in tasks if session.calls.task_refusal(task) is not None]
         if not refused:
             later = _later(session, job, tasks)
             return RoomClaim(job, (*tasks, *later)) if later is not None else None

@@ -10,7 +10,6 @@ from bindery.api.gpushare import WHOLE
 from bindery.scheduler.ledgers.base import LedgerRefusalError, OperationKind
 from bindery.scheduler.model.evictions import claimant_of, room_reason
 from bindery.scheduler.model.jobs import Job, Task, TaskStatus
-from bindery.scheduler.model.verdicts import Refusal
 from bindery.scheduler.planning.pod_domains import DomainFinders, pod_domains
 from bindery.scheduler.planning.session import Session
 from bindery.scheduler.planning.statement import Plan, Savepoint, Statement
@@ -18,15 +17,6 @@ from bindery.scheduler.solver.context import SearchContext
 
 _MOST_CHOICES = 8
 """How many choices of domains are tried for pods that move."""
-
-
-def over_capacity(session: Session, job: Job, tasks: Sequence[Task]) -> Refusal | None:
-    """Return the first refusal of a capacity gate for `tasks` of `job`; None if all agree."""
-    for gate in session.plugins.capacity_gates:
-        refusal = gate.over_capacity(session, job, tasks)
-        if refusal is not None:
-            return refusal
-    return None
 
 
 def evict_unit(context: SearchContext, gone: Sequence[int], index: int) -> bool:
@@ -81,15 +71,15 @@ def move_all(context: SearchContext, job: Job, tasks: Sequence[Task], *, may_sta
     keep its node.
     """
     session, statement = context.session, context.statement
-    if over_capacity(session, job, tasks) is not None:
+    if session.calls.over_capacity(job, tasks) is not None:
         return False
     savepoint = statement.savepoint()
     # A gang must be in its domains after the move, too.
     for found in islice(pod_domains(session, job, tasks), _MOST_CHOICES):
         finders = DomainFinders(session, job, found)
-        if all(_move(session, statement, t, finders, may_stay=may_stay) for t in tasks) and all(
-            plugin.is_pipelined(session, job) for plugin in session.plugins.pipelining
-        ):
+        if all(
+            _move(session, statement, t, finders, may_stay=may_stay) for t in tasks
+        ) and session.calls.is_pipelined(job):
             return True
         statement.rollback(savepoint)
     return False

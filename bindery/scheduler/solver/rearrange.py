@@ -18,7 +18,6 @@ from bindery.scheduler.solver.moves import (
     evict_unit,
     keep_in_place,
     move_all,
-    over_capacity,
     promise,
 )
 from bindery.scheduler.solver.order import victims
@@ -100,7 +99,7 @@ class Rearrangement:
         if job is not self._claim.job:
             return move_all(self._context, job, moving, may_stay=True)
         tasks = self._claim.tasks
-        if over_capacity(self._session, job, tasks) is not None:
+        if self._session.calls.over_capacity(job, tasks) is not None:
             return False
         finders = DomainFinders(self._session, job, self._context.domains)
         for task in tasks:

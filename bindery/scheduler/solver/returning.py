@@ -43,13 +43,11 @@ class Returning:
         if job.key not in self._of_jobs:
             self._of_jobs[job.key] = _may_be_planned(self._session, job)
         return self._of_jobs[job.key] and all(
-            task.is_recreated and self._session.task_refusal(task) is None for task in unit.tasks
+            task.is_recreated and self._session.calls.task_refusal(task) is None
+            for task in unit.tasks
         )
 
 
 def _may_be_planned(session: Session, job: Job) -> bool:
     """Return whether plugins would let `job`, in its present state, be planned and bound."""
-    plugins = session.plugins
-    return all(plugin.invalid(session, job) is None for plugin in plugins.validity) and all(
-        plugin.is_ready(session, job) for plugin in plugins.readiness
-    )
+    return session.calls.invalid(job) is None and session.calls.is_ready(job)

@@ -21,7 +21,6 @@ from bindery.scheduler.solver.moves import (
     evict_unit,
     keep_in_place,
     move_victims,
-    over_capacity,
     promise,
 )
 from bindery.scheduler.solver.order import victims as victims_in_order
@@ -125,7 +124,7 @@ class Search:
 
         A queue at its limit needs evictions in its own tree.
         """
-        refusal = over_capacity(self._session, self._claim.job, tasks)
+        refusal = self._session.calls.over_capacity(self._claim.job, tasks)
         if refusal is None:
             return True
         # Moved pods stay in their queue, so moves cannot lower what the queue holds.
@@ -136,7 +135,7 @@ class Search:
         related = np.array([not own.isdisjoint(chain) for chain in chains], dtype=np.bool_)
         for index in self._in_order(self._left & related[self._table.queue]):
             self._evict(index)
-            if over_capacity(self._session, self._claim.job, tasks) is None:
+            if self._session.calls.over_capacity(self._claim.job, tasks) is None:
                 return True
         return False
 
@@ -280,6 +279,6 @@ class Search:
 
     def _fits(self) -> bool:
         """Place the whole claim without further evictions; return whether that was possible."""
-        if over_capacity(self._session, self._claim.job, self._claim.tasks) is not None:
+        if self._session.calls.over_capacity(self._claim.job, self._claim.tasks) is not None:
             return False
         return all(self._place(task) for task in self._claim.tasks)

@@ -49,7 +49,7 @@ def units(
     """
     running = [task for task in job.tasks.values() if task.status is TaskStatus.RUNNING]
     if len(running) > 1:  # most jobs have one pod, and keys are the largest cost here
-        running.sort(key=session.pod_sort_key, reverse=True)
+        running.sort(key=session.calls.pod_sort_key, reverse=True)
     free = {task.uid for task in running if allowed(session, task)}
     extras = () if job.goes_whole else _extras(job, running, free)
     found = [

@@ -8,6 +8,7 @@ import numpy as np
 
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.planning.session import Session
+from bindery.scheduler.plugins.interface.jobs import VictimFilter
 from bindery.scheduler.solver.rules import RoomClaim
 from bindery.scheduler.solver.victims import VictimTable
 
@@ -21,7 +22,7 @@ def permitted(
     """
     if action in session.state.disruption.spare_from:
         among = np.asarray(among & ~table.left_alone)
-    filters = session.plugins.victim_filters
+    filters = session.plugins.of(VictimFilter)
     if not filters:
         return among
     mask, kept = among.copy(), set[int]()

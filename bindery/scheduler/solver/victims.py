@@ -33,7 +33,7 @@ def _sort_keys(session: Session, units: Sequence[EvictionUnit]) -> list[SortKey]
     for position, unit in enumerate(units):
         key: SortKey = (LAST,)
         with session.guarded(unit.job):
-            key = (*session.plugin_keys(unit.job), *_preferred(session, unit))
+            key = (*session.calls.job_key(unit.job), *_preferred(session, unit))
         keys.append(key)
         # The last unit of a job leaves nothing to compare.
         if position + 1 < len(units) and units[position + 1].job is unit.job:

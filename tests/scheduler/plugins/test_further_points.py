@@ -154,8 +154,8 @@ def pool(name: str, at: str, seats: int) -> Pool:
 
 ENTRY_POINTS = """
 [bindery.scheduler_plugins]
-licences = test_further_points:Licences
-rooms = test_further_points:Rooms
+licences = tests.scheduler.plugins.test_further_points:Licences
+rooms = tests.scheduler.plugins.test_further_points:Rooms
 """
 
 

@@ -14,6 +14,7 @@ from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.planning.session import Session
 from bindery.scheduler.planning.statement import Statement
 from bindery.scheduler.plugins.hostports import PortLedger
+from bindery.scheduler.plugins.interface.state import LedgerProvider
 from bindery.scheduler.plugins.podaffinity.ledger import AffinityLedger
 from bindery.scheduler.plugins.topologyspread.ledger import SpreadLedger
 from tests.randomclusters import RandomCluster, engine_for
@@ -39,7 +40,9 @@ class Counts:
     def recounted(self) -> list[Any]:
         """Return the same of new ledgers."""
         session = self._session
-        views = [plugin.ledger(session, session.state) for plugin in session.plugins.ledgers]
+        views = [
+            plugin.ledger(session, session.state) for plugin in session.plugins.of(LedgerProvider)
+        ]
         return list(self._answers(views))
 
     def _answers(self, ledgers: Sequence[Ledger]) -> Iterator[Any]:

@@ -12,6 +12,7 @@ from bindery.scheduler.model.jobs import Job
 from bindery.scheduler.model.verdicts import SortKey
 from bindery.scheduler.planning.filter_cache import FilterCache
 from bindery.scheduler.planning.session import Session
+from bindery.scheduler.plugins.interface.jobs import QueueOrder
 from bindery.scheduler.plugins.registry import PluginSet, load
 from bindery.scheduler.plugins.view import SessionView
 from bindery.scheduler.solver.order import victims
@@ -74,7 +75,7 @@ class LargestFirst:
 def plugins_with(order: Any) -> PluginSet:
     """Return the built-in plugins with `order` as the only order of queues."""
     built_in = load(configuration().plugins)
-    replaced: Sequence[object] = built_in.queue_order
+    replaced: Sequence[object] = built_in.of(QueueOrder)
     others = [each for each in built_in.plugins if each not in replaced]
     return PluginSet([*others, order], built_in.seconds)
 

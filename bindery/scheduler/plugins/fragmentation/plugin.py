@@ -104,11 +104,14 @@ class Fragmentation:
         self._allowed: NDArray[np.bool_] = np.zeros((0, 0), dtype=np.bool_)
         self._built_at: tuple[object, ...] = ()
 
+    def packing_strategies(self) -> None:
+        """Return None: `nodeplacement` has the strategies."""
+
     def packs(self, session: SessionView, shape: Shape) -> bool:
         """Return whether this plugin decides how pods of `shape` are packed."""
         if shape.request.part is not None or not self._is_active(session):
             return False
-        strategies = session.packing
+        strategies = session.packing.strategies
         if shape.request.share is not None:
             return strategies.gpu == FRAGMENTATION
         return strategies.cpu == FRAGMENTATION and not shape.wants_gpu
@@ -126,10 +129,13 @@ class Fragmentation:
         bucket = table.buckets(self._ask(session, shape, rows), rows)
         return np.asarray(bucket * (_DECADE / 100.0), dtype=np.float64)
 
+    def worth_waiting(self, session: SessionView, shape: Shape, row: int, rows: Rows) -> None:
+        """Return None: a pod takes the best node that has room now."""
+
     def choose_devices(self, session: SessionView, task: Task, row: int) -> Sequence[str] | None:
         """Return the GPUs of the node, the least growth of fragmentation first."""
         share = task.shape.request.share
-        if share is None or session.packing.device != FRAGMENTATION:
+        if share is None or session.packing.strategies.device != FRAGMENTATION:
             return None
         if not self.packs(session, task.shape):
             return None

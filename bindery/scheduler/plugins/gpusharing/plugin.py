@@ -111,7 +111,7 @@ class GpuSharing:
         None if another plugin packs such pods: it also decides which GPUs are shared.
         """
         share = shape.request.share
-        if share is None or share.portion == WHOLE or session.is_packed(shape):
+        if share is None or share.portion == WHOLE or session.packing.is_packed(shape):
             return None
         return np.asarray(_JOINS * session.state.nodes.devices.joins_now(share, rows))
 
@@ -126,7 +126,7 @@ class GpuSharing:
         """Return the ledger of devices for this session."""
 
         def wanted(task: Task, row: int) -> list[int] | None:
-            devices = session.chosen_devices(task, row)
+            devices = session.packing.chosen_devices(task, row)
             return [int(device) for device in devices] if devices is not None else None
 
         # The node table counts the room of reservation pods, which are not in the plan.

@@ -220,7 +220,7 @@ class Hami:
             return None
         scores = np.zeros(len(rows), dtype=np.float64)
         wished = wanted.wishes.node_policy or self._arguments.node_policy
-        spreads = (wished or session.gpu_strategy() or NodePolicy.BINPACK) == NodePolicy.SPREAD
+        spreads = (wished or session.packing.strategies.gpu) == NodePolicy.SPREAD
         for position, name in self._own(session, rows):
             devices = [d for found in self._fleet.nodes[name].devices.values() for d in found]
             full = order.node_score(devices, session.ledger(HamiLedger).usage(name).now.used)

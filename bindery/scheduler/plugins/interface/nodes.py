@@ -4,7 +4,7 @@ Placement consults them. An answer covers all nodes, or all given rows, at once.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -115,48 +115,6 @@ class NodeScore(Plugin, Protocol):
         ...
 
 
-@runtime_checkable
-class Packing(Plugin, Protocol):
-    """Decides alone how some pods are packed; other plugins then have no score for packing."""
-
-    def packs(self, session: SessionView, shape: Shape) -> bool:
-        """Return whether pods of `shape` are packed by this plugin's scores. Must be fast."""
-        ...
-
-
-@runtime_checkable
-class HasStrategies(Protocol):
-    """Has the configured strategies of packing, for plugins that score or choose devices."""
-
-    def packing_strategies(self) -> PackingStrategies:
-        """Return the strategies; they must not change."""
-        ...
-
-
-@runtime_checkable
-class GpuStrategy(Protocol):
-    """Has a strategy for pods with GPUs, for the scores of other plugins."""
-
-    def gpu_strategy(self) -> Literal["binpack", "spread"]:
-        """Return binpack to prefer the fullest node, spread to prefer the emptiest."""
-        ...
-
-
-@runtime_checkable
-class WorthWaiting(Protocol):
-    """Prefers nodes with releasing room to a node with idle room."""
-
-    def worth_waiting(
-        self, session: SessionView, shape: Shape, row: int, rows: Rows
-    ) -> BoolColumn | None:
-        """Return a mask of `rows`: those better than the node at `row`; None if there are none.
-
-        Pods of `shape` fit at `row` now, and at `rows` after all releasing pods have gone. Called
-        for each pod while there are releasing pods.
-        """
-        ...
-
-
 # ---- rules in which one placement changes many nodes ----
 
 
@@ -237,19 +195,41 @@ class GroupDomains(Protocol):
         ...
 
 
-# ---- devices ----
+# ---- packing ----
 
 
 @runtime_checkable
-class DeviceChoice(Protocol):
-    """Orders the devices of a node for a pod with a GPU share; the ledger takes those with room.
+class PackingPolicy(Plugin, Protocol):
+    """Decides how pods are packed: on nodes, on the devices of a node, and now or later."""
 
-    Not called for pods that request whole devices.
-    """
+    def packing_strategies(self) -> PackingStrategies | None:
+        """Return the configured strategies, for all plugins; None to leave them to the next one.
+
+        They must not change.
+        """
+        ...
+
+    def packs(self, session: SessionView, shape: Shape) -> bool:
+        """Return whether this plugin's scores alone pack pods of `shape`. Must be fast.
+
+        Other plugins then have no score for packing. Not called if the plugin has the weight 0.
+        """
+        ...
+
+    def worth_waiting(
+        self, session: SessionView, shape: Shape, row: int, rows: Rows
+    ) -> BoolColumn | None:
+        """Return a mask of `rows`: those better than the node at `row`; None if there are none.
+
+        Pods of `shape` fit at `row` now, and at `rows` after all releasing pods have gone. Called
+        for each pod while there are releasing pods.
+        """
+        ...
 
     def choose_devices(self, session: SessionView, task: Task, row: int) -> Sequence[str] | None:
-        """Return device ids, best first, or None to leave the choice to the next plugin.
+        """Return the devices of the node for a GPU share, best first; the ledger takes the first.
 
-        The id of a GPU is its index on the node, from 0.
+        The id of a GPU is its index on the node, from 0. None leaves the choice to the next plugin.
+        Not called for pods that request whole devices.
         """
         ...
