@@ -15,7 +15,8 @@ import msgspec
 from benchmarks.nodeworlds import topology_report
 from benchmarks.workload import Wire, Workload, nodes
 from bindery.api.configuration import SchedulerConfiguration
-from bindery.kube.objects.watched import KubeObject, Node, Pod, PodGroup
+from bindery.kube.objects.podgroups import PodGroup
+from bindery.kube.objects.watched import KubeObject, Node, Pod
 from bindery.kube.watches.store import Change, EventType
 from bindery.scheduler.engine import Engine
 

@@ -16,7 +16,9 @@ from bindery.api.names import (
     PREEMPTIBLE_ANNOTATION,
     QUEUE_LABEL,
 )
+from bindery.kube.objects.podgroups import PodGroup, PodGroupSpec, SubGroup, TopologyConstraint
 from bindery.kube.objects.podspec import Container, PodSpec, ResourceRequirements
+from bindery.kube.objects.queues import Queue, QueueResource, QueueSpec
 from bindery.kube.objects.watched import (
     Condition,
     KubeObject,
@@ -25,14 +27,7 @@ from bindery.kube.objects.watched import (
     NodeStatus,
     OwnerReference,
     Pod,
-    PodGroup,
-    PodGroupSpec,
     PodStatus,
-    Queue,
-    QueueResource,
-    QueueSpec,
-    SubGroup,
-    TopologyConstraint,
 )
 
 GPUS: Final = 8

@@ -19,6 +19,7 @@ from benchmarks.roomworlds import (
     queue,
 )
 from bindery.api.names import SUB_GROUP_LABEL
+from bindery.kube.objects.podgroups import SubGroup, TopologyConstraint
 from bindery.kube.objects.topology import (
     HyperNode,
     HyperNodeSpec,
@@ -27,7 +28,7 @@ from bindery.kube.objects.topology import (
     TopologyLevel,
     TopologySpec,
 )
-from bindery.kube.objects.watched import KubeObject, Meta, SubGroup, TopologyConstraint
+from bindery.kube.objects.watched import KubeObject, Meta
 
 _RACK: Final = "topology.example.com/rack"
 _BLOCK: Final = "topology.example.com/block"

@@ -17,8 +17,9 @@ from benchmarks.quality.gangtraces import BLOCK, NODES, RACK, Gang
 from bindery.api.configuration import SchedulerConfiguration
 from bindery.api.names import API_VERSION, HOSTNAME_LABEL, POD_GROUP_ANNOTATION, SCHEDULER_NAME
 from bindery.api.times import timestamp
+from bindery.kube.objects.podgroups import PodGroup
 from bindery.kube.objects.topology import Topology, TopologyLevel, TopologySpec
-from bindery.kube.objects.watched import Meta, Node, Pod, PodGroup
+from bindery.kube.objects.watched import Meta, Node, Pod
 from bindery.simulation.player import play as play_trace
 from bindery.simulation.trace import START_S, Arrival, Trace
 

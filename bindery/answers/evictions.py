@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from bindery.api.states import EVICTED
 from bindery.kube.objects.ownernames import workload_text
-from bindery.kube.objects.watched import Condition, PodGroup
+from bindery.kube.objects.podgroups import PodGroup
+from bindery.kube.objects.watched import Condition
 from bindery.scheduler.model.evictions import Claimant, is_made_for
 from bindery.scheduler.model.jobs import JobKey
 from bindery.scheduler.status.gangs import find

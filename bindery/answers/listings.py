@@ -13,9 +13,10 @@ from bindery.api.names import SCHEDULER_NAME
 from bindery.api.states import INVALID, PODS_NOT_RUNNING, SCHEDULED, GangState
 from bindery.api.times import age
 from bindery.kube.objects.bindrequests import CommittedStatement
+from bindery.kube.objects.podgroups import PodGroup
 from bindery.kube.objects.snapshot import FINISHED, ClusterSnapshot, is_bound
 from bindery.kube.objects.subgrouptree import SubGroupTreeError, tree_of
-from bindery.kube.objects.watched import Condition, Pod, PodGroup
+from bindery.kube.objects.watched import Condition, Pod
 from bindery.kube.objects.workloads import failure
 
 _POD_SCHEDULED = "PodScheduled"

@@ -14,8 +14,9 @@ from bindery.answers.evictions import GangEviction, eviction_of
 from bindery.answers.listings import request_rows, scheduled_condition
 from bindery.answers.ownqueues import queue_wire, queues_in
 from bindery.answers.subjects import Subject, statements_about
+from bindery.kube.objects.podgroups import GangQueue, Turn
 from bindery.kube.objects.snapshot import ClusterSnapshot
-from bindery.kube.objects.watched import Condition, GangQueue, Turn
+from bindery.kube.objects.watched import Condition
 from bindery.scheduler.insight.advice import advice
 
 _WITHOUT_RIGHTS: Final = (

@@ -9,8 +9,8 @@ from typing import Final
 
 from bindery.answers.amounts import plain
 from bindery.answers.rows import Row
+from bindery.kube.objects.podgroups import GangQueue
 from bindery.kube.objects.snapshot import ClusterSnapshot
-from bindery.kube.objects.watched import GangQueue
 
 RULES: Final = ("quota", "fair_share", "allocated", "requested", "limit")
 """The fields of the figures of a queue."""

@@ -15,8 +15,10 @@ from bindery.answers.workloadnames import Members, workloads
 from bindery.api.names import GROUP, NODE_POOL_LABEL
 from bindery.kube.objects.bindrequests import CommittedStatement
 from bindery.kube.objects.ownernames import Workload
+from bindery.kube.objects.podgroups import PodGroup
+from bindery.kube.objects.queues import Queue
 from bindery.kube.objects.snapshot import FINISHED, ClusterSnapshot, is_bound
-from bindery.kube.objects.watched import Pod, PodGroup, Queue
+from bindery.kube.objects.watched import Pod
 from bindery.scheduler.cache.members import job_key
 from bindery.scheduler.insight.advice import Changed, changed_object
 from bindery.scheduler.model.jobs import JobKey

@@ -16,7 +16,8 @@ from bindery.answers.wire import to_wire
 from bindery.api.names import NODE_POOL_LABEL
 from bindery.api.yamlfile import Document
 from bindery.grouper.table.loading import table_of
-from bindery.kube.objects.watched import Namespace, Pod, PodGroup
+from bindery.kube.objects.podgroups import PodGroup
+from bindery.kube.objects.watched import Namespace, Pod
 from bindery.scenario.manifests import Grouping, Submission, Surroundings, read_documents
 from bindery.scheduler.insight.rehearsal import RehearsalOutcome, rehearse
 

@@ -8,8 +8,9 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 from bindery.kube.objects.ownernames import Workload, makers
+from bindery.kube.objects.podgroups import PodGroup
 from bindery.kube.objects.snapshot import ClusterSnapshot
-from bindery.kube.objects.watched import Pod, PodGroup
+from bindery.kube.objects.watched import Pod
 
 
 @dataclass(slots=True)

@@ -1,5 +1,5 @@
 """The vocabulary shared by all parts of Bindery.
 
-Custom resources as pydantic models (one module for each kind), the configuration files, well-known
-names, and Kubernetes quantities. Imports nothing of Bindery; `crds/` is generated from here.
+The words of custom resources, the configuration files as pydantic models, well-known names, and
+Kubernetes quantities. Imports nothing of Bindery. `kube.objects` declares the kinds.
 """

@@ -10,8 +10,7 @@ from typing import Any, Final, Literal, TypeVar
 import durationpy
 
 from bindery.api import names, times
-from bindery.api.states import MOST_GANG_PODS
-from bindery.api.topology import HARD, SOFT
+from bindery.api.states import HARD, MOST_GANG_PODS, SOFT
 
 Value = TypeVar("Value")
 _MOST_SHOWN: Final = 80

@@ -22,6 +22,10 @@ EVICTED: Final = "Evicted"
 """The PodGroup condition with the record of its last eviction. True until the gang has its minimum
 again."""
 
+HARD: Final = "hard"
+SOFT: Final = "soft"
+"""The modes of a constraint by HyperNodes: with `soft`, nodes without a common one do too."""
+
 UNLIMITED: Final = -1
 """A quota or limit without a bound."""
 

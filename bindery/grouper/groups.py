@@ -8,12 +8,14 @@ a newer one.
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
+import msgspec
+
 from bindery.api import names
-from bindery.api.base import ApiModel
-from bindery.api.podgroup import PodGroupSpec
 from bindery.grouper.objects import WrittenGroup
 from bindery.grouper.table.groups import Group
 from bindery.grouper.upstream.model import GROUP as UPSTREAM_GROUP
+from bindery.kube.objects import reading
+from bindery.kube.objects.podgroups import PodGroupSpec
 from bindery.kube.objects.watched import Meta
 from bindery.kube.watches.reflector import Change, EventType
 from bindery.kube.watches.store import Key, key_of
@@ -116,7 +118,7 @@ GIVEN_ANNOTATIONS: Final = (names.SOURCES_ANNOTATION, names.PROVISIONING_REQUEST
 def is_as_wanted(stored: WrittenGroup, wanted: Group) -> bool:
     """Whether a stored PodGroup has everything that `wanted` has.
 
-    The specs are compared as models, so that defaults that the API server fills in do not count.
+    The specs are compared as structs, so that defaults that the API server fills in do not count.
     """
     body = wanted.to_object()
     metadata = body["metadata"]
@@ -137,10 +139,10 @@ def _given(annotations: Mapping[str, str]) -> dict[str, str]:
     return {key: annotations[key] for key in GIVEN_ANNOTATIONS if key in annotations}
 
 
-def _parsed(stored: WrittenGroup) -> ApiModel | None:
+def _parsed(stored: WrittenGroup) -> PodGroupSpec | None:
     try:
-        return PodGroupSpec.model_validate(stored.spec)
-    except ValueError:
+        return reading.convert(stored.spec, PodGroupSpec)
+    except msgspec.ValidationError:
         return None
 
 

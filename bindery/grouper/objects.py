@@ -11,9 +11,10 @@ import msgspec
 
 from bindery.api import names
 from bindery.grouper.table.facts import PodFacts, Reference
+from bindery.kube.objects.podgroups import PodGroupStatus
 from bindery.kube.objects.podspec import SchedulingGroup
 from bindery.kube.objects.resources import Resource
-from bindery.kube.objects.watched import KubeObject, OwnerReference, PodGroupStatus
+from bindery.kube.objects.watched import KubeObject, OwnerReference
 from bindery.kube.served import ServedKind
 
 _NOTHING: Final = msgspec.Raw(b"null")

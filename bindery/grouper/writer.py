@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+import msgspec
 import structlog
 
 from bindery.api import names
@@ -151,7 +152,7 @@ def _with_queue_kept(
         f"PodGroup {wanted.name} stays in queue {charged} while pods of it are bound, and goes "
         f"to {wanted.spec.queue or 'the default queue of its namespace'} after that"
     )
-    kept = replace(wanted, spec=wanted.spec.model_copy(update={"queue": queue}))
+    kept = replace(wanted, spec=msgspec.structs.replace(wanted.spec, queue=queue))
     return kept, [Notice(wanted.owner, Reason.QUEUE_KEPT, message)]
 
 

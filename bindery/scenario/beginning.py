@@ -5,15 +5,15 @@ from typing import TypeVar
 
 from bindery.kube.objects.bindrequests import CommittedStatement
 from bindery.kube.objects.budgets import DisruptionBudget
+from bindery.kube.objects.podgroups import PodGroup
+from bindery.kube.objects.queues import Queue
 from bindery.kube.objects.snapshot import ClusterSnapshot
 from bindery.kube.objects.watched import (
     KubeObject,
     Namespace,
     Node,
     Pod,
-    PodGroup,
     PriorityClass,
-    Queue,
 )
 from bindery.kube.objects.workloads import WorkloadJob
 from bindery.kube.watches.store import Change

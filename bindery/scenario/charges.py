@@ -10,7 +10,8 @@ import msgspec
 from bindery.api import exclusive, preemptibility
 from bindery.api.names import CHARGED_PREEMPTIBILITY_ANNOTATION, EXCLUSIVE_DOMAINS_ANNOTATION
 from bindery.api.states import NON_PREEMPTIBLE_FROM
-from bindery.kube.objects.watched import Pod, PodGroup
+from bindery.kube.objects.podgroups import PodGroup
+from bindery.kube.objects.watched import Pod
 from bindery.scenario.jobs import ScenarioPod
 from bindery.scheduler.cache.reading import read_group
 from bindery.scheduler.model.jobs import Job, JobKey

@@ -15,6 +15,7 @@ from bindery.api.times import seconds, timestamp
 from bindery.kube.objects.bindrequests import CommittedStatement
 from bindery.kube.objects.claims import ResourceClaim, ResourceClaimTemplate
 from bindery.kube.objects.membership import Claims
+from bindery.kube.objects.podgroups import PodGroup
 from bindery.kube.objects.recreated import recreated
 from bindery.kube.objects.resources import PRIORITY_CLASSES
 from bindery.kube.objects.watched import (
@@ -23,7 +24,6 @@ from bindery.kube.objects.watched import (
     Namespace,
     Node,
     Pod,
-    PodGroup,
     PriorityClass,
 )
 from bindery.kube.watches.store import Change, EventType
@@ -293,7 +293,8 @@ class ScenarioCluster:
             entries = [entry for entry in job.pods for _ in range(entry.count)]
             for index, entry in enumerate(entries):
                 # What says how long it will run, and not how long it has, has just begun.
-                says = job.runtime is not None or job.expected_runtime is not None
+                expected = group.spec.expected_runtime_seconds
+                says = job.runtime is not None or expected is not None
                 runs = entry.state in ON_NODE and says
                 who = PodIdentity(
                     name,

@@ -1,6 +1,7 @@
 """The jobs of a scenario and their pods.
 
-Read by `format`; `objects` makes PodGroups and Pods of them. Invariant: the pods of a job are
+Read by `format`; `objects` makes PodGroups and Pods of them. The fields of a PodGroup are keys of
+jobs, but for those with a short form here. Invariant: the pods of a job are
 named after it and numbered over all its entries, `a-0`, `a-1`, …
 """
 
@@ -9,6 +10,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from bindery.api.base import NonNegative
+from bindery.kube.objects import podgroups
 from bindery.kube.objects.declaredfeatures import FEATURES
 from bindery.scenario.constraints import (
     Affinity,
@@ -16,6 +18,7 @@ from bindery.scenario.constraints import (
     Toleration,
     TopologySpreadConstraint,
 )
+from bindery.scenario.declared import Declared, keys_of
 from bindery.scenario.fields import (
     AnyObject,
     Count,
@@ -177,44 +180,11 @@ class ScenarioPod(ContainerRequest):
         return self
 
 
-class Segments(ScenarioModel):
-    """Consecutive pods that share a domain."""
-
-    size: Annotated[int, Field(ge=1)]
-    required: str = ""
-    preferred: str = ""
-
-
-class TopologyConstraint(ScenarioModel):
-    """The topology domain in which the pods must or should be together."""
-
-    name: str = ""
-    required: str = ""
-    preferred: str = ""
-    hyper_node_tier: int | None = None
-    mode: Literal["hard", "soft"] = "hard"
-    exclusive: bool = False
-    """Whether the domain is for this job alone."""
-    segments: Segments | None = None
-
-
-class Dependency(ScenarioModel):
-    """A sub-group that comes first."""
-
-    sub_group: Name
-    condition: Literal["Ready", "Complete", "Bound"]
-
-
-class SubGroup(ScenarioModel):
+@keys_of(podgroups.SubGroup)
+class SubGroup(Declared):
     """A part of a job with a minimum of its own."""
 
     name: Name
-    min_member: NonNegative | None = None
-    min_sub_group: NonNegative | None = None
-    parent: str = ""
-    topology: TopologyConstraint = TopologyConstraint()
-    after: tuple[Dependency, ...] = ()
-    """The sub-groups after which its pods are created."""
     template: ScenarioPod | None = None
     """What its pods ask for, so that their room is planned before they exist."""
 
@@ -226,7 +196,16 @@ class Owner(ScenarioModel):
     name: Name
 
 
-class ScenarioJob(ScenarioModel):
+@keys_of(
+    podgroups.PodGroupSpec,
+    without=(
+        "members",
+        "preemptibility",
+        "priority_class_name",
+        "staleness_grace_period_seconds",
+    ),
+)
+class ScenarioJob(Declared):
     """A gang, or `count` gangs whose names differ in `{i}`."""
 
     name: Name
@@ -243,12 +222,7 @@ class ScenarioJob(ScenarioModel):
     preemptible: bool | None = None
     min_member: NonNegative | None = None
     """Default: all pods of the job that are in no sub-group."""
-    roles: dict[str, NonNegative] = Field(default_factory=dict)
-    """The least number of pods of each role."""
     sub_groups: tuple[SubGroup, ...] = ()
-    min_sub_group: NonNegative | None = None
-    """How many of the top sub-groups it needs. Default: all."""
-    topology: TopologyConstraint = TopologyConstraint()
     runtime: Duration | None = None
     """How long its pods have run that begin on a node."""
     pending_for: Duration | None = None
@@ -257,17 +231,8 @@ class ScenarioJob(ScenarioModel):
     """How long it has been below its minimum."""
     staleness_grace: Grace | None = None
     """How long it may stay below its minimum; negative: for ever."""
-    preemption_delay: Duration = 0.0
-    expected_runtime: Duration | None = None
-    run_time_limit: Duration | None = None
-    """How long it may run."""
     ran: Duration = 0.0
     """How long it ran before, which counts for its limit."""
-    stage_timeout: Duration | None = None
-    """How long the room of sub-groups is kept that come later."""
-    disruption_mode: Literal["Pod", "Group"] | None = None
-    """Whether it is evicted only as a whole."""
-    preemption_policy: Literal["PreemptLowerPriority", "Never"] | None = None
     spread_devices: bool = False
     """Whether no two of its pods share a device."""
     recreate: bool = True

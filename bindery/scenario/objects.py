@@ -26,8 +26,16 @@ from bindery.api.names import (
     SCHEDULER_NAME,
     SUB_GROUP_LABEL,
 )
-from bindery.api.podgroup import SCHEDULED
+from bindery.api.states import SCHEDULED
 from bindery.api.times import timestamp
+from bindery.kube.objects.podgroups import (
+    PodGroup,
+    PodGroupSpec,
+    PodGroupStatus,
+    PodTemplate,
+    SubGroup,
+    TemplateMeta,
+)
 from bindery.kube.objects.podspec import (
     Affinity,
     Container,
@@ -41,31 +49,20 @@ from bindery.kube.objects.podspec import (
     TopologySpreadConstraint,
     Volume,
 )
+from bindery.kube.objects.queues import Queue, QueueResource, QueueSpec
 from bindery.kube.objects.watched import (
     Condition,
     ContainerImage,
-    Dependency,
-    FairUsers,
     Meta,
-    NamespaceRule,
     Node,
     NodeSpec,
     NodeStatus,
     OwnerReference,
     Pod,
-    PodGroup,
-    PodGroupSpec,
-    PodGroupStatus,
     PodStatus,
-    PodTemplate,
-    Queue,
-    QueueResource,
-    QueueSpec,
-    SubGroup,
     Taint,
-    TemplateMeta,
 )
-from bindery.scenario import features, hami, pod_specs, shares, topology
+from bindery.scenario import features, hami, pod_specs, shares
 from bindery.scenario.constraints import HostPorts
 from bindery.scenario.jobs import (
     ContainerRequest,
@@ -78,9 +75,7 @@ from bindery.scenario.nodes import ScenarioDevice, ScenarioNode
 from bindery.scenario.queues import GpuShare, ModelShare, ScenarioQueue, Share
 from bindery.scenario.states import PodState
 
-Struct = TypeVar(
-    "Struct", Affinity, ContainerPort, NamespaceRule, Toleration, TopologySpreadConstraint, Volume
-)
+Struct = TypeVar("Struct", Affinity, ContainerPort, Toleration, TopologySpreadConstraint, Volume)
 
 SCENARIO_GATE: Final = "scenario.bindery.dev/gate"
 _STUCK_FOR_S: Final = 3600.0
@@ -171,29 +166,12 @@ def queue_object(queue: ScenarioQueue, at: float) -> Queue:
             uid=object_uid("queue", "", queue.name),
             creation_timestamp=timestamp(at),
         ),
-        spec=QueueSpec(
-            parent=queue.parent,
-            priority=queue.priority,
-            state=queue.state,
+        spec=queue.as_struct(
+            QueueSpec,
             resources={name: _queue_resource(share) for name, share in queue.shares().items()},
             models={name: _queue_resource(share) for name, share in queue.models.items()},
-            reclaimable=queue.reclaimable,
-            preempt_min_runtime_seconds=queue.preempt_min_runtime,
-            reclaim_min_runtime_seconds=queue.reclaim_min_runtime,
-            max_run_time_seconds=queue.max_run_time,
-            namespaces=_rule(queue.namespaces),
-            priority_classes={
-                name: _converted(rule, NamespaceRule)
-                for name, rule in queue.priority_classes.items()
-            },
-            non_preemptible=_rule(queue.non_preemptible),
-            fair_users=FairUsers(label=queue.fair_users.label) if queue.fair_users else None,
         ),
     )
-
-
-def _rule(rule: ApiModel | None) -> NamespaceRule | None:
-    return None if rule is None else _converted(rule, NamespaceRule)
 
 
 def _queue_resource(share: GpuShare | Share | ModelShare) -> QueueResource:
@@ -222,38 +200,19 @@ def group_object(
                 for owner in job.owners
             ],
         ),
-        spec=PodGroupSpec(
+        spec=job.as_struct(
+            PodGroupSpec,
             min_member=job.least_pods,
             queue=job.queue or "",
             priority_class_name=job.priority if isinstance(job.priority, str) else None,
-            roles=job.roles,
             sub_groups=[
-                SubGroup(
-                    name=group.name,
-                    parent=group.parent or None,
-                    min_member=group.min_member,
-                    min_sub_group=group.min_sub_group,
-                    topology=topology.constraint(group.topology),
-                    after=[
-                        Dependency(sub_group=each.sub_group, condition=each.condition)
-                        for each in group.after
-                    ],
-                    template=_template(group.template, job, name),
+                group.as_struct(
+                    SubGroup, name=group.name, template=_template(group.template, job, name)
                 )
                 for group in job.sub_groups
             ],
-            min_sub_group=job.min_sub_group,
-            topology=topology.constraint(job.topology),
-            preemptibility=None
-            if job.preemptible is None
-            else preemptibility.word(job.preemptible),
-            preemption_delay_seconds=job.preemption_delay,
+            preemptibility=_word(job.preemptible),
             staleness_grace_period_seconds=job.staleness_grace,
-            expected_runtime_seconds=job.expected_runtime,
-            run_time_limit_seconds=job.run_time_limit,
-            stage_timeout_seconds=job.stage_timeout,
-            disruption_mode=job.disruption_mode,
-            preemption_policy=job.preemption_policy,
         ),
         status=PodGroupStatus(
             ran_seconds=job.ran,

@@ -1,15 +1,17 @@
 """The queues of a scenario.
 
-Read by `format`; `objects` makes Queue resources of them. Each kind of resource has a model of its
+Read by `format`; `objects` makes Queue resources of them. The keys are the fields of a Queue, but
+for the rules of resources, which have short forms here. Each kind of resource has a model of its
 own, because what an unset quota and weight mean differs.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
-from bindery.api.queue import FairUsers, NamespaceRule
-from bindery.scenario.fields import Duration, Limit, Name, ScenarioModel
+from bindery.kube.objects.queues import QueueSpec
+from bindery.scenario.declared import Declared, keys_of
+from bindery.scenario.fields import Limit, Name, ScenarioModel
 
 UNLIMITED = "-1"
 
@@ -41,34 +43,18 @@ class ModelShare(ScenarioModel):
     limit: Limit = UNLIMITED
 
 
-class ScenarioQueue(ScenarioModel):
+@keys_of(QueueSpec)
+class ScenarioQueue(Declared):
     """A queue. One without a parent hangs under the unlimited root."""
 
     name: Name
-    parent: str | None = None
-    priority: int = 100
     gpu: GpuShare = GpuShare()
     cpu: Share = Share()
     memory: Share = Share()
-    preempt_min_runtime: Duration | None = None
-    """Default: that of the queue above, and 0 s at the top."""
-    reclaim_min_runtime: Duration | None = None
     usage: dict[str, Usage] = Field(default_factory=dict)
     """Past usage by resource, as a part of capacity."""
     resources: dict[str, Share] = Field(default_factory=dict)
     models: dict[str, ModelShare] = Field(default_factory=dict)
-    reclaimable: bool = True
-    state: Literal["Open", "Closed"] = "Open"
-    max_run_time: Duration | None = None
-    """How long its jobs may run; default: without end."""
-    namespaces: NamespaceRule | None = None
-    """The namespaces that may use it; default: all."""
-    priority_classes: dict[str, NamespaceRule] = Field(default_factory=dict)
-    """By PriorityClass: the namespaces that may use it here."""
-    non_preemptible: NamespaceRule | None = None
-    """The namespaces that may have non-preemptible pods here; default: all."""
-    fair_users: FairUsers | None = None
-    """The label of the users that take turns; default: they do not."""
 
     def shares(self) -> dict[str, GpuShare | Share]:
         """Return the rules by resource name."""

@@ -1,12 +1,11 @@
 """The trees of a scenario: their Kubernetes objects, and the domain of a node for expectations.
 
-Used by `objects`, `cluster` and `expect`. Pure.
+Used by `cluster` and `expect`. Pure.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from bindery.kube.objects import watched as objects
 from bindery.kube.objects.topology import (
     HyperNode,
     HyperNodeSpec,
@@ -18,36 +17,12 @@ from bindery.kube.objects.topology import (
 )
 from bindery.kube.objects.watched import KubeObject, Meta
 from bindery.scenario import nodes
-from bindery.scenario.jobs import Segments, TopologyConstraint
 
 if TYPE_CHECKING:
     from bindery.scenario.format import Scenario
 
 _TIER = "tier"
 """What the names of HyperNode levels begin with, before the number."""
-
-
-def constraint(asked: TopologyConstraint) -> objects.TopologyConstraint | None:
-    """Return the constraint of a PodGroup or sub-group; None if it has none."""
-    if asked == TopologyConstraint() and not asked.model_fields_set:
-        return None
-    uses_tiers = asked.hyper_node_tier is not None or "mode" in asked.model_fields_set
-    segments = asked.segments
-    return objects.TopologyConstraint(
-        name=asked.name or None,
-        required=asked.required or None,
-        preferred=asked.preferred or None,
-        hyper_node_tier=asked.hyper_node_tier,
-        mode=asked.mode if uses_tiers else None,
-        exclusive=asked.exclusive,
-        segments=None if segments is None else _segments(segments),
-    )
-
-
-def _segments(asked: Segments) -> objects.Segments:
-    return objects.Segments(
-        size=asked.size, required=asked.required or None, preferred=asked.preferred or None
-    )
 
 
 def topology_object(entry: nodes.Topology) -> Topology:

@@ -7,7 +7,8 @@ import msgspec
 
 from bindery.api.configuration import SchedulerConfiguration
 from bindery.kube.objects.bindrequests import CommittedStatement
-from bindery.kube.objects.watched import KubeObject, Pod, PodGroup
+from bindery.kube.objects.podgroups import PodGroup
+from bindery.kube.objects.watched import KubeObject, Pod
 from bindery.kube.watches.store import Change, EventType
 from bindery.scheduler.insight.world import Bound, World
 from bindery.scheduler.model.evictions import Eviction

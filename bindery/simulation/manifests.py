@@ -14,8 +14,9 @@ from typing import Final
 from bindery.api.times import seconds
 from bindery.api.yamlfile import read
 from bindery.kube.objects.membership import Claims
+from bindery.kube.objects.podgroups import PodGroup
 from bindery.kube.objects.snapshot import ClusterSnapshot
-from bindery.kube.objects.watched import KubeObject, Node, Pod, PodGroup
+from bindery.kube.objects.watched import KubeObject, Node, Pod
 from bindery.scenario.beginning import snapshot_of
 from bindery.scenario.files import read_only_scenario, scenario_files
 from bindery.scenario.format import Scenario

@@ -23,6 +23,7 @@ from bindery.api.names import (
     SCHEDULER_NAME,
 )
 from bindery.api.times import timestamp
+from bindery.kube.objects.podgroups import PodGroup, PodGroupSpec
 from bindery.kube.objects.podspec import (
     Affinity,
     Container,
@@ -33,6 +34,7 @@ from bindery.kube.objects.podspec import (
     PodSpec,
     ResourceRequirements,
 )
+from bindery.kube.objects.queues import Queue, QueueResource, QueueSpec
 from bindery.kube.objects.watched import (
     Condition,
     KubeObject,
@@ -41,12 +43,7 @@ from bindery.kube.objects.watched import (
     NodeStatus,
     OwnerReference,
     Pod,
-    PodGroup,
-    PodGroupSpec,
     PodStatus,
-    Queue,
-    QueueResource,
-    QueueSpec,
 )
 from bindery.simulation.trace import START_S, Arrival, Trace, TraceError
 

@@ -10,7 +10,8 @@ from functools import cached_property
 
 from bindery.api.configuration import SchedulerConfiguration
 from bindery.api.gpushare import WHOLE
-from bindery.kube.objects.watched import KubeObject, Node, Pod, PodGroup
+from bindery.kube.objects.podgroups import PodGroup
+from bindery.kube.objects.watched import KubeObject, Node, Pod
 from bindery.scheduler.model.resources import ResourceAxis
 from bindery.scheduler.model.shapes import ShapeBook
 from bindery.simulation.cluster import SimulatedCluster

@@ -21,14 +21,8 @@ from bindery.binder.webhook.answers import MalformedReviewError
 from bindery.binder.webhook.directory import Directory
 from bindery.binder.webhook.offers import OfferingNode, Offers
 from bindery.binder.webhook.queues import QueueReview
-from bindery.kube.objects.watched import (
-    Meta,
-    Namespace,
-    NamespaceRule,
-    PriorityClass,
-    Queue,
-    QueueSpec,
-)
+from bindery.kube.objects.queues import NamespaceRule, Queue, QueueSpec
+from bindery.kube.objects.watched import Meta, Namespace, PriorityClass
 
 OWN = NamespaceRule(names=["own"])
 

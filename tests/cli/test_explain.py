@@ -18,7 +18,8 @@ from bindery.api.names import MADE_BY_GROUPER, MADE_BY_LABEL, SOURCES_ANNOTATION
 from bindery.api.times import timestamp
 from bindery.cli.tables import working
 from bindery.cli.text.gang import job_lines
-from bindery.kube.objects.watched import Condition, Meta, OwnerReference, PodGroup
+from bindery.kube.objects.podgroups import PodGroup
+from bindery.kube.objects.watched import Condition, Meta, OwnerReference
 from bindery.scenario.format import Scenario
 from bindery.scheduler.cache.eviction_history import EvictionRecord
 from bindery.scheduler.model.evictions import Claimant, room_reason

@@ -9,13 +9,9 @@ from bindery.answers.listings import gang_rows, request_rows
 from bindery.answers.queuerows import queue_rows
 from bindery.answers.subjects import subject
 from bindery.api.gpus import GpuResources
-from bindery.api.podgroup import SCHEDULED
+from bindery.api.states import SCHEDULED
 from bindery.cli.text.state import state_lines
-from bindery.kube.objects.bindrequests import (
-    CommittedStatement,
-    PodBinding,
-    StatementSpec,
-)
+from bindery.kube.objects.bindrequests import CommittedStatement, PodBinding, StatementSpec
 from bindery.kube.objects.claims import (
     DeviceClaim,
     DeviceRequest,
@@ -23,20 +19,11 @@ from bindery.kube.objects.claims import (
     ResourceClaim,
     ResourceClaimSpec,
 )
+from bindery.kube.objects.podgroups import Dependency, PodGroup, PodGroupSpec, SubGroup
 from bindery.kube.objects.podspec import PodResourceClaim
+from bindery.kube.objects.queues import GangCounts, QueueSpec, QueueStatus
 from bindery.kube.objects.snapshot import ClusterSnapshot
-from bindery.kube.objects.watched import (
-    Condition,
-    Dependency,
-    GangCounts,
-    Meta,
-    OwnerReference,
-    PodGroup,
-    PodGroupSpec,
-    QueueSpec,
-    QueueStatus,
-    SubGroup,
-)
+from bindery.kube.objects.watched import Condition, Meta, OwnerReference
 from bindery.kube.objects.workloads import JobStatus, WorkloadJob
 from bindery.scheduler.insight.shares import cluster_shares
 from tests.inlinescenarios import scenario_of, snapshot_of, source_of

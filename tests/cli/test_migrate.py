@@ -10,16 +10,17 @@ import pytest
 import yaml
 
 from bindery.api.configuration import SchedulerConfiguration
-from bindery.api.podgroup import PodGroup
-from bindery.api.queue import Queue
-from bindery.api.topology import HyperNode, Topology
+from bindery.kube.objects.models import model_of
+from bindery.kube.objects.podgroups import PodGroup
+from bindery.kube.objects.queues import Queue
+from bindery.kube.objects.topology import HyperNode, Topology
+from bindery.kube.objects.watched import CustomResource
 from tests.commandline import CommandLine
 
 GIVEN = Path(__file__).parent / "migrate"
 GOLDEN = Path(__file__).parent / "golden"
-SPECS: dict[str, Any] = {
-    model.kind_info.kind: model.model_fields["spec"].annotation
-    for model in (PodGroup, Queue, HyperNode, Topology)
+KINDS: dict[str, type[CustomResource]] = {
+    kind.kind_info.kind: kind for kind in (PodGroup, Queue, HyperNode, Topology)
 }
 
 
@@ -44,7 +45,7 @@ def test_every_translated_object_is_valid(command_line: CommandLine, peer: str) 
     documents = list(yaml.safe_load_all(done.stdout))
     assert {each["kind"] for each in documents} >= {"Queue", "PodGroup"}
     for each in documents:
-        SPECS[each["kind"]].model_validate(each["spec"])
+        model_of(KINDS[each["kind"]]).model_validate({"spec": each["spec"]})
 
 
 def test_a_shard_becomes_values_of_the_chart(command_line: CommandLine, tmp_path: Path) -> None:

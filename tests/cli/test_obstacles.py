@@ -13,9 +13,10 @@ from bindery.answers.source import Source
 from bindery.answers.subjects import subject
 from bindery.cli.text.gang import job_lines
 from bindery.kube.objects.budgets import BudgetSpec, BudgetStatus, DisruptionBudget
+from bindery.kube.objects.podgroups import PodGroup, PodGroupSpec
 from bindery.kube.objects.queueaccess import AccessReason
 from bindery.kube.objects.selectors import LabelSelector
-from bindery.kube.objects.watched import Meta, PodGroup, PodGroupSpec
+from bindery.kube.objects.watched import Meta
 from bindery.scheduler.insight.advice import Changed, advice, node_advice
 from bindery.scheduler.insight.waiting import explain_all
 from bindery.scheduler.model.reasons import JobReason

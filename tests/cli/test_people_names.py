@@ -4,7 +4,8 @@ import pytest
 
 from bindery.api.names import MADE_BY_GROUPER, MADE_BY_LABEL
 from bindery.cli.text.peoplenames import PeopleNames
-from bindery.kube.objects.watched import Meta, OwnerReference, PodGroup
+from bindery.kube.objects.podgroups import PodGroup
+from bindery.kube.objects.watched import Meta, OwnerReference
 
 
 def group(name: str, owner: str, uid: str = "", made_by: str = MADE_BY_GROUPER) -> PodGroup:

@@ -32,8 +32,9 @@ from bindery.api.names import (
 from bindery.kube.client import Client
 from bindery.kube.errors import NotFoundError
 from bindery.kube.objects.bindrequests import BindRequest, CommittedStatement, StatementKey
+from bindery.kube.objects.podgroups import PodGroup
 from bindery.kube.objects.resources import BIND_REQUESTS, NODES, POD_GROUPS, PODS, QUEUES, Resource
-from bindery.kube.objects.watched import Condition, KubeObject, Pod, PodGroup
+from bindery.kube.objects.watched import Condition, KubeObject, Pod
 from bindery.kube.watches.reflector import Change, EventType, Reflector
 from devcluster.components import Component
 

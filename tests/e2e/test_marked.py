@@ -14,8 +14,8 @@ import yaml
 from bindery.api.configuration import GrouperConfiguration, GrouperExpectation, LeaderElection
 from bindery.api.names import MADE_BY_LABEL, NODE_POOL_LABEL
 from bindery.kube.client import Client
+from bindery.kube.objects.podgroups import PodGroup
 from bindery.kube.objects.resources import POD_GROUPS, PODS
-from bindery.kube.objects.watched import PodGroup
 from devcluster.components import Component, Components
 from tests.administrator import Administrator
 from tests.commandline import CommandLine

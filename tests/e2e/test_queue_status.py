@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from bindery.kube.objects.queues import QueueStatus
 from bindery.kube.objects.resources import PRIORITY_CLASSES, QUEUES
-from bindery.kube.objects.watched import Condition, KubeObject, QueueStatus
+from bindery.kube.objects.watched import Condition, KubeObject
 from devcluster.components import Component
 from devcluster.errors import ControlPlaneError
 from devcluster.plane import ControlPlane

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bindery.kube.objects.watched import PodGroupStatus
+from bindery.kube.objects.podgroups import PodGroupStatus
 from devcluster.components import Component, Components
 from tests.e2e.support import Corner, Gang, scheduler_configuration, wait_for, writes_of
 from tests.e2e.traps import ready

@@ -18,8 +18,9 @@ import yaml
 from bindery.api.configuration import GrouperConfiguration, GrouperExpectation
 from bindery.grouper.ownerkinds import plural
 from bindery.kube.objects.membership import Claims
+from bindery.kube.objects.podgroups import PodGroup
 from bindery.kube.objects.resources import POD_GROUPS, PODS, QUEUES, Resource
-from bindery.kube.objects.watched import Meta, Pod, PodGroup
+from bindery.kube.objects.watched import Meta, Pod
 from devcluster.components import Component, Components
 from devcluster.install import Installation
 from tests.administrator import Plain

@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
-from bindery.api.podgroup import PodGroupSpec
 from bindery.grouper.table import load, plan
 from bindery.kube.client import Client
+from bindery.kube.objects.models import validated
+from bindery.kube.objects.podgroups import PodGroupSpec
 from bindery.kube.objects.resources import Resource
 from devcluster.install import Installation
 from tests.administrator import Administrator, Plain
@@ -40,6 +41,5 @@ def test_every_pod_group_is_stored_as_it_was_planned(
 
     assert len(planned) > 60
     for name, written in planned.items():
-        assert PodGroupSpec.model_validate(stored[name]) == PodGroupSpec.model_validate(
-            written["spec"]
-        ), name
+        found = validated(PodGroupSpec, stored[name])
+        assert found == validated(PodGroupSpec, written["spec"]), name

@@ -10,6 +10,7 @@ from bindery.api import names
 from bindery.grouper.marks.contracts import CONTRACTS, MarkedGang, contract_of, plan
 from bindery.grouper.table.facts import PodFacts, Reference
 from bindery.grouper.table.groups import GroupPlan, ProblemReason
+from bindery.kube.objects.declaring import to_wire
 
 CLIQUE = Reference("grove.io/v1alpha1", "PodClique", "simple-0-decode", "clique-1", "space")
 
@@ -36,7 +37,7 @@ def planned(*pods: PodFacts, body: dict[str, Any] | None = None, **further: Any)
 
 def spec(made: GroupPlan) -> dict[str, Any]:
     (group,) = made.groups
-    return dict(group.spec.to_wire())
+    return dict(to_wire(group.spec))
 
 
 # -- KAI-Scheduler's contract, as Grove writes it -------------------------------------------------

@@ -6,10 +6,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from bindery.api.podgroup import PodGroup as StoredPodGroup
 from bindery.grouper.table import GroupPlan, PodFacts, load, plan
 from bindery.kube.objects.membership import Claims, member_problem
-from bindery.kube.objects.watched import Pod, PodGroup
+from bindery.kube.objects.models import validated
+from bindery.kube.objects.podgroups import PodGroup, PodGroupSpec
+from bindery.kube.objects.watched import Pod
 from bindery.scheduler.model import constraints, gangs, stages
 from tests.grouper import goldens
 
@@ -76,9 +77,8 @@ def test_the_scheduler_accepts_the_tree_the_stages_and_the_places(name: str) -> 
 def test_the_written_form_fits_the_definition(name: str) -> None:
     for group in PLANS[name].groups:
         written = group.to_object()
-        found = StoredPodGroup.model_validate({"spec": written["spec"]})
 
-        assert found.spec == group.spec
+        assert validated(PodGroupSpec, written["spec"]) == group.spec
 
 
 @pytest.mark.parametrize("name", GROUPED)

@@ -446,7 +446,7 @@ def test_a_minimum_in_the_template_of_one_role_is_that_roles_minimum() -> None:
     of_all, of_stages = only(planned(by_pods, shared)), only(planned(by_pods, staged))
 
     assert [part.min_member for part in of_role.spec.sub_groups] == [1, 2]
-    assert of_all.spec.sub_groups == ()
+    assert of_all.spec.sub_groups == []
     assert [part.min_member for part in of_stages.spec.sub_groups] == [1, 1]
     assert (of_role.spec.min_member, of_all.spec.min_member) == (3, 2)
 

@@ -15,6 +15,7 @@ from bindery.grouper.upstream.adapters import ADAPTERS
 from bindery.grouper.upstream.model import COMPOSITE, POD_GROUP, Adapter, Body
 from bindery.grouper.upstream.planning import UpstreamGang, UpstreamPlan, plan
 from bindery.grouper.upstream.reports import Said, UpstreamFinding, conditions
+from bindery.kube.objects.declaring import to_wire
 
 NOW = "2026-01-02T00:00:00Z"
 LATER = pytest.mark.parametrize("adapter", [v1alpha3.ADAPTER, v1beta1.ADAPTER])
@@ -69,7 +70,7 @@ def planned(adapter: Adapter, body: Body, *below: Body, **further: Any) -> Upstr
 def spec(outcome: UpstreamPlan) -> dict[str, Any]:
     (made,) = outcome.plan.groups
     assert not outcome.error
-    return dict(made.spec.to_wire())
+    return dict(to_wire(made.spec))
 
 
 MEMBERS = [{"schedulingGroup": "train"}]

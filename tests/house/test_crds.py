@@ -6,20 +6,21 @@ from typing import Any
 
 import pytest
 
-from bindery.api import crds, reference
+from bindery.api import reference
 from bindery.api.names import API_VERSION, GROUP
 from bindery.kube.errors import ApiError
+from bindery.kube.objects import definitions
 from bindery.kube.objects.resources import Resource
 from devcluster.plane import ControlPlane
 from tests.administrator import Administrator, Plain
 
 ROOT = Path(__file__).resolve().parents[2]
-FILES = sorted(f"{kind.kind_info.plural}.yaml" for kind in crds.KINDS)
+FILES = sorted(f"{kind.kind_info.plural}.yaml" for kind in definitions.KINDS)
 
 
 @pytest.mark.parametrize("directory", ["crds", "charts/bindery/crds"])
 def test_the_written_definitions_are_those_of_the_models(directory: str, tmp_path: Path) -> None:
-    crds.write(tmp_path)
+    definitions.write(tmp_path)
 
     assert sorted(path.name for path in (ROOT / directory).iterdir()) == FILES
     _, differing, broken = filecmp.cmpfiles(tmp_path, ROOT / directory, FILES, shallow=False)
@@ -50,7 +51,7 @@ KINDS = {
         kind.kind_info.namespaced,
         Plain,
     )
-    for kind in crds.KINDS
+    for kind in definitions.KINDS
 }
 
 

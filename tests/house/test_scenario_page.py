@@ -11,7 +11,12 @@ from pydantic import BaseModel
 from bindery.scenario.format import Scenario
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "scenarios.md"
-WRITTEN_AS_ELSEWHERE = ("bindery.scenario.constraints", "bindery.api.")
+WRITTEN_AS_ELSEWHERE = (
+    "bindery.scenario.constraints",
+    "bindery.api.",
+    "bindery.kube.objects.queues",
+    "bindery.kube.objects.selectors",
+)
 """Modules of what is written as in Kubernetes, or as in a Queue or the configuration."""
 AS_IN_KUBERNETES = ("Taint",)
 SECTIONS = {

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bindery.kube.objects.queueaccess import AccessReason, Applicant, access_refusal
+from bindery.kube.objects.queues import NamespaceRule, QueueSpec
 from bindery.kube.objects.selectors import LabelRequirement, LabelSelector
-from bindery.kube.objects.watched import NamespaceRule, QueueSpec
 
 RESEARCH = NamespaceRule(names=["vision"], selector=LabelSelector(match_labels={"team": "r"}))
 

@@ -50,6 +50,8 @@ def plain(hint: Any) -> Any:
 
 
 def admits_null(hint: Any) -> bool:
+    if get_origin(hint) is Annotated:
+        return admits_null(get_args(hint)[0])
     return hint is Any or NoneType in get_args(hint)
 
 

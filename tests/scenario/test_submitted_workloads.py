@@ -7,8 +7,9 @@ import pytest
 
 from bindery.api.names import MADE_BY_GROUPER, MADE_BY_LABEL
 from bindery.api.yamlfile import FileError, parse
+from bindery.kube.objects.podgroups import PodGroup
 from bindery.kube.objects.snapshot import ClusterSnapshot
-from bindery.kube.objects.watched import Meta, OwnerReference, Pod, PodGroup
+from bindery.kube.objects.watched import Meta, OwnerReference, Pod
 from bindery.scenario.manifests import Grouping, Surroundings, read_documents
 
 AROUND = Surroundings(ClusterSnapshot(), "team", datetime(2026, 1, 1, tzinfo=UTC))

@@ -24,6 +24,8 @@ from bindery.api.names import (
 from bindery.kube.objects import podspec
 from bindery.kube.objects import watched as kube
 from bindery.kube.objects.bindrequests import BindRequest, CommittedStatement, StatementStatus
+from bindery.kube.objects.podgroups import Mark, Member, PodGroup, SubGroup
+from bindery.kube.objects.queues import Queue
 from bindery.kube.watches.store import Change, EventType
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.cache.feed import statement_changes
@@ -47,22 +49,22 @@ GROUP_SPECS: list[dict[str, Any]] = [
     {},
     {"preemptibility": "NonPreemptible"},
     {"roles": {"worker": 1}, "preemption_delay_seconds": 5.0},
-    {"sub_groups": [kube.SubGroup(name="left", min_member=1)], "min_sub_group": 1},
-    {"sub_groups": [kube.SubGroup(name="left", parent="left")]},
+    {"sub_groups": [SubGroup(name="left", min_member=1)], "min_sub_group": 1},
+    {"sub_groups": [SubGroup(name="left", parent="left")]},
     {"staleness_grace_period_seconds": 9.0, "expected_runtime_seconds": 60.0},
-    {"members": [kube.Member(controller=CONTROLLER.uid)]},
-    {"members": [kube.Member(controller=CONTROLLER.uid, pod_labels={"part": "left"})]},
+    {"members": [Member(controller=CONTROLLER.uid)]},
+    {"members": [Member(controller=CONTROLLER.uid, pod_labels={"part": "left"})]},
     {
         "members": [
-            kube.Member(label=kube.Mark(key="team", value="a")),
-            kube.Member(scheduling_group="upstream"),
+            Member(label=Mark(key="team", value="a")),
+            Member(scheduling_group="upstream"),
         ],
         "sub_groups": [
-            kube.SubGroup(name="left", min_member=1, pod_labels={"part": "left"}),
-            kube.SubGroup(name="right", min_member=1, pod_labels={"team": "a"}),
+            SubGroup(name="left", min_member=1, pod_labels={"part": "left"}),
+            SubGroup(name="right", min_member=1, pod_labels={"team": "a"}),
         ],
     },
-    {"members": [kube.Member(pod="uid-3"), kube.Member(pod="uid-4", controller="both")]},
+    {"members": [Member(pod="uid-3"), Member(pod="uid-4", controller="both")]},
 ]
 POD_SPECS: list[dict[str, Any]] = [
     {},
@@ -158,8 +160,8 @@ class CacheMachine(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(QUEUES))
     def drop_queue(self, name: str) -> None:
-        if (kube.Queue, name) in self.truth:
-            self.drop(self.truth[kube.Queue, name])
+        if (Queue, name) in self.truth:
+            self.drop(self.truth[Queue, name])
 
     @rule(
         name=st.sampled_from(GROUPS),
@@ -172,7 +174,7 @@ class CacheMachine(RuleBasedStateMachine):
     def put_group(
         self, *, name: str, minimum: int, of: str, says: dict[str, Any], charged: str, created: str
     ) -> None:
-        old = self.truth.get((kube.PodGroup, name))
+        old = self.truth.get((PodGroup, name))
         uid = old.metadata.uid if old is not None else self.new_uid()
         high = "high" if minimum else None
         self.put(
@@ -199,8 +201,8 @@ class CacheMachine(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(GROUPS))
     def drop_group(self, name: str) -> None:
-        if (kube.PodGroup, name) in self.truth:
-            self.drop(self.truth[kube.PodGroup, name])
+        if (PodGroup, name) in self.truth:
+            self.drop(self.truth[PodGroup, name])
 
     # -- pods ----------------------------------------------------------------------------------
 
@@ -290,7 +292,7 @@ class CacheMachine(RuleBasedStateMachine):
     def _group_of(self, meta: kube.Meta) -> str:
         """Return the UID of the PodGroup that a pod names."""
         name = meta.annotations.get(POD_GROUP_ANNOTATION, "")
-        found = self.truth.get((kube.PodGroup, name))
+        found = self.truth.get((PodGroup, name))
         return found.metadata.uid if found is not None else ""
 
     @precondition(lambda self: self.all_of(kube.Pod))
@@ -383,7 +385,7 @@ class CacheMachine(RuleBasedStateMachine):
     def _statuses_are_those_of_the_objects(self) -> None:
         """Compare with a reading of pods and requests that shares nothing with the cache's."""
         classes = {each.metadata.name: each.value for each in self.all_of(kube.PriorityClass)}
-        groups = {each.metadata.name: each for each in self.all_of(kube.PodGroup)}
+        groups = {each.metadata.name: each for each in self.all_of(PodGroup)}
         live = {
             place.pod_uid
             for stored in self.all_of(BindRequest)
@@ -427,7 +429,7 @@ def charged_as(item: kube.Pod, status: TaskStatus, *, asks: bool) -> bool:
     return record == "Preemptible" if status.holds_room else asks
 
 
-def group_of(item: kube.Pod, groups: Mapping[str, kube.PodGroup]) -> str:
+def group_of(item: kube.Pod, groups: Mapping[str, PodGroup]) -> str:
     """Return the PodGroup of `item`: that of its annotation, else the oldest that selects it."""
     named = item.metadata.annotations.get(POD_GROUP_ANNOTATION)
     if named:
@@ -437,7 +439,7 @@ def group_of(item: kube.Pod, groups: Mapping[str, kube.PodGroup]) -> str:
     return found[0].metadata.name if found else ""
 
 
-def selects(member: kube.Member, item: kube.Pod) -> bool:
+def selects(member: Member, item: kube.Pod) -> bool:
     meta = item.metadata
     if member.pod is not None:
         matches = member.pod == meta.uid and member.controller is None
@@ -455,7 +457,7 @@ def scheduling_group_of(item: kube.Pod) -> str | None:
     return named.pod_group_name if named is not None else None
 
 
-def sub_group_of(item: kube.Pod, of: kube.PodGroup | None) -> str:
+def sub_group_of(item: kube.Pod, of: PodGroup | None) -> str:
     """Return the sub-group of `item`: that of its label, else the first whose labels it has."""
     named = item.metadata.labels.get(SUB_GROUP_LABEL, "")
     if named or of is None:
@@ -466,7 +468,7 @@ def sub_group_of(item: kube.Pod, of: kube.PodGroup | None) -> str:
     return ""
 
 
-def may_be_evicted(item: kube.Pod, of: kube.PodGroup | None, classes: Mapping[str, int]) -> bool:
+def may_be_evicted(item: kube.Pod, of: PodGroup | None, classes: Mapping[str, int]) -> bool:
     """Return whether `item` may be evicted: as it says, else its group, else below priority 100."""
     says = item.metadata.annotations.get(PREEMPTIBLE_ANNOTATION)
     if says is not None:

@@ -2,12 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from bindery.api.bindrequest import (
-    PodBinding,
-    PodGroupReference,
-    StatementSpec,
-)
 from bindery.api.names import API_VERSION, STATEMENT_LABEL
+from bindery.kube.objects.bindrequests import PodBinding, PodGroupReference, StatementSpec
 from bindery.scheduler.commit.drafts import Owner, StatementDraft
 from bindery.scheduler.model.jobs import Uid
 
@@ -36,14 +32,14 @@ def draft(
         namespace=namespace,
         name=f"{name}-request" + (f"-p{part}" if parts > 1 else ""),
         spec=StatementSpec(
-            pods=tuple(
+            pods=[
                 PodBinding(
                     pod_name=f"{name}-{index}",
                     pod_uid=f"uid-{name}-{index}",
                     selected_node=nodes[index % len(nodes)],
                 )
                 for index in range(part * pods, (part + 1) * pods)
-            ),
+            ],
             pod_group=PodGroupReference(name=gang, uid=f"uid-{gang}") if gang else None,
             id=identity,
             part=part,

@@ -8,14 +8,16 @@ from dataclasses import dataclass
 from hypothesis import strategies as st
 
 from bindery.kube.objects import watched as kube
+from bindery.kube.objects.podgroups import PodGroup, SubGroup
+from bindery.kube.objects.queues import Queue
 from tests.scheduler.schedulerworld import group, node, pod, queue
 
 SHAPES = ((1, 0), (2, 0), (1, 1), (3, 2))
 """CPU and GPU of one pod."""
 SPECIAL = "example.com/licence"
 SUB_GROUPS = [
-    kube.SubGroup(name="left", min_member=1),
-    kube.SubGroup(name="right", min_member=1),
+    SubGroup(name="left", min_member=1),
+    SubGroup(name="right", min_member=1),
 ]
 
 
@@ -24,8 +26,8 @@ class World:
     """What the API server holds."""
 
     nodes: Sequence[kube.Node]
-    queues: Sequence[kube.Queue]
-    groups: Sequence[kube.PodGroup]
+    queues: Sequence[Queue]
+    groups: Sequence[PodGroup]
     pods: Sequence[kube.Pod]
 
     @property
@@ -52,7 +54,7 @@ def worlds(
     names = [item.metadata.name for item in nodes]
     queues = _queues(draw)
     queue_names = ["default", "missing", *(item.metadata.name for item in queues)]
-    groups: list[kube.PodGroup] = []
+    groups: list[PodGroup] = []
     pods: list[kube.Pod] = []
     for number in range(draw(st.integers(0, most_jobs))):
         name = f"job{number}"
@@ -94,8 +96,8 @@ def worlds(
     return World(nodes, queues, groups, pods)
 
 
-def _queues(draw: st.DrawFn) -> list[kube.Queue]:
-    queues: list[kube.Queue] = []
+def _queues(draw: st.DrawFn) -> list[Queue]:
+    queues: list[Queue] = []
     for i in range(draw(st.integers(0, 3))):
         parents = [None, *(item.metadata.name for item in queues)]
         limits = draw(

@@ -38,6 +38,8 @@ from bindery.kube.objects.bindrequests import (
     StatementStatus,
     UnboundPod,
 )
+from bindery.kube.objects.podgroups import PodGroup, PodGroupSpec, PodGroupStatus
+from bindery.kube.objects.queues import Queue, QueueResource, QueueSpec, QueueStatus
 from bindery.kube.watches.store import Change, EventType
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.cache.feed import statement_changes
@@ -176,23 +178,23 @@ def group(
     charged: str = "",
     conditions: Sequence[kube.Condition] = (),
     **spec: Any,
-) -> kube.PodGroup:
+) -> PodGroup:
     """Return a PodGroup; `spec`: further fields of its spec, `charged`: the queue in its status."""
-    return kube.PodGroup(
+    return PodGroup(
         metadata=kube.Meta(
             name=name,
             namespace=NAMESPACE,
             uid=uid or f"uid-group-{name}",
             creation_timestamp=created,
         ),
-        spec=kube.PodGroupSpec(
+        spec=PodGroupSpec(
             min_member=minimum, queue=queue, priority_class_name=priority_class, **spec
         ),
-        status=kube.PodGroupStatus(queue=charged, conditions=list(conditions)),
+        status=PodGroupStatus(queue=charged, conditions=list(conditions)),
     )
 
 
-def group_of_job(name: str, minimum: int = 1) -> kube.PodGroup:
+def group_of_job(name: str, minimum: int = 1) -> PodGroup:
     """Return the PodGroup that the grouper makes for the Job `name`: job-NAME-f3ba2458."""
     made = group(f"job-{name}-f3ba2458", minimum)
     owner = kube.OwnerReference(
@@ -220,22 +222,22 @@ def queue(
     limits: Amounts | None = None,
     quotas: Amounts | None = None,
     **more_limits: int | str,
-) -> kube.Queue:
+) -> Queue:
     """Return a queue; `limits`, `more_limits` and `quotas`: by resource."""
     all_limits = {**(limits or {}), **more_limits}
     all_quotas = quotas or {}
-    return kube.Queue(
+    return Queue(
         metadata=kube.Meta(name=name, uid=f"uid-queue-{name}"),
-        spec=kube.QueueSpec(
+        spec=QueueSpec(
             parent=parent,
             priority=priority,
             state=state,
             resources={
-                key: kube.QueueResource(limit=all_limits.get(key, -1), quota=all_quotas.get(key))
+                key: QueueResource(limit=all_limits.get(key, -1), quota=all_quotas.get(key))
                 for key in {**all_limits, **all_quotas}
             },
         ),
-        status=kube.QueueStatus(conditions=list(conditions)),
+        status=QueueStatus(conditions=list(conditions)),
     )
 
 

@@ -30,8 +30,8 @@ from bindery.binder.webhook.applicants import (
 from bindery.binder.webhook.changes import patch
 from bindery.binder.webhook.directory import Directory
 from bindery.kube.objects import reading
+from bindery.kube.objects.podgroups import SubGroup
 from bindery.kube.objects.subgrouptree import SubGroupTreeError, tree_of
-from bindery.kube.objects.watched import SubGroup
 
 _BOUND_PODS: Final = (
     "pods that are bound stay preemptible until the quota of their queue has room for them"

@@ -19,7 +19,7 @@ from bindery.cli.options import WideFormat
 from bindery.cli.reading.ownobjects import read_own
 from bindery.cli.tables import Column, print_json, print_table, print_yaml
 from bindery.kube.errors import ForbiddenError
-from bindery.kube.objects.watched import GangQueue
+from bindery.kube.objects.podgroups import GangQueue
 
 _COLUMNS: Final = (
     Column("QUEUE", "name"),

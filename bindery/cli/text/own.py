@@ -7,7 +7,7 @@ from bindery.answers.own import OwnAnswer
 from bindery.answers.ownqueues import RULES
 from bindery.cli.text.gang import eviction_lines
 from bindery.cli.text.state import state_lines
-from bindery.kube.objects.watched import GangQueue, Turn
+from bindery.kube.objects.podgroups import GangQueue, Turn
 
 
 def own_lines(answer: OwnAnswer) -> list[str]:

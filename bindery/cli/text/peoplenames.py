@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from bindery.kube.objects.ownernames import grouped, workload_text
-from bindery.kube.objects.watched import PodGroup
+from bindery.kube.objects.podgroups import PodGroup
 
 _NAME: Final = re.compile(r"(?<![\w./-])([a-z0-9-]+/[a-z0-9.-]*[a-z0-9])(?![\w/-])")
 """The namespace and the name of a gang in a text."""

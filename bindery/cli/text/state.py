@@ -16,8 +16,9 @@ from bindery.api.times import age
 from bindery.cli.text.explanation import some_lines
 from bindery.cli.text.subgroups import sub_group_lines
 from bindery.kube.objects.bindrequests import CommittedStatement
+from bindery.kube.objects.podgroups import PodGroup
 from bindery.kube.objects.snapshot import FINISHED, ClusterSnapshot, is_bound
-from bindery.kube.objects.watched import Pod, PodGroup
+from bindery.kube.objects.watched import Pod
 from bindery.kube.objects.workloads import failure
 
 

@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from bindery.answers.amounts import plural
+from bindery.kube.objects.podgroups import PodGroup, SubGroup
 from bindery.kube.objects.snapshot import ClusterSnapshot, is_bound
 from bindery.kube.objects.subgrouptree import SubGroupTreeError, tree_of
-from bindery.kube.objects.watched import PodGroup, SubGroup
 
 
 def sub_group_lines(snapshot: ClusterSnapshot, group: PodGroup) -> Iterator[str]:

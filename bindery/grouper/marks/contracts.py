@@ -12,7 +12,6 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from bindery.api import names
-from bindery.api.podgroup import Mark, Member, PodGroupSpec
 from bindery.api.shown import quoted
 from bindery.api.states import ENDED_POD_PHASES
 from bindery.grouper.marks import kai, volcano
@@ -22,6 +21,9 @@ from bindery.grouper.table.facts import PodFacts, Reference, reference_of
 from bindery.grouper.table.groups import Group, GroupPlan, Problem, ProblemReason
 from bindery.grouper.table.settings import Found, Setting
 from bindery.grouper.table.walk import Link, link_of, link_of_pod
+from bindery.kube.objects.declaring import to_wire
+from bindery.kube.objects.models import validated
+from bindery.kube.objects.podgroups import Mark, Member, PodGroupSpec
 
 KUEUE_COUNT: Final = "kueue.x-k8s.io/pod-group-total-count"
 
@@ -148,7 +150,9 @@ def plan(gang: MarkedGang) -> GroupPlan:
     sources = {key: str(owner) for key in spec}
     _add_settings(gang, spec, sources, problems)
     try:
-        model = PodGroupSpec.model_validate({**spec, "members": gang.contract.members(gang.name)})
+        checked = validated(
+            PodGroupSpec, {**spec, "members": to_wire(gang.contract.members(gang.name))}
+        )
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
@@ -164,7 +168,7 @@ def plan(gang: MarkedGang) -> GroupPlan:
         namespace=gang.namespace,
         name=f"{gang.contract.name}-{gang.name[:200]}".strip("-."),
         owner=owner,
-        spec=model,
+        spec=checked,
         sources=dict(sorted(sources.items())),
         labels={key: found.value for key, found in labelled.items() if found is not None},
         annotations=settings.provisioning_annotation(asks),

@@ -7,7 +7,6 @@ from itertools import takewhile
 from typing import Any
 
 from bindery.api import names
-from bindery.api.podgroup import Member, PodGroupSpec, SubGroup
 from bindery.api.states import MOST_GANG_PODS, MOST_SUB_GROUPS
 from bindery.grouper.table import settings
 from bindery.grouper.table.asked import Asked, Asker, Surroundings, digest, name_of
@@ -20,6 +19,7 @@ from bindery.grouper.table.settings import Found
 from bindery.grouper.table.targets import Target
 from bindery.grouper.table.templates import scheduling_part
 from bindery.grouper.table.walk import Chain, Link
+from bindery.kube.objects.podgroups import Member, PodGroupSpec, SubGroup
 
 _MOST_SEGMENTS = MOST_SUB_GROUPS // 4
 """How many segments a gang is cut into: each takes a sub-group, and one for each role in it."""
@@ -62,9 +62,9 @@ class Independent:
         if controller is None and _is_read_by_scheduler(chain, asked):
             return None  # a pod alone is a gang of one without a PodGroup
         if controller is not None and is_alone:
-            members: tuple[Member, ...] = (Member(controller=controller.uid),)
+            members = [Member(controller=controller.uid)]
         else:
-            members = tuple(Member(pod=uid) for uid in uids)
+            members = [Member(pod=uid) for uid in uids]
         return Group(
             namespace=chain.pod.namespace,
             name=name_of(at, "" if is_first else digest(asked.key)),
@@ -102,7 +102,7 @@ class ObjectGang:
         cut = self._in_segments(parts)
         spec |= self._minimum(total, cut or parts)
         parts = cut or parts
-        sub_groups = tuple(self._sub_groups(parts)) if parts[0].name else ()
+        sub_groups = list(self._sub_groups(parts)) if parts[0].name else []
         constraint = self._place.constraint(segments=self._segmented_role is None and not cut)
         if constraint is not None:
             spec["topology"] = constraint
@@ -353,7 +353,7 @@ class ObjectGang:
                 min_member=None if part.is_inner else part.least,
                 topology=constraint,
                 pod_labels=dict(part.labels),
-                after=part.after,
+                after=list(part.after),
                 template=None if template is None else scheduling_part(template),
             )
 
@@ -371,7 +371,7 @@ class ObjectGang:
             pods_have_class=any(chain.pod.priority_class for chain in self._chains),
         )
 
-    def _members(self) -> tuple[Member, ...]:
+    def _members(self) -> list[Member]:
         """Return the controllers of the pods, and the pods without one."""
         labels = dict(self._target.pod_labels)
         controllers, alone = set[str](), set[str]()
@@ -380,10 +380,10 @@ class ObjectGang:
                 controllers.add(chain.pod.controller.uid)
             else:
                 alone.add(chain.pod.uid)
-        return (
+        return [
             *(Member(controller=uid, pod_labels=labels) for uid in sorted(controllers)),
             *(Member(pod=uid) for uid in sorted(alone)),
-        )
+        ]
 
     def _first_number(self, paths: Sequence[str]) -> int | None:
         for path in paths:

@@ -8,9 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from bindery.api.podgroup import Dependency
-from bindery.api.topology import Segments, TopologyConstraint
 from bindery.grouper.table.parts import PlannedSubGroup
+from bindery.kube.objects.podgroups import Dependency, Segments, TopologyConstraint
 
 MOST_IN_ORDER: Final = 128
 """How many pods in order can be stages: the PodGroup has a template for each."""

@@ -7,8 +7,9 @@ from enum import StrEnum
 from typing import Any
 
 from bindery.api import names
-from bindery.api.podgroup import PodGroupSpec
 from bindery.grouper.table.facts import Reference
+from bindery.kube.objects.declaring import to_wire
+from bindery.kube.objects.podgroups import PodGroupSpec
 
 
 class ProblemReason(StrEnum):
@@ -101,7 +102,7 @@ class Group:
             "apiVersion": names.API_VERSION,
             "kind": "PodGroup",
             "metadata": metadata,
-            "spec": self.spec.to_wire(),
+            "spec": to_wire(self.spec),
         }
 
 

@@ -4,8 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from bindery.api.podgroup import Dependency
-from bindery.api.topology import TopologyConstraint
 from bindery.grouper.table.facts import KubeObject, Reference, mapping
 from bindery.grouper.table.groups import Problem, ProblemReason
 from bindery.grouper.table.paths import PathError, entries, fill, find, integer
@@ -22,6 +20,7 @@ from bindery.grouper.table.rows import (
 )
 from bindery.grouper.table.templates import metadata_links
 from bindery.grouper.table.walk import Chain, Link
+from bindery.kube.objects.podgroups import Dependency, TopologyConstraint
 
 _MOST_PARTS: Final = 10_000
 _FIRST: Final = "0"

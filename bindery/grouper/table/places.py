@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from bindery.api.topology import Segments, TopologyConstraint
 from bindery.grouper.table import settings
 from bindery.grouper.table.facts import Reference
 from bindery.grouper.table.groups import Problem, ProblemReason
@@ -12,6 +11,7 @@ from bindery.grouper.table.paths import PathError, find
 from bindery.grouper.table.rows import TopologyKey
 from bindery.grouper.table.settings import Found, Setting
 from bindery.grouper.table.walk import Link
+from bindery.kube.objects.podgroups import Segments, TopologyConstraint
 
 Value = TypeVar("Value")
 

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from bindery.api.podgroup import PodTemplate, TemplateMeta
 from bindery.grouper.table.facts import Reference, mapping
 from bindery.grouper.table.walk import Link
+from bindery.kube.objects.podgroups import PodTemplate, TemplateMeta
 
 _SPEC: Final = frozenset(
     {

@@ -10,15 +10,20 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from bindery.api import names
-from bindery.api.podgroup import Member, PodGroupSpec, SubGroup
 from bindery.api.states import ENDED_POD_PHASES, MOST_GANG_PODS
-from bindery.api.topology import Segments, TopologyConstraint
 from bindery.grouper.table import settings
 from bindery.grouper.table.facts import PodFacts, Reference, mapping
 from bindery.grouper.table.groups import Group, GroupPlan, Problem, ProblemReason, WantedObject
 from bindery.grouper.table.settings import Found, Setting
 from bindery.grouper.table.walk import Link, link_of, link_of_pod
 from bindery.grouper.upstream.model import Body, UpstreamGroup
+from bindery.kube.objects.podgroups import (
+    Member,
+    PodGroupSpec,
+    Segments,
+    SubGroup,
+    TopologyConstraint,
+)
 
 _COMPOSITE_PREFIX: Final = "composite-"
 """Before the name of a CompositePodGroup as a sub-group: a PodGroup may have the same name."""
@@ -138,14 +143,14 @@ def _spec(gang: UpstreamGang, reading: "_Reading") -> PodGroupSpec:
     if preemptible is not None:
         fields["preemptibility"] = "Preemptible" if preemptible else "NonPreemptible"
     if not root.is_composite:
-        fields["members"] = (Member(scheduling_group=root.name),)
+        fields["members"] = [Member(scheduling_group=root.name)]
         # A basic group is never held back: one pod is enough, and the others follow.
         fields["min_member"] = 1 if root.minimum is None else root.minimum
         return PodGroupSpec(**fields)
     leaves = [group for group in gang.below if not group.is_composite]
-    fields["members"] = tuple(Member(scheduling_group=leaf.name) for leaf in leaves)
+    fields["members"] = [Member(scheduling_group=leaf.name) for leaf in leaves]
     fields["min_sub_group"] = root.minimum or 0
-    fields["sub_groups"] = tuple(_sub_group(group, root) for group in gang.below)
+    fields["sub_groups"] = [_sub_group(group, root) for group in gang.below]
     return PodGroupSpec(**fields)
 
 

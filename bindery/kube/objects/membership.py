@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from bindery.api.names import POD_GROUP_ANNOTATION, SUB_GROUP_LABEL
-from bindery.kube.objects.watched import Member, Pod, PodGroup, PodGroupSpec, SubGroup
+from bindery.kube.objects.podgroups import Member, PodGroup, PodGroupSpec, SubGroup
+from bindery.kube.objects.watched import Pod
 
 GroupKey = tuple[str, str]
 """Namespace and name of a PodGroup."""

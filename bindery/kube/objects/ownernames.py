@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from bindery.api.names import MADE_BY_GROUPER, MADE_BY_LABEL
-from bindery.kube.objects.watched import OwnerReference, Pod, PodGroup
+from bindery.kube.objects.podgroups import PodGroup
+from bindery.kube.objects.watched import OwnerReference, Pod
 
 _POD_TEMPLATE_HASH: Final = "pod-template-hash"
 """On a pod of a Deployment; its ReplicaSet is called like the Deployment and this."""

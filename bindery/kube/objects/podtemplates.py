@@ -10,8 +10,8 @@ from typing import Any, Final
 import msgspec
 
 from bindery.kube.objects import reading
+from bindery.kube.objects.podgroups import PodTemplate
 from bindery.kube.objects.podspec import PodSpec
-from bindery.kube.objects.watched import PodTemplate
 
 _CONTAINERS: Final = ("containers", "initContainers")
 _AMOUNTS: Final = ("requests", "limits")

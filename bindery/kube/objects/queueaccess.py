@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Final
 
 from bindery.api.names import NAMESPACE_NAME_LABEL
-from bindery.kube.objects.watched import QueueSpec
+from bindery.kube.objects.queues import QueueSpec
 
 EVERY_OTHER: Final = "*"
 """Key of `priorityClasses` for the classes that are not listed."""

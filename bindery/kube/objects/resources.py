@@ -20,6 +20,8 @@ from bindery.kube.objects import reading
 from bindery.kube.objects import watched as objects
 from bindery.kube.objects.bindrequests import BindRequest
 from bindery.kube.objects.nesting import cut
+from bindery.kube.objects.podgroups import PodGroup
+from bindery.kube.objects.queues import Queue
 
 T = TypeVar("T", bound=objects.KubeObject)
 ItemT = TypeVar("ItemT")
@@ -176,7 +178,7 @@ POD_GROUPS: Final = Resource(
     "podgroups",
     "PodGroup",
     True,
-    objects.PodGroup,
+    PodGroup,
     # Its pods shall hear why they wait, not that it does not exist.
     rescue=objects.unreadable,
 )
@@ -186,7 +188,7 @@ QUEUES: Final = Resource(
     "queues",
     "Queue",
     False,
-    objects.Queue,
+    Queue,
     # Its gangs shall hear why they wait, not that the queue does not exist.
     rescue=objects.unreadable,
 )

@@ -5,20 +5,23 @@ Part of pod specs, volume claims and PodDisruptionBudgets. The form for matching
 """
 
 from collections.abc import Mapping
+from typing import Annotated
 
 import msgspec
+
+from bindery.kube.objects.declaring import one_of
 
 
 class LabelRequirement(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     """One expression of a label selector."""
 
     key: str
-    operator: str
+    operator: Annotated[str, one_of("In", "NotIn", "Exists", "DoesNotExist")]
     values: list[str] | None = None
 
 
 class LabelSelector(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    """`metav1.LabelSelector`."""
+    """A label selector, as in Kubernetes."""
 
     match_labels: dict[str, str] | None = None
     match_expressions: list[LabelRequirement] | None = None

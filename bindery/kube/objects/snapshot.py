@@ -13,15 +13,9 @@ from bindery.api.states import Phase
 from bindery.kube.objects.bindrequests import CommittedStatement
 from bindery.kube.objects.budgets import DisruptionBudget
 from bindery.kube.objects.membership import Claims
-from bindery.kube.objects.watched import (
-    KubeObject,
-    Namespace,
-    Node,
-    Pod,
-    PodGroup,
-    PriorityClass,
-    Queue,
-)
+from bindery.kube.objects.podgroups import PodGroup
+from bindery.kube.objects.queues import Queue
+from bindery.kube.objects.watched import KubeObject, Namespace, Node, Pod, PriorityClass
 from bindery.kube.objects.workloads import WorkloadJob
 
 FINISHED = frozenset({"Succeeded", "Failed"})

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from bindery.api.states import MOST_SUB_GROUP_LEVELS, MOST_SUB_GROUPS
-from bindery.kube.objects.watched import SubGroup
+from bindery.kube.objects.podgroups import SubGroup
 
 
 class SubGroupTreeError(ValueError):

@@ -1,65 +1,117 @@
-"""Topology, HyperNode and the constraints of PodGroups, as watched.
+"""Topology and HyperNode (both cluster-scoped): trees over nodes, by labels or by lists.
 
-bindery.api.topology explains the fields. What does not decode is reported as malformed.
+What does not decode is reported as malformed.
 """
 
-from typing import Annotated, Final
+from typing import Annotated, ClassVar, Final
 
 import msgspec
+from msgspec import field
 
 from bindery.api import names
+from bindery.kube.objects.declaring import Kind, PrinterColumn, one_of, schema
 from bindery.kube.objects.podspec import NodeSelectorRequirement
 from bindery.kube.objects.resources import Resource
-from bindery.kube.objects.watched import KubeObject
+from bindery.kube.objects.watched import CustomResource
+
+MOST_LEVELS: Final = 16
+"""Maximum number of levels of a Topology."""
+MOST_MEMBERS: Final = 10_000
+"""Maximum number of members of a HyperNode."""
+MOST_TIER: Final = 1_000
+"""The highest tier of a HyperNode."""
+
+NodeLabel = Annotated[str, schema(minLength=1, maxLength=317)]
+_Tier = Annotated[
+    int,
+    msgspec.Meta(ge=-(2**31), le=2**31 - 1, extra_json_schema={"minimum": 1, "maximum": MOST_TIER}),
+]
 
 
 class TopologyLevel(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    """One level of a Topology: a node label."""
+    """One level of a Topology."""
 
-    node_label: str
+    node_label: NodeLabel
+    """Nodes with the same value of this label, and of the labels of all levels above, are in one
+    domain.
+    """
 
 
 class TopologySpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    """The levels of a tree, widest first."""
+    """The levels of a tree."""
 
-    levels: list[TopologyLevel]
+    levels: Annotated[list[TopologyLevel], schema(minItems=1, maxItems=MOST_LEVELS)]
+    """The levels, the widest first. Each label occurs at most once."""
 
 
-class Topology(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):
-    """A tree over nodes by their labels."""
+class Topology(CustomResource, frozen=True, rename="camel", kw_only=True, gc=False):
+    """A tree over the nodes by their labels, such as block, rack and host."""
 
+    kind_info: ClassVar[Kind] = Kind(
+        kind="Topology",
+        plural="topologies",
+        short_names=("topo",),
+        namespaced=False,
+        columns=(
+            PrinterColumn(name="Levels", json_path=".spec.levels[*].nodeLabel"),
+            PrinterColumn(name="Age", type="date", json_path=".metadata.creationTimestamp"),
+        ),
+    )
     spec: TopologySpec
 
 
-class LabelSelector(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    """`metav1.LabelSelector`, for nodes."""
+class LabelRequirement(
+    NodeSelectorRequirement, frozen=True, rename="camel", kw_only=True, gc=False
+):
+    """One requirement on the labels of nodes, as in Kubernetes' label selectors."""
 
-    match_labels: dict[str, str] = msgspec.field(default_factory=dict)
-    match_expressions: list[NodeSelectorRequirement] = msgspec.field(default_factory=list)
+    key: NodeLabel
+    operator: Annotated[str, one_of("In", "NotIn", "Exists", "DoesNotExist")]
+    values: Annotated[list[str] | None, schema(maxItems=MOST_MEMBERS)] = None
+
+
+class LabelSelector(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    """Nodes by their labels; all parts must match."""
+
+    match_labels: dict[str, str] = field(default_factory=dict)
+    match_expressions: Annotated[list[LabelRequirement], schema(maxItems=100)] = field(
+        default_factory=list
+    )
 
 
 class Member(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    """Members of a HyperNode."""
+    """Members of a HyperNode: exactly one of `name`, `regex` and `selector`."""
 
-    type: str = "Node"
+    type: Annotated[str, one_of("Node", "HyperNode")] = "Node"
     name: str | None = None
-    regex: str | None = None
+    """The name of one member."""
+    regex: Annotated[str | None, schema(maxLength=1000)] = None
+    """A regular expression for the names of members; it must match the whole name."""
     selector: LabelSelector | None = None
-
-
-_Tier = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+    """Nodes by their labels; not for members of type HyperNode."""
 
 
 class HyperNodeSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    """A domain that lists its members."""
+    """A domain of nodes that are close to each other in the network."""
 
     tier: _Tier
-    members: list[Member] = msgspec.field(default_factory=list)
+    """Distance in the network: the lower, the closer. Higher than the tiers of its members."""
+    members: Annotated[list[Member], schema(maxItems=MOST_MEMBERS)] = field(default_factory=list)
 
 
-class HyperNode(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):
-    """A domain of a tree of HyperNodes."""
+class HyperNode(CustomResource, frozen=True, rename="camel", kw_only=True, gc=False):
+    """A domain of a tree that lists its members, for networks that labels do not describe."""
 
+    kind_info: ClassVar[Kind] = Kind(
+        kind="HyperNode",
+        plural="hypernodes",
+        short_names=("hn",),
+        namespaced=False,
+        columns=(
+            PrinterColumn(name="Tier", type="integer", json_path=".spec.tier"),
+            PrinterColumn(name="Age", type="date", json_path=".metadata.creationTimestamp"),
+        ),
+    )
     spec: HyperNodeSpec
 
 

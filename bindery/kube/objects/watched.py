@@ -7,14 +7,12 @@ collections made a burst of watch events six times as expensive (56 us an event;
 """
 
 import sys
-from collections.abc import Mapping
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, ClassVar, TypeVar
 
 import msgspec
 
-from bindery.api.names import USER_KEY
+from bindery.kube.objects.declaring import DATE_TIME, REQUIRED, Kind
 from bindery.kube.objects.podspec import PodSpec, ResourceRequirements
-from bindery.kube.objects.selectors import LabelSelector
 
 
 class Meta(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
@@ -48,12 +46,24 @@ class KubeObject(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=F
     metadata: Meta = msgspec.field(default_factory=Meta)
 
 
+class CustomResource(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):
+    """One of Bindery's own kinds: with `kind_info`, `spec` and, where there is one, `status`.
+
+    A part of it may have `validations`, a tuple of `declaring.Validation`.
+    """
+
+    kind_info: ClassVar[Kind]
+
+
 class Condition(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    type: str = ""
-    status: str = ""
+    """A condition as in Kubernetes' `metav1.Condition`."""
+
+    type: Annotated[str, REQUIRED] = ""
+    status: Annotated[str, REQUIRED] = ""
+    """True, False or Unknown."""
     reason: str = ""
     message: str = ""
-    last_transition_time: str | None = None
+    last_transition_time: Annotated[str | None, DATE_TIME] = None
 
 
 # ---- Pod ------------------------------------------------------------------------------------
@@ -185,196 +195,7 @@ class Lease(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):
     spec: LeaseSpec = msgspec.field(default_factory=LeaseSpec)
 
 
-# ---- Bindery's own kinds, as watched (bindery.api has the full models) --------------------------
-
-
-class Segments(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    size: int
-    required: str | None = None
-    preferred: str | None = None
-
-
-class TopologyConstraint(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    name: str | None = None
-    required: str | None = None
-    preferred: str | None = None
-    hyper_node_tier: int | None = None
-    mode: str | None = None
-    exclusive: bool = False
-    segments: Segments | None = None
-
-
-class Mark(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    key: str
-    value: str
-
-
-class Member(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    controller: str | None = None
-    annotation: Mark | None = None
-    label: Mark | None = None
-    scheduling_group: str | None = None
-    pod: str | None = None
-    pod_labels: dict[str, str] = msgspec.field(default_factory=dict)
-
-
-class Dependency(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    sub_group: str
-    condition: str
-
-
-class TemplateMeta(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    labels: dict[str, str] = msgspec.field(default_factory=dict)
-    annotations: dict[str, str] = msgspec.field(default_factory=dict)
-
-
-class PodTemplate(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    metadata: TemplateMeta = msgspec.field(default_factory=TemplateMeta)
-    spec: dict[str, Any] = msgspec.field(default_factory=dict)
-    """As its owner has it; `podtemplates` reads it."""
-
-
-class SubGroup(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    name: str
-    parent: str | None = None
-    min_member: int | None = None
-    min_sub_group: int | None = None
-    topology: TopologyConstraint | None = None
-    pod_labels: dict[str, str] = msgspec.field(default_factory=dict)
-    controller: str | None = None
-    scheduling_group: str | None = None
-    after: list[Dependency] = msgspec.field(default_factory=list)
-    template: PodTemplate | None = None
-
-
-class PodGroupSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    min_member: int = 1
-    queue: str = ""
-    priority_class_name: str | None = None
-    roles: dict[str, int] = msgspec.field(default_factory=dict)
-    sub_groups: list[SubGroup] = msgspec.field(default_factory=list)
-    min_sub_group: int | None = None
-    topology: TopologyConstraint | None = None
-    preemptibility: str | None = None
-    preemption_delay_seconds: float = 0.0
-    staleness_grace_period_seconds: float | None = None
-    expected_runtime_seconds: float | None = None
-    members: list[Member] = msgspec.field(default_factory=list)
-    stage_timeout_seconds: float | None = None
-    disruption_mode: str | None = None
-    preemption_policy: str | None = None
-    run_time_limit_seconds: float | None = None
-
-
-class ConditionedStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    conditions: list[Condition] | None = None
-
-
-class PodCounts(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    pending: int = 0
-    bound: int = 0
-    running: int = 0
-    succeeded: int = 0
-    failed: int = 0
-
-
-class GangCounts(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    running: int = 0
-    pending: int = 0
-
-
-class Turn(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    place: int
-    of: int
-    place_in_queue: int
-    of_queue: int
-
-
-class GangQueue(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    name: str
-    quota: dict[str, str] = msgspec.field(default_factory=dict)
-    limit: dict[str, str] = msgspec.field(default_factory=dict)
-    fair_share: dict[str, str] = msgspec.field(default_factory=dict)
-    allocated: dict[str, str] = msgspec.field(default_factory=dict)
-    requested: dict[str, str] = msgspec.field(default_factory=dict)
-    gangs: GangCounts = msgspec.field(default_factory=GangCounts)
-
-
-class PodGroupStatus(ConditionedStatus, frozen=True, rename="camel", kw_only=True, gc=False):
-    state: str = ""
-    since: str | None = None
-    pods: PodCounts = msgspec.field(default_factory=PodCounts)
-    ran_seconds: float = 0.0
-    queue: str = ""
-    assigned_queue: str = ""
-    turn: Turn | None = None
-    queue_figures: GangQueue | None = None
-
-
-class PodGroup(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):
-    spec: PodGroupSpec = msgspec.field(default_factory=PodGroupSpec)
-    status: PodGroupStatus = msgspec.field(default_factory=PodGroupStatus)
-    unreadable: str = ""
-    """Why it could be read only in part."""
-
-
-class QueueResource(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    quota: int | str | None = None
-    over_quota_weight: float | None = None
-    limit: int | str = -1
-
-
-_Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
-"""What goes into a column: JSON knows larger numbers."""
-
-
-class NamespaceRule(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    names: list[str] = msgspec.field(default_factory=list)
-    selector: LabelSelector | None = None
-
-    def takes(self, name: str, labels: Mapping[str, str]) -> bool:
-        """Return whether the namespace `name` with `labels` is named or selected."""
-        return name in self.names or (self.selector is not None and self.selector.matches(labels))
-
-
-class FairUsers(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    label: str = USER_KEY
-
-
-class QueueSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    parent: str | None = None
-    priority: _Int64 = 100
-    state: str = "Open"
-    resources: dict[str, QueueResource] = msgspec.field(default_factory=dict)
-    models: dict[str, QueueResource] = msgspec.field(default_factory=dict)
-    reclaimable: bool = True
-    preempt_min_runtime_seconds: float | None = None
-    reclaim_min_runtime_seconds: float | None = None
-    max_run_time_seconds: float | None = None
-    namespaces: NamespaceRule | None = None
-    priority_classes: dict[str, NamespaceRule] = msgspec.field(default_factory=dict)
-    non_preemptible: NamespaceRule | None = None
-    fair_users: FairUsers | None = None
-
-
-class QueueStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    allocated: dict[str, str] = msgspec.field(default_factory=dict)
-    fair_share: dict[str, str] = msgspec.field(default_factory=dict)
-    requested: dict[str, str] = msgspec.field(default_factory=dict)
-    pending: dict[str, str] = msgspec.field(default_factory=dict)
-    kept: dict[str, str] = msgspec.field(default_factory=dict)
-    gangs: GangCounts = msgspec.field(default_factory=GangCounts)
-    conditions: list[Condition] | None = None
-
-
-class Queue(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):
-    spec: QueueSpec = msgspec.field(default_factory=QueueSpec)
-    status: QueueStatus = msgspec.field(default_factory=QueueStatus)
-    unreadable: str = ""
-    """Why it could be read only in part."""
-
-
-ReadInPart = TypeVar("ReadInPart", Pod, PodGroup, Queue)
+ReadInPart = TypeVar("ReadInPart", bound=KubeObject)
 
 
 def unreadable(item: ReadInPart, problem: str) -> ReadInPart:

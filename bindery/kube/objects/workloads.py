@@ -5,8 +5,9 @@ from typing import Final
 
 import msgspec
 
+from bindery.kube.objects.podgroups import PodGroup
 from bindery.kube.objects.resources import Resource
-from bindery.kube.objects.watched import Condition, KubeObject, PodGroup
+from bindery.kube.objects.watched import Condition, KubeObject
 
 
 class PodConditionPattern(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):

@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Mapping
 
 from bindery.kube.objects.membership import Claims
-from bindery.kube.objects.watched import Pod, PodGroup, SubGroup
+from bindery.kube.objects.podgroups import PodGroup, SubGroup
+from bindery.kube.objects.watched import Pod
 from bindery.scheduler.insight.arrivals import Arrival
 from bindery.scheduler.model.jobs import JobKey
 

@@ -12,25 +12,25 @@ from typing import Any, Final, TypeVar
 import msgspec
 from pydantic import BaseModel, ConfigDict
 
-from bindery.api import podgroup, queue
-from bindery.api.base import CustomResource
 from bindery.api.names import API_VERSION
 from bindery.api.times import seconds, timestamp
 from bindery.api.yamlfile import Document, validate
 from bindery.binder.webhook.directory import Directory
 from bindery.kube.objects import reading
+from bindery.kube.objects.models import model_of
 from bindery.kube.objects.ownernames import grouped
+from bindery.kube.objects.podgroups import PodGroup
+from bindery.kube.objects.queues import Queue
 from bindery.kube.objects.resources import NAMESPACES, NODES, PRIORITY_CLASSES, Resource
 from bindery.kube.objects.snapshot import ClusterSnapshot
 from bindery.kube.objects.storage import PersistentVolumeClaim
 from bindery.kube.objects.watched import (
+    CustomResource,
     KubeObject,
     Meta,
     Namespace,
     Pod,
-    PodGroup,
     PriorityClass,
-    Queue,
 )
 from bindery.scenario.beginning import objects_of
 from bindery.scenario.files import parse_scenario
@@ -251,10 +251,10 @@ class _Reader:
         meta = self._meta(document, manifest)
         cluster_wide = msgspec.structs.replace(meta, namespace="")
         if version == API_VERSION and kind == "PodGroup":
-            wire = _checked(podgroup.PodGroup, document)
+            wire = _checked(PodGroup, document)
             self._add(document, _converted(document, PodGroup, meta, wire))
         elif version == API_VERSION and kind == "Queue":
-            wire = _checked(queue.Queue, document)
+            wire = _checked(Queue, document)
             self._add(document, _converted(document, Queue, cluster_wide, wire))
         elif kind in _CLUSTER_WIDE and version == _CLUSTER_WIDE[kind].api_version:
             type_ = _CLUSTER_WIDE[kind].type
@@ -323,7 +323,7 @@ def _metadata(document: Document, given: Mapping[str, Any]) -> Meta:
         raise document.error(("metadata",), str(error)) from error
 
 
-def _checked(model: type[CustomResource], document: Document) -> dict[str, Any]:
+def _checked(kind: type[CustomResource], document: Document) -> dict[str, Any]:
     """Return the wire form of a custom resource of which every key is known.
 
     Raises:
@@ -332,8 +332,8 @@ def _checked(model: type[CustomResource], document: Document) -> dict[str, Any]:
     data = document.data
     assert isinstance(data, dict), "a manifest was validated"
     inner = {key: data[key] for key in data if key not in ("apiVersion", "kind", "metadata")}
-    validated = validate(model, Document(document.file, inner, document.root))
-    return validated.model_dump(mode="json", by_alias=True, exclude_none=True)
+    validated = validate(model_of(kind), Document(document.file, inner, document.root))
+    return validated.to_wire()
 
 
 def _converted(document: Document, kind: type[Item], meta: Meta, data: Any) -> Item:

@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Mapping
 
 from bindery.kube.objects.queueaccess import AccessRefusal, Applicant, access_refusal
-from bindery.kube.objects.watched import Pod, QueueSpec
+from bindery.kube.objects.queues import QueueSpec
+from bindery.kube.objects.watched import Pod
 from bindery.scheduler.cache.namespaces import Namespaces
 from bindery.scheduler.model.jobs import Job, Uid
 from bindery.scheduler.model.queues import QueueTable

@@ -12,26 +12,23 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from bindery.api.bindrequest import StatementSpec
 from bindery.api.configuration import SchedulerConfiguration
 from bindery.api.gpus import GpuResources
 from bindery.api.names import API_VERSION, NODE_POOL_LABEL
 from bindery.api.quantity import QuantityError
 from bindery.api.times import seconds
-from bindery.kube.objects.bindrequests import BindRequest, CommittedStatement, StatementKey
+from bindery.kube.objects.bindrequests import (
+    BindRequest,
+    CommittedStatement,
+    StatementKey,
+    StatementSpec,
+)
 from bindery.kube.objects.budgets import DisruptionBudget
 from bindery.kube.objects.claims import ResourceClaim
+from bindery.kube.objects.podgroups import PodGroup
+from bindery.kube.objects.queues import Queue
 from bindery.kube.objects.resources import Resource
-from bindery.kube.objects.watched import (
-    KubeObject,
-    Meta,
-    Namespace,
-    Node,
-    Pod,
-    PodGroup,
-    PriorityClass,
-    Queue,
-)
+from bindery.kube.objects.watched import KubeObject, Meta, Namespace, Node, Pod, PriorityClass
 from bindery.kube.watches.store import Change, EventType
 from bindery.scheduler.cache.budgets import Budgets
 from bindery.scheduler.cache.contests import Contests

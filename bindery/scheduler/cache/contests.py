@@ -8,7 +8,8 @@ from typing import Final
 
 from bindery.api.names import MADE_BY_GROUPER, MADE_BY_LABEL, SKIP_GROUPER_KEY
 from bindery.kube.objects.membership import GroupKey
-from bindery.kube.objects.watched import Meta, Pod, PodGroup
+from bindery.kube.objects.podgroups import PodGroup
+from bindery.kube.objects.watched import Meta, Pod
 from bindery.scheduler.cache.members import JobMembership
 from bindery.scheduler.model.jobs import JobKey
 

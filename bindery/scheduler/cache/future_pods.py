@@ -8,8 +8,9 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
+from bindery.kube.objects.podgroups import PodGroup, PodTemplate
 from bindery.kube.objects.podtemplates import PodTemplateError, pod_spec
-from bindery.kube.objects.watched import Meta, Pod, PodGroup, PodTemplate
+from bindery.kube.objects.watched import Meta, Pod
 from bindery.scheduler.cache.members import JobMembership
 from bindery.scheduler.cache.pod_shapes import PodShapes
 from bindery.scheduler.cache.priorities import PriorityClasses

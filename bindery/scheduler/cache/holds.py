@@ -14,15 +14,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from bindery.api import bindrequest
 from bindery.kube.objects.bindrequests import CommittedStatement, StatementKey, StatementSpec
 from bindery.scheduler.model.jobs import Uid
 
 _MOST_COMMIT_DIGITS = 18
 """More digits than any count of commits has. Users may write a longer number into a request."""
-
-Spec = bindrequest.StatementSpec | StatementSpec
-"""The spec of a Statement, as it is written or as it is read."""
 
 
 class Carried(NamedTuple):
@@ -61,7 +57,7 @@ class Hold:
 class Assumption:
     """A commit that is being written. `since`: seconds since the epoch."""
 
-    spec: bindrequest.StatementSpec
+    spec: StatementSpec
     since: float
 
 
@@ -93,7 +89,7 @@ class Holds:
         holds = self._by_pod.get(uid)
         return holds[_first(holds)] if holds else None
 
-    def spec_for(self, uid: Uid) -> Spec | None:
+    def spec_for(self, uid: Uid) -> StatementSpec | None:
         """Return the spec of the request that holds the pod `uid`; None if there is none."""
         holds = self._by_pod.get(uid)
         if not holds:
@@ -115,14 +111,14 @@ class Holds:
         known = self.statements.get(_first(holds)) if holds else None
         return known.metadata.creation_timestamp if known is not None else None
 
-    def assume(self, statement: StatementKey, spec: bindrequest.StatementSpec, now: float) -> None:
+    def assume(self, statement: StatementKey, spec: StatementSpec, now: float) -> None:
         """Add holds for the pods of `statement`, which is about to be written."""
         self.assumed[statement] = Assumption(spec, now)
         holds = {
             Uid(pod.pod_uid): Hold(
                 pod.selected_node,
                 data=pod.plugin_data,
-                gpu_groups=pod.selected_gpu_groups,
+                gpu_groups=tuple(pod.selected_gpu_groups),
                 queue=spec.queue,
                 is_preemptible=not pod.non_preemptible,
                 pod_group=_group_of(spec),
@@ -223,7 +219,7 @@ def owner_and_commit(statement: str) -> tuple[Uid, int]:
     return Uid(owner), int(digits) if is_number else 0
 
 
-def _group_of(spec: Spec) -> str:
+def _group_of(spec: StatementSpec) -> str:
     return spec.pod_group.uid if spec.pod_group is not None else ""
 
 

@@ -20,7 +20,8 @@ from bindery.kube.objects.membership import (
     group_selectors,
     selectors,
 )
-from bindery.kube.objects.watched import Pod, PodGroup
+from bindery.kube.objects.podgroups import PodGroup
+from bindery.kube.objects.watched import Pod
 from bindery.scheduler.model.jobs import JobKey, Task, Uid
 
 

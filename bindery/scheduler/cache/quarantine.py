@@ -10,17 +10,10 @@ from msgspec.structs import replace
 
 from bindery.kube.objects.bindrequests import CommittedStatement
 from bindery.kube.objects.claims import ResourceClaim, held_claim
+from bindery.kube.objects.podgroups import PodGroup, PodGroupSpec
 from bindery.kube.objects.podspec import PodSpec
-from bindery.kube.objects.watched import (
-    KubeObject,
-    Meta,
-    Pod,
-    PodGroup,
-    PodGroupSpec,
-    PodStatus,
-    Queue,
-    QueueSpec,
-)
+from bindery.kube.objects.queues import Queue, QueueSpec
+from bindery.kube.objects.watched import KubeObject, Meta, Pod, PodStatus
 from bindery.kube.watches.store import key_of
 
 _Identity = tuple[object, ...]

@@ -25,7 +25,8 @@ from bindery.api.states import LONGEST_STAGE_TIMEOUT_S, MOST_GANG_PODS, GangStat
 from bindery.api.times import seconds
 from bindery.kube.objects.membership import member_problem
 from bindery.kube.objects.ownernames import workload_text
-from bindery.kube.objects.watched import Pod, PodGroup
+from bindery.kube.objects.podgroups import PodGroup
+from bindery.kube.objects.watched import Pod
 from bindery.scheduler.cache.members import JobMembership, mark_problem
 from bindery.scheduler.model import constraints, gangs, stages
 from bindery.scheduler.model.jobs import DEFAULT_STAGE_TIMEOUT_S, NO_ROW, Job, Task, TaskStatus, Uid

@@ -9,9 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from bindery.api.podgroup import SCHEDULED
+from bindery.api.states import SCHEDULED
 from bindery.api.times import seconds
-from bindery.kube.objects.watched import Pod, PodGroup
+from bindery.kube.objects.podgroups import PodGroup
+from bindery.kube.objects.watched import Pod
 from bindery.scheduler.model.jobs import Job, JobKey, Task, TaskStatus
 
 Part = tuple[JobKey, str]

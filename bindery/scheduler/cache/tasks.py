@@ -10,7 +10,8 @@ from collections.abc import Iterable, Sequence
 from bindery.api import exclusive
 from bindery.api.configuration import SchedulerConfiguration
 from bindery.api.names import DEFAULT_QUEUE, NODE_POOL_LABEL
-from bindery.kube.objects.watched import Pod, PodGroup
+from bindery.kube.objects.podgroups import PodGroup
+from bindery.kube.objects.watched import Pod
 from bindery.scheduler.cache.charges import Charges
 from bindery.scheduler.cache.defects import Defects, DefectStage, Subject
 from bindery.scheduler.cache.expected_reservations import ExpectedReservations

@@ -15,7 +15,8 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from bindery.api import bindrequest, keptroom
+from bindery.api import keptroom
+from bindery.api.bindrequest import ReceivedResourceType
 from bindery.api.configuration import BindRequestConfiguration
 from bindery.api.gpushare import WHOLE, GpuShare
 from bindery.api.keptroom import KeptRoom
@@ -27,7 +28,13 @@ from bindery.api.names import (
     SELECTED_NODE_LABEL,
     STATEMENT_LABEL,
 )
-from bindery.kube.objects.bindrequests import StatementKey
+from bindery.kube.objects.bindrequests import (
+    PodBinding,
+    PodGroupReference,
+    ReceivedGPU,
+    StatementKey,
+    StatementSpec,
+)
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.commit.precedence import Precedence
 from bindery.scheduler.ledgers.base import Operation, OperationKind
@@ -91,7 +98,7 @@ class StatementDraft:
 
     namespace: str
     name: str
-    spec: bindrequest.StatementSpec
+    spec: StatementSpec
     backoff_limit: int
     fencing_token: int
     labels: dict[str, str]
@@ -138,7 +145,7 @@ class Committer:
         self._singles: defaultdict[_MergeKey, list[Operation]] = defaultdict(list)
         self._open: dict[Uid, Task] = {}
         """Pods of committed Statements that are in no draft yet."""
-        self._bindings: dict[Uid, bindrequest.PodBinding] = {}
+        self._bindings: dict[Uid, PodBinding] = {}
         """The bindings of collected single pods."""
 
     def add(self, commit: Commit) -> Iterator[StatementDraft]:
@@ -217,16 +224,16 @@ class Committer:
             draft = StatementDraft(
                 namespace=tasks[0].namespace,
                 name=name,
-                spec=bindrequest.StatementSpec(
+                spec=StatementSpec(
                     id=identity,
                     part=part,
                     parts=len(chunks),
                     after=statement.after,
-                    pods=tuple(
+                    pods=[
                         self._pod(operation, room if not part and index < _ROOM_RECORDS else None)
                         for index, operation in enumerate(chunk)
-                    ),
-                    pod_group=bindrequest.PodGroupReference(name=job.key.name, uid=job.uid)
+                    ],
+                    pod_group=PodGroupReference(name=job.key.name, uid=job.uid)
                     if job.key.is_group
                     else None,
                     queue=job.queue,
@@ -252,7 +259,7 @@ class Committer:
         jobs = {operation.task.job for operation in operations}
         return max(self._cluster.priority(self._session.state.jobs[key]) for key in jobs)
 
-    def _pod(self, operation: Operation, room: KeptRoom | None = None) -> bindrequest.PodBinding:
+    def _pod(self, operation: Operation, room: KeptRoom | None = None) -> PodBinding:
         """Return the binding of a pod. `room`: kept for later stages, to be recorded on the pod."""
         task, session = operation.task, self._session
         if task.uid in self._bindings:
@@ -266,24 +273,24 @@ class Committer:
         if room is not None:
             data[keptroom.PLUGIN_DATA] = room.as_data()
         share, groups = task.shape.request.share, devices.groups_of(task.uid)
-        return bindrequest.PodBinding(
+        return PodBinding(
             pod_name=task.name,
             pod_uid=task.uid,
             selected_node=session.state.nodes.name(operation.row),
             non_preemptible=not task.is_preemptible,
             received_resource_type=self._received_type(task, groups),
             received_gpu=None if share is None else _received(devices, share, operation.row),
-            selected_gpu_groups=groups,
+            selected_gpu_groups=list(groups),
             plugin_data=data,
         )
 
-    def _received_type(self, task: Task, groups: Sequence[str]) -> bindrequest.ReceivedResourceType:
+    def _received_type(self, task: Task, groups: Sequence[str]) -> ReceivedResourceType:
         if groups:
-            return bindrequest.ReceivedResourceType.FRACTION
+            return ReceivedResourceType.FRACTION
         names = self._session.state.axis.names
         if any(names[index].startswith(MIG_PREFIX) for index in task.shape.request.indices):
-            return bindrequest.ReceivedResourceType.MIG_INSTANCE
-        return bindrequest.ReceivedResourceType.REGULAR
+            return ReceivedResourceType.MIG_INSTANCE
+        return ReceivedResourceType.REGULAR
 
     def _labels(self, tasks: tuple[Task, ...], statement: str) -> dict[str, str]:
         labels = {STATEMENT_LABEL: statement}
@@ -302,9 +309,9 @@ class Committer:
         return annotations
 
 
-def _received(devices: DeviceTable, share: GpuShare, row: int) -> bindrequest.ReceivedGPU:
+def _received(devices: DeviceTable, share: GpuShare, row: int) -> ReceivedGPU:
     portion = devices.portion(share, row) / WHOLE
-    return bindrequest.ReceivedGPU(count=share.devices, portion=f"{portion:.2f}")
+    return ReceivedGPU(count=share.devices, portion=f"{portion:.2f}")
 
 
 def _owner(job: Job, allocations: Sequence[Operation], *, is_merged: bool) -> Owner:

@@ -10,11 +10,12 @@ import asyncio
 
 import structlog
 
-from bindery.api.bindrequest import BindRequestSpec
 from bindery.api.names import API_VERSION, FENCE_LABEL, NODE_POOL_LABEL
 from bindery.kube.client import Client
 from bindery.kube.errors import AlreadyExistsError, KubeError
 from bindery.kube.http.outages import log_failure
+from bindery.kube.objects.bindrequests import BindRequestSpec
+from bindery.kube.objects.declaring import to_wire
 from bindery.kube.objects.resources import BIND_REQUESTS
 
 _AGAIN_S = 0.5
@@ -40,7 +41,7 @@ async def announce(client: Client, lease: str, namespace: str, pool: str, token:
         "apiVersion": API_VERSION,
         "kind": "BindRequest",
         "metadata": {"name": name, "namespace": namespace, "labels": labels},
-        "spec": BindRequestSpec(fencing_token=token).to_wire(),
+        "spec": to_wire(BindRequestSpec(fencing_token=token)),
     }
     while True:
         try:

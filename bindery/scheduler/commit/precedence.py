@@ -7,7 +7,8 @@ So the gang is never half bound, whatever other requests fail.
 
 from collections.abc import Sequence
 
-from bindery.scheduler.cache.holds import Holds, Spec, owner_and_commit
+from bindery.kube.objects.bindrequests import StatementSpec
+from bindery.scheduler.cache.holds import Holds, owner_and_commit
 from bindery.scheduler.model.jobs import Job, JobKey, Tally, Task, TaskStatus
 
 
@@ -89,13 +90,13 @@ def _tally(tasks: Sequence[Task]) -> Tally:
     return tally
 
 
-def _is_extra(spec: Spec) -> bool:
+def _is_extra(spec: StatementSpec) -> bool:
     """Return whether the request has only extra pods, each of which may fail alone."""
     alone = spec.parts == 1 and len(spec.pods) == 1
     return spec.min_bound == 0 or (alone and spec.after is not None)
 
 
-def _count(spec: Spec) -> tuple[int, str]:
+def _count(spec: StatementSpec) -> tuple[int, str]:
     """Return the sort key of a Statement: its commit number, then its id."""
     _, count = owner_and_commit(spec.id)
     return count, spec.id

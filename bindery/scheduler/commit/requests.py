@@ -5,9 +5,16 @@ from dataclasses import dataclass
 
 import msgspec
 
-from bindery.api import bindrequest
+from bindery.api.bindrequest import few_names
 from bindery.api.names import API_VERSION, STATEMENT_LABEL
-from bindery.kube.objects.bindrequests import BindRequest, CommittedStatement, StatementKey
+from bindery.kube.objects.bindrequests import (
+    BindRequest,
+    BindRequestSpec,
+    CommittedStatement,
+    RequestSummary,
+    StatementKey,
+)
+from bindery.kube.objects.declaring import to_wire
 from bindery.scheduler.commit.drafts import StatementDraft
 
 Content = list[tuple[StatementKey, list[tuple[str, str]]]]
@@ -59,8 +66,8 @@ class BindRequestDraft:
             metadata.pop("ownerReferences", None)
             if owners := self._owners():
                 metadata["ownerReferences"] = owners
-        spec = bindrequest.BindRequestSpec(
-            statements=tuple(each.spec for each in self.statements),
+        spec = BindRequestSpec(
+            statements=[each.spec for each in self.statements],
             summary=self._summary(),
             backoff_limit=first.backoff_limit,
             fencing_token=first.fencing_token,
@@ -69,7 +76,7 @@ class BindRequestDraft:
             "apiVersion": API_VERSION,
             "kind": "BindRequest",
             "metadata": metadata,
-            "spec": spec.to_wire(),
+            "spec": to_wire(spec),
         }
 
     def _owners(self) -> list[dict[str, str]]:
@@ -83,14 +90,14 @@ class BindRequestDraft:
             return []
         return [owner.to_reference() for owner in dict.fromkeys(owners)]
 
-    def _summary(self) -> bindrequest.RequestSummary:
+    def _summary(self) -> RequestSummary:
         specs = [each.spec for each in self.statements]
         gangs = (spec.pod_group.name for spec in specs if spec.pod_group is not None)
         pods = [pod for spec in specs for pod in spec.pods]
-        return bindrequest.RequestSummary(
-            gangs=bindrequest.few_names(gangs),
+        return RequestSummary(
+            gangs=few_names(gangs),
             pods=len(pods),
-            nodes=bindrequest.few_names(pod.selected_node for pod in pods),
+            nodes=few_names(pod.selected_node for pod in pods),
         )
 
 

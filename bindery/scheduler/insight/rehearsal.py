@@ -11,7 +11,8 @@ from itertools import groupby
 
 from bindery.api import numaplacement
 from bindery.api.names import NUMA_ZONES_ANNOTATION
-from bindery.kube.objects.watched import KubeObject, Node, Pod, Queue
+from bindery.kube.objects.queues import Queue
+from bindery.kube.objects.watched import KubeObject, Node, Pod
 from bindery.scheduler.insight.arrivals import Arrival, Arrivals, LaterStage
 from bindery.scheduler.insight.comeback import Comeback, Fate, comeback
 from bindery.scheduler.insight.sharechanges import ShareChange, share_changes

@@ -6,7 +6,7 @@ level or a Topology that does not exist is found later, when the trees are known
 
 from dataclasses import dataclass
 
-from bindery.kube.objects import watched as objects
+from bindery.kube.objects.podgroups import Segments, TopologyConstraint
 
 HARD, SOFT = "hard", "soft"
 
@@ -57,13 +57,13 @@ class Constraint:
         return bool(self.required or self.preferred or self.tree.is_of_hyper_nodes)
 
 
-def read(asked: objects.TopologyConstraint | None) -> Constraint | None:
+def read(asked: TopologyConstraint | None) -> Constraint | None:
     """Return the constraint that a PodGroup has; None if it has none.
 
     Raises:
         ConstraintError: it contradicts itself.
     """
-    if asked is None or asked == objects.TopologyConstraint():
+    if asked is None or asked == TopologyConstraint():
         return None
     uses_tiers = asked.hyper_node_tier is not None or asked.mode is not None
     if uses_tiers and (asked.name or asked.required or asked.preferred):
@@ -93,7 +93,7 @@ def read(asked: objects.TopologyConstraint | None) -> Constraint | None:
     )
 
 
-def _of_hyper_nodes(asked: objects.TopologyConstraint) -> Constraint:
+def _of_hyper_nodes(asked: TopologyConstraint) -> Constraint:
     if asked.mode not in (None, HARD, SOFT):
         raise ConstraintError(f"its mode is {asked.mode}: hard or soft is expected")
     if asked.segments is not None:
@@ -106,7 +106,7 @@ def _of_hyper_nodes(asked: objects.TopologyConstraint) -> Constraint:
     return Constraint(TreeKey(), tier=tier, is_exclusive=asked.exclusive)
 
 
-def _size(segments: objects.Segments | None) -> int:
+def _size(segments: Segments | None) -> int:
     if segments is None:
         return 0
     if segments.size < 1:
@@ -114,7 +114,7 @@ def _size(segments: objects.Segments | None) -> int:
     return segments.size
 
 
-def _of_segments(key: TreeKey, segments: objects.Segments) -> Constraint:
+def _of_segments(key: TreeKey, segments: Segments) -> Constraint:
     if not segments.required and not segments.preferred:
         raise ConstraintError("its segments name no level")
     return Constraint(key, segments.required or "", segments.preferred or "")

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from bindery.api.states import MOST_GANG_PODS
+from bindery.kube.objects.podgroups import SubGroup
 from bindery.kube.objects.subgrouptree import SubGroupTreeError, tree_of
-from bindery.kube.objects.watched import SubGroup
 from bindery.scheduler.model import constraints
 from bindery.scheduler.model.constraints import Constraint
 

@@ -18,7 +18,7 @@ from bindery.api.names import DEFAULT_QUEUE, GPU_RESOURCE
 from bindery.api.quantity import QuantityError
 from bindery.api.states import MOST_QUEUE_LEVELS, UNLIMITED
 from bindery.kube.objects.queueaccess import has_rules
-from bindery.kube.objects.watched import Queue, QueueResource, QueueSpec
+from bindery.kube.objects.queues import Queue, QueueResource, QueueSpec
 from bindery.scheduler.model.columns import IntColumns, grown
 from bindery.scheduler.model.jobs import NO_ROW
 from bindery.scheduler.model.queuechains import ChainFlaw, QueueChains, trace

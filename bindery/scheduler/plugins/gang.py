@@ -1,7 +1,7 @@
 """gang: a job is bound with at least its minimum of pods, or not at all."""
 
 from bindery.api.names import name_problem
-from bindery.api.podgroup import INVALID
+from bindery.api.states import INVALID
 from bindery.scheduler.model.jobs import Job, TaskStatus
 from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.shortages import shortage

@@ -11,9 +11,10 @@ from typing import Any
 from bindery.api.names import PROVISIONING_REQUEST_ANNOTATION as ANNOTATION
 from bindery.api.provisioning import PLUGIN, ProvisioningArguments
 from bindery.api.times import seconds, timestamp
+from bindery.kube.objects.podgroups import PodGroup
 from bindery.kube.objects.provisioning import PROVISIONING_REQUESTS, ProvisioningRequest
 from bindery.kube.objects.resources import POD_GROUPS, Resource
-from bindery.kube.objects.watched import KubeObject, PodGroup
+from bindery.kube.objects.watched import KubeObject
 from bindery.kube.watches.store import Change, EventType, Key, key_of
 from bindery.scheduler.model.jobs import Job
 from bindery.scheduler.model.verdicts import RoomNote

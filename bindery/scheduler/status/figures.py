@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from bindery.api.states import GangState
 from bindery.api.times import seconds, timestamp
-from bindery.kube.objects.watched import PodCounts, PodGroup, PodGroupStatus
+from bindery.kube.objects.podgroups import PodCounts, PodGroup, PodGroupStatus
 from bindery.scheduler.model.jobs import Job, TaskStatus
 
 _PENDING = frozenset({TaskStatus.PENDING, TaskStatus.GATED})

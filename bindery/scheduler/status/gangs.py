@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from bindery.api.podgroup import INVALID
-from bindery.api.podgroup import SCHEDULED as SCHEDULED_CONDITION
 from bindery.api.shown import shown_message
-from bindery.api.states import EVICTED, PODS_NOT_RUNNING, GangState
+from bindery.api.states import EVICTED, INVALID, PODS_NOT_RUNNING, GangState
+from bindery.api.states import SCHEDULED as SCHEDULED_CONDITION
 from bindery.api.times import timestamp
-from bindery.kube.objects.watched import Condition, Node, PodGroup
+from bindery.kube.objects.podgroups import PodGroup
+from bindery.kube.objects.watched import Condition, Node
 from bindery.scheduler.cache.eviction_history import EvictionRecord
 from bindery.scheduler.model.deletions import unended_text
 from bindery.scheduler.model.jobs import Job, Tally, Task, TaskStatus

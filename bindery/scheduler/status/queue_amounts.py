@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from bindery.api import quantity
 from bindery.api.gpus import MODEL_PREFIX
 from bindery.api.names import GPU_RESOURCE
-from bindery.kube.objects.watched import GangCounts, QueueStatus
+from bindery.kube.objects.queues import GangCounts, QueueStatus
 from bindery.scheduler.fairness.division import Amounts
 from bindery.scheduler.model.columns import IntColumns
 from bindery.scheduler.model.holdings import runs_or_waits

@@ -18,8 +18,8 @@ from bindery.kube.client import Client
 from bindery.kube.errors import KubeError, NotFoundError
 from bindery.kube.http.outages import log_failure
 from bindery.kube.lease import Leadership
+from bindery.kube.objects.queues import QueueStatus
 from bindery.kube.objects.resources import QUEUES
-from bindery.kube.objects.watched import QueueStatus
 from bindery.scheduler.model.jobs import Uid
 from bindery.scheduler.planning.reports import CycleReport
 from bindery.scheduler.status.queues import QueueStatuses, QueueWrite

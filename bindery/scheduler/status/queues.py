@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from bindery.api.names import NODE_POOL_LABEL
-from bindery.api.queue import READY, WARNING
 from bindery.api.shown import shown_message
 from bindery.api.times import timestamp
-from bindery.kube.objects.watched import Condition, Meta, Queue, QueueStatus
+from bindery.kube.objects.queues import READY, WARNING, Queue, QueueStatus
+from bindery.kube.objects.watched import Condition, Meta
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.planning.reports import CycleReport
 from bindery.scheduler.status.queue_amounts import QueueAmounts

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 import msgspec
 
 from bindery.api.states import UNLIMITED
-from bindery.kube.objects.watched import GangQueue, Meta, Queue, QueueResource, Turn
+from bindery.kube.objects.podgroups import GangQueue, Turn
+from bindery.kube.objects.queues import Queue, QueueResource
+from bindery.kube.objects.watched import Meta
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.model.jobs import JobKey
 from bindery.scheduler.model.reasons import JobReason

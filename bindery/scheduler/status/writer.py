@@ -19,8 +19,9 @@ from bindery.kube.client import Client, PatchKind
 from bindery.kube.errors import ConflictError, KubeError, NotFoundError
 from bindery.kube.http.outages import log_failure
 from bindery.kube.lease import Leadership
+from bindery.kube.objects.podgroups import PodCounts
 from bindery.kube.objects.resources import POD_GROUPS, PODS, Resource
-from bindery.kube.objects.watched import Condition, PodCounts
+from bindery.kube.objects.watched import Condition
 from bindery.scheduler.model.jobs import Uid
 from bindery.scheduler.status.conditions import ConditionWrite, ReportedKind
 

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from bindery.api import gpushare
 from bindery.api.hami import names as hami_names
 from bindery.api.names import POD_GROUP_ANNOTATION
+from bindery.kube.objects.podgroups import PodGroup
 from bindery.kube.objects.resources import CONFIG_MAPS, NODES, POD_GROUPS, PODS
-from bindery.kube.objects.watched import Pod, PodGroup
+from bindery.kube.objects.watched import Pod
 from tests.e2e.chaos.churn import Churn, Submitted
 from tests.e2e.chaos.figures import Figures
 from tests.e2e.chaos.ground import Ground

@@ -6,8 +6,9 @@ from typing import Any
 
 from bindery.api.names import MADE_BY_LABEL, NODE_POOL_LABEL
 from bindery.kube.errors import NotFoundError
+from bindery.kube.objects.podgroups import PodGroup
 from bindery.kube.objects.resources import POD_GROUPS, PODS, Resource
-from bindery.kube.objects.watched import Pod, PodGroup
+from bindery.kube.objects.watched import Pod
 from tests.administrator import Plain
 from tests.e2e.support import Corner, wait_for
 

@@ -6,7 +6,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from bindery.api.times import timestamp
+from bindery.kube.objects import podgroups
 from bindery.kube.objects import watched as kube
+from bindery.kube.objects.podgroups import PodGroupStatus
+from bindery.kube.objects.queues import Queue, QueueSpec
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.insight.shares import cluster_shares
 from bindery.scheduler.model.jobs import JobKey
@@ -32,10 +35,10 @@ def bound(at: float) -> kube.Condition:
     return kube.Condition(type="PodScheduled", status="True", last_transition_time=timestamp(at))
 
 
-def gang(state: str = "", since: float | None = None, ran: float = 0.0) -> kube.PodGroup:
+def gang(state: str = "", since: float | None = None, ran: float = 0.0) -> podgroups.PodGroup:
     made = group("g", 2, run_time_limit_seconds=LIMIT_S)
     said = timestamp(since) if since is not None else None
-    return replace(made, status=kube.PodGroupStatus(state=state, since=said, ran_seconds=ran))
+    return replace(made, status=PodGroupStatus(state=state, since=said, ran_seconds=ran))
 
 
 def members(at: float) -> list[kube.Pod]:
@@ -61,7 +64,7 @@ def evicted(engine: Engine) -> list[str]:
     ids=str,
 )
 def test_the_time_is_that_of_the_status_else_that_of_the_bindings(
-    status: kube.PodGroup, bound_s_ago: float, is_over: bool
+    status: podgroups.PodGroup, bound_s_ago: float, is_over: bool
 ) -> None:
     engine = engine_with(node("n"), status, *members(NOW - bound_s_ago))
 
@@ -97,8 +100,8 @@ def test_a_refused_eviction_is_tried_again_later_and_not_at_once() -> None:
 
 
 def test_a_pod_without_a_pod_group_has_the_limit_of_its_queue_for_itself() -> None:
-    queue = kube.Queue(
-        metadata=kube.Meta(name="q", uid="q"), spec=kube.QueueSpec(max_run_time_seconds=LIMIT_S)
+    queue = Queue(
+        metadata=kube.Meta(name="q", uid="q"), spec=QueueSpec(max_run_time_seconds=LIMIT_S)
     )
     old = pod("old", queue="q", on="n", conditions=[bound(NOW - 200)])
     engine = engine_with(node("n"), queue, old, pod("new", queue="q"))
@@ -117,9 +120,9 @@ def test_the_shortest_limit_of_the_gang_and_of_all_queues_above_it_applies(
     own: float | None, of_queues: list[float | None], age: float
 ) -> None:
     queues = [
-        kube.Queue(
+        Queue(
             metadata=kube.Meta(name=f"q{i}", uid=f"q{i}"),
-            spec=kube.QueueSpec(parent=f"q{i - 1}" if i else None, max_run_time_seconds=limit),
+            spec=QueueSpec(parent=f"q{i - 1}" if i else None, max_run_time_seconds=limit),
         )
         for i, limit in enumerate(of_queues)
     ]

@@ -5,11 +5,7 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
-from bindery.kube.objects.budgets import (
-    BudgetSpec,
-    BudgetStatus,
-    DisruptionBudget,
-)
+from bindery.kube.objects.budgets import BudgetSpec, BudgetStatus, DisruptionBudget
 from bindery.kube.objects.selectors import LabelRequirement, LabelSelector
 from bindery.kube.objects.watched import KubeObject, Meta
 from bindery.kube.watches.store import Change, EventType

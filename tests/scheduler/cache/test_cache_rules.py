@@ -6,6 +6,7 @@ from msgspec.structs import replace as kube_replace
 from bindery.api.names import NODE_POOL_LABEL
 from bindery.kube.objects import podspec
 from bindery.kube.objects import watched as kube
+from bindery.kube.objects.podgroups import PodGroup
 from bindery.kube.watches.store import Change, EventType
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.model.jobs import JobKey, TaskStatus, Uid
@@ -230,7 +231,7 @@ def test_another_pools_objects_are_not_seen(kind: str) -> None:
     engine = engine_with(node("n"), *gang("g", 1))
     other = {
         "node": node("m", cpu=64, labels=label),
-        "group": kube.PodGroup(metadata=kube.Meta(name="h", namespace=NAMESPACE, labels=label)),
+        "group": PodGroup(metadata=kube.Meta(name="h", namespace=NAMESPACE, labels=label)),
         "request": request("r", {"uid-x": "m"}, labels=label),
         "pending pod": pod("p", labels=label),
     }[kind]

@@ -7,6 +7,7 @@ import pytest
 
 from bindery.api.names import CHARGED_PREEMPTIBILITY_ANNOTATION
 from bindery.kube.objects import watched as kube
+from bindery.kube.objects.queues import NamespaceRule, Queue, QueueResource, QueueSpec
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.status.charge_records import charges
 from tests.scheduler.recounting import recount, view
@@ -152,10 +153,8 @@ def test_pods_within_the_quota_become_non_preemptible_and_it_is_recorded(attack:
 
 
 def test_the_queues_rule_about_non_preemptible_pods_holds_for_bound_pods_too() -> None:
-    forbids = kube.QueueSpec(
-        resources={"cpu": kube.QueueResource(quota=16)}, non_preemptible=kube.NamespaceRule()
-    )
-    rule = kube.Queue(metadata=kube.Meta(name="small", uid="uid-small"), spec=forbids)
+    forbids = QueueSpec(resources={"cpu": QueueResource(quota=16)}, non_preemptible=NamespaceRule())
+    rule = Queue(metadata=kube.Meta(name="small", uid="uid-small"), spec=forbids)
     engine = engine_with(BIG, rule, *borrowed(), tenancy_policy_enforced=True)
     annotates_its_pods(engine)
     plan(engine)
@@ -245,7 +244,7 @@ def test_a_non_preemptible_pod_is_committed_as_one() -> None:
     items = gang("old", 1, cpu=4, queue="small", preemptible=False)
     (draft,) = engine_with(BIG, SMALL, *items).cycle()
 
-    assert draft.spec.to_wire()["pods"][0]["nonPreemptible"] is True  # type: ignore[index]
+    assert draft.spec.pods[0].non_preemptible
 
 
 @pytest.mark.parametrize(("quota", "protects"), [(8, True), (7, False)])

@@ -7,7 +7,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bindery.api.states import MOST_QUEUE_LEVELS, MOST_SUB_GROUP_LEVELS, MOST_SUB_GROUPS
-from bindery.kube.objects.watched import Queue, SubGroup
+from bindery.kube.objects.podgroups import SubGroup
+from bindery.kube.objects.queues import Queue
 from bindery.scheduler.model.jobs import NO_ROW
 from bindery.scheduler.model.queuechains import ChainFlaw, trace
 from bindery.scheduler.status.queues import QueueStatuses

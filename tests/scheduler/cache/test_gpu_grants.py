@@ -33,7 +33,7 @@ def planned(engine: Engine, item: kube.Pod) -> tuple[str, ...]:
     add(engine.cluster, item)
     (draft,) = engine.cycle()
     add(engine.cluster, as_created(draft))
-    return draft.spec.pods[0].selected_gpu_groups
+    return tuple(draft.spec.pods[0].selected_gpu_groups)
 
 
 def test_a_share_that_its_owner_makes_smaller_after_the_binding_keeps_its_size() -> None:

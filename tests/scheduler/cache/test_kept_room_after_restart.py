@@ -7,6 +7,7 @@ import pytest
 
 from bindery.api.names import KEPT_ROOM_ANNOTATION
 from bindery.kube.objects import watched as kube
+from bindery.kube.objects.podgroups import PodGroup
 from bindery.scheduler.engine import Engine
 from tests.scheduler.boundpods import bound_pod, records_of, request_of
 from tests.scheduler.planning.test_stages import bound, stage, stages_of
@@ -23,7 +24,7 @@ from tests.scheduler.schedulerworld import (
 )
 
 
-def gang(name: str, gpu: int) -> tuple[kube.PodGroup, kube.Pod]:
+def gang(name: str, gpu: int) -> tuple[PodGroup, kube.Pod]:
     """Return a gang with a leader without GPUs, and one worker with `gpu` GPUs that comes later."""
     stages = [stage("leader", 1), stage("workers", 1, ("leader", "Ready"), gpu=gpu)]
     leader = pod(f"{name}-leader", 0, group=name, sub_group="leader")

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bindery.api.podgroup import MOST_MEMBERS, MOST_ROLES
 from bindery.api.states import (
     LONGEST_STAGE_TIMEOUT_S,
     MOST_GANG_PODS,
@@ -16,6 +15,18 @@ from bindery.api.states import (
     MOST_SUB_GROUPS,
 )
 from bindery.kube.objects import watched as kube
+from bindery.kube.objects.podgroups import (
+    MOST_MEMBERS,
+    MOST_ROLES,
+    Dependency,
+    Mark,
+    Member,
+    PodGroupSpec,
+    PodTemplate,
+    Segments,
+    SubGroup,
+    TopologyConstraint,
+)
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.status.conditions import pending_writes
 from tests.scheduler.recounting import recount, view
@@ -41,26 +52,26 @@ the time too late, takes longer than `WITHIN_S` with any limit."""
 NODES = 60
 SMALL = {"containers": [{"name": "m", "resources": {"requests": {"cpu": "1m"}}}]}
 LARGE = {"containers": [{"name": "m", "resources": {"requests": {"cpu": "1000000"}}}]}
-ZONE = kube.TopologyConstraint(required="zone")
-HOST = kube.TopologyConstraint(
-    required="zone", segments=kube.Segments(size=1, required="kubernetes.io/hostname")
+ZONE = TopologyConstraint(required="zone")
+HOST = TopologyConstraint(
+    required="zone", segments=Segments(size=1, required="kubernetes.io/hostname")
 )
 
 
-def leaves(count: int, **fields: Any) -> list[kube.SubGroup]:
-    return [kube.SubGroup(name=f"s{i}", **fields) for i in range(count)]
+def leaves(count: int, **fields: Any) -> list[SubGroup]:
+    return [SubGroup(name=f"s{i}", **fields) for i in range(count)]
 
 
-def later(count: int, minimum: int, spec: Mapping[str, Any], **fields: Any) -> list[kube.SubGroup]:
+def later(count: int, minimum: int, spec: Mapping[str, Any], **fields: Any) -> list[SubGroup]:
     """Return a first stage of one pod, and `count` stages that follow it or each other."""
     return [
-        kube.SubGroup(name="s0", min_member=1),
+        SubGroup(name="s0", min_member=1),
         *(
-            kube.SubGroup(
+            SubGroup(
                 name=f"s{i + 1}",
                 min_member=minimum,
-                after=[kube.Dependency(sub_group=f"s{i}", condition="Ready")],
-                template=kube.PodTemplate(spec=dict(spec)),
+                after=[Dependency(sub_group=f"s{i}", condition="Ready")],
+                template=PodTemplate(spec=dict(spec)),
                 **fields,
             )
             for i in range(count)
@@ -68,17 +79,17 @@ def later(count: int, minimum: int, spec: Mapping[str, Any], **fields: Any) -> l
     ]
 
 
-def deep() -> list[kube.SubGroup]:
+def deep() -> list[SubGroup]:
     """Return as many sub-groups as there may be, as deep as they may be."""
     found, above = [], None
     for level in range(MOST_SUB_GROUP_LEVELS - 1):
-        found.append(kube.SubGroup(name=f"l{level}", parent=above, topology=ZONE))
+        found.append(SubGroup(name=f"l{level}", parent=above, topology=ZONE))
         above = f"l{level}"
     count = MOST_SUB_GROUPS - len(found)
     return [*found, *leaves(count, parent=above, min_member=1, topology=HOST)]
 
 
-SUB_GROUPS: list[list[kube.SubGroup]] = [
+SUB_GROUPS: list[list[SubGroup]] = [
     [],
     leaves(1, min_member=MOST_GANG_PODS),
     leaves(MOST_SUB_GROUPS, min_member=1),
@@ -104,8 +115,8 @@ VALUES: dict[str, list[Any]] = {
         None,
         ZONE,
         HOST,
-        kube.TopologyConstraint(required="kubernetes.io/hostname", exclusive=True),
-        kube.TopologyConstraint(required="zone", segments=kube.Segments(size=MOST_GANG_PODS)),
+        TopologyConstraint(required="kubernetes.io/hostname", exclusive=True),
+        TopologyConstraint(required="zone", segments=Segments(size=MOST_GANG_PODS)),
     ],
     "preemptibility": [None, "NonPreemptible"],
     "preemption_delay_seconds": [0.0, 1e308],
@@ -113,7 +124,7 @@ VALUES: dict[str, list[Any]] = {
     "expected_runtime_seconds": [None, 1e-300, 1e308],
     "members": [
         [],
-        [kube.Member(annotation=kube.Mark(key="k", value=f"{i}")) for i in range(MOST_MEMBERS)],
+        [Member(annotation=Mark(key="k", value=f"{i}")) for i in range(MOST_MEMBERS)],
     ],
     "stage_timeout_seconds": [None, 0.0, LONGEST_STAGE_TIMEOUT_S, 1e308],
     "disruption_mode": [None, "Group"],
@@ -164,7 +175,7 @@ def bound_after_s(engine: Engine, name: str) -> float:
 
 
 def test_every_field_of_a_gang_has_its_largest_values_here() -> None:
-    assert VALUES.keys() == {each.name for each in msgspec.structs.fields(kube.PodGroupSpec)}
+    assert VALUES.keys() == {each.name for each in msgspec.structs.fields(PodGroupSpec)}
 
 
 @pytest.mark.parametrize("index", range(len(SUB_GROUPS)))

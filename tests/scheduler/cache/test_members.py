@@ -9,7 +9,9 @@ import pytest
 from bindery.api.configuration import GrouperExpectation
 from bindery.api.names import KAI_SKIP_KEY, MADE_BY_GROUPER, MADE_BY_LABEL, SKIP_GROUPER_KEY
 from bindery.api.times import timestamp
+from bindery.kube.objects import podgroups
 from bindery.kube.objects import watched as kube
+from bindery.kube.objects.podgroups import Mark, Member, SubGroup
 from bindery.kube.objects.podspec import SchedulingGroup
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.model.reasons import JobReason
@@ -30,11 +32,11 @@ from tests.scheduler.schedulerworld import (
 )
 
 BIG = node("n", cpu=64)
-OF_CONTROLLER = kube.Member(controller=CONTROLLER.uid)
+OF_CONTROLLER = Member(controller=CONTROLLER.uid)
 WAITING = GrouperExpectation(wait_for_groups=True)
 
 
-def selecting(name: str, minimum: int, *members: kube.Member, **spec: Any) -> kube.PodGroup:
+def selecting(name: str, minimum: int, *members: Member, **spec: Any) -> podgroups.PodGroup:
     return group(name, minimum, members=list(members), **spec)
 
 
@@ -49,7 +51,7 @@ def jobs(engine: Engine) -> dict[str, set[str]]:
     [
         (OF_CONTROLLER, pod("a")),
         (
-            kube.Member(annotation=kube.Mark(key="pod-group-name", value="g")),
+            Member(annotation=Mark(key="pod-group-name", value="g")),
             msgspec.structs.replace(
                 pod("a"),
                 metadata=kube.Meta(
@@ -57,24 +59,24 @@ def jobs(engine: Engine) -> dict[str, set[str]]:
                 ),
             ),
         ),
-        (kube.Member(label=kube.Mark(key="team", value="a")), pod("a", labels={"team": "a"})),
+        (Member(label=Mark(key="team", value="a")), pod("a", labels={"team": "a"})),
         (
-            kube.Member(scheduling_group="train"),
+            Member(scheduling_group="train"),
             pod("a", scheduling_group=SchedulingGroup(pod_group_name="train")),
         ),
-        (kube.Member(pod="uid-a"), pod("a")),
+        (Member(pod="uid-a"), pod("a")),
     ],
     ids=["controller", "annotation", "label", "schedulingGroup", "pod"],
 )
-def test_each_selector_selects_its_pods_and_no_others(member: kube.Member, item: kube.Pod) -> None:
+def test_each_selector_selects_its_pods_and_no_others(member: Member, item: kube.Pod) -> None:
     engine = engine_with(BIG, item, pod("b", controlled=False), selecting("gang", 1, member))
 
     assert jobs(engine) == {"gang": {"a"}, "b": {"b"}}
 
 
 def test_pod_labels_narrow_a_selector() -> None:
-    first = kube.Member(controller=CONTROLLER.uid, pod_labels={"group-index": "0"})
-    second = kube.Member(controller=CONTROLLER.uid, pod_labels={"group-index": "1"})
+    first = Member(controller=CONTROLLER.uid, pod_labels={"group-index": "0"})
+    second = Member(controller=CONTROLLER.uid, pod_labels={"group-index": "1"})
     pods = [pod(f"p{i}", labels={"group-index": str(i % 2)}) for i in range(4)]
 
     engine = engine_with(BIG, selecting("g0", 2, first), selecting("g1", 2, second), *pods)
@@ -200,7 +202,7 @@ def test_changed_members_move_pods_that_wait_and_pods_that_run() -> None:
         BIG, selecting("gang", 1, OF_CONTROLLER), pod("a"), pod("b", on="n", charged="default")
     )
 
-    modify(engine.cluster, selecting("gang", 1, kube.Member(pod="uid-b")))
+    modify(engine.cluster, selecting("gang", 1, Member(pod="uid-b")))
     assert jobs(engine) == {"gang": {"b"}, "a": {"a"}}
 
     modify(engine.cluster, selecting("gang", 1))
@@ -208,7 +210,7 @@ def test_changed_members_move_pods_that_wait_and_pods_that_run() -> None:
 
 
 def test_a_changed_label_moves_a_pod() -> None:
-    by_label = kube.Member(label=kube.Mark(key="team", value="a"))
+    by_label = Member(label=Mark(key="team", value="a"))
     engine = engine_with(BIG, selecting("gang", 1, by_label), pod("a"))
 
     modify(engine.cluster, pod("a", labels={"team": "a"}))
@@ -230,7 +232,7 @@ def test_a_bound_pod_stays_charged_when_no_group_selects_it_any_more() -> None:
     )
 
     delete(engine.cluster, gang)
-    add(engine.cluster, selecting("next", 1, kube.Member(pod="uid-b"), queue="limited"), pod("b"))
+    add(engine.cluster, selecting("next", 1, Member(pod="uid-b"), queue="limited"), pod("b"))
 
     assert jobs(engine) == {"a": {"a"}, "next": {"b"}}
     assert plan(engine) == {}, "the queue's limit is used up by the pod that runs on"
@@ -238,8 +240,8 @@ def test_a_bound_pod_stays_charged_when_no_group_selects_it_any_more() -> None:
 
 
 def test_a_member_without_exactly_one_selector_is_said_at_the_group() -> None:
-    both = kube.Member(controller=CONTROLLER.uid, pod="uid-a")
-    engine = engine_with(BIG, selecting("gang", 1, kube.Member(pod="uid-a"), both), pod("a"))
+    both = Member(controller=CONTROLLER.uid, pod="uid-a")
+    engine = engine_with(BIG, selecting("gang", 1, Member(pod="uid-a"), both), pod("a"))
 
     plan(engine)
 
@@ -250,12 +252,12 @@ def test_a_member_without_exactly_one_selector_is_said_at_the_group() -> None:
 
 def test_sub_groups_tell_their_pods() -> None:
     leaves = [
-        kube.SubGroup(name="all", min_member=0),
-        kube.SubGroup(name="driver", pod_labels={"role": "driver", "job": "x"}),
-        kube.SubGroup(name="launcher", controller="uid-launcher"),
-        kube.SubGroup(name="late", scheduling_group="late", pod_labels={"role": "late"}),
+        SubGroup(name="all", min_member=0),
+        SubGroup(name="driver", pod_labels={"role": "driver", "job": "x"}),
+        SubGroup(name="launcher", controller="uid-launcher"),
+        SubGroup(name="late", scheduling_group="late", pod_labels={"role": "late"}),
     ]
-    by_label = kube.Member(label=kube.Mark(key="job", value="x"))
+    by_label = Member(label=Mark(key="job", value="x"))
     driver = pod("driver", labels={"job": "x", "role": "driver"})
     of_launcher = pod("launcher", labels={"job": "x"})
     of_launcher.metadata.owner_references[:] = [

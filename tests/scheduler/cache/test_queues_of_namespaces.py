@@ -6,7 +6,9 @@ import pytest
 
 from bindery.api.names import QUEUE_LABEL
 from bindery.kube.objects import watched as kube
+from bindery.kube.objects.podgroups import PodGroup
 from bindery.kube.objects.queueaccess import AccessReason
+from bindery.kube.objects.queues import NamespaceRule, Queue, QueueSpec
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.model.jobs import JobKey
 from bindery.scheduler.status.owners import owner_of
@@ -98,22 +100,22 @@ def test_the_sums_agree_with_the_tasks_after_each_change_of_the_namespace() -> N
 
 
 def test_a_pod_waits_until_its_namespace_may_use_the_queue() -> None:
-    rule = kube.NamespaceRule(names=["other"])
-    closed = kube.Queue(metadata=SMALL.metadata, spec=kube.QueueSpec(namespaces=rule))
+    rule = NamespaceRule(names=["other"])
+    closed = Queue(metadata=SMALL.metadata, spec=QueueSpec(namespaces=rule))
     engine = engine_with(node("n"), closed, pod("a", queue="small"), pod("free"))
 
     assert plan(engine) == {"free": "n"}
     assert report_of(engine, "a").reason == AccessReason.NAMESPACE_NOT_ALLOWED
 
-    opened = kube.QueueSpec(namespaces=kube.NamespaceRule(names=["other", NAMESPACE]))
-    modify(engine.cluster, kube.Queue(metadata=SMALL.metadata, spec=opened))
+    opened = QueueSpec(namespaces=NamespaceRule(names=["other", NAMESPACE]))
+    modify(engine.cluster, Queue(metadata=SMALL.metadata, spec=opened))
     assert plan(engine) == {"a": "n"}
 
 
 def test_a_class_counts_by_the_pods_where_the_pod_group_names_none() -> None:
-    only = {"high": kube.NamespaceRule()}
-    strict = kube.Queue(
-        metadata=kube.Meta(name="default", uid="uid-q"), spec=kube.QueueSpec(priority_classes=only)
+    only = {"high": NamespaceRule()}
+    strict = Queue(
+        metadata=kube.Meta(name="default", uid="uid-q"), spec=QueueSpec(priority_classes=only)
     )
     high = pod("a", group="g", priority_class_name="high")
     engine = engine_with(node("n"), strict, group("g", queue=""), high, pod("low"))
@@ -129,7 +131,7 @@ def test_the_owner_is_that_of_the_pod_group_else_the_controller_of_its_pods() ->
         name="owned", namespace=NAMESPACE, uid=owned.metadata.uid, owner_references=[job]
     )
     engine = engine_with(
-        kube.PodGroup(metadata=meta, spec=owned.spec), pod("a", group="owned"), pod("single")
+        PodGroup(metadata=meta, spec=owned.spec), pod("a", group="owned"), pod("single")
     )
 
     of_group = owner_of(engine.cluster, JobKey(NAMESPACE, "owned", True))

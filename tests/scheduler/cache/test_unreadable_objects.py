@@ -11,8 +11,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec import structs
 
+from bindery.kube.objects.podgroups import PodGroup
+from bindery.kube.objects.queues import Queue
 from bindery.kube.objects.resources import POD_GROUPS, QUEUES
-from bindery.kube.objects.watched import Condition, PodGroup, Queue
+from bindery.kube.objects.watched import Condition
 from bindery.kube.watches.decoding import LenientDecoder
 from bindery.kube.watches.store import Malformed
 from bindery.scheduler.engine import Engine

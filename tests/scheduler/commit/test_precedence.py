@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from bindery.api.bindrequest import Phase
 from bindery.kube.objects import watched as kube
 from bindery.kube.objects.bindrequests import CommittedStatement, PodBinding, StatementStatus
+from bindery.kube.objects.podgroups import SubGroup
 from bindery.scheduler.commit.drafts import StatementDraft
 from bindery.scheduler.commit.stale import stale_requests
 from bindery.scheduler.engine import Engine
@@ -32,7 +33,7 @@ from tests.scheduler.schedulerworld import (
 )
 from tests.sizes import examples
 
-HALVES = [kube.SubGroup(name="left", min_member=2), kube.SubGroup(name="right", min_member=2)]
+HALVES = [SubGroup(name="left", min_member=2), SubGroup(name="right", min_member=2)]
 ELASTIC: list[kube.KubeObject] = [
     *gang("elastic", 6, 3),
     group("led", 1, roles={"master": 1}),

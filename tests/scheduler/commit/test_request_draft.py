@@ -4,9 +4,9 @@ from typing import Any
 
 import msgspec
 
-from bindery.api.bindrequest import BindRequestSpec
 from bindery.api.names import NODE_POOL_LABEL, SELECTED_NODE_LABEL, STATEMENT_LABEL
-from bindery.kube.objects.bindrequests import BindRequest
+from bindery.kube.objects.bindrequests import BindRequest, BindRequestSpec
+from bindery.kube.objects.models import validated
 from bindery.scheduler.commit.drafts import StatementDraft
 from bindery.scheduler.commit.requests import BindRequestDraft, as_stored, content_of
 from tests.scheduler.drafted import draft
@@ -32,7 +32,7 @@ def metadata_of(*statements: StatementDraft) -> dict[str, Any]:
 
 def object_of(*statements: StatementDraft) -> dict[str, Any]:
     made: dict[str, Any] = BindRequestDraft(statements).to_object()
-    BindRequestSpec.model_validate(made["spec"])
+    validated(BindRequestSpec, made["spec"])
     return made
 
 

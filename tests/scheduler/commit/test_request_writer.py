@@ -7,13 +7,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from bindery.api.bindrequest import PodBinding
 from bindery.api.configuration import BindRequestConfiguration
 from bindery.kube.client import Client
 from bindery.kube.lease import Leadership
-from bindery.kube.objects.bindrequests import BindRequest, CommittedStatement, StatementKey
+from bindery.kube.objects.bindrequests import (
+    BindRequest,
+    CommittedStatement,
+    PodBinding,
+    StatementKey,
+)
+from bindery.kube.objects.declaring import to_wire
 from bindery.kube.objects.resources import BIND_REQUESTS, CONFIG_MAPS, NAMESPACES
 from bindery.kube.objects.watched import ConfigMap
 from bindery.scheduler.commit.drafts import StatementDraft
@@ -138,7 +144,7 @@ async def test_what_builds_on_a_refused_statement_is_refused_with_it(
 ) -> None:
     first, second, *extras = drafts(namespace)
     body = BindRequestDraft((second,)).to_object()
-    statement = {**extras[0].spec.to_wire(), "id": "of-another-scheduler"}
+    statement = {**to_wire(extras[0].spec), "id": "of-another-scheduler"}
     body["spec"] = {"statements": [statement]}
     await client.create(BIND_REQUESTS, body, namespace)
 
@@ -233,7 +239,7 @@ async def test_the_fault_of_one_statement_does_not_refuse_its_neighbours(
     further = [single(name, namespace) for name in "abde"]
     further.insert(2, single("c", namespace, after=f"{bad}-1"))
     index = "ab".index(bad)
-    spec = further[index].spec.model_copy(update=fault)
+    spec = msgspec.structs.replace(further[index].spec, **fault)
     further[index] = replace(further[index], spec=spec)
 
     await written(writer, proxy, namespace, further)

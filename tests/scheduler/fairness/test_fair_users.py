@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from bindery.api.names import USER_KEY
 from bindery.kube.objects import watched as kube
+from bindery.kube.objects.queues import FairUsers, Queue
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.ledgers.base import LedgerRefusalError
 from bindery.scheduler.ledgers.users import UserLedger
@@ -32,9 +33,9 @@ from tests.scheduler.schedulerworld import (
 MINUTE = "2026-01-01T00:{:02}:00Z"
 
 
-def fair(name: str = "research") -> kube.Queue:
+def fair(name: str = "research") -> Queue:
     made = queue(name)
-    return replace(made, spec=replace(made.spec, fair_users=kube.FairUsers()))
+    return replace(made, spec=replace(made.spec, fair_users=FairUsers()))
 
 
 def single(name: str, user: str, on: str = "", cpu: int = 1) -> kube.Pod:
@@ -158,7 +159,7 @@ class Failing:
 
 
 @pytest.mark.parametrize("made", [fair(), queue("research")], ids=["fair", "by age"])
-def test_jobs_without_a_place_in_the_order_leave_nothing_to_serve(made: kube.Queue) -> None:
+def test_jobs_without_a_place_in_the_order_leave_nothing_to_serve(made: Queue) -> None:
     engine = engine_with(node("n"), made, single("a", "ann"), single("b", "bob"))
     session = session_of(engine.cluster, Failing())
 

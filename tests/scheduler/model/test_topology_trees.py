@@ -6,8 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bindery.kube.objects.podspec import NodeSelectorRequirement
-from bindery.kube.objects.topology import HyperNode, HyperNodeSpec, LabelSelector, Member
+from bindery.kube.objects.topology import (
+    HyperNode,
+    HyperNodeSpec,
+    LabelRequirement,
+    LabelSelector,
+    Member,
+)
 from bindery.kube.objects.watched import Meta
 from bindery.scheduler.model.hypernodes import HyperNodeTree
 from bindery.scheduler.model.trees import NOWHERE, LabelTree, Tree
@@ -112,9 +117,7 @@ def test_hyper_nodes_contain_the_nodes_of_their_members() -> None:
         (LabelSelector(match_labels={"spine": "s1"}), [1, 3]),
         (
             LabelSelector(
-                match_expressions=[
-                    NodeSelectorRequirement(key="spine", operator="NotIn", values=["s1"])
-                ]
+                match_expressions=[LabelRequirement(key="spine", operator="NotIn", values=["s1"])]
             ),
             [0, 2],
         ),

@@ -4,6 +4,7 @@ import pytest
 
 from bindery.kube.objects import podspec
 from bindery.kube.objects import watched as kube
+from bindery.kube.objects.podgroups import SubGroup
 from bindery.scheduler.engine import Engine
 from tests.scheduler.schedulerworld import (
     Clock,
@@ -21,8 +22,8 @@ HUGE = 99
 """More cores than any node has."""
 
 
-def leaf(name: str, minimum: int) -> kube.SubGroup:
-    return kube.SubGroup(name=name, min_member=minimum)
+def leaf(name: str, minimum: int) -> SubGroup:
+    return SubGroup(name=name, min_member=minimum)
 
 
 def test_a_pod_that_fits_takes_the_place_of_an_earlier_one_that_does_not() -> None:

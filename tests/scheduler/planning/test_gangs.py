@@ -2,7 +2,8 @@
 
 import pytest
 
-from bindery.kube.objects.watched import KubeObject, Meta, PriorityClass, SubGroup
+from bindery.kube.objects.podgroups import SubGroup
+from bindery.kube.objects.watched import KubeObject, Meta, PriorityClass
 from tests.scheduler.schedulerworld import (
     add,
     as_created,

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from bindery.api.configuration import PluginConfiguration
 from bindery.kube.objects import watched as kube
+from bindery.kube.objects.podgroups import SubGroup, TopologyConstraint
 from bindery.kube.objects.topology import Topology, TopologyLevel, TopologySpec
 from bindery.scheduler.model.jobs import Job
 from bindery.scheduler.plugins.registry import PluginSet
@@ -18,7 +19,7 @@ RACKS = Topology(
     metadata=kube.Meta(name="dc", uid="dc"),
     spec=TopologySpec(levels=[TopologyLevel(node_label="rack")]),
 )
-IN_A_RACK = kube.TopologyConstraint(name="dc", required="rack")
+IN_A_RACK = TopologyConstraint(name="dc", required="rack")
 
 
 class NodeByNode:
@@ -87,12 +88,12 @@ def test_of_several_domains_the_one_with_the_best_plan_below_is_used() -> None:
             ("b2", "b2", "r2"),
         )
     ]
-    part = kube.SubGroup(
+    part = SubGroup(
         name="s",
         min_member=2,
-        topology=kube.TopologyConstraint(name="dc", required="block", preferred="rack"),
+        topology=TopologyConstraint(name="dc", required="block", preferred="rack"),
     )
-    in_block = kube.TopologyConstraint(name="dc", required="block", preferred="block")
+    in_block = TopologyConstraint(name="dc", required="block", preferred="block")
     pods = [pod(f"g-{at}", gpu=1, group="g", sub_group="s") for at in range(2)]
     items = [blocks, *nodes, group("g", 0, sub_groups=[part], topology=in_block), *pods]
 
@@ -100,7 +101,7 @@ def test_of_several_domains_the_one_with_the_best_plan_below_is_used() -> None:
 
 
 def test_a_gang_names_the_sub_group_s_rack_that_is_missing() -> None:
-    part = kube.SubGroup(name="s", min_member=2, topology=IN_A_RACK)
+    part = SubGroup(name="s", min_member=2, topology=IN_A_RACK)
     pods = [pod(f"g-{at}", gpu=1, group="g", sub_group="s") for at in range(2)]
     nodes = [node(f"n{at}", gpu=1, labels={"rack": f"r{at}"}) for at in range(2)]
     engine = engine_with(RACKS, *nodes, group("g", 0, sub_groups=[part]), *pods)

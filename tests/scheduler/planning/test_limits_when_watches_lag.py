@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 from bindery.api.times import timestamp
 from bindery.kube.objects import watched as kube
 from bindery.kube.objects.bindrequests import BindRequest, CommittedStatement, StatementStatus
+from bindery.kube.objects.podgroups import PodGroup
+from bindery.kube.objects.queues import Queue
 from bindery.kube.watches.store import EventType, Store
 from bindery.scheduler.cache.feed import statement_changes
 from tests.scheduler.recounting import recount, view
@@ -33,7 +35,7 @@ from tests.sizes import examples
 LIMIT, NODE_CORES = 8, 6
 NODES = ("a", "b", "c")
 Kind = type[kube.KubeObject]
-KINDS: tuple[Kind, ...] = (BindRequest, kube.Pod, kube.Node, kube.PodGroup, kube.Queue)
+KINDS: tuple[Kind, ...] = (BindRequest, kube.Pod, kube.Node, PodGroup, Queue)
 """In the order in which a new leader lists them."""
 
 

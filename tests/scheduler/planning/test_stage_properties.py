@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bindery.kube.objects import watched as kube
+from bindery.kube.objects.podgroups import Dependency, PodGroup, SubGroup, TopologyConstraint
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.model.jobs import TaskStatus
 from tests.scheduler.boundpods import bound_pod, records_of
@@ -37,23 +38,23 @@ GANGS = st.builds(
 OTHERS = st.lists(st.tuples(st.integers(1, 2), st.sampled_from([10, 200])), max_size=4)
 
 
-def group_of(name: str, gang: Staged) -> kube.PodGroup:
-    after_leader = [kube.Dependency(sub_group="leader", condition="Ready")]
-    after_workers = [kube.Dependency(sub_group="workers", condition="Bound")]
-    rack = kube.TopologyConstraint(required="rack") if gang.shares_rack else None
+def group_of(name: str, gang: Staged) -> PodGroup:
+    after_leader = [Dependency(sub_group="leader", condition="Ready")]
+    after_workers = [Dependency(sub_group="workers", condition="Bound")]
+    rack = TopologyConstraint(required="rack") if gang.shares_rack else None
     return group(
         name,
         sub_groups=[
-            kube.SubGroup(name="domain", topology=rack),
-            kube.SubGroup(name="leader", parent="domain", min_member=1),
-            kube.SubGroup(
+            SubGroup(name="domain", topology=rack),
+            SubGroup(name="leader", parent="domain", min_member=1),
+            SubGroup(
                 name="workers",
                 parent="domain",
                 min_member=gang.workers,
                 after=after_leader,
                 template=template(gang.worker_gpus),
             ),
-            kube.SubGroup(
+            SubGroup(
                 name="helpers", min_member=gang.helpers, after=after_workers, template=template(1)
             ),
         ],

@@ -8,6 +8,14 @@ import pytest
 from bindery.api.times import timestamp
 from bindery.kube.objects import podspec
 from bindery.kube.objects import watched as kube
+from bindery.kube.objects.podgroups import (
+    Dependency,
+    PodGroup,
+    PodTemplate,
+    SubGroup,
+    TemplateMeta,
+    TopologyConstraint,
+)
 from bindery.kube.objects.selectors import LabelSelector
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.model.reasons import JobReason
@@ -30,20 +38,20 @@ from tests.scheduler.schedulerworld import (
 )
 
 
-def template(gpu: int, **spec: Any) -> kube.PodTemplate:
+def template(gpu: int, **spec: Any) -> PodTemplate:
     container = podspec.Container(resources=requirements({GPU: gpu}))
     made = podspec.PodSpec(containers=[container], **spec)
-    return kube.PodTemplate(spec=msgspec.to_builtins(made))
+    return PodTemplate(spec=msgspec.to_builtins(made))
 
 
 def stage(
     name: str, minimum: int, *after: tuple[str, str], gpu: int = 1, **fields: Any
-) -> kube.SubGroup:
+) -> SubGroup:
     """Return a sub-group that comes after others: pairs of name and condition."""
-    return kube.SubGroup(
+    return SubGroup(
         name=name,
         min_member=minimum,
-        after=[kube.Dependency(sub_group=other, condition=how) for other, how in after],
+        after=[Dependency(sub_group=other, condition=how) for other, how in after],
         template=template(gpu) if after else None,
         **fields,
     )
@@ -52,7 +60,7 @@ def stage(
 LEADER_READY = (stage("leader", 1), stage("workers", 2, ("leader", "Ready")))
 
 
-def staged(*stages: kube.SubGroup, name: str = "gang", **fields: Any) -> kube.PodGroup:
+def staged(*stages: SubGroup, name: str = "gang", **fields: Any) -> PodGroup:
     """Return a PodGroup whose minimum is the sum of those of its stages."""
     least = sum(each.min_member or 0 for each in stages)
     return group(name, least, sub_groups=list(stages), **fields)
@@ -209,10 +217,10 @@ def test_stages_in_order_all_have_room_from_the_beginning() -> None:
 
 
 def test_a_stage_without_a_template_keeps_nothing_and_blocks_nothing() -> None:
-    bare = kube.SubGroup(
+    bare = SubGroup(
         name="workers",
         min_member=2,
-        after=[kube.Dependency(sub_group="leader", condition="Ready")],
+        after=[Dependency(sub_group="leader", condition="Ready")],
     )
     engine = engine_with(
         node("n", 8, 1), staged(stage("leader", 1), bare), member("leader-0", "leader")
@@ -238,7 +246,7 @@ def test_the_room_is_kept_inside_the_domain_of_the_gang() -> None:
         node(f"{rack}{i}", 8, 1, labels={"rack": rack}) for rack in ("a", "b") for i in range(2)
     ]
     three = (stage("leader", 1), stage("workers", 2, ("leader", "Ready")))
-    in_rack = kube.TopologyConstraint(required="rack")
+    in_rack = TopologyConstraint(required="rack")
     engine = engine_with(*racks, staged(*three, topology=in_rack), member("leader-0", "leader"))
     assert plan(engine) == {}, "no rack has room for all three"
 
@@ -344,7 +352,7 @@ def test_later_stages_are_stale_when_the_first_is_lost() -> None:
     ids=["self", "cycle", "missing"],
 )
 def test_stages_that_cannot_be_ordered_are_said_at_the_group(
-    stages: list[kube.SubGroup], message: str
+    stages: list[SubGroup], message: str
 ) -> None:
     engine = engine_with(node("n"), staged(*stages), member("a-0", "a"))
 
@@ -374,12 +382,12 @@ def test_later_pods_that_avoid_each_other_have_room_on_nodes_of_their_own() -> N
             ]
         )
     )
-    workers = kube.SubGroup(
+    workers = SubGroup(
         name="workers",
         min_member=2,
-        after=[kube.Dependency(sub_group="leader", condition="Ready")],
-        template=kube.PodTemplate(
-            metadata=kube.TemplateMeta(labels={"app": "w"}),
+        after=[Dependency(sub_group="leader", condition="Ready")],
+        template=PodTemplate(
+            metadata=TemplateMeta(labels={"app": "w"}),
             spec=msgspec.to_builtins(podspec.PodSpec(affinity=apart)),
         ),
     )
@@ -399,11 +407,11 @@ def test_later_pods_that_avoid_each_other_have_room_on_nodes_of_their_own() -> N
 
 def test_quantities_in_a_template_may_be_numbers_and_limits_alone() -> None:
     container = {"name": "main", "resources": {"limits": {GPU: 1, "cpu": 0.5}}}
-    workers = kube.SubGroup(
+    workers = SubGroup(
         name="workers",
         min_member=2,
-        after=[kube.Dependency(sub_group="leader", condition="Ready")],
-        template=kube.PodTemplate(spec={"containers": [container], "overhead": {"cpu": 1}}),
+        after=[Dependency(sub_group="leader", condition="Ready")],
+        template=PodTemplate(spec={"containers": [container], "overhead": {"cpu": 1}}),
     )
     engine = engine_with(
         node("n", 8, 2), staged(stage("leader", 1), workers), member("leader-0", "leader")
@@ -414,11 +422,11 @@ def test_quantities_in_a_template_may_be_numbers_and_limits_alone() -> None:
 
 
 def test_a_template_that_cannot_be_read_is_said_at_the_group() -> None:
-    broken = kube.SubGroup(
+    broken = SubGroup(
         name="workers",
         min_member=2,
-        after=[kube.Dependency(sub_group="leader", condition="Ready")],
-        template=kube.PodTemplate(spec={"containers": "none"}),
+        after=[Dependency(sub_group="leader", condition="Ready")],
+        template=PodTemplate(spec={"containers": "none"}),
     )
     leader = member("leader-0", "leader")
     engine = engine_with(node("n", 8, 2), staged(stage("leader", 1), broken), leader, pod("other"))
@@ -443,14 +451,14 @@ def test_the_minimum_is_that_of_the_first_stages_also_if_it_counts_all(minimum: 
 # ---- numbers and times that users set -----------------------------------------------------------
 
 
-def many(count: int, name: str = "workers") -> kube.SubGroup:
+def many(count: int, name: str = "workers") -> SubGroup:
     """Return a stage of `count` pods that ask for next to nothing."""
     spec = {"containers": [{"name": "main", "resources": {"requests": {"cpu": "1m"}}}]}
-    return kube.SubGroup(
+    return SubGroup(
         name=name,
         min_member=count,
-        after=[kube.Dependency(sub_group="leader", condition="Ready")],
-        template=kube.PodTemplate(spec=spec),
+        after=[Dependency(sub_group="leader", condition="Ready")],
+        template=PodTemplate(spec=spec),
     )
 
 
@@ -590,7 +598,7 @@ def test_room_is_kept_while_one_of_the_stages_before_still_runs() -> None:
         ({"min_member": 100_001}, "spec.minMember is 100001: the maximum is 100000"),
         ({"roles": {"worker": 10**9}}, "spec.roles demands 1000000000 pods: the maximum is 100000"),
         (
-            {"sub_groups": [kube.SubGroup(name="all", min_member=10**9)]},
+            {"sub_groups": [SubGroup(name="all", min_member=10**9)]},
             "all has a minimum of 1000000000, the maximum is 100000",
         ),
     ],

@@ -296,7 +296,7 @@ def test_pods_that_are_being_bound_keep_their_group_when_the_devices_are_settled
     chosen = [p.selected_gpu_groups for d in engine.cycle() for p in d.spec.pods]
 
     assert len(chosen) == 1
-    assert (group,) not in chosen
+    assert [group] not in chosen
     check(engine.cluster)
 
 

@@ -14,6 +14,7 @@ from bindery.api.provisioning import ATOMIC_CLASS
 from bindery.api.times import timestamp
 from bindery.kube.objects import podspec
 from bindery.kube.objects import watched as kube
+from bindery.kube.objects.podgroups import PodGroup
 from bindery.kube.objects.provisioning import ProvisioningRequest, ProvisioningStatus
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.insight.waiting import explain
@@ -73,7 +74,7 @@ def world(*items: kube.KubeObject, clock: Clock | None = None, **arguments: Any)
     return engine_with(*items, plugins=plugins, clock=clock or Clock())
 
 
-def marked(name: str, minimum: int, mark: str = "true", **fields: Any) -> kube.PodGroup:
+def marked(name: str, minimum: int, mark: str = "true", **fields: Any) -> PodGroup:
     made = group(name, minimum, **fields)
     return replace(made, metadata=replace(made.metadata, annotations={ANNOTATION: mark}))
 

@@ -9,6 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bindery.kube.objects import watched as kube
+from bindery.kube.objects.podgroups import SubGroup, TopologyConstraint
 from bindery.kube.objects.topology import Topology, TopologyLevel, TopologySpec
 from bindery.scheduler.engine import Engine
 from tests.scheduler.schedulerworld import engine_with, group, node, plan, pod
@@ -68,8 +69,8 @@ def worlds(draw: st.DrawFn) -> World:
     return World(labels, free)
 
 
-def asked(level: str) -> kube.TopologyConstraint:
-    return kube.TopologyConstraint(name="dc", required=level)
+def asked(level: str) -> TopologyConstraint:
+    return TopologyConstraint(name="dc", required=level)
 
 
 def columns(engine: Engine) -> list[np.ndarray]:
@@ -110,7 +111,7 @@ def test_sub_groups_are_in_a_rack_each_and_the_gang_in_a_block(
 ) -> None:
     parts = {"s0": first, "s1": second}
     groups = [
-        kube.SubGroup(name=name, min_member=len(sizes), topology=asked(RACK))
+        SubGroup(name=name, min_member=len(sizes), topology=asked(RACK))
         for name, sizes in parts.items()
     ]
     pods = [
@@ -142,9 +143,7 @@ def test_sub_groups_are_in_a_rack_each_and_the_gang_in_a_block(
 def test_equal_sub_groups_find_their_racks_exactly_if_there_are_any(
     world: World, size: int, count: int
 ) -> None:
-    groups = [
-        kube.SubGroup(name=f"s{at}", min_member=size, topology=asked(RACK)) for at in range(count)
-    ]
+    groups = [SubGroup(name=f"s{at}", min_member=size, topology=asked(RACK)) for at in range(count)]
     pods = [
         pod(f"g-{part}-{at}", gpu=1, group="g", sub_group=f"s{part}")
         for part, at in product(range(count), range(size))
@@ -160,7 +159,7 @@ def test_equal_sub_groups_find_their_racks_exactly_if_there_are_any(
 @settings(max_examples=examples(60), deadline=None)
 @given(worlds(), st.integers(1, 6))
 def test_a_preferred_level_never_holds_a_gang_back(world: World, size: int) -> None:
-    asks = kube.TopologyConstraint(name="dc", preferred=RACK)
+    asks = TopologyConstraint(name="dc", preferred=RACK)
     pods = [pod(f"g-{at}", gpu=1, group="g") for at in range(size)]
 
     found = plan(engine_with(*world.objects(), group("g", size, topology=asks), *pods))
@@ -174,7 +173,7 @@ def test_a_preferred_level_never_holds_a_gang_back(world: World, size: int) -> N
 @settings(max_examples=examples(40), deadline=None)
 @given(worlds(), st.integers(1, 3), st.integers(1, 3))
 def test_exclusive_gangs_never_share_a_rack(world: World, size: int, count: int) -> None:
-    asks = kube.TopologyConstraint(name="dc", required=RACK, exclusive=True)
+    asks = TopologyConstraint(name="dc", required=RACK, exclusive=True)
     gangs = [group(f"g{at}", size, topology=asks) for at in range(count)]
     pods = [
         pod(f"g{which}-{at}", gpu=1, group=f"g{which}")

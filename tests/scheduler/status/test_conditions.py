@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from bindery.kube.objects.watched import Condition, Meta, Namespace, PodGroup, PodStatus
+from bindery.kube.objects.podgroups import PodGroup
+from bindery.kube.objects.watched import Condition, Meta, Namespace, PodStatus
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.model.evictions import Eviction
 from bindery.scheduler.model.jobs import JobKey, Uid

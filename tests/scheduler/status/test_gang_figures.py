@@ -8,7 +8,8 @@ from msgspec.structs import replace
 
 from bindery.api.times import seconds, timestamp
 from bindery.kube.objects import watched as kube
-from bindery.kube.objects.watched import Condition, PodCounts, PodGroup
+from bindery.kube.objects.podgroups import PodCounts, PodGroup
+from bindery.kube.objects.watched import Condition
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.status.conditions import ConditionWrite, pending_writes
 from tests.scheduler.schedulerworld import (

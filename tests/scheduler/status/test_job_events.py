@@ -7,7 +7,8 @@ from msgspec.structs import replace
 
 from bindery.api.times import timestamp
 from bindery.kube.events.book import Occurrence
-from bindery.kube.objects.watched import Pod, PodGroup
+from bindery.kube.objects.podgroups import PodGroup
+from bindery.kube.objects.watched import Pod
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.model.evictions import Eviction
 from bindery.scheduler.model.jobs import JobKey, Uid

@@ -7,6 +7,7 @@ import pytest
 from msgspec import json, structs
 
 from bindery.kube.objects import watched as kube
+from bindery.kube.objects.queues import Queue, QueueStatus
 from bindery.kube.objects.resources import QUEUES
 from bindery.kube.watches.decoding import LenientDecoder
 from bindery.scheduler.engine import Engine
@@ -31,9 +32,9 @@ def queue(
     name: str,
     parent: str | None = None,
     resources: Mapping[str, Mapping[str, Any]] | None = None,
-    status: kube.QueueStatus | None = None,
+    status: QueueStatus | None = None,
     **spec: Any,
-) -> kube.Queue:
+) -> Queue:
     """Return the queue as the watch shows it: from the bytes of the API server."""
     body = {
         "metadata": {"name": name, "uid": f"uid-{name}"},
@@ -42,7 +43,7 @@ def queue(
     }
     line = json.encode({"type": "ADDED", "object": body})
     _, found = LenientDecoder(QUEUES).event(line)
-    assert isinstance(found, kube.Queue)
+    assert isinstance(found, Queue)
     return found
 
 
@@ -76,7 +77,7 @@ def warned(reason: str) -> tuple[str, str, str]:
     return ("Warning", "True", reason)
 
 
-FAULTS: list[tuple[str, Sequence[kube.Queue], dict[str, str], str]] = [
+FAULTS: list[tuple[str, Sequence[Queue], dict[str, str], str]] = [
     (
         "a queue whose parent is itself",
         [queue("bad", parent="bad")],
@@ -174,7 +175,7 @@ FAULTS: list[tuple[str, Sequence[kube.Queue], dict[str, str], str]] = [
     ("queues", "reasons", "text"), [case[1:] for case in FAULTS], ids=[case[0] for case in FAULTS]
 )
 def test_a_faulty_queue_says_what_is_wrong_its_gangs_wait_and_others_bind(
-    queues: Sequence[kube.Queue], reasons: Mapping[str, str], text: str
+    queues: Sequence[Queue], reasons: Mapping[str, str], text: str
 ) -> None:
     waiting = [item for name in reasons for item in gang(f"of-{name}", 1, queue=name)]
     engine = engine_with(
@@ -196,7 +197,7 @@ def gpus(**rule: Any) -> dict[str, dict[str, Any]]:
     return {"gpu": rule}
 
 
-WARNINGS: list[tuple[str, Sequence[kube.Queue], dict[str, str], dict[str, str]]] = [
+WARNINGS: list[tuple[str, Sequence[Queue], dict[str, str], dict[str, str]]] = [
     (
         "a quota above the parent's",
         [queue("org", resources=gpus(quota=4)), queue("team", "org", gpus(quota=8))],
@@ -252,7 +253,7 @@ WARNINGS: list[tuple[str, Sequence[kube.Queue], dict[str, str], dict[str, str]]]
     ids=[case[0] for case in WARNINGS],
 )
 def test_a_queue_that_is_probably_not_meant_so_is_served_with_a_warning(
-    queues: Sequence[kube.Queue], reasons: Mapping[str, str], texts: Mapping[str, str]
+    queues: Sequence[Queue], reasons: Mapping[str, str], texts: Mapping[str, str]
 ) -> None:
     leaf = queues[-1].metadata.name
     engine = engine_with(node("n"), *queues, *gang("g", 2, queue=leaf, cpu="500m"))
@@ -284,7 +285,7 @@ def test_a_queue_that_is_probably_not_meant_so_is_served_with_a_warning(
         "a limit that is the quota",
     ],
 )
-def test_nothing_is_to_be_warned_of(queues: Sequence[kube.Queue]) -> None:
+def test_nothing_is_to_be_warned_of(queues: Sequence[Queue]) -> None:
     found = conditions_of(engine_with(node("n"), *queues))
 
     assert found == {item.metadata.name: [READY] for item in queues}
@@ -310,7 +311,7 @@ def test_a_queue_that_is_mended_is_ready_again_from_then_on() -> None:
 def test_a_warning_goes_when_there_is_nothing_to_warn_of_and_other_conditions_stay() -> None:
     other = kube.Condition(type="Budget", status="True")
     over = gpus(quota=8, limit=4)
-    engine = engine_with(queue("a", resources=over, status=kube.QueueStatus(conditions=[other])))
+    engine = engine_with(queue("a", resources=over, status=QueueStatus(conditions=[other])))
     said = writes_of(engine)["a"].wanted
     assert [c.type for c in said.conditions or ()] == ["Budget", "Ready", "Warning"]
     modify(engine.cluster, queue("a", resources=gpus(quota=4, limit=4), status=said))
@@ -355,7 +356,7 @@ def test_the_queues_below_one_that_is_deleted_wait_until_it_is_back() -> None:
     ],
     ids=["a typing mistake in its quota", "a parent that is gone", "a cycle"],
 )
-def test_nothing_is_reclaimed_from_a_queue_that_cannot_be_used(turned: kube.Queue) -> None:
+def test_nothing_is_reclaimed_from_a_queue_that_cannot_be_used(turned: Queue) -> None:
     runs = gang("runs", 1, queue="poor", gpu=1, on="n", priority=50)
     rich = queue("rich", resources=gpus(quota=1))
     wants = gang("wants", 1, queue="rich", gpu=1, priority=50)

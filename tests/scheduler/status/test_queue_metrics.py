@@ -4,6 +4,7 @@ from msgspec import structs
 
 from bindery.api.times import timestamp
 from bindery.kube.objects import watched as kube
+from bindery.kube.objects.queues import Queue, QueueResource, QueueSpec
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.status.queue_metrics import NOTE_EVERY_S, QueueFigures
 from tests.scheduler.schedulerworld import NOW, add, delete, engine_with, gang, node, plan
@@ -11,10 +12,10 @@ from tests.scheduler.schedulerworld import NOW, add, delete, engine_with, gang, 
 
 def queue(
     name: str, *, quota: int, over_quota_weight: float | None = None, limit: int = -1
-) -> kube.Queue:
-    rule = kube.QueueResource(quota=quota, over_quota_weight=over_quota_weight, limit=limit)
-    spec = kube.QueueSpec(resources={"gpu": rule})
-    return kube.Queue(metadata=kube.Meta(name=name, uid=f"uid-{name}"), spec=spec)
+) -> Queue:
+    rule = QueueResource(quota=quota, over_quota_weight=over_quota_weight, limit=limit)
+    spec = QueueSpec(resources={"gpu": rule})
+    return Queue(metadata=kube.Meta(name=name, uid=f"uid-{name}"), spec=spec)
 
 
 def _created(meta: kube.Meta, at: float) -> kube.Meta:

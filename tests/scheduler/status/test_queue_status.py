@@ -11,6 +11,7 @@ from msgspec import structs
 from bindery.api.names import GPU_MODEL_LABEL, NODE_POOL_LABEL
 from bindery.api.quantity import canonical
 from bindery.kube.objects import watched as kube
+from bindery.kube.objects.queues import GangCounts, Queue, QueueResource, QueueSpec, QueueStatus
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.insight.shares import cluster_shares
 from bindery.scheduler.status.queues import QueueStatuses, QueueWrite
@@ -28,14 +29,14 @@ from tests.scheduler.schedulerworld import (
 )
 
 
-def queue(name: str, parent: str | None = None, pool: str = "", **rules: Any) -> kube.Queue:
+def queue(name: str, parent: str | None = None, pool: str = "", **rules: Any) -> Queue:
     """Return a queue; `rules`: resource -> (quota, weight), `models`: the same by model."""
     models: Mapping[str, tuple[Any, float]] = rules.pop("models", {})
-    return kube.Queue(
+    return Queue(
         metadata=kube.Meta(
             name=name, uid=f"uid-{name}", labels={NODE_POOL_LABEL: pool} if pool else {}
         ),
-        spec=kube.QueueSpec(
+        spec=QueueSpec(
             parent=parent,
             resources={key: _rule(*rule) for key, rule in rules.items()},
             models={key: _rule(*rule) for key, rule in models.items()},
@@ -43,8 +44,8 @@ def queue(name: str, parent: str | None = None, pool: str = "", **rules: Any) ->
     )
 
 
-def _rule(quota: Any, weight: float) -> kube.QueueResource:
-    return kube.QueueResource(quota=quota, over_quota_weight=weight)
+def _rule(quota: Any, weight: float) -> QueueResource:
+    return QueueResource(quota=quota, over_quota_weight=weight)
 
 
 def writes_of(engine: Engine, pool: str = "") -> dict[str, QueueWrite]:
@@ -53,11 +54,11 @@ def writes_of(engine: Engine, pool: str = "") -> dict[str, QueueWrite]:
     return {write.meta.name: write for write in writes}
 
 
-def status_of(engine: Engine, name: str) -> kube.QueueStatus:
+def status_of(engine: Engine, name: str) -> QueueStatus:
     return writes_of(engine)[name].wanted
 
 
-def show(engine: Engine, *queues: kube.Queue) -> None:
+def show(engine: Engine, *queues: Queue) -> None:
     """Let `queues` say what they should."""
     writes = writes_of(engine)
     for item in queues:
@@ -78,7 +79,7 @@ def test_a_queue_speaks_of_all_that_its_gangs_hold_and_ask_for_by_resource() -> 
     assert status.pending == {"cpu": "1", "memory": "0", "gpu": "4"}
     assert status.requested == {"cpu": "4", "memory": "6Gi", "gpu": "6"}
     assert status.fair_share == {"cpu": "4", "memory": "6Gi", "gpu": "3"}
-    assert status.gangs == kube.GangCounts(running=1, pending=1)
+    assert status.gangs == GangCounts(running=1, pending=1)
 
 
 def test_bindery_queues_counts_the_gangs_that_the_status_of_the_queue_counts() -> None:
@@ -99,7 +100,7 @@ def test_bindery_queues_counts_the_gangs_that_the_status_of_the_queue_counts() -
     with engine.session() as session:
         shown = {each.name: each for each in cluster_shares(session).queues}["team"]
 
-    assert counted == kube.GangCounts(running=1, pending=1)
+    assert counted == GangCounts(running=1, pending=1)
     assert (shown.running, shown.waiting) == (counted.running, counted.pending)
 
 
@@ -107,7 +108,7 @@ def test_a_queue_speaks_of_what_it_has_rules_for_even_if_it_uses_nothing_of_it()
     status = status_of(engine_with(node("n", gpu=3), queue("team", gpu=(2, 1))), "team")
 
     assert status.allocated == status.pending == status.fair_share == {"gpu": "0"}
-    assert status.gangs == kube.GangCounts()
+    assert status.gangs == GangCounts()
 
 
 def test_a_queue_counts_all_queues_below_it() -> None:
@@ -127,9 +128,9 @@ def test_a_queue_counts_all_queues_below_it() -> None:
         "b": "1",
     }
     assert {name: write.wanted.gangs for name, write in writes.items()} == {
-        "org": kube.GangCounts(running=2, pending=1),
-        "a": kube.GangCounts(running=1, pending=1),
-        "b": kube.GangCounts(running=1, pending=0),
+        "org": GangCounts(running=2, pending=1),
+        "a": GangCounts(running=1, pending=1),
+        "b": GangCounts(running=1, pending=0),
     }
     assert writes["org"].wanted.fair_share["gpu"] == "4"
 
@@ -155,15 +156,15 @@ def test_models_are_spoken_of_where_the_queue_has_rules_for_them() -> None:
 @pytest.mark.parametrize(
     ("members", "counts"),
     [
-        (gang("g", 2, queue="q"), kube.GangCounts(running=1)),
-        (gang("g", 2, queue="q", cpu=99), kube.GangCounts(pending=1)),
-        (gang("g", 1, 2, queue="q"), kube.GangCounts(pending=1)),
-        (gang("g", 2, queue="q", gated=True), kube.GangCounts()),
-        (gang("g", 2, queue="q", on="n", phase="Succeeded"), kube.GangCounts()),
-        ([pod("single", queue="q")], kube.GangCounts(running=1)),
-        (gang("g", 3, 2, queue="q", cpu=4), kube.GangCounts(running=1)),
-        (gang("g", 2, 0, queue="q", cpu=99), kube.GangCounts(pending=1)),
-        (gang("g", 3, 0, queue="q", cpu=4), kube.GangCounts(running=1)),
+        (gang("g", 2, queue="q"), GangCounts(running=1)),
+        (gang("g", 2, queue="q", cpu=99), GangCounts(pending=1)),
+        (gang("g", 1, 2, queue="q"), GangCounts(pending=1)),
+        (gang("g", 2, queue="q", gated=True), GangCounts()),
+        (gang("g", 2, queue="q", on="n", phase="Succeeded"), GangCounts()),
+        ([pod("single", queue="q")], GangCounts(running=1)),
+        (gang("g", 3, 2, queue="q", cpu=4), GangCounts(running=1)),
+        (gang("g", 2, 0, queue="q", cpu=99), GangCounts(pending=1)),
+        (gang("g", 3, 0, queue="q", cpu=4), GangCounts(running=1)),
     ],
     ids=[
         *("runs", "waits", "not all come", "gated", "finished", "one pod", "extras wait"),
@@ -171,7 +172,7 @@ def test_models_are_spoken_of_where_the_queue_has_rules_for_them() -> None:
     ],
 )
 def test_gangs_are_counted_by_whether_they_have_their_minimum(
-    members: list[kube.KubeObject], counts: kube.GangCounts
+    members: list[kube.KubeObject], counts: GangCounts
 ) -> None:
     assert status_of(engine_with(node("n"), queue("q"), *members), "q").gangs == counts
 
@@ -258,8 +259,8 @@ def do(engine: Engine, step: tuple[str, Any, Any], index: int) -> None:
         show(engine, *list(engine.cluster.queues.values()))
 
 
-def without_gangs(writes: list[QueueWrite]) -> dict[str, kube.QueueStatus]:
-    return {w.meta.name: structs.replace(w.wanted, gangs=kube.GangCounts()) for w in writes}
+def without_gangs(writes: list[QueueWrite]) -> dict[str, QueueStatus]:
+    return {w.meta.name: structs.replace(w.wanted, gangs=GangCounts()) for w in writes}
 
 
 @given(st.lists(STEPS, max_size=25))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bindery.kube.objects.watched import Turn
+from bindery.kube.objects.podgroups import Turn
 from bindery.scheduler.insight.order import Turns
 from bindery.scheduler.insight.world import World
 from bindery.scheduler.planning.rounds import Deadline

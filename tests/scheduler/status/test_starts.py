@@ -4,13 +4,13 @@ from msgspec.structs import replace
 
 from bindery.api.states import PODS_NOT_RUNNING
 from bindery.api.times import timestamp
+from bindery.kube.objects.podgroups import PodGroup
 from bindery.kube.objects.watched import (
     Condition,
     ContainerState,
     ContainerStatus,
     Node,
     Pod,
-    PodGroup,
     PodStatus,
     WaitingContainer,
 )

@@ -1,21 +1,33 @@
 """PodGroup (`pg`): the pods that are placed together, whole or not at all."""
 
-from typing import Any, ClassVar, Final, Literal, Self
+from typing import Annotated, Any, ClassVar, Final
 
-from pydantic import ConfigDict, Field, model_validator
+import msgspec
+from msgspec import field
 
-from bindery.api.base import ApiModel, Condition, CustomResource, Kind, PodCount, PrinterColumn
-from bindery.api.queue import QueueGangs
 from bindery.api.states import (
-    INVALID,
     LONGEST_STAGE_TIMEOUT_S,
+    MOST_GANG_PODS,
     MOST_SUB_GROUPS,
-    SCHEDULED,
     GangState,
 )
-from bindery.api.topology import TopologyConstraint
-
-__all__ = ["INVALID", "SCHEDULED"]
+from bindery.kube.objects.declaring import (
+    ABOVE_ZERO,
+    AT_LEAST_ZERO,
+    DATE_TIME,
+    LIST_BY_TYPE,
+    FreeForm,
+    Kind,
+    NonNegative,
+    PodCount,
+    PrinterColumn,
+    Validation,
+    one_of,
+    schema,
+    word_of,
+)
+from bindery.kube.objects.queues import GangCounts
+from bindery.kube.objects.watched import Condition, CustomResource
 
 MOST_ROLES: Final = 1_000
 """How many roles a PodGroup may name."""
@@ -27,80 +39,116 @@ _SELECTORS: Final = ("controller", "annotation", "label", "schedulingGroup", "po
 _ONE_SELECTOR: Final = f"exactly one of {', '.join(_SELECTORS)} must be given"
 
 
-class Mark(ApiModel):
+class Segments(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    """Consecutive pods of a gang, in the order of their ranks, that share a domain."""
+
+    size: Annotated[int, schema(minimum=1, maximum=MOST_GANG_PODS)]
+    """Number of pods in a segment; the last segment has the rest."""
+    required: str | None = None
+    """The level at which each segment must be in one domain. Default: the preferred level, else the
+    deepest level with room for a whole segment."""
+    preferred: str | None = None
+    """The level that is tried first."""
+
+
+class TopologyConstraint(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    """The domain in which the pods must, or should, be together.
+
+    Levels are node labels: of the Topology in `name`, or any label without a name. `hyperNodeTier`
+    is for trees of HyperNodes.
+    """
+
+    name: str | None = None
+    """The name of the Topology. Unset: each level is a tree of its own, of the nodes with that
+    label.
+    """
+    required: str | None = None
+    """The level at which all pods must be in one domain."""
+    preferred: str | None = None
+    """The deepest level to try first; the levels above it follow, up to the required level."""
+    hyper_node_tier: NonNegative | None = None
+    """The highest tier of a HyperNode that may hold all pods."""
+    mode: Annotated[str | None, one_of("hard", "soft")] = None
+    """For HyperNodes: `soft` also allows nodes without a common HyperNode. Default: hard."""
+    exclusive: bool = False
+    """Whether the domain of the required level, or of the tier, is exclusively for this gang."""
+    segments: Segments | None = None
+    """Parts of the gang that are placed closer together than the whole."""
+
+
+class Mark(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     """One label or annotation."""
 
-    key: str = Field(min_length=1)
+    key: Annotated[str, schema(minLength=1)]
     value: str
 
 
-class Member(ApiModel):
+class Member(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     """Pods that belong to the PodGroup: exactly one of the five selectors, and `podLabels`."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "x-kubernetes-validations": [
-                {
-                    "rule": f"[{', '.join(f'has(self.{name})' for name in _SELECTORS)}]"
-                    ".filter(given, given).size() == 1",
-                    "message": _ONE_SELECTOR,
-                }
-            ]
-        }
+    validations: ClassVar = (
+        Validation(
+            f"[{', '.join(f'has(self.{name})' for name in _SELECTORS)}]"
+            ".filter(given, given).size() == 1",
+            _ONE_SELECTOR,
+            lambda member: _selector_count(member) == 1,
+        ),
     )
 
-    controller: str | None = Field(default=None, min_length=1)
+    controller: Annotated[str | None, schema(minLength=1)] = None
     """The UID of an object: pods whose owner reference to it has `controller: true`."""
     annotation: Mark | None = None
     """Pods with this annotation."""
     label: Mark | None = None
     """Pods with this label."""
-    scheduling_group: str | None = Field(default=None, min_length=1)
+    scheduling_group: Annotated[str | None, schema(minLength=1)] = None
     """Pods whose `spec.schedulingGroup.podGroupName` is this name."""
-    pod: str | None = Field(default=None, min_length=1)
+    pod: Annotated[str | None, schema(minLength=1)] = None
     """The pod with this UID."""
-    pod_labels: dict[str, str] = Field(default_factory=dict, max_length=16)
+    pod_labels: Annotated[dict[str, str], schema(maxProperties=16)] = field(default_factory=dict)
     """Only those of the selected pods that have all of these labels."""
 
-    @model_validator(mode="after")
-    def _has_one_selector(self) -> Self:
-        selectors = (self.controller, self.annotation, self.label, self.scheduling_group, self.pod)
-        if sum(each is not None for each in selectors) != 1:
-            raise ValueError(_ONE_SELECTOR)
-        return self
+
+def _selector_count(member: Any) -> int:
+    given = (
+        member.controller,
+        member.annotation,
+        member.label,
+        member.scheduling_group,
+        member.pod,
+    )
+    return sum(each is not None for each in given)
 
 
-class Dependency(ApiModel):
+class Dependency(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     """A sub-group whose pods come first."""
 
-    sub_group: str = Field(min_length=1)
+    sub_group: Annotated[str, schema(minLength=1)]
     """The name of the other sub-group."""
-    condition: Literal["Ready", "Complete", "Bound"]
+    condition: Annotated[str, one_of("Ready", "Complete", "Bound")]
     """What its pods must have reached before the pods of this sub-group are created. After
     `Complete` they do not run at the same time, and no room is kept."""
 
 
-class TemplateMeta(ApiModel):
+class TemplateMeta(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     """The metadata that the pods of a template get."""
 
-    labels: dict[str, str] = Field(default_factory=dict)
-    annotations: dict[str, str] = Field(default_factory=dict)
+    labels: dict[str, str] = field(default_factory=dict)
+    annotations: dict[str, str] = field(default_factory=dict)
 
 
-class PodTemplate(ApiModel):
+class PodTemplate(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     """The part of a pod template that decides where its pods can run."""
 
-    metadata: TemplateMeta = TemplateMeta()
-    spec: dict[str, Any] = Field(
-        default_factory=dict, json_schema_extra={"x-kubernetes-preserve-unknown-fields": True}
-    )
+    metadata: TemplateMeta = field(default_factory=TemplateMeta)
+    spec: FreeForm = field(default_factory=dict)
     """A PodSpec. What has no influence on the placement can be left out."""
 
 
-class SubGroup(ApiModel):
+class SubGroup(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     """A part of a gang. Leaves hold pods and say `minMember`; inner ones say `minSubGroup`."""
 
-    name: str = Field(min_length=1)
+    name: Annotated[str, schema(minLength=1)]
     parent: str | None = None
     """The sub-group above; unset: directly under the PodGroup."""
     min_member: PodCount | None = None
@@ -110,64 +158,72 @@ class SubGroup(ApiModel):
     topology: TopologyConstraint | None = None
     """The domain in which the pods of this sub-group must, or should, be together: inside the
     domain of the group above."""
-    pod_labels: dict[str, str] = Field(default_factory=dict, max_length=16)
+    pod_labels: Annotated[dict[str, str], schema(maxProperties=16)] = field(default_factory=dict)
     """The labels that tell the pods of this sub-group. The pod label
     `scheduling.bindery.dev/sub-group` comes first; `podLabels`, `controller` and
     `schedulingGroup` must all match where they are given."""
-    controller: str | None = Field(default=None, min_length=1)
+    controller: Annotated[str | None, schema(minLength=1)] = None
     """The UID of the object that controls the pods of this sub-group."""
-    scheduling_group: str | None = Field(default=None, min_length=1)
+    scheduling_group: Annotated[str | None, schema(minLength=1)] = None
     """The `spec.schedulingGroup.podGroupName` of the pods of this sub-group."""
-    after: tuple[Dependency, ...] = Field(default=(), max_length=MOST_DEPENDENCIES)
+    after: Annotated[list[Dependency], schema(maxItems=MOST_DEPENDENCIES)] = field(
+        default_factory=list
+    )
     """The sub-groups that must come first: the pods of this one are created later."""
     template: PodTemplate | None = None
     """What its pods will ask for, so that their room can be planned before they exist."""
 
 
-class PodGroupSpec(ApiModel):
+class PodGroupSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     """What the owner of a gang asks for."""
 
     min_member: PodCount = 1
     """How many pods must be placed together. Pods beyond it are added one by one; 0 makes every
     pod independent."""
-    roles: dict[str, PodCount] = Field(default_factory=dict, max_length=MOST_ROLES)
+    roles: Annotated[dict[str, PodCount], schema(maxProperties=MOST_ROLES)] = field(
+        default_factory=dict
+    )
     """How many pods of each role must be among them."""
-    sub_groups: tuple[SubGroup, ...] = Field(default=(), max_length=MOST_SUB_GROUPS)
+    sub_groups: Annotated[list[SubGroup], schema(maxItems=MOST_SUB_GROUPS)] = field(
+        default_factory=list
+    )
     """Parts of the gang, as a tree of at most 16 levels."""
     min_sub_group: PodCount | None = None
     """How many of the top sub-groups must be placed. Default: all of them."""
     topology: TopologyConstraint | None = None
     """The domain in which all pods must, or should, be together."""
-    preemptibility: Literal["Preemptible", "NonPreemptible"] | None = None
+    preemptibility: Annotated[str | None, one_of("Preemptible", "NonPreemptible")] = None
     """Whether the gang may be evicted for others. Default: by priority, below 100 it may."""
-    preemption_delay_seconds: float = Field(default=0.0, ge=0)
+    preemption_delay_seconds: Annotated[float, AT_LEAST_ZERO] = 0.0
     """How long the gang waits before others may be evicted for it."""
     staleness_grace_period_seconds: float | None = None
     """How long a gang that has fallen below its minimum may go on; negative: for ever."""
-    expected_runtime_seconds: float | None = Field(default=None, gt=0)
+    expected_runtime_seconds: Annotated[float | None, ABOVE_ZERO] = None
     """How long the gang expects to run: lets small gangs run past a big one that waits."""
     queue: str = ""
     """The Queue that the gang is counted in. Default: that of the namespace, by its label
     `scheduling.bindery.dev/queue`, else `default`."""
     priority_class_name: str | None = None
     """The PriorityClass that orders gangs in a queue; default: the highest of its pods."""
-    members: tuple[Member, ...] = Field(default=(), max_length=MOST_MEMBERS)
+    members: Annotated[list[Member], schema(maxItems=MOST_MEMBERS)] = field(default_factory=list)
     """The pods of this PodGroup, in its namespace, beside those that name it in the annotation
     `scheduling.bindery.dev/pod-group`. The annotation of a pod comes first; of two PodGroups that
     select one pod, the older one has it."""
-    stage_timeout_seconds: float | None = Field(default=None, ge=0, le=LONGEST_STAGE_TIMEOUT_S)
+    stage_timeout_seconds: Annotated[
+        float | None, schema(minimum=0, maximum=LONGEST_STAGE_TIMEOUT_S)
+    ] = None
     """How long the room of sub-groups is kept whose pods come later. Default: 600."""
-    disruption_mode: Literal["Pod", "Group"] | None = None
+    disruption_mode: Annotated[str | None, one_of("Pod", "Group")] = None
     """What is evicted together: single pods above the minimum (`Pod`, the default), or always the
     whole gang (`Group`)."""
-    preemption_policy: Literal["PreemptLowerPriority", "Never"] | None = None
+    preemption_policy: Annotated[str | None, one_of("PreemptLowerPriority", "Never")] = None
     """Whether others may be evicted for the gang. Default: what its pods have."""
-    run_time_limit_seconds: float | None = Field(default=None, gt=0)
+    run_time_limit_seconds: Annotated[float | None, ABOVE_ZERO] = None
     """How long the gang may run, without the times in which it waits. Default: the limit of its
     queue, which applies as well."""
 
 
-class PodCounts(ApiModel):
+class PodCounts(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     """How many pods a gang has. `bound` and `running` overlap, the others do not."""
 
     pending: int = 0
@@ -180,7 +236,7 @@ class PodCounts(ApiModel):
     failed: int = 0
 
 
-class Turn(ApiModel):
+class Turn(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     """The place of a gang among those that wait and were tried before it; 1 is first.
 
     A place after the tenth is written again when it has changed by a tenth.
@@ -194,29 +250,29 @@ class Turn(ApiModel):
     """How many of them are in the same queue."""
 
 
-class GangQueue(ApiModel):
+class GangQueue(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     """What the scheduler has written into the status of a queue, and rules of the queue.
 
     By resource; amounts include the queues below.
     """
 
     name: str
-    quota: dict[str, str] = Field(default_factory=dict)
+    quota: dict[str, str] = field(default_factory=dict)
     """Without an entry: none for GPUs, unlimited for other resources."""
-    limit: dict[str, str] = Field(default_factory=dict)
+    limit: dict[str, str] = field(default_factory=dict)
     """Without an entry: unlimited."""
-    fair_share: dict[str, str] = Field(default_factory=dict)
-    allocated: dict[str, str] = Field(default_factory=dict)
-    requested: dict[str, str] = Field(default_factory=dict)
+    fair_share: dict[str, str] = field(default_factory=dict)
+    allocated: dict[str, str] = field(default_factory=dict)
+    requested: dict[str, str] = field(default_factory=dict)
     """Allocated and pending."""
-    gangs: QueueGangs = QueueGangs()
+    gangs: GangCounts = GangCounts()
 
 
-class PodGroupStatus(ApiModel):
+class PodGroupStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     """What the scheduler found."""
 
-    state: GangState = GangState.WAITING
-    since: str | None = Field(default=None, json_schema_extra={"format": "date-time"})
+    state: Annotated[str, word_of(GangState)] = GangState.WAITING.value
+    since: Annotated[str | None, DATE_TIME] = None
     """When the gang came into its state."""
     pods: PodCounts = PodCounts()
     """Written some seconds late, so that a start or an end of many pods is one write."""
@@ -232,16 +288,10 @@ class PodGroupStatus(ApiModel):
     queue_figures: GangQueue | None = None
     """The figures of its queue, for users who may not read queues. Written some seconds late, on
     the oldest gang of each queue in a namespace."""
-    conditions: tuple[Condition, ...] = Field(
-        default=(),
-        json_schema_extra={
-            "x-kubernetes-list-type": "map",
-            "x-kubernetes-list-map-keys": ["type"],
-        },
-    )
+    conditions: Annotated[list[Condition] | None, LIST_BY_TYPE] = None
 
 
-class PodGroup(CustomResource):
+class PodGroup(CustomResource, frozen=True, rename="camel", kw_only=True, gc=False):
     """A gang: the pods that its `spec.members` select, and those that name it in the annotation
     `scheduling.bindery.dev/pod-group`.
     """
@@ -276,6 +326,8 @@ class PodGroup(CustomResource):
             PrinterColumn(name="Age", type="date", json_path=".metadata.creationTimestamp"),
         ),
     )
-    spec: PodGroupSpec = PodGroupSpec()
+    spec: PodGroupSpec = field(default_factory=PodGroupSpec)
     # A default of the schema, not a write: the API server shows it from the first read on.
-    status: PodGroupStatus = PodGroupStatus()
+    status: PodGroupStatus = field(default_factory=PodGroupStatus)
+    unreadable: str = ""
+    """Why it could be read only in part."""

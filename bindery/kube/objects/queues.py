@@ -1,21 +1,54 @@
 """Queue (cluster-scoped): a share of the cluster that teams submit gangs to."""
 
-from typing import ClassVar, Final, Literal
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Final
 
-from pydantic import Field
+import msgspec
+from msgspec import field
 
-from bindery.api.base import ApiModel, Condition, CustomResource, Kind, PrinterColumn, Quantity
 from bindery.api.names import USER_KEY
 from bindery.api.states import UNLIMITED
+from bindery.kube.objects.declaring import (
+    ABOVE_ZERO,
+    AT_LEAST_ZERO,
+    LIST_BY_TYPE,
+    NO_DEFAULT,
+    Kind,
+    PrinterColumn,
+    one_of,
+    schema,
+)
+from bindery.kube.objects.selectors import LabelSelector
+from bindery.kube.objects.watched import Condition, CustomResource
 
+Quantity = Annotated[
+    int | str,
+    msgspec.Meta(
+        extra_json_schema={
+            "anyOf": [{"type": "integer"}, {"type": "string"}],
+            "x-kubernetes-int-or-string": True,
+            # The grammar of apimachinery's resource.Quantity without a sign: only -1, unlimited, is
+            # below zero. `pattern` applies to strings, `minimum` to integers.
+            "pattern": r"^(-1|\+?([0-9]+(\.[0-9]*)?|\.[0-9]+)"
+            r"([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?)$",
+            "minimum": -1,
+        }
+    ),
+]
+"""A Kubernetes quantity, such as 8, 1500m or 64Gi."""
+_Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+"""What goes into a column: JSON knows larger numbers."""
 READY: Final = "Ready"
 """The Queue condition that is False while the queue cannot be used, with the reason."""
 WARNING: Final = "Warning"
 """The Queue condition that is True, with the reason, while the queue is served and yet something
 about its spec is probably not meant; without that, the condition is not there."""
+_LABEL_PATTERN: Final = (
+    r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"
+)
 
 
-class QueueResource(ApiModel):
+class QueueResource(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     """The queue's rules for one resource.
 
     Unset, `gpu` has no quota and no weight: a queue gets GPUs by being granted them. Every other
@@ -24,73 +57,60 @@ class QueueResource(ApiModel):
 
     quota: Quantity | None = None
     """What the queue is entitled to; -1 is unlimited."""
-    over_quota_weight: float | None = Field(default=None, ge=0)
+    over_quota_weight: Annotated[float | None, AT_LEAST_ZERO] = None
     """Weight of the queue, among its siblings, for resources beyond all quotas."""
     limit: Quantity = UNLIMITED
     """The most that the queue and all below it may hold at once; -1 is unlimited."""
 
 
-class LabelRequirement(ApiModel):
-    """One expression of a label selector."""
-
-    key: str
-    operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
-    values: tuple[str, ...] | None = None
-
-
-class LabelSelector(ApiModel):
-    """A label selector, as in Kubernetes."""
-
-    match_labels: dict[str, str] | None = None
-    match_expressions: tuple[LabelRequirement, ...] | None = None
-
-
-class NamespaceRule(ApiModel):
+class NamespaceRule(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     """Some namespaces: those that are named, and those that are selected."""
 
-    names: tuple[str, ...] = Field(default=(), max_length=1_000)
+    names: Annotated[list[str], schema(maxItems=1_000)] = field(default_factory=list)
     """Namespaces by name."""
     selector: LabelSelector | None = None
     """Namespaces by their labels; an empty selector takes all."""
 
+    def takes(self, name: str, labels: Mapping[str, str]) -> bool:
+        """Return whether the namespace `name` with `labels` is named or selected."""
+        return name in self.names or (self.selector is not None and self.selector.matches(labels))
 
-class FairUsers(ApiModel):
+
+class FairUsers(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     """Fairness between the users of a queue."""
 
-    label: str = Field(
-        default=USER_KEY,
-        max_length=316,
-        pattern=r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$",
-    )
+    label: Annotated[str, schema(maxLength=316, pattern=_LABEL_PATTERN)] = USER_KEY
     """The label of PodGroups and pods whose value is the user. Gangs without it have one user
     together."""
 
 
-class QueueSpec(ApiModel):
+class QueueSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     """What an administrator grants."""
 
     parent: str | None = None
     """The queue above; its limits hold for this queue too. Unset: directly under the root. A tree
     has at most 32 levels."""
-    priority: int = 100
+    priority: _Int64 = 100
     """Queues with a higher priority are served first."""
-    state: Literal["Open", "Closed"] = "Open"
+    state: Annotated[str, one_of("Open", "Closed")] = "Open"
     """A closed queue takes nothing new; what runs goes on."""
-    resources: dict[str, QueueResource] = Field(default_factory=dict)
+    resources: dict[str, QueueResource] = field(default_factory=dict)
     """By resource: `cpu`, `memory`, `gpu` (short for nvidia.com/gpu), or any other name."""
-    models: dict[str, QueueResource] = Field(default_factory=dict)
+    models: dict[str, QueueResource] = field(default_factory=dict)
     """By GPU model, as nodes are labelled: rules for the GPUs of that model alone."""
     reclaimable: bool = True
     """Whether other queues may take back what this one holds above its share."""
-    preempt_min_runtime_seconds: float | None = Field(default=None, ge=0)
+    preempt_min_runtime_seconds: Annotated[float | None, AT_LEAST_ZERO] = None
     """How long a gang of this queue runs before a gang of the same queue may preempt it."""
-    reclaim_min_runtime_seconds: float | None = Field(default=None, ge=0)
+    reclaim_min_runtime_seconds: Annotated[float | None, AT_LEAST_ZERO] = None
     """How long a gang of this queue runs before another queue may reclaim from it."""
-    max_run_time_seconds: float | None = Field(default=None, gt=0)
+    max_run_time_seconds: Annotated[float | None, ABOVE_ZERO] = None
     """How long a gang of this queue, or of one below it, may run. Default: without end."""
     namespaces: NamespaceRule | None = None
     """The namespaces whose pods may use this queue and those below it. Default: all."""
-    priority_classes: dict[str, NamespaceRule] = Field(default_factory=dict, max_length=100)
+    priority_classes: Annotated[dict[str, NamespaceRule], schema(maxProperties=100)] = field(
+        default_factory=dict
+    )
     """By PriorityClass: the namespaces whose pods may have it in this queue and those below it;
     `*` stands for every class that is not listed. Default: all."""
     non_preemptible: NamespaceRule | None = None
@@ -101,7 +121,7 @@ class QueueSpec(ApiModel):
     the queue's share is served first. Default: the oldest gang."""
 
 
-class QueueGangs(ApiModel):
+class GangCounts(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     """How many gangs, a pod without a PodGroup being one, a queue has with all below it."""
 
     running: int = 0
@@ -110,34 +130,28 @@ class QueueGangs(ApiModel):
     """Those that wait for it; a gang whose pods are all gated does not wait for room yet."""
 
 
-class QueueStatus(ApiModel):
+class QueueStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     """What the scheduler found: of the queue and all below it, by resource.
 
     GPUs are `gpu`; those of a model that the queue has rules for are `gpu-model/MODEL` as well.
     Written by the scheduler of the node pool that the queue's label names.
     """
 
-    allocated: dict[str, str] = Field(default_factory=dict)
+    allocated: dict[str, str] = field(default_factory=dict)
     """What pods hold that are bound, or about to be."""
-    fair_share: dict[str, str] = Field(default_factory=dict)
+    fair_share: dict[str, str] = field(default_factory=dict)
     """The fair share of the queue now."""
-    requested: dict[str, str] = Field(default_factory=dict)
+    requested: dict[str, str] = field(default_factory=dict)
     """Allocated and pending."""
-    pending: dict[str, str] = Field(default_factory=dict)
+    pending: dict[str, str] = field(default_factory=dict)
     """What pods ask for that wait."""
-    kept: dict[str, str] = Field(default_factory=dict)
+    kept: dict[str, str] = field(default_factory=dict)
     """Room that is kept for later stages and reservations of its gangs, and not allocated."""
-    gangs: QueueGangs = QueueGangs()
-    conditions: tuple[Condition, ...] = Field(
-        default=(),
-        json_schema_extra={
-            "x-kubernetes-list-type": "map",
-            "x-kubernetes-list-map-keys": ["type"],
-        },
-    )
+    gangs: GangCounts = GangCounts()
+    conditions: Annotated[list[Condition] | None, LIST_BY_TYPE] = None
 
 
-class Queue(CustomResource):
+class Queue(CustomResource, frozen=True, rename="camel", kw_only=True, gc=False):
     """A queue of gangs with limits."""
 
     kind_info: ClassVar[Kind] = Kind(
@@ -162,5 +176,7 @@ class Queue(CustomResource):
             PrinterColumn(name="Age", type="date", json_path=".metadata.creationTimestamp"),
         ),
     )
-    spec: QueueSpec = QueueSpec()
-    status: QueueStatus | None = None
+    spec: QueueSpec = field(default_factory=QueueSpec)
+    status: Annotated[QueueStatus, NO_DEFAULT] = field(default_factory=QueueStatus)
+    unreadable: str = ""
+    """Why it could be read only in part."""
