@@ -87,7 +87,7 @@ def test_a_plugin_that_cannot_be_made_is_named_with_its_place(
         PluginConfiguration(name=name, arguments=arguments),
     ]
 
-    with pytest.raises(PluginConfigurationError, match=f"plugin {name}\b") as caught:
+    with pytest.raises(PluginConfigurationError, match=f"plugin {name}") as caught:
         Engine(configuration(wrong), Clock())
 
     assert str(caught.value).startswith("plugins[1].")
