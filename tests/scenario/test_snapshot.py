@@ -16,7 +16,7 @@ from tests.ownscenarios import FOLDER, scenarios_of
 from tests.scenario.snapshots import RESOURCES, both_plans
 from tests.scheduler import contestedworlds
 from tests.scheduler.plannedworlds import World, worlds
-from tests.sizes import examples
+from tests.sizes import IS_LONG, examples
 
 FILES = sorted(FOLDER.rglob("*.yaml"))
 NOW = 1_750_000_000.5
@@ -44,9 +44,14 @@ def objects_in(planner: Planner) -> list[kube.KubeObject]:
     return [*stored, *cluster.holds.statements.values()]
 
 
+def sampled(scenarios: list[Scenario]) -> list[Scenario]:
+    """Return all scenarios of a file; in a short run, every fourth."""
+    return scenarios if IS_LONG else scenarios[::4]
+
+
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(FOLDER)))
 def test_a_snapshot_of_any_scenario_is_planned_as_its_cluster(file: Path) -> None:
-    for scenario in scenarios_of(file):
+    for scenario in sampled(list(scenarios_of(file))):
         for cycles in (0, 2):
             planner = played(scenario, cycles)
             configuration = scenario.config.to_configuration()
@@ -57,7 +62,7 @@ def test_a_snapshot_of_any_scenario_is_planned_as_its_cluster(file: Path) -> Non
 
 
 @given(contestedworlds.scenarios(), st.integers(0, 6))
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 def test_a_snapshot_of_a_contested_cluster_is_planned_as_the_cluster(
     scenario: Scenario, cycles: int
 ) -> None:
@@ -73,7 +78,7 @@ def test_a_snapshot_of_a_contested_cluster_is_planned_as_the_cluster(
 
 
 @given(worlds(), st.data())
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 def test_a_snapshot_of_any_world_is_planned_as_the_world(world: World, data: st.DataObject) -> None:
     nodes = ["", "", *(node.metadata.name for node in world.nodes)]
     pods = [promised(pod, data.draw(st.sampled_from(nodes))) for pod in world.pods]
