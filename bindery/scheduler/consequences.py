@@ -6,7 +6,7 @@ background.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 import structlog
@@ -17,7 +17,7 @@ from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.commit import metrics
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.model.evictions import Eviction
-from bindery.scheduler.model.jobs import Uid
+from bindery.scheduler.model.jobs import JobKey, Uid
 from bindery.scheduler.planning.reports import CycleReport
 from bindery.scheduler.status import provisioning, scaling
 from bindery.scheduler.status.conditions import pending_writes
@@ -39,19 +39,39 @@ _log = structlog.get_logger()
 
 
 class GangStatuses:
-    """The statuses of gangs that a cycle changed. `clock` returns seconds since the epoch."""
+    """The statuses of gangs that a cycle changed."""
 
-    def __init__(self, engine: Engine, writer: StatusWriter, clock: Clock) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        writer: StatusWriter,
+        undecided: Callable[[], Collection[JobKey]],
+        clock: Clock,
+    ) -> None:
+        """Make it.
+
+        Args:
+            engine: the engine, after each cycle.
+            writer: writes the statuses.
+            undecided: returns the jobs whose evictions of earlier cycles may still be refused.
+            clock: returns seconds since the epoch.
+        """
         self._engine, self._writer, self._clock = engine, writer, clock
+        self._undecided = undecided
 
     def after_cycle(self, report: CycleReport) -> None:
         """Offer the statuses to the writer."""
         cluster = self._engine.cluster
         hides_shares = scaling.arguments_of(self._engine.configuration) is not None
-        for write in pending_writes(cluster, report, self._clock(), hides_shares=hides_shares):
+        undecided = self._undecided()
+        writes = pending_writes(
+            cluster, report, self._clock(), undecided=undecided, hides_shares=hides_shares
+        )
+        for write in writes:
             self._writer.offer(write)
         cluster.changed_jobs.clear()
         # The status of these jobs depends on the outcome of the evictions: written next time.
+        cluster.changed_jobs.update(undecided)
         for eviction in report.evictions:
             cluster.changed_jobs.update((eviction.task.job, eviction.preemptor))
 

@@ -116,12 +116,12 @@ class _Results:
             QueueFigures(),
         )
 
-    def follow_ups(self) -> FollowUps:
+    def follow_ups(self, evictor: Evictor) -> FollowUps:
         """Return what is called after each cycle, in this order."""
         engine, cluster, clock = self.engine, self.engine.cluster, self.clock
         gang_events = GangEvents(engine, self.events, clock)
         after_cycle = (
-            GangStatuses(engine, self.statuses, clock).after_cycle,
+            GangStatuses(engine, self.statuses, lambda: evictor.undecided, clock).after_cycle,
             lambda _: self.records.offer(cluster.unrecorded()),
             NodeRequests(engine, self.nodes, clock).after_cycle,
             ScalingDemand(engine, self.scaling).after_cycle,
@@ -156,7 +156,7 @@ async def run(options: SchedulerOptions, clock: Callable[[], float] = time.time)
             client, events, feed.changed.set, engine.cluster, partial(promised, engine.cluster)
         )
         results = _Results.of(client, engine, events, clock)
-        loop = SchedulingLoop(engine, feed, writer, evictor, results.follow_ups(), clock)
+        loop = SchedulingLoop(engine, feed, writer, evictor, results.follow_ups(evictor), clock)
         lease_name = scheduler_lease(configuration.node_pool)
         usage = keeping.keeper(configuration, engine.past, client, events, clock)
 

@@ -336,10 +336,14 @@ def test_a_lease_that_is_lost_at_any_call_leaves_the_rest_to_the_next_binder() -
 
 @pytest.mark.parametrize("at", range(1, 4))
 @pytest.mark.parametrize("dies_at", [None, 3])
+@pytest.mark.parametrize("withdrawn", [(0, 1, 2), (0,), (1,), (2,)])
 def test_a_withdrawal_between_the_writes_of_parts_leaves_none_without_an_outcome(
-    at: int, dies_at: int | None
+    at: int, dies_at: int | None, withdrawn: tuple[int, ...]
 ) -> None:
-    """The first parts have their outcome then, and the Runs of the others must know it."""
+    """The first parts have their outcome then, and the Runs of the others must know it.
+
+    A scheduler that dies has withdrawn only some of them.
+    """
     world = World()
     world.keeps_time = True
     whole = statement(world, "p", 3)
@@ -355,7 +359,7 @@ def test_a_withdrawal_between_the_writes_of_parts_leaves_none_without_an_outcome
         nonlocal writes
         writes += call == "patch status"
         if call == "patch status" and writes == at:
-            for part in range(3):
+            for part in withdrawn:
                 world.withdraw(f"request-{part}", "p")
 
     scene.happen = happen  # type: ignore[assignment]

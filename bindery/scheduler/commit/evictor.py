@@ -117,6 +117,8 @@ class Evictor:
         self._events = events
         self._wake = wake
         self._tasks: set[asyncio.Task[None]] = set()
+        self._trying: list[JobKey] = []
+        """The claimants of the plans in their dry run."""
         self._calls = asyncio.Semaphore(CONCURRENT_CALLS)
         self.refused: list[RefusedPlan] = []
         self.evicted: list[Eviction] = []
@@ -142,11 +144,18 @@ class Evictor:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
+    @property
+    def undecided(self) -> frozenset[JobKey]:
+        """The claimants of plans in their dry run, and of refused plans in `refused`.
+
+        The next cycles still promise them the room, which they may not get.
+        """
+        return frozenset((*self._trying, *(plan.refused.preemptor for plan in self.refused)))
+
     async def _carry_out(self, plan: Sequence[Eviction]) -> None:
         try:
-            refused = await self._try(plan)
+            refused = await self._prepare(plan)
             if refused is None:
-                await self._nominate(plan[0].preemptor)
                 refused = await self._evict_in_order(plan)
         except asyncio.CancelledError:
             text = "another scheduler leads now"
@@ -154,6 +163,18 @@ class Evictor:
             raise
         if refused is not None:
             self._drop(refused)
+
+    async def _prepare(self, plan: Sequence[Eviction]) -> RefusedPlan | None:
+        """Try a plan and nominate the pods of its claimant; return the plan if it is refused."""
+        claimant = plan[0].preemptor
+        self._trying.append(claimant)
+        try:
+            refused = await self._try(plan)
+            if refused is None:
+                await self._nominate(claimant)
+            return refused
+        finally:
+            self._trying.remove(claimant)
 
     async def _try(self, plan: Sequence[Eviction]) -> RefusedPlan | None:
         """Try each eviction as a dry run; return the refused plan, or None if all may go."""

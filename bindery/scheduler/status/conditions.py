@@ -6,7 +6,7 @@ made for it. `gangs` computes the status of PodGroups, `queues` that of queues. 
 status while evictions for it are being requested; the next cycle knows their outcome.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -89,17 +89,27 @@ class ConditionWrite:
 
 
 def pending_writes(
-    cluster: Cluster, report: CycleReport, now: float, *, hides_shares: bool = False
+    cluster: Cluster,
+    report: CycleReport,
+    now: float,
+    *,
+    undecided: Collection[JobKey] = (),
+    hides_shares: bool = False,
 ) -> Iterator[ConditionWrite]:
-    """Yield the writes that are needed after a cycle. `now`: seconds since the epoch.
+    """Yield the writes that are needed after a cycle.
 
-    `hides_shares`: whether scaling pods show the shares of GPUs to autoscalers. Then the pods with
-    the shares must not, because an autoscaler would add nodes without GPUs for them.
+    Args:
+        cluster: the cluster after the cycle.
+        report: of the cycle.
+        now: seconds since the epoch.
+        undecided: the jobs whose evictions of earlier cycles may still be refused.
+        hides_shares: whether scaling pods show the shares of GPUs to autoscalers. Then the pods
+            with the shares must not, because an autoscaler would add nodes without GPUs for them.
 
     Covers the waiting jobs and the jobs changed since the last call, except jobs that the cycle has
     not reached.
     """
-    asked_for = {eviction.preemptor for eviction in report.evictions}
+    asked_for = {*undecided, *(eviction.preemptor for eviction in report.evictions)}
     for job in report.jobs.values():
         if job.is_known and job.key not in asked_for:
             with cluster.defects.held_to(DefectStage.REPORT, of_job(job.key)):

@@ -79,6 +79,22 @@ def nominated_by(engine: Engine, name: str) -> str | None:
     return write.nominated_node if write is not None else None
 
 
+# ---- undecided ----------------------------------------------------------------------------------
+
+
+def test_a_pod_is_not_nominated_while_the_evictions_for_it_may_be_refused() -> None:
+    engine = engine_with(node("n"), low("l0", "n"))
+    add(engine.cluster, high())
+    assert evicted(engine)
+    assert not evicted(engine), "they are requested once"
+    assert nominated_by(engine, "high") == "n"
+
+    key = report_of(engine, "high").key
+    writes = pending_writes(engine.cluster, engine.report, NOW, undecided={key})
+
+    assert "high" not in {write.meta.name for write in writes}
+
+
 # ---- kept ---------------------------------------------------------------------------------------
 
 

@@ -21,8 +21,8 @@ from tests.scheduler.schedulerworld import delete, engine_with, node, pod
 class Answers:
     """An Eviction API that answers one round of calls after the other."""
 
-    def __init__(self, refuses: Sequence[str] = ()) -> None:
-        self.refuses = refuses
+    def __init__(self, refuses: Sequence[str] = (), refuses_tries: Sequence[str] = ()) -> None:
+        self.refuses, self.refuses_tries = refuses, refuses_tries
         self.rounds: list[list[str]] = []
         """The pods whose evictions were asked for at the same time."""
         self._open: list[tuple[str, asyncio.Event]] = []
@@ -33,6 +33,9 @@ class Answers:
 
     async def evict(self, _namespace: str, name: str, _uid: str, *, dry_run: bool) -> None:
         if dry_run:
+            await asyncio.sleep(0)
+            if name in self.refuses_tries:
+                raise ThrottledError(429, "TooManyRequests", "it would violate the budget")
             return
         answered = asyncio.Event()
         self._open.append((name, answered))
@@ -168,3 +171,21 @@ async def test_pods_are_nominated_before_the_first_eviction_for_them() -> None:
     await answers.answer_all(evictor)
 
     assert answers.rounds == [["claimant on n"], ["a0"]]
+
+
+async def test_a_plan_is_undecided_from_its_dry_run_until_the_loop_takes_its_refusal() -> None:
+    cluster, evictions = plans("ab", (), by=1)
+    answers: Any = Answers(refuses_tries=["a0"])
+    silent: Any = Silent()
+    evictor = Evictor(answers, silent, lambda: None, cluster)
+    refused, accepted = (eviction.preemptor for eviction in evictions)
+    evictor.submit(evictions)
+    await asyncio.sleep(0)
+    assert evictor.undecided == {refused, accepted}
+
+    await answers.asked.wait()
+    assert evictor.undecided == {refused}, "the evictions of the other have begun"
+    await answers.answer_all(evictor)
+    assert evictor.undecided == {refused}
+    evictor.refused.clear()
+    assert not evictor.undecided
