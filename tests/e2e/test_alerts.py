@@ -74,7 +74,11 @@ async def test_every_series_of_an_alert_has_values_before_the_first_error(
     finally:
         await asyncio.to_thread(webhooks.remove)
     _, _, binder, _ = started
-    assert metric(binder, "bindery_binder_leading") == 1
+
+    async def leads() -> bool:
+        return await asyncio.to_thread(metric, binder, "bindery_binder_leading") == 1
+
+    await wait_for(leads, "the binder leads")
 
 
 async def test_a_queue_below_its_quota_whose_gang_fits_no_node_is_no_alert(
