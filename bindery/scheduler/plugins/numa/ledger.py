@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 from bindery.scheduler.ledgers.base import LedgerRefusalError, Operation, OperationKind
 from bindery.scheduler.model.jobs import Uid
 from bindery.scheduler.model.views import NodesView
+from bindery.scheduler.plugins.numa.amounts import HeldZones
 from bindery.scheduler.plugins.numa.asks import Ask
 from bindery.scheduler.plugins.numa.predictor import Predictor
-from bindery.scheduler.plugins.numa.table import NO_SLOT, HeldZones, ZoneTable
-from bindery.scheduler.plugins.numa.truth import Truth
+from bindery.scheduler.plugins.numa.reported_zones import ReportedZones
+from bindery.scheduler.plugins.numa.table import NO_SLOT, ZoneTable
 
 
 class Planned(NamedTuple):
@@ -31,10 +32,10 @@ class NumaLedger:
 
     name = "numa"
 
-    def __init__(self, truth: Truth, predictor: Predictor, nodes: NodesView) -> None:
-        self._truth, self._predictor = truth, predictor
-        self._table: ZoneTable = truth.table
-        self.slot_of_row: NDArray[np.intp] = truth.slots_of_rows(nodes)
+    def __init__(self, zones: ReportedZones, predictor: Predictor, nodes: NodesView) -> None:
+        self._zones, self._predictor = zones, predictor
+        self._table: ZoneTable = zones.table
+        self.slot_of_row: NDArray[np.intp] = zones.slots_of_rows(nodes)
         """Node row -> slot; `NO_SLOT` for a node without zones."""
         self._planned: dict[Uid, Planned] = {}
         self._evicted: dict[Uid, tuple[int, HeldZones]] = {}
@@ -43,16 +44,16 @@ class NumaLedger:
 
     def ask(self, operation: Operation) -> Ask | None:
         """Return what the pod of `operation` asks of zones; None for nothing."""
-        return self._truth.asks.of(operation.task.shape)
+        return self._zones.asks.of(operation.task.shape)
 
     def planned(self, uid: Uid) -> Planned | None:
         """Return what a planned pod takes; None if it takes nothing of zones."""
         return self._planned.get(uid)
 
     def close(self) -> None:
-        """Let the nodes of the plan be worked out again."""
+        """Let the nodes of the plan be reconciled."""
         for slot in self._slots:
-            self._truth.mark(self._table.names[slot])
+            self._zones.observation.mark(self._table.names[slot])
 
     def apply(self, operation: Operation) -> None:
         """Enter `operation`; refuse a pod that its node would refuse."""
@@ -88,13 +89,12 @@ class NumaLedger:
                 f"node {self._table.names[slot]} would refuse it: {outcome.reason}",
                 fits_later=not promised and later,
             )
-        self._truth.predictions += 1
-        planned = Planned(slot, outcome.part, self._truth.predictions)
+        planned = Planned(slot, outcome.part, next(self._predictor.numbers))
         self._planned[operation.task.uid] = planned
         self._move(slot, outcome.part, operation.kind, -1)
 
     def _evict(self, uid: Uid, slot: int) -> None:
-        part = self._truth.part(uid, slot)
+        part = self._zones.held(uid, slot)
         if part is None:  # its zones are not known, so its end frees none for sure
             return
         later = self._table.later.arrays
@@ -110,7 +110,7 @@ class NumaLedger:
             if table.apart[slot]:
                 table.later.move(slot, part, sign)
             else:
-                table.later.follow(slot, table.now, part, sign)
+                table.later.copy(slot, table.now)
         else:  # only the time after all releases changes
             table.later.move(slot, part, sign)
             is_undone = (sign > 0) is (kind is OperationKind.PIPELINE)

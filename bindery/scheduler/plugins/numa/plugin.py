@@ -30,8 +30,8 @@ from bindery.scheduler.plugins.numa.ledger import NumaLedger
 from bindery.scheduler.plugins.numa.outcomes import Outcomes
 from bindery.scheduler.plugins.numa.predictor import Predictor
 from bindery.scheduler.plugins.numa.reasons import Reasons
+from bindery.scheduler.plugins.numa.reported_zones import ReportedZones
 from bindery.scheduler.plugins.numa.table import NO_SLOT
-from bindery.scheduler.plugins.numa.truth import Truth
 from bindery.scheduler.plugins.view import SessionView
 
 _NO_ROOM: Final = "cannot align it to their NUMA zones"
@@ -43,10 +43,10 @@ class Numa:
     name = numaplacement.PLUGIN
 
     def __init__(self) -> None:
-        self._truth = Truth()
-        self._predictor = Predictor(self._truth.table)
+        self._zones = ReportedZones()
+        self._predictor = Predictor(self._zones.table)
         self._outcomes = Outcomes()
-        self._reasons = Reasons(self._truth.table)
+        self._reasons = Reasons(self._zones.table)
         self._last: NumaLedger | None = None
 
     def watched_resources(self) -> Sequence[Resource[Any]]:
@@ -57,37 +57,37 @@ class Numa:
         """Process a change; return whether a node may have other zones than before."""
         item, gone = change.object, change.type is EventType.DELETED
         if isinstance(item, Pod):
-            self._truth.put_pod(item, gone=gone)
+            self._zones.observation.put_pod(item, gone=gone)
             self._outcomes.note(item, change.previous, gone=gone)
             return False
         if isinstance(item, Node):
-            self._truth.put_node(item, gone=gone)
+            self._zones.observation.put_node(item, gone=gone)
         elif isinstance(item, NodeResourceTopology):
-            self._truth.put_report(item, gone=gone)
-        return self._truth.read_reports()
+            self._zones.observation.put_report(item, gone=gone)
+        return self._zones.read_reports()
 
     def take_findings(self) -> Findings:
         """Return what was found since the last call: unusable reports, and wrong predictions."""
-        problems = tuple(self._truth.problems)
-        self._truth.problems.clear()
+        problems = tuple(self._zones.problems)
+        self._zones.problems.clear()
         return Findings(problems, self._outcomes.take())
 
     def ledger(self, session: SessionView, state: PlanState) -> NumaLedger:
         """Return the ledger of zones for `session`."""
-        truth = self._truth
+        zones = self._zones
         if self._last is not None:
             self._last.close()  # the plan of the last session is gone
-        truth.read_reports(in_session=True)
-        if truth.has_zones:
-            truth.settle(state.tasks, session.handed_over(self.name))
-        self._last = NumaLedger(truth, self._predictor, state.nodes)
+        zones.read_reports(in_session=True)
+        if zones.has_zones:
+            zones.settle(state.tasks, session.handed_over(self.name))
+        self._last = NumaLedger(zones, self._predictor, state.nodes)
         return self._last
 
     # -- nodes -------------------------------------------------------------------------------------
 
     def node_failures(self, session: SessionView, shape: Shape) -> Iterator[NodeFailure]:
         """Yield the nodes that would refuse pods of `shape` even if they were empty."""
-        ask = self._truth.asks.of(shape) if self._truth.has_zones else None
+        ask = self._zones.asks.of(shape) if self._zones.has_zones else None
         if ask is not None:
             slots = session.ledger(NumaLedger).slot_of_row
             hopeless = self._predictor.hopeless(ask)
@@ -102,13 +102,13 @@ class Numa:
 
     def keeps_room_for(self, shape: Shape) -> bool:
         """Return whether pods of `shape` ask for something of zones."""
-        return self._truth.has_zones and self._truth.asks.of(shape) is not None
+        return self._zones.has_zones and self._zones.asks.of(shape) is not None
 
     def has_room(self, session: SessionView, shape: Shape, rows: Rows, later: bool) -> BoolColumn:
         """Return for each of `rows` whether the node would admit one more pod of `shape`."""
-        ask = self._truth.asks.of(shape)
+        ask = self._zones.asks.of(shape)
         slots = session.ledger(NumaLedger).slot_of_row[rows]
-        if ask is None or not self._truth.table.slots:
+        if ask is None or not self._zones.table.slots:
             return np.ones(len(rows), dtype=np.bool_)
         found = self._predictor.vectors(ask)
         admitted = (found.later if later else found.now)[slots]
@@ -118,19 +118,19 @@ class Numa:
 
     def no_room_text(self, shape: Shape) -> str:
         """Return the text for the nodes that would refuse the pod, with their common reason."""
-        ask = self._truth.asks.of(shape)
+        ask = self._zones.asks.of(shape)
         if ask is None:
             return _NO_ROOM
         later = self._predictor.vectors(ask).later
         refused = np.flatnonzero(~later & ~self._predictor.hopeless(ask))
-        reason = self._reasons.common(ask, refused, self._truth.table.later.arrays)
+        reason = self._reasons.common(ask, refused, self._zones.table.later.arrays)
         return f"{_NO_ROOM} ({reason})" if reason else _NO_ROOM
 
     def explain_wait(self, session: SessionView, job: Job, task: Task, message: str) -> str | None:  # noqa: ARG002  # the protocol's
         """Return why some nodes cannot align `task`."""
         if not self.keeps_room_for(task.shape):
             return None
-        ask = self._truth.asks.of(task.shape)
+        ask = self._zones.asks.of(task.shape)
         assert ask is not None, "asked above"
         slots = session.ledger(NumaLedger).slot_of_row
         may_run = session.passing(task.shape)
@@ -145,7 +145,7 @@ class Numa:
         self, session: SessionView, shape: Shape, rows: Rows
     ) -> NDArray[np.float64] | None:
         """Return 0 to 100: few zones, then aligned, then near; None if zones do not matter."""
-        ask = self._truth.asks.of(shape) if self._truth.table.slots else None
+        ask = self._zones.asks.of(shape) if self._zones.table.slots else None
         if ask is None:
             return None
         slots = session.ledger(NumaLedger).slot_of_row[rows]
@@ -162,7 +162,7 @@ class Numa:
         planned = session.ledger(NumaLedger).planned(task.uid)
         if planned is None:
             return None
-        ids = self._truth.books[planned.slot].report.ids
+        ids = self._zones.zone_ids(planned.slot)
         data = self._predictor.data(planned.part, ids)
         return {**data, numaplacement.ORDER: planned.order} if data["zones"] else None
 

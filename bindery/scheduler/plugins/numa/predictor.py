@@ -7,6 +7,7 @@ arrays. The score prefers few zones, then aligned ones, then near ones.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Any, Final
 
 import numpy as np
@@ -18,8 +19,9 @@ from bindery.nodecore.prediction import plain, vectors
 from bindery.nodecore.prediction.arrays import MAX_ZONES, POLICIES, ZoneArrays
 from bindery.nodecore.prediction.zones import NodeZones
 from bindery.nodecore.topology import policies
+from bindery.scheduler.plugins.numa.amounts import HeldZones
 from bindery.scheduler.plugins.numa.asks import Ask
-from bindery.scheduler.plugins.numa.table import HeldZones, ZoneTable
+from bindery.scheduler.plugins.numa.table import ZoneTable
 
 ALIGNED: Final = 100.0
 """The score of a node that gives a pod one zone."""
@@ -87,6 +89,8 @@ class Predictor:
         self._data: dict[tuple[HeldZones, tuple[int, ...]], Mapping[str, Any]] = {}
         self._epoch = -1
         self._version = -1
+        self.numbers = count(1)
+        """The numbers of planned pods; they grow over sessions."""
 
     def outcome(self, ask: Ask, slot: int, *, later: bool) -> NodePrediction:
         """Return what the node at `slot` will decide, now or after all releases."""
@@ -130,7 +134,7 @@ class Predictor:
         if found is None:
             if len(self._data) >= _MOST_OUTCOMES:
                 self._data.clear()
-            found = self._data[key] = _placement(part, ids, self._table.resources).as_data()
+            found = self._data[key] = _placement(part, ids, self._table.axis.resources).as_data()
         return found
 
     def hopeless(self, ask: Ask) -> Bools:
@@ -217,7 +221,7 @@ class Predictor:
         zones = np.array([predicted.zones], dtype=np.uint8)
         preferred = np.array([predicted.preferred])
         score = float(_scores(arrays, np.array([slot]), zones, preferred)[0])
-        part = table.part(node, predicted.after)
+        part = table.axis.taken(node, predicted.after)
         return NodePrediction(predicted.admit, predicted.reason, score * predicted.admit, part)
 
 

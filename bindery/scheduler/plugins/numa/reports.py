@@ -1,7 +1,7 @@
 """Reads a NodeResourceTopology into the zones of its node.
 
-A report that contradicts itself or its node is an error: what it says cannot be trusted, and the
-node counts as if it had no report. Pure. Without the annotation of Bindery's node agent, a node
+A report that contradicts itself or its node is an error: it cannot be trusted, and the node
+counts as if it had no report. Pure. Without the annotation of Bindery's node agent, a node
 counts as one with the static CPU policy without options, and with the static memory policy if its
 zones list memory.
 """
@@ -56,11 +56,11 @@ class ReportError(Exception):
 
 @dataclass(frozen=True)
 class ZoneReport:
-    """What a NodeResourceTopology reports of a node with NUMA zones."""
+    """The contents of a NodeResourceTopology of a node with NUMA zones."""
 
     zones: NodeZones
     allocatable: tuple[Mapping[str, int], ...]
-    """What pods can have of each zone, by resource."""
+    """The allocatable amounts of each zone, by resource."""
     ids: tuple[int, ...]
     """The number of the NUMA node of each zone, ascending."""
     pods: frozenset[str] | None
@@ -85,9 +85,9 @@ _Zones = Mapping[int, Mapping[str, _Amounts]]
 
 
 def read(report: NodeResourceTopology, capacity: Mapping[str, str]) -> ZoneReport | None:
-    """Return what `report` says about its node; None if it has no NUMA zones.
+    """Return the zones of the node of `report`; None if it has no NUMA zones.
 
-    `capacity`: that of the node, by resource.
+    `capacity`: amounts of the node, by resource.
 
     Raises:
         ReportError: it contradicts itself or the node.

@@ -6,61 +6,28 @@ whole numbers. `touched` lists the changed slots, for those who cache results by
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bindery.nodecore.masks import nodes_of
 from bindery.nodecore.prediction.arrays import ZoneArrays, stack
-from bindery.nodecore.prediction.zones import NodeZones, is_memory
+from bindery.nodecore.prediction.zones import NodeZones
+from bindery.scheduler.plugins.numa.amounts import (
+    Amounts,
+    Axis,
+    FreeZones,
+    HeldZones,
+    corner,
+    groups,
+)
 
 NO_SLOT: Final = -1
 _NO_SPANS: Final[Counter[int]] = Counter()
 _MOST_MOVES: Final = 1 << 16
 _MOST_TOUCHED: Final = 1 << 20
 """Longer logs are cut, and caches start again."""
-
-Amounts = NDArray[np.float64]
-"""[zone, resource]: whole CPUs, bytes, devices."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class HeldZones:
-    """What one pod holds of a node's zones."""
-
-    amounts: Amounts
-    split: Amounts
-    """Free CPUs that share a core with a reserved CPU: [zone]."""
-    spans: tuple[int, ...] = ()
-    """Masks of zones whose memory it uses together."""
-    has_split: bool = False
-    """Whether `split` is not zero."""
-
-    def within(self, most: Amounts) -> "HeldZones":
-        """Return the part of it that is at most `most`."""
-        if (self.amounts <= most).all():
-            return self
-        return replace(self, amounts=np.clip(self.amounts, 0, np.maximum(most, 0)))
-
-    def joined(self, other: "HeldZones") -> "HeldZones":
-        """Return the larger of both amounts for each zone and resource."""
-        if np.array_equal(self.amounts, other.amounts):
-            return self
-        return HeldZones(
-            np.maximum(self.amounts, other.amounts),
-            np.maximum(self.split, other.split),
-            tuple(sorted({*self.spans, *other.spans})),
-            self.has_split or other.has_split,
-        )
-
-    @property
-    def zones(self) -> int:
-        """The mask of the zones that it holds something of."""
-        return sum(1 << zone for zone in np.flatnonzero(self.amounts.any(axis=1)).tolist())
 
 
 class _State(NamedTuple):
@@ -81,8 +48,7 @@ class Side:
     arrays: ZoneArrays = field(default_factory=lambda: stack([]))
     spans: defaultdict[int, Counter[int]] = field(default_factory=lambda: defaultdict(Counter))
     """Slot -> mask of zones -> number of pods that use the memory of these zones together."""
-    memory: list[int] = field(default_factory=list)
-    """The columns of memory and huge pages."""
+    axis: Axis = field(default_factory=Axis)
 
     _keys: dict[int, bytes] = field(default_factory=dict)
     """Slot -> its key, until the slot changes."""
@@ -127,16 +93,6 @@ class Side:
             self.spans[slot][mask] -= sign
         self.regroup(slot)
 
-    def follow(self, slot: int, other: "Side", part: HeldZones, sign: int) -> None:
-        """Do what `move` does, where `other` was equal before and has done so already."""
-        self.arrays.free[slot] = other.arrays.free[slot]
-        self.arrays.groups[slot] = other.arrays.groups[slot]
-        if part.has_split:
-            self.arrays.split[slot] = other.arrays.split[slot]
-        for mask in part.spans:
-            self.spans[slot][mask] -= sign
-        self._keys.pop(slot, None)
-
     def key(self, slot: int) -> bytes:
         """Return bytes that are equal for two slots of a kind if the same is free there."""
         key = self._keys.get(slot)
@@ -146,13 +102,13 @@ class Side:
             key = self._keys[slot] = key + arrays.split[slot].tobytes()
         return key
 
-    def set(self, slot: int, node: NodeZones) -> None:
-        """Set what is free on a node; call `regroup` when the spans of its pods are known."""
-        self.arrays.free[slot] = 0
-        self.arrays.split[slot] = 0
-        self.arrays.write(slot, node)
+    def write(self, slot: int, free: FreeZones) -> None:
+        """Set what is free on a node."""
+        self.arrays.free[slot], self.arrays.split[slot] = free.free, free.split
         self.spans.pop(slot, None)
-        self._keys.pop(slot, None)
+        if any(free.spans.values()):
+            self.spans[slot] = Counter(free.spans)
+        self.regroup(slot)
 
     def copy(self, slot: int, other: "Side") -> None:
         """Set what is free on a node to what `other` has."""
@@ -166,17 +122,10 @@ class Side:
     def regroup(self, slot: int) -> None:
         """Compute which zones' memory is used together, and which zones' is used alone."""
         self._keys.pop(slot, None)
-        arrays, columns = self.arrays, self.memory
+        arrays, columns = self.arrays, self.axis.memory
         # Lists are faster than arrays of this size, and every operation gets here.
         free, totals = arrays.free[slot].tolist(), arrays.totals[slot].tolist()
-        groups = [0] * len(free)
-        for zone, (left, total) in enumerate(zip(free, totals, strict=True)):
-            if any(left[column] < total[column] for column in columns):
-                groups[zone] = 1 << zone
-        for mask, count in self.spans.get(slot, _NO_SPANS).items():
-            for zone in nodes_of(mask) if count > 0 else ():
-                groups[zone] |= mask
-        arrays.groups[slot] = groups
+        arrays.groups[slot] = groups(free, totals, columns, self.spans.get(slot, _NO_SPANS))
 
     def forget_states(self) -> None:
         """Forget all keys and moves, because the arrays have another shape."""
@@ -204,15 +153,13 @@ class ZoneTable:
         """Grows when all cached results are outdated."""
         self.version = 0
         """Grows when a node comes or goes, or changes its kind."""
-        self._axis: dict[str, int] = {}
-        """Resource -> index."""
         self._known_kinds: dict[tuple[Any, ...], int] = {}
         self._unused: list[int] = []
 
     @property
-    def resources(self) -> tuple[str, ...]:
-        """The names of the resources in the arrays."""
-        return self.now.arrays.resources
+    def axis(self) -> Axis:
+        """The resources and zones of the arrays."""
+        return self.now.axis
 
     def __len__(self) -> int:
         return len(self.slots)
@@ -252,11 +199,12 @@ class ZoneTable:
         self.apart[slot] = 0
         self.touched.append(slot)
 
-    @contextmanager
-    def changing(self, slot: int) -> Iterator[None]:
-        """Return a context whose block may set what is free on a node; log it if it differs."""
+    def settle(self, slot: int, now: FreeZones, later: FreeZones, apart: int) -> None:
+        """Set what is free on a node, now and after `apart` releases; log it if it differs."""
         before = self._state(slot)
-        yield
+        self.now.write(slot, now)
+        self.later.write(slot, later)
+        self.apart[slot] = apart
         if before != self._state(slot):
             self.touched.append(slot)
 
@@ -266,39 +214,7 @@ class ZoneTable:
             self.touched.clear()
             self.epoch += 1
 
-    def part(self, before: NodeZones, after: NodeZones) -> HeldZones:
-        """Return what a pod takes that turns `before` into `after`."""
-        amounts, split = self.amounts(before.free), self._split(before)
-        amounts -= self.amounts(after.free)
-        multiple = {mask for mask in after.groups if mask & (mask - 1)}
-        taken = self.memory_zones(amounts)
-        spans = tuple(sorted(mask for mask in multiple if mask & taken and taken & (taken - 1)))
-        split -= self._split(after)
-        return HeldZones(amounts, split, spans, bool(split.any()))
-
-    def amounts(self, zones: Any) -> Amounts:
-        """Return amounts by zone and resource as an array; unknown resources are left out."""
-        found = np.zeros(self.now.arrays.free.shape[1:], dtype=np.float64)
-        for zone, counts in enumerate(zones):
-            for name, amount in counts.items():
-                if name in self._axis:
-                    found[zone, self._axis[name]] = amount
-        return found
-
-    def memory_zones(self, amounts: Amounts) -> int:
-        """Return the mask of the zones with memory in `amounts`."""
-        return sum(
-            1 << zone
-            for zone in range(len(amounts))
-            if any(amounts[zone, index] > 0 for index in self.now.memory)
-        )
-
     # -- inside ----------------------------------------------------------------------------------
-
-    def _split(self, node: NodeZones) -> Amounts:
-        found = np.zeros(self.now.arrays.split.shape[1], dtype=np.float64)
-        found[: len(node.split)] = node.split
-        return found
 
     def _state(self, slot: int) -> tuple[bytes, bytes, int]:
         return self.now.key(slot), self.later.key(slot), int(self.apart[slot])
@@ -321,7 +237,7 @@ class ZoneTable:
     def _make_room(self, row: ZoneArrays) -> None:
         """Let the arrays grow until they have room for all slots, and for the zones of `row`."""
         old = self.now.arrays
-        names = (*old.resources, *(name for name in row.resources if name not in self._axis))
+        names = (*old.resources, *(name for name in row.resources if name not in old.resources))
         zones = max(old.free.shape[1], row.free.shape[1])
         capacity = len(old.zone_count)
         if capacity < len(self.names):
@@ -338,12 +254,10 @@ class ZoneTable:
         }
         self.later.arrays = replace(self.now.arrays, **own)
         self.apart = _array(self.apart, "N", sizes)
-        self._axis = {name: index for index, name in enumerate(names)}
-        self.now.memory = [i for name, i in self._axis.items() if is_memory(name)]
-        self.later.memory = self.now.memory
+        self.now.axis = self.later.axis = Axis(names, zones)
 
     def _write_kind(self, slot: int, row: ZoneArrays) -> None:
-        columns = [self._axis[name] for name in row.resources]
+        columns = [self.axis.columns[name] for name in row.resources]
         zones = row.free.shape[1]
         for name in _STATIC:
             own, new = getattr(self.now.arrays, name), getattr(row, name)[0]
@@ -383,7 +297,4 @@ def _grown(arrays: ZoneArrays, names: tuple[str, ...], sizes: dict[str, int]) ->
 
 
 def _array(old: NDArray[Any], axes: str, sizes: dict[str, int]) -> NDArray[Any]:
-    """Return `old`, in the lower corner of a larger array of zeros."""
-    new = np.zeros([sizes[axis] for axis in axes], dtype=old.dtype)
-    new[tuple(slice(size) for size in old.shape)] = old
-    return new
+    return corner(old, [sizes[axis] for axis in axes])

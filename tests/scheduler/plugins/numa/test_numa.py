@@ -1,4 +1,4 @@
-"""The plugin numa: which nodes admit a pod, which zones it gets, and what is told."""
+"""The plugin numa: the nodes that admit a pod, its zones, and the messages."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -36,7 +36,7 @@ MASKS: list[tuple[str, str, Mapping[str, Any], list[int], list[int] | None]] = [
 
 
 @pytest.mark.parametrize(("policy", "scope", "asked", "free", "expected"), MASKS)
-def test_a_node_gets_the_pods_that_its_topology_manager_admits(
+def test_a_node_gets_only_pods_that_its_topology_manager_admits(
     policy: str, scope: str, asked: Mapping[str, Any], free: list[int], expected: list[int] | None
 ) -> None:
     world = NumaWorld(
@@ -48,7 +48,7 @@ def test_a_node_gets_the_pods_that_its_topology_manager_admits(
     assert world.zones() == ({"p": ("n", expected)} if expected is not None else {})
 
 
-def test_a_pod_that_no_node_can_align_waits_and_says_so() -> None:
+def test_a_pod_that_no_node_can_align_waits_with_the_reason() -> None:
     world = NumaWorld(
         numa_node("a"),
         numa_node("b"),
@@ -63,7 +63,7 @@ def test_a_pod_that_no_node_can_align_waits_and_says_so() -> None:
     assert text in report_of(world.engine, "q").message
 
 
-def test_a_gang_that_no_node_can_align_waits_and_says_so() -> None:
+def test_a_gang_that_no_node_can_align_waits_with_the_reason() -> None:
     items = [group("g", 2), *(aligned_pod(f"g-{i}", cpu=3, group="g") for i in range(2))]
     world = NumaWorld(numa_node("n"), report("n", free={"cpu": [4, 2]}), *items)
 
@@ -98,7 +98,7 @@ def test_a_gang_is_bound_whole_or_not_at_all() -> None:
         ({"cpu": 6, "guaranteed": False}, None),  # neither CPUs nor memory
     ],
 )
-def test_only_what_the_kubelet_aligns_counts(
+def test_only_resources_that_the_kubelet_aligns_count(
     asked: Mapping[str, Any], expected: list[int] | None
 ) -> None:
     of_zone = {"cpu": 4, "memory": 8, GPU: 2}
@@ -121,7 +121,7 @@ def test_init_containers_leave_their_cpus_to_later_containers() -> None:
         assert world.zones() == expected
 
 
-def test_fewer_zones_are_better_than_a_fuller_node() -> None:
+def test_fewer_zones_are_preferred_to_a_fuller_node() -> None:
     world = NumaWorld(
         numa_node("a", cpu=8),
         numa_node("b", cpu=8),
@@ -134,7 +134,7 @@ def test_fewer_zones_are_better_than_a_fuller_node() -> None:
     assert world.zones() == {"p": ("b", [0])}
 
 
-def test_nearer_zones_are_better() -> None:
+def test_nearer_zones_are_preferred() -> None:
     far, near = [[10, 40], [40, 10]], [[10, 12], [12, 10]]
     world = NumaWorld(
         numa_node("a"),
@@ -147,13 +147,13 @@ def test_nearer_zones_are_better() -> None:
     assert world.zones() == {"p": ("b", [0, 1])}
 
 
-def test_nodes_without_a_report_and_pods_without_a_wish_are_not_affected() -> None:
+def test_nodes_without_a_report_and_unaligned_pods_are_not_affected() -> None:
     world = NumaWorld(node("n", cpu=8), aligned_pod("p", cpu=5), pod("q", cpu=3))
 
     assert world.zones() == {"p": ("n", None), "q": ("n", None)}
 
 
-def test_a_report_that_comes_later_counts_and_one_that_goes_does_not() -> None:
+def test_a_new_report_counts_and_a_deleted_report_does_not() -> None:
     world = NumaWorld(numa_node("n"))
     world.put(report("n"), aligned_pod("p", cpu=5))
     assert world.zones() == {}
@@ -175,7 +175,7 @@ CONTRADICTIONS: list[tuple[NodeResourceTopology, str]] = [
 
 
 @pytest.mark.parametrize(("stored", "text"), CONTRADICTIONS, ids=[t for _, t in CONTRADICTIONS])
-def test_a_report_that_contradicts_its_node_is_told_once_and_not_used(
+def test_a_report_that_contradicts_its_node_is_reported_once_and_not_used(
     stored: NodeResourceTopology, text: str
 ) -> None:
     world = NumaWorld(
@@ -193,7 +193,7 @@ def test_a_report_that_contradicts_its_node_is_told_once_and_not_used(
     assert len(world.engine.cluster.problems) == 1
 
 
-def test_a_report_of_a_node_that_does_not_exist_is_told_at_the_report() -> None:
+def test_a_problem_is_reported_on_a_report_of_a_missing_node() -> None:
     world = NumaWorld(report("ghost"), numa_node("n"), report("n"), aligned_pod("p"))
 
     assert world.zones() == {"p": ("n", [0])}
@@ -208,7 +208,7 @@ def test_the_order_of_nodes_and_reports_does_not_matter() -> None:
     assert not world.engine.cluster.problems
 
 
-def test_other_pods_of_the_cluster_need_no_report() -> None:
+def test_pods_that_the_kubelet_does_not_align_fit_any_zone() -> None:
     world = NumaWorld(numa_node("n"), report("n"), *gang("g", 4, cpu=2))
 
     assert world.zones() == {f"g-{i}": ("n", None) for i in range(4)}

@@ -1,6 +1,6 @@
 """Random pods on nodes with kubelets that align: predicted pods are not refused.
 
-The kubelets are those of hollow nodes, without an API server. Their reports come late.
+The kubelets run in hollow nodes, without an API server. Their reports are late.
 """
 
 import random
@@ -81,7 +81,7 @@ class Nodes:
         return [kube.Node(metadata=meta, status=status) for meta in metas]
 
     def reports(self) -> list[NodeResourceTopology]:
-        """Make reports of now; return those that become visible."""
+        """Create reports of the present state; return the reports that become visible."""
         self._reports.append([self._report(each) for each in self.kubelets.values()])
         return self._reports.popleft() if len(self._reports) > self._late else []
 

@@ -32,7 +32,7 @@ def full_node(name: str, *zones: int, recorded: bool = True) -> list[Any]:
     return [*items, report(name, free={"cpu": [0, 0], "memory": [7, 7]}, pods=pods)]
 
 
-def test_victims_give_their_zones_to_the_pod_that_evicts_them() -> None:
+def test_victims_release_their_zones_for_the_preemptor() -> None:
     world = NumaWorld(*full_node("n", 1), aligned_pod("p", cpu=3, priority=500))
 
     assert places(world.drafts()) == {}
@@ -91,7 +91,7 @@ STEPS = st.lists(
     policy=st.sampled_from([SINGLE, RESTRICTED]),
     cpus=st.lists(st.integers(1, 6), min_size=8, max_size=8),
 )
-def test_undoing_a_plan_restores_all_zones(
+def test_undo_of_a_plan_restores_all_zones(
     steps: list[tuple[str, int, int]], policy: str, cpus: list[int]
 ) -> None:
     items: list[Any] = []

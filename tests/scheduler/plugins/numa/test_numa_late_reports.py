@@ -8,6 +8,7 @@ import pytest
 from bindery.api.numaplacement import NumaPlacement
 from bindery.kube.objects import watched as kube
 from tests.scheduler.numaworld import (
+    GIB,
     NumaWorld,
     aligned_pod,
     bound,
@@ -15,7 +16,7 @@ from tests.scheduler.numaworld import (
     on_zone,
     report,
 )
-from tests.scheduler.schedulerworld import as_created, plan, pod
+from tests.scheduler.schedulerworld import GPU, as_created, plan, pod
 
 
 def started(world: NumaWorld, *pods: kube.Pod) -> dict[str, tuple[str, list[int] | None]]:
@@ -49,7 +50,7 @@ def test_planned_pods_stay_deducted_until_the_report_lists_them() -> None:
     assert world.zones() == {"small": ("n", [0])}
 
 
-def test_a_pod_at_the_binder_is_deducted() -> None:
+def test_a_pod_of_an_active_request_is_deducted() -> None:
     world = NumaWorld(numa_node("n"), report("n"), aligned_pod("a", cpu=4))
     (draft,) = world.drafts()
     world.put(as_created(draft), aligned_pod("b", cpu=4))
@@ -57,7 +58,7 @@ def test_a_pod_at_the_binder_is_deducted() -> None:
     assert world.zones() == {"b": ("n", [1])}
 
 
-def test_a_restarted_scheduler_knows_requests_and_records() -> None:
+def test_a_restarted_scheduler_deducts_requests_and_records() -> None:
     world = NumaWorld(numa_node("n"), report("n", pods=[]), aligned_pod("a", cpu=3))
     (draft,) = world.drafts()
 
@@ -93,7 +94,7 @@ def test_a_fingerprint_shows_which_pods_are_included() -> None:
     assert world.zones() == {"d": ("n", [0])}
 
 
-def test_without_list_and_fingerprint_a_newer_report_must_cover_the_pod() -> None:
+def test_a_report_without_list_and_fingerprint_must_be_newer_and_cover_the_pod() -> None:
     def reported(free: list[int], version: str) -> Any:
         return report("n", {"cpu": 4}, free={"cpu": free}, version=version)
 
@@ -131,7 +132,7 @@ def test_a_pod_of_another_scheduler_is_predicted_as_its_node_places_it() -> None
     assert world.zones() == {"a": ("n", [1])}
 
 
-def test_an_ended_pod_gives_its_zones_back_before_the_next_report() -> None:
+def test_an_ended_pod_releases_its_zones_before_the_next_report() -> None:
     full = report("n", free={"cpu": [0, 0], "memory": [7, 7]}, pods=["uid-a", "uid-b"])
     a = bound(aligned_pod("a", cpu=4), "n", on_zone(0, 4))
     b = bound(aligned_pod("b", cpu=4), "n", on_zone(1, 4))
@@ -142,7 +143,7 @@ def test_an_ended_pod_gives_its_zones_back_before_the_next_report() -> None:
     assert world.zones() == {"c": ("n", [1])}
 
 
-def test_an_ended_pod_of_unknown_zones_is_waited_for() -> None:
+def test_an_ended_pod_of_unknown_zones_is_deducted_until_the_next_report() -> None:
     full = report("n", free={"cpu": [0, 0], "memory": [7, 7]}, pods=["uid-a", "uid-b"])
     a, b = bound(aligned_pod("a", cpu=4), "n"), bound(aligned_pod("b", cpu=4), "n")
     world = NumaWorld(numa_node("n"), full, a, b, aligned_pod("c", cpu=4))
@@ -154,7 +155,7 @@ def test_an_ended_pod_of_unknown_zones_is_waited_for() -> None:
     assert world.zones() == {"c": ("n", [1])}
 
 
-def test_a_record_of_another_pod_counts_nothing() -> None:
+def test_the_record_of_another_pod_is_ignored() -> None:
     copied = bound(aligned_pod("a", cpu=4), "n", on_zone(1, 4), phase="Pending")
     copied = msgspec.structs.replace(
         copied, metadata=msgspec.structs.replace(copied.metadata, uid="uid-x", name="x")
@@ -162,3 +163,37 @@ def test_a_record_of_another_pod_counts_nothing() -> None:
     world = NumaWorld(numa_node("n"), report("n", pods=[]), copied, aligned_pod("b", cpu=4))
 
     assert world.zones() == {"b": ("n", [1])}  # predicted: zone 0
+
+
+def on_both_zones(cpu: int) -> NumaPlacement:
+    """Return a record of a pod with `cpu` CPUs and 1 GiB on each of two zones."""
+    held = {str(zone): {"cpu": cpu, "memory": GIB} for zone in (0, 1)}
+    return NumaPlacement(zones=[0, 1], held=held)
+
+
+def test_memory_stays_used_together_when_another_pod_that_used_it_so_ends() -> None:
+    a = bound(aligned_pod("a", cpu=2, memory="2Gi"), "n", on_both_zones(1))
+    b = bound(aligned_pod("b", cpu=2, memory="2Gi"), "n", on_both_zones(1))
+    left = {"cpu": [2, 2], "memory": [6, 6]}
+    listed = report("n", free=left, pods=["uid-a", "uid-b"], policy="restricted")
+    world = NumaWorld(numa_node("n"), listed, a, b)
+    world.drafts()
+    world.remove(b)
+    world.put(aligned_pod("c", cpu=2))
+
+    # One zone is enough for c, but the memory of both is given together only.
+    assert world.zones() == {}
+
+
+def test_a_node_with_a_new_resource_leaves_the_guesses_of_other_nodes_usable() -> None:
+    world = NumaWorld(numa_node("n"), report("n", pods=[]))
+    for resource in (GPU, "example.com/nic"):
+        # A pod of another scheduler: its zones are predicted once and then kept.
+        foreign = aligned_pod(f"foreign-{resource[:3]}", cpu=3, scheduler="other")
+        world.put(bound(foreign, "n", phase="Pending"))
+        world.drafts()
+        name, of_zone = f"m-{resource[:3]}", {"cpu": 4, "memory": 8, resource: 1}
+        world.put(numa_node(name, more={resource: 2}, unschedulable=True), report(name, of_zone))
+
+    world.put(aligned_pod("small", cpu=1), aligned_pod("large", cpu=3))
+    assert world.zones() == {"small": ("n", [0])}
