@@ -1,11 +1,11 @@
 """The binder between two cycles, with the effects and the status protocol of the real one.
 
-Called by `runner`. It holds to what the scheduler can see of the binder: which pods are bound, and
-the status of the BindRequest (phases, attempts, backoff 2^n seconds without jitter, boundPods).
+Called by `runner`. The scheduler sees the same as of the real binder: the bound pods, and the
+status of the BindRequest (phases, attempts, backoff 2^n seconds without jitter, boundPods).
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -18,9 +18,10 @@ from bindery.kube.objects.bindrequests import (
     StatementStatus,
     UnboundPod,
 )
-from bindery.kube.objects.watched import KubeObject, Pod
-from bindery.scenario.cluster import ScenarioCluster, key_of
-from bindery.scenario.faults import Faults
+from bindery.scenario.cluster import ScenarioCluster
+from bindery.scenario.events import Faults
+from bindery.scheduler.cache.holds import carried
+from bindery.scheduler.model.jobs import Uid
 
 
 @dataclass(frozen=True)
@@ -33,51 +34,59 @@ class Problem:
     """Whether a retry cannot succeed."""
 
 
-Effects = Callable[[Pod, PodBinding], Iterable[KubeObject]]
-"""What binder plugins make of a pod that is bound: objects in their new state."""
+Key = tuple[str, str]
+"""Namespace and id of a Statement."""
+Parts = list[CommittedStatement]
+"""All parts of one Statement that exist."""
 
 
-def bind_requests(cluster: ScenarioCluster, faults: Faults, effects: Effects) -> None:
-    """Make one attempt at every BindRequest whose time has come; remove those that succeed."""
-    statements: defaultdict[str, list[CommittedStatement]] = defaultdict(list)
-    for key in sorted(cluster.requests):
-        request = cluster.requests[key]
-        statements[request.spec.id].append(request)
+def bind_requests(cluster: ScenarioCluster, faults: Faults) -> None:
+    """Make one attempt at every Statement that is due; remove each Statement that succeeds."""
+    statements: defaultdict[Key, Parts] = defaultdict(list)
+    for statement in sorted(cluster.statements.values(), key=_turn):
+        statements[statement.metadata.namespace, statement.spec.id].append(statement)
     for parts in _in_order(statements):
         first = parts[0]
-        if len(parts) < first.spec.parts or not _is_due(first, cluster.now):
+        if len(parts) < first.spec.parts or not _is_due(first, cluster.clock.now):
             continue
         before = _before(first, statements, cluster)
         if before is Phase.PENDING:
             continue
         is_refused = before is Phase.FAILED or first.is_withdrawn
-        status = _attempt(parts, cluster, faults, effects, is_refused=is_refused)
+        status = _attempt(parts, cluster, faults, is_refused=is_refused)
         for part in parts:
             _write(part, status, cluster, faults)
 
 
-def _in_order(
-    statements: Mapping[str, list[CommittedStatement]],
-) -> Iterator[list[CommittedStatement]]:
-    """Yield the parts of each Statement; those first on which others build."""
+def _turn(statement: CommittedStatement) -> tuple[str, str, str, int]:
+    meta, spec = statement.metadata, statement.spec
+    return meta.namespace, meta.name, spec.id, spec.part
+
+
+def _preceding(statement: CommittedStatement) -> Key | None:
+    """Return the Statement that `statement` builds on."""
+    after = statement.spec.after
+    return None if after is None else (statement.metadata.namespace, after)
+
+
+def _in_order(statements: Mapping[Key, Parts]) -> Iterator[Parts]:
+    """Yield the parts of each Statement; a Statement comes after the one that it builds on."""
     rest = dict(statements)
     while rest:
-        free = {key: p for key, p in rest.items() if p[0].spec.after not in rest}
+        free = {key: p for key, p in rest.items() if _preceding(p[0]) not in rest}
         yield from (free or rest).values()
         rest = {key: parts for key, parts in rest.items() if free and key not in free}
 
 
 def _before(
-    statement: CommittedStatement,
-    statements: Mapping[str, list[CommittedStatement]],
-    cluster: ScenarioCluster,
+    statement: CommittedStatement, statements: Mapping[Key, Parts], cluster: ScenarioCluster
 ) -> Phase:
-    """Return what became of the Statement that `request` builds on: Pending, if it is not known."""
-    before = statement.spec.after
+    """Return the phase of the Statement that `statement` builds on; Pending if it has not ended."""
+    before = _preceding(statement)
     if before is None or before in cluster.bound_statements:
         return Phase.SUCCEEDED
-    keys = [key_of(part) for part in statements.get(before, ())]
-    parts = [cluster.requests[key] for key in keys if key in cluster.requests]
+    keys = [carried(part) for part in statements.get(before, ())]
+    parts = [cluster.statements[key] for key in keys if key in cluster.statements]
     has_failed = any(part.status.phase == Phase.FAILED for part in parts)
     return Phase.FAILED if has_failed or not parts else Phase.PENDING
 
@@ -90,28 +99,21 @@ def _is_due(statement: CommittedStatement, now: float) -> bool:
 
 
 def _attempt(
-    parts: list[CommittedStatement],
-    cluster: ScenarioCluster,
-    faults: Faults,
-    effects: Effects,
-    *,
-    is_refused: bool,
+    parts: Parts, cluster: ScenarioCluster, faults: Faults, *, is_refused: bool
 ) -> StatementStatus:
-    """Bind what can be bound and return the status that holds for all parts.
+    """Bind the pods that pass the check; return the status of all parts.
 
     `is_refused`: it was withdrawn, or the Statement that it builds on has failed or is gone.
     """
-    first = parts[0]
-    namespace = first.metadata.namespace
+    first, now = parts[0], cluster.clock.now
     pods = [pod for part in parts for pod in part.spec.pods]
     if is_refused:
         text = f"prerequisite Statement {first.spec.after} failed or is gone"
         refused = Problem("PredecessorFailed", text)
         if first.is_withdrawn:
             refused = Problem("Withdrawn", "the scheduler has withdrawn the Statement")
-        return _outcome(first, pods, dict.fromkeys((p.pod_uid for p in pods), refused), cluster.now)
-    keys = {pod.pod_uid: cluster.pod_key(namespace, pod.pod_name) for pod in pods}
-    problems = {pod.pod_uid: _checked(pod, keys[pod.pod_uid], cluster) for pod in pods}
+        return _outcome(first, pods, dict.fromkeys((p.pod_uid for p in pods), refused), now)
+    problems = {pod.pod_uid: _checked(pod, first.metadata.namespace, cluster) for pod in pods}
     passing = [pod for pod in pods if problems[pod.pod_uid] is None]
     needed = len(pods) if first.spec.min_bound is None else first.spec.min_bound
     if len(passing) < needed:
@@ -119,36 +121,32 @@ def _attempt(
         problems.update({pod.pod_uid: held for pod in passing})
     else:
         for pod in passing:
-            key = keys[pod.pod_uid]
-            problems[pod.pod_uid] = _bind(pod, key, cluster, faults, effects)
-    return _outcome(first, pods, problems, cluster.now)
+            problems[pod.pod_uid] = _bind(pod, cluster, faults)
+    return _outcome(first, pods, problems, now)
 
 
-def _checked(pod: PodBinding, key: str, cluster: ScenarioCluster) -> Problem | None:
-    record = cluster.pods.get(key)
-    if record is None:
+def _checked(pod: PodBinding, namespace: str, cluster: ScenarioCluster) -> Problem | None:
+    uid = cluster.uid_of(namespace, pod.pod_name)
+    if uid is None:
         return Problem("PodGone", "the pod does not exist")
-    if record.uid != pod.pod_uid:
+    if uid != pod.pod_uid:
         return Problem("PodReplaced", "another pod has its name")
-    if record.object.spec.node_name not in ("", pod.selected_node):
-        return Problem("BoundElsewhere", f"it is on {record.object.spec.node_name}")
+    node = cluster.pods[uid].spec.node_name
+    if node not in ("", pod.selected_node):
+        return Problem("BoundElsewhere", f"it is on {node}")
     if pod.selected_node not in cluster.nodes:
         return Problem("NodeGone", f"node {pod.selected_node} does not exist")
     return None
 
 
-def _bind(
-    pod: PodBinding, key: str, cluster: ScenarioCluster, faults: Faults, effects: Effects
-) -> Problem | None:
-    """Bind the pod by whose `key` the cluster knows it."""
-    if cluster.pods[key].object.spec.node_name:
+def _bind(binding: PodBinding, cluster: ScenarioCluster, faults: Faults) -> Problem | None:
+    pod = cluster.pods[Uid(binding.pod_uid)]
+    if pod.spec.node_name:
         return None
-    code = faults.error("bind", (pod.pod_name,))
+    code = faults.error("bind", (binding.pod_name,))
     if code is not None:
         return Problem("BindFailed", f"the API server answers {code}", is_lasting=False)
-    for item in effects(cluster.pods[key].object, pod):
-        cluster.put_further(item)
-    cluster.run_pod(key, pod.selected_node)
+    cluster.bind_pod(pod, binding)
     return None
 
 
@@ -202,7 +200,8 @@ def _write(
     names = [pod.pod_name for pod in statement.spec.pods]
     if faults.error("patchStatus", names) is not None:
         return
-    cluster.put_request(msgspec.structs.replace(statement, status=status))
+    written = msgspec.structs.replace(statement, status=status)
+    cluster.put(written)
     if status.phase == Phase.SUCCEEDED:
-        cluster.bound_statements.add(statement.spec.id)
-        cluster.delete_statement(key_of(statement))
+        cluster.bound_statements.add((written.metadata.namespace, written.spec.id))
+        cluster.delete(written)

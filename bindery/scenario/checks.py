@@ -14,11 +14,12 @@ from bindery.kube.objects.resources import NODES, PODS, QUEUES, Resource
 from bindery.kube.objects.topology import HYPER_NODES, TOPOLOGIES
 from bindery.scenario import pod_specs, raw_objects
 from bindery.scenario.fields import MOST_NODES, MOST_PODS, expand
-from bindery.scenario.format import Scenario
+from bindery.scenario.format import ConfigurationOverrides, Scenario
 from bindery.scenario.given_nodes import CHANGEABLE
 from bindery.scenario.jobs import ScenarioJob, ScenarioPod
 from bindery.scenario.naming import group_keys, pod_keys, pod_names
-from bindery.scenario.nodes import ScenarioNode
+from bindery.scenario.nodes import HyperNode, ScenarioNode, Topology
+from bindery.scenario.queues import ScenarioQueue
 from bindery.scenario.shares import shares_by_hami
 from bindery.scenario.states import STATE_NAMES
 
@@ -70,16 +71,9 @@ def _raw_objects_of(scenario: Scenario) -> Iterator[Finding]:
 
 def _pod_specs(scenario: Scenario) -> Iterator[Finding]:
     by_hami = shares_by_hami(scenario)
-    for place, job in job_places(scenario):
-        pods: list[tuple[Location, ScenarioPod]] = [
-            ((*place, "pods", number), pod) for number, pod in enumerate(job.pods)
-        ]
-        for number, group in enumerate(job.sub_groups):
-            if group.template is not None:
-                pods.append(((*place, "subGroups", number, "template"), group.template))
-        for location, pod in pods:
-            for inner, text in pod_specs.problems(pod, by_hami=by_hami) if pod.spec else ():
-                yield (*location, *inner), text
+    for location, pod in pod_places(scenario):
+        for inner, text in pod_specs.problems(pod, by_hami=by_hami) if pod.spec else ():
+            yield (*location, *inner), text
 
 
 def _numa(scenario: Scenario) -> Iterator[Finding]:
@@ -122,7 +116,27 @@ def job_places(scenario: Scenario) -> list[tuple[Location, ScenarioJob]]:
     return first + later
 
 
+def pod_places(scenario: Scenario) -> Iterator[tuple[Location, ScenarioPod]]:
+    """Yield every entry of pods, and every template of a sub-group, with its place."""
+    for place, job in job_places(scenario):
+        for number, pod in enumerate(job.pods):
+            yield (*place, "pods", number), pod
+        for number, group in enumerate(job.sub_groups):
+            if group.template is not None:
+                yield (*place, "subGroups", number, "template"), group.template
+
+
+def plugin_places(config: ConfigurationOverrides) -> Iterator[tuple[Location, str]]:
+    """Yield the place and the name of every plugin that is written in `config`."""
+    for key, names in (("plugins", config.plugins), ("weights", config.weights)):
+        for name in names:
+            yield ("config", key, name), name
+    for index, name in enumerate(config.without_plugins):
+        yield ("config", "withoutPlugins", index), name
+
+
 def _duplicates(scenario: Scenario) -> Iterator[Finding]:
+    jobs = job_places(scenario)
     places: dict[str, list[tuple[Location, Sequence[str]]]] = {
         "node": [
             *_given(scenario, NODES),
@@ -131,42 +145,28 @@ def _duplicates(scenario: Scenario) -> Iterator[Finding]:
                 for index, node in enumerate(scenario.nodes)
             ),
         ],
-        "queue": [
-            *_given(scenario, QUEUES),
-            *(
-                (("queues", index, "name"), [queue.name])
-                for index, queue in enumerate(scenario.queues)
-            ),
-        ],
-        "job": [
-            ((*place, "name"), expand(job.name, job.count)) for place, job in job_places(scenario)
-        ],
-        "pod": [((*place, "name"), pod_names(job)) for place, job in job_places(scenario)],
-        "Topology": [
-            *_given(scenario, TOPOLOGIES),
-            *(
-                (("topologies", index, "name"), [tree.name])
-                for index, tree in enumerate(scenario.topologies)
-            ),
-        ],
-        "HyperNode": [
-            *_given(scenario, HYPER_NODES),
-            *(
-                (("hyperNodes", index, "name"), [each.name])
-                for index, each in enumerate(scenario.hyper_nodes)
-            ),
-        ],
+        "queue": _given(scenario, QUEUES) + _names("queues", scenario.queues),
+        "job": [((*place, "name"), expand(job.name, job.count)) for place, job in jobs],
+        "pod": [((*place, "name"), pod_names(job)) for place, job in jobs],
+        "Topology": _given(scenario, TOPOLOGIES) + _names("topologies", scenario.topologies),
+        "HyperNode": _given(scenario, HYPER_NODES) + _names("hyperNodes", scenario.hyper_nodes),
     }
-    for what, named in places.items():
+    for kind, named in places.items():
         seen: set[str] = set()
         for location, names in named:
             again = [name for name, count in Counter(names).items() if count > 1 or name in seen]
             if again:
-                yield location, f"there is another {what} {again[0]}"
+                yield location, f"there is another {kind} {again[0]}"
             seen.update(names)
 
 
-def _given(scenario: Scenario, resource: Resource[Any]) -> list[tuple[Location, list[str]]]:
+def _names(
+    key: str, entries: Sequence[ScenarioQueue | Topology | HyperNode]
+) -> list[tuple[Location, Sequence[str]]]:
+    return [((key, index, "name"), [each.name]) for index, each in enumerate(entries)]
+
+
+def _given(scenario: Scenario, resource: Resource[Any]) -> list[tuple[Location, Sequence[str]]]:
     """Return the names of the objects of a kind; `given_objects` finds one that stands twice."""
     return [(("objects",), list({each.name for each in scenario.objects_of(resource)}))]
 

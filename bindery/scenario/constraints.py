@@ -51,7 +51,7 @@ class PreferredTerm(ScenarioModel):
 
 
 class NodeAffinity(ScenarioModel):
-    """The nodes that a pod requires and those that it prefers."""
+    """The required and the preferred nodes of a pod."""
 
     required: NodeSelector | None = Field(
         default=None, alias="requiredDuringSchedulingIgnoredDuringExecution"
@@ -61,19 +61,10 @@ class NodeAffinity(ScenarioModel):
     )
 
 
-class LabelRequirement(ScenarioModel):
+class LabelRequirement(Requirement):
     """One expression over labels of pods or namespaces."""
 
-    key: Name
     operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
-    values: tuple[str, ...] = ()
-
-    @model_validator(mode="after")
-    def _has_the_values_of_its_operator(self) -> "LabelRequirement":
-        if (self.operator in ("In", "NotIn")) != bool(self.values):
-            needs = "needs values" if not self.values else "takes no values"
-            raise ValueError(f"{self.operator} {needs}")
-        return self
 
 
 class LabelSelector(ScenarioModel):
@@ -84,7 +75,7 @@ class LabelSelector(ScenarioModel):
 
 
 class PodAffinityTerm(ScenarioModel):
-    """Pods, and the node label whose values are domains."""
+    """Pods, and a node label; each value of the label is a domain."""
 
     topology_key: Name
     label_selector: LabelSelector | None = None

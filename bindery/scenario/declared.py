@@ -43,7 +43,7 @@ DeclaredT = TypeVar("DeclaredT", bound=Declared)
 def keys_of(
     kind: type[msgspec.Struct], without: tuple[str, ...] = ()
 ) -> Callable[[type[DeclaredT]], type[DeclaredT]]:
-    """Return a decorator that adds the fields of `kind` to a model, but for those in `without`."""
+    """Return a decorator that adds all fields of `kind` except `without` to a model."""
 
     def add(model: type[DeclaredT]) -> type[DeclaredT]:
         fields: dict[str, Any] = {}

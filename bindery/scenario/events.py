@@ -1,8 +1,10 @@
 """Events from outside a scenario's cluster: requests in flight, changes, faults.
 
-Read by `format`; `cluster` plays the events, `faults` answers for the API server.
+Read by `format`; `cluster` plays the events. `planning` and `binding` ask `Faults` before each call
+to the API server that a scenario can make fail.
 """
 
+from collections.abc import Collection, Iterable
 from typing import Literal
 
 from pydantic import Field, model_validator
@@ -30,7 +32,7 @@ class InFlightRequest(ScenarioModel):
 
 
 class Event(ScenarioModel):
-    """What happens before cycle number `before`; the first cycle is 1."""
+    """A change before cycle number `before`; the first cycle is 1."""
 
     before: Positive
     ungate: Texts = ()
@@ -57,3 +59,23 @@ class Fault(ScenarioModel):
     """The calls that concern this pod; default: all."""
     error: int = Field(default=500, ge=400, le=599)
     times: Positive = 1
+
+
+class Faults:
+    """The faults of a scenario, and the number of calls that each will still fail."""
+
+    def __init__(self, faults: Iterable[Fault]) -> None:
+        self._faults = tuple(faults)
+        self._times = {index: fault.times for index, fault in enumerate(self._faults)}
+
+    def error(self, call: str, pods: Collection[str]) -> int | None:
+        """Return the status code with which `call`, about `pods`, fails, and count it.
+
+        None: the call succeeds.
+        """
+        for index, fault in enumerate(self._faults):
+            concerns = fault.pod is None or fault.pod in pods
+            if fault.call == call and concerns and self._times[index] > 0:
+                self._times[index] -= 1
+                return fault.error
+        return None

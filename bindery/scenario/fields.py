@@ -1,12 +1,11 @@
 """The field types that the models of a scenario share.
 
-Used by every model module of the package; `support` reads the `NotYet` marks. Invariant: what
-passes validation can be used without another check, so quantities parse and durations are known.
+Used by every model module of the package. Invariant: a value that passes validation needs no
+further check: quantities parse, durations are seconds.
 """
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
@@ -19,24 +18,13 @@ _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 MOST_NODES: Final = 20_000
-"""How many nodes a scenario may have in all."""
+"""Maximum number of nodes of a scenario."""
 MOST_PODS: Final = 200_000
-"""How many pods a scenario may have in all."""
+"""Maximum number of pods of a scenario."""
 MOST_ROUNDS: Final = 10_000
-"""How often a scenario may play or wait for cycles."""
+"""Maximum number of cycles that a scenario plays or waits for."""
 MOST_DEVICES: Final = 1024
-"""How many devices a node may have, and how many pods may share one."""
-
-
-@dataclass(frozen=True)
-class NotYet:
-    """Marks a key whose behaviour does not exist yet.
-
-    The key may be written with its default, an empty value or one of `neutral`: those ask for
-    nothing. Any other value is answered with `not supported yet: KEY`.
-    """
-
-    neutral: tuple[object, ...] = ()
+"""Maximum number of devices of a node, and of pods that share a device."""
 
 
 class ScenarioModel(ApiModel):
@@ -109,7 +97,7 @@ AnyObject = dict[str, Any]
 
 
 Count = Annotated[int, Field(ge=0, le=MOST_PODS)]
-"""How many equal things there are."""
+"""Number of equal entries."""
 Repetitions = Annotated[int, Field(ge=0, le=MOST_ROUNDS)]
 
 

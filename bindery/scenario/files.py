@@ -12,7 +12,7 @@ from bindery.api.plugins import PluginConfigurationError
 from bindery.api.spelling import meant, no_such
 from bindery.api.yamlfile import Document, FileError, Location, read, validate
 from bindery.scenario import given_objects
-from bindery.scenario.checks import check
+from bindery.scenario.checks import check, plugin_places
 from bindery.scenario.format import ConfigurationOverrides, Scenario
 from bindery.scenario.support import unsupported
 from bindery.scheduler.plugins import registry
@@ -44,7 +44,7 @@ def parse_scenario(document: Document) -> Scenario:
         findings = list(given_objects.problems(scenario, kinds))
         if findings:
             raise _first(document, findings)
-    missing = unsupported(scenario)
+    missing = list(unsupported(scenario))
     if missing:
         line, _, key = min((document.line(place), n, key) for n, (place, key) in enumerate(missing))
         raise UnsupportedError(document.file, line, key)
@@ -66,7 +66,7 @@ def scenario_files(path: Path) -> list[Path]:
 
 
 def read_scenarios(path: Path) -> Iterator[Scenario | FileError]:
-    """Yield each scenario of the file at `path`, or what is wrong with it."""
+    """Yield each scenario of the file at `path`, or its error."""
     try:
         documents = read(path)
     except FileError as error:
@@ -100,22 +100,14 @@ def read_only_scenario(path: Path) -> Scenario:
 
 
 def _misspelt(config: ConfigurationOverrides) -> Iterator[tuple[Location, str]]:
-    """Yield the actions that do not exist, and the plugins whose names are misspelt.
+    """Yield the unknown actions, and the plugins with misspelt names.
 
     A plugin that resembles none that is installed may be one of a later version.
     """
     for index, action in enumerate(config.actions or ()):
         if action not in DEFAULT_ACTIONS:
             yield ("config", "actions", index), no_such("action", action, DEFAULT_ACTIONS)
-    written: list[tuple[Location, str]] = [
-        *((("config", "plugins", name), name) for name in config.plugins),
-        *((("config", "weights", name), name) for name in config.weights),
-        *(
-            (("config", "withoutPlugins", index), name)
-            for index, name in enumerate(config.without_plugins)
-        ),
-    ]
-    for location, name in written:
+    for location, name in plugin_places(config):
         if name not in DEFAULT_PLUGINS:
             known = registry.names()
             if name not in known and meant(name, known):

@@ -19,7 +19,7 @@ from bindery.api.gpus import DEFAULT_GPU_DEVICE_CLASSES, DEFAULT_GPU_RESOURCES
 from bindery.api.usage import UsageConfiguration
 from bindery.kube.objects.resources import Resource
 from bindery.scenario.events import Event, Fault, InFlightRequest
-from bindery.scenario.expectations import Expectation
+from bindery.scenario.expect import Expectation
 from bindery.scenario.fields import AnyObject, Repetitions, ScenarioModel
 from bindery.scenario.jobs import ScenarioJob
 from bindery.scenario.nodes import HyperNode, ScenarioNode, Topology
@@ -64,7 +64,7 @@ class ConfigurationOverrides(ScenarioModel):
 
     def to_configuration(self) -> SchedulerConfiguration:
         """Return the scheduler's configuration with the overrides in it."""
-        # Nobody forges in a scenario what the binder has recorded.
+        # Nobody forges the binder's records in a scenario.
         base = self.scheduler or SchedulerConfiguration(tenancy_policy_enforced=True)
         plugins = tuple(
             plugin.model_copy(
@@ -131,7 +131,7 @@ class Scenario(ScenarioModel):
         ]
 
     def all_jobs(self) -> tuple[ScenarioJob, ...]:
-        """Return the initial jobs and those that events submit."""
+        """Return the initial jobs and the jobs of events."""
         return self.jobs + tuple(event.job for event in self.events if event.job is not None)
 
 

@@ -1,8 +1,7 @@
 """The key `objects` of a scenario: objects of a cluster as Kubernetes writes them.
 
-`checks` asks for mistakes of the file, `cluster` and `beginning` for the objects. They are decoded
-as the watches decode them: one whose fields cannot be read is left out, or kept as far as it holds
-something, as in a cluster. Pure.
+`files` reports mistakes; `creation` reads the objects. They are decoded as the watches decode them:
+an object with unreadable fields is left out, or kept as far as it holds resources. Pure.
 """
 
 from collections import defaultdict
@@ -38,15 +37,15 @@ from bindery.scenario.format import Scenario
 from bindery.scenario.raw_objects import completed, with_text_amounts
 from bindery.scheduler.cache.observers import WATCHED
 from bindery.scheduler.plugins import registry
-from bindery.scheduler.usage.codec import RecordError, decode
-from bindery.scheduler.usage.formula import History
+from bindery.scheduler.usage.codec import readable
 from bindery.scheduler.usage.place import KEY, record_name
+from bindery.scheduler.usage.source import UsageSoFar
 
 Kinds = Mapping[tuple[str, str], Resource[Any]]
 """By apiVersion and kind."""
 
 _LATE: Final = (POD_GROUPS, PODS, BIND_REQUESTS)
-"""Created after all that they refer to."""
+"""Kinds that refer to others, and are created after them."""
 
 
 @dataclass(frozen=True)
@@ -54,11 +53,11 @@ class GivenObjects:
     """The objects of a scenario."""
 
     items: tuple[KubeObject, ...] = ()
-    """In the order in which a cluster would get them. A BindRequest stands for its Statements."""
+    """In the order of their creation in a cluster; Statements in place of BindRequests."""
     left_out: tuple[str, ...] = ()
     """A line about each object that could not be read, or only in part."""
     config_maps: tuple[ConfigMap, ...] = ()
-    """One of them may be the record of past usage; the others mean nothing."""
+    """One of them may be the record of past usage; the others are not used."""
 
 
 def kinds_of(plugins: Sequence[PluginConfiguration]) -> Kinds:
@@ -75,7 +74,7 @@ def kinds_of(plugins: Sequence[PluginConfiguration]) -> Kinds:
 
 
 def problems(scenario: Scenario, kinds: Kinds) -> Iterator[tuple[Location, str]]:
-    """Yield the objects that are of no known kind or have no name, or stand twice."""
+    """Yield each object of an unknown kind, without a name, or with the name of another one."""
     seen: set[tuple[str, str, str]] = set()
     for index, item in enumerate(scenario.objects):
         found = _problem(item, kinds)
@@ -120,7 +119,7 @@ def _watched_by_default() -> tuple[Resource[Any], ...]:
 
 
 def _problem(item: AnyObject, kinds: Kinds) -> tuple[Location, str] | None:
-    """Return the place in `item` and the text of what is wrong with it as an object."""
+    """Return the place in `item` of its first mistake, and a text about it."""
     for key in ("apiVersion", "kind"):
         if not isinstance(item.get(key), str):
             return (key,) if key in item else (), f"{key}: a text is expected"
@@ -189,16 +188,15 @@ def _in_statements(items: Sequence[KubeObject]) -> Iterator[KubeObject]:
             yield item
 
 
-def usage_history(given: GivenObjects, configuration: SchedulerConfiguration) -> History | None:
-    """Return the scheduler's record of past usage; None if it uses none or there is none."""
-    name = record_name(configuration)
-    namespace = configuration.leader_election.namespace
-    if configuration.usage.source != "record":
-        return None
+def past_usage(
+    scenario: Scenario, given: GivenObjects, configuration: SchedulerConfiguration
+) -> UsageSoFar | None:
+    """Return the past usage of queues: the key `usage`, else the scheduler's record."""
+    used = {queue.name: queue.usage for queue in scenario.queues if queue.usage}
+    if used or configuration.usage.source != "record":
+        return used or None
+    record = (configuration.leader_election.namespace, record_name(configuration))
     for item in given.config_maps:
-        if (item.metadata.namespace, item.metadata.name) == (namespace, name):
-            try:
-                return decode((item.data or {}).get(KEY, ""))[0]
-            except RecordError:  # the scheduler begins a new one
-                return None
+        if (item.metadata.namespace, item.metadata.name) == record:
+            return readable((item.data or {}).get(KEY, ""))
     return None

@@ -24,7 +24,7 @@ from bindery.scheduler.plugins.hami.fleet import read_node
 
 PLUGIN: Final = "hami"
 _MEMORY_MIB: Final = 16384
-"""Of a device that does not say how much it has."""
+"""The memory of a device without the key `memory`."""
 _POLICIES: Final = {
     "pack": DevicePolicy.BINPACK,
     "spread": DevicePolicy.SPREAD,
@@ -74,7 +74,7 @@ def node_annotations(node: ScenarioNode) -> dict[str, str]:
 
 
 def share_count(node: ScenarioNode) -> int:
-    """Return how many GPUs the node offers: all shares of healthy devices together."""
+    """Return the number of GPUs that the node offers: the shares of all healthy devices."""
     return sum(device.shares or 1 for device in node.devices if device.healthy)
 
 

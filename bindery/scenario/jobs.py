@@ -25,7 +25,6 @@ from bindery.scenario.fields import (
     Duration,
     Grace,
     Name,
-    NotYet,
     Quantity,
     ScenarioModel,
     Texts,
@@ -52,13 +51,14 @@ class ContainerRequest(ScenarioModel):
 
     gpus: NonNegative = 0
     """Whole devices."""
-    gpu_fraction: Annotated[float | None, NotYet(neutral=(0, 0.0))] = None
+    gpu_fraction: float | None = None
+    """The part of each device."""
     gpu_memory: NonNegative | None = None
     """MiB of each device."""
     gpu_memory_percent: NonNegative | None = None
     """The part of each device's memory, in per cent."""
     gpu_devices: NonNegative | None = None
-    """Of how many devices."""
+    """Number of devices, each of which gives this part."""
     gpu_cores: NonNegative | None = None
     """The part of each device's cores, in per cent."""
     cpu: Quantity = "0"
@@ -105,8 +105,6 @@ class InTreeDisk(ScenarioModel):
 class ScenarioPod(ContainerRequest):
     """`count` equal pods of a job."""
 
-    gpu_fraction: float | None = None
-    """The part of each device."""
     count: Count = 1
     init_containers: tuple[InitContainer, ...] = ()
     qos: Literal["Guaranteed", "Burstable", "BestEffort"] = "Burstable"
@@ -118,7 +116,7 @@ class ScenarioPod(ContainerRequest):
     role: str = ""
     sub_group: str = ""
     numa: tuple[NonNegative, ...] = ()
-    """The NUMA zones that it holds, of a pod on a node; empty: those that the node gives it."""
+    """The NUMA zones of a pod on a node; empty: the node chooses."""
     gpu_policy: Literal["pack", "spread", "mutex", "numa", "topology"] | None = None
     state: PodState = PodState.PENDING
     node: str = ""
@@ -186,7 +184,7 @@ class SubGroup(Declared):
 
     name: Name
     template: ScenarioPod | None = None
-    """What its pods ask for, so that their room is planned before they exist."""
+    """The requests of its pods. Their room is planned before they exist."""
 
 
 class Owner(ScenarioModel):
@@ -206,7 +204,7 @@ class Owner(ScenarioModel):
     ),
 )
 class ScenarioJob(Declared):
-    """A gang, or `count` gangs whose names differ in `{i}`."""
+    """A gang, or `count` gangs with names that differ in `{i}`."""
 
     name: Name
     count: Annotated[Count, Field(ge=1)] = 1
@@ -216,7 +214,7 @@ class ScenarioJob(Declared):
     labels: dict[str, str] = Field(default_factory=dict)
     """The labels of its PodGroup."""
     owners: tuple[Owner, ...] = ()
-    """The workloads by whose names `bindery explain` finds it."""
+    """The workloads of the job; `bindery explain` also finds it by their names."""
     priority: str | int = "train"
     """A priority class or a number."""
     preemptible: bool | None = None

@@ -5,7 +5,6 @@ changed by an event has a default, so that an event can name any few of them.
 """
 
 import re
-from collections.abc import Mapping
 from typing import Annotated, Final, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -72,7 +71,7 @@ class NumaZone(ScenarioModel):
     resources: dict[str, Quantity] = Field(default_factory=dict)
     """Huge pages, and devices of other kinds."""
     used: dict[str, Quantity] = Field(default_factory=dict)
-    """What no pod of the scenario accounts for."""
+    """Amounts in use without a pod of the scenario."""
 
 
 class NodeNuma(ScenarioModel):
@@ -84,7 +83,7 @@ class NodeNuma(ScenarioModel):
     memory_policy: Literal["None", "Static"] | None = None
     """Default: Static if a zone has memory."""
     late: Repetitions = 0
-    """How many cycles later than what happens on the node its report is."""
+    """The delay of its reports, in cycles."""
     zones: Annotated[tuple[NumaZone, ...], Field(max_length=MAX_ZONES)] = ()
 
     @model_validator(mode="after")
@@ -99,7 +98,7 @@ class NodeNuma(ScenarioModel):
 
 
 class ScenarioNode(ScenarioModel):
-    """A node, or `count` nodes whose names differ in `{i}`."""
+    """A node, or `count` nodes with names that differ in `{i}`."""
 
     name: Name
     count: Annotated[Count, Field(ge=1)] = 1
@@ -127,7 +126,7 @@ class ScenarioNode(ScenarioModel):
 
     @property
     def gpu_count(self) -> int:
-        """How many whole devices the node has."""
+        """Number of whole devices of the node."""
         return len(self.devices) if self.gpus is None else self.gpus
 
 
@@ -151,9 +150,3 @@ class HyperNode(ScenarioModel):
     """Labels of nodes, all of which must match."""
     children: tuple[str, ...] = ()
     """Names of HyperNodes."""
-
-    def takes(self, node: str, labels: Mapping[str, str]) -> bool:
-        """Return whether the node with `labels` is a member."""
-        if node in self.members or any(re.search(regex, node) for regex in self.regexes):
-            return True
-        return bool(self.labels) and self.labels.items() <= labels.items()

@@ -1,8 +1,8 @@
 """Nodes of a scenario with NUMA zones: they refuse pods as a kubelet does, and report their zones.
 
-Called by `cluster` when nodes and pods come, start and go. What a pod gets is decided by the plain
-predictor of nodecore, on what is really free. The reports are NodeResourceTopologies with the
-annotation of Bindery's node agent, written after each step between cycles, or some steps `late`.
+Created by `creation`; the cluster calls it when pods start and go. The plain predictor of nodecore
+decides which zones a pod gets, from the free amounts. The reports are NodeResourceTopologies with
+the annotation of Bindery's node agent, written after each step, or some steps `late`.
 """
 
 from collections import deque
@@ -25,7 +25,6 @@ from bindery.kube.objects.nodetopologies import (
     ZoneResource,
 )
 from bindery.kube.objects.watched import KubeObject, Meta, Pod
-from bindery.kube.watches.store import Change, EventType
 from bindery.nodecore.cpusets import format_cpus, parse_cpus
 from bindery.nodecore.masks import mask_of
 from bindery.nodecore.pods import CPU, MEMORY
@@ -43,7 +42,7 @@ Amounts = Mapping[int, Mapping[str, int]]
 
 @dataclass(frozen=True)
 class HeldZones:
-    """What a pod holds of the zones of its node."""
+    """The amounts that a pod holds in the zones of its node."""
 
     amounts: Amounts
 
@@ -64,26 +63,26 @@ class _Node:
 
     entry: NodeNuma
     empty: NodeZones
-    """Without pods, less what the entry says is used."""
+    """The zones without pods, less the key `used` of the entry."""
     held: dict[str, HeldZones] = field(default_factory=dict)
-    """Pod UID -> what it holds, in the order in which the pods started."""
+    """Pod UID -> the amounts that it holds, in the order in which the pods started."""
     waiting: deque[NodeResourceTopology] = field(default_factory=deque)
     """Reports that are not published yet."""
     published: NodeResourceTopology | None = None
 
 
 class NumaNodes:
-    """The zones of all nodes that have some. `apply` gets the reports."""
+    """The zones of all nodes that have some. `put` stores the reports."""
 
-    def __init__(self, apply: Callable[[Change[KubeObject]], None]) -> None:
-        self._apply = apply
+    def __init__(self, put: Callable[[KubeObject], None]) -> None:
+        self._put = put
         self._asks = Asks()
         self._nodes: dict[str, _Node] = {}
         self._places: dict[str, str] = {}
         """Pod UID -> node."""
 
     def put_node(self, name: str, entry: ScenarioNode) -> None:
-        """Take the zones of a node; pods that run there keep what they hold."""
+        """Take the zones of a node; pods that run there keep their amounts."""
         if entry.numa is None or not entry.numa.zones:
             return
         known = self._nodes.get(name)
@@ -120,7 +119,7 @@ class NumaNodes:
         return held
 
     def stop(self, uid: str) -> None:
-        """Take back what a pod holds."""
+        """Take back the amounts of a pod."""
         name = self._places.pop(uid, None)
         if name is not None and name in self._nodes:
             self._nodes[name].held.pop(uid, None)
@@ -132,15 +131,14 @@ class NumaNodes:
         return None if held is None else held.zones
 
     def publish(self) -> None:
-        """Write the reports that have changed and whose time has come."""
+        """Write the changed reports that are due."""
         for name, node in self._nodes.items():
             node.waiting.append(_report(name, node))
             if len(node.waiting) <= node.entry.late and node.published is not None:
                 continue
             found = node.waiting.popleft()
             if found != node.published:
-                kind = EventType.ADDED if node.published is None else EventType.MODIFIED
-                self._apply(Change(kind, found, node.published))
+                self._put(found)
                 node.published = found
 
     def _request(self, pod: Pod) -> PodRequest:
@@ -180,7 +178,7 @@ def _has_static_memory(entry: NodeNuma) -> bool:
 
 
 def _totals(zone: NumaZone) -> dict[str, int]:
-    """Return what a zone has."""
+    """Return the total amounts of a zone."""
     found = {CPU: len(parse_cpus(zone.cpus)), **_amounts(zone.resources)}
     if zone.memory != "0":
         found |= _amounts({MEMORY: zone.memory})
@@ -196,7 +194,7 @@ def _amounts(texts: Mapping[str, str]) -> dict[str, int]:
 
 
 def _current(node: _Node) -> NodeZones:
-    """Return what is free now."""
+    """Return the zones with the amounts that are free now."""
     free = [dict(counts) for counts in node.empty.free]
     groups = [0] * len(free)
     for held in node.held.values():

@@ -1,17 +1,19 @@
 """Convert the parts of a scenario to the Kubernetes objects that the scheduler watches.
 
-Called by `cluster`. Pure. Invariant: names and UIDs follow from the scenario's names alone, and
+Called by `creation`. Pure. Invariant: names and UIDs follow from the scenario's names alone, and
 only creation times follow from the order of its lists, where order means age.
 """
 
 import uuid
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from bindery.api import preemptibility, quantity
 from bindery.api.base import ApiModel
+from bindery.api.bindrequest import Phase
 from bindery.api.hami.requests import in_modules
 from bindery.api.names import (
     CHARGED_QUEUE_ANNOTATION,
@@ -21,13 +23,22 @@ from bindery.api.names import (
     HOSTNAME_LABEL,
     NODE_POOL_LABEL,
     POD_GROUP_ANNOTATION,
+    POD_NAME_LABEL,
     PREEMPTIBLE_ANNOTATION,
     ROLE_LABEL,
     SCHEDULER_NAME,
+    SELECTED_NODE_LABEL,
     SUB_GROUP_LABEL,
 )
 from bindery.api.states import SCHEDULED
 from bindery.api.times import timestamp
+from bindery.kube.objects.bindrequests import (
+    CommittedStatement,
+    PodBinding,
+    StatementSpec,
+    StatementStatus,
+    UnboundPod,
+)
 from bindery.kube.objects.podgroups import (
     PodGroup,
     PodGroupSpec,
@@ -44,10 +55,12 @@ from bindery.kube.objects.podspec import (
     PersistentVolumeClaimSource,
     PodSpec,
     ResourceRequirements,
+    RestartRule,
     SchedulingGate,
     Toleration,
     TopologySpreadConstraint,
     Volume,
+    VolumeMount,
 )
 from bindery.kube.objects.queues import Queue, QueueResource, QueueSpec
 from bindery.kube.objects.watched import (
@@ -62,8 +75,9 @@ from bindery.kube.objects.watched import (
     PodStatus,
     Taint,
 )
-from bindery.scenario import features, hami, pod_specs, shares
+from bindery.scenario import hami, pod_specs, shares
 from bindery.scenario.constraints import HostPorts
+from bindery.scenario.events import InFlightRequest
 from bindery.scenario.jobs import (
     ContainerRequest,
     InitContainer,
@@ -72,8 +86,9 @@ from bindery.scenario.jobs import (
     ScenarioPod,
 )
 from bindery.scenario.nodes import ScenarioDevice, ScenarioNode
-from bindery.scenario.queues import GpuShare, ModelShare, ScenarioQueue, Share
+from bindery.scenario.queues import ScenarioQueue, Share
 from bindery.scenario.states import PodState
+from bindery.scheduler.world import bound_condition
 
 Struct = TypeVar("Struct", Affinity, ContainerPort, Toleration, TopologySpreadConstraint, Volume)
 
@@ -94,12 +109,12 @@ _PHASES: Final = {
 
 @dataclass(frozen=True)
 class PodIdentity:
-    """Identity of a scenario pod; `generation` counts its re-creations."""
+    """Identity of a scenario pod, and the fields that it gets from its job."""
 
     job_name: str
     namespace: str
     name: str
-    generation: int = 0
+    priority: int = 0
     created_at: float = 0.0
     """Seconds since the epoch, as everywhere here."""
     bound_at: float | None = None
@@ -113,8 +128,8 @@ class PodIdentity:
 
     @property
     def uid(self) -> str:
-        """The pod's UID: another one in every life."""
-        return object_uid("pod", self.namespace, f"{self.name}-{self.generation}")
+        """The UID of the pod in its first life."""
+        return object_uid("pod", self.namespace, f"{self.name}-0")
 
 
 def object_uid(kind: str, namespace: str, name: str) -> str:
@@ -174,7 +189,7 @@ def queue_object(queue: ScenarioQueue, at: float) -> Queue:
     )
 
 
-def _queue_resource(share: GpuShare | Share | ModelShare) -> QueueResource:
+def _queue_resource(share: Share) -> QueueResource:
     return QueueResource(quota=share.quota, over_quota_weight=share.weight, limit=share.limit)
 
 
@@ -230,7 +245,7 @@ def _template(pod: ScenarioPod | None, job: ScenarioJob, name: str) -> PodTempla
     if pod is None:
         return None
     who = PodIdentity(name, job.namespace, name, spread_devices=job.spread_devices)
-    made = pod_object(pod, who, priority=0, node_pool="", now=0.0)
+    made = pod_object(pod, who, node_pool="", now=0.0)
     meta = TemplateMeta(
         labels=made.metadata.labels,
         annotations={
@@ -250,9 +265,7 @@ def _unscheduled_condition(at: float) -> Condition:
     )
 
 
-def pod_object(
-    pod: ScenarioPod, who: PodIdentity, *, priority: int, node_pool: str, now: float
-) -> Pod:
+def pod_object(pod: ScenarioPod, who: PodIdentity, *, node_pool: str, now: float) -> Pod:
     """Return the pod `who` of the entry `pod`, in the state of the entry."""
     labels = {NODE_POOL_LABEL: node_pool} if node_pool else {}
     if pod.role:
@@ -290,7 +303,7 @@ def pod_object(
             annotations=hami.recorded(pod, annotations, who.uid),
             owner_references=[_controller(who)] if who.recreate else [],
         ),
-        spec=pod_specs.merged(_spec(pod, who, priority), pod.spec),
+        spec=pod_specs.merged(_spec(pod, who), pod.spec),
         status=PodStatus(
             phase=_PHASES[pod.state],
             nominated_node_name=pod.nominated_node,
@@ -299,16 +312,16 @@ def pod_object(
     )
 
 
-def _spec(pod: ScenarioPod, who: PodIdentity, priority: int) -> PodSpec:
+def _spec(pod: ScenarioPod, who: PodIdentity) -> PodSpec:
     """Return the spec of a pod by its short keys."""
     gates = [SchedulingGate(name=SCENARIO_GATE)] if pod.state is PodState.GATED else None
     return PodSpec(
         node_name=pod.node,
         scheduler_name=pod.scheduler_name or SCHEDULER_NAME,
-        priority=priority,
+        priority=who.priority,
         preemption_policy=pod.preemption_policy,
-        **features.spec_fields(pod.required_features),
-        containers=features.needing(pod.required_features, _containers("main", pod, pod, who)),
+        **_feature_fields(pod.required_features),
+        containers=_with_features(pod.required_features, _containers("main", pod, pod, who)),
         init_containers=[
             each
             for index, container in enumerate(pod.init_containers)
@@ -325,6 +338,23 @@ def _spec(pod: ScenarioPod, who: PodIdentity, priority: int) -> PodSpec:
     )
 
 
+def _feature_fields(features: Collection[str]) -> dict[str, Any]:
+    """Return the fields of the spec that need one of the kubelet's `features`."""
+    if "UserNamespacesHostNetworkSupport" not in features:
+        return {}
+    return {"host_network": True, "host_users": False}
+
+
+def _with_features(features: Collection[str], containers: list[Container]) -> list[Container]:
+    """Return `containers`, the first with the fields that need one of `features`."""
+    changes: dict[str, Any] = {}
+    if "RestartAllContainersOnContainerExits" in features:
+        changes["restart_policy_rules"] = [RestartRule(action="RestartAllContainers")]
+    if "VolumeBindMountOptions" in features:
+        changes["volume_mounts"] = [VolumeMount(bind_mount_options=["noexec"])]
+    return [msgspec.structs.replace(containers[0], **changes), *containers[1:]]
+
+
 def _controller(who: PodIdentity) -> OwnerReference:
     """Return the reference to the Job that creates the pods of `who`'s job."""
     uid = object_uid("job", who.namespace, who.job_name)
@@ -336,7 +366,7 @@ def _controller(who: PodIdentity) -> OwnerReference:
 def _containers(
     name: str, pod: ScenarioPod, request: ScenarioPod | InitContainer, who: PodIdentity
 ) -> list[Container]:
-    """Return a container of `pod` with `request`, and those of its further images."""
+    """Return a container of `pod` with `request`, and one for each further image."""
     restarts = isinstance(request, InitContainer) and request.restart_policy
     container = Container(
         name=name,
@@ -365,15 +395,10 @@ def _volume(each: str | InTreeDisk) -> Volume:
     return Volume(name=each, persistent_volume_claim=PersistentVolumeClaimSource(claim_name=each))
 
 
-def bound_condition(at: float) -> Condition:
-    """Return the condition that the API server writes on a pod that was bound at `at`."""
-    return Condition(type="PodScheduled", status="True", last_transition_time=timestamp(at))
-
-
 def _requirements(
     pod: ScenarioPod, request: ContainerRequest, who: PodIdentity
 ) -> ResourceRequirements:
-    """Return what a container asks for; extended resources always have equal limits."""
+    """Return the requests of a container; extended resources always have equal limits."""
     extended = dict(request.resources)
     if who.shared_devices is not None:
         extended |= hami.resources(request)
@@ -388,6 +413,41 @@ def _requirements(
     }
     limits = {**extended, **basic} if pod.qos == "Guaranteed" else extended
     return ResourceRequirements(requests={**extended, **basic}, limits=limits)
+
+
+def request_object(entry: InFlightRequest, pods: Sequence[Meta], now: float) -> CommittedStatement:
+    """Return the only Statement of the BindRequest `entry` for `pods`."""
+    first = pods[0]
+    name, at = f"{first.name}-in-flight", timestamp(now - entry.age)
+    labels = {NODE_POOL_LABEL: entry.node_pool} if entry.node_pool else {}
+    if len(pods) == 1:
+        labels |= {POD_NAME_LABEL: first.name, SELECTED_NODE_LABEL: entry.node}
+    bindings = [
+        PodBinding(pod_name=pod.name, pod_uid=entry.uid or pod.uid, selected_node=entry.node)
+        for pod in pods
+    ]
+    unbound = [
+        UnboundPod(pod_name=pod.pod_name, pod_uid=pod.pod_uid, node=entry.node, reason="BindFailed")
+        for pod in bindings
+        if entry.phase is Phase.FAILED
+    ]
+    return CommittedStatement(
+        metadata=Meta(
+            name=name,
+            namespace=first.namespace,
+            uid=object_uid("bindrequest", first.namespace, name),
+            creation_timestamp=at,
+            labels={**labels, **entry.labels},
+        ),
+        spec=StatementSpec(pods=bindings, id=name),
+        backoff_limit=entry.backoff_limit,
+        status=StatementStatus(
+            phase=entry.phase.value,
+            failed_attempts=entry.failed_attempts,
+            completion_time=at if entry.phase.is_final else None,
+            unbound_pods=unbound,
+        ),
+    )
 
 
 def _converted(model: ApiModel, struct: type[Struct]) -> Struct:

@@ -6,7 +6,6 @@ removes requests that no binder will finish, reads the report. Invariant: no dec
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from http import HTTPStatus
 from itertools import groupby
 from typing import Any
 
@@ -17,28 +16,23 @@ from bindery.api.names import GPU_RESOURCE
 from bindery.api.quantity import QuantityError, scale
 from bindery.api.times import timestamp
 from bindery.kube.objects.resources import QUEUES
-from bindery.kube.objects.watched import KubeObject
-from bindery.kube.objects.workloads import WorkloadJob
-from bindery.kube.watches.store import Change
+from bindery.kube.objects.watched import Pod
 from bindery.scenario import hami, numa, objects
-from bindery.scenario.cluster import PodRecord, ScenarioCluster
+from bindery.scenario.cluster import ScenarioCluster
+from bindery.scenario.events import Faults
 from bindery.scenario.expect import Observation, PodView
-from bindery.scenario.faults import Faults
 from bindery.scenario.format import Scenario
-from bindery.scenario.given_objects import usage_history
+from bindery.scenario.shares import shares_by_hami
 from bindery.scenario.states import PodState
 from bindery.scheduler.commit.drafts import StatementDraft
 from bindery.scheduler.commit.requests import as_stored
 from bindery.scheduler.commit.stale import stale_requests
-from bindery.scheduler.engine import Engine
 from bindery.scheduler.model.evictions import Eviction
 from bindery.scheduler.model.jobs import JobKey, Uid
 from bindery.scheduler.model.queues import rolled_up
 from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.resources import pod_amounts
 from bindery.scheduler.planning.reports import CycleReport, JobReport, PodReport, RefusedPlan
-from bindery.scheduler.usage.record import UsageRecord
-from bindery.scheduler.usage.source import GivenUsage, PastUsage
 
 _WAITING = frozenset({PodState.PENDING, PodState.PIPELINED, PodState.GATED})
 
@@ -47,36 +41,30 @@ class Planner:
     """Runs cycles over `cluster` and observes them."""
 
     def __init__(self, scenario: Scenario, faults: Faults) -> None:
-        self.cluster = ScenarioCluster(scenario, self._learn)
+        self.cluster = ScenarioCluster(scenario)
+        self.engine = self.cluster.engine
         self._faults = faults
-        self._configuration = scenario.config.to_configuration()
-        self.engine = Engine(self._configuration, lambda: self.cluster.now)
-        usage = {queue.name: queue.usage for queue in scenario.queues if queue.usage}
-        history = usage_history(self.cluster.given, self._configuration)
-        if usage:
-            self.engine.past = PastUsage(GivenUsage(usage), self._configuration.usage.k_value)
-        elif history is not None and isinstance(self.engine.past.source, UsageRecord):
-            self.engine.past.source.precede(history)
+        self._shares_by_hami = shares_by_hami(scenario)
         self._queue_names = [queue.name for queue in scenario.queues]
         self._queue_names += [each.name for each in scenario.objects_of(QUEUES)]
         self._report = CycleReport()
         self._actions = 0
         self._evictions = 0
-        self._moved: dict[str, str] = {}
+        self._moved: dict[Uid, str] = {}
         """Pod -> the node to which this cycle moves it."""
         self._dropped: set[JobKey] = set()
         """Jobs for which no room is made after all, as an eviction was refused."""
 
     def plan(self) -> None:
-        """Run one cycle and write what it commits."""
+        """Run one cycle and write its commits and evictions."""
         self._clear_stale_requests()
         statements: defaultdict[tuple[str, str], list[StatementDraft]] = defaultdict(list)
         for draft in self.engine.cycle():
             statements[draft.namespace, draft.spec.id].append(draft)
-        refused: set[str] = set()
-        for parts in statements.values():
+        refused: set[tuple[str, str | None]] = set()
+        for key, parts in statements.items():
             if not self._write(parts, refused):
-                refused.add(parts[0].spec.id)
+                refused.add(key)
         self._report = self.engine.report
         self._moved.clear()
         self._dropped.clear()
@@ -85,64 +73,66 @@ class Planner:
 
     def observe(self, pipelined_as: PodState = PodState.PIPELINED) -> Observation:
         """Return the cluster as it is; a promise lasts for its cycle and is `pipelined_as`."""
-        places = self.cluster.live_places()
+        cluster = self.cluster
+        places = {
+            pod.pod_uid: pod.selected_node
+            for statement in cluster.statements.values()
+            if not statement.is_final
+            for pod in statement.spec.pods
+        }
         return Observation(
             pods={
-                name: self._view(record, places, pipelined_as)
-                for name, record in self.cluster.pods.items()
+                name: self._view(cluster.pods[uid], places, pipelined_as)
+                for name, uid in cluster.uids.items()
             },
             allocated=self._allocated(),
             fair_shares={
                 name: self._report.fair_shares.get(name, {}) for name in self._queue_names
             },
-            bind_requests=len(self.cluster.request_names()),
+            bind_requests=len(cluster.request_names()),
             evictions=self._evictions,
             actions=self._actions,
-            node_labels={name: node.metadata.labels for name, node in self.cluster.nodes.items()},
+            node_labels={name: node.metadata.labels for name, node in cluster.nodes.items()},
         )
-
-    def _learn(self, change: Change[KubeObject]) -> None:
-        if not isinstance(change.object, WorkloadJob):  # the scheduler does not watch them
-            self.engine.cluster.apply(change)
 
     def _clear_stale_requests(self) -> None:
-        stale = stale_requests(
-            self.engine.cluster, self.cluster.now, self._configuration.bind_request.timeout_seconds
-        )
+        timeout_s = self.engine.configuration.bind_request.timeout_seconds
+        stale = stale_requests(self.engine.cluster, self.cluster.clock.now, timeout_s)
         for found in list(stale):
             statement, meta = found.statement, found.statement.metadata
             names = [pod.pod_name for pod in statement.spec.pods]
             if self._faults.error("deleteBindRequest", names) is not None:
                 continue
             if found.has_neighbours:
-                self.cluster.put_request(msgspec.structs.replace(statement, is_withdrawn=True))
+                self.cluster.put(msgspec.structs.replace(statement, is_withdrawn=True))
             else:
-                self.cluster.delete_request((meta.namespace, meta.name))
+                self.cluster.delete_request(meta.namespace, meta.name)
 
-    def _write(self, parts: Sequence[StatementDraft], refused: Collection[str]) -> bool:
-        """Create all parts of a Statement; if the API server refuses one, take all back.
+    def _write(
+        self, parts: Sequence[StatementDraft], refused: Collection[tuple[str, str | None]]
+    ) -> bool:
+        """Create all parts of a Statement; return whether they were written.
 
-        So it goes with a Statement that builds on one of those `refused`. Returns whether it was
-        written.
+        If the API server refuses one, or the Statement builds on one of the `refused` Statements
+        (namespace and id), all parts are taken back.
         """
-        is_lost = parts[0].spec.after in refused
+        is_lost = (parts[0].namespace, parts[0].spec.after) in refused
         for draft in parts:
             names = [pod.pod_name for pod in draft.spec.pods]
             code = self._faults.error("createBindRequest", names)
-            if code is None and (draft.namespace, draft.name) in self.cluster.request_names():
-                code = HTTPStatus.CONFLICT
-            if code is not None or is_lost:
+            exists = (draft.namespace, draft.name) in self.cluster.request_names()
+            if code is not None or exists or is_lost:
                 for each in parts:
                     self.engine.refused(each)
                 return False
         for draft in parts:
-            request = as_stored(draft)
+            statement = as_stored(draft)
             metadata = msgspec.structs.replace(
-                request.metadata,
+                statement.metadata,
                 uid=objects.object_uid("bindrequest", draft.namespace, draft.name),
-                creation_timestamp=timestamp(self.cluster.now),
+                creation_timestamp=timestamp(self.cluster.clock.now),
             )
-            self.cluster.put_request(msgspec.structs.replace(request, metadata=metadata))
+            self.cluster.put(msgspec.structs.replace(statement, metadata=metadata))
         self._actions += len(parts)
         return True
 
@@ -156,87 +146,82 @@ class Planner:
             self.engine.dropped(RefusedPlan(refused[0], tuple(plan), text, is_begun=False))
             return
         for each in plan:
-            key = self.cluster.pod_key(each.task.namespace, each.task.name)
-            self.cluster.evict_pod(key)
+            self.cluster.evict(each.task.uid)
             if each.moves_to:
-                self._moved[key] = each.moves_to
+                self._moved[each.task.uid] = each.moves_to
         self._evictions += len(plan)
         self._actions += len(plan)
 
     # -- observing -------------------------------------------------------------------------------
 
-    def _view(
-        self, record: PodRecord, places: Mapping[str, str], pipelined_as: PodState
-    ) -> PodView:
-        job, pod = self._reports(record)
-        key = self.cluster.pod_key(record.who.namespace, record.who.name)
-        state, node = record.state, record.object.spec.node_name
-        if state is PodState.PENDING and record.uid in places:
-            state, node = PodState.BINDING, places[record.uid]
-        elif state is PodState.RELEASING and key in self._moved:
-            state, node = PodState.PIPELINED, self._moved[key]
-        elif state is PodState.PENDING and pod is not None and pod.state == PodState.PIPELINED:
-            dropped = job is not None and job.key in self._dropped
-            state = PodState.PENDING if dropped else pipelined_as
-            node = pod.node if state is PodState.PIPELINED else ""
+    def _view(self, pod: Pod, places: Mapping[str, str], pipelined_as: PodState) -> PodView:
+        cluster, uid = self.cluster, Uid(pod.metadata.uid)
+        job = self._report.jobs.get(self.engine.cluster.job_key(pod))
+        report = job.pods.get(uid) if job is not None else None
+        state, node = cluster.state_of(pod), pod.spec.node_name
+        if state is PodState.PENDING and uid in places:
+            state, node = PodState.BINDING, places[uid]
+        elif state is PodState.RELEASING and uid in self._moved:
+            state, node = PodState.PIPELINED, self._moved[uid]
+        elif (
+            state is PodState.PENDING
+            and job is not None
+            and job.key not in self._dropped
+            and report is not None
+            and report.state == PodState.PIPELINED
+        ):
+            state = pipelined_as
+            node = report.node if state is PodState.PIPELINED else ""
+        gpus = cluster.gpus_of(pod)
         return PodView(
-            job=record.who.job_name,
+            job=cluster.job_of(pod),
             state=state,
             node=node,
-            gpus=_gpus(record),
-            reason=_reason(job, pod) if state in _WAITING else "",
-            gpu=self._devices(record, pod) if node else (),
-            numa=self._zones(record) if node else (),
+            gpus=_gpus(pod) if gpus is None else gpus,
+            reason=_reason(job, report) if state in _WAITING else "",
+            gpu=self._devices(pod, report) if node else (),
+            numa=self._zones(uid) if node else (),
         )
 
-    def _devices(self, record: PodRecord, pod: PodReport | None) -> tuple[str, ...]:
+    def _devices(self, pod: Pod, report: PodReport | None) -> tuple[str, ...]:
         """Return the GPUs that the pod holds, or was promised in the last cycle."""
-        data, holds = (
-            self._handed_over(record.uid, hami.PLUGIN),
-            hami.holds_devices(record.object),
-        )
-        if record.who.shared_devices is not None or data is not None or holds:
-            node = self.cluster.nodes.get(record.object.spec.node_name)
-            return hami.devices_of(record.object, data, node)
-        held = self.engine.cluster.state.nodes.devices.held_by.get(Uid(record.uid))
-        promised = pod.devices if pod is not None else ()
+        uid = Uid(pod.metadata.uid)
+        data = self._handed_over(uid, hami.PLUGIN)
+        if self._shares_by_hami or data is not None or hami.holds_devices(pod):
+            return hami.devices_of(pod, data, self.cluster.nodes.get(pod.spec.node_name))
+        held = self.engine.cluster.state.nodes.devices.held_by.get(uid)
+        promised = report.devices if report is not None else ()
         return tuple(str(device) for device in (held.devices if held is not None else promised))
 
-    def _zones(self, record: PodRecord) -> tuple[int, ...]:
-        """Return the NUMA zones that the pod holds, or that the binder was told."""
-        held = self.cluster.numa.zones_of(record.uid)
+    def _zones(self, uid: Uid) -> tuple[int, ...]:
+        """Return the NUMA zones that the pod holds, or the prediction in its BindRequest."""
+        held = self.cluster.numa.zones_of(uid)
         if held is not None:
             return held
-        data = self._handed_over(record.uid, numaplacement.PLUGIN)
+        data = self._handed_over(uid, numaplacement.PLUGIN)
         return numa.predicted_zones(data) if data is not None else ()
 
-    def _handed_over(self, uid: str, plugin: str) -> Mapping[str, Any] | None:
+    def _handed_over(self, uid: Uid, plugin: str) -> Mapping[str, Any] | None:
         """Return the binder's data from a plugin about the pod `uid`."""
-        for request in self.cluster.requests.values():
-            for pod in request.spec.pods:
+        for statement in self.cluster.statements.values():
+            for pod in statement.spec.pods:
                 if pod.pod_uid == uid and plugin in pod.plugin_data:
                     found: Mapping[str, Any] = pod.plugin_data[plugin]
                     return found
         return None
 
-    def _reports(self, record: PodRecord) -> tuple[JobReport | None, PodReport | None]:
-        job = self._report.jobs.get(record.job)
-        return job, job.pods.get(Uid(record.uid)) if job is not None else None
-
     def _allocated(self) -> dict[str, dict[str, float]]:
-        """Return what each queue and those below it hold, in devices, cores and bytes."""
+        """Return the amounts that each queue with all queues below holds: devices, cores, bytes."""
         table = self.engine.cluster.state.queues
         rows = {name: table.row(name) for name in self._queue_names}
         sums = rolled_up(table.allocated, table.chains())
         return {name: table.axis.in_wholes(sums[:, row]) for name, row in rows.items()}
 
 
-def _gpus(record: PodRecord) -> int:
-    """Return how many whole GPUs the pod requests."""
-    if record.entry is not None:
-        return record.entry.gpus
+def _gpus(pod: Pod) -> int:
+    """Return the whole GPUs that a pod of the key `objects` requests."""
     try:
-        return pod_amounts(record.object.spec).get(GPU_RESOURCE, 0) // scale(GPU_RESOURCE)
+        return pod_amounts(pod.spec).get(GPU_RESOURCE, 0) // scale(GPU_RESOURCE)
     except QuantityError:  # the scheduler reports it
         return 0
 

@@ -48,7 +48,7 @@ _ELSEWHERE: Final = {
 
 
 def problems(pod: ScenarioPod, *, by_hami: bool) -> Iterator[tuple[Location, str]]:
-    """Yield what is wrong with the spec of `pod`, with its place in the pod's entry."""
+    """Yield the mistakes in the spec of `pod`, each with its place in the pod's entry."""
     for field in pod.spec:
         if field in _ELSEWHERE:
             yield ("spec", field), _ELSEWHERE[field]

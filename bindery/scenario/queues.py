@@ -19,14 +19,6 @@ Weight = Annotated[float, Field(ge=0)]
 Usage = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
-class GpuShare(ScenarioModel):
-    """The queue's rules for GPUs; without quota and weight, a queue has no share of its own."""
-
-    quota: Limit = "0"
-    weight: Weight = 0.0
-    limit: Limit = UNLIMITED
-
-
 class Share(ScenarioModel):
     """The queue's rules for cores, memory or any other resource."""
 
@@ -35,12 +27,17 @@ class Share(ScenarioModel):
     limit: Limit = UNLIMITED
 
 
-class ModelShare(ScenarioModel):
+class GpuShare(Share):
+    """The queue's rules for GPUs; without quota and weight, a queue has no share of its own."""
+
+    quota: Limit = "0"
+    weight: Weight = 0.0
+
+
+class ModelShare(Share):
     """The queue's rules for GPUs of one model, beside those for all GPUs."""
 
-    quota: Limit = UNLIMITED
     weight: Weight = 0.0
-    limit: Limit = UNLIMITED
 
 
 @keys_of(QueueSpec)
@@ -56,6 +53,6 @@ class ScenarioQueue(Declared):
     resources: dict[str, Share] = Field(default_factory=dict)
     models: dict[str, ModelShare] = Field(default_factory=dict)
 
-    def shares(self) -> dict[str, GpuShare | Share]:
+    def shares(self) -> dict[str, Share]:
         """Return the rules by resource name."""
         return {"gpu": self.gpu, "cpu": self.cpu, "memory": self.memory, **self.resources}

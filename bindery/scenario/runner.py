@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from itertools import count, islice
 
 from bindery.scenario.binding import bind_requests
+from bindery.scenario.events import Faults
 from bindery.scenario.expect import Observation, compare
-from bindery.scenario.faults import Faults
 from bindery.scenario.format import Scenario
 from bindery.scenario.planning import Planner
 from bindery.scenario.states import PodState
-from bindery.scenario.topology import Domains, with_given
+from bindery.scenario.topology import Domains
 
 
 @dataclass(frozen=True)
@@ -80,8 +80,9 @@ class _Run:
         self._faults = Faults(scenario.faults)
         self._planner = Planner(scenario, self._faults)
         self._cluster = self._planner.cluster
+        self._cluster.populate()
+        self._domains = Domains(self._cluster.everything())
         self._cycles = 0
-        self._domains = Domains(*with_given(scenario, self._cluster.given.items))
 
     def play(self) -> Result:
         """Run the scenario and return its result."""
@@ -118,7 +119,6 @@ class _Run:
 
     def _moments(self) -> Iterator[Observation]:
         """Yield the cluster right after each cycle and again after the step that follows."""
-        self._cluster.populate()
         for cycle in count(1):
             self._cycles = cycle
             for event in self._scenario.events:
@@ -128,18 +128,18 @@ class _Run:
             yield self._planner.observe()
             self._step()
             yield self._planner.observe(pipelined_as=PodState.PENDING)
-            self._cluster.now += 1
+            self._cluster.clock.now += 1
 
     def _step(self) -> None:
-        """Do what the binder and the nodes do between two cycles."""
-        self._cluster.release_pods()
+        """Do the work of the binder and the nodes between two cycles."""
+        self._cluster.release()
         self._cluster.start_pods()
-        bind_requests(self._cluster, self._faults, self._planner.engine.bind_effects)
+        bind_requests(self._cluster, self._faults)
         self._cluster.numa.publish()
 
 
 def _changes(before: Observation, planned: Observation, after: Observation) -> list[str]:
-    """Return what a cycle and its step have changed."""
+    """Return the changes of a cycle and its step."""
     changes = []
     if planned.actions != before.actions:
         changes.append(f"the scheduler acted {planned.actions - before.actions} times")

@@ -28,7 +28,7 @@ class PodState(StrEnum):
 
 
 INITIAL_STATES = frozenset(PodState) - {PodState.PIPELINED, PodState.BINDING}
-"""What a scenario may begin with: the others follow from a cycle or a BindRequest."""
+"""The states of initial pods; the others follow from a cycle or a BindRequest."""
 ON_NODE = frozenset(
     {PodState.BOUND, PodState.RUNNING, PodState.RELEASING, PodState.STUCK_IN_RELEASING}
 )

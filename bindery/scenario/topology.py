@@ -1,10 +1,10 @@
 """The trees of a scenario: their Kubernetes objects, and the domain of a node for expectations.
 
-Used by `cluster` and `expect`. Pure.
+Used by `creation`, `runner` and `expect`. Pure.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from bindery.kube.objects.topology import (
     HyperNode,
@@ -18,11 +18,8 @@ from bindery.kube.objects.topology import (
 from bindery.kube.objects.watched import KubeObject, Meta
 from bindery.scenario import nodes
 
-if TYPE_CHECKING:
-    from bindery.scenario.format import Scenario
-
 _TIER = "tier"
-"""What the names of HyperNode levels begin with, before the number."""
+"""Prefix of the names of HyperNode levels; the number follows."""
 
 
 def topology_object(entry: nodes.Topology) -> Topology:
@@ -43,62 +40,50 @@ def hyper_node_object(entry: nodes.HyperNode) -> HyperNode:
     )
 
 
-def with_given(
-    scenario: "Scenario", given: Iterable[KubeObject]
-) -> tuple[list[nodes.Topology], list[nodes.HyperNode]]:
-    """Return the trees of `scenario` and those among its `given` objects, as entries."""
-    trees, hyper_nodes = list(scenario.topologies), list(scenario.hyper_nodes)
-    for item in given:
-        if isinstance(item, Topology):
-            levels = [level.node_label for level in item.spec.levels]
-            trees.append(nodes.Topology(name=item.metadata.name, levels=tuple(levels)))
-        elif isinstance(item, HyperNode):
-            hyper_nodes.append(_entry(item))
-    return trees, hyper_nodes
-
-
-def _entry(item: HyperNode) -> nodes.HyperNode:
-    members = item.spec.members
-    of_nodes = [member for member in members if member.type != "HyperNode"]
-    selected = [member.selector.match_labels for member in of_nodes if member.selector]
-    return nodes.HyperNode(
-        name=item.metadata.name,
-        tier=item.spec.tier,
-        members=tuple(member.name for member in of_nodes if member.name),
-        regexes=tuple(member.regex for member in of_nodes if member.regex),
-        labels=selected[0] if selected else {},
-        children=tuple(m.name for m in members if m.type == "HyperNode" and m.name),
-    )
-
-
 class Domains:
     """The domains of nodes at any level, by their names from the top down."""
 
-    def __init__(
-        self, topologies: Sequence[nodes.Topology] = (), hyper_nodes: Sequence[nodes.HyperNode] = ()
-    ) -> None:
-        self._topologies = topologies
-        self._hyper_nodes = hyper_nodes
+    def __init__(self, trees: Iterable[KubeObject] = ()) -> None:
+        """`trees`: the Topologies and HyperNodes among them count."""
+        trees = list(trees)
+        self._topologies = [tree for tree in trees if isinstance(tree, Topology)]
+        self._hyper_nodes = [tree for tree in trees if isinstance(tree, HyperNode)]
 
     def of(self, node: str, labels: Mapping[str, str], level: str) -> tuple[str, ...]:
         """Return the domain of `node` with `labels` at `level`."""
         tier = level.removeprefix(_TIER)
         if self._hyper_nodes and level.startswith(_TIER) and tier.isdigit():
-            names = [each.name for each in self._above(node, labels) if each.tier == int(tier)]
+            above = self._above(node, labels)
+            names = [each.metadata.name for each in above if each.spec.tier == int(tier)]
             return tuple(names) or (f"{node} has no {level}",)
         return tuple(labels.get(label, f"{node} has no {label}") for label in self._path(level))
 
-    def _path(self, level: str) -> tuple[str, ...]:
+    def _path(self, level: str) -> list[str]:
         for topology in self._topologies:
-            if level in topology.levels:
-                return topology.levels[: topology.levels.index(level) + 1]
-        return (level,)
+            labels = [each.node_label for each in topology.spec.levels]
+            if level in labels:
+                return labels[: labels.index(level) + 1]
+        return [level]
 
-    def _above(self, node: str, labels: Mapping[str, str]) -> Iterator[nodes.HyperNode]:
+    def _above(self, node: str, labels: Mapping[str, str]) -> Iterator[HyperNode]:
         """Yield the HyperNodes that contain `node`."""
-        found = {each.name for each in self._hyper_nodes if each.takes(node, labels)}
+        found: set[str] = set()
         size = -1
         while size != len(found):
             size = len(found)
-            found |= {e.name for e in self._hyper_nodes if not found.isdisjoint(e.children)}
-        return (each for each in self._hyper_nodes if each.name in found)
+            found |= {
+                each.metadata.name
+                for each in self._hyper_nodes
+                if any(_is_in(node, labels, found, member) for member in each.spec.members)
+            }
+        return (each for each in self._hyper_nodes if each.metadata.name in found)
+
+
+def _is_in(node: str, labels: Mapping[str, str], found: Collection[str], member: Member) -> bool:
+    """Return whether `node`, which is in the HyperNodes `found`, is in `member`."""
+    if member.type == "HyperNode":
+        return member.name in found
+    if member.regex and re.search(member.regex, node):
+        return True
+    wanted = member.selector.match_labels if member.selector is not None else {}
+    return member.name == node or (bool(wanted) and wanted.items() <= labels.items())

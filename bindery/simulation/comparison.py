@@ -1,4 +1,4 @@
-"""What a second configuration would change: two simulations of one trace, job by job. Pure."""
+"""The changes by a second configuration: two simulations of one trace, job by job. Pure."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -40,13 +40,13 @@ class Comparison:
     placed_in_both: int
     """Pods that both place."""
     evictions: int
-    """Evictions with the second configuration, less those with the first."""
+    """Evictions with the second configuration minus evictions with the first."""
     changes: tuple[JobChange, ...]
     """The jobs with the largest changes."""
 
 
 def compare(first: Record, second: Record) -> Comparison:
-    """Return what `second` changes; both must be of the same trace."""
+    """Return the changes by `second`; both must be of the same trace."""
     changes, counts = [], dict.fromkeys(("same", "earlier", "later", "first", "second"), 0)
     other_nodes = placed = 0
     for key, one in first.jobs.items():

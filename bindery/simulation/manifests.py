@@ -17,7 +17,7 @@ from bindery.kube.objects.membership import Claims
 from bindery.kube.objects.podgroups import PodGroup
 from bindery.kube.objects.snapshot import ClusterSnapshot
 from bindery.kube.objects.watched import KubeObject, Node, Pod
-from bindery.scenario.beginning import snapshot_of
+from bindery.scenario.creation import snapshot_of
 from bindery.scenario.files import read_only_scenario, scenario_files
 from bindery.scenario.format import Scenario
 from bindery.scenario.manifests import Surroundings, read_documents

@@ -16,10 +16,10 @@ from typing import Final, NamedTuple
 from bindery.api.configuration import SchedulerConfiguration
 from bindery.api.names import DEFAULT_QUEUE
 from bindery.kube.objects.watched import Pod
-from bindery.scheduler.insight.world import Bound
 from bindery.scheduler.model.evictions import Eviction
 from bindery.scheduler.model.jobs import JobKey, TaskStatus, Uid
-from bindery.simulation.cluster import SimulatedCluster, running_pods
+from bindery.scheduler.world import Bound
+from bindery.simulation.cluster import SimulatedCluster
 from bindery.simulation.fragmentation import FragmentationMeter
 from bindery.simulation.record import (
     EvictionRecord,
@@ -57,7 +57,7 @@ _DEFAULT: Final = Settings()
 
 
 class _Kind(IntEnum):
-    """What happens; of equal times, in this order."""
+    """Kinds of events; events of one time happen in this order."""
 
     END = 0
     RELEASE = 1
@@ -69,7 +69,7 @@ class _Event(NamedTuple):
     kind: _Kind
     number: int
     """Of equal times and kinds, the event that was planned first comes first."""
-    what: Uid | Arrival
+    subject: Uid | Arrival
 
 
 def play(
@@ -162,10 +162,10 @@ class _Player:
         offered = cluster.offered()
         record.capacity_gpus = offered.get("gpu", 0.0)
         record.capacity_cpu = offered.get("cpu", 0.0)
-        for pod in cluster.pods.values():
+        for uid, pod in cluster.pods.items():
             self._note_job(self._job_key(pod), self._reader.gpus(pod))
-        for pod in running_pods(trace.beginning):
-            uid = Uid(pod.metadata.uid)
+            if not pod.spec.node_name or pod.status.phase != "Running":
+                continue
             self._record.jobs[self._job_key(pod)].started_s = 0.0
             bound_at = state.tasks[uid].bound_at if uid in state.tasks else None
             self._bound_s[uid] = 0.0 if bound_at is None else bound_at - trace.start_s
@@ -178,8 +178,8 @@ class _Player:
         for arrival in trace.arrivals:
             self._plan(arrival.at_s, _Kind.ARRIVE, arrival)
 
-    def _plan(self, at_s: float, kind: _Kind, what: Uid | Arrival) -> None:
-        heapq.heappush(self._events, _Event(at_s, kind, self._planned, what))
+    def _plan(self, at_s: float, kind: _Kind, subject: Uid | Arrival) -> None:
+        heapq.heappush(self._events, _Event(at_s, kind, self._planned, subject))
         self._planned += 1
 
     def _plan_end(self, uid: Uid) -> None:
@@ -198,11 +198,11 @@ class _Player:
             event = heapq.heappop(self._events)
             self._set_clock(event.at_s)
             if event.kind is _Kind.ARRIVE:
-                assert isinstance(event.what, Arrival)
-                self._arrive(event.what)
+                assert isinstance(event.subject, Arrival)
+                self._arrive(event.subject)
             else:
-                assert not isinstance(event.what, Arrival)
-                self._leave(event.what, has_ended=event.kind is _Kind.END)
+                assert not isinstance(event.subject, Arrival)
+                self._leave(event.subject, has_ended=event.kind is _Kind.END)
         self._set_clock(end_s)
 
     def _set_clock(self, at_s: float) -> None:

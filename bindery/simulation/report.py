@@ -11,7 +11,7 @@ from itertools import pairwise
 from statistics import median
 from typing import Final
 
-from bindery.simulation.record import JobRecord, QueueSample, Record, Sample
+from bindery.simulation.record import FragmentationSample, JobRecord, QueueSample, Record, Sample
 
 _MOST_POINTS: Final = 400
 """Points of a series; of more samples, the last of each interval is shown."""
@@ -84,7 +84,7 @@ class Evictions:
     queue: str
     pods: int
     moved: int
-    """Those with another node in the same plan."""
+    """Pods with another node in the same plan."""
     lost_gpu_hours: float
     """Work of the evicted pods since their binding."""
 
@@ -101,14 +101,6 @@ class Point:
     """Queue -> GPUs."""
     fair: dict[str, float]
     """Queue -> fair share in GPUs."""
-
-
-@dataclass(frozen=True)
-class FragmentationPoint:
-    """Fragmentation at one time, in GPUs."""
-
-    at_s: float
-    gpus: float
 
 
 @dataclass(frozen=True)
@@ -135,7 +127,7 @@ class Report:
     two queues requested GPUs at the same time."""
     evictions: tuple[Evictions, ...]
     series: tuple[Point, ...]
-    fragmentation_series: tuple[FragmentationPoint, ...]
+    fragmentation_series: tuple[FragmentationSample, ...]
     problems: dict[str, str]
 
 
@@ -174,9 +166,7 @@ def make_report(record: Record) -> Report:
         fairness_index=_index(record),
         evictions=tuple(_evictions(record)),
         series=tuple(_points(samples)),
-        fragmentation_series=tuple(
-            FragmentationPoint(each.at_s, each.gpus) for each in record.fragmentation
-        ),
+        fragmentation_series=tuple(record.fragmentation),
         problems=record.problems,
     )
 

@@ -44,7 +44,7 @@ class Trace:
 
     name: str
     beginning: tuple[KubeObject, ...]
-    """Nodes, queues, priority classes, and what runs or waits at the start."""
+    """Nodes, queues, priority classes, and the jobs that run or wait at the start."""
     arrivals: tuple[Arrival, ...]
     """In the order of their times."""
     start_s: float = START_S

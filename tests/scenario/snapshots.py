@@ -17,13 +17,13 @@ from bindery.kube.objects.bindrequests import (
     CommittedStatement,
 )
 from bindery.kube.objects.watched import KubeObject
-from bindery.scenario.beginning import objects_of
+from bindery.scenario.creation import objects_of
 from bindery.scenario.files import parse_scenario
 from bindery.scenario.format import Scenario
 from bindery.scenario.given_objects import kinds_of
 from bindery.scenario.snapshot import snapshot_text
 from bindery.scheduler.commit.requests import as_stored
-from bindery.scheduler.insight.world import World
+from bindery.scheduler.world import World
 
 RESOURCES = {resource.type: resource for resource in kinds_of(()).values()}
 

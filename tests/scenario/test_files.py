@@ -61,7 +61,7 @@ def problem(tmp_path: Path, text: str) -> str:
         ),
     ],
 )
-def test_a_key_that_is_wrong_is_named_with_its_line(tmp_path: Path, text: str, place: str) -> None:
+def test_an_invalid_key_is_reported_with_its_line(tmp_path: Path, text: str, place: str) -> None:
     assert problem(tmp_path, text).startswith(place)
 
 
@@ -132,7 +132,7 @@ def test_a_key_that_is_wrong_is_named_with_its_line(tmp_path: Path, text: str, p
         ),
     ],
 )
-def test_a_name_that_does_not_exist_is_answered_with_the_nearest(
+def test_the_most_similar_name_is_suggested_for_an_unknown_name(
     tmp_path: Path, text: str, message: str
 ) -> None:
     assert problem(tmp_path, text) == message
@@ -202,11 +202,13 @@ ONE_ZONE = "nodes: [{name: n, numa: {zones: [{cpus: 0-3}]}}]\n"
         ),
     ],
 )
-def test_zones_that_contradict_the_node_are_named(tmp_path: Path, text: str, message: str) -> None:
+def test_zones_that_contradict_the_node_are_reported(
+    tmp_path: Path, text: str, message: str
+) -> None:
     assert problem(tmp_path, text) == message
 
 
-def test_keys_without_behaviour_may_say_what_is_the_default_anyway(tmp_path: Path) -> None:
+def test_keys_without_behaviour_may_have_their_default_value(tmp_path: Path) -> None:
     item = read_one(
         tmp_path,
         """
@@ -259,28 +261,28 @@ def test_a_malformed_document_does_not_hide_the_others_of_its_file(tmp_path: Pat
 @pytest.mark.parametrize(
     ("text", "line"), [("a: [1\nb: 2\n", 2), ("", 1), ("- just\n- a list\n", 1), ("{a: b: c}", 1)]
 )
-def test_a_file_that_holds_no_scenario_is_an_error(tmp_path: Path, text: str, line: int) -> None:
+def test_a_file_without_a_scenario_is_an_error(tmp_path: Path, text: str, line: int) -> None:
     item = read_one(tmp_path, text)
 
     assert isinstance(item, FileError)
     assert item.line == line
 
 
-def test_a_file_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
     (item,) = read_scenarios(tmp_path / "missing.yaml")
 
     assert isinstance(item, FileError)
     assert "cannot be read" in str(item)
 
 
-def test_a_float_stands_for_the_decimal_that_is_written(tmp_path: Path) -> None:
+def test_a_float_is_read_as_the_written_decimal(tmp_path: Path) -> None:
     item = read_one(tmp_path, "jobs:\n- name: a\n  pods: [{cpu: 0.1, memory: 100M}]\n")
 
     assert isinstance(item, Scenario)
     assert item.jobs[0].pods[0].cpu == "0.1"
 
 
-def test_a_counter_in_the_node_of_a_pod_is_refused_with_what_to_write() -> None:
+def test_a_counter_in_the_node_of_a_pod_is_refused_with_advice() -> None:
     with pytest.raises(FileError, match=r"node n\{i\}: \{i\} counts in names of nodes and jobs"):
         scenario_of(
             """

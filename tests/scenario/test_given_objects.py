@@ -7,7 +7,7 @@ import pytest
 
 from bindery.api.yamlfile import FileError, parse
 from bindery.kube.objects.watched import Pod
-from bindery.scenario.beginning import objects_of
+from bindery.scenario.creation import objects_of
 from bindery.scenario.files import parse_scenario
 from bindery.scenario.format import Scenario
 from bindery.scenario.runner import run
@@ -66,14 +66,14 @@ def test_objects_are_planned_beside_jobs() -> None:
     }
 
 
-def test_pods_of_one_name_are_told_apart_by_their_namespaces() -> None:
+def test_pods_of_one_name_are_distinguished_by_their_namespaces() -> None:
     more = "jobs: [{name: train, pods: [{gpus: 1}]}]\n"
     more += "expect: {pods: {train-0: {state: Running}, team/train-0: {state: Running, gpus: 2}}}\n"
 
     assert run(objects(NODE, GANG, more=more)).ok
 
 
-def test_an_evicted_pod_that_is_given_comes_back_without_its_records() -> None:
+def test_an_evicted_given_pod_is_recreated_without_its_records() -> None:
     more = """
 config: {actions: [allocate, preempt]}
 jobs: [{name: urgent, priority: inference, pods: [{gpus: 4}]}]
@@ -100,7 +100,7 @@ def test_an_event_changes_a_given_node() -> None:
     assert result.ok, result.failures
 
 
-def test_a_pod_that_cannot_be_read_is_left_out_and_named() -> None:
+def test_an_unreadable_pod_is_skipped_and_named() -> None:
     broken = GANG.replace("priority: 50", "priority: high")
 
     result = run(objects(NODE, broken))
@@ -111,7 +111,7 @@ def test_a_pod_that_cannot_be_read_is_left_out_and_named() -> None:
     assert "$.spec.priority" in line
 
 
-def test_a_running_pod_that_cannot_be_read_keeps_its_room() -> None:
+def test_an_unreadable_running_pod_keeps_its_room() -> None:
     broken = GANG.replace("priority: 50", "priority: high\n    nodeName: n0")
     more = "config: {actions: [allocate]}\njobs: [{name: b, pods: [{gpus: 4}]}]\n"
 
@@ -146,14 +146,14 @@ def test_a_running_pod_that_cannot_be_read_keeps_its_room() -> None:
         ),
     ],
 )
-def test_a_mistake_has_its_line_and_key(text: str, line: int, message: str) -> None:
+def test_a_mistake_is_reported_with_its_line_and_key(text: str, line: int, message: str) -> None:
     found = error(text)
 
     assert found.message.startswith(message), found.message
     assert found.line == line
 
 
-def test_an_object_on_a_line_of_json_is_read_as_yaml_reads_it() -> None:
+def test_a_line_of_json_is_read_like_yaml() -> None:
     item = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "ä\x7f", "labels": {"a": "é"}}}
     fast = f"objects:\n# a comment\n- {json.dumps(item)}\nname: x\n"
     slow = f"objects:\n# a comment\n\n- \n  {json.dumps(item)}\nname: x\n"
@@ -161,13 +161,13 @@ def test_an_object_on_a_line_of_json_is_read_as_yaml_reads_it() -> None:
     assert parse(fast, "f")[0].data == parse(slow, "f")[0].data
 
 
-def test_a_line_of_json_with_a_mistake_has_its_line() -> None:
+def test_a_mistake_in_a_line_of_json_is_reported_with_its_line() -> None:
     twice = 'objects:\n- {"apiVersion": "v1", "kind": "Node", "kind": "Pod"}\n'
 
     assert str(error(twice)) == "file.yaml:2: kind: stands twice"
 
 
-def test_a_text_that_looks_like_an_object_stays_a_text() -> None:
+def test_a_text_that_looks_like_an_object_is_read_as_a_text() -> None:
     text = 'name: "a\n\nobjects:\n- {\\"a\\": 1}\n"\n'
 
     assert scenario_of(text).name == 'a\nobjects: - {"a": 1} '
@@ -206,7 +206,7 @@ def test_a_pod_has_the_fields_of_its_spec() -> None:
         ("spec: {hostNetwork: maybe}", "spec: Expected `bool`, got `str` - at `$.hostNetwork`"),
     ],
 )
-def test_a_field_of_a_spec_that_another_key_gives_is_a_mistake(keys: str, message: str) -> None:
+def test_a_field_of_a_spec_that_another_key_sets_is_a_mistake(keys: str, message: str) -> None:
     found = error(f"jobs:\n- name: a\n  pods:\n  - {{{keys}}}\n")
 
     assert found.message.startswith(f"jobs[0].pods[0].{message}"), found.message

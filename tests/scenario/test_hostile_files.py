@@ -1,4 +1,4 @@
-"""Files that would never end, or fill all memory, are refused with the line that is to blame."""
+"""Files that would take endless time or all memory are refused with the line of the cause."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ def only_error(path: Path, text: str) -> FileError:
 
 
 @pytest.mark.parametrize("bomb", [BOMB, MERGE_BOMB], ids=["lists", "merges"])
-def test_aliases_that_stand_for_too_much_are_refused_at_their_line(bomb: str) -> None:
+def test_aliases_that_expand_to_too_much_are_refused_at_their_line(bomb: str) -> None:
     with pytest.raises(FileError, match=f"more than {MOST_ALIASED:,} values") as raised:
         parse(bomb, "bomb.yaml")
     assert 5 < raised.value.line <= 2 * LEVELS
@@ -43,12 +43,12 @@ def test_a_bomb_in_a_configuration_or_a_scenario_is_an_error_of_the_file(tmp_pat
         load(SchedulerConfiguration, path)
 
 
-def test_an_alias_within_what_it_stands_for_is_refused() -> None:
+def test_an_alias_within_its_own_value_is_refused() -> None:
     with pytest.raises(FileError, match="refers to a value that contains it"):
         parse("a: &a [1, *a]", "loop.yaml")
 
 
-def test_aliases_that_people_write_are_taken() -> None:
+def test_ordinary_aliases_are_accepted() -> None:
     (document,) = parse("pod: &pod {cpu: 1}\npods: [*pod, *pod]\nmore: {<<: *pod, gpu: 1}\n", "f")
 
     assert document.data == {
@@ -73,7 +73,7 @@ def test_aliases_that_people_write_are_taken() -> None:
         ("nodes: [" + "{name: 'n{i}', count: 20000}, " * 2 + "]", "nodes[1].count"),
     ],
 )
-def test_a_scenario_of_a_size_that_cannot_be_played_is_refused_at_its_key(
+def test_a_scenario_that_is_too_large_to_run_is_refused_at_its_key(
     tmp_path: Path, text: str, place: str
 ) -> None:
     error = only_error(tmp_path / "large.yaml", text)
@@ -90,7 +90,7 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
         read(path)
 
 
-def test_what_a_file_says_does_not_rewrite_the_terminal_that_shows_its_errors(
+def test_control_characters_of_a_file_are_escaped_in_its_errors(
     tmp_path: Path,
 ) -> None:
     error = only_error(

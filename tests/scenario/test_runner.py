@@ -85,7 +85,7 @@ def test_a_pod_that_starts_after_the_match_is_no_oscillation() -> None:
     assert result.cycles == 4
 
 
-def test_the_clock_goes_on_by_a_second_a_cycle_and_by_what_events_say() -> None:
+def test_the_clock_advances_by_one_second_a_cycle_and_by_events() -> None:
     waits_five_seconds = """
         config: {bindRequest: {backoffLimit: 0}, failedNodeCooldownSeconds: 20}
         jobs: [{name: a, pods: [{gpus: 1}]}]
@@ -101,7 +101,7 @@ def test_the_clock_goes_on_by_a_second_a_cycle_and_by_what_events_say() -> None:
     assert play(waits_five_seconds + advances).cycles == 3
 
 
-def test_a_result_has_the_documented_form() -> None:
+def test_a_result_has_the_documented_fields() -> None:
     result = play(
         """
         name: shape
@@ -137,7 +137,7 @@ def test_a_result_has_the_documented_form() -> None:
     }
 
 
-def test_failures_say_what_is_and_what_was_expected() -> None:
+def test_failures_show_the_actual_and_the_expected_value() -> None:
     result = play(
         """
         queues: [{name: q0}]
@@ -170,3 +170,54 @@ def test_failures_say_what_is_and_what_was_expected() -> None:
         "bindRequests: 1, expected 2",
         "actions: 1, expected none",
     )
+
+
+def test_statements_of_two_namespaces_may_have_one_id() -> None:
+    now = "2026-01-01T00:00:00Z"
+    objects = "".join(
+        f"""
+        - apiVersion: v1
+          kind: Pod
+          metadata: {{name: p, namespace: {namespace}, uid: {namespace}}}
+          spec: {{schedulerName: bindery, containers: [{{name: c}}]}}
+        - apiVersion: scheduling.bindery.dev/v1alpha1
+          kind: BindRequest
+          metadata: {{name: request, namespace: {namespace}, creationTimestamp: {now}}}
+          spec:
+            statements:
+            - id: one
+              pods: [{{podName: p, podUID: {namespace}, selectedNode: node0}}]
+        """.rstrip()
+        for namespace in ("a", "b")
+    )
+
+    result = play(
+        f"""
+        objects:{objects}
+        expect:
+          counts: {{Running: 2}}
+          bindRequests: 0
+        """
+    )
+
+    assert result.failures == ()
+    assert result.left_out == ()
+    assert result.cycles == 1
+
+
+def test_a_pod_without_a_node_that_is_being_deleted_goes_after_the_first_cycle() -> None:
+    result = play(
+        """
+        objects:
+        - apiVersion: v1
+          kind: Pod
+          metadata: {name: p, namespace: a, deletionTimestamp: "2026-01-01T00:00:00Z"}
+          spec: {schedulerName: bindery, containers: [{name: c}]}
+        rounds: 3
+        expect: {counts: {Releasing: 0}}
+        """
+    )
+
+    assert result.ok
+    assert result.cycles == 1
+    assert result.seen.pods == {}

@@ -1,4 +1,4 @@
-"""The project's own scenario files: each is one behaviour, played by the scheduler's engine."""
+"""The project's own scenario files: each is one behaviour, run by the scheduler's engine."""
 
 from functools import cache
 
@@ -43,7 +43,7 @@ def test_the_result_is_the_same_in_every_run_and_for_every_order_of_the_nodes(
     }
 
 
-def test_every_scenario_has_a_name_of_its_own_and_expects_something() -> None:
+def test_every_scenario_has_a_unique_name_and_an_expectation() -> None:
     names = [scenario.name for scenario in SCENARIOS]
 
     assert len(set(names)) == len(names)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from bindery.kube.objects import watched as kube
 from bindery.scenario.binding import bind_requests
-from bindery.scenario.faults import Faults
+from bindery.scenario.events import Faults
 from bindery.scenario.format import Scenario
 from bindery.scenario.planning import Planner
 from tests.ownscenarios import FOLDER, scenarios_of
@@ -29,11 +29,11 @@ def played(scenario: Scenario, cycles: int) -> Planner:
     cluster.populate()
     for _ in range(cycles):
         planner.plan()
-        cluster.release_pods()
+        cluster.release()
         cluster.start_pods()
-        bind_requests(cluster, faults, planner.engine.bind_effects)
+        bind_requests(cluster, faults)
         cluster.numa.publish()
-        cluster.now += 1
+        cluster.clock.now += 1
     return planner
 
 
@@ -56,7 +56,7 @@ def test_a_snapshot_of_any_scenario_is_planned_as_its_cluster(file: Path) -> Non
             planner = played(scenario, cycles)
             configuration = scenario.config.to_configuration()
 
-            direct, read = both_plans(objects_in(planner), configuration, planner.cluster.now)
+            direct, read = both_plans(objects_in(planner), configuration, planner.cluster.clock.now)
 
             assert read == direct, (scenario.name, cycles)
 
@@ -72,7 +72,7 @@ def test_a_snapshot_of_a_contested_cluster_is_planned_as_the_cluster(
             break
     configuration = scenario.config.to_configuration()
 
-    direct, read = both_plans(objects_in(planner), configuration, planner.cluster.now)
+    direct, read = both_plans(objects_in(planner), configuration, planner.cluster.clock.now)
 
     assert read == direct
 

@@ -1,4 +1,4 @@
-"""What a snapshot leaves out: nothing that planning reads, and all that may be secret."""
+"""Fields omitted from a snapshot: none that planning reads, and all that may be secret."""
 
 import types
 from collections.abc import Iterator
@@ -67,13 +67,13 @@ def structs(kind: Any) -> Iterator[type[msgspec.Struct]]:
 
 
 @pytest.mark.parametrize("part", sorted(STRUCTS))
-def test_no_field_that_the_watches_decode_is_left_out(part: str) -> None:
+def test_no_field_that_the_watches_decode_is_omitted(part: str) -> None:
     read = {field.encode_name for field in msgspec.structs.fields(STRUCTS[part])}
 
     assert not read & DROPPED[part]
 
 
-def test_no_struct_has_a_field_that_is_left_out_everywhere() -> None:
+def test_no_struct_has_a_field_that_is_omitted_everywhere() -> None:
     seen = {each for kind in RESOURCES for each in structs(kind)}
     names = {field.encode_name for each in seen for field in msgspec.structs.fields(each)}
 
@@ -82,7 +82,7 @@ def test_no_struct_has_a_field_that_is_left_out_everywhere() -> None:
     assert not [name for name in names if name.lower().endswith(("secretref", "secretname"))]
 
 
-def test_secrets_are_left_out_and_unknown_fields_stay() -> None:
+def test_secrets_are_omitted_and_unknown_fields_are_kept() -> None:
     job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}}
     template = {**job, "spec": {"template": {"spec": POD["spec"]}}}
     text = snapshot_text([POD, template], SchedulerConfiguration(), datetime.now(UTC))
@@ -95,7 +95,7 @@ def test_secrets_are_left_out_and_unknown_fields_stay() -> None:
     assert found["status"] == {"phase": "Running", "containerStatuses": [{}]}
 
 
-def test_images_that_no_pod_uses_are_left_out() -> None:
+def test_images_that_no_pod_uses_are_omitted() -> None:
     names = ["train:1"], ["other:1"], ["later:latest"], ["data:2"]
     images = [{"names": each, "sizeBytes": 5} for each in names]
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {}, "status": {"images": images}}
@@ -108,7 +108,7 @@ def test_images_that_no_pod_uses_are_left_out() -> None:
     assert found["status"]["images"] == [images[0], *images[2:]]
 
 
-def test_the_text_is_yaml_whatever_the_objects_hold() -> None:
+def test_the_text_is_yaml_with_any_content_of_objects() -> None:
     odd = "é\x7f\x80\ufeff\u2028😀\n\"'"
     item = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "labels": {"a": odd}}}
     text = snapshot_text([item], SchedulerConfiguration(), datetime.now(UTC))
@@ -120,7 +120,7 @@ def test_the_text_is_yaml_whatever_the_objects_hold() -> None:
         assert document.data["objects"] == [item]
 
 
-def test_a_pod_is_decoded_from_its_snapshot_as_from_the_cluster() -> None:
+def test_a_pod_is_decoded_alike_from_its_snapshot_and_the_cluster() -> None:
     decoder = LenientDecoder(RESOURCES_BY_KIND["Pod"])
 
     pages = [msgspec.json.encode({"items": each}) for each in ([POD], list(pruned([POD])))]

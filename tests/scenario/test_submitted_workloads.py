@@ -1,4 +1,4 @@
-"""Workloads as they are submitted to a cluster that is known already."""
+"""Workloads submitted to a known cluster."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -36,7 +36,7 @@ def group_of(owner: str, *, namespace: str = "team", made_by: str = MADE_BY_GROU
     )
 
 
-def test_without_a_grouper_pods_are_alone() -> None:
+def test_pods_have_no_group_without_a_grouper() -> None:
     alone = read_documents(parse(JOB, "job"), replace(AROUND, grouping=Grouping(None)))
     grouped = read_documents(parse(JOB, "job"), AROUND)
 
@@ -44,7 +44,7 @@ def test_without_a_grouper_pods_are_alone() -> None:
     assert [type(item) for item in grouped.objects] == [PodGroup, Pod, Pod]
 
 
-def test_a_workload_that_is_there_already_is_not_submitted_again() -> None:
+def test_an_existing_workload_is_not_submitted_again() -> None:
     around = replace(AROUND, snapshot=ClusterSnapshot(groups=(group_of("train"),)))
 
     with pytest.raises(FileError, match="job:2: Job team/train already exists; use bindery exp"):
@@ -59,13 +59,13 @@ def test_a_workload_that_is_there_already_is_not_submitted_again() -> None:
         group_of("train", made_by="somebody"),
     ],
 )
-def test_other_workloads_are_no_obstacle(other: PodGroup) -> None:
+def test_other_existing_workloads_do_not_prevent_a_submission(other: PodGroup) -> None:
     around = replace(AROUND, snapshot=ClusterSnapshot(groups=(other,)))
 
     assert len(read_documents(parse(JOB, "job"), around).objects) == 3
 
 
-def test_only_the_pods_of_the_first_stage_are_there_at_once() -> None:
+def test_only_the_pods_of_the_first_stage_exist_at_once() -> None:
     ring = """
 apiVersion: apps/v1
 kind: StatefulSet
@@ -84,7 +84,7 @@ spec:
     ]
 
 
-def test_a_pod_without_a_spec_is_left_out_for_that_reason() -> None:
+def test_a_pod_without_a_spec_is_skipped_with_that_reason() -> None:
     pod = "{apiVersion: v1, kind: Pod, metadata: {name: x}}"
 
     assert read_documents(parse(pod, "pod"), AROUND).passed_over == {

@@ -1,4 +1,4 @@
-"""Traces in openb's format: what is read, and where a mistake is reported."""
+"""Traces in openb's format: reading, and the position of reported errors."""
 
 import math
 from pathlib import Path
@@ -22,7 +22,7 @@ def test_tasks_of_a_gang_arrive_together_with_their_group() -> None:
     assert (gang.at_s, gang.runtime_s, gang.gpus) == (0.0, 100.0, 4.0)
 
 
-def test_times_count_from_the_first_task() -> None:
+def test_times_are_relative_to_the_first_task() -> None:
     trace = read_trace(TINY)
 
     assert [arrival.at_s for arrival in trace.arrivals] == [0.0, 10.0, 20.0, 20.0]
@@ -53,7 +53,7 @@ def test_a_task_without_an_end_runs_for_ever(tmp_path: Path) -> None:
         (NODE, "a,1,1,1,1000,,LS,Running,nan,,\n", "pods.csv:2:9", "'nan' is not a time"),
     ],
 )
-def test_a_mistake_has_its_file_line_and_column(
+def test_an_error_has_its_file_line_and_column(
     tmp_path: Path, nodes: str, pods: str, where: str, problem: str
 ) -> None:
     with pytest.raises(TraceError) as raised:
@@ -72,7 +72,7 @@ def test_a_mistake_has_its_file_line_and_column(
         (NODES + NODE, "", "pods.csv:1: the column cpu_milli is missing"),
     ],
 )
-def test_a_file_that_cannot_be_used_is_named(
+def test_an_unusable_file_is_named_in_the_error(
     tmp_path: Path, nodes: str | None, pods: str | None, problem: str
 ) -> None:
     for name, text in (("nodes.csv", nodes), ("pods.csv", pods)):

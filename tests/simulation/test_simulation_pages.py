@@ -1,4 +1,4 @@
-"""The HTML page of a simulation: complete in itself, safe, and the same each time."""
+"""The HTML page of a simulation: self-contained, safe, and reproducible."""
 
 import re
 from html.parser import HTMLParser
@@ -44,7 +44,7 @@ class _Reader(HTMLParser):
         assert self.open.pop() == tag
 
 
-def test_the_page_loads_nothing_and_runs_nothing() -> None:
+def test_the_page_loads_no_resources_and_runs_no_scripts() -> None:
     page = make_page("a title", [("default", report_of(TINY))])
 
     reader = _Reader()
@@ -56,7 +56,7 @@ def test_the_page_loads_nothing_and_runs_nothing() -> None:
     assert reader.tags.count("svg") == 4  # the queues have a chart, as there are several
 
 
-def test_the_page_has_every_number_as_text_and_as_a_line() -> None:
+def test_the_page_has_every_number_as_text_and_in_a_chart() -> None:
     page = make_page("a title", [("default", report_of(TINY))])
 
     assert "<td>GPU allocation, mean</td>" in page
@@ -66,7 +66,7 @@ def test_the_page_has_every_number_as_text_and_as_a_line() -> None:
     assert "inf" not in page.lower().replace("information", "")
 
 
-def test_names_of_the_trace_cannot_write_html(tmp_path: Path) -> None:
+def test_names_of_the_trace_are_escaped(tmp_path: Path) -> None:
     row = "evil,1000,1024,1,1000,,LS,Running,0,10,0,<script>alert(1)</script>\n"
     folder = write_trace(tmp_path, "n,8000,8192,1,A10\n", task("ok", until=5))
     pods = folder / "pods.csv"
@@ -80,7 +80,7 @@ def test_names_of_the_trace_cannot_write_html(tmp_path: Path) -> None:
     assert "<b>" not in page
 
 
-def test_the_same_report_gives_the_same_files(tmp_path: Path) -> None:
+def test_equal_reports_give_equal_files(tmp_path: Path) -> None:
     for name in ("one", "two"):
         named = [("default", report_of(TINY)), ("other", report_of(TINY))]
         (tmp_path / f"{name}.html").write_text(make_page("a title", named))

@@ -1,4 +1,4 @@
-"""Simulations: results computed by hand, ends, evictions, and the same report each time."""
+"""Simulations: results computed by hand, ends, evictions, and reproducible reports."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -62,8 +62,8 @@ def test_allocation_is_the_mean_over_time(tmp_path: Path) -> None:
     assert report.span_s == pytest.approx(200 + 3 * WINDOW_S)
 
 
-def test_gpus_are_counted_as_the_picture_of_the_queues_counts_them(tmp_path: Path) -> None:
-    """Cards of HAMi as cards, not as shares; devices of claims; not what others hold."""
+def test_gpus_are_counted_as_in_the_overview_of_queues(tmp_path: Path) -> None:
+    """Cards of HAMi as cards, not as shares; devices of claims; no foreign pods."""
     text = """
     nodes:
     - {name: whole, gpus: 8}
@@ -105,7 +105,7 @@ def test_gpus_are_counted_as_the_picture_of_the_queues_counts_them(tmp_path: Pat
     assert record.samples[-1].gpus == 2 + 0.25 + 1
 
 
-def test_a_gang_starts_as_a_whole_and_is_one_job() -> None:
+def test_a_gang_starts_whole_and_is_one_job() -> None:
     record = played(read_trace(TINY))
 
     gang = next(job for key, job in record.jobs.items() if key.name == "train")
@@ -127,7 +127,7 @@ def test_gpu_models_and_queues_of_the_trace_are_kept() -> None:
     ]
 
 
-def test_a_part_of_a_gpu_fragments_the_gpu_for_whole_ones(tmp_path: Path) -> None:
+def test_a_gpu_share_fragments_its_gpu_for_requests_for_whole_gpus(tmp_path: Path) -> None:
     """One of two equally frequent kinds cannot use the rest of a shared GPU."""
     rows = [task(f"whole{n}") for n in range(2)] + [task(f"part{n}", milli=600) for n in range(2)]
     trace = read_trace(write_trace(tmp_path, "n,8000,8192,4,A10\n", "".join(rows)))
@@ -138,7 +138,7 @@ def test_a_part_of_a_gpu_fragments_the_gpu_for_whole_ones(tmp_path: Path) -> Non
     assert report.fragmentation.at_end == pytest.approx(0.8 / 4)
 
 
-def test_an_evicted_pod_leaves_after_its_grace_and_starts_again(tmp_path: Path) -> None:
+def test_an_evicted_pod_ends_after_its_grace_period_and_starts_again(tmp_path: Path) -> None:
     (tmp_path / "cluster.yaml").write_text(PREEMPTION)
     trace, scenario = read_snapshot(tmp_path / "cluster.yaml")
 
@@ -211,7 +211,7 @@ def test_the_same_seed_gives_the_same_report(seed: int) -> None:
     assert report() == report()
 
 
-def test_packing_places_what_fits_and_no_more() -> None:
+def test_packing_starts_only_jobs_that_fit() -> None:
     trace = packed(read_trace(TINY), 2.0, seed=3)
 
     report = make_report(played(trace, Settings(window_s=10.0)))
@@ -228,7 +228,7 @@ def test_a_simulation_ends_at_the_given_time() -> None:
     assert all(job.ended_s is None for job in record.jobs.values())
 
 
-def test_a_comparison_names_the_jobs_that_change(tmp_path: Path) -> None:
+def test_a_comparison_lists_the_jobs_that_change(tmp_path: Path) -> None:
     rows = task("small", until=100), task("large", gpus=2, at=1), task("late", at=2, until=10)
     trace = read_trace(write_trace(tmp_path, TWO_GPUS, "".join(rows)))
     first = played(trace)

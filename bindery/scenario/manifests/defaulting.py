@@ -14,15 +14,8 @@ from bindery.api.yamlfile import Document
 from bindery.kube.objects import reading
 from bindery.kube.objects.claims import ResourceClaimTemplate
 from bindery.kube.objects.storage import ClaimSpec, PersistentVolumeClaim, StorageClass
-from bindery.kube.objects.watched import (
-    Condition,
-    KubeObject,
-    Meta,
-    Node,
-    Pod,
-    PodClaimStatus,
-)
-from bindery.scenario.claims import claim_from, owner_of_claims
+from bindery.kube.objects.watched import Condition, KubeObject, Meta, Node, Pod
+from bindery.scenario.claims import owner_of_claims, with_claims
 
 DEFAULT_CLASS_ANNOTATION = "storageclass.kubernetes.io/is-default-class"
 
@@ -52,7 +45,8 @@ class Defaults:
             yield self._with_class(item)
         elif isinstance(item, Pod):
             yield from map(self._with_class, _ephemeral_claims(item))
-            yield from self._with_resource_claims(item)
+            claims, pod = with_claims(item, self._templates)
+            yield from (*claims, pod)
         else:
             yield item
 
@@ -62,20 +56,6 @@ class Defaults:
             return claim
         spec = msgspec.structs.replace(claim.spec, storage_class_name=self._default_class)
         return msgspec.structs.replace(claim, spec=spec)
-
-    def _with_resource_claims(self, pod: Pod) -> Iterator[KubeObject]:
-        """Yield the claims made from templates for `pod`, then the pod that knows their names."""
-        made = list(pod.status.resource_claim_statuses or ())
-        known = {each.name for each in made}
-        for entry in pod.spec.resource_claims or ():
-            key = (pod.metadata.namespace, entry.resource_claim_template_name or "")
-            if entry.name in known or key not in self._templates:
-                continue
-            name = f"{pod.metadata.name}-{entry.name}"
-            yield claim_from(self._templates[key], pod, name)
-            made.append(PodClaimStatus(name=entry.name, resource_claim_name=name))
-        status = msgspec.structs.replace(pod.status, resource_claim_statuses=made or None)
-        yield msgspec.structs.replace(pod, status=status)
 
 
 def _ephemeral_claims(pod: Pod) -> Iterator[PersistentVolumeClaim]:

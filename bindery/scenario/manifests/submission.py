@@ -32,7 +32,7 @@ from bindery.kube.objects.watched import (
     Pod,
     PriorityClass,
 )
-from bindery.scenario.beginning import objects_of
+from bindery.scenario.creation import objects_of
 from bindery.scenario.files import parse_scenario
 from bindery.scenario.format import BUILT_IN_PRIORITIES, Scenario
 from bindery.scenario.manifests.defaulting import Defaults, admitted

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from bindery.kube.objects.watched import Pod
-from bindery.scheduler.insight.world import World
 from bindery.scheduler.model.jobs import Job, JobKey, TaskStatus
 from bindery.scheduler.model.stages import COMPLETE
+from bindery.scheduler.world import World
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Arrivals:
         due = {id(each) for each in self._left if self._is_due(each, jobs.get(each.job))}
         for each in self._left:
             if id(each) in due:
-                world.add(each.pod)
+                world.put(each.pod)
         self._left = [each for each in self._left if id(each) not in due]
         return bool(due)
 

@@ -45,7 +45,7 @@ def comeback(pod: Pod, jobs: Mapping[str, WorkloadJob], together: int) -> Comeba
     """Return the fate of `pod` after its eviction.
 
     `jobs`: UID -> known Job. `together`: how many pods of the same controller one plan evicts,
-    including this one.
+    `pod` included.
     """
     owner = next((each for each in pod.metadata.owner_references if each.controller), None)
     if owner is None:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from bindery.scheduler.insight.advice import Changed, advice
 from bindery.scheduler.insight.order import Turns
 from bindery.scheduler.insight.shares import QueueShare, chain_shares
-from bindery.scheduler.insight.world import World
 from bindery.scheduler.model.jobs import JobKey
 from bindery.scheduler.planning.session import Session
+from bindery.scheduler.world import World
 
 
 @dataclass(frozen=True, slots=True)

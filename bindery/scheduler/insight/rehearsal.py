@@ -24,10 +24,10 @@ from bindery.scheduler.insight.waiting import (
     explain_all,
     planned,
 )
-from bindery.scheduler.insight.world import World
 from bindery.scheduler.model.evictions import Eviction
 from bindery.scheduler.model.jobs import Job, JobKey, TaskStatus
 from bindery.scheduler.planning.reports import RefusedPlan
+from bindery.scheduler.world import World
 
 MOST_CYCLES = 50
 """Maximum number of cycles; an outcome that still changes after them is not settled."""
@@ -98,8 +98,9 @@ class RehearsalOutcome:
     would_run_too: tuple[JobKey, ...]
     """Other jobs that run only with the submission."""
     would_wait_instead: tuple[JobKey, ...]
-    """Other jobs that run only without the submission; of those that are evicted, the ones that do
-    not run again."""
+    """Other jobs that run only without the submission. An evicted job is in the list if it does not
+    run again.
+    """
     queues: tuple[QueueOutcome, ...] = ()
     """The submitted queues with a problem or beyond a limit."""
     shares: tuple[ShareChange, ...] = ()
@@ -148,6 +149,7 @@ class _Play:
         for key in self.running():
             self.since.setdefault(key, self.cycles)
         released = world.release()
+        world.spare_protected()
         arrived = self.arrivals.come(world)
         return bool(drafts or evictions or released or arrived)
 
@@ -167,8 +169,8 @@ class _Play:
         for eviction, pod in zip(plan, pods, strict=True):
             after = comeback(pod, world.workload_jobs, together[_controller(pod)])
             returns = after.fate is Fate.COMES_BACK
-            told = RehearsedEviction(self.cycles, planned(eviction, world), returns, after)
-            self.evictions.append(told)
+            rehearsed = RehearsedEviction(self.cycles, planned(eviction, world), returns, after)
+            self.evictions.append(rehearsed)
             world.evict(eviction.task.uid, comes_back=returns)
 
 
@@ -197,7 +199,7 @@ def rehearse(
     world = make_world()
     known = set(world.engine.cluster.state.jobs)
     for item in submitted:
-        world.add(item)
+        world.put(item)
     queues = tuple(_queues(world, submitted))
     state = world.engine.cluster.state
     # Jobs are known by their pods: an empty PodGroup has no outcome.
@@ -257,9 +259,9 @@ def _beyond(
     """Return the `evictions` that are not in `anyway`."""
     expected = {(e.eviction.namespace, e.eviction.pod, e.eviction.preemptor) for e in anyway}
     return tuple(
-        told
-        for told in evictions
-        if (told.eviction.namespace, told.eviction.pod, told.eviction.preemptor) not in expected
+        each
+        for each in evictions
+        if (each.eviction.namespace, each.eviction.pod, each.eviction.preemptor) not in expected
     )
 
 
@@ -270,8 +272,8 @@ def _with_ends(
     tasks = play.world.engine.cluster.state.tasks.values()
     running = {(t.namespace, t.name) for t in tasks if t.status is TaskStatus.RUNNING}
     return tuple(
-        replace(told, runs_again=(told.eviction.namespace, told.eviction.pod) in running)
-        for told in evictions
+        replace(each, runs_again=(each.eviction.namespace, each.eviction.pod) in running)
+        for each in evictions
     )
 
 

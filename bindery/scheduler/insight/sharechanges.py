@@ -23,14 +23,16 @@ def share_changes(before: ClusterShares, after: ClusterShares) -> Iterator[Share
     for queue in after.queues:
         for resource, share in queue.resources.items():
             old = known.get(queue.name, {}).get(resource)
-            if _told(old) != _told(share) and (old is not None or share.requested or share.quota):
+            if _rounded(old) != _rounded(share) and (
+                old is not None or share.requested or share.quota
+            ):
                 yield ShareChange(queue.name, resource, old, share)
     for name in known.keys() - left:
         for resource, share in known[name].items():
             yield ShareChange(name, resource, share, None)
 
 
-def _told(share: ResourceShare | None) -> tuple[float | None, ...]:
+def _rounded(share: ResourceShare | None) -> tuple[float | None, ...]:
     if share is None:
         return ()
     numbers = (share.quota, share.fair_share, share.allocated, share.limit)

@@ -1,4 +1,4 @@
-"""The explanation of a waiting job: one cycle in memory, and what it found out.
+"""The explanation of a waiting job: one cycle in memory, and its findings.
 
 `bindery explain` and the rehearsal call this. The cycle is the engine's own, so the explanation is
 what the scheduler would do now.
@@ -19,7 +19,6 @@ from bindery.scheduler.insight.order import Position, Turns
 from bindery.scheduler.insight.ranking import Ranking, rank_pod, rankings
 from bindery.scheduler.insight.shares import QueueShare, chain_shares
 from bindery.scheduler.insight.victims import VictimPlan, cheapest_victims
-from bindery.scheduler.insight.world import World
 from bindery.scheduler.model.deletions import unended_text
 from bindery.scheduler.model.evictions import Eviction
 from bindery.scheduler.model.jobs import Job, JobKey, Task, Uid
@@ -30,6 +29,7 @@ from bindery.scheduler.model.starts import late_starts, late_text
 from bindery.scheduler.planning.explain import node_reasons
 from bindery.scheduler.planning.reports import CycleReport, ReservationReport, StageReport
 from bindery.scheduler.planning.session import Session
+from bindery.scheduler.world import World
 
 _OF_NODES = LACKS_ROOM | {JobReason.FITS_NO_NODE}
 """The reasons that are about nodes."""

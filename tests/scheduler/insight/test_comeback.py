@@ -1,4 +1,4 @@
-"""What the Job controller makes of evicted pods, as measured on Kubernetes 1.36."""
+"""Pods that the Job controller creates for evicted ones, as measured on Kubernetes 1.36."""
 
 import msgspec
 import pytest
@@ -37,11 +37,13 @@ def evicted(spec: dict[str, object], together: int = 8, failed: int = 0, **marks
         ({**INDEXED, **POLICY, "backoffLimitPerIndex": 0}, Comeback(Fate.COMES_BACK, 10)),
     ],
 )
-def test_eight_pods_of_a_job_evicted_at_once(spec: dict[str, object], expected: Comeback) -> None:
+def test_the_comeback_of_eight_evicted_pods_follows_the_spec_of_the_job(
+    spec: dict[str, object], expected: Comeback
+) -> None:
     assert evicted(spec) == expected
 
 
-def test_failures_before_count_too() -> None:
+def test_earlier_failures_count() -> None:
     assert evicted({}, together=1, failed=5) == Comeback(Fate.COMES_BACK, 10)
     assert evicted({}, together=1, failed=6) == Comeback(Fate.JOB_FAILS)
 
@@ -53,7 +55,7 @@ def test_the_backoff_of_an_index_doubles_with_each_eviction() -> None:
     assert found == [10, 20, 40, 80, 160, 320, 600, 600]
 
 
-def test_a_pod_without_a_controller_is_gone_and_one_of_an_unknown_controller_comes_back() -> None:
+def test_only_pods_with_a_controller_come_back() -> None:
     owner = OwnerReference(kind="ReplicaSet", name="r", uid="r", controller=True)
 
     assert comeback(Pod(), {}, 1) == Comeback(Fate.GONE)

@@ -1,9 +1,9 @@
-"""Disruption budgets in a world that questions are asked about."""
+"""Disruption budgets in the world of explain and whatif."""
 
 import pytest
 
-from bindery.scheduler.insight.world import World
 from bindery.scheduler.model.jobs import Uid
+from bindery.scheduler.world import World
 from tests.scheduler.cache.test_budgets import GUARDED, budget
 from tests.scheduler.schedulerworld import NOW, configuration, node, pod
 
@@ -21,7 +21,7 @@ def blocking(known: World) -> list[str]:
     return [each.full_name for each in found if each is not None]
 
 
-def test_evictions_count_against_their_budget_which_then_blocks_the_next() -> None:
+def test_evictions_count_against_their_budget_until_it_blocks_the_next() -> None:
     known = world(allowed=1)
     assert blocking(known) == []
 
@@ -31,7 +31,7 @@ def test_evictions_count_against_their_budget_which_then_blocks_the_next() -> No
     assert known.refused(PODS[1:]) == (PODS[1], "team/budget")
 
 
-def test_evictions_of_which_one_is_refused_count_for_nothing() -> None:
+def test_evictions_do_not_count_if_one_of_them_is_refused() -> None:
     known = world(allowed=1)
 
     assert known.refused(PODS) == (PODS[1], "team/budget")
@@ -39,7 +39,7 @@ def test_evictions_of_which_one_is_refused_count_for_nothing() -> None:
     assert blocking(known) == []
 
 
-def test_asking_what_would_be_refused_counts_nothing() -> None:
+def test_a_query_for_the_refusing_budget_counts_no_eviction() -> None:
     known = world(allowed=1)
 
     assert known.refusing_budget(PODS) == "team/budget"
@@ -48,10 +48,10 @@ def test_asking_what_would_be_refused_counts_nothing() -> None:
 
 
 @pytest.mark.parametrize(("before", "now", "blocks"), [(1, 0, True), (0, 2, False)])
-def test_a_budget_goes_by_its_newest_state(before: int, now: int, blocks: bool) -> None:
+def test_the_newest_state_of_a_budget_is_used(before: int, now: int, blocks: bool) -> None:
     known = world(allowed=before)
 
-    known.add(budget(allowed=now))
+    known.put(budget(allowed=now))
 
     assert bool(blocking(known)) is blocks
     assert bool(known.engine.cluster.failures.spared(NOW)) is (before == 0 and blocks)
