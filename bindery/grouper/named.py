@@ -20,7 +20,7 @@ from bindery.grouper.table.groups import GroupPlan, WantedObject
 from bindery.grouper.upstream import planning, trees
 from bindery.grouper.upstream.adapters import ADAPTERS
 from bindery.grouper.upstream.model import COMPOSITE, GROUP, WORKLOAD, Adapter, Body, UpstreamGroup
-from bindery.grouper.upstream.reports import Said, UpstreamFinding
+from bindery.grouper.upstream.reports import UpstreamFinding
 from bindery.grouper.upstream.trees import NotKnownYetError
 
 UPSTREAM: Final = "upstream"
@@ -66,12 +66,8 @@ class UpstreamReport:
 
     def finding(self, written: Iterable[WrittenGroup]) -> UpstreamFinding:
         """Return what the conditions are made of; `written`: our PodGroups of the gang."""
-        said = [
-            Said(each.type, each.status, each.reason, each.message)
-            for group in written
-            for each in group.status.conditions or ()
-        ]
-        return UpstreamFinding(said, self.error, self.pods)
+        found = [each for group in written for each in group.status.conditions or ()]
+        return UpstreamFinding(found, self.error, self.pods)
 
 
 @dataclass(frozen=True)
@@ -87,8 +83,13 @@ class Planned:
     @property
     def bound_under(self) -> frozenset[str]:
         """The UIDs of PodGroups under which pods of the gang are bound."""
-        bound = (pod for pod in self.pods if pod.is_bound and pod.phase not in ENDED_POD_PHASES)
-        return frozenset(pod.annotations.get(names.CHARGED_GROUP_ANNOTATION, "") for pod in bound)
+        return bound_under(self.pods)
+
+
+def bound_under(pods: Iterable[PodFacts]) -> frozenset[str]:
+    """Return the UIDs of the PodGroups under which `pods` are bound."""
+    bound = (pod for pod in pods if pod.is_bound and pod.phase not in ENDED_POD_PHASES)
+    return frozenset(pod.annotations.get(names.CHARGED_GROUP_ANNOTATION, "") for pod in bound)
 
 
 _NOT_PLANNED: Final = Planned(GroupPlan())
@@ -252,7 +253,7 @@ class NamedGangs:
         if kind is None:
             return None, False
         at = KindKey(f"{kind.group}/{kind.version}", kind.kind)
-        found = _object(self._owners, at, key, key.name)
+        found = self._owners.find_named(at, key.namespace, key.name, key.root)
         if found is Missing.PENDING:
             return None, None
         if isinstance(found, Missing):
@@ -324,7 +325,8 @@ class _Objects:
     key: GangKey
 
     def get(self, adapter: Adapter, kind: str, name: str) -> Body | None:
-        found = _object(self.owners, KindKey(adapter.api_version, kind), self.key, name)
+        at, key = KindKey(adapter.api_version, kind), self.key
+        found = self.owners.find_named(at, key.namespace, name, key.root)
         if found is Missing.PENDING:
             raise NotKnownYetError
         return None if isinstance(found, Missing) else found
@@ -341,14 +343,6 @@ def _pods_of(
     """Return the pods that name one of `keys`, by UID."""
     found = [pod for key in keys for pod in known.get(key, {}).values()]
     return sorted(found, key=lambda pod: pod.uid)
-
-
-def _object(owners: Owners, kind: KindKey, key: GangKey, name: str) -> Body | Missing:
-    found = owners.find_named(kind, key.namespace, name, key.root)
-    if isinstance(found, Missing):
-        return found
-    api_version, owner = found
-    return as_mapping(api_version, kind.kind, owner)
 
 
 def _key(pod: PodFacts) -> GangKey | None:

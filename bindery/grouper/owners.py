@@ -9,14 +9,14 @@ invariant: an owner counts as gone only after the API server has answered that i
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import structlog
 
-from bindery.grouper.objects import OwnerObject, owner_resource
+from bindery.grouper.objects import OwnerObject, as_mapping, owner_resource
 from bindery.grouper.table.facts import Reference
 from bindery.kube.accessreview import may_watch
 from bindery.kube.client import Client
@@ -169,8 +169,8 @@ class Owners:
 
     def find_named(
         self, key: KindKey, namespace: str, name: str, asker: str
-    ) -> tuple[str, OwnerObject] | Missing:
-        """Return the API version and the object of this name, or why it is missing.
+    ) -> Mapping[str, Any] | Missing:
+        """Return the object of this name as its manifest would be, or why it is missing.
 
         The version of `key` may be `*`. When the answer may have changed, `changed` is told
         `asker`, the UID of the workload that needs it.
@@ -180,7 +180,9 @@ class Owners:
             return kind.missing
         scope = namespace if kind.resource.namespaced else ""
         found = kind.mirror.objects.get((scope, name))
-        return (kind.resource.api_version, found) if found is not None else Missing.GONE
+        if found is None:
+            return Missing.GONE
+        return as_mapping(kind.resource.api_version, key.kind, found)
 
     def find_all(self, key: KindKey, namespace: str, asker: str) -> list[OwnerObject]:
         """Return all objects of a kind in `namespace`, by name; none while they are not known.

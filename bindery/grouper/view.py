@@ -13,7 +13,7 @@ from typing import Any, Final
 from bindery.api import names
 from bindery.grouper.forest import Forest
 from bindery.grouper.groups import Groups
-from bindery.grouper.named import KINDS, NamedGangs, Planned, is_named
+from bindery.grouper.named import KINDS, NamedGangs, Planned, bound_under, is_named
 from bindery.grouper.objects import (
     GROUPED_PODS,
     WRITTEN_GROUPS,
@@ -39,7 +39,6 @@ _WHY: Final = {
     ),
     Missing.NOT_INSTALLED: "the cluster does not have this kind",
 }
-_FINAL_PHASES: Final = frozenset({"Succeeded", "Failed"})
 
 
 @dataclass(frozen=True)
@@ -193,9 +192,7 @@ class View:
             priority_classes=frozenset(name for _, name in self._classes.objects),
             unreadable=unreadable,
         )
-        bound = (pod for pod in pods if pod.is_bound and pod.phase not in _FINAL_PHASES)
-        under = (pod.annotations.get(names.CHARGED_GROUP_ANNOTATION, "") for pod in bound)
-        return Workload(namespace, owners, pods, surroundings, uids, frozenset(under))
+        return Workload(namespace, owners, pods, surroundings, uids, bound_under(pods))
 
     def plan_named(self, root: str) -> Planned:
         """Return the plan of a gang that pods name."""
@@ -206,11 +203,7 @@ class View:
         version = wanted.versions[0]
         api_version = f"{wanted.group}/{version}" if wanted.group else version
         key = KindKey(api_version, wanted.kind)
-        found = self._owners.find_named(key, wanted.namespace, wanted.name, root)
-        if isinstance(found, Missing):
-            return found
-        api_version, owner = found
-        return as_mapping(api_version, wanted.kind, owner)
+        return self._owners.find_named(key, wanted.namespace, wanted.name, root)
 
     # ---- changes --------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""The real API server takes the PodGroup of every golden file as they are."""
+"""The real API server accepts the PodGroups of every golden file unchanged."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ POD_GROUPS = Resource("scheduling.bindery.dev", "v1alpha1", "podgroups", "PodGro
 
 
 @pytest.mark.e2e
-def test_every_pod_group_is_stored_as_it_was_planned(
+def test_every_pod_group_is_stored_as_planned(
     installation: Installation, administrator: Administrator, namespace: str
 ) -> None:
     planned: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""The examples are manifests that become gangs as their comments say."""
+"""The examples are manifests that become the gangs of their comments."""
 
 from pathlib import Path
 from typing import Any
@@ -55,12 +55,12 @@ def items(path: Path) -> list[Any]:
     return [document.data for document in yamlfile.read(path)]
 
 
-def test_every_example_is_looked_at() -> None:
+def test_every_example_is_tested() -> None:
     assert {path.stem for path in FOLDER.glob("*.yaml")} == GANGS.keys()
 
 
 @pytest.mark.parametrize("name", sorted(GANGS))
-def test_an_example_becomes_gangs(name: str) -> None:
+def test_an_example_becomes_its_gangs(name: str) -> None:
     found = try_out(items(FOLDER / f"{name}.yaml"), TABLE)
 
     assert found.plan.problems == ()
@@ -76,12 +76,12 @@ def described(group: Group) -> tuple[int, list[str], int]:
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.rglob("*.yaml")), ids=lambda path: path.stem)
-def test_the_pods_of_an_example_go_to_bindery(path: Path) -> None:
+def test_the_pods_of_an_example_are_assigned_to_bindery(path: Path) -> None:
     if path.name != "rows.yaml":
         assert "schedulerName: bindery" in path.read_text()
 
 
-def test_the_row_of_ones_own_is_used() -> None:
+def test_the_example_row_of_a_user_is_used() -> None:
     found = try_out(items(OWN / "training.yaml"), load([OWN / "rows.yaml"])).plan
 
     (group,) = found.groups
@@ -93,8 +93,8 @@ def test_the_row_of_ones_own_is_used() -> None:
     ]
 
 
-def test_what_a_wrapper_has_created_is_not_assumed_once_more() -> None:
-    """As kubectl prints a PodCliqueSet with all that Grove has made of it."""
+def test_existing_children_of_a_wrapper_are_not_planned_twice() -> None:
+    """The input is a PodCliqueSet and its children, as kubectl prints them."""
     (clique_set,) = items(FOLDER / "podcliqueset.yaml")
     clique = {
         "apiVersion": "grove.io/v1alpha1",

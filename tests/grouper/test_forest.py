@@ -1,4 +1,4 @@
-"""Trees of owners and pods do not depend on the order in which anybody heard of them."""
+"""Trees of owners and pods do not depend on the order of events."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -101,7 +101,7 @@ def test_any_order_of_events_gives_the_same_trees(order: list[Callable[[World], 
 
 
 @given(st.permutations(list(steps())), st.permutations(sorted(PODS)))
-def test_nothing_is_left_when_all_pods_are_gone(
+def test_nothing_is_kept_after_all_pods_are_deleted(
     order: list[Callable[[World], None]], ends: list[str]
 ) -> None:
     world = World()
@@ -113,7 +113,7 @@ def test_nothing_is_left_when_all_pods_are_gone(
     assert world.trees() == {}
 
 
-def test_an_owner_that_cannot_be_read_is_the_root_of_what_is_below_it() -> None:
+def test_an_unreadable_owner_is_the_root_of_its_descendants() -> None:
     world = World()
     _see(world, pod("p1", "job-a"))
     world.learn("job-a", owner("job-a", "set"))
@@ -126,7 +126,7 @@ def test_an_owner_that_cannot_be_read_is_the_root_of_what_is_below_it() -> None:
     assert root.missing is Missing.FORBIDDEN
 
 
-def test_a_pod_that_owns_others_stands_between_them_and_its_own_owner() -> None:
+def test_a_pod_that_owns_pods_is_between_them_and_its_own_owner() -> None:
     world = World()
     _see(world, pod("worker", "workers"))
     world.learn("workers", owner("workers", "leader"))
@@ -140,7 +140,7 @@ def test_a_pod_that_owns_others_stands_between_them_and_its_own_owner() -> None:
     assert world.trees() == {"leader": {"leader", "workers", "worker"}}
 
 
-def test_owner_references_in_a_circle_end_the_walk() -> None:
+def test_owner_references_on_a_cycle_end_the_walk() -> None:
     world = World(known={"a": owner("a", "b"), "b": owner("b", "a")})
 
     _see(world, pod("p1", "a"))
@@ -148,7 +148,7 @@ def test_owner_references_in_a_circle_end_the_walk() -> None:
     assert len(world.trees()) == 1
 
 
-def test_a_change_is_told_for_the_root_above_and_once() -> None:
+def test_a_change_is_reported_once_for_the_root() -> None:
     world = World(known={"job-a": owner("job-a", "set"), "set": owner("set")})
     _see(world, pod("p1", "job-a"))
     world.forest.take_changed()

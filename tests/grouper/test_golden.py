@@ -1,4 +1,4 @@
-"""For every row: owners and pods in, PodGroups out."""
+"""For every row: PodGroups planned from owners and pods."""
 
 import pytest
 
@@ -14,7 +14,7 @@ NEARER = ("cronjob", "unknown-kind-with-minimum")
 
 
 @pytest.mark.parametrize("name", goldens.names())
-def test_a_workload_becomes_its_groups(name: str) -> None:
+def test_a_workload_becomes_the_groups_of_its_golden_file(name: str) -> None:
     golden = goldens.load_golden(name)
 
     found = plan(golden.owners, golden.pods, TABLE)
@@ -33,8 +33,8 @@ def test_every_row_has_a_golden_file() -> None:
 
 
 @pytest.mark.parametrize("name", goldens.names())
-def test_one_annotation_for_the_minimum_works_on_every_kind(name: str) -> None:
-    """At the highest owner, unless a nearer one has it."""
+def test_the_annotation_of_the_minimum_works_on_every_kind(name: str) -> None:
+    """On the highest owner, unless a nearer owner has it."""
     golden = goldens.load_golden(name)
     for item in golden.owners.values():
         if "ownerReferences" not in item["metadata"]:

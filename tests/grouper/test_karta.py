@@ -1,4 +1,4 @@
-"""Karta objects become rows, and what cannot be converted is named."""
+"""Karta objects become rows, and paths that cannot be converted are named."""
 
 from typing import Any
 
@@ -56,7 +56,7 @@ def test_components_become_roles_that_group_pods() -> None:
     assert parts["gpu"] == (2, {"ray.io/node-type": "worker", "ray.io/group": "gpu"})
 
 
-def test_the_older_form_groups_by_labels() -> None:
+def test_the_older_form_groups_pods_by_labels() -> None:
     gang = """
 podGroups:
 - name: group
@@ -78,7 +78,7 @@ podGroups:
     ]
 
 
-def test_a_topology_is_taken_over() -> None:
+def test_a_topology_is_converted() -> None:
     gang = """
 podGroup:
   topology: {topologyName: dc, requiredTopologyLevel: example.com/block}

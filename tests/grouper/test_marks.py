@@ -1,4 +1,4 @@
-"""Gangs that other schedulers' tools have marked: what they write, and what it becomes here."""
+"""Gangs with labels and annotations of other schedulers' tools, and their PodGroups."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -76,7 +76,7 @@ KAI_GROUP = {
 KAI_MEMBERS = [{"annotation": {"key": "pod-group-name", "value": "simple-0"}}]
 
 
-def test_a_gang_of_kais_object_has_its_sub_groups() -> None:
+def test_a_gang_from_an_object_of_kai_has_its_sub_groups() -> None:
     pods = [grove_pod("decode-0", "decode"), grove_pod("prefill-1", "prefill")]
 
     made = planned(*pods, body=KAI_GROUP)
@@ -104,13 +104,13 @@ def test_a_gang_of_kais_object_has_its_sub_groups() -> None:
     assert ["spec.markUnschedulable" in each.message for each in made.problems] == [True]
 
 
-def test_a_gang_of_kais_marks_alone_has_its_queue() -> None:
+def test_a_gang_from_marks_of_kai_has_their_queue() -> None:
     made = planned(grove_pod("decode-0", "decode"), grove_pod("prefill-1", "prefill"))
 
     assert spec(made) == {"queue": "vision", "members": KAI_MEMBERS}
 
 
-def test_pods_wait_for_the_object_of_their_mark_where_its_kind_is_installed() -> None:
+def test_pods_wait_for_the_marked_object_if_its_kind_is_installed() -> None:
     waiting = grove_pod("decode-0", "decode")
     gang = MarkedGang(CONTRACTS[0], "simple-0", "space", [waiting], None, is_kind_installed=True)
 
@@ -123,7 +123,7 @@ def test_pods_wait_for_the_object_of_their_mark_where_its_kind_is_installed() ->
     assert "PodGroup simple-0 of scheduling.run.ai" in problem.message
 
 
-def test_kais_node_pool_is_ours() -> None:
+def test_the_node_pool_of_kai_is_used() -> None:
     labels = {"kai.scheduler/node-pool": "a100"}
 
     (group,) = planned(pod("w-0", annotations={"pod-group-name": "g"}, labels=labels)).groups
@@ -139,7 +139,7 @@ def test_the_user_of_marked_pods_is_a_label_of_their_pod_group() -> None:
     assert group.labels == {names.USER_KEY: "ann"}
 
 
-def test_the_wish_for_nodes_of_marked_pods_is_an_annotation_of_their_pod_group() -> None:
+def test_the_provisioning_setting_of_marked_pods_is_copied_to_their_pod_group() -> None:
     annotations = {"pod-group-name": "g", names.PROVISIONING_REQUEST_ANNOTATION: "true"}
 
     (group,) = planned(pod("w-0", annotations=annotations)).groups
@@ -172,7 +172,7 @@ VOLCANO_MEMBERS = [
 ]
 
 
-def test_a_raycluster_of_volcano() -> None:
+def test_a_ray_cluster_marked_for_volcano_becomes_a_gang() -> None:
     body = volcano_group(minMember=4, queue="vision", minResources={"cpu": "4"})
 
     made = planned(volcano_pod("w-0"), volcano_pod("w-1"), body=body)
@@ -181,7 +181,7 @@ def test_a_raycluster_of_volcano() -> None:
     assert ["spec.minResources" in each.message for each in made.problems] == [True]
 
 
-def test_the_row_of_leaderworkersets_knows_more_than_the_mark() -> None:
+def test_pods_of_leader_worker_sets_are_grouped_by_their_row_and_not_by_marks() -> None:
     labels = {"leaderworkerset.sigs.k8s.io/name": "llama"}
 
     assert contract_of(replace(volcano_pod("llama-0"), labels=labels)) is None
@@ -229,7 +229,7 @@ def test_sub_groups_by_the_values_of_a_label_follow_the_pods() -> None:
     ]
 
 
-def test_without_volcanos_object_the_annotations_count() -> None:
+def test_annotations_are_used_without_an_object_of_volcano() -> None:
     marked = volcano_pod("w-0", queue="vision")
     annotations = {**marked.annotations, "scheduling.volcano.sh/group-min-member": "2"}
 
@@ -238,7 +238,7 @@ def test_without_volcanos_object_the_annotations_count() -> None:
     assert made == {"minMember": 2, "queue": "vision", "members": VOLCANO_MEMBERS}
 
 
-def test_an_object_that_makes_no_pod_group_is_a_problem_at_it() -> None:
+def test_an_invalid_object_is_reported_at_itself() -> None:
     tasks = {"x" * 10: 1, "": 2}
     made = planned(volcano_pod("w-0"), body=volcano_group(minMember=3, minTaskMember=tasks))
 
@@ -263,7 +263,7 @@ def kueue_pod(name: str) -> PodFacts:
     )
 
 
-def test_plain_pods_of_kueue_are_a_gang_of_their_total() -> None:
+def test_plain_pods_of_kueue_are_a_gang_of_their_total_count() -> None:
     made = planned(kueue_pod("p-1"), kueue_pod("p-0"))
 
     assert spec(made) == {
@@ -275,7 +275,7 @@ def test_plain_pods_of_kueue_are_a_gang_of_their_total() -> None:
     assert group.owner.uid == "p-0-uid", "the oldest pod, as nothing else owns them"
 
 
-def test_the_group_of_plain_pods_lives_as_long_as_one_of_them() -> None:
+def test_the_group_of_plain_pods_exists_while_one_of_them_exists() -> None:
     gone = replace(kueue_pod("p-0"), is_deleted=True)
 
     (group,) = planned(gone, kueue_pod("p-1")).groups
@@ -287,15 +287,15 @@ def test_the_group_of_plain_pods_lives_as_long_as_one_of_them() -> None:
 
 
 @pytest.mark.parametrize("pods", [[kueue_pod("p-0"), kueue_pod("p-1")]])
-def test_the_order_of_pods_does_not_matter(pods: list[PodFacts]) -> None:
+def test_the_order_of_pods_does_not_change_the_plan(pods: list[PodFacts]) -> None:
     assert planned(*pods) == planned(*pods[::-1])
 
 
-def test_a_pod_without_marks_is_nobodys() -> None:
+def test_a_pod_without_marks_has_no_contract() -> None:
     assert contract_of(pod("w-0", labels={"app": "web"})) is None
 
 
-def test_a_mark_that_no_pod_group_can_be_named_after_is_a_problem_at_the_pod() -> None:
+def test_a_mark_with_an_invalid_pod_group_name_is_reported_at_the_pod() -> None:
     made = planned(replace(kueue_pod("p-0"), labels={"kueue.x-k8s.io/pod-group-name": "My_Gang"}))
 
     assert not made.groups
@@ -304,7 +304,7 @@ def test_a_mark_that_no_pod_group_can_be_named_after_is_a_problem_at_the_pod() -
     assert "My_Gang" in problem.message
 
 
-def test_the_pods_settings_count_beside_the_mark() -> None:
+def test_settings_of_the_pod_are_used_together_with_the_mark() -> None:
     annotations = {
         "pod-group-name": "g",
         names.TOPOLOGY_REQUIRED_KEY: "example.com/rack",

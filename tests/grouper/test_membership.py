@@ -1,4 +1,4 @@
-"""The scheduler finds the pods of each group that a plan makes, and accepts its tree."""
+"""The scheduler finds the pods of each planned group, and accepts its tree."""
 
 import json
 from typing import Any
@@ -46,7 +46,7 @@ def pod_of(facts: PodFacts) -> Pod:
 
 
 @pytest.mark.parametrize("name", GROUPED)
-def test_each_pod_is_in_its_group_and_in_a_leaf(name: str) -> None:
+def test_each_pod_is_in_its_group_and_in_a_leaf_sub_group(name: str) -> None:
     found, pods = PLANS[name], goldens.load_golden(name).pods
     groups = {group.name: group for group in found.groups}
     claims = Claims(stored(found))
@@ -62,7 +62,7 @@ def test_each_pod_is_in_its_group_and_in_a_leaf(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", GROUPED)
-def test_the_scheduler_accepts_the_tree_the_stages_and_the_places(name: str) -> None:
+def test_the_scheduler_accepts_the_tree_the_stages_and_the_topology(name: str) -> None:
     for group in stored(PLANS[name]):
         tree = gangs.build(group.spec.sub_groups, group.spec.min_sub_group)
         constraints.read(group.spec.topology)
@@ -82,7 +82,7 @@ def test_the_written_form_fits_the_definition(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", GROUPED)
-def test_the_first_stage_can_be_met_by_pods_that_exist_without_the_later_ones(name: str) -> None:
+def test_min_member_is_the_sum_of_the_minima_of_the_first_stage(name: str) -> None:
     for group in PLANS[name].groups:
         parts = group.spec.sub_groups
         later = {part.name for part in parts if part.after}

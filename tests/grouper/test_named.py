@@ -1,4 +1,4 @@
-"""Gangs that pods name: whatever the order of events, the same plans."""
+"""Gangs that are named by pods: the same plans for any order of events."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from bindery.api import names
 from bindery.grouper.named import NamedGangs, Planned, is_named
-from bindery.grouper.objects import OwnerObject
+from bindery.grouper.objects import OwnerObject, as_mapping
 from bindery.grouper.owners import KindKey, Missing, Owners
 from bindery.grouper.table.facts import PodFacts
 from bindery.grouper.table.groups import WantedObject
@@ -36,10 +36,10 @@ class KnownObjects:
 
     def find_named(
         self, key: KindKey, _namespace: str, name: str, asker: str
-    ) -> tuple[str, OwnerObject] | Missing:
+    ) -> Mapping[str, Any] | Missing:
         self.askers.add(asker)
         found = self.objects.get((key, name))
-        return (key.api_version, found) if found is not None else Missing.GONE
+        return Missing.GONE if found is None else as_mapping(key.api_version, key.kind, found)
 
     def find_all(self, key: KindKey, _namespace: str, asker: str) -> list[OwnerObject]:
         self.askers.add(asker)
@@ -132,7 +132,7 @@ def test_any_order_of_events_gives_the_same_plans(events: list[Event]) -> None:
 
 @given(st.permutations(EVENTS), st.sampled_from(["uid-l0", "uid-r1", "uid-a0", "uid-k0"]))
 @settings(max_examples=examples(50), deadline=None)
-def test_a_pod_that_is_gone_leaves_nothing_behind(events: list[Event], uid: str) -> None:
+def test_a_deleted_pod_leaves_nothing(events: list[Event], uid: str) -> None:
     world = played(events)
     world.gangs.lose_pod(uid)
     again = next(e for e in EVENTS[4:10] if uid in {p.uid for p in _pods(e)})
@@ -158,7 +158,7 @@ def test_groups_under_one_composite_group_are_one_pod_group() -> None:
     assert made.name == "compositepodgroup-whole-uid-whol"
 
 
-def test_a_pod_of_one_group_is_news_for_the_others_of_its_tree() -> None:
+def test_a_pod_of_one_group_changes_all_groups_of_its_tree() -> None:
     world = played(EVENTS)
     world.gangs.take_changed()
 
@@ -167,14 +167,14 @@ def test_a_pod_of_one_group_is_news_for_the_others_of_its_tree() -> None:
     assert set(world.gangs.take_changed()) == {"upstream:space/left", "upstream:space/right"}
 
 
-def test_a_pod_with_our_annotation_or_our_wish_to_be_skipped_names_nothing() -> None:
+def test_a_pod_with_an_annotation_of_bindery_names_no_foreign_group() -> None:
     world = World()
     for key, text in ((names.POD_GROUP_ANNOTATION, "g"), (names.SKIP_GROUPER_KEY, "true")):
         assert not world.gangs.take_pod(pod("a0", "alone", annotations={key: text}))
     assert world.gangs.roots() == []
 
 
-def test_a_group_that_does_not_exist_is_told_at_its_oldest_pod() -> None:
+def test_a_missing_group_is_reported_at_its_oldest_pod() -> None:
     world = World()
     for name in ("a1", "a0"):
         world.gangs.take_pod(pod(name, "alone"))
@@ -185,7 +185,7 @@ def test_a_group_that_does_not_exist_is_told_at_its_oldest_pod() -> None:
     assert "PodGroup alone of scheduling.k8s.io" in problem.message
 
 
-def test_a_pod_that_changes_its_mark_changes_its_gang() -> None:
+def test_a_pod_with_a_changed_mark_changes_its_gang() -> None:
     world = World()
     world.gangs.take_pod(pod("k0", **KUEUE))
     other = {**KUEUE, "labels": {"kueue.x-k8s.io/pod-group-name": "other"}}
@@ -196,7 +196,7 @@ def test_a_pod_that_changes_its_mark_changes_its_gang() -> None:
     assert is_named("kueue:space/other")
 
 
-def test_a_gang_of_pods_of_two_schedulers_has_no_pod_group_and_says_so() -> None:
+def test_a_gang_with_pods_of_two_schedulers_has_no_pod_group_and_reports_it() -> None:
     planned = played(EVENTS).plans()["upstream:space/alone"]
 
     assert planned.plan.groups == ()

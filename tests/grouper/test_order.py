@@ -1,4 +1,4 @@
-"""PodGroups are a function of the owners and the set of pods: no order matters."""
+"""PodGroups are a function of the owners and the set of pods, in any order."""
 
 import random
 from dataclasses import replace
@@ -33,8 +33,8 @@ def test_any_order_of_the_objects_gives_the_same_groups(name: str, seed: int) ->
 
 @settings(max_examples=300, deadline=None)
 @given(st.sampled_from(sorted(GOLDENS)), st.data())
-def test_what_came_in_between_leaves_no_trace(name: str, data: st.DataObject) -> None:
-    """Events arrive in any order, values are set and removed again: the end is what counts."""
+def test_removed_annotations_do_not_change_the_final_plan(name: str, data: st.DataObject) -> None:
+    """Events arrive in any order, and values are set and removed: only the last state counts."""
     golden = GOLDENS[name]
     known: dict[str, PodFacts] = {}
     for pod in data.draw(st.permutations(golden.pods)):
@@ -49,7 +49,9 @@ def test_what_came_in_between_leaves_no_trace(name: str, data: st.DataObject) ->
 
 @settings(max_examples=300, deadline=None)
 @given(st.sampled_from(sorted(GOLDENS)), st.data())
-def test_an_owner_of_any_shape_harms_no_other_workload(name: str, data: st.DataObject) -> None:
+def test_an_owner_of_any_shape_does_not_affect_other_workloads(
+    name: str, data: st.DataObject
+) -> None:
     golden = GOLDENS[name]
     broken = {uid: damaged(item, data) for uid, item in golden.owners.items()}
     job = goldens.load_golden("job")
@@ -101,7 +103,7 @@ def test_a_field_of_the_wrong_shape_is_reported_at_its_owner(
         ("lws-segments-leader-ready", "leaderWorkerTemplate.size", "InvalidValue"),
     ],
 )
-def test_a_mistyped_number_of_pods_gives_a_group_that_can_be_stored_and_is_told(
+def test_a_mistyped_number_of_pods_is_reported_and_gives_a_valid_group(
     name: str, path: str, reason: str
 ) -> None:
     golden = goldens.load_golden(name)

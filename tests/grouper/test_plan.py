@@ -1,4 +1,4 @@
-"""The walk to the owner, and what labels and annotations on the way ask for."""
+"""The walk to the root owner, and settings from labels and annotations on the way."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -17,10 +17,8 @@ from bindery.grouper.table import (
     load,
     plan,
     pod_facts,
-    root,
     settings,
 )
-from bindery.grouper.table.groups import Problem
 from bindery.grouper.table.walk import link_of
 
 TABLE = load()
@@ -76,7 +74,7 @@ def reasons(found: GroupPlan) -> list[tuple[str, str]]:
     return [(str(each.object), each.reason.value) for each in found.problems]
 
 
-def test_the_podgroup_is_in_the_node_pool_of_its_pods_whatever_their_owner_has() -> None:
+def test_the_podgroup_is_in_the_node_pool_of_its_pods_not_of_their_owner() -> None:
     key = names.NODE_POOL_LABEL
     labelled, plain = job(labels={key: "a100"}), job()
 
@@ -95,15 +93,16 @@ def test_the_podgroup_is_in_the_node_pool_of_its_pods_whatever_their_owner_has()
     assert reasons(same) == reasons(own) == []
 
 
-def test_an_owner_decides_no_pool_although_neither_pods_nor_templates_are_known() -> None:
+def test_the_node_pool_label_of_an_owner_is_not_used_without_pods_or_templates() -> None:
     owner = link_of(job(labels={names.NODE_POOL_LABEL: "a100"}))
-    problems: set[Problem] = set()
 
-    assert settings.node_pool((owner,), problems) is None
-    assert [each.reason for each in problems] == [ProblemReason.INVALID_VALUE]
+    found = settings.node_pool((owner,))
+
+    assert found.value is None
+    assert [each.reason for each in found.problems] == [ProblemReason.INVALID_VALUE]
 
 
-def test_the_nearest_to_the_pod_wins_and_is_named() -> None:
+def test_the_value_nearest_to_the_pod_is_used_and_its_source_is_named() -> None:
     cron = cron_job(labels={QUEUE: "far"}, annotations={names.PREEMPTIBLE_ANNOTATION: "false"})
     child = owned(job(annotations={QUEUE: "near"}), cron)
 
@@ -118,7 +117,7 @@ def test_the_nearest_to_the_pod_wins_and_is_named() -> None:
     assert only(near).sources["queue"] == "Job/train (pod template)"
 
 
-def test_our_key_comes_before_that_of_another_scheduler_in_the_same_object() -> None:
+def test_a_key_of_bindery_precedes_a_key_of_another_scheduler_on_the_same_object() -> None:
     both = job(labels={"kai.scheduler/queue": "theirs"}, annotations={QUEUE: "ours"})
     theirs = job(labels={"kai.scheduler/queue": "theirs"})
 
@@ -137,7 +136,7 @@ def spec_of(item: Any) -> Any:
     return only(planned(pods_of(item), item)).spec
 
 
-def test_the_newest_pod_tells_the_template() -> None:
+def test_the_newest_pod_represents_the_template() -> None:
     old, new = pods_of(job())
     old = replace(old, created="2026-01-01T00:00:00Z", labels={QUEUE: "old"})
     new = replace(new, created="2026-01-02T00:00:00Z", labels={QUEUE: "new"})
@@ -145,14 +144,14 @@ def test_the_newest_pod_tells_the_template() -> None:
     assert only(planned([new, old], job())).spec.queue == "new"
 
 
-def test_a_namespace_gives_the_queue_that_nobody_else_names() -> None:
+def test_the_namespace_sets_the_queue_if_no_other_object_does() -> None:
     found = planned(pods_of(job()), job(), namespace_labels={QUEUE: "team"})
 
     assert only(found).spec.queue == "team"
     assert only(found).sources["queue"] == "Namespace/default"
 
 
-def test_the_class_of_a_kind_counts_if_it_exists_and_the_pods_have_none() -> None:
+def test_the_priority_class_of_a_kind_is_used_if_it_exists_and_pods_have_none() -> None:
     pods = pods_of(job())
     classed = [replace(pod, priority_class="high") for pod in pods]
 
@@ -177,7 +176,9 @@ def test_the_class_of_a_kind_counts_if_it_exists_and_the_pods_have_none() -> Non
         ("kai.scheduler/preemptibility", "non-preemptible", "preemptibility", "NonPreemptible"),
     ],
 )
-def test_what_can_be_asked_for_besides(key: str, text: str, field: str, value: object) -> None:
+def test_each_annotation_sets_its_field_of_the_pod_group(
+    key: str, text: str, field: str, value: object
+) -> None:
     asking = job(annotations={key: text})
 
     group = only(planned(pods_of(asking), asking))
@@ -189,7 +190,7 @@ def test_what_can_be_asked_for_besides(key: str, text: str, field: str, value: o
 @pytest.mark.parametrize(
     ("key", "name"), [(names.PRIORITY_CLASS_KEY, "gone"), ("priorityClassName", None)]
 )
-def test_a_gang_waits_for_the_class_that_our_key_names_and_it_is_said(
+def test_a_gang_with_a_missing_priority_class_waits_and_reports_it(
     key: str, name: str | None
 ) -> None:
     asking = job(annotations={key: "gone"})
@@ -216,7 +217,7 @@ def test_a_gang_waits_for_the_class_that_our_key_names_and_it_is_said(
         (QUEUE, " ", "it is empty"),
     ],
 )
-def test_a_value_without_meaning_is_ignored_and_said_at_its_object(
+def test_an_invalid_value_is_ignored_and_reported_at_its_object(
     key: str, value: str, why: str
 ) -> None:
     asking = job(annotations={key: value})
@@ -229,7 +230,7 @@ def test_a_value_without_meaning_is_ignored_and_said_at_its_object(
     assert found.problems[0].message.endswith(why)
 
 
-def test_a_minimum_above_the_pods_is_kept_and_said() -> None:
+def test_a_minimum_above_the_number_of_pods_is_kept_and_reported() -> None:
     asking = job(annotations={names.MIN_MEMBER_KEY: "5"})
 
     found = planned(pods_of(asking), asking)
@@ -254,7 +255,7 @@ def test_a_minimum_above_the_pods_is_kept_and_said() -> None:
         ({"parallelism": 0, "completions": 6}, {}, 0, 0),
     ],
 )
-def test_a_job_needs_the_pods_that_are_left(
+def test_a_job_requires_its_remaining_pods(
     spec: Any, status: Any, succeeded: int, minimum: int
 ) -> None:
     item = {**job(spec=spec), "status": status}
@@ -296,7 +297,7 @@ def test_the_owner_with_controller_true_is_followed() -> None:
 
 
 @pytest.mark.parametrize("key", [names.SKIP_GROUPER_KEY, "kai.scheduler/skip-podgrouper"])
-def test_the_grouper_keeps_off(key: str) -> None:
+def test_workloads_with_a_skip_annotation_are_not_grouped(key: str) -> None:
     skipping = job(annotations={key: "true"})
 
     assert planned(pods_of(job(), labels={key: "true"}), job()) == GroupPlan()
@@ -305,7 +306,7 @@ def test_the_grouper_keeps_off(key: str) -> None:
     assert [member.controller for member in independent.spec.members] == ["train-uid"]
 
 
-def test_pods_that_name_their_group_are_left_alone() -> None:
+def test_pods_that_name_their_group_are_not_grouped() -> None:
     named = pods_of(job(), annotations={names.POD_GROUP_ANNOTATION: "mine"})
     upstream = [replace(pod, scheduling_group="theirs") for pod in pods_of(job())]
 
@@ -313,7 +314,7 @@ def test_pods_that_name_their_group_are_left_alone() -> None:
     assert planned(upstream, job()) == GroupPlan()
 
 
-def test_an_owner_that_was_not_given_is_wanted_and_its_pods_wait() -> None:
+def test_an_unknown_owner_is_requested_and_its_pods_wait() -> None:
     found = planned(pods_of(job()))
 
     assert found.groups == ()
@@ -327,7 +328,7 @@ def training() -> Any:
     return {"apiVersion": "example.com/v1", "kind": "Training", "metadata": found}
 
 
-def test_pods_of_an_owner_that_cannot_be_read_are_one_group_with_one_event() -> None:
+def test_pods_of_an_unreadable_owner_are_one_group_with_one_event() -> None:
     found = planned(pods_of(training(), 3), unreadable={"big-uid": "it is forbidden"})
 
     group = only(found)
@@ -339,15 +340,15 @@ def test_pods_of_an_owner_that_cannot_be_read_are_one_group_with_one_event() -> 
     assert "it is forbidden" in found.problems[0].message
 
 
-def test_the_row_of_a_kind_is_not_used_for_an_object_that_cannot_be_read() -> None:
-    """Its paths lead through fields that nobody has seen."""
+def test_the_row_of_a_kind_is_not_used_for_an_unreadable_object() -> None:
+    """Its paths lead through fields that are unknown."""
     found = planned(pods_of(job(), 3), unreadable={"train-uid": "it is forbidden"})
 
     assert only(found).spec.min_member == 1
     assert reasons(found) == [("Job/train", "OwnerNotReadable")]
 
 
-def test_a_minimum_in_the_template_counts_below_an_owner_that_cannot_be_read() -> None:
+def test_a_minimum_in_the_template_is_used_below_an_unreadable_owner() -> None:
     pods = pods_of(training(), 3, annotations={names.MIN_MEMBER_KEY: "3"})
 
     group = only(planned(pods, unreadable={"big-uid": "it is forbidden"}))
@@ -356,9 +357,7 @@ def test_a_minimum_in_the_template_counts_below_an_owner_that_cannot_be_read() -
     assert group.sources["minMember"] == "Training/big (pod template)"
 
 
-def test_workloads_below_an_owner_that_cannot_be_read_are_groups_of_their_own_with_one_event() -> (
-    None
-):
+def test_workloads_below_an_unreadable_owner_are_separate_groups_with_one_event() -> None:
     children = [owned(job(name), cron_job()) for name in ("a", "b")]
     pods = [
         replace(pod, uid=f"{item['metadata']['name']}-{pod.uid}")
@@ -374,7 +373,7 @@ def test_workloads_below_an_owner_that_cannot_be_read_are_groups_of_their_own_wi
     assert "CronJob/cron cannot be read: it is forbidden" in found.problems[0].message
 
 
-def test_owners_in_a_circle_end_the_walk() -> None:
+def test_owners_on_a_cycle_end_the_walk() -> None:
     first, second = job("a"), job("b")
     owned(first, second)
     owned(second, first)
@@ -410,7 +409,7 @@ def test_pods_that_a_stateful_set_creates_in_order_are_stages() -> None:
 
 
 @pytest.mark.parametrize(("minimum", "replicas"), [(4, 3), (200, 200)])
-def test_a_minimum_that_a_stateful_set_cannot_reach_in_order_is_said(
+def test_a_minimum_unreachable_by_an_ordered_stateful_set_is_reported(
     minimum: int, replicas: int
 ) -> None:
     item = stateful_set(minimum, replicas=replicas)
@@ -427,7 +426,7 @@ def leader_worker_set(template: Any) -> Any:
     }
 
 
-def test_a_minimum_in_the_template_of_one_role_is_that_roles_minimum() -> None:
+def test_a_minimum_in_the_template_of_a_role_applies_to_that_role() -> None:
     annotated = {"metadata": {"annotations": {names.MIN_MEMBER_KEY: "2"}}}
     own = leader_worker_set({"leaderTemplate": {"spec": {}}, "workerTemplate": annotated})
     shared = leader_worker_set({"workerTemplate": annotated})
@@ -451,7 +450,7 @@ def test_a_minimum_in_the_template_of_one_role_is_that_roles_minimum() -> None:
     assert (of_role.spec.min_member, of_all.spec.min_member) == (3, 2)
 
 
-def test_parts_that_ask_for_different_queues_are_one_gang_in_the_first_one() -> None:
+def test_parts_with_different_queues_are_one_gang_in_the_first_queue() -> None:
     item = {
         "apiVersion": "kubeflow.org/v1",
         "kind": "PyTorchJob",
@@ -470,7 +469,47 @@ def test_parts_that_ask_for_different_queues_are_one_gang_in_the_first_one() -> 
     assert "different values of queue: first, second" in found.problems[0].message
 
 
-def test_segments_without_a_level_are_said() -> None:
+def test_problems_of_all_steps_are_listed_once_in_order_with_the_source_of_each_field() -> None:
+    def role(name: str, queue: str, minimum: str) -> Any:
+        metadata = {"labels": {QUEUE: queue}, "annotations": {names.MIN_MEMBER_KEY: minimum}}
+        spec = {"parallelism": 2, "completions": 2, "template": {"metadata": metadata}}
+        return {"name": name, "template": {"spec": spec}}
+
+    annotations = {
+        names.SEGMENT_SIZE_KEY: "2",
+        names.PREEMPTIBLE_ANNOTATION: "perhaps",
+        names.STAGE_TIMEOUT_KEY: "60",
+    }
+    item = {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": {
+            "name": "set",
+            "namespace": "default",
+            "uid": "set-uid",
+            "annotations": annotations,
+        },
+        "spec": {"replicatedJobs": [role("a", "first", "9"), role("b", "second", "many")]},
+    }
+
+    found = planned(pods_of(item, 1), item)
+
+    assert [(each.reason.value, each.message.partition(" ")[0]) for each in found.problems] == [
+        ("InvalidValue", f"{names.MIN_MEMBER_KEY}:"),
+        ("InvalidValue", f"{names.PREEMPTIBLE_ANNOTATION}:"),
+        ("InvalidValue", names.SEGMENT_SIZE_KEY),
+        ("MinimumTooHigh", "the"),
+        ("PodsDisagree", "parts"),
+    ]
+    assert only(found).sources == {
+        "subGroups[a.0].minMember": "JobSet/set (pod template)",
+        "minMember": "JobSet/set",
+        "queue": "JobSet/set (pod template)",
+        "stageTimeoutSeconds": "JobSet/set",
+    }
+
+
+def test_segments_without_a_topology_level_are_reported() -> None:
     item = job(annotations={names.SEGMENT_SIZE_KEY: "2"})
 
     found = planned(pods_of(item), item)
@@ -479,7 +518,7 @@ def test_segments_without_a_level_are_said() -> None:
     assert reasons(found) == [("Job/train", "InvalidValue")]
 
 
-def test_a_field_that_a_row_needs_and_that_is_missing_is_said_at_the_object() -> None:
+def test_a_missing_field_required_by_a_row_is_reported_at_the_object() -> None:
     item = {
         "apiVersion": "amlarc.azureml.com/v1alpha1",
         "kind": "AmlJob",
@@ -493,7 +532,7 @@ def test_a_field_that_a_row_needs_and_that_is_missing_is_said_at_the_object() ->
     assert "AZUREML_NODE_COUNT" in found.problems[0].message
 
 
-def test_names_of_any_kind_become_names_of_pod_groups() -> None:
+def test_any_object_name_becomes_a_valid_pod_group_name() -> None:
     long, odd = job("x" * 253), job("Ünïcode.Name_")
     odd["metadata"]["uid"] = "1234567890"
 
@@ -501,17 +540,7 @@ def test_names_of_any_kind_become_names_of_pod_groups() -> None:
     assert only(planned(pods_of(odd), odd)).name.isascii()
 
 
-def test_the_root_of_a_pod_is_the_top_of_its_chain() -> None:
-    cron = cron_job()
-    child = owned(job(), cron)
-    (pod, _) = pods_of(child)
-
-    assert root(pod, {"train-uid": child, "cron-uid": cron}).name == "cron"
-    assert root(pod, {"train-uid": child}).name == "cron"
-    assert root(pod, {}).name == "train"
-
-
-def test_the_user_is_carried_from_any_owner_to_the_label_of_the_pod_group() -> None:
+def test_the_user_of_any_owner_becomes_the_label_of_the_pod_group() -> None:
     cron = cron_job(labels={names.USER_KEY: "ann"})
     child = owned(job(), cron)
 
@@ -522,7 +551,7 @@ def test_the_user_is_carried_from_any_owner_to_the_label_of_the_pod_group() -> N
     assert near.labels == {names.USER_KEY: "bob"}
 
 
-def test_the_nearest_wish_for_nodes_is_an_annotation_of_the_pod_group() -> None:
+def test_the_nearest_provisioning_setting_is_copied_to_the_pod_group() -> None:
     key = names.PROVISIONING_REQUEST_ANNOTATION
     cron = cron_job(annotations={key: "true"})
     child = owned(job(), cron)
@@ -537,7 +566,7 @@ def test_the_nearest_wish_for_nodes_is_an_annotation_of_the_pod_group() -> None:
     assert key not in silent.to_object()["metadata"]["annotations"]
 
 
-def test_a_wish_for_nodes_that_is_neither_true_nor_false_is_a_problem_at_its_object() -> None:
+def test_a_provisioning_setting_other_than_true_or_false_is_reported_at_its_object() -> None:
     owner = job(annotations={names.PROVISIONING_REQUEST_ANNOTATION: "yes"})
 
     found = planned(pods_of(owner), owner)
@@ -547,7 +576,7 @@ def test_a_wish_for_nodes_that_is_neither_true_nor_false_is_a_problem_at_its_obj
 
 
 @pytest.mark.parametrize("user", ["ann smith", "", "a" * 64, "ann@example.com"])
-def test_a_user_that_is_no_label_value_is_a_problem_at_its_object(user: str) -> None:
+def test_a_user_that_is_no_valid_label_value_is_reported_at_its_object(user: str) -> None:
     owner = job(annotations={names.USER_KEY: user})
 
     found = planned(pods_of(owner), owner)

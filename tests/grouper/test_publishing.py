@@ -1,4 +1,4 @@
-"""The rows of users come from the Lease of the grouper as they were."""
+"""The rows of users are published on the grouper's Lease and read back unchanged."""
 
 import json
 
@@ -24,7 +24,7 @@ rows:
 """
 
 
-def test_the_rows_of_users_are_published_and_no_others() -> None:
+def test_only_the_rows_of_users_are_published() -> None:
     table = table_of(yamlfile.parse(ROWS, "mine"))
 
     found = table_of(published(annotations(table), "the Lease"))
@@ -34,13 +34,13 @@ def test_the_rows_of_users_are_published_and_no_others() -> None:
     assert {row["match"]["kind"] for row in rows} == {"Training", "Job"}
 
 
-def test_without_rows_of_users_those_that_are_shipped_count() -> None:
+def test_the_shipped_rows_are_used_without_rows_of_users() -> None:
     for given in (annotations(load()), {}):
         found = table_of(published(given, "the Lease"))
         assert [row.to_wire() for row in found] == [row.to_wire() for row in load()]
 
 
-def test_rows_that_are_too_large_are_not_written_with_each_renewal() -> None:
+def test_rows_that_are_too_large_are_not_written_at_each_renewal() -> None:
     kinds = (f"- {{match: {{group: g, kind: K{i}}}, min: spec.workers}}" for i in range(1000))
     given = annotations(table_of(yamlfile.parse("rows:\n" + "\n".join(kinds), "mine")))
 
@@ -49,12 +49,12 @@ def test_rows_that_are_too_large_are_not_written_with_each_renewal() -> None:
         published(given, "the Lease")
 
 
-def test_rows_that_cannot_be_read_are_an_error_at_the_lease() -> None:
+def test_unreadable_rows_are_an_error_that_names_the_lease() -> None:
     with pytest.raises(FileError, match="the Lease:1: not YAML"):
         published({ROWS_ANNOTATION: "{"}, "the Lease")
 
 
-def test_rows_that_are_tried_come_before_those_of_the_cluster() -> None:
+def test_rows_given_to_the_command_precede_rows_of_the_cluster() -> None:
     of_cluster = yamlfile.parse(ROWS, "cluster")
     tried = yamlfile.parse(ROWS.replace("`7`", "`3`"), "tried")
 

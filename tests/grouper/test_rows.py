@@ -1,4 +1,4 @@
-"""Rows of users: mistakes are reported with file and line, and right rows are used."""
+"""Rows of users: errors are reported with file and line, and valid rows are used."""
 
 from pathlib import Path
 
@@ -66,7 +66,7 @@ def written(folder: Path, rows: str, name: str = "rows.yaml") -> Path:
         ("- match: {kind: K}\n", 4, "rows[0].match.group: this key is required"),
     ],
 )
-def test_a_mistake_in_a_row_is_an_error_with_file_and_line(
+def test_an_invalid_row_is_an_error_with_file_and_line(
     tmp_path: Path, rows: str, line: int, message: str
 ) -> None:
     path = written(tmp_path, rows)
@@ -78,7 +78,7 @@ def test_a_mistake_in_a_row_is_an_error_with_file_and_line(
     assert message in raised.value.message
 
 
-def test_rows_in_two_files_must_not_be_for_one_kind(tmp_path: Path) -> None:
+def test_rows_for_one_kind_in_two_files_are_refused(tmp_path: Path) -> None:
     row = "- match: {group: a.b, kind: K, versions: [v1, v2]}\n  min: 2\n"
     files = [written(tmp_path, row, "a.yaml"), written(tmp_path, row, "b.yaml")]
 
@@ -86,7 +86,7 @@ def test_rows_in_two_files_must_not_be_for_one_kind(tmp_path: Path) -> None:
         load(files)
 
 
-def test_a_users_row_replaces_the_shipped_one(tmp_path: Path) -> None:
+def test_a_row_of_a_user_replaces_the_shipped_row(tmp_path: Path) -> None:
     table = load([written(tmp_path, "- match: {group: batch, kind: Job}\n  min: 7\n")])
 
     row = table.row("batch", "v1", "Job")
@@ -95,7 +95,7 @@ def test_a_users_row_replaces_the_shipped_one(tmp_path: Path) -> None:
     assert table.row("apps", "v1", "Deployment") is not None
 
 
-def test_a_row_for_a_version_comes_before_one_for_all(tmp_path: Path) -> None:
+def test_a_row_for_a_version_precedes_a_row_for_all_versions(tmp_path: Path) -> None:
     rows = (
         "- match: {group: a.b, kind: K}\n  min: 1\n"
         "- match: {group: a.b, kind: K, versions: v2}\n  min: 2\n"
@@ -106,7 +106,7 @@ def test_a_row_for_a_version_comes_before_one_for_all(tmp_path: Path) -> None:
     assert [row and row.min for row in found] == [("`1`",), ("`2`",)]
 
 
-def test_a_users_row_is_interpreted(tmp_path: Path) -> None:
+def test_a_row_of_a_user_is_interpreted(tmp_path: Path) -> None:
     rows = """- match: {group: example.com, kind: Ring}
   roles:
   - each: spec.rings
@@ -165,7 +165,7 @@ def test_a_users_row_is_interpreted(tmp_path: Path) -> None:
         ("sum(a.*.n)", {"a": {"x": {"n": 1}, "y": {"n": 2}, "z": {}}}, 3),
     ],
 )
-def test_functions_of_paths(path: str, item: object, value: object) -> None:
+def test_paths_and_their_functions_find_values(path: str, item: object, value: object) -> None:
     assert RowPath(path).find(item) == value
 
 
@@ -175,7 +175,7 @@ def test_a_value_of_the_wrong_type_is_named_with_its_path(path: str) -> None:
         RowPath(path).find({"a": {"b": 1}})
 
 
-def test_a_text_needs_a_word() -> None:
+def test_a_text_is_filled_only_with_words_and_numbers() -> None:
     assert Text("w-{a.b}-{c}").fill({"a": {"b": "x"}, "c": 3}) == "w-x-3"
     with pytest.raises(PathError, match="a word or a number is needed"):
         Text("{a}").fill({})

@@ -1,4 +1,4 @@
-"""Pod templates of owners whose schema accepts anything in them."""
+"""Pod templates of owners with schemas that accept any template."""
 
 from typing import Any
 
@@ -12,7 +12,9 @@ SOUND = {"metadata": {"labels": {"app": "a"}}, "spec": {"containers": [CONTAINER
 
 @pytest.mark.parametrize("junk", [None, 5, 1.5, True, "x", [5], [None], {"a": None}])
 @pytest.mark.parametrize("key", ["initContainers", "volumes", "ports"])
-def test_a_list_of_any_shape_leaves_the_rest_of_the_template(key: str, junk: object) -> None:
+def test_a_list_of_any_shape_does_not_affect_the_rest_of_the_template(
+    key: str, junk: object
+) -> None:
     inner = {**CONTAINER, key: junk} if key == "ports" else CONTAINER
     outer = {} if key == "ports" else {key: junk}
     template = {**SOUND, "spec": {"containers": [inner], **outer}}
@@ -30,7 +32,7 @@ def test_a_list_of_any_shape_leaves_the_rest_of_the_template(key: str, junk: obj
         (None, {}),
     ],
 )
-def test_labels_and_annotations_that_are_no_texts_are_left_out(
+def test_labels_and_annotations_other_than_strings_are_ignored(
     metadata: Any, labels: dict[str, str]
 ) -> None:
     found = scheduling_part({**SOUND, "metadata": metadata})

@@ -1,4 +1,4 @@
-"""Upstream's PodGroups and CompositePodGroups: what they become here, and what is reported back."""
+"""The PodGroups and CompositePodGroups of Kubernetes: conversion, and the reported conditions."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -14,8 +14,9 @@ from bindery.grouper.upstream import trees, v1alpha2, v1alpha3, v1beta1
 from bindery.grouper.upstream.adapters import ADAPTERS
 from bindery.grouper.upstream.model import COMPOSITE, POD_GROUP, Adapter, Body
 from bindery.grouper.upstream.planning import UpstreamGang, UpstreamPlan, plan
-from bindery.grouper.upstream.reports import Said, UpstreamFinding, conditions
+from bindery.grouper.upstream.reports import UpstreamFinding, conditions
 from bindery.kube.objects.declaring import to_wire
+from bindery.kube.objects.watched import Condition
 
 NOW = "2026-01-02T00:00:00Z"
 LATER = pytest.mark.parametrize("adapter", [v1alpha3.ADAPTER, v1beta1.ADAPTER])
@@ -80,7 +81,7 @@ MEMBERS = [{"schedulingGroup": "train"}]
 
 
 @pytest.mark.parametrize("adapter", ADAPTERS, ids=lambda each: each.version)
-def test_a_gang_has_its_count_as_minimum(adapter: Adapter) -> None:
+def test_the_minimum_of_a_gang_is_its_count(adapter: Adapter) -> None:
     outcome = planned(adapter, group(adapter, gang(3)))
 
     assert spec(outcome) == {"minMember": 3, "members": MEMBERS}
@@ -91,7 +92,7 @@ def test_a_gang_has_its_count_as_minimum(adapter: Adapter) -> None:
 
 
 @pytest.mark.parametrize("adapter", ADAPTERS, ids=lambda each: each.version)
-def test_a_basic_group_needs_one_pod(adapter: Adapter) -> None:
+def test_the_minimum_of_a_basic_group_is_one_pod(adapter: Adapter) -> None:
     assert spec(planned(adapter, group(adapter, BASIC))) == {"members": MEMBERS}
 
 
@@ -114,7 +115,7 @@ def test_a_basic_group_needs_one_pod(adapter: Adapter) -> None:
         ),
     ],
 )
-def test_a_field_of_a_group(
+def test_each_field_of_a_group_is_converted(
     adapter: Adapter, field: str, value: object, expected: dict[str, Any]
 ) -> None:
     made = spec(planned(adapter, group(adapter, {**gang(2), field: value})))
@@ -133,7 +134,7 @@ def test_a_group_without_a_readable_policy_is_an_error(policy: dict[str, Any]) -
     assert [each.reason for each in outcome.plan.problems] == [ProblemReason.GROUP_NOT_USABLE]
 
 
-def test_the_name_has_a_part_of_the_uid_as_names_are_used_again() -> None:
+def test_the_name_contains_a_part_of_the_uid_because_names_are_reused() -> None:
     one = planned(v1alpha2.ADAPTER, group(v1alpha2.ADAPTER, gang(1), uid="aaaaaaaa-1"))
     two = planned(v1alpha2.ADAPTER, group(v1alpha2.ADAPTER, gang(1), uid="bbbbbbbb-1"))
 
@@ -168,7 +169,7 @@ FROM_WORKLOAD = {
 AT_JOB = ("batch", "Job", "job")
 
 
-def test_the_queue_comes_from_the_nearest_object_that_has_one() -> None:
+def test_the_queue_is_from_the_nearest_object_that_names_one() -> None:
     labelled = pods("a")
     labelled[0] = replace(labelled[0], labels={names.QUEUE_LABEL: "of-pod"})
     layers: dict[str, dict[str, Any]] = {
@@ -195,7 +196,7 @@ def test_the_queue_comes_from_the_nearest_object_that_has_one() -> None:
     ("of_pods", "of_group", "pool", "is_told"),
     [("a", "", "a", False), ("a", "a", "a", False), ("a", "b", "a", True), ("", "b", "", True)],
 )
-def test_the_pool_is_that_of_the_pods(
+def test_the_node_pool_is_the_node_pool_of_the_pods(
     of_pods: str, of_group: str, pool: str, is_told: bool
 ) -> None:
     def labels(value: str) -> dict[str, str]:
@@ -214,7 +215,7 @@ def test_the_pool_is_that_of_the_pods(
     assert all("it must be a label of the pod template" in each.message for each in told)
 
 
-def test_the_pool_of_a_group_without_pods_yet_is_that_of_its_own_label() -> None:
+def test_the_node_pool_of_a_group_without_pods_is_from_its_label() -> None:
     body = group(v1beta1.ADAPTER, gang(2), labels={names.NODE_POOL_LABEL: "a"})
 
     outcome = planned(v1beta1.ADAPTER, body, pods=[])
@@ -225,7 +226,7 @@ def test_the_pool_of_a_group_without_pods_yet_is_that_of_its_own_label() -> None
     assert outcome.plan.problems == ()
 
 
-def test_the_object_that_a_workload_was_made_for_is_asked_for() -> None:
+def test_the_owner_of_a_workload_is_requested() -> None:
     outcome = planned(
         v1alpha2.ADAPTER,
         group(v1alpha2.ADAPTER, FROM_WORKLOAD),
@@ -235,7 +236,7 @@ def test_the_object_that_a_workload_was_made_for_is_asked_for() -> None:
     assert outcome.plan.wanted == (WantedObject("batch", "Job", "space", "job"),)
 
 
-def test_what_upstream_does_not_have_comes_from_annotations() -> None:
+def test_settings_without_an_upstream_field_are_from_annotations() -> None:
     annotations = {
         names.TOPOLOGY_PREFERRED_KEY: "example.com/rack",
         names.EXPECTED_RUNTIME_ANNOTATION: "3600",
@@ -269,7 +270,7 @@ def test_pods_of_two_schedulers_are_an_error() -> None:
     assert "pod z names default-scheduler" in outcome.error
 
 
-def test_a_stranger_that_has_ended_is_no_error() -> None:
+def test_an_ended_pod_of_another_scheduler_is_no_error() -> None:
     stranger = replace(pods("z")[0], scheduler_name="other", phase="Succeeded")
 
     assert not planned(
@@ -278,7 +279,7 @@ def test_a_stranger_that_has_ended_is_no_error() -> None:
 
 
 @LATER
-def test_pods_of_two_priorities_are_an_error_from_1_37_on(adapter: Adapter) -> None:
+def test_pods_with_two_priorities_are_an_error_since_1_37(adapter: Adapter) -> None:
     mixed = [*pods("a", priority_class="high"), *pods("b", priority_class="low")]
 
     outcome = planned(adapter, group(adapter, gang(2)), pods=mixed, demands_one_priority=True)
@@ -366,7 +367,7 @@ def test_a_tree_of_groups_is_one_pod_group() -> None:
 
 
 @pytest.mark.parametrize("name", ["decode", "prefill", "router"])
-def test_every_group_of_a_tree_leads_to_the_same_tree(name: str) -> None:
+def test_every_group_of_a_tree_gives_the_same_tree(name: str) -> None:
     assert trees.tree(Objects(TREE), name) == trees.tree(Objects(TREE[::-1]), "decode")
 
 
@@ -374,7 +375,7 @@ def test_a_tree_without_its_root_is_awaited() -> None:
     assert trees.tree(Objects(TREE[1:]), "decode") == []
 
 
-def test_parents_in_a_circle_are_no_tree() -> None:
+def test_parents_on_a_cycle_form_no_tree() -> None:
     circle = [composite("one", 1, "two"), composite("two", 1, "one"), child("leaf", 1, "one")]
 
     assert trees.tree(Objects(circle), "leaf") == []
@@ -383,8 +384,8 @@ def test_parents_in_a_circle_are_no_tree() -> None:
 # -- reports -------------------------------------------------------------------------------------
 
 
-def condition(status: str, reason: str = "", message: str = "") -> Said:
-    return Said(type="Scheduled", status=status, reason=reason, message=message)
+def condition(status: str, reason: str = "", message: str = "") -> Condition:
+    return Condition(type="Scheduled", status=status, reason=reason, message=message)
 
 
 def reported(
@@ -419,7 +420,7 @@ def test_a_gang_that_waits_is_unschedulable(adapter: Adapter, kind: str) -> None
     ]
 
 
-def test_what_is_no_lack_of_room_is_an_error_of_the_scheduler() -> None:
+def test_reasons_other_than_missing_room_are_scheduler_errors() -> None:
     invalid = UpstreamFinding([condition("False", "Invalid", "a cycle")])
 
     for finding in (invalid, UpstreamFinding(error="a cycle")):
@@ -429,13 +430,13 @@ def test_what_is_no_lack_of_room_is_an_error_of_the_scheduler() -> None:
         assert "a cycle" in found[0]["message"]
 
 
-def test_nothing_is_written_twice() -> None:
+def test_unchanged_conditions_are_not_written() -> None:
     first = reported(v1alpha2.ADAPTER, WAITS)
 
     assert reported(v1alpha2.ADAPTER, WAITS, first) is None
 
 
-def test_conditions_of_others_stay() -> None:
+def test_conditions_of_other_controllers_are_kept() -> None:
     other = {
         "type": "Frobbed",
         "status": "True",
@@ -451,9 +452,7 @@ def test_conditions_of_others_stay() -> None:
 
 
 @pytest.mark.parametrize(("adapter", "stays"), [(v1alpha2.ADAPTER, False), (v1beta1.ADAPTER, True)])
-def test_a_group_that_was_scheduled_once_stays_so_from_1_37_on(
-    adapter: Adapter, stays: bool
-) -> None:
+def test_a_scheduled_group_keeps_its_condition_since_1_37(adapter: Adapter, stays: bool) -> None:
     first = reported(adapter, UpstreamFinding([condition("True")]))
     assert first is not None
     assert first[0]["status"] == "True"
@@ -467,8 +466,8 @@ def test_a_group_that_was_scheduled_once_stays_so_from_1_37_on(
         assert second[0]["status"] == "False"
 
 
-def test_an_evicted_gang_is_a_target_of_disruption_until_it_runs_again() -> None:
-    evicted = Said(type="Evicted", status="True", message="reclaimed for queue b")
+def test_an_evicted_gang_is_a_disruption_target_until_it_runs_again() -> None:
+    evicted = Condition(type="Evicted", status="True", message="reclaimed for queue b")
 
     first = reported(v1alpha2.ADAPTER, UpstreamFinding([condition("True"), evicted]))
 
@@ -480,7 +479,7 @@ def test_an_evicted_gang_is_a_target_of_disruption_until_it_runs_again() -> None
     assert next(each for each in second if each["type"] == "DisruptionTarget")["status"] == "False"
 
 
-def test_a_child_is_scheduled_once_its_own_pods_are_bound() -> None:
+def test_a_child_group_is_scheduled_when_its_own_pods_are_bound() -> None:
     leaf = v1beta1.ADAPTER.read(child("decode", 2, "serving"))
     bound = pods("a", "b", of="decode", is_bound=True)
     whole = UpstreamFinding([condition("True")], pods=[bound[0]])
@@ -491,7 +490,7 @@ def test_a_child_is_scheduled_once_its_own_pods_are_bound() -> None:
     assert found[0]["status"] == "True"
 
 
-def test_a_group_is_what_the_writer_writes() -> None:
+def test_a_planned_group_is_converted_to_an_object_with_its_owner() -> None:
     (made,) = planned(v1alpha2.ADAPTER, group(v1alpha2.ADAPTER, gang(3))).plan.groups
 
     assert isinstance(made, Group)

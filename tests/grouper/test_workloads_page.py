@@ -1,4 +1,4 @@
-"""docs/workloads.md has all kinds, and all keys of rows."""
+"""docs/workloads.md lists all kinds, and all keys of rows."""
 
 import re
 from pathlib import Path
@@ -12,7 +12,7 @@ from bindery.grouper.table.paths import OWN_FUNCTIONS
 PAGE = (Path(__file__).parents[2] / "docs" / "workloads.md").read_text()
 
 
-def test_the_table_of_kinds_is_that_of_the_rows() -> None:
+def test_the_table_of_kinds_equals_the_rows() -> None:
     expected = [
         "| {kind} | {group} | {minimum} | {class} |".format(**cells)
         for cells in ({key: cell(text) for key, text in described(row).items()} for row in load())

@@ -29,6 +29,20 @@ _STEP: Final = "trainer.kubeflow.org/trainjob-ancestor-step"
 _SCALES: Final = ("autoscaling.knative.dev/min-scale", "autoscaling.knative.dev/minScale")
 
 
+def _child(api_version: str, kind: str, key: str, *, is_spec: bool = False) -> Maker:
+    """Return the maker of one child, whose manifest, or spec, is the field `key` of the spec.
+
+    `api_version`: "" for the version of the owner.
+    """
+
+    def make(item: KubeObject, _find: Find) -> Iterator[Body]:
+        given = part(item, "spec", key)
+        version = api_version or str(item.get("apiVersion", ""))
+        yield body(version, kind, name_of(item), {"spec": given} if is_spec else given)
+
+    return make
+
+
 # ---- Kubernetes ---------------------------------------------------------------------------------
 
 
@@ -39,10 +53,6 @@ def _deployment(item: KubeObject, _find: Find) -> Iterator[Body]:
 
 def _replicas(item: KubeObject, _find: Find) -> Iterator[Body]:
     yield from pods(item, number(item, "spec", "replicas", default=1), at(item, "spec", "template"))
-
-
-def _cron_job(item: KubeObject, _find: Find) -> Iterator[Body]:
-    yield body("batch/v1", "Job", name_of(item), part(item, "spec", "jobTemplate"))
 
 
 # ---- JobSet, Kubeflow Trainer, AppWrapper -------------------------------------------------------
@@ -182,12 +192,13 @@ def _ray_replicas(group: Mapping[str, Any]) -> int:
 
 def _ray_job(item: KubeObject, _find: Find) -> Iterator[Body]:
     if at(item, "spec", "rayClusterSpec"):
-        yield _ray(item, "RayCluster", {"spec": part(item, "spec", "rayClusterSpec")})
+        spec = part(item, "spec", "rayClusterSpec")
+        yield body("ray.io/v1", "RayCluster", name_of(item), {"spec": spec})
     if at(item, "spec", "submissionMode") not in (None, "K8sJobMode"):
         return
     template = part(item, "spec", "submitterPodTemplate") or _RAY_SUBMITTER
-    spec = {"template": _labelled(template, {"batch.kubernetes.io/job-name": name_of(item)})}
-    yield body("batch/v1", "Job", name_of(item), {"spec": spec})
+    template = _labelled(template, {"batch.kubernetes.io/job-name": name_of(item)})
+    yield body("batch/v1", "Job", name_of(item), {"spec": {"template": template}})
 
 
 _RAY_SUBMITTER: Final[Mapping[str, Any]] = {
@@ -201,24 +212,6 @@ _RAY_SUBMITTER: Final[Mapping[str, Any]] = {
     }
 }
 """What KubeRay takes if the RayJob has no template."""
-
-
-def _ray_service(item: KubeObject, _find: Find) -> Iterator[Body]:
-    yield _ray(item, "RayCluster", {"spec": part(item, "spec", "rayClusterConfig")})
-
-
-def _ray_cron_job(item: KubeObject, _find: Find) -> Iterator[Body]:
-    yield _ray(item, "RayJob", {"spec": part(item, "spec", "jobTemplate")})
-
-
-def _ray(item: KubeObject, kind: str, template: Mapping[str, Any]) -> Body:
-    return body("ray.io/v1", kind, name_of(item), template)
-
-
-def _scheduled_spark(item: KubeObject, _find: Find) -> Iterator[Body]:
-    version = str(item.get("apiVersion", ""))
-    template = {"spec": part(item, "spec", "template")}
-    yield body(version, "SparkApplication", name_of(item), template)
 
 
 # ---- Servers ------------------------------------------------------------------------------------
@@ -368,24 +361,22 @@ def _hyper_pod(item: KubeObject, _find: Find) -> Iterator[Body]:
             yield pod(f"{name_of(item)}-{each.get('name', '')}-{index}", each.get("template"))
 
 
-def _volcano_cron_job(item: KubeObject, _find: Find) -> Iterator[Body]:
-    yield body("batch.volcano.sh/v1alpha1", "Job", name_of(item), part(item, "spec", "jobTemplate"))
-
-
 MAKERS: Final[Mapping[tuple[str, str], Maker]] = {
     ("", "ReplicationController"): _replicas,
     ("apps", "Deployment"): _deployment,
     ("apps", "ReplicaSet"): _replicas,
-    ("batch", "CronJob"): _cron_job,
+    ("batch", "CronJob"): _child("batch/v1", "Job", "jobTemplate"),
     ("jobset.x-k8s.io", "JobSet"): _job_set,
     ("trainer.kubeflow.org", "TrainJob"): _train_job,
     ("workload.codeflare.dev", "AppWrapper"): _app_wrapper,
     ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): _leader_worker_set,
     ("ray.io", "RayCluster"): _ray_cluster,
     ("ray.io", "RayJob"): _ray_job,
-    ("ray.io", "RayService"): _ray_service,
-    ("ray.io", "RayCronJob"): _ray_cron_job,
-    ("sparkoperator.k8s.io", "ScheduledSparkApplication"): _scheduled_spark,
+    ("ray.io", "RayService"): _child("ray.io/v1", "RayCluster", "rayClusterConfig", is_spec=True),
+    ("ray.io", "RayCronJob"): _child("ray.io/v1", "RayJob", "jobTemplate", is_spec=True),
+    ("sparkoperator.k8s.io", "ScheduledSparkApplication"): _child(
+        "", "SparkApplication", "template", is_spec=True
+    ),
     ("serving.knative.dev", "Service"): _knative,
     ("serving.knative.dev", "Configuration"): _knative,
     ("serving.knative.dev", "Revision"): _revision,
@@ -399,6 +390,6 @@ MAKERS: Final[Mapping[tuple[str, str], Maker]] = {
     ("grove.io", "PodCliqueSet"): _pod_clique_set,
     ("grove.io", "PodClique"): _pod_clique,
     ("sagemaker.amazonaws.com", "HyperPodPyTorchJob"): _hyper_pod,
-    ("batch.volcano.sh", "CronJob"): _volcano_cron_job,
+    ("batch.volcano.sh", "CronJob"): _child("batch.volcano.sh/v1alpha1", "Job", "jobTemplate"),
 }
 """By API group and kind."""

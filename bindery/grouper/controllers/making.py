@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from bindery.grouper.table.facts import KubeObject, mapping
+from bindery.grouper.table.facts import KubeObject, mapping, mappings
 from bindery.grouper.table.paths import integer
 
 Body = dict[str, Any]
@@ -76,8 +76,7 @@ def part(item: object, *keys: str) -> Mapping[str, Any]:
 
 def parts(item: object, *keys: str) -> list[Mapping[str, Any]]:
     """Return the mappings in the list at `keys` of `item`."""
-    found = at(item, *keys)
-    return [each for each in found if isinstance(each, Mapping)] if isinstance(found, list) else []
+    return mappings(at(item, *keys))
 
 
 def number(item: object, *keys: str, default: int) -> int:

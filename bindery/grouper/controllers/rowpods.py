@@ -22,7 +22,7 @@ def row_pods(item: KubeObject, row: Row) -> Iterator[Body]:
     Raises:
         ExpansionError: a number of pods is negative or too large.
     """
-    parts = Filler(row, link_of(item), Observed(()), set()).parts()
+    parts = Filler(row, link_of(item), Observed(())).parts().value
     leaves = [part for part in parts if not part.is_inner]
     for part in leaves:
         rank = _rank_label(row, part)

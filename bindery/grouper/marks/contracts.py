@@ -19,7 +19,8 @@ from bindery.grouper.marks.foreign import Body, Loss, Translation
 from bindery.grouper.table import settings
 from bindery.grouper.table.facts import PodFacts, Reference, reference_of
 from bindery.grouper.table.groups import Group, GroupPlan, Problem, ProblemReason
-from bindery.grouper.table.settings import Found, Setting
+from bindery.grouper.table.settings import Setting
+from bindery.grouper.table.steps import Notes, Step
 from bindery.grouper.table.walk import Link, link_of, link_of_pod
 from bindery.kube.objects.declaring import to_wire
 from bindery.kube.objects.models import validated
@@ -139,16 +140,17 @@ def plan(gang: MarkedGang) -> GroupPlan:
         assert gang.contract.kind is not None, "only a contract with a kind has one installed"
         problem = missing_group(gang.pods, gang.name, gang.contract.kind.group)
         return GroupPlan(problems=(problem,))
-    problems: set[Problem] = set()
+    notes = Notes()
     owner = _owner(gang)
     spec: dict[str, Any] = {}
     if gang.body is not None and gang.contract.translate is not None:
         labels = [pod.labels for pod in gang.pods]
         translation = gang.contract.translate(gang.body, labels)
         spec = dict(translation.spec)
-        problems |= {_lost(gang.body, loss) for loss in translation.losses}
-    sources = {key: str(owner) for key in spec}
-    _add_settings(gang, spec, sources, problems)
+        notes.problems |= {_lost(gang.body, loss) for loss in translation.losses}
+    notes.sources |= {key: str(owner) for key in spec}
+    asked = notes.take(_asked(gang, spec))
+    spec |= asked
     try:
         checked = validated(
             PodGroupSpec, {**spec, "members": to_wire(gang.contract.members(gang.name))}
@@ -160,21 +162,21 @@ def plan(gang: MarkedGang) -> GroupPlan:
         problem = Problem(owner, ProblemReason.GROUP_NOT_USABLE, message)
         return GroupPlan(problems=(problem,))
     labelled = {
-        names.NODE_POOL_LABEL: settings.look_up(_NODE_POOL, _links(gang), problems),
-        names.USER_KEY: settings.look_up(settings.USER, _links(gang), problems),
+        names.NODE_POOL_LABEL: notes.take(settings.look_up(_NODE_POOL, _links(gang))),
+        names.USER_KEY: notes.take(settings.look_up(settings.USER, _links(gang))),
     }
-    asks = settings.look_up(settings.PROVISIONING, _links(gang), problems)
+    asks = notes.take(settings.look_up(settings.PROVISIONING, _links(gang)))
     made = Group(
         namespace=gang.namespace,
         name=f"{gang.contract.name}-{gang.name[:200]}".strip("-."),
         owner=owner,
         spec=checked,
-        sources=dict(sorted(sources.items())),
+        sources=dict(sorted(notes.sources.items())),
         labels={key: found.value for key, found in labelled.items() if found is not None},
         annotations=settings.provisioning_annotation(asks),
         pods=tuple(sorted(pod.uid for pod in gang.pods)),
     )
-    return GroupPlan((made,), tuple(sorted(problems)))
+    return GroupPlan((made,), tuple(sorted(notes.problems)))
 
 
 def missing_group(pods: Sequence[PodFacts], name: str, api_group: str) -> Problem:
@@ -186,32 +188,30 @@ def missing_group(pods: Sequence[PodFacts], name: str, api_group: str) -> Proble
     return Problem(_oldest(pods).reference, ProblemReason.GROUP_MISSING, message)
 
 
-def _add_settings(
-    gang: MarkedGang, spec: dict[str, Any], sources: dict[str, str], problems: set[Problem]
-) -> None:
-    """Add what the labels and annotations of the object and the pods ask for."""
-    links = list(_links(gang))
+def _asked(gang: MarkedGang, given: Mapping[str, Any]) -> Step[dict[str, Any]]:
+    """Return what the labels and annotations of the object and the pods add to `given`."""
+    links, notes, spec = list(_links(gang)), Notes(), dict[str, Any]()
 
     def read(name: str, setting: Setting[Any]) -> Any:
-        found: Found[Any] | None = settings.look_up(setting, links, problems)
+        found = notes.take(settings.look_up(setting, links))
         if found is None:
             return None
-        sources[name] = str(found.source)
+        notes.sources[name] = str(found.source)
         return found.value
 
-    if "minMember" not in spec and "subGroups" not in spec:
+    if "minMember" not in given and "subGroups" not in given:
         least = read("minMember", _MINIMUM)
         spec["minMember"] = 1 if least is None else least
-    if "queue" not in spec:
+    if "queue" not in given:
         spec["queue"] = read("queue", settings.QUEUE) or ""
-    if "priorityClassName" not in spec:
+    if "priorityClassName" not in given:
         spec["priorityClassName"] = read("priorityClassName", settings.PRIORITY_CLASS)
-    if "preemptibility" not in spec:
+    if "preemptibility" not in given:
         preemptible = read("preemptibility", settings.PREEMPTIBLE)
         if preemptible is not None:
             spec["preemptibility"] = "Preemptible" if preemptible else "NonPreemptible"
     spec["expectedRuntimeSeconds"] = read("expectedRuntimeSeconds", settings.RUNTIME)
-    if "topology" not in spec:
+    if "topology" not in given:
         topology = {
             "name": read("topology", settings.TOPOLOGY),
             "required": read("topology", settings.TOPOLOGY_REQUIRED),
@@ -219,6 +219,7 @@ def _add_settings(
         }
         if topology["required"] or topology["preferred"]:
             spec["topology"] = topology
+    return notes.step(spec)
 
 
 def _links(gang: MarkedGang) -> Iterable[Link]:

@@ -9,6 +9,8 @@ from typing import Any, Final
 
 import durationpy
 
+from bindery.grouper.table.facts import mappings
+
 Body = Mapping[str, Any]
 """An object as its API server sends it."""
 
@@ -62,10 +64,7 @@ def part(body: object, *path: str) -> dict[str, Any]:
 
 def items(body: Body, key: str) -> list[dict[str, Any]]:
     """Return the mappings in the list `key` of `body`."""
-    found = body.get(key)
-    if not isinstance(found, Sequence) or isinstance(found, str):
-        return []
-    return [dict(each) for each in found if isinstance(each, Mapping)]
+    return [dict(each) for each in mappings(body.get(key))]
 
 
 def metadata_of(body: Body) -> dict[str, Any]:

@@ -24,7 +24,6 @@ POD_GROUP_ANNOTATION: Final = names.MARK_ANNOTATIONS[0]
 SUB_GROUP_LABEL: Final = "kai.scheduler/subgroup-name"
 """On a pod: the leaf of the PodGroup's tree that it belongs to."""
 QUEUE_LABEL: Final = "kai.scheduler/queue"
-PREEMPTIBILITY_LABEL: Final = "kai.scheduler/preemptibility"
 NODE_POOL_LABEL: Final = "kai.scheduler/node-pool"
 DELAY_ANNOTATION: Final = "kai.scheduler/preemption-delay"
 STALENESS_ANNOTATION: Final = "kai.scheduler/staleness-grace-period"
@@ -47,17 +46,16 @@ def spec_of(group: Body, levels: Levels = {}) -> Translation:  # noqa: B006  # n
     """
     found = Translation()
     spec, made = part(group, "spec"), found.spec
-    for ours, theirs in (
-        ("minMember", "minMember"),
-        ("minSubGroup", "minSubGroup"),
-    ):
-        _copy_count(found, made, ours, spec.get(theirs), f"spec.{theirs}")
-    for ours, theirs in (("queue", "queue"), ("priorityClassName", "priorityClassName")):
-        if spec.get(theirs):
-            made[ours] = str(spec[theirs])
-    preemptibility = spec.get("preemptibility")
-    if preemptibility:
-        _copy_preemptibility(found, str(preemptibility), "spec.preemptibility")
+    for key in ("minMember", "minSubGroup"):
+        _copy_count(found, made, key, spec.get(key), f"spec.{key}")
+    for key in ("queue", "priorityClassName"):
+        if spec.get(key):
+            made[key] = str(spec[key])
+    preemptibility = str(spec.get("preemptibility") or "")
+    if preemptibility in PREEMPTIBILITY:
+        made["preemptibility"] = PREEMPTIBILITY[preemptibility]
+    elif preemptibility:
+        found.lose("spec.preemptibility", preemptibility, UNREADABLE)
     topology = _topology(found, part(spec, "topologyConstraint"), "spec.topologyConstraint", levels)
     if topology:
         made["topology"] = topology
@@ -99,13 +97,6 @@ def _copy_count(
         found.lose(path, value, UNREADABLE)
     else:
         made[key] = number
-
-
-def _copy_preemptibility(found: Translation, value: str, path: str) -> None:
-    if value in PREEMPTIBILITY:
-        found.spec["preemptibility"] = PREEMPTIBILITY[value]
-    else:
-        found.lose(path, value, UNREADABLE)
 
 
 def _copy_times(found: Translation, group: Body, spec: Body) -> None:

@@ -22,8 +22,6 @@ from bindery.grouper.marks.foreign import (
 GROUP: Final = "scheduling.volcano.sh"
 GROUP_NAME_ANNOTATIONS: Final = names.MARK_ANNOTATIONS[1:]
 """On a pod: the name of its PodGroup; Volcano writes the first."""
-QUEUE_ANNOTATION: Final = f"{GROUP}/queue-name"
-MIN_MEMBER_ANNOTATION: Final = f"{GROUP}/group-min-member"
 TASK_LABEL: Final = "volcano.sh/task-spec"
 """On a pod of a Volcano Job: the name of its task."""
 PREEMPTABLE_KEY: Final = "volcano.sh/preemptable"

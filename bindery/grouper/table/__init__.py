@@ -9,7 +9,6 @@ from bindery.grouper.table.facts import KubeObject, PodFacts, Reference, pod_fac
 from bindery.grouper.table.groups import Group, GroupPlan, Problem, ProblemReason, WantedObject
 from bindery.grouper.table.loading import Table, load
 from bindery.grouper.table.planning import plan
-from bindery.grouper.table.walk import root
 
 __all__ = [
     "Group",
@@ -25,5 +24,4 @@ __all__ = [
     "load",
     "plan",
     "pod_facts",
-    "root",
 ]

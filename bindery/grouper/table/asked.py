@@ -3,7 +3,7 @@
 import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final
 
 from pydantic.alias_generators import to_camel
@@ -11,10 +11,10 @@ from pydantic.alias_generators import to_camel
 from bindery.api import names
 from bindery.grouper.table import settings
 from bindery.grouper.table.facts import Reference
-from bindery.grouper.table.groups import Problem, ProblemReason
-from bindery.grouper.table.paths import PathError, find
+from bindery.grouper.table.groups import ProblemReason
 from bindery.grouper.table.rows import Row
-from bindery.grouper.table.settings import Found
+from bindery.grouper.table.settings import Found, Setting
+from bindery.grouper.table.steps import Notes, Step, find_first, text
 from bindery.grouper.table.walk import Link
 
 _MOST_NAME: Final = 180
@@ -98,109 +98,97 @@ class Asked:
         return settings.provisioning_annotation(self.provisioning)
 
 
-@dataclass(frozen=True)
-class Asker:
-    """Looks up what the pods of one group ask for."""
+_SETTINGS: Final[Mapping[str, Setting[Any]]] = {
+    "queue": settings.QUEUE,
+    "preemptible": settings.PREEMPTIBLE,
+    "runtime_s": settings.RUNTIME,
+    "run_time_limit_s": settings.RUN_TIME_LIMIT,
+    "preemption_delay_s": settings.PREEMPTION_DELAY,
+    "staleness_grace_s": settings.STALENESS_GRACE,
+    "stage_timeout_s": settings.STAGE_TIMEOUT,
+    "disruption_mode": settings.DISRUPTION_MODE,
+    "user": settings.USER,
+    "provisioning": settings.PROVISIONING,
+}
+"""Field of `Asked` -> the setting that the nearest link decides."""
 
-    around: Surroundings
-    problems: set[Problem]
 
-    def asked(self, links: Sequence[Link]) -> Asked:
-        """Return what the nearest of `links` to the pod ask for."""
-        return Asked(
-            queue=settings.look_up(settings.QUEUE, links, self.problems),
-            priority_class=self._priority_class(links),
-            preemptible=settings.look_up(settings.PREEMPTIBLE, links, self.problems),
-            runtime_s=settings.look_up(settings.RUNTIME, links, self.problems),
-            run_time_limit_s=settings.look_up(settings.RUN_TIME_LIMIT, links, self.problems),
-            preemption_delay_s=settings.look_up(settings.PREEMPTION_DELAY, links, self.problems),
-            staleness_grace_s=settings.look_up(settings.STALENESS_GRACE, links, self.problems),
-            stage_timeout_s=settings.look_up(settings.STAGE_TIMEOUT, links, self.problems),
-            disruption_mode=settings.look_up(settings.DISRUPTION_MODE, links, self.problems),
-            node_pool=settings.node_pool(links, self.problems),
-            user=settings.look_up(settings.USER, links, self.problems),
-            provisioning=settings.look_up(settings.PROVISIONING, links, self.problems),
-        )
+def ask(links: Sequence[Link], around: Surroundings) -> Step[Asked]:
+    """Return the values of the links nearest to the pod."""
+    notes = Notes()
+    found: dict[str, Any] = {
+        name: notes.take(settings.look_up(setting, links)) for name, setting in _SETTINGS.items()
+    }
+    found["priority_class"] = notes.take(_priority_class(links, around.priority_classes))
+    found["node_pool"] = notes.take(settings.node_pool(links))
+    return notes.step(Asked(**found))
 
-    def agreed(self, asked: Sequence[Asked], at: Reference) -> Asked:
-        """Return what the parts of a gang ask for: for each value, the first part decides."""
-        chosen: dict[str, Any] = {}
-        for each in fields(Asked):
-            found = [value for part in asked if (value := getattr(part, each.name)) is not None]
-            if not found:
-                continue
-            chosen[each.name] = found[0]
-            if any(value.value != found[0].value for value in found):
-                what = to_camel(_SPEC.get(each.name, each.name))
-                values = ", ".join(sorted({str(value.value) for value in found}))
-                message = (
-                    f"parts of one gang ask for different values of {what}: {values}; "
-                    f"{found[0].value} of {found[0]} counts"
-                )
-                self.problems.add(Problem(at, ProblemReason.PODS_DISAGREE, message))
-        return Asked(**chosen)
 
-    def completed(self, asked: Asked, row: Row, link: Link, *, pods_have_class: bool) -> Asked:
-        """Return `asked` with what fields of the object, the namespace and the row say.
+def agree(asked: Sequence[Asked], at: Reference) -> Step[Asked]:
+    """Return the values of a gang: for each value, the first part that has one decides."""
+    notes, chosen = Notes(), dict[str, Any]()
+    for each in fields(Asked):
+        found = [value for part in asked if (value := getattr(part, each.name)) is not None]
+        if not found:
+            continue
+        chosen[each.name] = found[0]
+        if any(value.value != found[0].value for value in found):
+            what = to_camel(_SPEC.get(each.name, each.name))
+            values = ", ".join(sorted({str(value.value) for value in found}))
+            message = (
+                f"parts of one gang ask for different values of {what}: {values}; "
+                f"{found[0].value} of {found[0]} counts"
+            )
+            notes.add(at, ProblemReason.PODS_DISAGREE, message)
+    return notes.step(Asked(**chosen))
 
-        `pods_have_class`: whether the pods name a PriorityClass, which the scheduler then reads.
-        """
-        changes: dict[str, Any] = {}
-        if asked.queue is None:
-            of_field = self._field(row.queue, link)
-            changes["queue"] = of_field or self._queue_of(link.reference.namespace)
-        if asked.priority_class is None:
-            changes["priority_class"] = self._class_of(row, link, pods_have_class=pods_have_class)
-        if asked.preemptible is None and row.preemptible is not None:
-            changes["preemptible"] = Found(row.preemptible, link.reference)
-        return Asked(**{each.name: getattr(asked, each.name) for each in fields(Asked)} | changes)
 
-    def _field(self, paths: Sequence[str], link: Link) -> Found[str] | None:
-        for path in paths:
-            try:
-                found = find(path, link.item)
-            except PathError as error:
-                problem = Problem(link.reference, ProblemReason.PATH_NOT_FOUND, str(error))
-                self.problems.add(problem)
-                continue
-            if isinstance(found, str) and found:
-                return Found(found, link.reference)
-        return None
+def complete(
+    asked: Asked, row: Row, link: Link, around: Surroundings, *, pods_have_class: bool
+) -> Step[Asked]:
+    """Return `asked` with defaults from fields of the object, the namespace and the row.
 
-    def _class_of(self, row: Row, link: Link, *, pods_have_class: bool) -> Found[str] | None:
-        """Return the PriorityClass of a field, else that of the kind."""
-        known = self.around.priority_classes
-        field_value = self._field(row.priority_class, link)
-        if field_value is not None and (known is None or field_value.value in known):
-            return field_value
-        name = row.workload_class.value
-        if pods_have_class or known is None or name not in known:
-            return None
-        return Found(name, link.reference)
+    `pods_have_class`: whether the pods name a PriorityClass, which the scheduler then reads.
+    """
+    notes, changes = Notes(), dict[str, Any]()
+    at, known = link.reference, around.priority_classes
+    if asked.queue is None:
+        of_field = notes.take(find_first(at, row.queue, link.item, text))
+        if of_field is not None:
+            changes["queue"] = Found(of_field, at)
+        elif name := around.namespace_labels.get(names.QUEUE_LABEL):
+            changes["queue"] = Found(name, Reference("v1", "Namespace", at.namespace, ""))
+    if asked.priority_class is None:
+        of_field = notes.take(find_first(at, row.priority_class, link.item, text))
+        of_kind = row.workload_class.value
+        if of_field is not None and (known is None or of_field in known):
+            changes["priority_class"] = Found(of_field, at)
+        elif not pods_have_class and known is not None and of_kind in known:
+            changes["priority_class"] = Found(of_kind, at)
+    if asked.preemptible is None and row.preemptible is not None:
+        changes["preemptible"] = Found(row.preemptible, at)
+    return notes.step(replace(asked, **changes))
 
-    def _queue_of(self, namespace: str) -> Found[str] | None:
-        name = self.around.namespace_labels.get(names.QUEUE_LABEL)
-        return Found(name, Reference("v1", "Namespace", namespace, "")) if name else None
 
-    def _priority_class(self, links: Sequence[Link]) -> Found[str] | None:
-        """Return the first PriorityClass that our key names, or that another key names and exists.
+def _priority_class(links: Sequence[Link], known: frozenset[str] | None) -> Step[Found[str] | None]:
+    """Return the first PriorityClass that our key names, or that another key names and exists.
 
-        A gang whose class does not exist waits, as with a PodGroup that its user has written.
-        """
-        known = self.around.priority_classes
-        for link in links:
-            ours = settings.look_up(settings.OWN_PRIORITY_CLASS, (link,), self.problems)
-            found = ours or settings.look_up(settings.PRIORITY_CLASS, (link,), self.problems)
-            if found is None:
-                continue
-            if known is None or found.value in known:
-                return found
-            what = "the gang waits until it does" if ours else "it is ignored"
-            message = f"PriorityClass {found.value} does not exist: {what}"
-            self.problems.add(Problem(found.source, ProblemReason.INVALID_VALUE, message))
-            if ours is not None:
-                return ours
-        return None
+    A gang whose class does not exist waits, as with a PodGroup that its user has written.
+    """
+    notes = Notes()
+    for link in links:
+        ours = notes.take(settings.look_up(settings.OWN_PRIORITY_CLASS, (link,)))
+        found = ours or notes.take(settings.look_up(settings.PRIORITY_CLASS, (link,)))
+        if found is None:
+            continue
+        if known is None or found.value in known:
+            return notes.step(found)
+        what = "the gang waits until it does" if ours else "it is ignored"
+        message = f"PriorityClass {found.value} does not exist: {what}"
+        notes.add(found.source, ProblemReason.INVALID_VALUE, message)
+        if ours is not None:
+            return notes.step(ours)
+    return notes.step(None)
 
 
 def name_of(at: Reference, value: str = "") -> str:

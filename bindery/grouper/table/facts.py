@@ -111,3 +111,8 @@ def reference_of(item: KubeObject) -> Reference:
 def mapping(value: object) -> Mapping[str, Any]:
     """Return `value` if it is a mapping, else an empty one."""
     return value if isinstance(value, Mapping) else {}
+
+
+def mappings(value: object) -> list[Mapping[str, Any]]:
+    """Return the mappings in the list `value`. The schemas of some kinds accept anything here."""
+    return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []

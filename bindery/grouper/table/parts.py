@@ -4,12 +4,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from bindery.grouper.table.facts import KubeObject, Reference, mapping
-from bindery.grouper.table.groups import Problem, ProblemReason
-from bindery.grouper.table.paths import PathError, entries, fill, find, integer
+from bindery.grouper.table.facts import KubeObject, mapping
+from bindery.grouper.table.groups import ProblemReason
+from bindery.grouper.table.paths import PathError, entries, fill, find
 from bindery.grouper.table.rows import (
     After,
-    Children,
     Lead,
     Paths,
     Role,
@@ -18,6 +17,7 @@ from bindery.grouper.table.rows import (
     StageName,
     TopologyKey,
 )
+from bindery.grouper.table.steps import Notes, Step, number
 from bindery.grouper.table.templates import metadata_links
 from bindery.grouper.table.walk import Chain, Link
 from bindery.kube.objects.podgroups import Dependency, TopologyConstraint
@@ -78,29 +78,26 @@ class Observed:
 class Filler:
     """Fills in the roles of a row."""
 
-    def __init__(self, row: Row, link: Link, observed: Observed, problems: set[Problem]) -> None:
+    def __init__(self, row: Row, link: Link, observed: Observed) -> None:
         self._row, self._at, self._observed = row, link.reference, observed
         self._item: KubeObject = link.item or {}
-        self._problems = problems
 
-    def parts(self) -> tuple[PlannedSubGroup, ...]:
+    def parts(self) -> Step[tuple[PlannedSubGroup, ...]]:
         """Return the parts, each after its parent.
 
         Without roles, or if all of them are left out, there is one part, without a name.
         """
-        if not self._row.roles:
-            return (self._whole(),)
-        found: list[PlannedSubGroup] = []
+        notes, found = Notes(), list[PlannedSubGroup]()
         for role in self._row.roles:
-            for scope in self._scopes(role):
+            for scope in self._scopes(role, notes):
                 try:
-                    found.extend(self._of_role(role, scope, found))
+                    found += self._of_role(role, scope, found, notes)
                 except PathError as error:
-                    self._tell(error)
+                    self._add(notes, error)
             if len(found) > _MOST_PARTS:
-                self._tell(PathError(f"more than {_MOST_PARTS} sub-groups"))
-                return tuple(found[:_MOST_PARTS])
-        return tuple(_linked(found)) or (self._whole(),)
+                self._add(notes, PathError(f"more than {_MOST_PARTS} sub-groups"))
+                return notes.step(tuple(found[:_MOST_PARTS]))
+        return notes.step(tuple(_linked(found)) or (self._whole(notes),))
 
     def total(self) -> int | None:
         """Return the minimum that the row finds in the object; None if it finds none."""
@@ -112,7 +109,7 @@ class Filler:
         except PathError:
             return None
 
-    def _whole(self) -> PlannedSubGroup:
+    def _whole(self, notes: Notes) -> PlannedSubGroup:
         row = self._row
         scope = self._scope(self._item, {}, None)
         least, count = 1, None
@@ -121,36 +118,39 @@ class Filler:
             count = _count(counted, scope) if counted else None
             least = _count(row.min or row.left or row.count or _ONE, scope)
         except PathError as error:
-            self._tell(error)
+            self._add(notes, error)
         template = _template(row.template, scope)
         links = metadata_links(self._at, template, ())
         return PlannedSubGroup("", "", None, count, least, metadata=links, template=template)
 
-    def _scopes(self, role: Role) -> Iterator[dict[str, Any]]:
-        """Yield what the paths of `role` start at: the object, or each element of its list."""
+    def _scopes(self, role: Role, notes: Notes) -> list[dict[str, Any]]:
+        """Return the scopes of the paths of `role`: the object, or each element of its list."""
         if role.each is None:
-            yield {**self._item, "_root": self._item}
-            return
+            return [{**self._item, "_root": self._item}]
         try:
             found = find(role.each, self._item)
         except PathError as error:
-            self._tell(error)
-            return
+            self._add(notes, error)
+            return []
         if isinstance(found, Mapping):
             pairs = sorted(found.items())
         else:
             pairs = list(enumerate(found)) if isinstance(found, list) else []
-        for index, (key, element) in enumerate(pairs):
-            if isinstance(element, Mapping):
-                yield {**element, "_root": self._item, "_key": key, "_index": index}
-            else:
-                yield {"_value": element, "_root": self._item, "_key": key, "_index": index}
+        return [
+            {
+                **(element if isinstance(element, Mapping) else {"_value": element}),
+                "_root": self._item,
+                "_key": key,
+                "_index": index,
+            }
+            for index, (key, element) in enumerate(pairs)
+        ]
 
     def _of_role(
-        self, role: Role, scope: dict[str, Any], before: Sequence[PlannedSubGroup]
-    ) -> Iterator[PlannedSubGroup]:
+        self, role: Role, scope: dict[str, Any], before: Sequence[PlannedSubGroup], notes: Notes
+    ) -> list[PlannedSubGroup]:
         if role.skip is not None and find(role.skip, scope):
-            return
+            return []
         name = fill(role.name, scope)
         scope["_name"] = name
         part = PlannedSubGroup(
@@ -165,42 +165,30 @@ class Filler:
         if role.holds:
             held = next(filter(None, (entries(path, scope) for path in role.holds)), [])
             domain = _domain(role.domain, scope)
-            yield replace(
-                part, is_inner=True, holds=tuple(str(each) for each in held), constraint=domain
-            )
-            return
+            return [replace(part, is_inner=True, holds=tuple(map(str, held)), constraint=domain)]
         metadata = [find(path, scope) for path in role.metadata]
         part = replace(part, metadata=metadata_links(self._at, part.template, metadata))
         if role.children is None:
-            part = self._filled(part, role, role.pods, scope)
-            if part.count != 0:
-                yield part
-            return
-        yield from self._replicas(part, role, role.children, scope)
-
-    def _replicas(
-        self, part: PlannedSubGroup, role: Role, children: Children, scope: dict[str, Any]
-    ) -> Iterator[PlannedSubGroup]:
-        """Yield an inner part and one for each of its replicas."""
-        replicas = min(_count(children.count, scope), _MOST_PARTS)
+            part = self._filled(part, role, scope, notes)
+            return [] if part.count == 0 else [part]
         found: list[PlannedSubGroup] = []
-        for replica in range(replicas):
+        for replica in range(min(_count(role.children.count, scope), _MOST_PARTS)):
             inside = {**scope, "_replica": replica}
-            name = fill(children.name, inside)
+            name = fill(role.children.name, inside)
             leaf = replace(part, name=name, parent=part.name, after=())
-            leaf = self._filled(leaf, role, children.pods, inside)
+            leaf = self._filled(leaf, role, inside, notes)
             if leaf.count != 0:
-                found.extend(_led(leaf, children.lead, inside))
-        if found:
-            yield replace(part, is_inner=True, metadata=(), template=None)
-            yield from found
+                found.extend(_led(leaf, role.children.lead, inside))
+        inner = replace(part, is_inner=True, metadata=(), template=None)
+        return [inner, *found] if found else []
 
     def _filled(
-        self, part: PlannedSubGroup, role: Role, labels: Mapping[str, str], scope: dict[str, Any]
+        self, part: PlannedSubGroup, role: Role, scope: dict[str, Any], notes: Notes
     ) -> PlannedSubGroup:
         """Return `part` with its labels and counts."""
-        told = {key: fill(text, scope) for key, text in labels.items()}
-        inside = self._scope(scope, told, role.owner)
+        templates = role.pods if role.children is None else role.children.pods
+        labels = {key: fill(text, scope) for key, text in templates.items()}
+        inside = self._scope(scope, labels, role.owner)
         times = _count(role.times, inside)
         count: int | None = None
         least = 1
@@ -208,9 +196,9 @@ class Filler:
             count = _count(role.count, inside) if role.count else None
             least = _count(role.min or role.left or role.count or _ONE, inside)
         except PathError as error:
-            self._tell(error)
+            self._add(notes, error)
         count = None if count is None else count * times
-        return replace(part, labels=told, count=count, least=least * times)
+        return replace(part, labels=labels, count=count, least=least * times)
 
     def _scope(
         self, scope: Mapping[str, Any], labels: Mapping[str, str], kind: str | None
@@ -220,9 +208,9 @@ class Filler:
         succeeded = sum(chain.pod.phase == "Succeeded" for chain in chains)
         return {"_root": self._item, **scope, "_succeeded": succeeded, "_owner": _own(chains, kind)}
 
-    def _tell(self, error: PathError) -> None:
+    def _add(self, notes: Notes, error: PathError) -> None:
         message = f"the row of {self._row.kind}: {error}"
-        self._problems.add(Problem(self._at, ProblemReason.PATH_NOT_FOUND, message))
+        notes.add(self._at, ProblemReason.PATH_NOT_FOUND, message)
 
 
 def own_links(chain: Chain, kind: str | None) -> tuple[Link, ...]:
@@ -310,10 +298,7 @@ def _count(paths: Paths, scope: Mapping[str, Any]) -> int:
         PathError: none leads to a number.
     """
     for path in paths:
-        found = find(path, scope)
+        found = number(find(path, scope))
         if found is not None:
-            return max(0, integer(found))
+            return found
     raise PathError(f"nothing is at {', '.join(paths)}")
-
-
-__all__ = ["Filler", "Observed", "PlannedSubGroup", "Reference", "own_links"]

@@ -1,15 +1,15 @@
 """The topology constraint that a gang, or a part of it, asks for."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
 
 from bindery.grouper.table import settings
 from bindery.grouper.table.facts import Reference
-from bindery.grouper.table.groups import Problem, ProblemReason
-from bindery.grouper.table.paths import PathError, find
+from bindery.grouper.table.groups import ProblemReason
 from bindery.grouper.table.rows import TopologyKey
 from bindery.grouper.table.settings import Found, Setting
+from bindery.grouper.table.steps import Notes, Step, find_first, text
 from bindery.grouper.table.walk import Link
 from bindery.kube.objects.podgroups import Segments, TopologyConstraint
 
@@ -71,68 +71,51 @@ class FoundConstraint:
         return Segments(size=self.size.value, required=required, preferred=preferred)
 
 
-@dataclass(frozen=True)
-class Reader:
-    """Reads places from links, and from the paths of a row."""
+_SETTINGS: Final[Mapping[str, Setting[Any]]] = {
+    "required": settings.TOPOLOGY_REQUIRED,
+    "preferred": settings.TOPOLOGY_PREFERRED,
+    "tier": settings.TIER,
+    "mode": settings.TIER_MODE,
+    "size": settings.SEGMENT_SIZE,
+    "segment_required": settings.SEGMENT_REQUIRED,
+    "segment_preferred": settings.SEGMENT_PREFERRED,
+}
+"""Field of `FoundConstraint` -> the setting that the nearest link decides."""
 
-    problems: set[Problem]
-    item: Mapping[str, Any] = field(default_factory=dict)
-    at: Reference | None = None
 
-    def place(
-        self,
-        links: Sequence[Link],
-        paths: Mapping[TopologyKey, str],
-        scope: Mapping[str, Any],
-        names: Sequence[Link] = (),
-    ) -> FoundConstraint:
-        """Return what `links` ask for, else what `paths` lead to in `scope`.
+def find_place(
+    at: Reference,
+    links: Sequence[Link],
+    paths: Mapping[TopologyKey, str],
+    scope: Mapping[str, Any],
+    names: Sequence[Link] = (),
+) -> Step[FoundConstraint]:
+    """Return the constraint that `links` ask for, else the one that `paths` lead to in `scope`.
 
-        `names`: further links above, in which the name of the topology may stand.
-        """
-        place = FoundConstraint(
-            topology=self._look(settings.TOPOLOGY, (*links, *names)),
-            required=self._look(settings.TOPOLOGY_REQUIRED, links),
-            preferred=self._look(settings.TOPOLOGY_PREFERRED, links),
-            tier=self._look(settings.TIER, links),
-            mode=self._look(settings.TIER_MODE, links),
-            size=self._look(settings.SEGMENT_SIZE, links),
-            segment_required=self._look(settings.SEGMENT_REQUIRED, links),
-            segment_preferred=self._look(settings.SEGMENT_PREFERRED, links),
+    `at`: the object of the gang. `names`: further links above, which may name the topology.
+    """
+    notes = Notes()
+
+    def of_path(key: TopologyKey) -> Found[str] | None:
+        found = notes.take(find_first(at, [paths[key]] if key in paths else (), scope, text))
+        return None if found is None else Found(found, at)
+
+    found: dict[str, Any] = {
+        name: notes.take(settings.look_up(setting, links)) for name, setting in _SETTINGS.items()
+    }
+    topology = notes.take(settings.look_up(settings.TOPOLOGY, (*links, *names)))
+    if found["required"] is None and found["preferred"] is None and paths:
+        topology = topology or of_path("name")
+        found |= {"required": of_path("required"), "preferred": of_path("preferred")}
+        found |= {"tier": None, "mode": None}
+    place = FoundConstraint(topology=topology, **found)
+    if place.size is not None and place.constraint() is None:
+        message = (
+            f"{settings.SEGMENT_SIZE.keys[0]} has no effect without a level in "
+            f"{settings.SEGMENT_REQUIRED.keys[0]} or {settings.TOPOLOGY_REQUIRED.keys[0]}"
         )
-        if place.required is None and place.preferred is None and paths:
-            place = FoundConstraint(
-                topology=place.topology or self._at_path(paths.get("name"), scope),
-                required=self._at_path(paths.get("required"), scope),
-                preferred=self._at_path(paths.get("preferred"), scope),
-                size=place.size,
-                segment_required=place.segment_required,
-                segment_preferred=place.segment_preferred,
-            )
-        self._tell_useless(place)
-        return place
-
-    def _look(self, setting: Setting[Value], links: Sequence[Link]) -> Found[Value] | None:
-        return settings.look_up(setting, links, self.problems)
-
-    def _at_path(self, path: str | None, scope: Mapping[str, Any]) -> Found[str] | None:
-        if path is None or self.at is None:
-            return None
-        try:
-            found = find(path, scope)
-        except PathError as error:
-            self.problems.add(Problem(self.at, ProblemReason.PATH_NOT_FOUND, str(error)))
-            return None
-        return Found(found, self.at) if isinstance(found, str) and found else None
-
-    def _tell_useless(self, place: FoundConstraint) -> None:
-        """Tell about segments without a level: they cannot be placed."""
-        if place.size is not None and place.constraint() is None:
-            message = (
-                f"{settings.SEGMENT_SIZE.keys[0]} has no effect without a level in "
-                f"{settings.SEGMENT_REQUIRED.keys[0]} or {settings.TOPOLOGY_REQUIRED.keys[0]}"
-            )
-            self.problems.add(Problem(place.size.source, ProblemReason.INVALID_VALUE, message))
+        notes.add(place.size.source, ProblemReason.INVALID_VALUE, message)
+    return notes.step(place)
 
 
 def _value(found: Found[Value] | None) -> Value | None:

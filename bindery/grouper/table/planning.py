@@ -11,8 +11,9 @@ from bindery.grouper.table import settings
 from bindery.grouper.table.asked import Surroundings
 from bindery.grouper.table.assembly import assemble
 from bindery.grouper.table.facts import KubeObject, PodFacts
-from bindery.grouper.table.groups import GroupPlan, Problem, ProblemReason, WantedObject
+from bindery.grouper.table.groups import GroupPlan, ProblemReason, WantedObject
 from bindery.grouper.table.loading import Table
+from bindery.grouper.table.steps import Notes, Step
 from bindery.grouper.table.targets import Finder, Target
 from bindery.grouper.table.walk import Chain, Owners
 
@@ -31,18 +32,17 @@ def plan(
     """
     around = surroundings or Surroundings()
     by_uid = {pod.uid: pod for pod in pods}
-    walker = Owners(owners, by_uid, around.unreadable)
-    problems: set[Problem] = set()
+    finder = Finder(table, Owners(owners, by_uid, around.unreadable))
+    notes = Notes()
     wanted: set[WantedObject] = set()
     found: dict[tuple[str, str], list[tuple[Target, Chain]]] = {}
-    finder = Finder(table, walker, problems)
     for pod in sorted(by_uid.values(), key=lambda each: (each.created, each.name, each.uid)):
         if pod.scheduling_group or names.POD_GROUP_ANNOTATION in pod.annotations:
             continue
-        chain = walker.chain(pod)
-        if not _is_usable(chain, problems, wanted):
+        chain = finder.owners.chain(pod)
+        if settings.is_skipped(chain.links[0]):
             continue
-        target = finder.target(chain)
+        target = notes.take(_target(finder, chain))
         if isinstance(target, WantedObject):
             wanted.add(target)
         else:
@@ -50,26 +50,22 @@ def plan(
     groups = [
         group
         for _, members in sorted(found.items(), key=lambda item: item[0])
-        for group in assemble(members, around, problems)
+        for group in notes.take(assemble(members, around))
     ]
-    return GroupPlan(tuple(groups), tuple(sorted(problems)), tuple(sorted(wanted)))
+    return GroupPlan(tuple(groups), tuple(sorted(notes.problems)), tuple(sorted(wanted)))
 
 
-def _is_usable(chain: Chain, problems: set[Problem], wanted: set[WantedObject]) -> bool:
-    """Return whether the pod of `chain` can be grouped now."""
-    if settings.is_skipped(chain.links[0]):
-        return False
+def _target(finder: Finder, chain: Chain) -> Step[Target | WantedObject]:
+    """Return the target of the pod of `chain`, or the object that must be read first."""
     above = chain.missing
-    if above is None:
-        return True
-    if not chain.unreadable:
-        wanted.add(
-            WantedObject(above.group, above.kind, chain.pod.namespace, above.name, above.uid)
+    if above is not None and not chain.unreadable:
+        namespace = chain.pod.namespace
+        return Step(WantedObject(above.group, above.kind, namespace, above.name, above.uid))
+    notes = Notes()
+    if above is not None:
+        message = (
+            f"the owner {above} cannot be read: {chain.unreadable}. Pods that it controls itself "
+            "are one group with minimum 1, and workloads below it are groups of their own"
         )
-        return False
-    message = (
-        f"the owner {above} cannot be read: {chain.unreadable}. Pods that it controls itself are "
-        "one group with minimum 1, and workloads below it are groups of their own"
-    )
-    problems.add(Problem(above, ProblemReason.OWNER_NOT_READABLE, message))
-    return True
+        notes.add(above, ProblemReason.OWNER_NOT_READABLE, message)
+    return notes.step(notes.take(finder.target(chain)))

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from bindery.api import ranks
 from bindery.api.base import ApiModel
-from bindery.grouper.table.paths import Path, PathError, Text
+from bindery.grouper.table.paths import Path, Text
 
 
 def _is_path(text: str) -> str:
@@ -288,6 +288,3 @@ class RowFile(ApiModel):
     api_version: Literal["scheduling.bindery.dev/v1alpha1"] = "scheduling.bindery.dev/v1alpha1"
     kind: Literal["GrouperTable"] = "GrouperTable"
     rows: tuple[Row, ...]
-
-
-__all__ = ["PathError", "Row", "RowFile"]

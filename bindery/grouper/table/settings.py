@@ -11,7 +11,8 @@ from typing import Final, Generic, TypeVar
 
 from bindery.api import names, podvalues
 from bindery.grouper.table.facts import Reference
-from bindery.grouper.table.groups import Problem, ProblemReason
+from bindery.grouper.table.groups import ProblemReason
+from bindery.grouper.table.steps import Notes, Step
 from bindery.grouper.table.walk import Link
 
 Value = TypeVar("Value")
@@ -125,40 +126,40 @@ def is_skipped(link: Link) -> bool:
     return any(_text(link, key) == "true" for key in _SKIP_KEYS)
 
 
-def look_up(
-    setting: Setting[Value], links: Iterable[Link], problems: set[Problem]
-) -> Found[Value] | None:
+def look_up(setting: Setting[Value], links: Iterable[Link]) -> Step[Found[Value] | None]:
     """Return the value of the first of `links` that has one."""
+    notes = Notes()
     for link in links:
         for key in setting.keys:
             text = _text(link, key)
             if text is None:
                 continue
             try:
-                return Found(setting.read(text), link.source, link.source_text)
+                return notes.step(Found(setting.read(text), link.source, link.source_text))
             except ValueError as error:
                 message = f"{key}: {text[:_MOST_SHOWN]!r} is ignored: {error}"
-                problems.add(Problem(link.source, ProblemReason.INVALID_VALUE, message))
-    return None
+                notes.add(link.source, ProblemReason.INVALID_VALUE, message)
+    return notes.step(None)
 
 
-def node_pool(links: Sequence[Link], problems: set[Problem]) -> Found[str] | None:
+def node_pool(links: Sequence[Link]) -> Step[Found[str] | None]:
     """Return the pool by the label of the pod or its template, by which schedulers choose pods.
 
     The PodGroup must be in the pool of its pods, so labels of other objects do not count.
     """
     # The pod need not be the first: links of its part alone come before those of all parts.
     own = [replace(each, annotations={}) for each in links if each.is_pod or each.is_template]
-    chosen = look_up(NODE_POOL, own[:1], problems)
+    notes = Notes()
+    chosen = notes.take(look_up(NODE_POOL, own[:1]))
     for link in links:
-        said = look_up(NODE_POOL, (link,), problems)
-        if said is not None and (chosen is None or said.value != chosen.value):
+        given = notes.take(look_up(NODE_POOL, (link,)))
+        if given is not None and (chosen is None or given.value != chosen.value):
             message = (
-                f"{names.NODE_POOL_LABEL}: {said.value!r} is ignored: "
+                f"{names.NODE_POOL_LABEL}: {given.value!r} is ignored: "
                 "it must be a label of the pod template"
             )
-            problems.add(Problem(said.source, ProblemReason.INVALID_VALUE, message))
-    return chosen
+            notes.add(given.source, ProblemReason.INVALID_VALUE, message)
+    return notes.step(chosen)
 
 
 def provisioning_annotation(asked: Found[bool] | None) -> dict[str, str]:

@@ -7,6 +7,7 @@ from bindery.grouper.table import settings
 from bindery.grouper.table.groups import Problem, ProblemReason, WantedObject
 from bindery.grouper.table.loading import Table
 from bindery.grouper.table.rows import Match, PassTo, PassToObject, Row
+from bindery.grouper.table.steps import Notes, Step
 from bindery.grouper.table.walk import Chain, Link, Owners, link_of
 
 DEFAULT_ROW: Final = Row(match=Match(group="*", kind="*"), min=("`1`",))
@@ -50,29 +51,31 @@ class Finder:
 
     table: Table
     owners: Owners
-    problems: set[Problem]
 
-    def target(self, chain: Chain) -> Target | WantedObject:
+    def target(self, chain: Chain) -> Step[Target | WantedObject]:
         """Return the target of the pod of `chain`, or the object that must be read first.
 
         The pods of an owner that is to be skipped are independent. They need a PodGroup all the
         same: the scheduler does not see their owner, and may wait for one.
         """
-        links, position = chain.links, len(chain.links) - 1
+        notes, links, position = Notes(), chain.links, len(chain.links) - 1
         if any(settings.is_skipped(link) for link in links[1:]):
-            return Target(links[1], self._row(links[1]), links[2:], is_pod=True)
+            return Step(Target(links[1], self._row(links[1]), links[2:], is_pod=True))
         while True:
             row = self._row(links[position])
             known = self._known_below(links, position) if row is DEFAULT_ROW else 0
             if known:
-                self._tell_wrapper(links[position], links[known])
+                result = f"each {links[known].reference.kind} below it is grouped by itself"
+                notes.problems.add(_no_row(links[position], result, "makes them one group"))
                 position = known
                 continue
             passing = row.pass_to
             if passing is None or position == 0:
-                return self._per(chain, links[position], row, links[position + 1 :])
+                above = links[position + 1 :]
+                return notes.step(notes.take(self._per(chain, links[position], row, above)))
             if passing.object is not None:
-                return self._named(chain, passing.object, links[position:])
+                above = links[position:]
+                return notes.step(notes.take(self._named(chain, passing.object, above)))
             position = _below(links, position, passing)
 
     def _known_below(self, links: tuple[Link, ...], position: int) -> int:
@@ -80,7 +83,7 @@ class Finder:
 
         What asks for a minimum is a gang itself, whatever it consists of.
         """
-        if settings.look_up(settings.MIN_MEMBER, links[position : position + 1], set()):
+        if settings.look_up(settings.MIN_MEMBER, links[position : position + 1]).value:
             return 0
         below = range(position - 1, 0, -1)
         return next((each for each in below if self._row(links[each]) is not DEFAULT_ROW), 0)
@@ -93,61 +96,58 @@ class Finder:
 
     def _named(
         self, chain: Chain, wanted: PassToObject, above: tuple[Link, ...]
-    ) -> Target | WantedObject:
+    ) -> Step[Target | WantedObject]:
         """Return the target for the object that a label of the pod names."""
         namespace, name = chain.pod.namespace, chain.pod.labels.get(wanted.label)
         if not name:
-            self._tell_missing_label(above[0], chain, wanted.label)
-            return Target(above[0], DEFAULT_ROW, above[1:])
+            problem = _no_label(above[0], chain, wanted.label)
+            return Step(Target(above[0], DEFAULT_ROW, above[1:]), frozenset({problem}))
         item = self.owners.named(wanted.group, wanted.kind, namespace, name)
         if item is None:
-            return WantedObject(
-                wanted.group, wanted.kind, namespace, name, versions=wanted.versions
-            )
-        found = link_of(item)
-        target = self._per(chain, found, self._row(found), above)
-        return replace(target, value=name, label=wanted.label)
+            versions = wanted.versions
+            return Step(WantedObject(wanted.group, wanted.kind, namespace, name, versions=versions))
+        found, notes = link_of(item), Notes()
+        target = notes.take(self._per(chain, found, self._row(found), above))
+        return notes.step(replace(target, value=name, label=wanted.label))
 
-    def _per(self, chain: Chain, link: Link, row: Row, above: tuple[Link, ...]) -> Target:
-        per = row.per
-        if per is None:
+    def _per(self, chain: Chain, link: Link, row: Row, above: tuple[Link, ...]) -> Step[Target]:
+        problems: frozenset[Problem] = frozenset()
+        if row.per is None:
             if row is DEFAULT_ROW and link.is_readable:
-                self._tell_unknown(link)
-            return Target(link, row, above)
-        if per.pod:
+                result = "its pods are one group with minimum 1"
+                problems = frozenset({_no_row(link, result, "changes that")})
+            return Step(Target(link, row, above), problems)
+        if row.per.pod:
             return self._per_pod(chain, row)
-        value = chain.pod.labels.get(per.label or "", "")
+        label = row.per.label or ""
+        value = chain.pod.labels.get(label, "")
         if not value:
-            self._tell_missing_label(link, chain, per.label or "")
-        return Target(link, row, above, value, per.label or "")
+            problems = frozenset({_no_label(link, chain, label)})
+        return Step(Target(link, row, above, value, label), problems)
 
-    def _per_pod(self, chain: Chain, row: Row) -> Target:
-        """Return the controller of the pod: a gang if somebody asks for a minimum."""
-        asked = settings.look_up(settings.MIN_MEMBER, chain.links, self.problems)
+    def _per_pod(self, chain: Chain, row: Row) -> Step[Target]:
+        """Return the controller of the pod: a gang if a minimum is asked for."""
+        notes = Notes()
+        asked = notes.take(settings.look_up(settings.MIN_MEMBER, chain.links))
         if len(chain.links) == 1:
-            return Target(chain.links[0], row, is_pod=True)
+            return notes.step(Target(chain.links[0], row, is_pod=True))
         link = chain.links[1]
-        return Target(link, self._row(link), chain.links[2:], is_pod=asked is None)
+        return notes.step(Target(link, self._row(link), chain.links[2:], is_pod=asked is None))
 
-    def _tell_missing_label(self, link: Link, chain: Chain, label: str) -> None:
-        message = f"the pod {chain.pod.name} has no label {label}"
-        self.problems.add(Problem(link.reference, ProblemReason.PATH_NOT_FOUND, message))
 
-    def _tell_wrapper(self, link: Link, known: Link) -> None:
-        text = f"each {known.reference.kind} below it is grouped by itself"
-        self._tell_no_row(link, text, "makes them one group")
+def _no_label(link: Link, chain: Chain, label: str) -> Problem:
+    message = f"the pod {chain.pod.name} has no label {label}"
+    return Problem(link.reference, ProblemReason.PATH_NOT_FOUND, message)
 
-    def _tell_unknown(self, link: Link) -> None:
-        self._tell_no_row(link, "its pods are one group with minimum 1", "changes that")
 
-    def _tell_no_row(self, link: Link, result: str, otherwise: str) -> None:
-        at = link.reference
-        kind = f"{at.kind}.{at.group}" if at.group else at.kind
-        message = (
-            f"there is no row for {kind}: {result}; the annotation "
-            f"{settings.MIN_MEMBER.keys[0]} or a row of your own {otherwise}"
-        )
-        self.problems.add(Problem(at, ProblemReason.UNKNOWN_KIND, message))
+def _no_row(link: Link, result: str, otherwise: str) -> Problem:
+    at = link.reference
+    kind = f"{at.kind}.{at.group}" if at.group else at.kind
+    message = (
+        f"there is no row for {kind}: {result}; the annotation "
+        f"{settings.MIN_MEMBER.keys[0]} or a row of your own {otherwise}"
+    )
+    return Problem(at, ProblemReason.UNKNOWN_KIND, message)
 
 
 def _below(links: tuple[Link, ...], position: int, passing: PassTo) -> int:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from bindery.grouper.table.facts import Reference, mapping
+from bindery.grouper.table.facts import Reference, mapping, mappings
 from bindery.grouper.table.walk import Link
 from bindery.kube.objects.podgroups import PodTemplate, TemplateMeta
 
@@ -50,12 +50,12 @@ def scheduling_part(template: Mapping[str, Any]) -> PodTemplate:
         key: spec[key] for key in sorted(_SPEC & spec.keys()) if spec[key] is not None
     }
     for key in _CONTAINERS:
-        containers = [_container(each) for each in _mappings(spec.get(key))]
+        containers = [_container(each) for each in mappings(spec.get(key))]
         if containers:
             kept[key] = containers
     volumes = [
         {key: each[key] for key in _VOLUMES if key in each}
-        for each in _mappings(spec.get("volumes"))
+        for each in mappings(spec.get("volumes"))
         if not each.keys().isdisjoint(_VOLUMES[1:])
     ]
     if volumes:
@@ -71,13 +71,8 @@ def scheduling_part(template: Mapping[str, Any]) -> PodTemplate:
 
 def _container(container: Mapping[str, Any]) -> dict[str, Any]:
     kept = {key: container[key] for key in _CONTAINER if key in container}
-    ports = [port for port in _mappings(container.get("ports")) if port.get("hostPort")]
+    ports = [port for port in mappings(container.get("ports")) if port.get("hostPort")]
     return {**kept, "ports": ports} if ports else kept
-
-
-def _mappings(value: object) -> list[Mapping[str, Any]]:
-    """Return the mappings in the list `value`. The schemas of some kinds accept anything here."""
-    return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []
 
 
 def _strings(value: object) -> dict[str, str]:

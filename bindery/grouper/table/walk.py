@@ -1,6 +1,6 @@
 """Walks from a pod up to its top owner, by the owner references with `controller: true`."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -59,11 +59,6 @@ class Chain:
     """The owner at which the walk ended because it was not given."""
     unreadable: str = ""
     """Why that owner cannot be read; "" if it can."""
-
-    @property
-    def top(self) -> Link:
-        """The last link."""
-        return self.links[-1]
 
 
 @dataclass(frozen=True)
@@ -127,14 +122,3 @@ def link_of(item: KubeObject) -> Link:
         controller_of(item),
         item,
     )
-
-
-def root(
-    pod: PodFacts, owners: Mapping[str, KubeObject], pods: Iterable[PodFacts] = ()
-) -> Reference:
-    """Return the top of the chain of `pod`, as far as it is given; the pod itself without owners.
-
-    `pods`: pods that own objects of the chain.
-    """
-    chain = Owners(owners, {each.uid: each for each in pods}).chain(pod)
-    return chain.missing or chain.top.reference

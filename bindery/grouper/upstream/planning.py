@@ -15,6 +15,7 @@ from bindery.grouper.table import settings
 from bindery.grouper.table.facts import PodFacts, Reference, mapping
 from bindery.grouper.table.groups import Group, GroupPlan, Problem, ProblemReason, WantedObject
 from bindery.grouper.table.settings import Found, Setting
+from bindery.grouper.table.steps import Notes, Step
 from bindery.grouper.table.walk import Link, link_of, link_of_pod
 from bindery.grouper.upstream.model import Body, UpstreamGroup
 from bindery.kube.objects.podgroups import (
@@ -62,33 +63,31 @@ def plan(gang: UpstreamGang) -> UpstreamPlan:
     if error:
         problem = Problem(gang.root.reference, ProblemReason.GROUP_NOT_USABLE, error)
         return UpstreamPlan(GroupPlan(problems=(problem,)), error)
-    problems: set[Problem] = set()
-    reading = _Reading(_links(gang), problems)
+    reading = _Reading(_links(gang))
     wanted = tuple(_wanted(gang))
     spec = _spec(gang, reading)
     # Without pods, the group's own label counts.
     pool = reading.node_pool() if gang.pods else reading.value("nodePool", settings.NODE_POOL)
     user = reading.value("user", settings.USER)
+    asked = reading.notes.take(settings.look_up(settings.PROVISIONING, reading.links))
     if any(group.is_disrupted_whole for group in gang.below) and not gang.root.is_disrupted_whole:
         message = "the disruption mode of a group below another is ignored: its minimum protects it"
-        problems.add(Problem(gang.root.reference, ProblemReason.INVALID_VALUE, message))
+        reading.notes.add(gang.root.reference, ProblemReason.INVALID_VALUE, message)
     made = Group(
         namespace=gang.root.reference.namespace,
         name=_name(gang.root),
         owner=gang.root.reference,
         spec=spec,
-        sources=dict(sorted(reading.sources.items())),
+        sources=dict(sorted(reading.notes.sources.items())),
         labels={
             key: value
             for key, value in ((names.NODE_POOL_LABEL, pool), (names.USER_KEY, user))
             if value
         },
-        annotations=settings.provisioning_annotation(
-            settings.look_up(settings.PROVISIONING, _links(gang), problems)
-        ),
+        annotations=settings.provisioning_annotation(asked),
         pods=tuple(sorted(pod.uid for pod in gang.pods)),
     )
-    return UpstreamPlan(GroupPlan((made,), tuple(sorted(problems)), wanted))
+    return UpstreamPlan(GroupPlan((made,), tuple(sorted(reading.notes.problems)), wanted))
 
 
 def _name(group: UpstreamGroup) -> str:
@@ -201,22 +200,22 @@ class _Reading:
     """Reads settings and remembers where they came from."""
 
     links: Sequence[Link]
-    problems: set[Problem]
-    sources: dict[str, str] = field(default_factory=dict)
+    notes: Notes = field(default_factory=Notes)
 
     def value(self, name: str, setting: Setting[Any]) -> Any:
         """Return the value of `setting` for the field `name`; None if nothing sets it."""
-        return self._noted(name, settings.look_up(setting, self.links, self.problems))
+        return self._noted(name, settings.look_up(setting, self.links))
 
     def node_pool(self) -> str | None:
         """Return the pool of the pods; None if they are in the default one."""
-        pool: str | None = self._noted("nodePool", settings.node_pool(self.links, self.problems))
+        pool: str | None = self._noted("nodePool", settings.node_pool(self.links))
         return pool
 
-    def _noted(self, name: str, found: Found[Any] | None) -> Any:
+    def _noted(self, name: str, step: Step[Found[Any] | None]) -> Any:
+        found = self.notes.take(step)
         if found is None:
             return None
-        self.sources.setdefault(name, str(found.source))
+        self.notes.sources.setdefault(name, str(found.source))
         return found.value
 
 

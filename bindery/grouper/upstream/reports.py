@@ -11,6 +11,7 @@ from typing import Any, Final
 from bindery.api.states import ENDED_POD_PHASES, EVICTED, INVALID, SCHEDULED
 from bindery.grouper.table.facts import PodFacts
 from bindery.grouper.upstream.model import Adapter, UpstreamGroup
+from bindery.kube.objects.watched import Condition
 
 DISRUPTION_TARGET: Final = "DisruptionTarget"
 PREEMPTED: Final = "PreemptionByScheduler"
@@ -22,21 +23,11 @@ _MOST_MESSAGE: Final = 32_000
 
 
 @dataclass(frozen=True)
-class Said:
-    """A condition of our PodGroup."""
-
-    type: str
-    status: str
-    reason: str = ""
-    message: str = ""
-
-
-@dataclass(frozen=True)
 class UpstreamFinding:
     """What is known about a tree of groups."""
 
-    conditions: Sequence[Said] = ()
-    """Those of our PodGroup."""
+    conditions: Sequence[Condition] = ()
+    """The conditions of our PodGroup."""
     error: str = ""
     """Why there is no PodGroup of ours; "" if there is one, or will be."""
     pods: Sequence[PodFacts] = ()

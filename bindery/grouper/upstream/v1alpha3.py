@@ -15,11 +15,6 @@ from bindery.grouper.upstream.model import (
     read_minimum,
 )
 
-SCHEDULED: Final = {
-    POD_GROUP: "PodGroupInitiallyScheduled",
-    COMPOSITE: "CompositePodGroupInitiallyScheduled",
-}
-
 
 def read(body: Body) -> UpstreamGroup:
     """Return the PodGroup or CompositePodGroup `body`."""
@@ -40,7 +35,10 @@ ADAPTER: Final = Adapter(
     version="v1alpha3",
     kinds=(POD_GROUP, COMPOSITE, WORKLOAD),
     read=read,
-    scheduled=SCHEDULED,
+    scheduled={
+        POD_GROUP: "PodGroupInitiallyScheduled",
+        COMPOSITE: "CompositePodGroupInitiallyScheduled",
+    },
     is_latched=True,
     demands_one_priority=True,
 )

@@ -3,16 +3,10 @@
 Source: k8s.io/api 0.37.
 """
 
+from dataclasses import replace
 from typing import Final
 
 from bindery.grouper.upstream import v1alpha3
-from bindery.grouper.upstream.model import POD_GROUP, WORKLOAD, Adapter
+from bindery.grouper.upstream.model import POD_GROUP, WORKLOAD
 
-ADAPTER: Final = Adapter(
-    version="v1beta1",
-    kinds=(POD_GROUP, WORKLOAD),
-    read=v1alpha3.read,
-    scheduled=v1alpha3.SCHEDULED,
-    is_latched=True,
-    demands_one_priority=True,
-)
+ADAPTER: Final = replace(v1alpha3.ADAPTER, version="v1beta1", kinds=(POD_GROUP, WORKLOAD))
