@@ -35,9 +35,10 @@ from bindery.scheduler.cache.contests import Contests
 from bindery.scheduler.cache.defects import Defects
 from bindery.scheduler.cache.eviction_history import EvictionHistory
 from bindery.scheduler.cache.failures import FailureMemory
-from bindery.scheduler.cache.holds import Holds, carried, owner_and_commit
+from bindery.scheduler.cache.holds import Holds, carried
 from bindery.scheduler.cache.intake import Intake
 from bindery.scheduler.cache.members import JobMembership, Members
+from bindery.scheduler.cache.memories import ClusterMemory, CommitCounts
 from bindery.scheduler.cache.namespaces import Namespaces
 from bindery.scheduler.cache.observers import Observe, Observers
 from bindery.scheduler.cache.orphans import Orphans
@@ -94,8 +95,7 @@ class Cluster:
             self.state, self._tasks, self.priority_classes, self.namespaces, self._report_owner
         )
         self.future_task = self._tasks.futures.task
-        self.commit_counts: dict[Uid, int] = {}
-        """Gang or pod UID -> number of Statements committed for it."""
+        self.commit_counts = CommitCounts()
         self.problems: deque[ObjectProblem] = deque(maxlen=_MOST_PROBLEMS)
         self.promises = Promises()
         self.staleness = StalenessMemory()
@@ -110,6 +110,17 @@ class Cluster:
         self.budgets = Budgets()
         self._costs = RuleCosts(self.problems)
         self._tasks.shapes.refusals = self._costs.problems
+        self._of_jobs: tuple[ClusterMemory[JobKey], ...] = (
+            self.failures,
+            self.promises,
+            self.staleness,
+            self.eviction_history,
+            self.stage_rooms,
+            self._contests,
+        )
+        """The memories by job; each also forgets a single pod as a job."""
+        self._of_pods: tuple[ClusterMemory[Uid], ...] = (self.starting, self.commit_counts)
+        """The memories by UID of a pod."""
         self.intake = Intake(
             self._take_in,
             self.state.nodes,
@@ -229,11 +240,11 @@ class Cluster:
         self.changed_jobs.update(self._tasks.note_stuck(stuck_before))
 
     def report_group(self, reason: str, meta: Meta, text: str) -> None:
-        """Let an event say `text` at a PodGroup."""
+        """Report `text` in an event at a PodGroup."""
         self.problems.append(ObjectProblem(API_VERSION, "PodGroup", meta, reason, text))
 
     def _report_owner(self, task: Task, reason: str, text: str) -> None:
-        """Let an event say `text` at the PodGroup of `task`, or at the pod without one."""
+        """Report `text` in an event at the PodGroup of `task`, or at a pod without PodGroup."""
         group = self.groups.get(task.job)
         pod = self.observers.get(Pod, (task.namespace, task.name))
         if group is not None:
@@ -274,12 +285,6 @@ class Cluster:
         for uid in pods:
             self._tasks.refresh(uid)
 
-    def next_commit(self, owner: Uid) -> int:
-        """Count and return the number of the next commit for the gang or pod `owner`."""
-        count = self.commit_counts.get(owner, 0) + 1
-        self.commit_counts[owner] = count
-        return count
-
     # -- kinds ---------------------------------------------------------------------------------
 
     def _in_pool(self, item: KubeObject) -> bool:
@@ -313,10 +318,10 @@ class Cluster:
         self.changed_jobs.add(key)
         self.pods.pop(uid, None)
         self._tasks.remove_pod(uid)
-        self.starting.note(uid)
         self._members.drop_pod(pod)
         self.holds.settled.pop(uid, None)
-        self.commit_counts.pop(uid, None)
+        for memory in self._of_pods:
+            memory.forget(uid)
         self._forget_single(key)
 
     def _note_place(self, uid: Uid, pod: Pod, place: JobMembership) -> None:
@@ -335,8 +340,11 @@ class Cluster:
     def _forget_single(self, key: JobKey) -> None:
         """Forget what earlier cycles found out about a pod without a PodGroup."""
         if not key.is_group:
-            self.failures.forget(key)
-            self.promises.end(key)
+            self._forget_job(key)
+
+    def _forget_job(self, key: JobKey) -> None:
+        for memory in self._of_jobs:
+            memory.forget(key)
 
     def _place_again(self, pods: Iterable[Pod]) -> None:
         """Move `pods` to the jobs that the present PodGroups give them."""
@@ -392,18 +400,13 @@ class Cluster:
     def _apply_group(self, group: PodGroup, gone: bool) -> None:
         key = JobKey(group.metadata.namespace, group.metadata.name, True)
         if gone:
-            self.eviction_history.forget(key)
-            self.staleness.forget(key)
-            self.stage_rooms.forget(key)
             self.changed_jobs.discard(key)
             if self.groups.pop(key, None) is not None:  # else it is another pool's
                 self._orphans.note(key, group.metadata, self._clock())
-                self._contests.forget(key[:2])
                 self._place_again([*self._members.remove_group(key[:2]), *self._pods_of(key)])
                 self._tasks.remove_group(key)
-                self.promises.end(key)
-                self.failures.forget(key)
-                self.commit_counts.pop(Uid(group.metadata.uid), None)
+                self.commit_counts.forget(Uid(group.metadata.uid))
+            self._forget_job(key)  # last: the promises of its pods may go with them
             return
         known = self.groups.get(key)
         self.groups[key] = group
@@ -466,7 +469,7 @@ class Cluster:
                 if Uid(bound) not in self.state.tasks:
                     self.holds.settle(Uid(bound))
         else:
-            self._count_commit(statement)
+            self.commit_counts.note(statement)
             known = self.holds.statements.get(carried(statement))
             if statement.is_final and (known is None or not known.is_final):  # once per Statement
                 failed_at = seconds(statement.status.completion_time) or self._clock()
@@ -482,12 +485,6 @@ class Cluster:
     def _job_of(self, uid: str) -> JobKey | None:
         task = self.state.tasks.get(Uid(uid))
         return task.job if task is not None else None
-
-    def _count_commit(self, statement: CommittedStatement) -> None:
-        # The next commit's request name must be unused, also after a restart of the scheduler.
-        owner, count = owner_and_commit(statement.spec.id)
-        if owner and count:
-            self.commit_counts[owner] = max(self.commit_counts.get(owner, 0), count)
 
 
 def _without_standing(group: PodGroup) -> PodGroup:

@@ -1,4 +1,4 @@
-"""PodGroups that select pods of an older PodGroup: each is told once.
+"""PodGroups that select pods of an older PodGroup: each gets one event.
 
 Owned by cluster.py. `bindery.kube.objects.membership` decides which PodGroup has a pod.
 """
@@ -18,32 +18,32 @@ _WRITTEN_BY_GROUPER: Final = (
     f'the annotation {SKIP_GROUPER_KEY}: "true"'
 )
 
-Tell = Callable[[Meta, str], None]
+Report = Callable[[Meta, str], None]
 """Reports a text at the PodGroup with this metadata."""
 
 
 class Contests:
     """The contests that were reported."""
 
-    def __init__(self, tell: Tell) -> None:
-        self._tell = tell
-        self._told: set[tuple[GroupKey, str]] = set()
+    def __init__(self, report: Report) -> None:
+        self._report = report
+        self._reported: set[tuple[GroupKey, str]] = set()
         """A PodGroup, and the name of the older one that has a pod that it selects."""
 
     def note(self, pod: Pod, place: JobMembership, groups: Mapping[JobKey, PodGroup]) -> None:
-        """Tell the PodGroups that select `pod` and do not have it."""
+        """Report at each PodGroup that selects `pod` and does not have it."""
         for other in place.others:
             group = groups.get(JobKey(*other, True))
-            if group is None or (other, place.job.name) in self._told:
+            if group is None or (other, place.job.name) in self._reported:
                 continue
-            self._told.add((other, place.job.name))
+            self._reported.add((other, place.job.name))
             text = f"pod {pod.metadata.name} belongs to PodGroup {place.job.name}, which is older"
             holder = groups.get(place.job)
             if holder is not None and holder.metadata.labels.get(MADE_BY_LABEL) == MADE_BY_GROUPER:
                 text += _WRITTEN_BY_GROUPER
-            self._tell(group.metadata, text)
+            self._report(group.metadata, text)
 
-    def forget(self, key: GroupKey) -> None:
-        """Forget a PodGroup that was deleted or changed."""
-        if self._told:
-            self._told = {each for each in self._told if each[0] != key}
+    def forget(self, job: JobKey) -> None:
+        """Forget a deleted PodGroup."""
+        if self._reported and job.is_group:
+            self._reported = {each for each in self._reported if each[0] != job[:2]}

@@ -43,9 +43,9 @@ class Feed:
         further: Sequence[Resource[Any]] = (),
         look_again_s: float = LOOK_AGAIN_S,
     ) -> None:
-        """`further`: kinds of plugins; those that the API server serves are watched.
+        """`further`: kinds of plugins; kinds that the API server does not serve are not watched.
 
-        `look_again_s`: the time between two looks for those that it does not serve yet.
+        `look_again_s`: seconds between two looks for kinds that are not served yet.
         """
         self._client = client
         self._cluster = cluster

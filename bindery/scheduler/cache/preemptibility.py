@@ -1,8 +1,8 @@
 """Whether pods may be evicted for others: bound pods stay what they were bound as.
 
-Owned by tasks.py. A waiting pod is what its pod, PodGroup and PriorityClass ask for. A bound pod is
-what its BindRequest, and then the binder's record on it, has. What its owner asks for afterwards
-takes effect in `settle`, when a cycle begins: towards preemptible always, towards non-preemptible
+Owned by tasks.py. A waiting pod is what its pod, PodGroup and PriorityClass ask for. A bound pod
+counts as in its BindRequest, and then as in the binder's record. Later wishes of its owner take
+effect in `settle`, when a cycle begins: towards preemptible always, towards non-preemptible
 if the queue allows it. Without that, owners could pin pods that their queue has borrowed room for.
 """
 
@@ -24,7 +24,7 @@ class ChargedPreemptibility:
         self._holds = holds
         self._trusts_records = trusts_records
         self._known: dict[Uid, bool] = {}
-        """Bound pod -> what this process has settled, or saw it bound as."""
+        """Bound pod -> whether it is preemptible, as settled by this process or as it was bound."""
         self._unsettled: dict[Uid, None] = {}
         """Bound pods that ask for a change."""
 

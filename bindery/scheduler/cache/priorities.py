@@ -36,20 +36,20 @@ class PriorityClasses:
         return found.value if found is not None else None
 
     def asks_preemptible(self, job: Job, task: Task) -> bool:
-        """Return whether `task` of `job` is to be preemptible, by what its owners ask for.
+        """Return whether the owners of `task` of `job` ask for it to be preemptible.
 
         The pod decides, then its PodGroup, then the priority (below 100, as in KAI-Scheduler).
         """
-        if task.says_preemptible is not None:
-            return task.says_preemptible
-        if job.says_preemptible is not None:
-            return job.says_preemptible
+        if task.own_preemptible is not None:
+            return task.own_preemptible
+        if job.own_preemptible is not None:
+            return job.own_preemptible
         of_class = self.value(job.priority_class)
         return (task.priority if of_class is None else of_class) < NON_PREEMPTIBLE_FROM
 
     def knows(self, job: Job) -> bool:
         """Return whether the objects are known by which `job` asks to be preemptible or not."""
-        is_by_class = job.says_preemptible is None and job.priority_class
+        is_by_class = job.own_preemptible is None and job.priority_class
         return job.exists and (not is_by_class or job.priority_class in self._classes)
 
     def never_preempts(self, name: str | None) -> bool:

@@ -55,9 +55,9 @@ class Promises:
             return
         promise.places.pop(pod, None)
         if not promise.places:
-            self.end(job)
+            self.forget(job)
 
-    def end(self, job: JobKey) -> None:
+    def forget(self, job: JobKey) -> None:
         """End the promise to `job`."""
         self._by_job.pop(job, None)
 

@@ -1,4 +1,4 @@
-"""Objects in quarantine: those that raised an unexpected error during intake.
+"""Quarantine of objects that raised an unexpected error during intake.
 
 Owned by intake.py. An object in quarantine keeps what it holds and gets nothing; all other objects
 are planned as usual.

@@ -80,7 +80,7 @@ def read_pod(
         checkpoint_at=seconds(pod.metadata.annotations.get(LAST_CHECKPOINT_ANNOTATION)) or 0.0,
         pod_node=pod.spec.node_name,
         gone_by=seconds(pod.metadata.deletion_timestamp) or math.inf,
-        says_preemptible=preemptibility.said(
+        own_preemptible=preemptibility.read_annotation(
             pod.metadata.annotations.get(PREEMPTIBLE_ANNOTATION, "")
         ),
         bound_at=_bound_at(pod),
@@ -116,7 +116,7 @@ def are_equivalent(one: Task, other: Task) -> bool:
     return (
         one.shape is other.shape
         and (one.job, _own_priority(one)) == (other.job, _own_priority(other))
-        and (one.says_preemptible, one.awaits_group) == (other.says_preemptible, other.awaits_group)
+        and (one.own_preemptible, one.awaits_group) == (other.own_preemptible, other.awaits_group)
         and (one.sub_group, one.role) == (other.sub_group, other.role)
         and (one.rank, one.exclusive_unit) == (other.rank, other.exclusive_unit)
         and (one.bound_at, one.runtime_s) == (other.bound_at, other.runtime_s)
@@ -172,7 +172,7 @@ def read_group(job: Job, group: PodGroup) -> None:
     job.checkpoint_at = seconds(checkpoint) or 0.0
     job.ran_s = group.status.ran_seconds
     job.running_since = seconds(group.status.since) if runs else None
-    job.says_preemptible = preemptibility.read(group.spec.preemptibility or "")
+    job.own_preemptible = preemptibility.read(group.spec.preemptibility or "")
     job.goes_whole = group.spec.disruption_mode == "Group"
     job.preemption_policy = group.spec.preemption_policy
     job.invalid, job.stages, job.groups, job.successors = None, (), {}, {}
@@ -252,7 +252,7 @@ def _recorded(pod: Pod, key: str) -> str:
 
 
 def _gpu_indexes(pod: Pod) -> tuple[int, ...]:
-    """Return the reported device indexes of the pod, without those that cannot be read.
+    """Return the reported device indexes of the pod, without unreadable ones.
 
     A reservation pod reports its device by index or by UUID; a UUID does not have the index.
     """

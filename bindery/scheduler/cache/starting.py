@@ -27,8 +27,12 @@ class Starting:
             if uid not in self.overdue:
                 self._young.add(uid)
         else:
-            self._young.discard(uid)
-            self.overdue.discard(uid)
+            self.forget(uid)
+
+    def forget(self, uid: Uid) -> None:
+        """Forget a deleted pod."""
+        self._young.discard(uid)
+        self.overdue.discard(uid)
 
     def late(self, now: float) -> Iterator[JobKey]:
         """Yield the jobs of pods that are late by `now`, once for each pod. Epoch seconds."""

@@ -1,4 +1,4 @@
-"""Disruption budgets in the cache: the pods they cover and block, and when to ask again."""
+"""Disruption budgets in the cache: the pods they cover and block, and when to retry."""
 
 from collections.abc import Callable
 
@@ -69,7 +69,7 @@ def task(cluster: Cluster, name: str) -> Task:
     return cluster.state.tasks[Uid(f"uid-{name}")]
 
 
-def test_a_budget_counts_the_pods_of_its_namespace_that_its_selector_takes() -> None:
+def test_a_budget_counts_the_pods_of_its_namespace_that_its_selector_matches() -> None:
     engine = engine_with(
         node("n", 9),
         pod("guarded", on="n", labels=GUARDED),
@@ -99,9 +99,9 @@ def test_a_budget_counts_the_pods_of_its_namespace_that_its_selector_takes() -> 
 @pytest.mark.parametrize(
     "change",
     [budget(allowed=1), budget(generation=2), replace(budget(), spec=BudgetSpec())],
-    ids=["allows more", "is counted", "covers others"],
+    ids=["allows more", "is counted", "covers other pods"],
 )
-def test_a_refused_eviction_is_tried_again_when_its_budget_changes(
+def test_a_refused_eviction_is_retried_when_its_budget_changes(
     change: DisruptionBudget,
 ) -> None:
     engine = contested()
@@ -114,7 +114,7 @@ def test_a_refused_eviction_is_tried_again_when_its_budget_changes(
     assert evicted(engine) == ["rich"]
 
 
-def test_a_refused_eviction_is_tried_again_when_its_budget_is_deleted() -> None:
+def test_a_refused_eviction_is_retried_when_its_budget_is_deleted() -> None:
     engine = contested()
     assert evicted(engine) == ["rich"]
     refuse(engine)
@@ -137,7 +137,7 @@ EASED: list[Callable[[Cluster], object]] = [
 
 
 @pytest.mark.parametrize("ease", EASED, ids=["allows more", "is deleted", "for a moment"])
-def test_a_budget_that_changes_before_the_refusal_is_taken_over_lets_the_pod_be_tried_again(
+def test_a_budget_change_before_the_refusal_is_processed_allows_a_retry(
     ease: Callable[[Cluster], object],
 ) -> None:
     engine = contested()
@@ -151,7 +151,7 @@ def test_a_budget_that_changes_before_the_refusal_is_taken_over_lets_the_pod_be_
 
 
 @pytest.mark.parametrize("ease", EASED, ids=["allows more", "is deleted", "for a moment"])
-def test_a_budget_that_changed_before_the_eviction_was_asked_for_is_no_reason_to_try_again(
+def test_a_budget_change_before_the_eviction_was_requested_causes_no_retry(
     ease: Callable[[Cluster], object],
 ) -> None:
     engine = contested()
@@ -168,7 +168,7 @@ def test_a_budget_that_changed_before_the_eviction_was_asked_for_is_no_reason_to
     [budget(allowed=0), budget("new", allowed=5), budget(allowed=9, namespace="elsewhere")],
     ids=["nothing new", "another budget", "another namespace"],
 )
-def test_a_change_that_does_not_allow_the_eviction_is_no_reason_to_try_again(
+def test_a_change_that_does_not_allow_the_eviction_causes_no_retry(
     change: DisruptionBudget,
 ) -> None:
     engine = contested()
@@ -180,7 +180,7 @@ def test_a_change_that_does_not_allow_the_eviction_is_no_reason_to_try_again(
     assert evicted(engine) == []
 
 
-def test_a_job_that_was_refused_too_often_tries_again_when_a_budget_changes() -> None:
+def test_a_job_that_was_refused_too_often_is_retried_when_a_budget_changes() -> None:
     engine = contested()
     job = engine.cluster.state.tasks[Uid("uid-poor")].job
     for _ in range(20):
@@ -193,7 +193,7 @@ def test_a_job_that_was_refused_too_often_tries_again_when_a_budget_changes() ->
     assert evicted(engine) == ["rich"]
 
 
-def test_a_budget_that_changes_sets_off_a_cycle_only_where_an_eviction_was_refused() -> None:
+def test_a_budget_change_triggers_a_cycle_only_after_a_refused_eviction() -> None:
     engine = contested()
     changes = [budget(allowed=allowed) for allowed in (1, 0, 2)]
     assert not any(engine.cluster.apply(_modified(each)) for each in changes)

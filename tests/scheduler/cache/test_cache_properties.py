@@ -1,4 +1,4 @@
-"""Whatever happens in whatever order, the cache ends where one ends that saw only the outcome."""
+"""After any events in any order, the cache equals one that saw only the final objects."""
 
 from hypothesis import HealthCheck, settings
 

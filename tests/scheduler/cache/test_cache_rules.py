@@ -1,4 +1,4 @@
-"""Events, case by case: what each does to jobs, holds and the memory of failures."""
+"""Events, case by case: the effect of each on jobs, holds and the memory of failures."""
 
 import pytest
 from msgspec.structs import replace as kube_replace
@@ -42,7 +42,7 @@ def status_of(cluster: Cluster, name: str) -> tuple[TaskStatus, str]:
     return task.status, task.node_name
 
 
-def test_a_request_holds_its_pods_until_it_is_finished_without_them() -> None:
+def test_a_request_holds_its_pods_until_it_ends_without_binding_them() -> None:
     cluster = cluster_with(node("n"), pod("a"), request("r", {"uid-a": "n"}))
     assert status_of(cluster, "a") == (TaskStatus.BINDING, "n")
 
@@ -95,7 +95,7 @@ def test_a_refused_copy_of_a_statement_does_not_end_its_holds(first: str) -> Non
     assert status_of(cluster, "a") == (TaskStatus.PENDING, "")
 
 
-def test_a_pod_that_was_bound_is_held_until_it_shows_its_node() -> None:
+def test_a_bound_pod_is_held_until_its_node_is_observed() -> None:
     cluster = cluster_with(node("n"), pod("a"))
     done = request("r", {"uid-a": "n"}, phase="Succeeded", bound=["uid-a"])
 
@@ -109,7 +109,7 @@ def test_a_pod_that_was_bound_is_held_until_it_shows_its_node() -> None:
     assert cluster.holds.get(Uid("uid-a")) is None
 
 
-def test_a_pod_in_two_requests_stays_held_while_one_of_them_lives() -> None:
+def test_a_pod_in_two_requests_is_held_while_one_of_them_is_active() -> None:
     one, other = request("r1", {"uid-a": "n1"}), request("r2", {"uid-a": "n2"})
     for first, second in ((one, other), (other, one)):
         cluster = cluster_with(node("n1"), node("n2"), pod("a"), first, second)
@@ -121,7 +121,7 @@ def test_a_pod_in_two_requests_stays_held_while_one_of_them_lives() -> None:
         assert view(cluster.state) == recount(cluster.state)
 
 
-def test_another_schedulers_request_under_our_name_replaces_what_we_assumed() -> None:
+def test_another_schedulers_request_of_the_same_name_replaces_the_assumed_one() -> None:
     engine = engine_with(node("n", cpu=3), *gang("g", 3, 2))
     draft, *_ = engine.cycle()
     theirs = request(draft.name, {"uid-g-2": "n", "uid-g-0": "n"}, group_name="g")
@@ -135,7 +135,7 @@ def test_another_schedulers_request_under_our_name_replaces_what_we_assumed() ->
     assert view(engine.cluster.state) == recount(engine.cluster.state)
 
 
-def test_a_recreated_pod_inherits_nothing_from_its_namesake() -> None:
+def test_a_recreated_pod_inherits_nothing_from_the_old_pod_of_its_name() -> None:
     cluster = cluster_with(node("n"), pod("a"), request("r", {"uid-a": "n"}))
 
     delete(cluster, pod("a"))
@@ -161,7 +161,7 @@ def test_a_single_pod_follows_its_queue_label() -> None:
     assert view(cluster.state).queues == {"new": {"cpu": (1000, 0, 0, 0), "pods": (1, 0, 0, 0)}}
 
 
-def test_pods_of_a_removed_gang_are_counted_as_if_it_had_never_been() -> None:
+def test_pods_of_a_deleted_gang_are_counted_as_if_it_had_never_existed() -> None:
     running = pod("a", group="g", on="n")
     seen = cluster_with(node("n"), group("g", 4, "q"), running)
 
@@ -174,28 +174,28 @@ def test_pods_of_a_removed_gang_are_counted_as_if_it_had_never_been() -> None:
     )
 
 
-def test_a_pod_whose_gang_does_not_exist_waits_and_stops_nobody() -> None:
+def test_a_pod_of_a_missing_gang_waits_and_does_not_block_others() -> None:
     engine = engine_with(node("n"), pod("lost", group="nowhere"), pod("fine"))
 
     assert plan(engine) == {"fine": "n"}
     assert report_of(engine, "nowhere").reason == "PodGroupDoesNotExist"
 
 
-def test_without_nodes_everybody_waits() -> None:
+def test_all_pods_wait_without_nodes() -> None:
     engine = engine_with(pod("a"), *gang("g", 2))
 
     assert plan(engine) == {}
     assert report_of(engine, "a").message == "there are no nodes"
 
 
-def test_a_pod_may_ask_for_resources_that_no_node_has_heard_of() -> None:
+def test_a_pod_may_request_resources_that_no_node_offers() -> None:
     engine = engine_with(node("n"), pod("odd", more={f"x.io/r{i}": 1 for i in range(9)}), pod("a"))
 
     assert plan(engine) == {"a": "n"}
     assert report_of(engine, "odd").reason == "Unschedulable"
 
 
-def test_a_node_that_cannot_be_read_is_reported_and_not_used() -> None:
+def test_an_unreadable_node_is_reported_and_not_used() -> None:
     bad = node("bad", more={"x.io/r": "many"})
     engine = engine_with(node("n"), bad, pod("a"))
 
@@ -205,7 +205,7 @@ def test_a_node_that_cannot_be_read_is_reported_and_not_used() -> None:
     assert "allocatable x.io/r: 'many' is not a Kubernetes quantity" in problem.message
 
 
-def test_a_node_that_cannot_be_read_any_more_gives_its_pods_up_until_it_can() -> None:
+def test_a_node_that_becomes_unreadable_loses_its_pods_until_it_is_readable_again() -> None:
     cluster = cluster_with(node("n"), pod("a", on="n"))
 
     modify(cluster, node("n", more={"x.io/r": "many"}))
@@ -215,7 +215,7 @@ def test_a_node_that_cannot_be_read_any_more_gives_its_pods_up_until_it_can() ->
     assert view(cluster.state) == view(cluster_with(node("n"), pod("a", on="n")).state)
 
 
-def test_rows_are_used_again_without_a_trace() -> None:
+def test_the_row_of_a_deleted_node_is_reused_without_its_old_amounts() -> None:
     cluster = cluster_with(node("old", gpu=4), pod("a", on="old", gpu=2))
 
     delete(cluster, node("old", gpu=4))
@@ -226,7 +226,7 @@ def test_rows_are_used_again_without_a_trace() -> None:
 
 
 @pytest.mark.parametrize("kind", ["node", "group", "request", "pending pod"])
-def test_another_pools_objects_are_not_seen(kind: str) -> None:
+def test_objects_of_another_node_pool_are_ignored(kind: str) -> None:
     label = {NODE_POOL_LABEL: "other"}
     engine = engine_with(node("n"), *gang("g", 1))
     other = {
@@ -255,7 +255,7 @@ def test_pods_that_differ_in_volume_names_alone_have_one_shape() -> None:
     assert a is not c
 
 
-def test_a_queue_that_is_removed_holds_what_it_held_when_it_comes_back() -> None:
+def test_a_deleted_and_recreated_queue_holds_the_same_amounts() -> None:
     running = pod("a", on="n", queue="q")
     engine = engine_with(node("n"), running, queue("q", cpu=1), pod("b", queue="q"))
 
@@ -272,7 +272,7 @@ def changes_plans(cluster: Cluster, item: kube.KubeObject) -> bool:
     return cluster.apply(Change(EventType.MODIFIED, item, None))
 
 
-def test_what_was_planned_being_carried_out_is_no_reason_to_plan_anew() -> None:
+def test_events_that_a_plan_caused_trigger_no_new_cycle() -> None:
     cluster = cluster_with(node("n"), node("m"), pod("a"), pod("b"))
     cluster.apply(Change(EventType.ADDED, request("r", {"uid-a": "n", "uid-b": "n"}), None))
 
@@ -289,21 +289,21 @@ def test_what_was_planned_being_carried_out_is_no_reason_to_plan_anew() -> None:
     [
         pytest.param(pod("a", on="m"), id="a pod is bound elsewhere"),
         pytest.param(pod("a", on="n", phase="Failed"), id="a pod ends"),
-        pytest.param(pod("c"), id="a pod comes"),
+        pytest.param(pod("c"), id="a pod is created"),
         pytest.param(request("r", {"uid-a": "n"}, phase="Failed"), id="a request fails"),
         pytest.param(node("n", ready=False), id="a node is lost"),
         pytest.param(node("m", 9), id="a node grows"),
-        pytest.param(queue("other"), id="a queue comes"),
-        pytest.param(group("other", 1), id="a gang comes"),
+        pytest.param(queue("other"), id="a queue is created"),
+        pytest.param(group("other", 1), id="a gang is created"),
     ],
 )
-def test_what_was_not_planned_is_a_reason_to_plan_anew(change: kube.KubeObject) -> None:
+def test_events_that_no_plan_caused_trigger_a_new_cycle(change: kube.KubeObject) -> None:
     cluster = cluster_with(node("n"), node("m"), pod("a"), request("r", {"uid-a": "n"}))
 
     assert changes_plans(cluster, change)
 
 
-def test_a_value_that_means_nothing_is_reported_at_the_pod() -> None:
+def test_an_invalid_value_is_reported_on_the_pod() -> None:
     labels = {"scheduling.bindery.dev/skip-grouper": "yes"}
     cluster = cluster_with(pod("a", labels=labels), pod("fine"))
 
@@ -312,7 +312,7 @@ def test_a_value_that_means_nothing_is_reported_at_the_pod() -> None:
     assert problem.message.endswith("'yes' means nothing: it must be true or false")
 
 
-def test_a_key_that_nobody_reads_is_reported_at_the_pod_once() -> None:
+def test_an_unknown_key_is_reported_once_on_the_pod() -> None:
     misspelt = {"scheduling.bindery.dev/pod-group": "g"}
     cluster = cluster_with(pod("a", labels=misspelt), pod("fine"))
 
@@ -325,7 +325,7 @@ def test_a_key_that_nobody_reads_is_reported_at_the_pod_once() -> None:
     assert len(cluster.problems) == 2
 
 
-def test_the_deletion_of_a_pod_group_tells_which_pods_run_on() -> None:
+def test_the_deletion_of_a_pod_group_reports_the_pods_that_keep_running() -> None:
     bound = pod("a", group="g", on="n", charged="q")
     cluster = cluster_with(node("n"), group("g", 1, "q"), bound, group("gone", 1))
 
@@ -340,7 +340,7 @@ def test_the_deletion_of_a_pod_group_tells_which_pods_run_on() -> None:
     assert "1 pod still runs, charged to queue q" in problem.message
 
 
-def test_the_deletion_of_a_whole_gang_is_no_problem() -> None:
+def test_the_deletion_of_a_pod_group_with_its_pods_reports_no_problem() -> None:
     bound = pod("a", group="g", on="n", charged="q")
     cluster = cluster_with(node("n"), group("g", 1, "q"), bound)
 

@@ -1,4 +1,4 @@
-"""A bound pod is preemptible or not as it was bound; its owner's later wishes need the quota."""
+"""A bound pod keeps its preemptibility; later changes by its owner need the quota."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -110,7 +110,7 @@ def records(engine: Engine) -> set[str]:
 
 @pytest.mark.parametrize("attack", ATTACKS)
 @pytest.mark.parametrize("enforced", [True, False])
-def test_pods_on_borrowed_room_do_not_become_non_preemptible(
+def test_pods_above_the_quota_do_not_become_non_preemptible(
     attack: Attack, *, enforced: bool
 ) -> None:
     engine = engine_with(BIG, HIGH, SMALL, ENTITLED, *borrowed(), tenancy_policy_enforced=enforced)
@@ -121,7 +121,7 @@ def test_pods_on_borrowed_room_do_not_become_non_preemptible(
 
 
 @pytest.mark.parametrize("attack", ATTACKS[:4])
-def test_a_scheduler_that_starts_after_the_change_finds_the_record(attack: Attack) -> None:
+def test_a_scheduler_that_starts_after_the_change_uses_the_record(attack: Attack) -> None:
     engine = engine_with(SMALL, *borrowed())
     attack(engine)
     cluster = engine.cluster
@@ -152,7 +152,7 @@ def test_pods_within_the_quota_become_non_preemptible_and_it_is_recorded(attack:
     assert records(engine) == set()
 
 
-def test_the_queues_rule_about_non_preemptible_pods_holds_for_bound_pods_too() -> None:
+def test_the_queues_rule_about_non_preemptible_pods_applies_to_bound_pods() -> None:
     forbids = QueueSpec(resources={"cpu": QueueResource(quota=16)}, non_preemptible=NamespaceRule())
     rule = Queue(metadata=kube.Meta(name="small", uid="uid-small"), spec=forbids)
     engine = engine_with(BIG, rule, *borrowed(), tenancy_policy_enforced=True)
@@ -177,7 +177,7 @@ def test_the_owner_gets_one_event_with_the_amounts() -> None:
     )
 
 
-def test_becoming_preemptible_is_free_and_coming_back_needs_the_quota() -> None:
+def test_becoming_preemptible_needs_no_quota_and_the_reverse_does() -> None:
     room = [node("n", cpu=16), node("m", cpu=16)]
     engine = engine_with(
         *room, WHOLE, *borrowed("whole", preemptible=False), tenancy_policy_enforced=True
@@ -198,7 +198,7 @@ def test_becoming_preemptible_is_free_and_coming_back_needs_the_quota() -> None:
 
 
 @pytest.mark.parametrize("order", [1, -1])
-def test_pods_keep_their_record_while_their_group_and_class_are_not_known(order: int) -> None:
+def test_pods_keep_their_record_while_their_pod_group_and_class_are_missing(order: int) -> None:
     named = group("old", SIZE, "whole", priority_class="high")
     pods = members(charged="whole", charged_preemptible=False)
     parts: Sequence[kube.KubeObject] = [*pods, named, HIGH][::order]
@@ -215,7 +215,7 @@ def test_pods_keep_their_record_while_their_group_and_class_are_not_known(order:
 
 
 @pytest.mark.parametrize(("enforced", "stays"), [(True, True), (False, False)])
-def test_a_pod_that_its_owner_put_on_a_node_is_preemptible_without_quota(
+def test_a_pod_that_its_owner_bound_is_preemptible_without_quota(
     *, enforced: bool, stays: bool
 ) -> None:
     items = members(charged="", preemptible=False)
@@ -227,7 +227,7 @@ def test_a_pod_that_its_owner_put_on_a_node_is_preemptible_without_quota(
     assert preemptible(engine) == {stays}
 
 
-def test_a_pod_that_changes_between_commit_and_binding_is_bound_as_it_was_planned() -> None:
+def test_a_pod_that_changes_between_commit_and_binding_is_bound_as_planned() -> None:
     engine = engine_with(BIG, SMALL, *gang("old", SIZE, cpu=4, queue="small"))
     (draft,) = engine.cycle()
     assert {each.non_preemptible for each in draft.spec.pods} == {False}
@@ -240,7 +240,7 @@ def test_a_pod_that_changes_between_commit_and_binding_is_bound_as_it_was_planne
     assert preemptible(engine) == {True}
 
 
-def test_a_non_preemptible_pod_is_committed_as_one() -> None:
+def test_a_non_preemptible_pod_is_committed_as_non_preemptible() -> None:
     items = gang("old", 1, cpu=4, queue="small", preemptible=False)
     (draft,) = engine_with(BIG, SMALL, *items).cycle()
 
@@ -248,7 +248,7 @@ def test_a_non_preemptible_pod_is_committed_as_one() -> None:
 
 
 @pytest.mark.parametrize(("quota", "protects"), [(8, True), (7, False)])
-def test_a_pod_protects_the_rest_of_its_gang_only_as_far_as_the_quota_goes(
+def test_a_pod_protects_the_rest_of_its_gang_only_within_the_quota(
     quota: int, *, protects: bool
 ) -> None:
     shape: dict[str, Any] = {"cpu": 4, "group": "old", "on": "n", "charged": "small"}

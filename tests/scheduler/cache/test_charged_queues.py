@@ -86,7 +86,7 @@ def waits_for_the_limit(engine: Engine) -> bool:
 
 @pytest.mark.parametrize("attack", ATTACKS)
 @pytest.mark.parametrize("enforced", [True, False])
-def test_no_change_of_running_pods_or_their_gang_frees_their_queue(
+def test_changes_of_running_pods_or_their_gang_release_no_quota_of_their_queue(
     attack: Attack, *, enforced: bool
 ) -> None:
     engine = engine_with(BIG, LIMITED, FREE, *running(), tenancy_policy_enforced=enforced)
@@ -98,7 +98,7 @@ def test_no_change_of_running_pods_or_their_gang_frees_their_queue(
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_a_scheduler_that_starts_afterwards_reads_the_record(attack: Attack) -> None:
+def test_a_scheduler_that_starts_after_the_change_uses_the_record(attack: Attack) -> None:
     seen = engine_with(BIG, LIMITED, FREE, *running())
     attack(seen)
     cluster = seen.cluster
@@ -119,7 +119,7 @@ def test_a_scheduler_that_starts_afterwards_reads_the_record(attack: Attack) -> 
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_without_the_policy_what_was_seen_bound_outweighs_a_record_that_was_rewritten(
+def test_the_observed_queue_wins_over_a_changed_record_without_the_policy(
     attack: Attack,
 ) -> None:
     engine = engine_with(BIG, LIMITED, FREE, *gang("old", 8, queue="limited"))
@@ -136,7 +136,7 @@ def test_without_the_policy_what_was_seen_bound_outweighs_a_record_that_was_rewr
     assert waits_for_the_limit(engine)
 
 
-def test_with_the_policy_a_record_is_what_its_guards_let_through() -> None:
+def test_the_record_is_used_as_it_is_with_the_policy() -> None:
     engine = engine_with(BIG, LIMITED, FREE, *running(), tenancy_policy_enforced=True)
 
     modify(engine.cluster, *running("free")[1:])
@@ -144,7 +144,7 @@ def test_with_the_policy_a_record_is_what_its_guards_let_through() -> None:
     assert held(engine) == {"free": 8000}
 
 
-def test_a_pod_that_was_seen_bound_stays_charged_without_a_record() -> None:
+def test_a_pod_observed_as_bound_stays_charged_without_a_record() -> None:
     waiting = gang("old", 8, queue="limited")
     engine = engine_with(BIG, LIMITED, FREE, *waiting, tenancy_policy_enforced=True)
     modify(engine.cluster, *running("")[1:])
@@ -154,14 +154,14 @@ def test_a_pod_that_was_seen_bound_stays_charged_without_a_record() -> None:
     assert waits_for_the_limit(engine)
 
 
-def test_a_pod_that_waits_cannot_record_a_queue_for_itself() -> None:
+def test_a_record_on_a_waiting_pod_is_ignored() -> None:
     engine = engine_with(BIG, LIMITED, FREE, *running(), tenancy_policy_enforced=True)
     add(engine.cluster, group("sly", 1, "limited"), pod("sly", group="sly", charged="free"))
 
     assert plan(engine) == {}
 
 
-def test_what_a_request_has_charged_stays_charged_while_it_is_carried_out() -> None:
+def test_pods_of_a_request_stay_charged_while_it_is_active() -> None:
     engine = engine_with(BIG, LIMITED, FREE, *gang("old", 8, queue="limited"))
     (draft,) = engine.cycle()
     add(engine.cluster, as_created(draft))
@@ -171,7 +171,7 @@ def test_what_a_request_has_charged_stays_charged_while_it_is_carried_out() -> N
     assert waits_for_the_limit(engine)
 
 
-def test_a_gang_asks_where_its_running_pods_are_charged() -> None:
+def test_a_gang_requests_from_the_queue_that_its_running_pods_are_charged_to() -> None:
     engine = engine_with(BIG, LIMITED, FREE, *running())
     changes_the_groups_queue(engine)
 
@@ -181,7 +181,7 @@ def test_a_gang_asks_where_its_running_pods_are_charged() -> None:
     assert "queue limited holds 8 of its limit of 8 cpu" in report_of(engine, "old").message
 
 
-def test_a_gang_is_in_the_queue_it_names_once_its_pods_have_ended() -> None:
+def test_a_gang_is_in_the_queue_of_its_spec_once_its_pods_have_ended() -> None:
     engine = engine_with(BIG, LIMITED, FREE, *running())
     changes_the_groups_queue(engine)
     add(engine.cluster, pod("old-8", group="old"))
@@ -206,7 +206,7 @@ def test_a_running_gang_moves_when_it_is_assigned_to_another_queue() -> None:
     assert view(engine.cluster.state) == recount(engine.cluster.state)
 
 
-def test_a_pod_that_is_renamed_into_an_assigned_gang_while_it_is_bound_does_not_move() -> None:
+def test_a_bound_pod_relabelled_into_an_assigned_gang_keeps_its_queue() -> None:
     assigned = group("other", 1, "free", charged="free")
     waiting = gang("old", 8, queue="limited")
     engine = engine_with(BIG, LIMITED, FREE, assigned, *waiting, tenancy_policy_enforced=True)
@@ -221,7 +221,7 @@ def test_a_pod_that_is_renamed_into_an_assigned_gang_while_it_is_bound_does_not_
     assert engine.cluster.unrecorded() == []
 
 
-def test_without_the_policy_nothing_assigns_a_running_gang() -> None:
+def test_a_running_gang_cannot_be_assigned_without_the_policy() -> None:
     engine = engine_with(BIG, LIMITED, FREE, *running())
 
     modify(engine.cluster, group("old", 8, "free", charged="limited"))
@@ -229,7 +229,7 @@ def test_without_the_policy_nothing_assigns_a_running_gang() -> None:
     assert held(engine) == {"limited": 8000}
 
 
-def test_a_running_pod_without_a_gang_stays_when_its_label_changes() -> None:
+def test_a_running_pod_without_a_gang_keeps_its_queue_when_its_label_changes() -> None:
     alone = pod("a", cpu=8, queue="limited", on="n", charged="limited")
     engine = engine_with(BIG, LIMITED, FREE, alone)
 

@@ -1,4 +1,4 @@
-"""Trees that people write, of sub-groups and of queues, are bounded in depth, and cheap to walk."""
+"""Trees of sub-groups and of queues are bounded in depth, and cheap to walk."""
 
 from collections.abc import Sequence
 
@@ -57,7 +57,7 @@ def test_a_podgroup_with_too_deep_a_tree_is_invalid_and_another_gang_is_planned(
     assert f"more than {MOST_SUB_GROUP_LEVELS} levels deep" in report.message
 
 
-def test_a_podgroup_with_the_deepest_tree_that_is_allowed_is_planned() -> None:
+def test_a_podgroup_with_the_deepest_allowed_tree_is_planned() -> None:
     leaf = f"s{MOST_SUB_GROUP_LEVELS - 1}"
     deep = group("deep", 1, sub_groups=sub_group_chain(MOST_SUB_GROUP_LEVELS))
     engine = engine_with(node("n"), deep, pod("deep-0", group="deep", sub_group=leaf))
@@ -65,7 +65,7 @@ def test_a_podgroup_with_the_deepest_tree_that_is_allowed_is_planned() -> None:
     assert plan(engine) == {"deep-0": "n"}
 
 
-def test_a_podgroup_whose_sub_groups_form_a_long_cycle_is_invalid() -> None:
+def test_a_podgroup_with_a_long_cycle_of_sub_groups_is_invalid() -> None:
     count = MOST_SUB_GROUPS
     ring = [SubGroup(name=f"s{i}", parent=f"s{(i + 1) % count}") for i in range(count)]
     engine = engine_with(node("n"), group("ring", 1, sub_groups=ring), *gang("good", 2))
@@ -78,7 +78,7 @@ def test_a_podgroup_whose_sub_groups_form_a_long_cycle_is_invalid() -> None:
 # ---- queues -----------------------------------------------------------------------------------
 
 
-def test_queues_that_are_too_deep_say_so_and_the_others_are_served() -> None:
+def test_queues_that_are_too_deep_report_it_and_the_others_are_served() -> None:
     queues = queue_chain(1200)
     lowest = f"q{MOST_QUEUE_LEVELS - 1}"
     engine = engine_with(
@@ -99,7 +99,7 @@ def test_queues_that_are_too_deep_say_so_and_the_others_are_served() -> None:
     assert reasons[f"q{MOST_QUEUE_LEVELS}"] == reasons["q1199"] == "TooDeep"
 
 
-def test_what_pods_of_a_queue_that_is_too_deep_hold_counts_in_the_queues_above_it() -> None:
+def test_pods_of_a_queue_that_is_too_deep_count_in_the_queues_above_it() -> None:
     engine = engine_with(
         node("n"),
         *queue_chain(100),
@@ -112,7 +112,7 @@ def test_what_pods_of_a_queue_that_is_too_deep_hold_counts_in_the_queues_above_i
     assert "limit" in report_of(engine, "wide").message
 
 
-def test_a_long_cycle_of_queues_harms_nobody_else() -> None:
+def test_a_long_cycle_of_queues_does_not_affect_other_queues() -> None:
     ring = [queue(f"q{i}", parent=f"q{(i + 1) % 1200}") for i in range(1200)]
     engine = engine_with(
         node("n"), *ring, queue("below", parent="q7"), *gang("odd", 1, queue="below"), pod("good")
@@ -144,7 +144,7 @@ PARENTS = st.integers(1, 60).flatmap(
 @example(list(range(-1, 80)))
 @example([*range(1, 80), 40])
 @given(PARENTS)
-def test_chains_name_every_ancestor_of_a_sound_queue(parents: list[int]) -> None:
+def test_the_chain_of_a_valid_queue_contains_every_ancestor(parents: list[int]) -> None:
     found = trace(parents)
 
     for row, chain in enumerate(found.rows):

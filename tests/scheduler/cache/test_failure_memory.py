@@ -1,4 +1,4 @@
-"""What failed a short while ago is not tried again at once."""
+"""A recent failure is not retried at once."""
 
 import itertools
 
@@ -42,7 +42,7 @@ def failed(
     )
 
 
-def test_a_node_that_failed_a_job_is_avoided_for_a_while_by_that_job_alone() -> None:
+def test_only_the_failed_job_avoids_the_node_for_a_while() -> None:
     clock = Clock()
     engine = engine_with(node("n", cpu=2), pod("p"), pod("q"), failed("p", "n"), clock=clock)
 
@@ -112,13 +112,15 @@ def test_the_order_in_which_pods_and_requests_are_listed_does_not_matter() -> No
 
 
 @pytest.mark.parametrize("reason", BindFailureReason)
-def test_only_a_failure_that_blames_the_node_is_held_against_it(reason: BindFailureReason) -> None:
+def test_only_a_failure_of_the_node_starts_a_cooldown_of_the_node(
+    reason: BindFailureReason,
+) -> None:
     planned = plan(engine_with(node("n"), pod("p"), failed("p", "n", reason=reason)))
 
     assert planned == ({} if reason.blames_node else {"p": "n"})
 
 
-def test_a_word_of_a_binder_plugin_blames_the_node() -> None:
+def test_a_reason_given_by_a_binder_plugin_blames_the_node() -> None:
     assert plan(engine_with(node("n"), pod("p"), failed("p", "n", reason="NotReady"))) == {}
 
 
@@ -135,7 +137,7 @@ def test_a_failure_of_the_pod_the_gang_or_the_scheduler_does_not_blame_the_node(
     }
 
 
-def test_a_gang_avoids_only_the_nodes_that_failed_it() -> None:
+def test_a_gang_avoids_only_the_nodes_on_which_it_failed() -> None:
     items = [node("n1", 1), node("n2", 1), node("n3", 1), *gang("g", 2)]
     unbound = [
         UnboundPod(pod_name="g-0", pod_uid="uid-g-0", node="n1", reason="BindFailed"),
@@ -147,7 +149,7 @@ def test_a_gang_avoids_only_the_nodes_that_failed_it() -> None:
     assert plan(engine_with(*items, found)) == {"g-0": "n2", "g-1": "n3"}
 
 
-def test_a_failure_is_noted_once_however_often_it_is_seen() -> None:
+def test_a_failure_that_is_seen_often_counts_once() -> None:
     clock = Clock()
     engine = engine_with(node("n"), pod("p"), failed("p", "n"), clock=clock)
     clock.now += 61
@@ -156,7 +158,7 @@ def test_a_failure_is_noted_once_however_often_it_is_seen() -> None:
     assert plan(engine) == {"p": "n"}
 
 
-def test_a_job_that_is_gone_is_forgotten() -> None:
+def test_failures_of_a_deleted_job_are_forgotten() -> None:
     engine = engine_with(
         node("n"), *gang("g", 1), pod("p"), failed("p", "n"), failed("g-0", "n", of="g")
     )
@@ -170,7 +172,7 @@ def test_a_job_that_is_gone_is_forgotten() -> None:
         assert failures.avoided(key, NOW) == []
 
 
-def test_a_job_whose_request_could_not_be_created_is_left_alone_for_a_while() -> None:
+def test_a_job_is_not_planned_for_a_while_after_its_request_was_not_created() -> None:
     clock = Clock()
     engine = engine_with(node("n"), pod("p"), clock=clock)
     (draft,) = engine.cycle()
@@ -202,7 +204,7 @@ JOB = JobKey(NAMESPACE, "g", True)
 
 
 def answers(memory: FailureMemory, now: float) -> tuple[object, ...]:
-    """Return all that `memory` says about the job `JOB` at `now`."""
+    """Return all answers of `memory` about the job `JOB` at `now`."""
     return (
         memory.avoided(JOB, now),
         memory.postponed(JOB, now),
@@ -223,7 +225,7 @@ def remembering() -> FailureMemory:
     return memory
 
 
-def test_asking_changes_nothing() -> None:
+def test_queries_do_not_change_the_memory() -> None:
     memory = remembering()
 
     at_first = answers(memory, NOW)
@@ -231,7 +233,7 @@ def test_asking_changes_nothing() -> None:
     assert answers(memory, NOW) == at_first == (["n"], "no quota", "a budget", True, {"v"})
 
 
-def test_what_has_ended_is_forgotten_and_refusals_are_counted_from_one_again() -> None:
+def test_expired_entries_are_deleted_and_refusals_restart_at_one() -> None:
     memory = remembering()
 
     memory.expire(NOW + 59)

@@ -1,4 +1,4 @@
-"""Shares of GPUs are believed by what their owners cannot write."""
+"""Sizes of GPU shares are read from fields that their owners cannot write."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -36,7 +36,7 @@ def planned(engine: Engine, item: kube.Pod) -> tuple[str, ...]:
     return tuple(draft.spec.pods[0].selected_gpu_groups)
 
 
-def test_a_share_that_its_owner_makes_smaller_after_the_binding_keeps_its_size() -> None:
+def test_a_share_that_its_owner_shrinks_after_the_binding_keeps_its_size() -> None:
     engine = engine_with(node("a", gpu=1))
     first = sharer("first", NINE)
     running = bound(first, "a", planned(engine, first))
@@ -44,7 +44,7 @@ def test_a_share_that_its_owner_makes_smaller_after_the_binding_keeps_its_size()
     assert placed(engine) == set()
 
 
-def test_a_share_that_its_owner_changes_on_its_way_keeps_what_was_planned() -> None:
+def test_a_share_that_its_owner_changes_before_the_binding_keeps_its_planned_size() -> None:
     engine = engine_with(node("a", gpu=1))
     first = sharer("first", NINE)
     groups = planned(engine, first)
@@ -55,7 +55,7 @@ def test_a_share_that_its_owner_changes_on_its_way_keeps_what_was_planned() -> N
     assert placed(engine) == set()
 
 
-def test_a_share_whose_owner_takes_its_group_off_it_stays_in_its_group() -> None:
+def test_a_share_stays_in_its_group_when_its_owner_changes_the_group() -> None:
     engine = engine_with(node("a", gpu=2))
     first = sharer("first", NINE)
     running = bound(first, "a", planned(engine, first))
@@ -64,27 +64,27 @@ def test_a_share_whose_owner_takes_its_group_off_it_stays_in_its_group() -> None
     assert placed(engine) == set()
 
 
-def test_a_scheduler_that_starts_goes_by_the_binders_record_and_the_reservation() -> None:
+def test_a_new_scheduler_uses_the_binders_record_and_the_reservation() -> None:
     user = recorded(sharer("u", TINY, ("mine",), on="a"), NINE, ("g",))
     engine = engine_with(node("a", gpu=1), user, reservation("g", "a"), sharer("s", NINE))
     assert placed(engine) == set()
 
 
-def test_a_record_of_another_pod_is_none() -> None:
+def test_the_record_of_another_pod_is_ignored() -> None:
     stolen = {RECORD_ANNOTATION: record("uid-of-another", NINE, ("g",))}
     user = annotated(sharer("u", TINY, ("g",), on="a"), stolen)
     engine = engine_with(node("a", gpu=1), user, reservation("g", "a"), sharer("s", NINE))
     assert placed(engine) == {"s"}
 
 
-def test_the_record_is_enough_where_a_policy_guards_it() -> None:
+def test_the_record_is_sufficient_where_a_policy_protects_it() -> None:
     user = recorded(sharer("u", TINY, on="a"), NINE, ("g",))
     shares = node("a", gpu=1), user, sharer("s", NINE)
     assert placed(engine_with(*shares, tenancy_policy_enforced=True)) == set()
     assert placed(engine_with(*shares)) == {"s"}
 
 
-def test_pods_with_a_node_a_share_and_an_invented_group_take_no_gpu_from_anybody() -> None:
+def test_bound_pods_with_an_invented_group_take_no_gpu_from_other_pods() -> None:
     forged = [
         sharer(f"f{index}", NINE, (f"invented-{index}",), on="a", queue="theirs")
         for index in range(20)
@@ -96,7 +96,7 @@ def test_pods_with_a_node_a_share_and_an_invented_group_take_no_gpu_from_anybody
 
 @settings(max_examples=examples(40), deadline=None)
 @given(order=st.permutations(range(4)))
-def test_shares_of_another_scheduler_count_by_its_reservation_in_whatever_order_they_are_seen(
+def test_another_schedulers_shares_count_by_its_reservation_in_any_order(
     order: list[int],
 ) -> None:
     seen = [
@@ -109,7 +109,7 @@ def test_shares_of_another_scheduler_count_by_its_reservation_in_whatever_order_
     assert placed(engine) == set()
 
 
-def test_a_share_is_believed_on_when_its_reservation_is_deleted_under_it() -> None:
+def test_a_share_keeps_its_gpu_when_its_reservation_is_deleted() -> None:
     held = reservation("g", "a")
     engine = engine_with(node("a", gpu=1), sharer("u", NINE, ("g",), on="a"), held)
     delete(engine.cluster, held)
@@ -131,7 +131,7 @@ def test_a_share_is_believed_on_when_its_reservation_is_deleted_under_it() -> No
         ).map(lambda value: msgspec.json.encode(value).decode()),
     )
 )
-def test_a_record_that_cannot_be_read_is_none(text: str) -> None:
+def test_an_unreadable_record_is_ignored(text: str) -> None:
     assert gpushare.read_record({RECORD_ANNOTATION: text}, "uid") is None
 
 
@@ -140,7 +140,7 @@ def test_a_record_that_cannot_be_read_is_none(text: str) -> None:
     memory=st.integers(0, 99),
     devices=st.integers(1, 64),
 )
-def test_a_share_is_read_back_as_it_was_recorded(portion: int, memory: int, devices: int) -> None:
+def test_a_share_survives_writing_and_reading(portion: int, memory: int, devices: int) -> None:
     share = gpushare.GpuShare(0 if memory else portion, memory, devices)
     text = record("uid", gpushare.as_annotations(share), ("g", "h"))
     granted = gpushare.read_record({RECORD_ANNOTATION: text}, "uid")

@@ -1,4 +1,4 @@
-"""Whatever an object contains, a plain gang beside it binds, and sums stay those of their parts."""
+"""With any content of an object, a plain gang beside it binds, and all sums stay correct."""
 
 from collections.abc import Callable
 from typing import Any
@@ -79,7 +79,7 @@ def test_a_gang_is_planned_beside_an_object_with_any_content(
     assert view(engine.cluster.state) == recount(engine.cluster.state)
 
 
-def test_a_pod_with_a_number_beyond_64_bits_is_taken_in() -> None:
+def test_a_pod_with_a_number_beyond_64_bits_is_processed() -> None:
     body = {
         "metadata": {"name": "odd", "namespace": "team", "uid": "uid-odd-pods"},
         "spec": {
@@ -119,7 +119,7 @@ def marked_pod(**more: Any) -> kube.Pod:
 @pytest.mark.parametrize(
     ("table", "method"), [("queues", "hold"), ("queues", "ask"), ("nodes", "hold")]
 )
-def test_sums_are_whole_however_far_the_taking_in_of_a_pod_came_before_it_failed(
+def test_sums_are_correct_at_whichever_step_the_processing_of_a_pod_fails(
     monkeypatch: pytest.MonkeyPatch, table: str, method: str, on: str, at: int
 ) -> None:
     engine = engine_with(node("n", 20), pod("held", cpu=2, on="n"), *gang("good", 2))
@@ -163,7 +163,7 @@ ODD = {
 
 @pytest.mark.parametrize("resource", WATCHED, ids=lambda each: each.plural)
 @pytest.mark.parametrize("is_first", [True, False], ids=["observed from the start", "later"])
-def test_an_object_that_cannot_be_taken_in_is_left_out_and_told_so(
+def test_an_object_that_fails_processing_is_skipped_and_reported(
     resource: Resource[Any], *, is_first: bool
 ) -> None:
     engine = engine_with(node("n"), *gang("good", 2))
@@ -187,7 +187,7 @@ def test_an_object_that_cannot_be_taken_in_is_left_out_and_told_so(
     assert problem.message == "the scheduler cannot process it: RecursionError: deep"
 
 
-def test_a_pod_that_cannot_be_taken_in_says_so_in_its_condition() -> None:
+def test_a_pod_that_fails_processing_has_the_error_in_its_condition() -> None:
     engine = engine_with(node("n"))
     failing_observer(engine, PODS, "odd")
     add(engine.cluster, marked_pod())
@@ -200,7 +200,7 @@ def test_a_pod_that_cannot_be_taken_in_says_so_in_its_condition() -> None:
 
 
 @pytest.mark.parametrize("kind", ["podgroups", "queues"])
-def test_the_gangs_of_an_object_that_cannot_be_taken_in_wait_for_that_reason(
+def test_the_gangs_of_an_object_that_fails_processing_wait_for_that_reason(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = engine_with(node("n"))
@@ -222,7 +222,7 @@ def test_the_gangs_of_an_object_that_cannot_be_taken_in_wait_for_that_reason(
     assert "cannot process it: RecursionError: deep" in report.message
 
 
-def test_a_bound_pod_that_can_no_longer_be_read_holds_its_room(
+def test_a_bound_pod_that_becomes_unreadable_holds_its_room(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     engine = engine_with(node("n", 4), pod("held", cpu=3, on="n"), pod("new", cpu=2))
@@ -241,7 +241,7 @@ def test_a_bound_pod_that_can_no_longer_be_read_holds_its_room(
 
 
 @pytest.mark.parametrize("digits", [5000, 300])
-def test_a_commit_number_that_no_scheduler_wrote_is_not_counted_on(digits: int) -> None:
+def test_an_impossibly_large_commit_number_is_not_continued(digits: int) -> None:
     odd = request("odd", {})
     odd = replace(odd, spec=replace(odd.spec, id=f"uid-group-good-{'9' * digits}"))
     engine = engine_with(node("n"), odd, *gang("good", 2))
@@ -255,7 +255,7 @@ def test_a_commit_number_that_no_scheduler_wrote_is_not_counted_on(digits: int) 
 # ---- amounts and names without end ------------------------------------------------------------
 
 
-def test_pods_that_name_resources_without_end_do_not_make_the_columns_grow_without_end() -> None:
+def test_pods_with_ever_new_resource_names_do_not_grow_the_columns_without_bound() -> None:
     engine = engine_with(node("n"), *gang("good", 2))
     for number in range(20):
         many = {f"example.com/r{number}-{i}": 1 for i in range(500)}
@@ -268,7 +268,7 @@ def test_pods_that_name_resources_without_end_do_not_make_the_columns_grow_witho
     assert "different resources" in report_of(engine, "odd-19").message
 
 
-def test_pods_that_ask_for_as_much_as_can_be_written_do_not_turn_sums_around() -> None:
+def test_pods_with_the_largest_possible_requests_do_not_overflow_sums() -> None:
     engine = engine_with(node("n"), *gang("good", 2))
     for number in range(300):
         amounts = {"memory": "1Pi", "example.com/r": "1000000000000"}
@@ -280,7 +280,7 @@ def test_pods_that_ask_for_as_much_as_can_be_written_do_not_turn_sums_around() -
     assert (engine.cluster.state.nodes.idle[engine.cluster.state.axis.index("memory")] < 0).all()
 
 
-def test_queues_that_nobody_names_any_more_take_no_columns() -> None:
+def test_unused_queues_take_no_columns() -> None:
     engine = engine_with(
         node("n", 400),
         queue("top", cpu=100),

@@ -1,4 +1,4 @@
-"""A restarted scheduler keeps the room of later stages where it was."""
+"""A restarted scheduler keeps the room of later stages on the same nodes."""
 
 from collections.abc import Sequence
 
@@ -95,7 +95,7 @@ def test_the_room_is_on_the_same_nodes_while_the_binder_still_binds_the_first_po
     assert rooms(restarted, [*SIZES, "g5"]) == {**EXPECTED, "g5": ("n2",)}
 
 
-def test_a_gang_whose_node_is_gone_does_not_take_the_room_of_others() -> None:
+def test_a_gang_of_a_deleted_node_does_not_take_the_room_of_other_gangs() -> None:
     clock = Clock()
     old, young = gang("a", 2), gang("b", 2)
     first, second = node("n0", 8, 2), node("n1", 8, 2)
@@ -115,7 +115,7 @@ def test_a_gang_whose_node_is_gone_does_not_take_the_room_of_others() -> None:
     assert rooms(engine, ["a", "b"]) == {"a": (), "b": ("n1",)}
 
 
-def test_a_record_names_only_the_pod_that_it_was_written_for() -> None:
+def test_a_record_is_valid_only_for_the_pod_it_was_written_for() -> None:
     clock = Clock()
     _, objects = full_cluster(clock)
     recorded = [each for each in objects if isinstance(each, kube.Pod)]
@@ -136,7 +136,7 @@ def test_a_record_names_only_the_pod_that_it_was_written_for() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"rooms":{"workers":{"n1":-1}}}', '{"rooms":3}'])
-def test_a_record_that_cannot_be_read_is_as_good_as_none(text: str) -> None:
+def test_an_unreadable_record_is_ignored(text: str) -> None:
     clock = Clock()
     fresh, leader = gang("a", 2)
     item = bound_pod(leader, "n0", {KEPT_ROOM_ANNOTATION: text}, bound(clock))
@@ -147,7 +147,7 @@ def test_a_record_that_cannot_be_read_is_as_good_as_none(text: str) -> None:
     assert rooms(engine, ["a"]) == {"a": ("n0",)}
 
 
-def test_rooms_are_let_go_with_the_deleted_gang() -> None:
+def test_the_room_of_a_deleted_gang_is_released() -> None:
     clock = Clock()
     engine, objects = full_cluster(clock)
     gone = [each for each in objects if each.metadata.name in ("g4", "g4-leader")]

@@ -1,4 +1,4 @@
-"""A gang whose fields have the largest values that the API server takes does not delay others."""
+"""A gang with the largest field values that the API server accepts does not delay others."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -174,7 +174,7 @@ def bound_after_s(engine: Engine, name: str) -> float:
     return found[0]
 
 
-def test_every_field_of_a_gang_has_its_largest_values_here() -> None:
+def test_these_tests_have_largest_values_for_every_field_of_a_podgroup() -> None:
     assert VALUES.keys() == {each.name for each in msgspec.structs.fields(PodGroupSpec)}
 
 
@@ -194,7 +194,7 @@ def test_a_plain_gang_binds_in_time_beside_any_tree_of_sub_groups(index: int, ru
 
 
 @pytest.mark.parametrize("nodes", [3, NODES])
-def test_a_later_stage_that_lacks_one_pod_slot_is_refused_by_sums_in_every_cycle(
+def test_a_later_stage_that_lacks_one_pod_slot_is_refused_by_its_sum_in_every_cycle(
     nodes: int,
 ) -> None:
     fields = {name: values[0] for name, values in VALUES.items()} | {"min_member": 1}
@@ -212,7 +212,7 @@ def test_a_later_stage_that_lacks_one_pod_slot_is_refused_by_sums_in_every_cycle
     assert clock() < 0.1
 
 
-def test_a_later_stage_that_takes_all_pod_slots_has_its_room() -> None:
+def test_room_is_kept_for_a_later_stage_that_takes_all_pod_slots() -> None:
     fields = {name: values[0] for name, values in VALUES.items()} | {"min_member": 1}
     fields["sub_groups"] = later(1, 3 * 110 - 1, SMALL)
     engine = engine_with(*(node(f"n{i}", 8) for i in range(3)), *hostile(fields, 1, 1))

@@ -1,4 +1,4 @@
-"""Pods that are all different cost little memory and time, and give them back."""
+"""Pods that all differ cost little memory and time, and release both when they are deleted."""
 
 import gc
 from collections.abc import Iterator
@@ -63,7 +63,7 @@ def test_shapes_with_equal_results_share_the_masks_over_nodes() -> None:
     assert len(masks(engine)) <= 3
 
 
-def test_a_selector_of_each_node_still_finds_its_node() -> None:
+def test_pods_with_a_selector_for_each_node_are_placed_on_that_node() -> None:
     engine = world(
         *(pod(f"p{i:02}", 1, node_selector={"name": f"n{i:02}"}) for i in range(40)),
         pod("lost", 1, node_selector={"name": "n99"}),
@@ -102,7 +102,7 @@ def test_the_bound_on_vectors_changes_no_plan(monkeypatch: pytest.MonkeyPatch) -
     )
 
 
-def test_the_vectors_go_at_the_end_of_the_cycle_without_the_collector() -> None:
+def test_the_vectors_are_freed_at_the_end_of_the_cycle_without_garbage_collection() -> None:
     engine = world(*picky(20))
     gc.collect()
     gc.disable()
@@ -115,7 +115,7 @@ def test_the_vectors_go_at_the_end_of_the_cycle_without_the_collector() -> None:
     assert left == []
 
 
-def test_masks_go_with_the_pods() -> None:
+def test_masks_are_deleted_with_their_pods() -> None:
     pods = list(picky(50))
     engine = world(*pods)
     plan(engine)
@@ -136,7 +136,7 @@ def three_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("three_shapes")
-def test_pods_with_further_shapes_wait_with_a_reason_until_others_have_a_node() -> None:
+def test_pods_above_the_limit_of_shapes_wait_until_other_pods_are_bound() -> None:
     engine = world(*tolerant(5), pod("other", 1, namespace="elsewhere"))
 
     assert plan(engine).keys() == {"tolerant000", "tolerant001", "tolerant002", "other"}
@@ -151,7 +151,7 @@ def test_pods_with_further_shapes_wait_with_a_reason_until_others_have_a_node() 
 
 
 @pytest.mark.usefixtures("three_shapes")
-def test_pods_with_further_shapes_wait_until_others_go() -> None:
+def test_pods_above_the_limit_of_shapes_wait_until_other_pods_are_deleted() -> None:
     unfit = list(picky(4))
     engine = world(*unfit, *tolerant(3))
 
@@ -163,7 +163,7 @@ def test_pods_with_further_shapes_wait_until_others_go() -> None:
 
 
 @pytest.mark.usefixtures("three_shapes")
-def test_equal_pods_count_as_one_shape_also_those_that_waited_for_room() -> None:
+def test_equal_pods_count_as_one_shape_also_after_they_waited_for_room() -> None:
     unfit = list(picky(3))
     same = [pod(f"same{i}", 1) for i in range(5)]
     engine = world(*unfit, *same)
@@ -174,7 +174,7 @@ def test_equal_pods_count_as_one_shape_also_those_that_waited_for_room() -> None
 
 
 @pytest.mark.usefixtures("three_shapes")
-def test_a_gang_with_more_shapes_than_a_namespace_may_have_waits_and_is_told_why() -> None:
+def test_a_gang_above_the_limit_of_shapes_of_its_namespace_waits_with_the_reason() -> None:
     pods = [pod(f"p{i}", f"{i + 1}m", group="odd") for i in range(4)]
     engine = world(group("odd", 4), *pods, *gang("plain", 2, namespace="elsewhere"))
 
@@ -183,7 +183,7 @@ def test_a_gang_with_more_shapes_than_a_namespace_may_have_waits_and_is_told_why
 
 
 @pytest.mark.usefixtures("three_shapes")
-def test_a_new_rule_about_the_labels_of_waiting_pods_cannot_give_them_too_many_shapes() -> None:
+def test_a_new_rule_about_labels_cannot_exceed_the_limit_of_shapes() -> None:
     alike = [pod(f"p{i}", "100", labels={"index": str(i)}) for i in range(8)]
     values = [str(i) for i in range(8)]
     expression = LabelRequirement(key="index", operator="In", values=values)
@@ -203,7 +203,7 @@ def test_a_new_rule_about_the_labels_of_waiting_pods_cannot_give_them_too_many_s
     assert view(engine.cluster.state) == recount(engine.cluster.state)
 
 
-def test_a_stranger_is_planned_in_time_beside_3_000_pods_that_all_differ() -> None:
+def test_another_namespaces_pod_is_planned_in_time_beside_3_000_different_pods() -> None:
     engine = world(*(pod(f"odd{i:05}", f"{10_000 + i}m") for i in range(3_000)))
     plan(engine)
     add(engine.cluster, pod("stranger", 1, namespace="elsewhere"))

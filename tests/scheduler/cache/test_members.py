@@ -84,7 +84,7 @@ def test_pod_labels_narrow_a_selector() -> None:
     assert jobs(engine) == {"g0": {"p0", "p2"}, "g1": {"p1", "p3"}}
 
 
-def test_the_annotation_of_a_pod_wins() -> None:
+def test_the_annotation_of_a_pod_overrides_selectors() -> None:
     engine = engine_with(
         BIG, selecting("selects", 1, OF_CONTROLLER), group("named"), pod("a", group="named")
     )
@@ -101,7 +101,7 @@ def test_any_order_of_events_gives_the_same_jobs() -> None:
         assert jobs(engine_with(*order)) == {"older": {"a", "b"}, "younger": set()}
 
 
-def test_a_group_that_is_younger_than_that_of_the_grouper_is_told_how_to_get_its_pods() -> None:
+def test_a_group_younger_than_the_groupers_reports_how_to_get_its_pods() -> None:
     older = selecting("job-train", 2, OF_CONTROLLER, created="2025-06-15T14:00:00Z")
     made = msgspec.structs.replace(older.metadata, labels={MADE_BY_LABEL: MADE_BY_GROUPER})
     younger = selecting("own", 1, OF_CONTROLLER, created="2025-06-15T15:00:00Z")
@@ -113,7 +113,7 @@ def test_a_group_that_is_younger_than_that_of_the_grouper_is_told_how_to_get_its
     assert told.message.endswith(f'with the annotation {SKIP_GROUPER_KEY}: "true"')
 
 
-def test_pods_that_the_grouper_leaves_alone_belong_to_the_group_that_selects_them() -> None:
+def test_pods_that_the_grouper_ignores_belong_to_the_group_that_selects_them() -> None:
     skipped = pod("a")
     annotations = {SKIP_GROUPER_KEY: "true"}
     skipped = msgspec.structs.replace(
@@ -125,7 +125,7 @@ def test_pods_that_the_grouper_leaves_alone_belong_to_the_group_that_selects_the
     assert jobs(engine) == {"own": {"a"}}
 
 
-def test_the_younger_of_two_groups_is_told_that_its_pods_are_taken() -> None:
+def test_the_younger_of_two_groups_reports_that_its_pods_belong_to_the_other() -> None:
     older = selecting("older", 2, OF_CONTROLLER, created="2025-06-15T14:00:00Z")
     younger = selecting("younger", 1, OF_CONTROLLER, created="2025-06-15T15:00:00Z")
 
@@ -136,7 +136,7 @@ def test_the_younger_of_two_groups_is_told_that_its_pods_are_taken() -> None:
     assert told == [("younger", "PodsTaken", "pod a belongs to PodGroup older, which is older")]
 
 
-def test_a_gang_whose_group_comes_last_is_bound_as_a_whole() -> None:
+def test_a_gang_is_bound_whole_when_its_podgroup_arrives_after_its_pods() -> None:
     engine = engine_with(node("n", cpu=1), pod("a"), pod("b"), grouper=WAITING)
     assert plan(engine) == {}
 
@@ -163,7 +163,7 @@ def test_pods_of_a_controller_wait_for_the_grouper() -> None:
         assert "whether the grouper runs" in report.message
 
 
-def test_a_mark_that_is_no_name_is_in_the_reason_of_its_pod() -> None:
+def test_an_invalid_mark_is_in_the_reason_of_its_pod() -> None:
     marked = pod("marked", controlled=False, labels={"kueue.x-k8s.io/pod-group-name": "My_Gang"})
     annotated = pod("annotated", controlled=False)
     annotated.metadata.annotations["pod-group-name"] = "x" * 5000
@@ -181,7 +181,7 @@ def test_a_mark_that_is_no_name_is_in_the_reason_of_its_pod() -> None:
     )
 
 
-def test_pods_that_others_have_marked_wait_for_the_grouper() -> None:
+def test_pods_marked_by_other_tools_wait_for_the_grouper() -> None:
     kueue = pod("kueue", controlled=False, labels={"kueue.x-k8s.io/pod-group-name": "g"})
     grove, skipped = pod("grove"), pod("skipped")
     for each in (grove, skipped):
@@ -193,11 +193,11 @@ def test_pods_that_others_have_marked_wait_for_the_grouper() -> None:
     assert sorted(plan(engine)) == ["skipped"]
 
 
-def test_without_a_grouper_pods_of_a_controller_are_planned_alone() -> None:
+def test_pods_of_a_controller_are_planned_one_by_one_without_a_grouper() -> None:
     assert plan(engine_with(BIG, pod("made"))) == {"made": "n"}
 
 
-def test_changed_members_move_pods_that_wait_and_pods_that_run() -> None:
+def test_changed_members_move_waiting_and_running_pods() -> None:
     engine = engine_with(
         BIG, selecting("gang", 1, OF_CONTROLLER), pod("a"), pod("b", on="n", charged="default")
     )
@@ -209,7 +209,7 @@ def test_changed_members_move_pods_that_wait_and_pods_that_run() -> None:
     assert jobs(engine) == {"gang": set(), "a": {"a"}, "b": {"b"}}
 
 
-def test_a_changed_label_moves_a_pod() -> None:
+def test_a_changed_label_moves_a_pod_to_another_group() -> None:
     by_label = Member(label=Mark(key="team", value="a"))
     engine = engine_with(BIG, selecting("gang", 1, by_label), pod("a"))
 
@@ -220,7 +220,7 @@ def test_a_changed_label_moves_a_pod() -> None:
     assert jobs(engine) == {"gang": set(), "a": {"a"}}
 
 
-def test_a_bound_pod_stays_charged_when_no_group_selects_it_any_more() -> None:
+def test_a_bound_pod_stays_charged_when_no_group_selects_it_anymore() -> None:
     gang = selecting("gang", 1, OF_CONTROLLER, queue="limited")
     engine = engine_with(
         BIG,
@@ -239,7 +239,7 @@ def test_a_bound_pod_stays_charged_when_no_group_selects_it_any_more() -> None:
     assert report_of(engine, "next").reason == JobReason.OVER_LIMIT
 
 
-def test_a_member_without_exactly_one_selector_is_said_at_the_group() -> None:
+def test_a_member_without_exactly_one_selector_is_reported_on_the_group() -> None:
     both = Member(controller=CONTROLLER.uid, pod="uid-a")
     engine = engine_with(BIG, selecting("gang", 1, Member(pod="uid-a"), both), pod("a"))
 
@@ -250,7 +250,7 @@ def test_a_member_without_exactly_one_selector_is_said_at_the_group() -> None:
     assert report.message == "spec.members[1] must have exactly one selector"
 
 
-def test_sub_groups_tell_their_pods() -> None:
+def test_sub_groups_select_their_pods() -> None:
     leaves = [
         SubGroup(name="all", min_member=0),
         SubGroup(name="driver", pod_labels={"role": "driver", "job": "x"}),
@@ -289,7 +289,7 @@ def test_sub_groups_tell_their_pods() -> None:
     assert sub_groups(engine) == {**dict.fromkeys(expected, ""), "named": "all"}
 
 
-def test_a_pod_tells_that_it_waits_for_the_grouper_only_after_a_while() -> None:
+def test_a_pod_reports_only_after_a_while_that_it_waits_for_the_grouper() -> None:
     clock = Clock()
     created = msgspec.structs.replace(pod("a").metadata, creation_timestamp=timestamp(clock.now))
     engine = engine_with(

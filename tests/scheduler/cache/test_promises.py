@@ -1,4 +1,4 @@
-"""Room made for a job is kept for it, where it was promised, until it comes or is refused."""
+"""Room freed for a job is kept on the promised node until the job is bound or refused."""
 
 from collections.abc import Sequence
 
@@ -98,7 +98,7 @@ def test_a_pod_is_not_nominated_while_the_evictions_for_it_may_be_refused() -> N
 # ---- kept ---------------------------------------------------------------------------------------
 
 
-def test_a_pod_keeps_its_place_though_room_comes_elsewhere_too() -> None:
+def test_a_pod_keeps_its_promised_place_when_room_appears_elsewhere() -> None:
     engine = engine_with(
         *(node(f"n{i}") for i in range(3)), *(low(f"l{i}", f"n{i}") for i in "012")
     )
@@ -113,7 +113,7 @@ def test_a_pod_keeps_its_place_though_room_comes_elsewhere_too() -> None:
     assert place_of(engine, "high") == ("Pipelined", promised)
 
 
-def test_room_that_is_free_now_wins_over_room_that_is_promised() -> None:
+def test_idle_room_is_preferred_to_promised_room() -> None:
     engine = engine_with(node("n0"), node("n1"), low("l0", "n0"), low("l1", "n1"), high())
     [victim] = evicted(engine)
     other = "1" if victim == "l0" else "0"
@@ -123,7 +123,7 @@ def test_room_that_is_free_now_wins_over_room_that_is_promised() -> None:
     assert plan(engine) == {"high": f"n{other}"}
 
 
-def test_who_comes_later_does_not_get_the_room_that_was_made_for_another() -> None:
+def test_a_later_job_does_not_get_the_room_freed_for_another() -> None:
     engine = engine_with(node("n"), low("l", "n"), high())
     assert evicted(engine) == ["l"]
     add(engine.cluster, high("higher", priority=50))
@@ -133,7 +133,7 @@ def test_who_comes_later_does_not_get_the_room_that_was_made_for_another() -> No
     assert plan(engine) == {"high": "n"}
 
 
-def test_a_promise_runs_out() -> None:
+def test_a_promise_expires() -> None:
     clock = Clock()
     engine = engine_with(node("n"), low("l", "n"), high(), clock=clock)
     assert evicted(engine) == ["l"]
@@ -148,7 +148,7 @@ def test_a_promise_runs_out() -> None:
 # ---- on the pod ---------------------------------------------------------------------------------
 
 
-def test_a_pod_is_nominated_once_its_evictions_have_been_asked_for() -> None:
+def test_a_pod_is_nominated_once_its_evictions_were_requested() -> None:
     engine = engine_with(node("n"), low("l", "n"), high())
     assert evicted(engine) == ["l"]
     assert write_for(engine, "high") is None
@@ -157,7 +157,7 @@ def test_a_pod_is_nominated_once_its_evictions_have_been_asked_for() -> None:
     assert nominated_by(engine, "high") == "n"
 
 
-def test_a_nomination_is_written_when_the_condition_says_so_already() -> None:
+def test_a_nomination_is_written_even_if_the_condition_is_up_to_date() -> None:
     engine = engine_with(node("n"), low("l", "n"), high())
     evicted(engine)
     evicted(engine)
@@ -177,7 +177,7 @@ def test_a_nomination_is_written_when_the_condition_says_so_already() -> None:
     assert write_for(engine, "high") is None
 
 
-def test_a_nomination_is_taken_back_when_the_promise_ends() -> None:
+def test_a_nomination_is_removed_when_the_promise_ends() -> None:
     clock = Clock()
     engine = engine_with(node("n"), low("l", "n"), high(), clock=clock)
     evicted(engine)
@@ -191,7 +191,7 @@ def test_a_nomination_is_taken_back_when_the_promise_ends() -> None:
     assert nominated_by(engine, "high") == ""
 
 
-def test_who_only_waits_for_pods_that_go_by_themselves_is_not_nominated() -> None:
+def test_a_pod_that_only_waits_for_terminating_pods_is_not_nominated() -> None:
     engine = engine_with(node("n"), low("l", "n", deleting=GOES), high())
 
     assert evicted(engine) == []
@@ -200,7 +200,7 @@ def test_who_only_waits_for_pods_that_go_by_themselves_is_not_nominated() -> Non
     assert nominated_by(engine, "high") is None
 
 
-def test_a_scheduler_that_starts_anew_takes_up_the_promise_that_a_pod_shows() -> None:
+def test_a_restarted_scheduler_restores_the_promise_from_the_pods_nomination() -> None:
     engine = engine_with(node("n"), low("l", "n", deleting=GOES), high(nominated="n"))
     add(engine.cluster, high("higher", priority=50))
 
@@ -213,7 +213,7 @@ def test_a_scheduler_that_starts_anew_takes_up_the_promise_that_a_pod_shows() ->
 # ---- refused ------------------------------------------------------------------------------------
 
 
-def test_after_a_refused_eviction_another_victim_is_taken() -> None:
+def test_another_victim_is_chosen_after_a_refused_eviction() -> None:
     engine = engine_with(node("n0"), node("n1"), low("l0", "n0"), low("l1", "n1"), high())
     [first] = evicted(engine)
     refuse(engine)
@@ -224,7 +224,7 @@ def test_after_a_refused_eviction_another_victim_is_taken() -> None:
     assert place_of(engine, "high") == ("Pipelined", f"n{second[1:]}")
 
 
-def test_a_victim_is_spared_no_longer_than_the_api_server_says() -> None:
+def test_a_victim_is_spared_only_for_the_retry_time_of_the_api_server() -> None:
     clock = Clock()
     engine = engine_with(node("n"), low("old", "n"), high(), clock=clock)
     assert evicted(engine) == ["old"]
@@ -236,7 +236,7 @@ def test_a_victim_is_spared_no_longer_than_the_api_server_says() -> None:
     assert evicted(engine) == ["old"]
 
 
-def test_a_job_whose_plan_was_refused_says_why_and_has_no_place() -> None:
+def test_a_job_with_a_refused_plan_reports_the_reason_and_has_no_place() -> None:
     clock = Clock()
     engine = engine_with(node("n"), low("l", "n"), high(), clock=clock)
     evicted(engine)
@@ -251,7 +251,7 @@ def test_a_job_whose_plan_was_refused_says_why_and_has_no_place() -> None:
     assert evicted(engine) == ["l"]
 
 
-def test_no_tenant_reads_names_of_another_in_what_an_eviction_tells() -> None:
+def test_messages_about_evictions_contain_no_names_of_other_tenants() -> None:
     engine = engine_with(node("n"), low("merger", "n"), high("takeover", namespace="acme"))
     evicted(engine)
     [eviction] = engine.report.evictions
@@ -275,7 +275,7 @@ def test_an_eviction_names_its_claimant_in_the_namespace_of_both() -> None:
     assert eviction.reason == "preempt for high (queue default)"
 
 
-def test_an_eviction_names_the_workload_for_which_the_grouper_made_the_claimant() -> None:
+def test_an_eviction_names_the_workload_of_a_claimant_made_by_the_grouper() -> None:
     claimant = [group_of_job("train"), pod("train-0", group="job-train-f3ba2458", priority=9)]
     engine = engine_with(node("n"), low("l", "n"), *claimant)
     evicted(engine)
@@ -285,7 +285,7 @@ def test_an_eviction_names_the_workload_for_which_the_grouper_made_the_claimant(
     assert eviction.reason == "preempt for Job train (queue default)"
 
 
-def test_the_room_of_a_plan_that_was_refused_halfway_is_kept_for_whom_it_was_made() -> None:
+def test_the_room_of_a_partly_refused_plan_is_kept_for_its_claimant() -> None:
     nodes = [node(f"n{i}", 4) for i in range(3)]
     victims = [low(f"l{i}", f"n{i}", cpu=4) for i in range(3)]
     engine = engine_with(*nodes, *victims, high("first", cpu=4))
@@ -297,7 +297,7 @@ def test_the_room_of_a_plan_that_was_refused_halfway_is_kept_for_whom_it_was_mad
     assert plan(engine)["first"] == f"n{gone[1:]}"
 
 
-def test_of_many_guarded_pods_only_some_are_asked_for_in_a_row() -> None:
+def test_a_job_gets_a_limited_number_of_refused_evictions_in_a_row() -> None:
     count = MOST_REFUSALS + 3
     clock = Clock()
     nodes = [node(f"n{i}") for i in range(count)]
@@ -316,9 +316,7 @@ def test_of_many_guarded_pods_only_some_are_asked_for_in_a_row() -> None:
     assert evicted(engine) != []
 
 
-def test_room_that_another_leader_began_to_make_for_a_gang_does_not_go_back_to_its_victims() -> (
-    None
-):
+def test_room_that_another_leader_began_to_free_does_not_return_to_its_victims() -> None:
     """It ended after the first of two evictions."""
     members = [pod(f"g{i}", cpu=8, priority=9, group="gang") for i in range(2)]
     members = [

@@ -1,4 +1,4 @@
-"""The queue of a pod is its own, else that of its namespace; and the namespace must be allowed."""
+"""The queue of a pod is its own or else its namespace's, and must allow the namespace."""
 
 import itertools
 
@@ -44,13 +44,13 @@ ITEMS = [namespace(queue="small"), pod("alone"), group("member", queue=""), MEMB
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(len(ITEMS)))))
-def test_the_queue_is_the_same_in_whatever_order_objects_come(order: tuple[int, ...]) -> None:
+def test_the_queue_is_the_same_in_any_order_of_objects(order: tuple[int, ...]) -> None:
     engine = engine_with(node("n"), SMALL, *(ITEMS[index] for index in order))
 
     assert queues_of(engine) == {"alone": "small", "member": "small"}
 
 
-def test_what_a_pod_and_a_pod_group_name_comes_first() -> None:
+def test_the_queue_of_a_pod_or_pod_group_precedes_the_namespaces_queue() -> None:
     engine = engine_with(
         namespace(queue="small"), pod("a", queue="other"), group("g", queue="other")
     )
@@ -58,7 +58,7 @@ def test_what_a_pod_and_a_pod_group_name_comes_first() -> None:
     assert queues_of(engine) == {"a": "other", "g": "other"}
 
 
-def test_a_waiting_pod_follows_the_label_and_a_bound_one_stays() -> None:
+def test_a_waiting_pod_follows_the_label_and_a_bound_pod_keeps_its_queue() -> None:
     bound = pod("bound", on="n", charged="small")
     engine = engine_with(node("n"), SMALL, queue("large"), namespace(queue="small"), bound)
     add(engine.cluster, pod("waits", cpu=1))
@@ -71,7 +71,7 @@ def test_a_waiting_pod_follows_the_label_and_a_bound_one_stays() -> None:
     assert table.allocated[:, table.row("small")].any(), "the bound pod still counts there"
 
 
-def test_a_bound_gang_that_names_no_queue_stays_when_its_namespace_changes() -> None:
+def test_a_bound_gang_without_a_queue_keeps_its_queue_when_its_namespace_changes() -> None:
     members = [pod(f"g-{i}", group="g", on="n", charged="small") for i in range(2)]
     charged = group("g", 2, queue="", charged="small")
     engine = engine_with(
@@ -112,7 +112,7 @@ def test_a_pod_waits_until_its_namespace_may_use_the_queue() -> None:
     assert plan(engine) == {"a": "n"}
 
 
-def test_a_class_counts_by_the_pods_where_the_pod_group_names_none() -> None:
+def test_the_class_of_the_pods_counts_if_the_pod_group_has_none() -> None:
     only = {"high": NamespaceRule()}
     strict = Queue(
         metadata=kube.Meta(name="default", uid="uid-q"), spec=QueueSpec(priority_classes=only)
@@ -124,7 +124,7 @@ def test_a_class_counts_by_the_pods_where_the_pod_group_names_none() -> None:
     assert report_of(engine, "g").reason == AccessReason.PRIORITY_CLASS_NOT_ALLOWED
 
 
-def test_the_owner_is_that_of_the_pod_group_else_the_controller_of_its_pods() -> None:
+def test_the_owner_is_the_pod_groups_or_else_the_controller_of_its_pods() -> None:
     job = kube.OwnerReference(api_version="batch/v1", kind="Job", name="j", uid="u")
     owned = group("owned")
     meta = kube.Meta(

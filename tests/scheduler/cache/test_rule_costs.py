@@ -1,4 +1,4 @@
-"""The rules of one tenant's pods about other pods cost the others little, and go with the pods."""
+"""Rules of one tenant about other pods cost other tenants little, and end with their pods."""
 
 import gc
 from collections.abc import Iterator
@@ -77,7 +77,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rule_costs, "MOST_WITH_BOUND", 80)
 
 
-def test_a_pod_with_too_many_terms_waits_and_is_told_why() -> None:
+def test_a_pod_with_too_many_terms_waits_with_the_reason() -> None:
     engine = world(keeping_apart("odd", MOST_OF_POD + 1), keeping_apart("even", MOST_OF_POD))
 
     assert plan(engine).keys() == {"even"}
@@ -120,7 +120,7 @@ def test_equal_rules_count_once() -> None:
 
 
 @pytest.mark.usefixtures("small")
-def test_the_rules_of_pods_on_nodes_are_followed_beyond_the_bound_of_waiting_pods() -> None:
+def test_the_rules_of_bound_pods_apply_above_the_limit_for_waiting_pods() -> None:
     engine = world(
         *(keeping_apart(f"runs{i}", 8, on=f"n{i % 10}") for i in range(9)),
         *(pod(f"new{i}", labels={"apart": f"runs{i}-0"}) for i in range(9)),
@@ -134,7 +134,7 @@ def test_the_rules_of_pods_on_nodes_are_followed_beyond_the_bound_of_waiting_pod
 
 
 @pytest.mark.usefixtures("small")
-def test_an_event_says_once_that_the_rules_of_pods_on_nodes_are_not_followed() -> None:
+def test_one_event_reports_that_the_rules_of_bound_pods_are_not_applied() -> None:
     engine = world(*(keeping_apart(f"runs{i}", 8, on=f"n{i}") for i in range(10)))
     beyond = [keeping_apart(f"late{i}", 8, on=f"n{i}") for i in range(3)]
 
@@ -153,7 +153,7 @@ def test_an_event_says_once_that_the_rules_of_pods_on_nodes_are_not_followed() -
     assert told() == [("again", IGNORED)]
 
 
-def test_many_pods_with_rules_go_at_once_in_time() -> None:
+def test_many_pods_with_rules_are_deleted_in_time() -> None:
     engine = world()
     pods = [keeping_apart(f"odd{i:03}", 60) for i in range(600)]
     add(engine.cluster, *pods)
@@ -166,7 +166,7 @@ def test_many_pods_with_rules_go_at_once_in_time() -> None:
     assert not engine.cluster._costs._in_namespace
 
 
-def test_a_stranger_is_planned_in_time_beside_600_pods_with_60_terms_each() -> None:
+def test_another_namespaces_pod_is_planned_in_time_beside_600_pods_with_60_terms() -> None:
     engine = world()
     add(engine.cluster, *(keeping_apart(f"odd{i:03}", 60) for i in range(600)))
     add(engine.cluster, *gang("stranger", 2))
@@ -185,7 +185,7 @@ def living(kind: type) -> int:
     return sum(isinstance(each, kind) for each in gc.get_objects())
 
 
-def test_memory_is_given_back_when_the_pods_go() -> None:
+def test_memory_is_released_when_the_pods_are_deleted() -> None:
     engine = world()
     plan(engine)
     before = living(Term), living(Shape)

@@ -76,14 +76,14 @@ def test_all_statements_of_a_deleted_request_are_deleted() -> None:
     ]
 
 
-def test_a_statement_that_somebody_has_taken_out_of_a_request_is_deleted() -> None:
+def test_a_statement_removed_from_its_request_is_deleted() -> None:
     before = shared_request("r", statement("a"), statement("b"))
     after = shared_request("r", statement("b"))
 
     assert told(EventType.MODIFIED, after, before) == [("DELETED", "a-1", "Pending")]
 
 
-def test_an_announcement_carries_no_statement() -> None:
+def test_a_fencing_announcement_carries_no_statement() -> None:
     stored = shared_request("r", statement("a"))
     labels = {FENCE_LABEL: "true"}
     fence = BindRequest(
@@ -95,8 +95,8 @@ def test_an_announcement_carries_no_statement() -> None:
 
 
 @pytest.mark.parametrize("phase", ["Failed", "Pending"])
-def test_a_request_that_was_given_up_as_a_whole_holds_nothing(phase: str) -> None:
-    """As the binder does with a request that makes no sense."""
+def test_a_request_refused_as_a_whole_holds_nothing(phase: str) -> None:
+    """As the binder does with an invalid request."""
     cluster = engine_with(node("n"), pod("a"), pod("b")).cluster
     stored = shared_request("r", statement("a"), statement("b"), phase=phase)
 
@@ -107,7 +107,7 @@ def test_a_request_that_was_given_up_as_a_whole_holds_nothing(phase: str) -> Non
     assert [cluster.holds.get(uid) is None for uid in uids] == [phase == "Failed"] * 2
 
 
-def test_a_refused_statement_without_a_list_of_pods_has_bound_none() -> None:
+def test_a_refused_statement_without_a_list_of_pods_has_bound_no_pod() -> None:
     stored = shared_request("r", statement("a"), statement("b", phase="Failed"))
     (entry,) = stored.status.statements
     entry = msgspec.structs.replace(entry, unbound_pods=[], reason="Malformed")
@@ -118,7 +118,7 @@ def test_a_refused_statement_without_a_list_of_pods_has_bound_none() -> None:
     assert (refused.status.phase, refused.status.bound_pods) == ("Failed", [])
 
 
-def test_a_plugin_that_watches_requests_is_told_of_whole_ones() -> None:
+def test_a_plugin_that_watches_requests_gets_whole_requests() -> None:
     seen: list[KubeObject] = []
 
     def observe(change: Change[KubeObject]) -> bool:
@@ -137,7 +137,7 @@ def test_a_plugin_that_watches_requests_is_told_of_whole_ones() -> None:
     assert not news[0], "the whole request alone changes no plan"
 
 
-def test_an_error_with_one_statement_leaves_its_neighbours_alone(
+def test_an_error_of_one_statement_does_not_affect_the_others_of_its_request(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     cluster = engine_with(node("n"), pod("a"), pod("b")).cluster

@@ -1,4 +1,4 @@
-"""An object that cannot be read keeps what it holds: from the watch to the plan."""
+"""An unreadable object keeps the resources it holds, from the watch to the plan."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ MALFORMED = [7]
 
 
 class Watch:
-    """What a watch tells an engine of one kind."""
+    """The watch of one kind, which feeds an engine."""
 
     def __init__(self, engine: Engine, resource: Resource[Any]) -> None:
         self._engine, self._decoder = engine, LenientDecoder(resource)
@@ -31,7 +31,7 @@ class Watch:
         self._version = 0
 
     def see(self, body: dict[str, Any]) -> None:
-        """Tell of a new version of an object."""
+        """Deliver a new version of an object."""
         self._version += 1
         named = {"namespace": NAMESPACE, "uid": f"uid-{body['metadata']['name']}"}
         meta = {**named, **body["metadata"], "resourceVersion": str(self._version)}
@@ -90,7 +90,7 @@ def report(**fields: Any) -> dict[str, Any]:
         ),
     ],
 )
-def test_the_device_of_a_claim_is_not_given_twice_whatever_else_the_claim_says(
+def test_the_device_of_a_claim_with_malformed_fields_is_not_allocated_twice(
     status: dict[str, Any], *, is_known: bool
 ) -> None:
     engine = with_one_device(asking("second"))
@@ -104,7 +104,7 @@ def test_the_device_of_a_claim_is_not_given_twice_whatever_else_the_claim_says(
     assert "free devices" in report_of(engine, "second").message
 
 
-def test_an_allocation_that_cannot_be_read_at_all_keeps_its_last_devices() -> None:
+def test_an_unreadable_allocation_keeps_its_last_devices() -> None:
     engine = with_one_device(asking("second"))
     claims = Watch(engine, RESOURCE_CLAIMS)
     claims.see(device_claim("second"))
@@ -116,7 +116,7 @@ def test_an_allocation_that_cannot_be_read_at_all_keeps_its_last_devices() -> No
     assert plan(engine) == {"second": "n"}, "it is free again"
 
 
-def test_a_pod_does_not_use_a_claim_that_was_never_read_whole() -> None:
+def test_a_pod_does_not_use_a_claim_that_was_always_malformed() -> None:
     engine = with_one_device(asking("first"))
     status = {**allocated(), "reservedFor": MALFORMED}
     Watch(engine, RESOURCE_CLAIMS).see(device_claim("first", **status))
@@ -125,7 +125,7 @@ def test_a_pod_does_not_use_a_claim_that_was_never_read_whole() -> None:
     assert "resource claim first cannot be read: " in report_of(engine, "first").message
 
 
-def test_a_claim_that_asks_for_nothing_is_read() -> None:
+def test_a_claim_without_requests_is_read() -> None:
     """Go writes the empty `spec.devices` with null for its requests."""
     engine = with_one_device(asking("first"))
     body = {**device_claim("first"), "spec": {"devices": {"requests": None}}}
@@ -139,7 +139,7 @@ def test_a_claim_that_asks_for_nothing_is_read() -> None:
 
 @pytest.mark.parametrize("is_known", [True, False], ids=["read before", "never read"])
 @pytest.mark.parametrize("part", ["tolerations", "affinity", "volumes", "schedulingGates"])
-def test_the_room_of_a_bound_pod_is_not_given_away_whatever_else_the_pod_says(
+def test_the_room_of_a_bound_pod_with_malformed_fields_is_not_given_away(
     part: str, *, is_known: bool
 ) -> None:
     engine = engine_with(node("n", 4), pod("new", cpu=2))
@@ -152,7 +152,7 @@ def test_the_room_of_a_bound_pod_is_not_given_away_whatever_else_the_pod_says(
     assert "insufficient cpu" in report_of(engine, "new").message
 
 
-def test_a_pod_that_was_never_read_whole_is_not_planned() -> None:
+def test_a_pod_that_was_always_malformed_is_not_planned() -> None:
     engine = engine_with(node("n", 4))
     body = json_of(pod("odd"))
     Watch(engine, PODS).see({**body, "spec": {**body["spec"], "affinity": MALFORMED}})
@@ -160,7 +160,7 @@ def test_a_pod_that_was_never_read_whole_is_not_planned() -> None:
     assert plan(engine) == {}
 
 
-def test_a_pod_whose_binding_comes_with_something_malformed_holds_its_room() -> None:
+def test_a_pod_that_is_malformed_when_it_is_bound_holds_its_room() -> None:
     engine = engine_with(node("n", 4), pod("new", cpu=2))
     pods, body = Watch(engine, PODS), json_of(pod("held", cpu=3, on="n"))
     pods.see(json_of(pod("held", cpu=3)))
@@ -178,7 +178,7 @@ def test_a_node_with_an_image_without_names_is_used() -> None:
     assert plan(engine) == {"new": "n"}
 
 
-def test_a_node_with_something_malformed_stays_as_it_was_otherwise() -> None:
+def test_a_node_that_becomes_malformed_keeps_its_other_fields() -> None:
     engine = engine_with(pod("new", cpu=8))
     nodes, body = Watch(engine, NODES), json_of(node("n", 8))
     nodes.see(body)
@@ -190,7 +190,7 @@ def test_a_node_with_something_malformed_stays_as_it_was_otherwise() -> None:
 # ---- volumes ------------------------------------------------------------------------------------
 
 
-def test_pods_wait_for_volumes_and_claims_that_were_never_read_whole() -> None:
+def test_pods_wait_for_volumes_and_claims_that_were_always_malformed() -> None:
     bodies: dict[Resource[Any], dict[str, Any]] = {
         VOLUMES: json_of(volume("v", on="n", claim_ref=promised_to("c"), phase="Bound")),
         CLAIMS: json_of(bound_claim("c", "v")),
@@ -205,7 +205,7 @@ def test_pods_wait_for_volumes_and_claims_that_were_never_read_whole() -> None:
         assert f"{said} cannot be read: " in report_of(engine, "p").message
 
 
-def test_a_volume_that_is_taken_is_not_given_to_another_claim() -> None:
+def test_a_malformed_volume_that_is_bound_is_not_given_to_another_claim() -> None:
     engine = engine_with(node("n"), storage_class("local"), claim("c"), user("p", "c"))
     body = json_of(volume("v", on="n", claim_ref=promised_to("other", "uid-other"), phase="Bound"))
     volumes = Watch(engine, VOLUMES)
@@ -230,7 +230,7 @@ def failing_on(engine: Engine, resource: Resource[Any], name: str) -> None:
     engine.cluster.observe([((resource,), observe)])
 
 
-def test_a_bound_pod_that_the_scheduler_fails_on_from_the_start_holds_its_room() -> None:
+def test_a_bound_pod_that_always_failed_processing_holds_its_room() -> None:
     engine = engine_with(node("n", 4), pod("new", cpu=2))
     failing_on(engine, PODS, "odd")
     Watch(engine, PODS).see(json_of(pod("odd", cpu=3, on="n", labels={"a": "b"})))
@@ -239,7 +239,7 @@ def test_a_bound_pod_that_the_scheduler_fails_on_from_the_start_holds_its_room()
     assert "insufficient cpu" in report_of(engine, "new").message
 
 
-def test_a_node_that_the_scheduler_fails_on_stays_as_it_was() -> None:
+def test_a_node_that_fails_processing_stays_as_it_was() -> None:
     engine = engine_with(pod("new"))
     failing_on(engine, NODES, "n")
     nodes = Watch(engine, NODES)

@@ -1,4 +1,4 @@
-"""Objects with a malformed spec: a condition on the object has the mistake, and others go on.
+"""Objects with a malformed spec: a condition has the mistake, and other objects are planned.
 
 The API server refuses most of it today; an older definition may have let it in.
 """
@@ -103,7 +103,7 @@ def group_write(engine: Engine) -> ConditionWrite | None:
 
 
 @given(spec=_SPECS)
-def test_a_podgroup_with_any_spec_is_there_and_another_gang_is_planned(spec: Any) -> None:
+def test_a_podgroup_with_any_spec_is_kept_and_another_gang_is_planned(spec: Any) -> None:
     found = read_group(spec)
     assert isinstance(found, PodGroup)
     engine = engine_with(node("n"), found, pod("odd-0", group="odd"), *gang("good", 2))
@@ -114,7 +114,7 @@ def test_a_podgroup_with_any_spec_is_there_and_another_gang_is_planned(spec: Any
 
 @example(spec={"priority": 2**63})
 @given(spec=_SPECS)
-def test_a_queue_with_any_spec_is_there_and_another_queues_gang_is_planned(spec: Any) -> None:
+def test_a_queue_with_any_spec_is_kept_and_another_queues_gang_is_planned(spec: Any) -> None:
     _, found = LenientDecoder(QUEUES).event(body("odd", spec))
     assert isinstance(found, Queue)
     other = Queue(metadata=structs.replace(found.metadata, name="other", uid="uid-other"))
@@ -126,7 +126,7 @@ def test_a_queue_with_any_spec_is_there_and_another_queues_gang_is_planned(spec:
 
 
 @pytest.mark.parametrize("spec", [None, [], "text", 3, {"minMember": "two"}, {"roles": [1]}])
-def test_a_podgroup_that_cannot_be_read_says_so_though_it_has_no_pods(spec: Any) -> None:
+def test_an_unreadable_podgroup_without_pods_has_a_condition(spec: Any) -> None:
     found = read_group(spec)
     assert isinstance(found, PodGroup)
 
@@ -138,7 +138,7 @@ def test_a_podgroup_that_cannot_be_read_says_so_though_it_has_no_pods(spec: Any)
     assert write.is_urgent
 
 
-def test_the_pods_of_a_podgroup_that_cannot_be_read_wait_for_that_reason() -> None:
+def test_the_pods_of_an_unreadable_podgroup_wait_for_that_reason() -> None:
     engine = engine_with(node("n"), broken_group(), pod("odd-0", group="odd"))
 
     assert plan(engine) == {}
@@ -156,9 +156,7 @@ def test_the_pods_of_a_podgroup_that_cannot_be_read_wait_for_that_reason() -> No
     ],
     ids=["without pods", "while it runs", "while it waits"],
 )
-def test_a_podgroup_that_is_mended_no_longer_says_that_it_is_invalid(
-    pods: list[Any], says: tuple[str, str]
-) -> None:
+def test_a_corrected_podgroup_is_no_longer_invalid(pods: list[Any], says: tuple[str, str]) -> None:
     engine = engine_with(node("n"), broken_group(), *pods)
     said = group_write(engine)
     assert said is not None
@@ -173,9 +171,7 @@ def test_a_podgroup_that_is_mended_no_longer_says_that_it_is_invalid(
     assert group_write(engine) is None
 
 
-def test_what_an_unreadable_podgroup_says_already_is_not_written_and_a_deleted_one_is_silent() -> (
-    None
-):
+def test_an_unreadable_podgroup_is_written_once_and_not_after_its_deletion() -> None:
     engine = engine_with(node("n"), broken_group())
     said = group_write(engine)
     assert said is not None
