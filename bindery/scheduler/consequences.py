@@ -184,7 +184,7 @@ class Forgetting:
         self._cycles = 0
 
     def after_cycle(self, _: CycleReport) -> None:
-        """Forget what is gone, if it is time."""
+        """Forget deleted objects, once in `_FORGET_EVERY` cycles."""
         self._cycles += 1
         if self._cycles % _FORGET_EVERY != 1:
             return

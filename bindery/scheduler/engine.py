@@ -1,7 +1,7 @@
-"""The engine: one planning cycle, from an open session to BindRequests and reports.
+"""The engine: one planning cycle, from an open session to drafts of Statements and reports.
 
-The process, the scenario runner and the benchmarks use the same engine. No I/O: the caller creates
-the requests that a cycle yields, and reports failures back to the engine.
+The process, the scenario runner and the benchmarks use the same engine. No I/O: the caller makes
+BindRequests of the drafts that a cycle yields, and reports failures back to the engine.
 """
 
 import time
@@ -114,7 +114,7 @@ class Engine:
         inspect: Callable[[Session], None] | None = None,
         deadline: Deadline | None = None,
     ) -> Generator[StatementDraft, None, None]:
-        """Run one cycle; yield each BindRequest when its Statement is committed.
+        """Run one cycle; yield the draft of each Statement, or of each of its parts, at the commit.
 
         `deadline`: after it, the cycle ends with the commits so far, and the next cycle continues
         there (see rounds.py). Without a deadline the cycle tries all jobs.
@@ -122,8 +122,8 @@ class Engine:
         `inspect` gets the session at the end, with all promises in it; it must commit nothing.
 
         The cluster must not be changed until the iterator is exhausted; then `report` is new. The
-        pods of a yielded request count as Binding; call `refused` if it is not created. A cycle
-        that ends early, by `close` or by an error, undoes everything that it has not yielded.
+        pods of a yielded draft count as Binding; call `refused` if no request is created for it. A
+        cycle that ends early, by `close` or by an error, undoes everything that it has not yielded.
         """
         session = self._open()
         report, kept = CycleReport(), set(self.cluster.promises.jobs)
@@ -142,7 +142,7 @@ class Engine:
             for eviction in report.evictions:
                 self.cluster.not_evicted(eviction.task.uid)
             for job in set(self.cluster.promises.jobs) - kept:
-                self.cluster.promises.end(job)
+                self.cluster.promises.forget(job)
             raise
         finally:
             if self.cluster.defects.fresh != defects:  # an error may have left sums half changed
@@ -290,7 +290,7 @@ class Engine:
         for eviction in plan.left:
             cluster.not_evicted(eviction.task.uid)
         if not plan.is_begun:  # no pod was evicted, so there is no room to keep
-            cluster.promises.end(claimant)
+            cluster.promises.forget(claimant)
         if claimant == refused.job:  # the rest of a broken gang: no other job needs the room
             cluster.failures.spare([e.task.uid for e in plan.left], until)
             return

@@ -40,7 +40,7 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True)
 class FollowUps:
-    """What is called with the results of a cycle, beside the writers of its plans."""
+    """The functions that are called with the results of a cycle, beside the writers of plans."""
 
     cycle: Sequence[Callable[[CycleReport], None]]
     """Called after each cycle, in this order."""

@@ -84,7 +84,7 @@ class _Writer(Protocol):
 
 @dataclass(frozen=True)
 class _Results:
-    """The writers of what follows from cycles, beside their plans."""
+    """The writers of statuses, events and other results of cycles, without the plans."""
 
     engine: Engine
     events: EventRecorder
@@ -117,7 +117,7 @@ class _Results:
         )
 
     def follow_ups(self, evictor: Evictor) -> FollowUps:
-        """Return what is called after each cycle, in this order."""
+        """Return the functions that are called after each cycle, in this order."""
         engine, cluster, clock = self.engine, self.engine.cluster, self.clock
         gang_events = GangEvents(engine, self.events, clock)
         after_cycle = (

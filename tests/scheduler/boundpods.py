@@ -1,4 +1,4 @@
-"""Pods as they are after the binder has bound them, with what it records on them."""
+"""Pods after their binding, with the records that the binder writes on them."""
 
 from collections.abc import Sequence
 

@@ -1,6 +1,6 @@
-"""What an API server holds, changed at random, and told by one watch a kind in any interleaving.
+"""Random changes of the objects of an API server, with one watch a kind in any interleaving.
 
-Each kind's events come in order, but no kind knows how far another has come.
+The events of each kind arrive in order; the watches of different kinds are not in step.
 """
 
 from collections import defaultdict, deque
@@ -82,7 +82,7 @@ Key = tuple[type[kube.KubeObject], str]
 
 
 def fresh(objects: list[kube.KubeObject], configuration: SchedulerConfiguration) -> Cluster:
-    """Return a cache that has been told of `objects` and of nothing before."""
+    """Return a new cache with `objects`."""
     cluster = Cluster(configuration, lambda: NOW)
     for item in objects:
         apply(cluster, Change(EventType.ADDED, item, None))
@@ -469,7 +469,9 @@ def sub_group_of(item: kube.Pod, of: PodGroup | None) -> str:
 
 
 def may_be_evicted(item: kube.Pod, of: PodGroup | None, classes: Mapping[str, int]) -> bool:
-    """Return whether `item` may be evicted: as it says, else its group, else below priority 100."""
+    """Return whether `item` may be evicted: by its annotation, else by its group, else if its
+    priority is below 100.
+    """
     says = item.metadata.annotations.get(PREEMPTIBLE_ANNOTATION)
     if says is not None:
         return says == "true"

@@ -1,6 +1,6 @@
-"""Small clusters on which some jobs run and others want their room, played cycle by cycle.
+"""Small clusters where some jobs run and others compete for their room, run cycle by cycle.
 
-What is evicted comes back and waits, as under a controller that makes its pods anew.
+Evicted pods are recreated and wait, as under a controller.
 """
 
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from bindery.scenario.binding import bind_requests
-from bindery.scenario.faults import Faults
+from bindery.scenario.events import Faults
 from bindery.scenario.format import Scenario
 from bindery.scenario.planning import Planner
 
@@ -95,6 +95,6 @@ def play(planner: Planner, cycles: int) -> Iterator[int]:
     for number in range(cycles):
         planner.plan()
         yield number
-        planner.cluster.release_pods()
-        bind_requests(planner.cluster, faults, planner.engine.bind_effects)
-        planner.cluster.now += STEP_S
+        planner.cluster.release()
+        bind_requests(planner.cluster, faults)
+        planner.cluster.clock.now += STEP_S

@@ -1,4 +1,4 @@
-"""A proxy between RequestWriter and the API server, which decides what befalls creations."""
+"""A proxy between RequestWriter and the API server, which lets creations of requests fail."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Objects as nobody would write them: any content that a watched kind can have, and beyond.
+"""Hostile objects: any content that a watched kind can have, and malformed content.
 
 `bodies(resource)` draws JSON by the fields that the scheduler reads, with values that have harmed
 programs before: huge numbers, endless digits, control characters, names of other objects.

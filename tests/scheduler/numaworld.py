@@ -1,4 +1,4 @@
-"""Nodes with NUMA zones, their reports, and pods that want to be aligned."""
+"""Nodes with NUMA zones, their reports, and pods that require alignment."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -32,11 +32,11 @@ BEST_EFFORT = "best-effort"
 GIB = 1024**3
 
 Free = Mapping[str, Sequence[int]]
-"""Resource -> what each zone has: whole CPUs, GiB, devices."""
+"""Resource -> the amount in each zone: whole CPUs, GiB, devices."""
 
 
 def numa_node(name: str, zones: int = 2, cpu: int = 4, gpu: int = 0, **more: Any) -> kube.Node:
-    """Return a node; `cpu` and `gpu` are those of one zone, as are 8 GiB of memory."""
+    """Return a node whose zones each have `cpu` CPUs, `gpu` GPUs and 8 GiB of memory."""
     made = node(name, cpu=zones * cpu, gpu=zones * gpu, memory=f"{zones * 8}Gi", **more)
     capacity = made.status.allocatable
     status = msgspec.structs.replace(made.status, capacity=capacity)

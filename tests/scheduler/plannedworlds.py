@@ -1,6 +1,4 @@
-"""Random worlds to plan in: nodes with mixed resources, trees of queues, gangs, pods that run, that
-are being deleted, and that others have placed.
-"""
+"""Random worlds to plan in: mixed nodes, trees of queues, gangs, and pods in many states."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
-"""A stand-in for a Prometheus: an HTTP server on loopback that speaks its query API.
+"""A stand-in for a Prometheus server: an HTTP server on loopback with its query API.
 
-It does not evaluate PromQL. What it answers is set by a test, by a word that occurs in the query;
-what it was asked is kept, so that tests can look at the queries as well.
+It does not evaluate PromQL. A test sets each answer for a word that occurs in the query;
+the queries are kept, so that tests can check them.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ def vector(samples: Mapping[str, float | str], label: str = "queue") -> dict[str
 
 
 class PrometheusStandIn:
-    """Answers `/api/v1/query` as it was told to."""
+    """Answers `/api/v1/query` as the test has set."""
 
     def __init__(self) -> None:
         self.answers: dict[str, Any] = {}

@@ -1,6 +1,6 @@
-"""What a plan state looks like by names, and the same counted again from its pods.
+"""A view of a plan state by names, and the same view recounted from its pods.
 
-Tests hold the state to the recount: whatever happened, no sum may have drifted from its parts.
+Tests compare the state with the recount: after any events, each sum equals its parts.
 """
 
 from collections import Counter
@@ -30,10 +30,11 @@ class View:
     tasks: dict[str, tuple[TaskStatus, str, JobKey, str | None, bool]]
     """Pod uid -> status, node, job, queue (None: not ours), whether it may be evicted."""
     jobs: dict[JobKey, tuple[Any, ...]]
-    """Job -> what its PodGroup says."""
+    """Job -> the fields of its PodGroup."""
     counts: dict[JobKey, tuple[Any, ...]]
-    """Job -> its pods, those that are pending, tallies of the placed, promised and waiting ones,
-    how many are gated, how many active ones count in which queue."""
+    """Job -> its pods, its pending pods, tallies of the placed, promised and waiting pods, the
+    number of gated pods, and the number of active pods in each queue.
+    """
     waiting: frozenset[JobKey]
     created: dict[tuple[Any, ...], int]
     """Day of creation and request -> how many pods, ended ones included."""
@@ -103,7 +104,7 @@ _SAID_BY_THE_GROUP = [each.name for each in fields(Job) if each.name not in _COU
 def _amounts(
     state: PlanState, row: int, columns: Sequence[IntColumns]
 ) -> dict[str, tuple[int, ...]]:
-    """Return resource -> what each of `columns` says at `row`; all-zero ones left out."""
+    """Return resource -> the values of `columns` at `row`, without resources that are all zero."""
     amounts = {
         name: tuple(int(column[index, row]) for column in columns)
         for index, name in enumerate(state.axis.names)
@@ -125,7 +126,7 @@ def _tally(tally: Tally) -> tuple[int, dict[str, int], dict[str, int]]:
 
 
 def recount(state: PlanState) -> View:
-    """Return the view that `state` should give, counted anew from its tasks' statuses alone."""
+    """Return the view that `state` should give, counted from its tasks' statuses alone."""
     now = view(state)
     return View(
         nodes=_recounted_nodes(state, now),

@@ -129,9 +129,8 @@ def pod(
 ) -> kube.Pod:
     """Return a pod that asks for `cpu` and `gpu`; `spec`: further fields of its spec.
 
-    `charged`: the queue that the binder has recorded; `charged_preemptible`: as what it has
-    charged the pod. `controlled`: with a controller, which
-    creates another one in its place when it is deleted.
+    `charged`: the queue in the record of the binder; `charged_preemptible`: the preemptibility in
+    the same record. `controlled`: whether the pod has a controller, which replaces a deleted pod.
     """
     annotations = {POD_GROUP_ANNOTATION: group or "", CHARGED_QUEUE_ANNOTATION: charged}
     if charged and group:
@@ -347,11 +346,11 @@ def engine_with(*items: kube.KubeObject, clock: Clock | None = None, **fields: A
     return engine
 
 
-def session_of(cluster: Cluster, *more_plugins: Any) -> Session:
+def session_of(cluster: Cluster, *more_plugins: Any, now: float = NOW) -> Session:
     """Return a session over `cluster` with the default plugins and `more_plugins` (objects)."""
     built_in = load(SchedulerConfiguration().plugins)
     plugins = PluginSet([*built_in.plugins, *more_plugins], built_in.seconds)
-    return Session(cluster, plugins, FilterCache(), NOW)
+    return Session(cluster, plugins, FilterCache(), now)
 
 
 def places(drafts: Iterable[StatementDraft]) -> dict[str, str]:
@@ -407,7 +406,7 @@ def _entry(statement: CommittedStatement) -> StatementStatus:
 
 
 def report_of(engine: Engine, name: str) -> JobReport:
-    """Return what the last cycle says of the job `name`, a PodGroup or a single pod."""
+    """Return the report of the last cycle about the job `name`, a PodGroup or a single pod."""
     (report,) = [report for key, report in engine.report.jobs.items() if key.name == name]
     return report
 

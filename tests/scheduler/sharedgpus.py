@@ -30,7 +30,7 @@ def sharer(name: str, share: Share, groups: tuple[str, ...] = (), **more: Any) -
 
 
 def reservation(group: str, on: str, *, index: str = "", **more: Any) -> kube.Pod:
-    """Return the pod that holds a device of the node `on`; `index`: the one that it says it got."""
+    """Return the pod that holds a device of the node `on`; `index`: its recorded device."""
     made = pod(
         reservation_name(on, group),
         "1m",

@@ -1,7 +1,7 @@
 """Any sequence of operations on any number of Statements, with a ledger that refuses at random.
 
-What a Statement has done is modelled by its operations alone; all columns are counted anew from the
-statuses of the pods after every step.
+The model of a Statement is the list of its operations; all columns are recounted from the statuses
+of the pods after every step.
 """
 
 from collections import Counter
@@ -38,7 +38,7 @@ from tests.scheduler.schedulerworld import NOW, add, session_of
 
 
 class MoodyLedger:
-    """A third-party ledger: keeps its own books, and refuses when it is told to."""
+    """A third-party ledger: keeps its own books, and refuses on request."""
 
     name = "moody"
 

@@ -1,4 +1,4 @@
-"""Cycles beside the event loop: it goes on whatever they do, and one that hangs is told."""
+"""Cycles beside the event loop: it is never blocked, and a cycle that hangs is reported."""
 
 import asyncio
 import threading
@@ -82,7 +82,7 @@ async def test_the_event_loop_goes_on_while_a_plugin_blocks_or_computes() -> Non
     assert len(drafts) == 1
 
 
-async def test_drafts_come_in_order_and_in_the_event_loops_thread() -> None:
+async def test_drafts_arrive_in_order_in_the_event_loops_thread() -> None:
     engine, whole = (
         engine_with(node("n", 64), *(item for i in range(9) for item in gang(f"g{i}", 2)))
         for _ in range(2)
@@ -95,7 +95,7 @@ async def test_drafts_come_in_order_and_in_the_event_loops_thread() -> None:
     assert taken == [(name, threading.get_ident()) for name in expected]
 
 
-async def test_what_a_cycle_raises_is_raised_where_it_was_awaited() -> None:
+async def test_an_error_of_a_cycle_is_raised_where_the_cycle_is_awaited() -> None:
     def broken() -> Generator[StatementDraft, None, None]:
         yield from engine_with(node("n"), *gang("g", 2)).cycle()
         raise ZeroDivisionError
@@ -112,7 +112,7 @@ async def test_what_a_cycle_raises_is_raised_where_it_was_awaited() -> None:
     assert not runner.has_finished
 
 
-async def test_a_cycle_that_hangs_is_told_and_is_not_healthy(released: threading.Event) -> None:
+async def test_a_cycle_that_hangs_is_reported_and_unhealthy(released: threading.Event) -> None:
     def hang() -> None:
         released.wait()
 
@@ -166,7 +166,7 @@ async def test_a_cycle_that_is_cancelled_stops_between_two_jobs_and_leaves_nothi
     assert plan(with_plugin(engine, Blocking(lambda: None))) == everything
 
 
-async def test_a_cycle_that_does_not_stop_when_it_is_cancelled_hangs(
+async def test_a_cycle_that_does_not_stop_after_its_cancellation_hangs(
     released: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bindery.scheduler.background.STOP_S", 0.1)

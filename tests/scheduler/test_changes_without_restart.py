@@ -1,4 +1,4 @@
-"""What administrators change applies from the next cycle on."""
+"""Changes by administrators apply from the next cycle on."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -35,7 +35,7 @@ def priority_class(name: str, value: int) -> PriorityClass:
     return PriorityClass(metadata=Meta(name=name, uid=f"uid-class-{name}"), value=value)
 
 
-def test_a_changed_value_of_a_priority_class_changes_who_is_served_first() -> None:
+def test_a_changed_value_of_a_priority_class_changes_the_order_of_service() -> None:
     engine = engine_with(
         priority_class("a", 1),
         priority_class("b", 2),
@@ -50,7 +50,7 @@ def test_a_changed_value_of_a_priority_class_changes_who_is_served_first() -> No
     assert plan(engine) == {"ga-0": "n"}
 
 
-def test_a_queue_that_is_moved_counts_in_its_new_parent_at_once() -> None:
+def test_a_moved_queue_counts_in_its_new_parent_at_once() -> None:
     engine = engine_with(
         node("n"),
         queue("small", cpu=1),
@@ -71,7 +71,7 @@ def usage(window_seconds: float) -> UsageConfiguration:
     return UsageConfiguration(source="record", window_seconds=window_seconds, k_value=2.0)
 
 
-def test_a_changed_window_of_past_usage_counts_from_the_next_cycle_on() -> None:
+def test_a_changed_window_of_past_usage_applies_from_the_next_cycle() -> None:
     clock = Clock()
     engine = engine_with(
         node("n", 4),
@@ -121,7 +121,7 @@ async def test_a_changed_file_changes_the_window_but_not_the_source(
     await changes.aclose()
 
 
-def test_the_default_configuration_configures_an_engine_again() -> None:
+def test_an_engine_can_be_reconfigured_with_the_default_configuration() -> None:
     engine = engine_with(node("n"), pod("p"))
 
     engine.configure(SchedulerConfiguration())
@@ -141,7 +141,7 @@ def queues_told(past: PastUsage) -> set[str]:
     }
 
 
-def test_a_deleted_queue_has_series_while_its_pods_hold_something_and_none_afterwards() -> None:
+def test_a_deleted_queue_has_series_only_while_its_pods_hold_resources() -> None:
     engine = engine_with(
         node("n"), queue("q"), queue("kept"), pod("p", on="n", queue="q"), pod("x", queue="named")
     )
@@ -159,7 +159,7 @@ def test_a_deleted_queue_has_series_while_its_pods_hold_something_and_none_after
     assert "kept" in queues_told(engine.past)
 
 
-def test_what_was_counted_of_deleted_queues_is_dropped() -> None:
+def test_counters_of_deleted_queues_are_dropped() -> None:
     for name in ("gone-1", "stays-1"):
         metrics.COMMIT_SECONDS.labels(name).observe(1)
         metrics.EVICTED_PODS.labels("reclaim", name).inc()

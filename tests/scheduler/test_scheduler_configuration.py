@@ -52,16 +52,16 @@ def test_a_mistake_is_reported_with_file_line_and_key(
     assert text in caught.value.message
 
 
-def test_a_file_that_is_not_there_is_a_mistake(tmp_path: Path) -> None:
+def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileError, match=r"none\.yaml:1: cannot be read"):
         ConfigurationFile(tmp_path / "none.yaml")
 
 
-def test_without_a_file_the_defaults_hold() -> None:
+def test_the_defaults_apply_without_a_file() -> None:
     assert ConfigurationFile(None).current == SchedulerConfiguration()
 
 
-def test_what_a_file_says_holds(tmp_path: Path) -> None:
+def test_the_values_of_a_file_are_used(tmp_path: Path) -> None:
     path = tmp_path / "scheduler.yaml"
     body = """\
         cycleSeconds: 0.5
@@ -78,7 +78,7 @@ def test_what_a_file_says_holds(tmp_path: Path) -> None:
     assert [plugin.name for plugin in read.plugins] == ["gang", "nodeplacement"]
 
 
-async def test_a_changed_file_is_used_and_a_broken_one_is_not(
+async def test_a_changed_file_is_used_and_an_invalid_one_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     noted = asyncio.Event()
@@ -106,7 +106,7 @@ async def test_a_changed_file_is_used_and_a_broken_one_is_not(
     assert REGISTRY.get_sample_value("bindery_configuration_unusable") == 0
 
 
-async def test_a_file_that_is_gone_for_a_while_is_one_problem_and_then_none(
+async def test_a_temporarily_missing_file_is_reported_once_and_cleared_on_its_return(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(configuration, "POLL_S", 0.01)

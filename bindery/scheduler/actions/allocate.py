@@ -110,10 +110,10 @@ class Allocate:
 
 
 def _keep_promised(session: Session, statement: Statement, job: Job) -> None:
-    """Promise the pods of `job` what is free, or being freed, of the room that was made for them.
+    """Promise the pods of `job` the room that was made for them and is free or being freed.
 
-    Only part of it is if the evictions were interrupted, as by the end of an earlier leader. What
-    went must not go back to the evicted pods before the rest is evicted.
+    After interrupted evictions, as at the end of an earlier leader, this is only a part of the
+    room. It must not go back to the evicted pods before the other victims are evicted.
     """
     rows = session.memory.promised_rows(job)
     for task in list(job.pending.values()) if rows and not job.promised.total else ():
@@ -300,9 +300,7 @@ class Attempts:
                 barred.add_shape(unfit)
                 text = f"{self._unfit_text(attempt, unfit)}; besides, {over.message}"
                 return Refusal(JobReason.FITS_NO_NODE, text)
-            attempt.bar_what_exceeds(
-                tasks, lambda some: session.calls.over_capacity(job, some) is None
-            )
+            attempt.bar_excess(tasks, lambda some: session.calls.over_capacity(job, some) is None)
             return over
         # Saves an attempt for each of many equal gangs in a full cluster.
         shortage = self._known_shortage(attempt, tasks)
@@ -420,9 +418,7 @@ class _Attempt:
             task.shape is first.shape for task in (*others, *placed)
         )
 
-    def bar_what_exceeds(
-        self, tasks: Sequence[Task], may_have: Callable[[Sequence[Task]], bool]
-    ) -> None:
+    def bar_excess(self, tasks: Sequence[Task], may_have: Callable[[Sequence[Task]], bool]) -> None:
         """Bar the first of `tasks` beyond what the job `may_have`, and equal pods after it.
 
         If there are no other candidates, bar all of `tasks`.

@@ -69,10 +69,11 @@ class QuotaKeepingReclaim(ReclaimRule):
 
 
 def _least(session: Session, claim: RoomClaim, row: int) -> NDArray[np.float64]:
-    """Return what the queue at `row` must still hold of each resource: [resource], 0 for nothing.
+    """Return the amounts that the queue at `row` must still hold: [resource], 0 for nothing.
 
-    Its quota, of the requested resources of which it holds as much; all that it holds of them, if
-    it holds nothing above a quota. An unlimited quota keeps nothing.
+    Only requested resources count. The queue keeps its quota of each resource of which it holds at
+    least the quota. A queue that exceeds no quota keeps all that it holds. An unlimited quota keeps
+    nothing.
     """
     held, quota = session.queue_ledger.allocated[:, row], session.shares.quota[:, row]
     counted = session.shares.requested(claim.request) & np.isfinite(quota)

@@ -59,7 +59,7 @@ def at_later_moments(session: Session, waiting: Job) -> Iterator[Statement]:
 
 
 def end_all(statement: Statement, tasks: Iterable[Task]) -> None:
-    """Let `tasks` leave their nodes. Those that a ledger keeps stay: others must do without."""
+    """Let `tasks` leave their nodes, except tasks that a ledger keeps there."""
     for task in tasks:
         with suppress(LedgerRefusalError):
             statement.end(task)

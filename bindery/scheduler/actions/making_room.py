@@ -245,7 +245,7 @@ def _searches(context: SearchContext) -> Iterator[Search | Rearrangement]:
 
 
 def _in_turn(session: Session, waiting: Sequence[Job]) -> Iterator[Job]:
-    """Yield the jobs in the order of serving; last those that may take longer than others."""
+    """Yield the jobs in the order of serving; jobs that were set aside come last."""
     is_late = session.memory.was_set_aside
     yield from WorkList(session, [job for job in waiting if not is_late(job)])
     yield from WorkList(session, [job for job in waiting if is_late(job)])
@@ -340,7 +340,7 @@ def _has_idle(session: Session, claim: RoomClaim) -> bool:
 
 
 def _likeness(session: Session, claim: RoomClaim) -> Hashable:
-    """Return a key that equivalent claims share; None if plugins can tell the claims apart."""
+    """Return a key that equivalent claims share; None if a plugin may treat them differently."""
     job = claim.job
     sees_job = any(
         p.domains(session, job) is not None for p in session.plugins.of(CandidateDomains)

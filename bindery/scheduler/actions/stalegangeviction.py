@@ -74,14 +74,16 @@ def _stale_parts(job: Job, memory: Memory) -> Iterator[_Part]:
     """
     if not job.exists or job.invalid is not None or not job.placed.total:
         return
+    statuses = {task.status for task in job.tasks.values()}
     if job.is_satisfied:
-        memory.note_whole(job)
+        # A pod that is Binding may never be bound.
+        if TaskStatus.BINDING not in statuses:
+            memory.note_whole(job)
         if job.tree is not None:
             yield from _stale_sub_groups(job, job.tree, memory)
         return
     later = {leaf.name for stage in job.stages for leaf in stage.group.leaves()}
     first = [task for task in job.tasks.values() if task.sub_group not in later]
-    statuses = {task.status for task in job.tasks.values()}
     if TaskStatus.RUNNING not in statuses or _is_finishing(first):
         return
     if TaskStatus.BINDING in statuses or job.is_promised:
@@ -91,8 +93,10 @@ def _stale_parts(job: Job, memory: Memory) -> Iterator[_Part]:
 
 
 def _stale_sub_groups(job: Job, tree: Group, memory: Memory) -> Iterator[_Part]:
+    binding = {task.sub_group for task in job.tasks.values() if task.status is TaskStatus.BINDING}
     for group in tree.all_groups():
-        if group.name and group.is_satisfied(job.lacking):
+        is_bound = binding.isdisjoint(leaf.name for leaf in group.leaves())
+        if group.name and is_bound and group.is_satisfied(job.lacking):
             memory.note_whole(job, group)
     for group in gangs.optional(tree, job.lacking):
         leaves = {leaf.name for leaf in group.leaves()}
@@ -100,9 +104,8 @@ def _stale_sub_groups(job: Job, tree: Group, memory: Memory) -> Iterator[_Part]:
         # A stage ends by itself; without stages, a succeeded pod anywhere means the end of all.
         if _is_finishing(members if job.stages else job.tasks.values()):
             continue
-        is_coming = any(task.status is TaskStatus.BINDING for task in members)
         tasks = [task for task in running(job) if task.sub_group in leaves]
-        if tasks and not is_coming and memory.has_lost(job, group.name, members):
+        if tasks and binding.isdisjoint(leaves) and memory.has_lost(job, group.name, members):
             yield job, group.name, tasks
 
 

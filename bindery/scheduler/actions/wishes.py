@@ -104,7 +104,7 @@ class Placing:
         return not tasks or _SubGroups(self._job, tasks).place(stage.path, self)
 
     def _refuse_for(self, stage: Stage) -> bool:
-        """Say in the refusal that `stage` has no room, and return False."""
+        """Add to the refusal that `stage` has no room, and return False."""
         refusal = self._session.refusals.get(self._job)
         if refusal is not None:
             text = f"the later stage {stage.name} must fit at the same time: {refusal.message}"
@@ -214,7 +214,7 @@ class _SubGroups:
         self._job = job
         self._starts = starts
         self._size: Callable[[Group], float] | None = None
-        """The size of a group, if the largest is to be placed first."""
+        """The size of a group, if the largest group is placed first."""
         self._of_leaf: defaultdict[str, list[Task]] = defaultdict(list)
         for task in tasks:
             self._of_leaf[task.sub_group].append(task)

@@ -58,8 +58,8 @@ class Backlog:
     def take(self, being_written: Collection[StatementId], most_statements: int) -> list[Parts]:
         """Remove and return the Statements of the next request; a split Statement is alone.
 
-        `being_written`: Statements after which those that build on them must be written. Nothing is
-        returned if all Statements that wait build on these, or if there are none.
+        `being_written`: Statements of requests that are not written yet. A Statement that builds on
+        one of them is not returned, because it must be written later.
         """
         for namespace, waiting in list(self._waiting.items()):
             chosen, left = self._choose(waiting, being_written, most_statements)

@@ -208,7 +208,7 @@ class Committer:
         """Yield the parts of one Statement and count its pods as Binding; return its id."""
         job, allocations = statement.job, statement.allocations
         owner = _owner(job, allocations, is_merged=statement.min_bound is not None)
-        count = self._cluster.next_commit(owner.uid)
+        count = self._cluster.commit_counts.next(owner.uid)
         identity = f"{owner.uid}-{count}"
         if self._fencing_token:  # so two leaders never give one id to two Statements
             identity += f".{self._fencing_token}"

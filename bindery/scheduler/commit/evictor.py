@@ -108,7 +108,7 @@ class Evictor:
         budgets: KnownBudgets,
         promised: Callable[[JobKey], Sequence[tuple[Pod, str]]] = lambda _job: (),
     ) -> None:
-        """`promised`: returns the pods of a job that are to be nominated, with their nodes."""
+        """`promised`: returns the pods of a job that will be nominated, with their nodes."""
         self._client = client
         self._budgets = budgets
         self._promised = promised

@@ -2,7 +2,7 @@
 
 Used by drafts.py for each Statement of a session; stale.py uses `bound_pods`. Invariant: the pods
 of a Statement without a prerequisite and the gang's bound pods together are the gang's minimum.
-So the gang is never half bound, whatever other requests fail.
+So no extra pod is bound before the minimum, whatever other requests fail.
 """
 
 from collections.abc import Sequence
@@ -72,7 +72,7 @@ class Precedence:
 
 
 def bound_pods(job: Job, holds: Holds) -> Tally:
-    """Return the pods that `job` certainly has: those that are bound or have succeeded."""
+    """Return the pods that `job` certainly has: bound pods and succeeded pods."""
     return _tally([task for task in job.tasks.values() if _is_bound(task, holds)])
 
 

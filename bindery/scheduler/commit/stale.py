@@ -1,7 +1,7 @@
 """Stale BindRequests, which no binder will finish: pure decisions, executed by writer.py.
 
-The binder finishes all requests that it can. This module finds the others, and those that stay
-behind while the binder is down, so that no request holds room forever.
+The binder finishes all requests that it can. This module finds the other requests, and old requests
+while the binder is down, so that no request holds room forever.
 """
 
 from collections import defaultdict
@@ -29,12 +29,14 @@ class StaleRequest:
     """A request to delete, or one of its Statements to withdraw."""
 
     statement: CommittedStatement
-    """The one that is the reason."""
+    """The Statement for which the request is stale."""
     reason: str
     """One CamelCase word."""
     message: str
     has_neighbours: bool = False
-    """Whether other Statements in the request are still needed, so that this one is withdrawn."""
+    """Whether other Statements in the request are still needed. `statement` is then withdrawn, and
+    the request stays.
+    """
 
 
 _Reason = tuple[str, str]

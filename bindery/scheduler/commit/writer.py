@@ -149,7 +149,7 @@ class RequestWriter:
     def clear(self, stale: Iterable[StaleRequest]) -> None:
         """Delete stale requests, or withdraw their Statements, in the background.
 
-        `stale`: all that there are now. What is removed may be among them until the watch shows it.
+        `stale`: all stale requests; a removed one may be among them until the watch shows it.
         """
         wanted = {_removal(each): each for each in stale}
         self._removing &= wanted.keys()
@@ -159,7 +159,7 @@ class RequestWriter:
                 self._spawn(self._withdraw(each) if each.has_neighbours else self._remove(each))
 
     def look_up(self, keys: Iterable[StatementKey]) -> None:
-        """Check that a request carries each of `keys`, except those that are being written."""
+        """Check that a request carries each of `keys`, except Statements that are being written."""
         by_namespace: defaultdict[str, set[StatementKey]] = defaultdict(set)
         for key in keys:
             statement = StatementId(key.namespace, key.statement)

@@ -6,6 +6,7 @@ The ledger of each resource, and its owner:
     CPU, memory, pods, whole GPUs as    ledgers.nodes.NodeLedger        the session
       sums, any extended resource
     quotas, limits, queue amounts       ledgers.queues.QueueLedger      the session
+    what users hold in a queue          ledgers.users.UserLedger        the session
     GPUs one by one, parts of them      plugins.gpusharing.ledger       plugin gpusharing
     devices that HAMi shares            plugins.hami.ledger             plugin hami
     claims of DRA and their devices     plugins.dra.ledger              plugin dra

@@ -77,8 +77,8 @@ class QueueLedger:
                 )
                 if over or pinned:
                     name, model = self._queues.entries[row].name, self._queues.axis.names[index]
-                    what = "limit" if over else "quota, for non-preemptible jobs,"
-                    raise LedgerRefusalError(f"queue {name} is at its {what} of {model}")
+                    bound = "limit" if over else "quota, for non-preemptible jobs,"
+                    raise LedgerRefusalError(f"queue {name} is at its {bound} of {model}")
 
     def _check_share(self, operation: Operation) -> None:
         """Refuse a share of a GPU by memory that exceeds a limit on this node.

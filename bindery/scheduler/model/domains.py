@@ -35,9 +35,9 @@ class DomainAsk:
     first_victim: NDArray[np.intp] | None = None
     """Node row -> place of its first pod that may go, in the order of eviction; None if unknown."""
     taken: IntColumns | None = None
-    """What other pods of the plan need, that are not placed yet [resource, node]."""
+    """The requests of other pods of the plan that are not placed yet [resource, node]."""
     is_widest_only: bool = False
-    """Whether only the widest domains matter: those that contain all others."""
+    """Whether only the widest domains matter, which contain all others."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -60,7 +60,7 @@ class Group:
             yield from child.all_groups()
 
     def path_to(self, name: str) -> tuple["Group", ...]:
-        """Return the groups from this one down to the group `name`; empty if it is not below."""
+        """Return the groups from `self` down to the group `name`; empty if `name` is not below."""
         if self.name == name:
             return (self,)
         for child in self.children:

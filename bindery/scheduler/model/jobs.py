@@ -102,7 +102,7 @@ class Task:
     pod_node: str = ""
     has_own_priority: bool = True
     """Whether the pod object has a priority; otherwise the default PriorityClass applies."""
-    says_preemptible: bool | None = None
+    own_preemptible: bool | None = None
     """The pod's own statement on evictions for other jobs; None if it has none."""
     is_preemptible: bool = True
     """Whether it may be evicted for other jobs, by its pod, PodGroup and priority."""
@@ -239,7 +239,7 @@ class Job:
     """Whether `named_queue` also applies to bound pods: an authorized user assigned the queue. The
     label of a namespace assigns nothing."""
     priority_class: str | None = None
-    says_preemptible: bool | None = None
+    own_preemptible: bool | None = None
     """The PodGroup's statement on evictions for other jobs; None if it has none."""
     min_member: int = 1
     roles: Mapping[str, int] = field(default_factory=dict)

@@ -55,7 +55,7 @@ class LabelReferences:
         return affected
 
     def remove(self, uid: Uid) -> None:
-        """Forget a pod. Shapes keep what they have: more detail does no harm."""
+        """Forget a pod. Shapes keep their labels: more detail does no harm."""
         self._planned.remove(uid)
         self._forget_rules(uid)
 
@@ -72,11 +72,6 @@ class LabelReferences:
             if counts[_Reference(key=key)]
         }
         return namespace, seen
-
-    @property
-    def select_namespaces(self) -> bool:
-        """Whether any rule selects namespaces by their labels."""
-        return bool(self._counts[_EVERY_NAMESPACE])
 
     def _count(self, reference: _Reference) -> bool:
         """Count a reference; return whether it is new."""

@@ -21,7 +21,7 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 class LabelColumns:
     """Node rows by label and value, indexed on first use.
 
-    Users choose the labels in selectors: what no node has takes no memory, and no loop over nodes.
+    Users choose the labels in selectors: a label of no node takes neither memory nor a loop.
     """
 
     def __init__(self, nodes: NodesView) -> None:

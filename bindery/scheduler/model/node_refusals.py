@@ -42,11 +42,6 @@ class NodeRefusal:
     at: float | None
     """When: seconds since the epoch; None if the pod does not have the time."""
 
-    @property
-    def is_about_zones(self) -> bool:
-        """Whether the node could not align the pod to its zones."""
-        return self.reason in TOPOLOGY_REASONS
-
 
 def node_refusal(pod: Pod) -> NodeRefusal | None:
     """Return the refusal of `pod` by its node; None if its node did not refuse it."""
@@ -80,8 +75,8 @@ def loss_text(pod: Pod) -> str:
 
 
 def _because(reason: str, message: str) -> str:
-    said = f"{reason}: {message}" if reason and message else reason or message
-    return f" ({said})" if said else ""
+    text = f"{reason}: {message}" if reason and message else reason or message
+    return f" ({text})" if text else ""
 
 
 def resource_key(containers: Iterable[Container], init_containers: Iterable[Container]) -> bytes:

@@ -39,7 +39,7 @@ class QueueRule:
     quota: float
     weight: float
     limit: float
-    says_quota: bool = False
+    has_own_quota: bool = False
     """Whether the Queue object has this quota; otherwise it is the default."""
 
 
@@ -146,7 +146,7 @@ class QueueTable:
         if gpus.quota or gpus.weight:
             return None
         counted = [(rules[at], each) for at, each in self.axis.counted_as_gpus() if at in rules]
-        granted = [(r, each) for r, each in counted if r.says_quota and r.quota != NO_LIMIT]
+        granted = [(r, each) for r, each in counted if r.has_own_quota and r.quota != NO_LIMIT]
         if not granted:
             return None
         return sum(r.quota * each for r, each in granted), max(r.weight for r, _ in granted)
@@ -277,7 +277,7 @@ class QueueTable:
         return None
 
     def run_time_limit(self, row: int) -> tuple[float, str]:
-        """Return the shortest run time limit of a queue and its ancestors, and whose it is."""
+        """Return the shortest run time limit of a queue and its ancestors, and its queue."""
         entries = [self.entries[at] for at in self.chain(row)]
         return min(
             ((entry.max_run_time_s, entry.name) for entry in entries), default=(math.inf, "")
@@ -348,7 +348,7 @@ def _rules(spec: QueueSpec, axis: ResourceAxis) -> tuple[dict[int, QueueRule], l
 
 
 def missing_queue(name: str) -> tuple[str, str]:
-    """Return the problem of a queue that nobody created: reason and text."""
+    """Return the problem of a queue that does not exist: reason and text."""
     return JobReason.QUEUE_DOES_NOT_EXIST, f"queue {name} does not exist"
 
 
@@ -382,7 +382,7 @@ def _rule(resource: QueueResource, name: str) -> QueueRule:
         quota=_amount(resource.quota, name, "quota", default.quota),
         weight=weight,
         limit=_amount(resource.limit, name, "limit", NO_LIMIT),
-        says_quota=resource.quota is not None,
+        has_own_quota=resource.quota is not None,
     )
 
 

@@ -1,8 +1,8 @@
 """Requests of pods that are resized in place (KEP-1287).
 
-While a resize is under way, a container counts with the largest of the requests in its spec, those
-that the node has allocated and those in effect. If the node can never make the resize, the spec
-does not count. As in `determineEffectiveRequests` of k8s.io/component-helpers 0.36.
+While a resize is under way, a container counts with the largest of three requests: in its spec,
+allocated by the node, and in effect. If the node can never make the resize, the spec does not
+count. As in `determineEffectiveRequests` of k8s.io/component-helpers 0.36.
 """
 
 from collections.abc import Mapping

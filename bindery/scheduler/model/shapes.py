@@ -12,10 +12,6 @@ from weakref import WeakValueDictionary
 from bindery.api import gpushare, quantity
 from bindery.api.gpus import unknown_profiles
 from bindery.api.gpushare import WHOLE, GpuAsk, GpuShare
-from bindery.api.hami import assignment, requests, wishes
-from bindery.api.hami.errors import HamiFormatError
-from bindery.api.hami.requests import DeviceRequest
-from bindery.api.hami.vendortable import MANAGED, NVIDIA, VENDORS
 from bindery.api.names import GPU_RESOURCE
 from bindery.api.quantity import QuantityError
 from bindery.kube.objects.declaredfeatures import required_features
@@ -29,6 +25,7 @@ from bindery.kube.objects.podspec import (
     Volume,
 )
 from bindery.kube.objects.watched import Pod
+from bindery.scheduler.model import sharedcards
 from bindery.scheduler.model.content_key import content_key
 from bindery.scheduler.model.host_ports import HostPort, host_ports
 from bindery.scheduler.model.images import NO_IMAGES, UsedImages, used_images
@@ -36,8 +33,6 @@ from bindery.scheduler.model.pod_rules import NO_RULES, PodRules
 from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.resizing import effective_spec
 from bindery.scheduler.model.resources import (
-    CardPart,
-    CardParts,
     Request,
     ResourceAxis,
     gpu_amount,
@@ -126,11 +121,11 @@ class Shape:
 
     @property
     def plain(self) -> "Shape":
-        """The shape without what depends on other pods: shapes that differ in that share it."""
+        """The shape without rules about other pods; equal for shapes that differ only in rules."""
         return self if self.unruled is None else self.unruled
 
 
-PLACEMENT_ANNOTATIONS = frozenset(gpushare.ANNOTATIONS) | wishes.keys(VENDORS)
+PLACEMENT_ANNOTATIONS = frozenset(gpushare.ANNOTATIONS) | sharedcards.ANNOTATIONS
 """The annotations that affect placement; pods that differ in them have different shapes."""
 
 
@@ -171,7 +166,7 @@ class ShapeBook:
         return shape
 
     def refused(self, shape: Shape, why: str) -> Shape:
-        """Return `shape` for pods that would exceed a bound, as `why` says."""
+        """Return `shape` for pods that would exceed a bound; `why`: the text of the refusal."""
         key = shape, why
         found = self._refused.get(key)
         if found is None:
@@ -205,7 +200,7 @@ class ShapeBook:
                 claimed_gpus,
                 any(_is_planned(volume) for volume in spec.volumes or ()),
                 annotations,
-                _forged_annotation(pod),
+                sharedcards.forged_annotation(pod),
                 _is_reservation(pod),
                 *_of_shares(pod, annotations),
             )
@@ -245,7 +240,7 @@ class ShapeBook:
         self, pod: Pod, spec: PodSpec, annotations: Mapping[str, str], images: UsedImages
     ) -> Shape:
         refusal, problems = None, share_problems(pod)
-        forged = _forged_annotation(pod)
+        forged = sharedcards.forged_annotation(pod)
         share = gpushare.read(annotations) if not problems else None
         if share is not None and gpushare.CONFIG_MAP_ANNOTATION not in pod.metadata.annotations:
             problems = (gpushare.NOT_PREPARED,)
@@ -260,13 +255,15 @@ class ShapeBook:
         if unknown:
             amounts = {name: amount for name, amount in amounts.items() if name not in unknown}
             refusal = f"unknown MIG profile {unknown[0]}: {_PROFILES}"
-        for name in MANAGED & amounts.keys():  # a device's own memory and cores, not node sums
+        for name in (
+            sharedcards.OWN_AMOUNTS & amounts.keys()
+        ):  # a device's own memory and cores, not node sums
             del amounts[name]
         if _is_reservation(pod):  # the users of its group are charged for the device
             amounts.pop(GPU_RESOURCE, None)
         if share is not None:
             amounts[GPU_RESOURCE] = self._amount(share)
-        request = replace(self.axis.request(amounts, share), part=_card_parts(spec))
+        request = replace(self.axis.request(amounts, share), part=sharedcards.card_parts(spec))
         return Shape(
             request=request,
             share_problems=problems,
@@ -334,54 +331,6 @@ def _preferences_of(rules: PodRules) -> frozenset[Preference]:
     return frozenset(preference for preference, value in asked.items() if value)
 
 
-def _card_parts(spec: PodSpec) -> CardParts | None:
-    """Return the pod's request for GPUs that HAMi shares; None if it has none.
-
-    None also for a request that cannot be read: the plugin for such devices refuses the pod.
-    """
-    if MANAGED.isdisjoint(_resource_names(spec)):
-        return None
-    try:
-        asked = requests.read_pod(
-            [(c.resources, c.restart_policy == "Always") for c in spec.init_containers or ()],
-            [c.resources for c in spec.containers],
-        )
-    except HamiFormatError:
-        return None
-    parts = [
-        (index, CardPart(each.count, each.memory_mib, _portion(each)))
-        for index, slot in enumerate(asked.slots if asked is not None else ())
-        for each in slot
-        if each.vendor is NVIDIA
-    ]
-    if asked is None or not parts:
-        return None
-    return CardParts(
-        tuple(part for index, part in parts if index not in asked.passing),
-        tuple(part for index, part in parts if index in asked.passing),
-    )
-
-
-def _portion(request: DeviceRequest) -> int:
-    """Return the part of each device that is requested in percent, in milli devices."""
-    percent = 0 if request.memory_mib else request.memory_percent
-    return 10 * max(request.cores, percent)
-
-
-HAMI_RESOURCES = MANAGED | {vendor.count_resource for vendor in VENDORS if vendor is not NVIDIA}
-"""Resources of HAMi's protocol, without `nvidia.com/gpu`, which other device plugins also use."""
-
-
-def _resource_names(spec: PodSpec) -> set[str]:
-    return {
-        name
-        for container in (*spec.containers, *(spec.init_containers or ()))
-        if container.resources is not None
-        for named in (container.resources.requests, container.resources.limits)
-        for name in named or ()
-    }
-
-
 def unmet_text(needs: frozenset[Need]) -> str:
     """Return why a pod with unsupported `needs` waits."""
     asked = ", ".join(each for each in Need if each in needs)
@@ -394,7 +343,7 @@ def _needs(spec: PodSpec, annotations: Mapping[str, str]) -> frozenset[Need]:
         Need.RESOURCE_CLAIMS: spec.resource_claims,
         Need.VOLUMES: any(_is_planned(volume) for volume in spec.volumes or ()),
         Need.GPU_SHARE: gpushare.asks_for_share(annotations),
-        Need.HAMI_DEVICES: not HAMI_RESOURCES.isdisjoint(_resource_names(spec)),
+        Need.HAMI_DEVICES: sharedcards.requests_devices(spec),
     }
     return frozenset(need for need, value in asked.items() if value)
 
@@ -440,11 +389,6 @@ def _of_shares(pod: Pod, annotations: Mapping[str, str]) -> tuple[object, ...]:
     containers = [*pod.spec.containers, *(pod.spec.init_containers or ())]
     is_prepared = gpushare.CONFIG_MAP_ANNOTATION in pod.metadata.annotations
     return [container.name for container in containers], is_prepared
-
-
-def _forged_annotation(pod: Pod) -> str:
-    meta = pod.metadata
-    return "" if pod.spec.node_name else assignment.forged_key(meta.annotations, meta.uid)
 
 
 def _is_reservation(pod: Pod) -> bool:

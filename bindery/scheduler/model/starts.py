@@ -134,7 +134,7 @@ def _cause(task: Task, nodes: NodeTable, now: float) -> tuple[StartReason, str] 
     not_ready = not_ready_text(node)
     if not_ready:
         return StartReason.NODE_NOT_READY, f"node {node.metadata.name} {not_ready}"
-    said = task.obstacle
-    if said is None or not (said.is_sure or is_due(task, now)):
+    known = task.obstacle
+    if known is None or not (known.is_sure or is_due(task, now)):
         return None
-    return StartReason(said.reason), said.text
+    return StartReason(known.reason), known.text

@@ -41,7 +41,9 @@ class PackingPolicies:
         return next((devices for devices in choices if devices is not None), None)
 
     def worth_waiting(self, shape: Shape, row: int, rows: Rows) -> BoolColumn | None:
-        """Return a mask of `rows`: those that the first policy with any prefers to `row`."""
+        """Return a mask of `rows`: the rows that a policy prefers to `row`. The first policy with
+        such rows decides.
+        """
         for policy in self._policies:
             better = policy.worth_waiting(self._session, shape, row, rows)
             if better is not None and better.any():

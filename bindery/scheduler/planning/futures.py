@@ -119,7 +119,7 @@ class Futures:
         return self._first[key]
 
     def _of_leaf(self, job: Job, name: str, first: Task, count: int) -> list[Task]:
-        """Return `count` pending future pods of a leaf; make those that are missing."""
+        """Return `count` pending future pods of a leaf; create the missing pods."""
         present = self._present.setdefault((job.key, name), [])
         pending = [task for task in present if task.status is TaskStatus.PENDING][:count]
         head, uid = first.name.removesuffix("0"), first.uid.removesuffix("0")

@@ -64,9 +64,7 @@ def _pod_report(session: Session, task: Task, message: str, job: Job) -> PodRepo
     planned = task.status in (TaskStatus.BINDING, TaskStatus.PIPELINED)
     waits = task.status in (TaskStatus.PENDING, TaskStatus.PIPELINED)
     text = message if waits else ""
-    given_up = ""
     if task.status is TaskStatus.PENDING and task.uid in session.last_places.get(job, ()):
-        given_up = session.state.nodes.name(session.last_places[job][task.uid])
         text = f"it had a place, but its gang was given up: {message}"
     for plugin in session.plugins.of(WaitExplanation) if waits else ():
         addition = plugin.explain_wait(session, job, task, text)
@@ -74,4 +72,4 @@ def _pod_report(session: Session, task: Task, message: str, job: Job) -> PodRepo
     node = session.state.nodes.name(task.row) if planned and task.row >= 0 else task.node_name
     promised = session.state.nodes.devices.promised_to.get(task.uid)
     devices = promised.devices if promised is not None else ()
-    return PodReport(task.name, task.status.value, node, text, devices, given_up)
+    return PodReport(task.name, task.status.value, node, text, devices)

@@ -23,8 +23,6 @@ class PodReport:
     """Why it waits; empty if it does not."""
     devices: tuple[int, ...] = ()
     """The GPUs of the node that are promised to it."""
-    given_up_node: str = ""
-    """The node that it had in this cycle, before its gang was given up."""
 
 
 @dataclass(frozen=True, slots=True)

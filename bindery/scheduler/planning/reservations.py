@@ -92,10 +92,6 @@ class Reservations:
         """Return the reservations of gangs that do not fit now."""
         return [each for each in self.all if not each.stage]
 
-    def of_stages(self, job: Job) -> list[Reservation]:
-        """Return the reservations for later stages of `job`."""
-        return [each for each in self.all if each.job is job and each.stage]
-
     def replace_stages(
         self, job: Job, names: Collection[str], by: Sequence[Reservation] = ()
     ) -> None:

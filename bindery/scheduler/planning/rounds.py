@@ -25,7 +25,7 @@ at most this part on free room, or on newcomers."""
 
 
 class CycleStoppedError(Exception):
-    """The cycle was stopped; it takes back what it has not yielded."""
+    """The cycle was stopped; it undoes the part of its plan that it has not yielded."""
 
 
 class Deadline:

@@ -33,7 +33,7 @@ from bindery.scheduler.planning.reports import StageReport
 from bindery.scheduler.planning.reservations import Reservations
 from bindery.scheduler.planning.run_times import spent_requests
 from bindery.scheduler.planning.statement import Savepoint, Statement
-from bindery.scheduler.plugins.interface.state import LedgerProvider, OffersGpus
+from bindery.scheduler.plugins.interface.state import LedgerProvider, OffersGpus, SessionPreparation
 from bindery.scheduler.plugins.registry import PluginSet
 from bindery.scheduler.usage.source import PastUsage, nothing_past
 
@@ -114,6 +114,8 @@ class Session(SessionFacts):
         """The fair share of each queue."""
         self.users = UserLedger(self.state) if UserLedger.is_needed(self.state) else None
         """What users hold; None unless a job waits in a queue that is fair between its users."""
+        for plugin in plugins.of(SessionPreparation):
+            plugin.prepare(self)
         self.ledgers: list[Ledger] = [self.node_ledger, self.queue_ledger]
         self.ledgers += [self.users] if self.users is not None else []
         self.ledgers += [plugin.ledger(self, self.state) for plugin in plugins.of(LedgerProvider)]

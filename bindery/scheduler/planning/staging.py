@@ -79,12 +79,12 @@ def _group(job: Job, name: str) -> Group:
 
 
 def kept_until(job: Job, stages: Sequence[Stage]) -> dict[str, float | None]:
-    """Return stage -> when its room is let go, seconds since the epoch; None: not known yet.
+    """Return stage -> the time at which its room is released; None: not known yet.
 
-    It is minus infinity if no pods of the sub-groups before exist any more.
+    The time is minus infinity if the pods of the sub-groups before the stage no longer exist.
 
-    The time counts from the binding of the last pod of the sub-groups before it. `stages`: those
-    that are awaited, in order.
+    Times are in seconds since the epoch. The time counts from the binding of the last pod of these
+    sub-groups. `stages`: the awaited stages, in order.
     """
     found: dict[str, float | None] = {}
     for stage in stages:

@@ -7,16 +7,14 @@
         statement.commit()
 
 Leaving the block without `commit` discards the Statement. Every operation enters all ledgers or
-none. Undoing replays the typed log backwards, so a discard restores everything by construction
-(invariants I1 to I4, which name the known leaks of Volcano's Statement). Cost: O(1) to open,
-O(operations) to undo.
+none. Undoing replays the typed log backwards, so a discard restores everything by construction.
+Cost: O(1) to open, O(operations) to undo.
 """
 
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from enum import Enum
-from types import TracebackType
 from typing import NewType, Self
 
 from bindery.scheduler.ledgers.base import Ledger, LedgerRefusalError, Operation, OperationKind
@@ -183,7 +181,7 @@ class Statement:
             self._extend(other.surrender())
 
     def surrender(self) -> tuple[Operation, ...]:
-        """Return the operations for another Statement; this one cannot be used again."""
+        """Return the operations for another Statement; the Statement cannot be used afterwards."""
         self._demand_open()
         self.state = StatementState.MERGED
         return tuple(self._log)
@@ -204,12 +202,7 @@ class Statement:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_exception: object) -> None:
         if self.state is StatementState.OPEN:
             self.discard()
 

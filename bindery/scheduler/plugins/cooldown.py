@@ -6,7 +6,7 @@ node's allocatable resources or declared features ends both: its device plugin m
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -30,7 +30,7 @@ _MOST_SHOWN: Final = 3
 """Maximum number of refusals in the message of a pod."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Known:
     """The refusals of equal pods by one node."""
 
@@ -41,6 +41,12 @@ class _Known:
     times: model.Cooldown
     is_untimed: bool
     """Whether a refusal without a time came since the last session: it counts from the next one."""
+
+    def dated(self, now: float) -> "_Known":
+        """Return the refusals, those without a time as of `now`."""
+        if not self.is_untimed:
+            return self
+        return replace(self, times=self.times.failed(now), is_untimed=False)
 
 
 class Cooldown:
@@ -87,6 +93,16 @@ class Cooldown:
             for by_node in self._refused.values():
                 by_node.pop(node.metadata.name, None)
 
+    def prepare(self, session: SessionView) -> None:
+        """Date new refusals without a time, and forget refusals that can count no more."""
+        longest_s, now = session.memory.cooldown_s, session.now
+        for key, by_node in list(self._refused.items()):
+            dated = {name: known.dated(now) for name, known in by_node.items()}
+            kept = {name: it for name, it in dated.items() if not it.times.is_over(longest_s, now)}
+            self._refused[key] = kept
+            if not kept:
+                del self._refused[key]
+
     def invalid(self, session: SessionView, job: Job) -> Refusal | None:
         """Refuse a job for some time after its BindRequest could not be created."""
         why = session.memory.postponed(job)
@@ -122,16 +138,9 @@ class Cooldown:
         return "; ".join([*texts, *([f"{more} more nodes refused equal pods"] if more else [])])
 
     def _current(self, session: SessionView, shape: Shape) -> dict[str, _Known]:
-        """Return the refusals that count now, and drop those that can count no more."""
-        key, longest_s, now = _key(shape), session.memory.cooldown_s, session.now
-        by_node = self._refused.get(key, {})
-        for name, known in list(by_node.items()):
-            if known.is_untimed:
-                known.times, known.is_untimed = known.times.failed(now), False
-            if known.times.is_over(longest_s, now):
-                del by_node[name]
-        if not by_node:
-            self._refused.pop(key, None)
+        """Return the refusals that count now, by node name."""
+        longest_s, now = session.memory.cooldown_s, session.now
+        by_node = self._refused.get(_key(shape), {})
         return {name: it for name, it in by_node.items() if it.times.until(longest_s) > now}
 
 

@@ -19,7 +19,7 @@ class NodeAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What a plugin has found out since the last cycle."""
+    """The findings of a plugin since the last cycle."""
 
     problems: tuple[ObjectProblem, ...] = ()
     answers: tuple[NodeAnswer, ...] = ()
@@ -27,7 +27,7 @@ class Findings:
 
 @runtime_checkable
 class HasFindings(Protocol):
-    """Finds out things that users are told."""
+    """Finds problems of objects, and answers for nodes, that users see."""
 
     def take_findings(self) -> Findings:
         """Return what was found since the last call; called once a cycle."""

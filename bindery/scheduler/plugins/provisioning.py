@@ -33,7 +33,7 @@ class Provisioning:
         """UID of a PodGroup -> its requests."""
         self._owners: dict[Key, str] = {}
         """Request -> UID of its PodGroup."""
-        self._said: dict[str, dict[str, str]] = {}
+        self._group_annotations: dict[str, dict[str, str]] = {}
         """UID of a PodGroup -> its annotation, if it has one."""
 
     def watched_resources(self) -> Sequence[Resource[Any]]:
@@ -45,9 +45,9 @@ class Provisioning:
         request = change.object
         if isinstance(request, PodGroup):
             uid, annotations = request.metadata.uid, request.metadata.annotations
-            self._said.pop(uid, None)
+            self._group_annotations.pop(uid, None)
             if ANNOTATION in annotations and change.type is not EventType.DELETED:
-                self._said[uid] = {ANNOTATION: annotations[ANNOTATION]}
+                self._group_annotations[uid] = {ANNOTATION: annotations[ANNOTATION]}
         if isinstance(request, ProvisioningRequest):
             key, uid = key_of(request.metadata), request.group.uid
             self._forget(key)
@@ -111,8 +111,10 @@ class Provisioning:
             return None
         tasks = job.pending.values()
         pods = (pod for task in tasks if (pod := session.pod(task)) is not None)
-        said = chain((self._said.get(job.uid, {}),), (pod.metadata.annotations for pod in pods))
-        if not self._arguments.is_asked(said) or any(task.shares_gpu for task in tasks):
+        sources = chain(
+            (self._group_annotations.get(job.uid, {}),), (pod.metadata.annotations for pod in pods)
+        )
+        if not self._arguments.is_asked(sources) or any(task.shares_gpu for task in tasks):
             return None
         return until
 

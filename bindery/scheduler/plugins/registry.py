@@ -5,19 +5,27 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 from bindery.api.configuration import PluginConfiguration
 from bindery.api.names import SCHEDULER_PLUGINS
 from bindery.api.plugins import PluginConfigurationError, build
+from bindery.api.spelling import meant
 from bindery.kube.objects.resources import Resource
 from bindery.scheduler.model.shapes import Need
-from bindery.scheduler.plugins.interface import nodes, state
+from bindery.scheduler.plugins import findings
+from bindery.scheduler.plugins.interface import jobs, nodes, state
 from bindery.scheduler.plugins.interface.base import Plugin
 from bindery.scheduler.plugins.timing import timed
 
 Point = TypeVar("Point")
 """An extension point: a Protocol."""
+_POINTS: Final = tuple(
+    member
+    for module in (jobs, nodes, state, findings)
+    for member in vars(module).values()
+    if getattr(member, "_is_protocol", False) and member.__module__ == module.__name__
+)
 
 
 def implementing(point: type[Point], plugins: Iterable[object]) -> list[Point]:
@@ -26,13 +34,17 @@ def implementing(point: type[Point], plugins: Iterable[object]) -> list[Point]:
     A plugin registers and inherits nothing: only names are compared. `isinstance` does the same,
     but collects the names for each plugin, which took most of the time to build an engine.
     """
-    protocols = [base for base in point.__mro__ if getattr(base, "_is_protocol", False)]
-    names = [name for base in protocols for name in vars(base) if not name.startswith("_")]
+    names = _members(point)
     return [
         cast("Point", each)
         for each in plugins
         if all(getattr(each, name, None) is not None for name in names)
     ]
+
+
+def _members(point: type[Any]) -> list[str]:
+    protocols = [base for base in point.__mro__ if getattr(base, "_is_protocol", False)]
+    return [name for base in protocols for name in vars(base) if not name.startswith("_")]
 
 
 @dataclass
@@ -80,17 +92,28 @@ def load(configured: Sequence[PluginConfiguration]) -> PluginSet:
     """Return the configured plugins, built from their entry points.
 
     Raises:
-        PluginConfigurationError: a plugin is unknown, does not accept its arguments, or has a
-            weight although it does not score nodes.
+        PluginConfigurationError: a plugin is unknown, does not accept its arguments, implements no
+            extension point, or has a weight although it does not score nodes.
     """
     seconds: dict[str, float] = {}
     plugins = [timed(plugin, seconds) for plugin in build(configured, _installed(tuple(sys.path)))]
     for index, (item, plugin) in enumerate(zip(configured, plugins, strict=True)):
+        if not any(implementing(point, [plugin]) for point in _POINTS):
+            raise PluginConfigurationError(("plugins", index, "name"), _no_point(plugin))
         if item.weight != 1.0 and not isinstance(plugin, nodes.NodeScore):
             raise PluginConfigurationError(
                 ("plugins", index, "weight"), f"plugin {item.name} does not score nodes"
             )
     return PluginSet(plugins, seconds, {item.name: item.weight for item in configured})
+
+
+def _no_point(plugin: Plugin) -> str:
+    """Return the error for `plugin`, which implements no extension point."""
+    known = {name for point in _POINTS for name in _members(point)}
+    meanings = {name: meant(name, known) for name in vars(plugin) if name not in known}
+    near = [f"{name} (did you mean {m}?)" for name, m in meanings.items() if m is not None]
+    there = f"; it has {', '.join(near)}" if near else ""
+    return f"plugin {plugin.name} implements no extension point{there}"
 
 
 def names() -> frozenset[str]:

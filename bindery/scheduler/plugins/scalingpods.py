@@ -1,4 +1,4 @@
-"""scalingpods: says which scaling pods stand for the waiting shares of a job.
+"""scalingpods: reports the scaling pods that stand for the waiting shares of a job.
 
 `status/scaling` decides about scaling pods. The plugin belongs to no default configuration.
 """

@@ -15,7 +15,7 @@ class PodCost:
     """What the eviction of a pod costs."""
 
     share: float
-    """Its part of the cluster, of the resource of which it has the largest part."""
+    """The largest part of the cluster that the pod holds of any resource."""
     started_at: float
     """Time of its binding: seconds since the epoch."""
     checkpoint_at: float

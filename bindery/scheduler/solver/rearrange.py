@@ -80,8 +80,8 @@ class Rearrangement:
 
     def _place(self) -> bool:
         """Place the claim and all victims again, or none of them."""
-        nobody = self._table.alive & False  # the victims have left already: no more room is coming
-        if can_never_fit(self._context, nobody) is not None:
+        none = self._table.alive & False  # the victims have left already: no more room is coming
+        if can_never_fit(self._context, none) is not None:
             return False
         savepoint = self._statement.savepoint()
         moving: dict[Job, list[Task]] = {self._claim.job: []}

@@ -253,7 +253,8 @@ class Search:
     def _spare(self) -> None:
         """Leave out victims, the last first, if the claim still finds its places without them.
 
-        The first trial leaves out nobody: the claim may find better places with all victims gone.
+        The first trial leaves out no victim: the claim may find better places with all
+        victims gone.
         """
         asked, gone = len(self._claim.tasks), [self._table.units[i].tasks for i in self.gone]
         has_choice = asked > 1 or sum(map(len, gone)) > 1

@@ -120,14 +120,16 @@ def pending_writes(
             yield from list(_group_write(cluster, key, None, now))
     for pod, why in cluster.quarantine.pods():
         if cluster.plans(pod):
-            said = _unscheduled(JobReason.INTERNAL_ERROR, why)
-            yield from _pod_write(pod, said, "", now)
+            condition = _unscheduled(JobReason.INTERNAL_ERROR, why)
+            yield from _pod_write(pod, condition, "", now)
     yield from _nominations(cluster, now)
 
 
 def _nominations(cluster: Cluster, now: float) -> Iterator[ConditionWrite]:
-    for pod, node_name, said in overdue(cluster, now):
-        new = dated(said, said if said in (pod.status.conditions or ()) else None, now)
+    for pod, node_name, condition in overdue(cluster, now):
+        new = dated(
+            condition, condition if condition in (pod.status.conditions or ()) else None, now
+        )
         yield ConditionWrite(
             ReportedKind.POD, pod.metadata, new, (new,), is_urgent=True, nominated_node=node_name
         )
@@ -204,10 +206,10 @@ def _pod_writes(
         known = cluster.pods.get(Uid(uid))
         # Otherwise it was bound or deleted during the cycle.
         if known is not None and not _is_new_for_grouper(job, known, now):
-            said = _unscheduled(job.waits_for, pod.message)
+            condition = _unscheduled(job.waits_for, pod.message)
             if hides_shares and _shares_gpu(cluster, Uid(uid)):
-                said = _hidden(said)
-            yield from _pod_write(known, said, places.get(uid, ""), now)
+                condition = _hidden(condition)
+            yield from _pod_write(known, condition, places.get(uid, ""), now)
 
 
 def _is_new_for_grouper(job: JobReport, pod: Pod, now: float) -> bool:
@@ -235,9 +237,13 @@ def _shares_gpu(cluster: Cluster, uid: Uid) -> bool:
     return task is not None and task.shares_gpu
 
 
-def _hidden(said: Condition) -> Condition:
-    """Return `said` with a reason for which autoscalers add no nodes."""
-    return replace_struct(said, reason=NO_ROOM_FOR_SHARE) if said.reason == UNSCHEDULABLE else said
+def _hidden(condition: Condition) -> Condition:
+    """Return `condition` with a reason for which autoscalers add no nodes."""
+    return (
+        replace_struct(condition, reason=NO_ROOM_FOR_SHARE)
+        if condition.reason == UNSCHEDULABLE
+        else condition
+    )
 
 
 def _pod_write(pod: Pod, new: Condition, node_name: str, now: float) -> Iterator[ConditionWrite]:
@@ -249,9 +255,14 @@ def _pod_write(pod: Pod, new: Condition, node_name: str, now: float) -> Iterator
         yield replace(writes[0], nominated_node=node_name)
     else:
         # Only the node changes. A write always has a condition, so the present one is repeated.
-        said = _find(conditions, new.type) or new
+        condition = _find(conditions, new.type) or new
         yield ConditionWrite(
-            ReportedKind.POD, pod.metadata, said, (said,), is_urgent=True, nominated_node=node_name
+            ReportedKind.POD,
+            pod.metadata,
+            condition,
+            (condition,),
+            is_urgent=True,
+            nominated_node=node_name,
         )
 
 

@@ -23,9 +23,9 @@ class GangFigures:
     since: str | None
     ran_seconds: float
 
-    def is_shown_by(self, said: PodGroupStatus) -> bool:
-        """Return whether `said` has these figures; times are not compared."""
-        return (self.pods, self.assigned_queue) == (said.pods, said.assigned_queue)
+    def is_shown_by(self, status: PodGroupStatus) -> bool:
+        """Return whether `status` has these figures; times are not compared."""
+        return (self.pods, self.assigned_queue) == (status.pods, status.assigned_queue)
 
     def to_wire(self) -> dict[str, object]:
         """Return the fields of the status; all counts, as a merge patch keeps what is left out."""
@@ -37,23 +37,23 @@ class GangFigures:
 
 def figures(job: Job, group: PodGroup, state: GangState, now: float) -> GangFigures:
     """Return the figures of `group` in `state`. `now`: seconds since the epoch."""
-    said = group.status
-    pods = said.pods if state is GangState.FINISHED and not job.tasks else _counts(job)
-    if state == (said.state or GangState.WAITING) and said.since:
-        return GangFigures(pods, job.queue, said.since, said.ran_seconds)
+    status = group.status
+    pods = status.pods if state is GangState.FINISHED and not job.tasks else _counts(job)
+    if state == (status.state or GangState.WAITING) and status.since:
+        return GangFigures(pods, job.queue, status.since, status.ran_seconds)
     since = now
     if state is GangState.RUNNING:  # the last of its pods to be bound completed it
         bound = (task.bound_at for task in job.tasks.values() if task.bound_at is not None)
         since = min(now, max(bound, default=now))
-    return GangFigures(pods, job.queue, timestamp(since), _ran_s(said, now))
+    return GangFigures(pods, job.queue, timestamp(since), _ran_s(status, now))
 
 
-def _ran_s(said: PodGroupStatus, now: float) -> float:
-    """Return the seconds that the gang ran before it left the state in `said`."""
-    since = seconds(said.since)
-    if said.state != GangState.RUNNING or since is None:
-        return said.ran_seconds
-    return said.ran_seconds + max(0.0, round(now - since))
+def _ran_s(status: PodGroupStatus, now: float) -> float:
+    """Return the seconds that the gang ran before it left the state in `status`."""
+    since = seconds(status.since)
+    if status.state != GangState.RUNNING or since is None:
+        return status.ran_seconds
+    return status.ran_seconds + max(0.0, round(now - since))
 
 
 def _counts(job: Job) -> PodCounts:

@@ -46,7 +46,7 @@ _Plan = tuple[JobKey, str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _Reported:
     """The last event about a job."""
 
     reason: str
@@ -67,7 +67,7 @@ class JobEvents:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._told: dict[Uid, _Told] = {}
+        self._reported: dict[Uid, _Reported] = {}
 
     def of_cycle(self, report: CycleReport, now: float) -> Iterator[Occurrence]:
         """Yield the events about the jobs of `report`."""
@@ -98,24 +98,24 @@ class JobEvents:
 
     def keep(self, alive: set[Uid]) -> None:
         """Forget all PodGroups and pods that are not in `alive`."""
-        for uid in self._told.keys() - alive:
-            del self._told[uid]
+        for uid in self._reported.keys() - alive:
+            del self._reported[uid]
 
     def _of_job(self, job: JobReport, now: float) -> Iterator[Occurrence]:
         known_as = _known_as(job)
-        told = self._told.get(known_as)
-        is_new = told is None or not told.is_like(job)
-        if not is_new and told is not None and not _is_due(job, told, now):
+        reported = self._reported.get(known_as)
+        is_new = reported is None or not reported.is_like(job)
+        if not is_new and reported is not None and not _is_due(job, reported, now):
             return
         if job.reason == JobReason.WAITING_FOR_GROUP and self._is_young(job, now):
             return  # every pod waits like this for a moment
-        self._told[known_as] = _Told(job.reason, job.satisfied, job.waits_for, now)
+        self._reported[known_as] = _Reported(job.reason, job.satisfied, job.waits_for, now)
         at = reference(job.key, job.uid) if job.uid else None
         if not job.satisfied:
             yield from self._of_waiting(at, job, is_new=is_new)
-        elif at is not None and (told is None or not told.satisfied):
+        elif at is not None and (reported is None or not reported.satisfied):
             # If it never waited, the binder's event has the same information.
-            yield _normal(at, JobReason.SCHEDULED, _places_text(job), is_minor=told is None)
+            yield _normal(at, JobReason.SCHEDULED, _places_text(job), is_minor=reported is None)
         if job.key.is_group and job.waits_for and job.waits_for not in _PASSING:
             yield from self._of_pods(job)
 
@@ -177,12 +177,12 @@ def _known_as(job: JobReport) -> Uid:
     return job.uid or min(job.pods)
 
 
-def _is_due(job: JobReport, told: _Told, now: float) -> bool:
+def _is_due(job: JobReport, reported: _Reported, now: float) -> bool:
     """Return whether to repeat the event about `job`, which still waits."""
     if not job.waits_for:
         return False
     early_s = crc32(_known_as(job).encode()) % int(_SPREAD_S)
-    return now - told.at >= REPEATED_AFTER_S - early_s
+    return now - reported.at >= REPEATED_AFTER_S - early_s
 
 
 def _normal(at: ObjectReference, reason: str, text: str, *, is_minor: bool) -> Occurrence:

@@ -42,11 +42,11 @@ def overdue(cluster: Cluster, now: float) -> Iterator[tuple[Pod, str, Condition]
         created = seconds(cluster.holds.created(uid))
         if created is None or now - created < NOMINATED_AFTER_S:
             continue
-        said = next((c for c in pod.status.conditions or () if c.type == POD_SCHEDULED), None)
+        condition = next((c for c in pod.status.conditions or () if c.type == POD_SCHEDULED), None)
         yield (
             pod,
             hold.node_name,
-            said
+            condition
             or Condition(
                 type=POD_SCHEDULED,
                 status="False",

@@ -29,8 +29,6 @@ _COPIED: Final = (
     "topologySpreadConstraints",
     "resourceClaims",
 )
-_CLAIMS: Final = ("persistentVolumeClaim", "ephemeral")
-"""The sources of volumes that can tie a pod to nodes."""
 
 
 @dataclass(slots=True)

@@ -85,7 +85,7 @@ def _claimed(queues: QueueTable) -> Amounts:
     for row, entry in enumerate(queues.entries):
         if entry.parent is not None:
             for index, rule in queues.ruled(row).items():
-                if rule.says_quota:
+                if rule.has_own_quota:
                     claimed[index, queues.rows[entry.parent]] += rule.quota
     return claimed
 
@@ -96,12 +96,12 @@ def _warnings(
     entry, found = queues.entries[row], []
     for index, rule in sorted(queues.ruled(row).items()):
         name = queues.axis.names[index]
-        if rule.says_quota and rule.quota != NO_LIMIT and rule.quota > limit[index, row]:
+        if rule.has_own_quota and rule.quota != NO_LIMIT and rule.quota > limit[index, row]:
             own, most = (_shown(queues, index, it) for it in (rule.quota, limit[index, row]))
             text = f"its quota of {own} {name} is above its own limit of {most}"
             found.append(QueueFinding("QuotaAboveLimit", text))
         above = queues.rows[entry.parent] if entry.parent is not None else None
-        if above is not None and rule.says_quota and rule.quota > quota[index, above]:
+        if above is not None and rule.has_own_quota and rule.quota > quota[index, above]:
             own, most = (_shown(queues, index, it) for it in (rule.quota, quota[index, above]))
             text = f"its quota of {own} {name} is above the {most} of queue {entry.parent}"
             found.append(QueueFinding("QuotaAboveParent", text))

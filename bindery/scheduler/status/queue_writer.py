@@ -119,7 +119,7 @@ class QueueStatusWriter:
     async def _write(self, write: QueueWrite) -> None:
         uid = Uid(write.meta.uid)
         del self._waiting[uid]  # before the call: a write offered during it must stay
-        body = {"metadata": {"uid": write.meta.uid}, "status": _patch(write.said, write.wanted)}
+        body = {"metadata": {"uid": write.meta.uid}, "status": _patch(write.present, write.wanted)}
         try:
             await self._client.patch(QUEUES, write.meta.name, body, subresource="status")
         except NotFoundError:
@@ -147,9 +147,9 @@ def _content(status: QueueStatus) -> QueueStatus:
     return msgspec.structs.replace(status, conditions=timeless)
 
 
-def _patch(said: QueueStatus, wanted: QueueStatus) -> dict[str, Any]:
-    """Return the merge patch from `said` to `wanted`, with null for keys to remove."""
-    old, new = msgspec.to_builtins(said), msgspec.to_builtins(wanted)
+def _patch(present: QueueStatus, wanted: QueueStatus) -> dict[str, Any]:
+    """Return the merge patch from `present` to `wanted`, with null for keys to remove."""
+    old, new = msgspec.to_builtins(present), msgspec.to_builtins(wanted)
     return {key: _merged(old.get(key), value) for key, value in new.items()}
 
 

@@ -25,7 +25,7 @@ class QueueWrite:
     """A Queue object whose status must change."""
 
     meta: Meta
-    said: QueueStatus
+    present: QueueStatus
     """Its present status."""
     wanted: QueueStatus
     """Its new status."""
@@ -93,15 +93,15 @@ class QueueStatuses:
 
 def _conditions(queue: Queue, verdict: Verdict, now: float) -> list[Condition]:
     """Return the complete list of conditions of `queue`."""
-    said = queue.status.conditions or []
+    present = queue.status.conditions or []
     fault = verdict.fault
     ready = fault or QueueFinding("Valid", "")
     found = [_condition(READY, "True" if fault is None else "False", ready)]
     if verdict.warnings:
         text = "; ".join(warning.message for warning in verdict.warnings)
         found.append(_condition(WARNING, "True", QueueFinding(verdict.warnings[0].reason, text)))
-    others = [condition for condition in said if condition.type not in (READY, WARNING)]
-    return [*others, *(_since(condition, said, now) for condition in found)]
+    others = [condition for condition in present if condition.type not in (READY, WARNING)]
+    return [*others, *(_since(condition, present, now) for condition in found)]
 
 
 def _condition(kind: str, status: str, finding: QueueFinding) -> Condition:
@@ -109,9 +109,9 @@ def _condition(kind: str, status: str, finding: QueueFinding) -> Condition:
     return Condition(type=kind, status=status, reason=finding.reason, message=message)
 
 
-def _since(new: Condition, said: Sequence[Condition], now: float) -> Condition:
+def _since(new: Condition, present: Sequence[Condition], now: float) -> Condition:
     """Return `new` with its transition time: the old time if the status is the same."""
-    for old in said:
+    for old in present:
         if (old.type, old.status) == (new.type, new.status):
             return replace(new, last_transition_time=old.last_transition_time)
     return replace(new, last_transition_time=timestamp(now))

@@ -151,10 +151,10 @@ class ScalingWriter:
 
     async def _mark(self, demand: ScalingDemand, pod: ScalingPod) -> None:
         """Write the condition that autoscalers read."""
-        said = Condition(
+        undated = Condition(
             type=POD_SCHEDULED, status="False", reason=UNSCHEDULABLE, message=pod.message
         )
-        condition = msgspec.to_builtins(dated(said, None, self._clock()))
+        condition = msgspec.to_builtins(dated(undated, None, self._clock()))
         patch = {"status": {"conditions": [condition]}}
         try:
             await self._client.patch(

@@ -51,7 +51,7 @@ class _Written:
     write: ConditionWrite
     at: float
 
-    def says(self, write: ConditionWrite) -> bool:
+    def has_content_of(self, write: ConditionWrite) -> bool:
         """Return whether the written content is the same as `write`."""
         same_queue = write.queue is None or write.queue == self.write.queue
         # Times of a state are not compared: they are computed from the state before it.
@@ -93,7 +93,7 @@ class StatusWriter:
         uid = Uid(write.meta.uid)
         written = self._written.get(uid)
         shown = self._clock() - SHOWN_AFTER_S
-        if written is not None and written.at > shown and written.says(write):
+        if written is not None and written.at > shown and written.has_content_of(write):
             self._waiting.pop(uid, None)
             return
         # A newer write takes over the waiting time, so that changes cannot delay it forever.

@@ -93,6 +93,14 @@ def decode(text: str) -> tuple[History, int]:
     return history, record.term
 
 
+def readable(text: str) -> History | None:
+    """Return the history in `text`; None if the text is empty or malformed."""
+    try:
+        return decode(text)[0] if text else None
+    except RecordError:
+        return None
+
+
 def _encode(history: History, term: int) -> bytes:
     capacity = history.capacity[:, :, None]
     parts = np.divide(history.held, capacity, out=np.zeros_like(history.held), where=capacity > 0)

@@ -127,7 +127,7 @@ class History:
         return History(queues, resources, self.start.copy(), self.end.copy(), capacity, held)
 
     def followed_by(self, later: "History") -> "History":
-        """Return one history of this one and `later`, which starts after its end."""
+        """Return one history of `self` and `later`; `later` starts after the end of `self`."""
         queues = tuple(dict.fromkeys((*later.queues, *self.queues)))
         resources = tuple(dict.fromkeys((*later.resources, *self.resources)))
         one, two = self.arranged(queues, resources), later.arranged(queues, resources)

@@ -23,7 +23,7 @@ Usage = dict[str, dict[str, float]]
 """Queue -> resource -> part of capacity."""
 
 _PATH: Final = "api/v1/query"
-_SAID_MOST: Final = 200
+_MOST_SHOWN: Final = 200
 """Maximum number of characters in an error about an answer that is not JSON."""
 
 
@@ -148,8 +148,8 @@ def _read(status: int, body: bytes) -> list[_Sample]:
     try:
         answer = _answer_decoder.decode(body)
     except msgspec.DecodeError as error:
-        said = body[:_SAID_MOST].decode(errors="replace")
-        raise UsageQueryError(f"HTTP {status}, not the query API: {said!r}") from error
+        shown = body[:_MOST_SHOWN].decode(errors="replace")
+        raise UsageQueryError(f"HTTP {status}, not the query API: {shown!r}") from error
     if answer.status != "success":
         raise UsageQueryError(f"HTTP {status}: {answer.error}")
     if answer.data.result_type != "vector":

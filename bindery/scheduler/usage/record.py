@@ -58,10 +58,10 @@ class UsageRecord:
             ]
             return usage
 
-    def told(self, tell: Callable[[History], str]) -> str:
-        """Return `tell(history)`; the history does not change during the call."""
+    def encoded(self, encode: Callable[[History], str]) -> str:
+        """Return `encode(history)`; the history does not change during the call."""
         with self._lock:
-            return tell(self.history)
+            return encode(self.history)
 
     def interrupt(self) -> None:
         """Stop counting until the next cycle, as the time until then is not observed."""

@@ -97,7 +97,7 @@ class RecordKeeper:
         """Store the record if it has changed, unless a leader of a later term has stored one."""
         if not self._is_loaded or not leadership.is_valid():
             return
-        text = self._record.told(partial(encode, term=leadership.fencing_token))
+        text = self._record.encoded(partial(encode, term=leadership.fencing_token))
         if text == self._stored:
             return
         try:

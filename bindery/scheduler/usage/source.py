@@ -12,8 +12,11 @@ import numpy as np
 
 from bindery.api.usage import UsageConfiguration
 from bindery.scheduler.model.resources import full_name
-from bindery.scheduler.usage.formula import Amounts, Decay, Moment
+from bindery.scheduler.usage.formula import Amounts, Decay, History, Moment
 from bindery.scheduler.usage.record import UsageRecord
+
+UsageSoFar = History | Mapping[str, Mapping[str, float]]
+"""The scheduler's record of past usage; or queue -> resource -> part of the capacity."""
 
 
 class UsageSource(Protocol):

@@ -1,4 +1,4 @@
-"""Reservations over random clusters and time: nobody delays the gang that holds one."""
+"""Reservations over random clusters and time: no job delays the gang that holds one."""
 
 from typing import Any
 
@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from bindery.api.times import seconds
 from bindery.scenario.binding import bind_requests
-from bindery.scenario.events import Event
-from bindery.scenario.faults import Faults
+from bindery.scenario.events import Event, Faults
 from bindery.scenario.format import Scenario
 from bindery.scenario.planning import Planner
 from bindery.scenario.states import PodState
@@ -45,8 +44,8 @@ some_clusters = settings(max_examples=examples(30), deadline=None)
 
 @st.composite
 def clusters(draw: st.DrawFn) -> tuple[dict[str, Any], list[dict[str, Any]], dict[str, int]]:
-    """Draw a scenario in which jobs run that say how long and a gang waits; jobs that come after
-    it; and how long each job truly runs, which is what it says if it says something.
+    """Draw a scenario with running jobs and a waiting gang, jobs that come after the gang, and the
+    true run time of each job in seconds, which equals the declared run time of the job, if any.
     """
     free = {f"node{i}": draw(st.integers(1, 6)) for i in range(draw(st.integers(1, 4)))}
     nodes = [{"name": name, "gpus": gpus} for name, gpus in free.items()]
@@ -84,19 +83,20 @@ def start_of_big(scenario: dict[str, Any], lengths: dict[str, int]) -> int | Non
     cluster = planner.cluster
     cluster.populate()
     for second in range(MOST_SECONDS):
+        now = cluster.clock.now
         over = tuple(
-            name
-            for name, record in cluster.pods.items()
-            if record.state is PodState.RUNNING
-            and _started(record.object) + lengths.get(record.who.job_name, np.inf) <= cluster.now
+            cluster.name_of(pod)
+            for pod in cluster.pods.values()
+            if cluster.state_of(pod) is PodState.RUNNING
+            and _started(pod) + lengths.get(cluster.job_of(pod), np.inf) <= now
         )
         if over:
             cluster.happen(Event(before=1, succeed=over))
         planner.plan()
         if planner.observe().pods["big-0"].state == PodState.BINDING:
             return second
-        bind_requests(cluster, faults, planner.engine.bind_effects)
-        cluster.now += 1
+        bind_requests(cluster, faults)
+        cluster.clock.now += 1
     return None
 
 
@@ -106,7 +106,7 @@ def _started(pod: Any) -> float:
 
 @some_clusters
 @given(clusters(), st.integers(1, 3))
-def test_with_true_run_times_no_later_job_delays_the_gang_that_comes_first(
+def test_no_later_job_delays_the_first_gang_when_run_times_are_exact(
     drawn: tuple[dict[str, Any], list[dict[str, Any]], dict[str, int]], reservations: int
 ) -> None:
     scenario, later, lengths = drawn
@@ -121,7 +121,7 @@ def test_with_true_run_times_no_later_job_delays_the_gang_that_comes_first(
 
 @some_clusters
 @given(clusters(), st.integers(1, 3))
-def test_with_nothing_new_backfill_comes_to_rest_and_gives_all_room_back(
+def test_backfill_settles_and_releases_all_room_when_nothing_changes(
     drawn: tuple[dict[str, Any], list[dict[str, Any]], dict[str, int]], reservations: int
 ) -> None:
     scenario, later, _ = drawn
@@ -140,7 +140,7 @@ def test_with_nothing_new_backfill_comes_to_rest_and_gives_all_room_back(
 
 @some_clusters
 @given(clusters())
-def test_a_reservation_only_comes_nearer_while_nothing_ends_late(
+def test_a_reservation_never_moves_later_while_all_pods_end_in_time(
     drawn: tuple[dict[str, Any], list[dict[str, Any]], dict[str, int]],
 ) -> None:
     scenario, later, _ = drawn

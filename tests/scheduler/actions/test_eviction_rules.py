@@ -1,4 +1,4 @@
-"""The rules of reclaim, preempt and consolidation: vectors and refusals agree, reasons are told."""
+"""The rules of reclaim, preempt and consolidation: vectors, refusals and reasons agree."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -7,7 +7,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bindery.scenario.faults import Faults
+from bindery.scenario.events import Faults
 from bindery.scenario.format import Scenario
 from bindery.scenario.planning import Planner
 from bindery.scheduler.actions.consolidation import ConsolidationRule
@@ -26,7 +26,7 @@ from tests.sizes import examples
 
 RULES: list[Rule] = [PreemptRule(), ReclaimRule(), ConsolidationRule(16)]
 ONLY_OF_THE_PLAN = {JobReason.WOULD_BE_FULLER}
-"""Reasons that depend on what the plan has evicted, so that the vectors do not count them."""
+"""Reasons that depend on the evictions of the plan, so that the vectors do not count them."""
 protections = st.sampled_from([None, None, "30s", "1h"])
 
 
@@ -55,7 +55,7 @@ def claims(session: Session) -> Iterator[RoomClaim]:
 
 @settings(max_examples=examples(60), suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(world=protected_worlds())
-def test_the_vectors_leave_out_just_the_units_that_are_refused(world: Scenario) -> None:
+def test_the_vectors_exclude_exactly_the_refused_eviction_units(world: Scenario) -> None:
     planner = Planner(world, Faults(()))
     planner.cluster.populate()
 
@@ -99,7 +99,7 @@ jobs:
 """
 
 
-def test_every_reason_of_a_rule_is_given() -> None:
+def test_every_reason_of_a_rule_occurs() -> None:
     world = Scenario.model_validate(yaml.safe_load(WORLD))
     planner = Planner(world, Faults(()))
     planner.cluster.populate()

@@ -74,7 +74,7 @@ def test_an_unchanged_cluster_is_searched_once(searches: list[str]) -> None:
     assert [cycle(engine, clock, searches) for _ in range(5)] == [0] * 5
 
 
-def test_after_the_end_of_a_pod_the_search_is_repeated(searches: list[str]) -> None:
+def test_the_search_is_repeated_after_a_pod_has_ended(searches: list[str]) -> None:
     engine, clock = engine_of(*fragmented())
     cycle(engine, clock, searches)
 
@@ -85,7 +85,9 @@ def test_after_the_end_of_a_pod_the_search_is_repeated(searches: list[str]) -> N
     assert cycle(engine, clock, searches) == 0
 
 
-def test_another_gang_is_searched_for_beside_the_one_without_a_plan(searches: list[str]) -> None:
+def test_a_search_without_a_plan_does_not_stop_the_search_for_another_gang(
+    searches: list[str],
+) -> None:
     engine, clock = engine_of(*fragmented())
     cycle(engine, clock, searches)
 
@@ -95,7 +97,7 @@ def test_another_gang_is_searched_for_beside_the_one_without_a_plan(searches: li
     assert cycle(engine, clock, searches) == 0
 
 
-def test_a_pod_that_has_been_bound_as_expected_may_move_for_the_gang(searches: list[str]) -> None:
+def test_a_pod_bound_as_planned_may_move_for_the_gang(searches: list[str]) -> None:
     engine, clock = engine_of(*fragmented())
     cycle(engine, clock, searches)
     add(engine.cluster, *gang("new", 1, cpu=1))
@@ -108,7 +110,7 @@ def test_a_pod_that_has_been_bound_as_expected_may_move_for_the_gang(searches: l
     assert cycle(engine, clock, searches) > 0
 
 
-def test_the_search_is_repeated_after_some_time_in_any_case(searches: list[str]) -> None:
+def test_the_search_is_repeated_after_some_time_without_changes(searches: list[str]) -> None:
     engine, clock = engine_of(*fragmented())
     cycle(engine, clock, searches)
 

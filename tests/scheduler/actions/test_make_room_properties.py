@@ -1,11 +1,11 @@
-"""Making room over random clusters: it comes to rest, takes nothing for nothing, and adds up."""
+"""Making room over random clusters: it settles, evicts nothing in vain, and sums stay correct."""
 
 import itertools
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bindery.scenario.faults import Faults
+from bindery.scenario.events import Faults
 from bindery.scenario.format import Scenario
 from bindery.scenario.planning import Planner
 from bindery.scheduler.model.jobs import TaskStatus, Uid
@@ -27,7 +27,7 @@ def planner_of(scenario: Scenario) -> Planner:
 
 @some_clusters
 @given(scenarios())
-def test_with_nothing_new_the_scheduler_comes_to_rest(scenario: Scenario) -> None:
+def test_the_scheduler_settles_when_nothing_changes(scenario: Scenario) -> None:
     planner = planner_of(scenario)
     actions = [planner.observe().actions for _ in play(planner, CYCLES)]
 
@@ -36,7 +36,7 @@ def test_with_nothing_new_the_scheduler_comes_to_rest(scenario: Scenario) -> Non
 
 @some_clusters
 @given(scenarios())
-def test_nobody_is_evicted_unless_a_claimant_gets_the_room(scenario: Scenario) -> None:
+def test_pods_are_evicted_only_if_a_claimant_gets_the_room(scenario: Scenario) -> None:
     planner = planner_of(scenario)
     for _ in play(planner, 6):
         report = planner.engine.report
@@ -51,7 +51,7 @@ def test_nobody_is_evicted_unless_a_claimant_gets_the_room(scenario: Scenario) -
 
 @some_clusters
 @given(scenarios())
-def test_whoever_had_others_evicted_gets_its_places_when_they_are_gone(scenario: Scenario) -> None:
+def test_a_claimant_gets_its_places_once_its_victims_are_gone(scenario: Scenario) -> None:
     planner = planner_of(scenario)
     tasks, promised = planner.engine.cluster.state.tasks, list[Uid]()
     for _ in play(planner, 6):
@@ -67,7 +67,7 @@ def test_whoever_had_others_evicted_gets_its_places_when_they_are_gone(scenario:
 
 @some_clusters
 @given(scenarios(), st.integers(0, 3))
-def test_a_cycle_that_ends_early_evicts_nobody(scenario: Scenario, read: int) -> None:
+def test_a_cycle_that_ends_early_evicts_no_pod(scenario: Scenario, read: int) -> None:
     planner = planner_of(scenario)
     planner.cluster.populate()
     engine, state = planner.engine, planner.engine.cluster.state
@@ -88,7 +88,7 @@ def test_a_cycle_that_ends_early_evicts_nobody(scenario: Scenario, read: int) ->
 
 @some_clusters
 @given(scenarios())
-def test_nodes_and_queues_hold_exactly_what_their_pods_hold(scenario: Scenario) -> None:
+def test_nodes_and_queues_hold_exactly_the_sum_of_their_pods(scenario: Scenario) -> None:
     planner = planner_of(scenario)
     for _ in play(planner, 6):
         state = planner.engine.cluster.state

@@ -1,4 +1,4 @@
-"""Who is moved to make room: only pods that would start again."""
+"""Moves that make room: only pods that would start again are moved."""
 
 from collections.abc import Sequence
 
@@ -48,13 +48,13 @@ def test_a_pod_with_a_controller_moves() -> None:
         "no PodGroup",
     ],
 )
-def test_a_pod_that_would_not_start_again_stays(running: Sequence[KubeObject]) -> None:
+def test_a_pod_that_would_not_start_again_is_not_moved(running: Sequence[KubeObject]) -> None:
     engine = engine_with(KNOWN, *fragmented(*running))
 
     assert moving(engine) == []
 
 
-def test_a_gang_does_not_move_when_one_of_its_pods_would_not_come_back() -> None:
+def test_a_gang_does_not_move_if_one_of_its_pods_would_not_be_recreated() -> None:
     members = [
         pod("g-0", on="n1", group="g"),
         pod("g-1", on="n1", group="g", controlled=False),
@@ -64,7 +64,7 @@ def test_a_gang_does_not_move_when_one_of_its_pods_would_not_come_back() -> None
     assert moving(engine) == []
 
 
-def test_an_orphaned_pod_stays_from_then_on() -> None:
+def test_a_pod_no_longer_moves_after_it_is_orphaned() -> None:
     engine = engine_with(*fragmented())
     add(engine.cluster, pod("a", cpu=2, on="n1"))
     modify(engine.cluster, pod("a", cpu=2, on="n1", controlled=False))

@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bindery.scenario.faults import Faults
+from bindery.scenario.events import Faults
 from bindery.scenario.format import Scenario
 from bindery.scenario.planning import Planner
 from tests.sizes import examples

@@ -63,7 +63,7 @@ def evicted(engine: Engine) -> list[str]:
     ],
     ids=str,
 )
-def test_the_time_is_that_of_the_status_else_that_of_the_bindings(
+def test_the_run_time_is_read_from_the_status_or_else_from_the_bindings(
     status: podgroups.PodGroup, bound_s_ago: float, is_over: bool
 ) -> None:
     engine = engine_with(node("n"), status, *members(NOW - bound_s_ago))
@@ -71,7 +71,7 @@ def test_the_time_is_that_of_the_status_else_that_of_the_bindings(
     assert evicted(engine) == (["g-0", "g-1"] if is_over else [])
 
 
-def test_replacements_wait_after_a_restart_too_until_the_limit_is_raised() -> None:
+def test_replacements_wait_until_the_limit_is_raised_also_after_a_restart() -> None:
     spent = gang("Evicted", since=NOW - 10, ran=LIMIT_S)
     engine = engine_with(node("n"), spent, pod("r-0", group="g"), pod("r-1", group="g"))
 
@@ -87,7 +87,7 @@ def test_replacements_wait_after_a_restart_too_until_the_limit_is_raised() -> No
     assert set(plan(engine)) == {"r-0", "r-1"}
 
 
-def test_a_refused_eviction_is_tried_again_later_and_not_at_once() -> None:
+def test_a_refused_eviction_is_retried_later_and_not_at_once() -> None:
     clock = Clock()
     engine = engine_with(node("n"), gang(), *members(NOW - 200), clock=clock)
     plan(engine)
@@ -99,7 +99,7 @@ def test_a_refused_eviction_is_tried_again_later_and_not_at_once() -> None:
     assert evicted(engine) == ["g-0", "g-1"]
 
 
-def test_a_pod_without_a_pod_group_has_the_limit_of_its_queue_for_itself() -> None:
+def test_the_limit_of_a_queue_applies_to_each_pod_without_a_pod_group() -> None:
     queue = Queue(
         metadata=kube.Meta(name="q", uid="q"), spec=QueueSpec(max_run_time_seconds=LIMIT_S)
     )
@@ -133,8 +133,8 @@ def test_the_shortest_limit_of_the_gang_and_of_all_queues_above_it_applies(
     assert bool(evicted(engine)) == any(round(age) >= limit for limit in limits)
 
 
-def test_a_gang_that_has_used_up_its_time_leaves_the_fair_share() -> None:
-    """Its waiting pods never start, so others may use the room that they ask for."""
+def test_a_gang_over_its_run_time_limit_requests_no_fair_share() -> None:
+    """Its waiting pods never start, so other gangs may use the room that they request."""
     scenario = scenario_of(
         """
         nodes: [{name: node0, gpus: 8}]

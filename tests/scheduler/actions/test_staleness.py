@@ -1,14 +1,17 @@
-"""When what is left of a gang goes: not while replacements for its lost pods are on their way."""
+"""Eviction of the rest of a gang: not while replacements for its lost pods are expected."""
 
 import pytest
 from msgspec.structs import replace
 
+from bindery.kube.objects.bindrequests import StatementStatus, UnboundPod
+from bindery.kube.objects.podgroups import SubGroup
 from bindery.kube.objects.watched import OwnerReference, Pod
 from bindery.scheduler.engine import Engine
 from tests.scheduler.schedulerworld import (
     NOW,
     Clock,
     add,
+    as_created,
     delete,
     engine_with,
     group,
@@ -48,7 +51,7 @@ def lose(engine: Engine, *numbers: int, owner: str = "Job") -> None:
 
 
 @pytest.mark.parametrize(("lost", "backoff_s"), [(1, 10.0), (3, 40.0), (6, 320.0)])
-def test_what_is_left_waits_for_the_pods_that_the_job_controller_makes_later(
+def test_the_rest_of_a_gang_waits_for_pods_that_the_job_controller_creates_later(
     lost: int, backoff_s: float
 ) -> None:
     clock = Clock()
@@ -62,7 +65,7 @@ def test_what_is_left_waits_for_the_pods_that_the_job_controller_makes_later(
 
 
 @pytest.mark.parametrize("owner", ["", "ReplicaSet"])
-def test_what_nobody_makes_again_later_is_not_waited_for(owner: str) -> None:
+def test_the_rest_of_a_gang_does_not_wait_for_pods_that_are_not_recreated(owner: str) -> None:
     clock = Clock()
     engine = gang_of(3, clock, owner)
     lose(engine, 2, owner=owner)
@@ -71,7 +74,7 @@ def test_what_nobody_makes_again_later_is_not_waited_for(owner: str) -> None:
     assert evicted(engine) == LEFT
 
 
-def test_replacements_that_have_come_get_the_grace_period_to_find_a_place() -> None:
+def test_created_replacements_get_the_grace_period_to_be_placed() -> None:
     clock = Clock()
     engine = gang_of(3, clock)
     lose(engine, 2)
@@ -86,7 +89,7 @@ def test_replacements_that_have_come_get_the_grace_period_to_find_a_place() -> N
     assert evicted(engine) == LEFT
 
 
-def test_pods_that_are_being_deleted_stop_the_time_but_not_for_ever() -> None:
+def test_terminating_pods_extend_the_grace_period_but_not_without_end() -> None:
     clock = Clock()
     engine = gang_of(3, clock)
     leaving = "2025-06-15T16:06:40Z"
@@ -102,7 +105,7 @@ def test_pods_that_are_being_deleted_stop_the_time_but_not_for_ever() -> None:
     assert evicted(engine) == LEFT
 
 
-def test_the_announcement_of_an_eviction_ends_at_its_time() -> None:
+def test_the_announcement_of_an_eviction_changes_once_its_time_has_passed() -> None:
     clock = Clock()
     engine = gang_of(3, clock, owner="")
     lose(engine, 2, owner="")
@@ -114,3 +117,37 @@ def test_the_announcement_of_an_eviction_ends_at_its_time() -> None:
     said = report_of(engine, "g").message
     assert text not in said
     assert "it is evicted, because its grace period ended at 2025-06-15T15:07:40Z" in said
+
+
+@pytest.mark.parametrize("sub_group", ["", "worker"])
+def test_the_bound_part_of_a_gang_is_evicted_if_its_last_pod_never_gets_a_place(
+    sub_group: str,
+) -> None:
+    clock, nodes = Clock(), [node(f"n{number}", cpu=1) for number in range(3)]
+    gang = group("g", 3)
+    if sub_group:
+        parts = [SubGroup(name=sub_group, min_member=3)]
+        gang = group("g", 0, min_sub_group=0, sub_groups=parts)
+    pods = [pod(f"g-{number}", group="g", sub_group=sub_group) for number in range(3)]
+    engine = engine_with(*nodes, gang, *pods, clock=clock)
+    (draft,) = engine.cycle()
+    statement = as_created(draft)
+    add(engine.cluster, statement)
+    assert evicted(engine) == set()  # all are Binding
+
+    places = {each.pod_name: each.selected_node for each in draft.spec.pods}
+    delete(engine.cluster, node(places["g-2"], cpu=1))
+    for name in sorted(LEFT):
+        modify(engine.cluster, pod(name, group="g", sub_group=sub_group, on=places[name]))
+    unbound = [UnboundPod(pod_name="g-2", pod_uid="uid-g-2", node=places["g-2"], reason="NodeGone")]
+    ended = StatementStatus(
+        id=statement.spec.id,
+        phase="Failed",
+        completion_time="2025-06-15T15:06:40Z",
+        unbound_pods=unbound,
+    )
+    modify(engine.cluster, replace(statement, status=ended))
+    assert evicted(engine) == set()
+
+    clock.now += GRACE_S + 1
+    assert evicted(engine) == LEFT

@@ -1,4 +1,4 @@
-"""Which of the Statements that wait share the next request."""
+"""The choice of waiting Statements that share the next request."""
 
 from collections import defaultdict
 from typing import Any
@@ -54,17 +54,17 @@ CASES: dict[str, tuple[list[Parts], list[list[str]]]] = {
         [one("a"), one("b", namespace="other"), one("c")], [["a", "c"], ["b"]],
     ),
     "100 pods fit": ([one("a", pods=50), one("b", pods=50)], [["a", "b"]]),
-    "101 pods do not": ([one("a", pods=50), one("b", pods=51)], [["a"], ["b"]]),
-    "a small one does not overtake a large one": (
+    "101 pods do not fit": ([one("a", pods=50), one("b", pods=51)], [["a"], ["b"]]),
+    "a small Statement does not overtake a large one": (
         [one("a", pods=60), one("b", pods=60), one("c")], [["a"], ["b", "c"]],
     ),
-    "a large one has no neighbours": (
+    "a large Statement has its own request": (
         [one("a", pods=300), one("b"), one("c")], [["a"], ["b", "c"]],
     ),
     "a split Statement is alone": ([one("a"), split("b"), one("c")], [["a"], ["b"], ["c"]]),
-    "a split Statement comes first": ([split("a"), one("b")], [["a"], ["b"]]),
+    "a split Statement is written first": ([split("a"), one("b")], [["a"], ["b"]]),
     "a prerequisite is in the same request": ([one("a"), one("b", after="a-1")], [["a", "b"]]),
-    "a prerequisite that is split comes before": (
+    "a split prerequisite is written first": (
         [split("a"), one("b", after="a-1")], [["a"], ["b"]],
     ),
     "other annotations, another request": (
@@ -102,7 +102,7 @@ def test_a_prerequisite_of_another_namespace_is_another_statement() -> None:
     assert names(backlog.take({StatementId("other", "a-1")}, 50)) == ["b"]
 
 
-def test_what_builds_on_a_refused_statement_is_dropped_and_nothing_else() -> None:
+def test_only_dependents_of_a_refused_statement_are_dropped() -> None:
     backlog = backlog_of(
         one("b", after="a-1"), one("c"), one("d", after="b-1"), one("e", namespace="other")
     )
@@ -181,7 +181,7 @@ def check_request(chosen: list[Parts], most: int) -> None:
 
 @given(statement_lists())
 @settings(max_examples=examples(50), deadline=None)
-def test_no_namespace_waits_for_another_ones_second_request(committed: list[Parts]) -> None:
+def test_no_namespace_waits_for_the_second_request_of_another(committed: list[Parts]) -> None:
     backlog = backlog_of(*committed)
     rounds: defaultdict[str, int] = defaultdict(int)
     while chosen := backlog.take((), 2):

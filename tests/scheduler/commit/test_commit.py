@@ -1,4 +1,4 @@
-"""Committed plans as BindRequests: names, parts, owners, and which pods share one."""
+"""Committed plans as BindRequests: names, parts, owners, and pods that share a request."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -72,7 +72,7 @@ def test_a_gang_is_one_request_named_after_it_and_owned_by_it() -> None:
     }
 
 
-def test_a_single_pods_request_is_named_after_it_owned_by_it_and_labelled() -> None:
+def test_the_request_of_a_single_pod_has_its_name_owner_and_label() -> None:
     (draft,) = drafts_of(pod("p", gpu=0))
 
     assert draft.name == "p-uid-p-1"
@@ -86,7 +86,7 @@ def test_a_single_pods_request_is_named_after_it_owned_by_it_and_labelled() -> N
     assert draft.spec.min_bound is None
 
 
-def test_a_request_says_which_pods_get_mig_instances() -> None:
+def test_a_request_marks_the_pods_that_get_mig_instances() -> None:
     mig = "nvidia.com/mig-1g.10gb"
     engine = engine_with(node("n", more={mig: 2}), pod("p", more={mig: 1}))
     (draft,) = list(engine.cycle())
@@ -104,7 +104,7 @@ def test_pods_of_different_queues_do_not_share_a_request() -> None:
     ]
 
 
-def test_a_request_says_how_many_gpus_each_pod_gets() -> None:
+def test_a_request_has_the_number_of_gpus_of_each_pod() -> None:
     engine = engine_with(node("n", gpu=8), *gang("g", 2, gpu=3))
     (draft,) = engine.cycle()
 
@@ -115,7 +115,7 @@ def test_a_request_says_how_many_gpus_each_pod_gets() -> None:
     ("size", "max_pods", "parts"),
     [(6, 500, [6]), (6, 6, [6]), (6, 4, [4, 2]), (6, 3, [3, 3]), (3, 1, [1, 1, 1])],
 )
-def test_a_gang_above_the_most_pods_of_a_request_is_split(
+def test_a_gang_above_the_maximum_pods_of_a_request_is_split(
     size: int, max_pods: int, parts: list[int]
 ) -> None:
     drafts = drafts_of(*gang("g", size), bind_request={"max_pods": max_pods})
@@ -170,7 +170,7 @@ def test_pods_of_two_namespaces_or_gangs_are_not_merged() -> None:
     assert {d.spec.min_bound for d in drafts} == {0}
 
 
-def test_extra_pods_that_are_merged_still_belong_to_their_gang() -> None:
+def test_merged_extra_pods_still_belong_to_their_gang() -> None:
     first, extras = drafts_of(*gang("g", 7, 2), bind_request={"merge_above": 1})
 
     assert (sizes([first, extras]), first.spec.min_bound) == ([2, 5], None)
@@ -192,12 +192,12 @@ def test_a_name_is_never_used_again_for_one_gang() -> None:
     assert [d.name for d in (first, second, third)] == [f"g-uid-grou-{i}" for i in (1, 2, 3)]
 
 
-def test_a_new_scheduler_counts_on_from_the_requests_that_it_finds() -> None:
+def test_a_new_scheduler_continues_the_numbers_of_existing_requests() -> None:
     (draft,) = engine_with(node("n"), *gang("g", 1)).cycle()
     new = engine_with(node("n"), *gang("g", 1), as_created(draft))
 
     assert plan(new) == {}
-    assert new.cluster.next_commit(draft.owner.uid) == 2
+    assert new.cluster.commit_counts.next(draft.owner.uid) == 2
 
 
 def test_two_schedulers_that_commit_one_gang_collide_on_the_name() -> None:
@@ -206,7 +206,7 @@ def test_two_schedulers_that_commit_one_gang_collide_on_the_name() -> None:
     assert [draft.key for draft in one] == [draft.key for draft in other]
 
 
-def test_long_names_are_cut_to_what_the_api_server_takes() -> None:
+def test_long_names_are_cut_to_the_length_that_the_api_server_accepts() -> None:
     name = ".".join(["a" * 62] * 4)
     (draft,) = drafts_of(pod(name, uid="0123456789"))
 

@@ -1,7 +1,7 @@
-"""In which order the evictor asks, and what it keeps of a plan that is refused.
+"""The order of the evictor's requests, and the rest of a plan that is refused.
 
-What the API server answers is tested end to end; here it is played, so that answers come when a
-test wants them.
+The end-to-end tests cover the real answers of the API server; here a stand-in answers when the test
+requests it.
 """
 
 import asyncio
@@ -98,32 +98,32 @@ async def carried_out(
     return answers, evictor
 
 
-async def test_evictions_under_one_budget_go_one_after_the_other() -> None:
+async def test_evictions_under_one_budget_are_requested_one_after_another() -> None:
     answers, _ = await carried_out("aaaaa", "a")
 
     assert answers.rounds == [[f"a{i}"] for i in range(5)]
 
 
-async def test_evictions_of_several_plans_under_one_budget_go_one_after_the_other() -> None:
+async def test_evictions_of_several_plans_under_one_budget_are_sequential() -> None:
     answers, _ = await carried_out("aaaaa", "a", by=1)
 
     assert answers.rounds == [[f"a{i}"] for i in range(5)]
 
 
-async def test_evictions_under_different_budgets_go_at_once() -> None:
+async def test_evictions_under_different_budgets_are_concurrent() -> None:
     answers, _ = await carried_out("aaabbb", "a", "b")
 
     # The first of a plan goes alone.
     assert answers.rounds == [["a0"], ["a1", "b3"], ["a2", "b4"], ["b5"]]
 
 
-async def test_evictions_without_a_budget_go_in_batches_that_double() -> None:
+async def test_evictions_without_a_budget_are_sent_in_batches_that_double() -> None:
     answers, _ = await carried_out("a" * 50)
 
     assert [len(names) for names in answers.rounds] == [1, 2, 4, 8, CONCURRENT_CALLS, 16, 3]
 
 
-async def test_a_refusal_ends_the_whole_plan_and_names_what_is_left_in_order() -> None:
+async def test_a_refusal_ends_the_whole_plan_and_lists_the_remaining_victims_in_order() -> None:
     answers, evictor = await carried_out("aaabbb", "a", "b", refuses=["a1"])
 
     assert answers.rounds == [["a0"], ["a1", "b3"]]
@@ -133,7 +133,7 @@ async def test_a_refusal_ends_the_whole_plan_and_names_what_is_left_in_order() -
     assert refused.is_begun
 
 
-async def test_a_refusal_of_the_first_leaves_a_plan_that_has_not_begun() -> None:
+async def test_a_refusal_of_the_first_eviction_leaves_the_plan_unstarted() -> None:
     answers, evictor = await carried_out("aab", "a", refuses=["a0"])
 
     assert answers.rounds == [["a0"]]
@@ -142,7 +142,7 @@ async def test_a_refusal_of_the_first_leaves_a_plan_that_has_not_begun() -> None
     assert len(refused.left) == 3
 
 
-async def test_a_refusal_says_which_changes_of_budgets_were_known_when_it_was_asked_for() -> None:
+async def test_a_refusal_has_the_number_of_budget_changes_known_at_its_request() -> None:
     cluster, evictions = plans("a", [of_letter("a")], by=1)
     answers: Any = Answers(refuses=["a0"])
     silent: Any = Silent()
@@ -160,7 +160,7 @@ async def test_a_refusal_says_which_changes_of_budgets_were_known_when_it_was_as
 
 
 async def test_pods_are_nominated_before_the_first_eviction_for_them() -> None:
-    """A leader that ends after one eviction leaves the next one the whole plan."""
+    """If a leader ends after one eviction, the next leader can continue the whole plan."""
     cluster, evictions = plans("a", (), by=1)
     answers: Any = Answers()
     silent: Any = Silent()

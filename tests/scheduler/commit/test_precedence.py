@@ -1,4 +1,4 @@
-"""Whatever becomes of the requests of a gang and of its extra pods, it is whole or not there."""
+"""A gang is bound whole or not at all, with any outcome of its requests and extra pods."""
 
 import random
 from collections import Counter, defaultdict
@@ -43,7 +43,7 @@ ELASTIC: list[kube.KubeObject] = [
     *(pod(f"halves-{half}-{i}", group="halves", sub_group=half)
       for half in ("left", "right") for i in range(3)),
 ]  # fmt: skip
-"""Gangs with extra pods: alike, with roles, with sub-groups of which one is enough."""
+"""Gangs with extra pods: alike, with roles, with alternative sub-groups."""
 BIND_REQUESTS = st.fixed_dictionaries(
     {"max_pods": st.integers(1, 5), "merge_above": st.integers(0, 3)}
 )
@@ -108,7 +108,7 @@ def bound_of(job: Job) -> Tally:
 
 @given(worlds(), BIND_REQUESTS, st.randoms(use_true_random=False))
 @settings(max_examples=examples(60), deadline=None)
-def test_no_gang_is_ever_half_bound(
+def test_no_gang_is_ever_partly_bound(
     world: World, bind_request: dict[str, int], chance: random.Random
 ) -> None:
     items = [*world.objects, node("roomy", 30), *ELASTIC]
@@ -139,7 +139,7 @@ def planned(*items: kube.KubeObject, **bind_request: int) -> list[StatementDraft
 
 
 @pytest.mark.parametrize("merge_above", [0, 9])
-def test_extra_pods_come_after_the_gang_that_is_committed_with_them(merge_above: int) -> None:
+def test_extra_pods_are_bound_after_the_gang_that_is_committed_with_them(merge_above: int) -> None:
     first, *extras = planned(*gang("g", 6, 3), merge_above=merge_above)
 
     assert first.spec.after is None
@@ -147,7 +147,7 @@ def test_extra_pods_come_after_the_gang_that_is_committed_with_them(merge_above:
     assert {draft.spec.after for draft in extras} == {first.spec.id}
 
 
-def test_extra_pods_of_two_gangs_are_not_mixed() -> None:
+def test_extra_pods_of_two_gangs_do_not_share_a_request() -> None:
     drafts = planned(*gang("g", 4, 2), *gang("h", 4, 2), merge_above=0)
 
     gangs = {d.spec.id: d.tasks[0].job for d in drafts if d.spec.min_bound is None}
@@ -156,20 +156,20 @@ def test_extra_pods_of_two_gangs_are_not_mixed() -> None:
             assert {task.job for task in draft.tasks} == {gangs[str(draft.spec.after)]}
 
 
-def test_extra_pods_of_a_bound_gang_wait_for_nothing() -> None:
+def test_extra_pods_of_a_bound_gang_have_no_prerequisite() -> None:
     running = [pod(f"g-{i}", group="g", on="n") for i in range(2)]
     (draft,) = planned(group("g", 2), *running, pod("g-2", group="g"))
 
     assert draft.spec.after is None
 
 
-def test_pods_of_which_each_completes_the_gang_wait_for_nothing() -> None:
+def test_pods_that_each_complete_the_gang_have_no_prerequisite() -> None:
     drafts = planned(*gang("g", 3, 1), merge_above=9)
 
     assert [draft.spec.after for draft in drafts] == [None] * 3
 
 
-def test_a_lone_master_is_a_request_of_its_own_and_its_workers_come_after_it() -> None:
+def test_a_lone_master_has_its_own_request_and_its_workers_are_bound_after_it() -> None:
     workers = [pod(f"g-{i}", group="g", role="worker") for i in range(1, 4)]
     master = pod("g-0", group="g", role="master")
     first, extras = planned(group("g", 1, roles={"master": 1}), master, *workers, merge_above=0)
@@ -179,7 +179,7 @@ def test_a_lone_master_is_a_request_of_its_own_and_its_workers_come_after_it() -
     assert extras.spec.after == first.spec.id
 
 
-def test_a_pod_that_comes_while_its_gang_is_being_bound_comes_after_it() -> None:
+def test_a_pod_created_while_its_gang_is_being_bound_is_bound_after_it() -> None:
     engine = engine_with(node("n", 64), *gang("g", 2))
     (first,) = list(engine.cycle())
     add(engine.cluster, as_created(first), pod("g-2", group="g"))
@@ -190,7 +190,7 @@ def test_a_pod_that_comes_while_its_gang_is_being_bound_comes_after_it() -> None
     assert second.spec.after == third.spec.after == first.spec.id
 
 
-def test_it_comes_after_nothing_once_the_request_says_that_the_gang_is_bound() -> None:
+def test_a_later_pod_has_no_prerequisite_once_the_request_has_bound_the_gang() -> None:
     engine = engine_with(node("n", 64), *gang("g", 2))
     created = as_created(*engine.cycle())
     add(engine.cluster, created, pod("g-2", group="g"))
@@ -221,26 +221,26 @@ def cleared(engine: Engine) -> dict[str, str]:
     return {s.statement.metadata.name: s.reason for s in stale_requests(engine.cluster, NOW, 600.0)}
 
 
-def test_extra_pods_are_left_alone_while_the_gang_is_being_bound() -> None:
+def test_extra_pods_are_kept_while_the_gang_is_being_bound() -> None:
     engine, _ = with_extras()
 
     assert cleared(engine) == {}
 
 
-def test_extra_pods_of_a_gang_whose_request_failed_are_cleared() -> None:
+def test_requests_of_extra_pods_are_deleted_when_the_gangs_request_has_failed() -> None:
     engine, _ = with_extras(phase="Failed")
 
     assert cleared(engine) == {"e": "PredecessorFailed"}
 
 
-def test_extra_pods_of_a_gang_whose_request_is_gone_are_cleared() -> None:
+def test_requests_of_extra_pods_are_deleted_when_the_gangs_request_is_deleted() -> None:
     engine, first = with_extras()
     delete(engine.cluster, first)
 
     assert cleared(engine) == {"e": "PredecessorGone"}
 
 
-def test_extra_pods_are_left_alone_when_the_gang_is_bound_and_its_request_removed() -> None:
+def test_extra_pods_are_kept_when_the_gang_is_bound_and_its_request_deleted() -> None:
     engine, first = with_extras()
     modify(engine.cluster, *(pod(f"g-{i}", group="g", on="n") for i in range(2)))
     delete(engine.cluster, first)
@@ -248,7 +248,7 @@ def test_extra_pods_are_left_alone_when_the_gang_is_bound_and_its_request_remove
     assert cleared(engine) == {}
 
 
-def test_what_builds_on_a_request_that_is_cleared_is_cleared_with_it() -> None:
+def test_dependents_of_a_deleted_request_are_deleted_with_it() -> None:
     engine, _ = with_extras()
     later = request("l", {"uid-g-3": "n"}, created="2025-06-15T15:05:40Z", after="e-1")
     add(engine.cluster, pod("g-3", group="g"), later)
@@ -261,7 +261,7 @@ def test_what_builds_on_a_request_that_is_cleared_is_cleared_with_it() -> None:
     }
 
 
-def test_a_gang_is_planned_anew_when_its_extra_pods_have_been_given_up() -> None:
+def test_a_gang_is_planned_again_after_its_extra_pods_were_given_up() -> None:
     engine, first = with_extras(phase="Failed")
     assert list(engine.cycle()) == []
 

@@ -1,4 +1,4 @@
-"""The BindRequest that one Statement, or several, become."""
+"""The BindRequest of one Statement or of several."""
 
 from typing import Any
 
@@ -58,7 +58,7 @@ def test_a_statement_alone_is_read_as_it_was_drafted() -> None:
         assert found.siblings == (each.spec.id,)
 
 
-def test_it_has_its_statements_and_what_they_share() -> None:
+def test_a_shared_request_has_its_statements_and_their_common_fields() -> None:
     spec = object_of(GANG, OTHER)["spec"]
 
     assert set(spec) == {"statements", "summary", "fencingToken"}
@@ -75,14 +75,14 @@ def test_a_shared_request_is_read_as_its_statements() -> None:
     assert {each.siblings for each in found} == {("trainer-1", "evaluator-1", "extra-1")}
 
 
-def test_it_has_the_name_of_its_first_statement_and_the_labels_that_all_share() -> None:
+def test_a_shared_request_has_the_first_statements_name_and_the_common_labels() -> None:
     metadata = metadata_of(GANG, OTHER, EXTRA)
 
     assert metadata["name"] == GANG.name
     assert metadata["labels"] == {NODE_POOL_LABEL: "gpu"}
 
 
-def test_every_podgroup_in_it_owns_it_once() -> None:
+def test_every_podgroup_in_a_shared_request_owns_it_once() -> None:
     owners = metadata_of(GANG, OTHER, EXTRA)["ownerReferences"]
 
     assert [(owner["kind"], owner["name"]) for owner in owners] == [
@@ -91,13 +91,13 @@ def test_every_podgroup_in_it_owns_it_once() -> None:
     ]
 
 
-def test_with_a_statement_that_nobody_owns_it_has_no_owner() -> None:
+def test_a_shared_request_with_an_unowned_statement_has_no_owner() -> None:
     # When the owners are gone, the garbage collector would delete that Statement with the others.
     assert "ownerReferences" not in metadata_of(GANG, SINGLES)
     assert "ownerReferences" not in metadata_of(SINGLES)
 
 
-def test_its_summary_is_about_all_statements() -> None:
+def test_the_summary_of_a_shared_request_covers_all_statements() -> None:
     assert object_of(GANG, OTHER, EXTRA, SINGLES)["spec"]["summary"] == {
         "gangs": "trainer,evaluator",
         "pods": 10,
@@ -105,7 +105,7 @@ def test_its_summary_is_about_all_statements() -> None:
     }
 
 
-def test_its_annotations_are_those_of_its_statements() -> None:
+def test_the_annotations_of_a_shared_request_come_from_its_statements() -> None:
     one = draft("one", annotations={"key": "value"})
     two = draft("two", annotations={"key": "value"})
 

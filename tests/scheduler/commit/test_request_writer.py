@@ -1,4 +1,4 @@
-"""What RequestWriter leaves on a real API server, with the rights of the chart's role."""
+"""Objects that RequestWriter writes on a real API server, with the rights of the chart's role."""
 
 import math
 import time
@@ -102,7 +102,7 @@ async def requests_in(client: Client, namespace: str) -> list[BindRequest]:
 
 
 async def carried(client: Client, namespace: str) -> list[list[str]]:
-    """Return the Statements of each request, without those that came first."""
+    """Return the Statements of each request, without the requests that begin with `FIRST`."""
     found = [
         [each.key.statement.removesuffix("-1") for each in stored.each()]
         for stored in await requests_in(client, namespace)
@@ -118,7 +118,7 @@ def refused(writer: RequestWriter) -> dict[str, str]:
 # ---- one after the other -------------------------------------------------------------------------
 
 
-async def test_a_statement_is_written_after_the_one_on_which_it_builds(
+async def test_a_statement_is_written_after_its_prerequisite(
     client: Client, namespace: str, writer: RequestWriter
 ) -> None:
     for each in drafts(namespace):
@@ -139,7 +139,7 @@ async def test_a_statement_is_written_after_the_one_on_which_it_builds(
 
 
 @pytest.mark.parametrize("at_once", [True, False])
-async def test_what_builds_on_a_refused_statement_is_refused_with_it(
+async def test_dependents_of_a_refused_statement_are_refused_with_it(
     client: Client, namespace: str, writer: RequestWriter, at_once: bool
 ) -> None:
     first, second, *extras = drafts(namespace)
@@ -189,7 +189,7 @@ async def test_statements_share_a_request_only_while_sixteen_are_being_created(
     ],
     ids=["two", "one"],
 )
-async def test_the_configuration_says_how_many_share(
+async def test_the_configuration_limits_the_statements_of_a_request(
     client: Client,
     namespace: str,
     scheduler_client: Client,
@@ -227,7 +227,7 @@ async def test_a_request_has_no_more_than_100_pods(
     ],
     ids=["the API server refuses it", "it cannot be written"],
 )
-async def test_the_fault_of_one_statement_does_not_refuse_its_neighbours(
+async def test_a_fault_of_one_statement_does_not_refuse_the_others_of_its_request(
     client: Client,
     namespace: str,
     writer: RequestWriter,
@@ -252,7 +252,7 @@ async def test_the_fault_of_one_statement_does_not_refuse_its_neighbours(
     assert found["c"] == found[bad], "it builds on the refused one"
 
 
-async def test_a_name_that_another_scheduler_has_taken_concerns_one_statement_alone(
+async def test_a_name_taken_by_another_scheduler_affects_only_one_statement(
     client: Client, namespace: str, writer: RequestWriter, proxy: CreationProxy
 ) -> None:
     theirs = replace(single("theirs", namespace), name=single("a", namespace).name)
@@ -293,7 +293,7 @@ async def test_no_statement_is_carried_by_two_requests_after_a_lost_answer(
     assert writer.refused == []
 
 
-async def test_a_namespace_that_ends_refuses_what_is_committed_in_it_at_once(
+async def test_statements_in_a_terminating_namespace_are_refused_at_once(
     client: Client, namespace: str, writer: RequestWriter, proxy: CreationProxy
 ) -> None:
     keeper = {"metadata": {"name": "keeper", "finalizers": ["bindery.dev/test"]}}
@@ -338,7 +338,7 @@ async def test_nothing_of_the_backlog_is_written_after_the_lease_is_lost(
     assert all("no longer leads" in problem for problem in refused(writer).values())
 
 
-async def test_stopping_refuses_the_backlog_and_the_next_term_begins_with_all_places(
+async def test_stop_refuses_the_backlog_and_the_next_term_has_all_slots(
     client: Client, namespace: str, writer: RequestWriter, proxy: CreationProxy
 ) -> None:
     submit_first(writer, namespace)
@@ -358,7 +358,7 @@ async def test_stopping_refuses_the_backlog_and_the_next_term_begins_with_all_pl
     assert found == sorted([f"next-{index}"] for index in range(CONCURRENT_CREATIONS))
 
 
-async def test_a_writer_that_is_stopped_in_time_writes_its_backlog(
+async def test_a_writer_with_enough_grace_time_writes_its_backlog(
     client: Client, namespace: str, writer: RequestWriter, proxy: CreationProxy
 ) -> None:
     submit_first(writer, namespace)
@@ -374,7 +374,7 @@ async def test_a_writer_that_is_stopped_in_time_writes_its_backlog(
 # ---- looking up and clearing ---------------------------------------------------------------------
 
 
-async def test_statements_are_looked_up_in_whatever_request_carries_them(
+async def test_statements_are_looked_up_in_the_request_that_carries_them(
     client: Client, namespace: str, writer: RequestWriter, proxy: CreationProxy
 ) -> None:
     await written(writer, proxy, namespace, [single(name, namespace) for name in "abc"])
@@ -439,7 +439,7 @@ async def test_a_request_is_deleted_after_one_of_its_statements_was_withdrawn(
     assert await carried(client, namespace) == []
 
 
-async def test_a_removal_that_failed_is_tried_again(
+async def test_a_failed_deletion_is_retried(
     client: Client, namespace: str, writer: RequestWriter, proxy: CreationProxy
 ) -> None:
     await written(writer, proxy, namespace, [single(name, namespace) for name in "ab"])

@@ -15,7 +15,7 @@ def queues_of(family: object) -> dict[str, float]:
     return {s.labels["queue"]: s.value for s in metric.samples if s.name in wanted}
 
 
-def test_a_commit_counts_once_in_its_queue_and_goes_with_the_queue() -> None:
+def test_a_commit_counts_once_in_its_queue_and_series_of_old_queues_are_dropped() -> None:
     before = queues_of(metrics.COMMIT_SECONDS).get("default", 0.0)
     (draft,) = list(engine_with(node("n"), *gang("g", 3)).cycle())
     for task in draft.tasks:
@@ -30,7 +30,7 @@ def test_a_commit_counts_once_in_its_queue_and_goes_with_the_queue() -> None:
     assert "gone" not in queues_of(metrics.EVICTED_PODS)
 
 
-def test_predictions_of_zones_are_counted_with_the_wrong_ones() -> None:
+def test_correct_and_wrong_predictions_of_zones_are_counted() -> None:
     def counts() -> tuple[float, float]:
         wrong = metrics.WRONG_PREDICTIONS.labels("TopologyAffinityError")
         return value_of(metrics.NUMA_PREDICTIONS), value_of(wrong)

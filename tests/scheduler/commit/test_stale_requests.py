@@ -1,4 +1,4 @@
-"""Requests that nobody will finish are cleared, and no others."""
+"""Requests that no binder will finish are deleted, and no others."""
 
 from typing import Any
 
@@ -54,17 +54,17 @@ CASES: dict[str, tuple[list[KubeObject], CommittedStatement, list[str]]] = {
     "one node of pods that stand alone is gone": (
         [node("n"), pod("a"), pod("b")], request("r", TWO, created=MINUTE_OLD, min_bound=0), [],
     ),
-    "a namesake is not the pod": (
+    "another pod of the same name exists": (
         [node("n"), pod("a", uid="second")],
         request("r", {"uid-a": "n"}, created=MINUTE_OLD),
         ["PodsGone"],
     ),
-    "so new that watches may not be in step": ([], request("r", TWO, created=NEW), []),
+    "too new for watches to agree": ([], request("r", TWO, created=NEW), []),
     "without an outcome for too long": (BOTH, request("r", TWO, created=HOUR_OLD), ["TimedOut"]),
     "being bound for too long": (
         BOTH, request("r", TWO, created=HOUR_OLD, phase="Binding"), ["TimedOut"],
     ),
-    "finished well, however old": (
+    "succeeded long ago": (
         BOTH, request("r", TWO, created=HOUR_OLD, phase="Succeeded", bound=list(TWO)), [],
     ),
     "failed, and a pod of it waits": (
@@ -73,7 +73,7 @@ CASES: dict[str, tuple[list[KubeObject], CommittedStatement, list[str]]] = {
     "failed, and its pods are gone": (
         [], request("r", TWO, created=HOUR_OLD, phase="Failed"), ["Superseded"],
     ),
-    "a part whose Statement came whole a short while ago": (
+    "a part that has lacked the other part for a short time": (
         BOTH, request("r", TWO, created=NEW, parts=2), [],
     ),
     "a part that has been alone for a minute": (
@@ -83,13 +83,13 @@ CASES: dict[str, tuple[list[KubeObject], CommittedStatement, list[str]]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_request_is_cleared_only_when_nobody_will_finish_it(case: str) -> None:
+def test_a_request_is_deleted_only_if_no_binder_will_finish_it(case: str) -> None:
     items, found, expected = CASES[case]
 
     assert reasons(*items, found) == expected
 
 
-def test_a_failed_request_is_cleared_once_its_pods_are_planned_anew() -> None:
+def test_a_failed_request_is_deleted_once_its_pods_are_planned_again() -> None:
     engine = engine_with(*BOTH, request("r", TWO, created=MINUTE_OLD, phase="Failed"))
     assert not list(stale_requests(engine.cluster, NOW, TIMEOUT_S))
 
@@ -98,7 +98,7 @@ def test_a_failed_request_is_cleared_once_its_pods_are_planned_anew() -> None:
     assert [s.reason for s in stale_requests(engine.cluster, NOW, TIMEOUT_S)] == ["Superseded"]
 
 
-def test_a_statement_that_is_being_written_is_not_called_incomplete() -> None:
+def test_a_statement_that_is_being_written_is_not_incomplete() -> None:
     part = request("r", TWO, created=MINUTE_OLD, parts=2)
     engine = engine_with(*BOTH, part, *gang("g", 1))
     drafts = list(engine.cycle())
@@ -111,7 +111,7 @@ def test_a_statement_that_is_being_written_is_not_called_incomplete() -> None:
     assert [s.reason for s in stale_requests(engine.cluster, NOW, TIMEOUT_S)] == ["Incomplete"]
 
 
-def test_parts_that_have_all_come_are_complete() -> None:
+def test_a_statement_with_all_its_parts_is_complete() -> None:
     engine = engine_with(*BOTH)
     for part, places in enumerate(({"uid-a": "n"}, {"uid-b": "m"})):
         item = request("r", places, created=MINUTE_OLD, part=part, parts=2)
@@ -124,7 +124,7 @@ def test_parts_that_have_all_come_are_complete() -> None:
     assert not list(stale_requests(engine.cluster, NOW, TIMEOUT_S))
 
 
-def test_another_pools_requests_are_not_touched() -> None:
+def test_requests_of_another_node_pool_are_not_deleted() -> None:
     label = {"scheduling.bindery.dev/node-pool": "other"}
 
     assert reasons(request("r", TWO, created=HOUR_OLD, labels=label)) == []
@@ -219,7 +219,7 @@ SHARED: dict[str, tuple[list[CommittedStatement], list[KubeObject], list[str]]] 
 
 
 @pytest.mark.parametrize("case", SHARED)
-def test_a_statement_is_withdrawn_while_its_neighbours_are_needed(case: str) -> None:
+def test_a_statement_is_withdrawn_while_others_of_its_request_are_needed(case: str) -> None:
     statements, world, expected = SHARED[case]
     created = HOUR_OLD if "late" in case else MINUTE_OLD
 
@@ -232,7 +232,7 @@ def test_a_statement_is_withdrawn_once() -> None:
     assert removals(*statements, world=[A[1], *B], withdrawn=("a-1",)) == []
 
 
-def test_a_request_is_deleted_when_a_withdrawn_statement_is_all_that_is_left_of_it() -> None:
+def test_a_request_is_deleted_when_only_a_withdrawn_statement_remains() -> None:
     statements = [statement("a"), statement("b", phase="Succeeded")]
     world = [A[1], *BOUND_B]
 
@@ -279,7 +279,7 @@ CONDITIONS = ("fine", "group gone", "pod gone", "Succeeded", "Failed", "supersed
 
 @given(st.lists(st.lists(st.sampled_from(CONDITIONS), min_size=1, max_size=4), max_size=4))
 @settings(max_examples=examples(100), deadline=None)
-def test_no_statement_is_lost_with_its_neighbours_and_none_holds_room_for_ever(
+def test_no_statement_is_lost_with_others_and_none_holds_room_for_ever(
     requests: list[list[str]],
 ) -> None:
     cluster = engine_with(node("n")).cluster

@@ -1,4 +1,4 @@
-"""Whatever befalls the writer's calls, no Statement is lost and none is written twice."""
+"""With any failures of the writer's calls, no Statement is lost and none is written twice."""
 
 import asyncio
 import math

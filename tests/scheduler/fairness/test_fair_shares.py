@@ -54,7 +54,7 @@ def by_quota(demand: Demand, available: NDArray[np.float64]) -> Amounts:
 
 
 @given(divisions(deep=True), amounts)
-def test_after_their_quotas_siblings_share_no_more_than_there_is(
+def test_siblings_share_at_most_the_total_after_their_quotas(
     division: tuple[QueueTree, Demand], total: float
 ) -> None:
     tree, demand = division
@@ -69,7 +69,7 @@ def test_after_their_quotas_siblings_share_no_more_than_there_is(
 
 
 @given(divisions(deep=True), amounts)
-def test_nobody_gets_more_than_it_asks_for_or_may_have(
+def test_no_queue_gets_more_than_its_request_or_its_limit(
     division: tuple[QueueTree, Demand], total: float
 ) -> None:
     tree, demand = division
@@ -81,7 +81,7 @@ def test_nobody_gets_more_than_it_asks_for_or_may_have(
 
 
 @given(divisions(deep=False), amounts)
-def test_nothing_is_left_while_somebody_with_a_weight_wants_more(
+def test_nothing_remains_while_a_queue_with_a_weight_requests_more(
     division: tuple[QueueTree, Demand], total: float
 ) -> None:
     tree, demand = division
@@ -93,7 +93,7 @@ def test_nothing_is_left_while_somebody_with_a_weight_wants_more(
 
 
 @given(divisions(deep=False), amounts, st.data())
-def test_a_greater_weight_never_means_a_smaller_share(
+def test_a_greater_weight_never_gives_a_smaller_share(
     division: tuple[QueueTree, Demand], total: float, data: st.DataObject
 ) -> None:
     tree, demand = division

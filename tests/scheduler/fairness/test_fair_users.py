@@ -60,7 +60,7 @@ def held_by(session: Session) -> dict[str, float]:
     return {user: float(ledger.held(row, user)[cpu]) / 1000 for user in ("ann", "bob")}
 
 
-def test_without_a_waiting_job_in_a_fair_queue_nothing_is_counted() -> None:
+def test_nothing_is_counted_without_a_waiting_job_in_a_fair_queue() -> None:
     not_fair = engine_with(node("n"), queue("research"), single("a", "ann"))
     nothing_waits = engine_with(node("n"), fair(), single("a", "ann", on="n"), pod("b"))
 
@@ -76,8 +76,8 @@ def test_extra_pods_of_two_gangs_alternate_between_their_users() -> None:
     assert bound_by_name(engine) == {"a": 3, "b": 3}
 
 
-def test_the_minimum_of_a_gang_comes_before_extra_pods_of_a_user_with_less() -> None:
-    """A gang below its minimum is served first, whoever its user is."""
+def test_the_minimum_of_a_gang_precedes_extra_pods_of_a_user_with_less() -> None:
+    """A gang below its minimum is served first, for any user."""
     engine = engine_with(
         node("n", cpu=5),
         fair(),
@@ -89,7 +89,7 @@ def test_the_minimum_of_a_gang_comes_before_extra_pods_of_a_user_with_less() -> 
     assert bound_by_name(engine) == {"a": 2, "b": 1}
 
 
-def test_the_label_of_a_bound_pod_moves_its_amounts_to_the_new_user() -> None:
+def test_a_changed_label_of_a_bound_pod_moves_its_amounts_to_the_new_user() -> None:
     waiting = [single("a", "ann"), single("b", "bob")]
     engine = engine_with(node("n", cpu=3), fair(), single("r", "ann", on="n", cpu=2), *waiting)
     assert held_by(session_of(engine.cluster)) == {"ann": 2, "bob": 0}
@@ -100,7 +100,7 @@ def test_the_label_of_a_bound_pod_moves_its_amounts_to_the_new_user() -> None:
     assert plan(engine) == {"a": "n"}
 
 
-def test_a_changed_label_of_a_pod_group_counts_from_the_next_cycle_on() -> None:
+def test_a_changed_label_of_a_pod_group_applies_from_the_next_cycle() -> None:
     made, *pods = elastic("a", "ann", 0, 2, 1)
     bound = pod("a-2", group="a", on="n", cpu=2)
     engine = engine_with(node("n", cpu=2), fair(), made, *pods, bound)
@@ -111,7 +111,7 @@ def test_a_changed_label_of_a_pod_group_counts_from_the_next_cycle_on() -> None:
     assert held_by(session_of(engine.cluster)) == {"ann": 0, "bob": 2}
 
 
-def test_amounts_follow_the_plan_and_its_undoing() -> None:
+def test_amounts_follow_the_plan_and_its_undo() -> None:
     engine = engine_with(
         node("n", cpu=4), fair(), single("r", "bob", on="n"), single("a", "ann"), pod("x")
     )
@@ -129,7 +129,7 @@ def test_amounts_follow_the_plan_and_its_undoing() -> None:
     assert held_by(session) == {"ann": 0, "bob": 1}
 
 
-def test_an_eviction_brings_its_user_forward_in_a_list_that_is_already_made() -> None:
+def test_an_eviction_moves_its_user_forward_in_the_current_work_list() -> None:
     engine = engine_with(
         node("n", cpu=4),
         fair(),
@@ -159,7 +159,7 @@ class Failing:
 
 
 @pytest.mark.parametrize("made", [fair(), queue("research")], ids=["fair", "by age"])
-def test_jobs_without_a_place_in_the_order_leave_nothing_to_serve(made: Queue) -> None:
+def test_jobs_that_cannot_be_ordered_are_not_in_the_work_list(made: Queue) -> None:
     engine = engine_with(node("n"), made, single("a", "ann"), single("b", "bob"))
     session = session_of(engine.cluster, Failing())
 
@@ -176,7 +176,7 @@ def test_jobs_without_a_place_in_the_order_leave_nothing_to_serve(made: Queue) -
     ),
     st.lists(st.integers(0, 30), max_size=20),
 )
-def test_the_amounts_of_all_users_are_those_of_the_queue(
+def test_the_amounts_of_all_users_add_up_to_the_queues_amounts(
     pods: list[tuple[str, bool, int]], steps: list[int]
 ) -> None:
     made = [

@@ -1,4 +1,4 @@
-"""What past usage does to the division of a cluster, by the formula and in general."""
+"""The effect of past usage on the division of a cluster, by the formula and in general."""
 
 from dataclasses import replace
 
@@ -54,7 +54,7 @@ def over_quota(weight: list[float], usage: list[float], request: list[float]) ->
         ([1, 1, 1], [0.6, 0.2, 0.0], 0.5, 110, [20, 40, 50]),
     ],
 )
-def test_the_formula_as_worked_by_hand(
+def test_shares_follow_the_formula_as_worked_by_hand(
     weight: list[float], usage: list[float], k_value: float, total: float, shares: list[float]
 ) -> None:
     demand = over_quota(weight, usage, [1000.0] * len(weight))
@@ -64,7 +64,7 @@ def test_the_formula_as_worked_by_hand(
     assert share[0].tolist() == shares
 
 
-def test_who_leaves_content_changes_what_the_others_usage_is_measured_against() -> None:
+def test_a_satisfied_queue_changes_the_reference_of_the_others_usage() -> None:
     demand = over_quota([1, 1, 1], [0.0, 0.5, 0.0], [1.0, 100.0, 100.0])
 
     share = divide(siblings(3), demand, 12, 1.0)[0]
@@ -75,7 +75,7 @@ def test_who_leaves_content_changes_what_the_others_usage_is_measured_against() 
 
 
 @given(divisions(deep=True), amounts, k_values)
-def test_while_nothing_has_been_used_k_has_no_effect(
+def test_k_has_no_effect_without_past_usage(
     division: tuple[QueueTree, Demand], total: float, k_value: float
 ) -> None:
     tree, demand = division
@@ -87,7 +87,7 @@ def test_while_nothing_has_been_used_k_has_no_effect(
 
 
 @given(divisions(deep=True), amounts)
-def test_with_k_0_usage_has_no_effect(division: tuple[QueueTree, Demand], total: float) -> None:
+def test_usage_has_no_effect_if_k_is_0(division: tuple[QueueTree, Demand], total: float) -> None:
     tree, demand = division
     unused = replace(demand, usage=np.zeros_like(demand.usage))
 
@@ -103,7 +103,7 @@ def more_used(demand: Demand, queue: int, more: float) -> Demand:
 
 
 @given(st.data(), st.integers(2, 6), amounts, k_values)
-def test_of_queues_that_all_want_everything_none_gets_more_for_having_used_more(
+def test_more_usage_gives_no_larger_share_among_queues_that_request_everything(
     data: st.DataObject, queues: int, total: float, k_value: float
 ) -> None:
     weight = data.draw(st.lists(st.sampled_from([1.0, 2.0, 3.5]), min_size=queues, max_size=queues))
@@ -120,7 +120,7 @@ def test_of_queues_that_all_want_everything_none_gets_more_for_having_used_more(
 
 
 @given(st.data(), amounts, k_values)
-def test_of_two_queues_none_gets_more_for_having_used_more_whatever_they_want(
+def test_more_usage_gives_no_larger_share_between_two_queues_with_any_requests(
     data: st.DataObject, total: float, k_value: float
 ) -> None:
     pair = st.lists(amounts, min_size=2, max_size=2)
@@ -135,7 +135,7 @@ def test_of_two_queues_none_gets_more_for_having_used_more_whatever_they_want(
 
 
 @given(divisions(deep=True), amounts, k_values, st.data())
-def test_usage_never_touches_what_the_quota_gives(
+def test_usage_never_changes_the_amount_within_the_quota(
     division: tuple[QueueTree, Demand], total: float, k_value: float, data: st.DataObject
 ) -> None:
     tree, demand = division

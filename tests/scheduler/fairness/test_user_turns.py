@@ -55,13 +55,13 @@ def served(holdings: Holdings, jobs: Sequence[tuple[str, int, float]]) -> list[s
             {},
             [("ann", 0, 1), ("ann", 0, 1), ("ann", 0, 1), ("bob", 0, 1), ("bob", 0, 1)],
             ["ann0", "bob3", "ann1", "bob4", "ann2"],
-            id="equal jobs alternate, and the older goes first when users hold the same",
+            id="equal jobs alternate, and the older is first if users hold the same",
         ),
         pytest.param(
             {"ann": 2},
             [("ann", 0, 1), ("bob", 0, 1), ("bob", 0, 1), ("bob", 0, 1)],
             ["bob1", "bob2", "ann0", "bob3"],
-            id="who holds less catches up first",
+            id="the user who holds less is served first",
         ),
         pytest.param(
             {},
@@ -73,13 +73,13 @@ def served(holdings: Holdings, jobs: Sequence[tuple[str, int, float]]) -> list[s
             {"ann": 9},
             [("bob", 0, 1), ("ann", 5, 1)],
             ["ann1", "bob0"],
-            id="priority comes before users",
+            id="priority precedes users",
         ),
         pytest.param(
             {},
             [("ann", 0, 0), ("bob", 0, 0), ("ann", 0, 0)],
             ["ann0", "bob1", "ann2"],
-            id="jobs that find no place change nothing: by age",
+            id="jobs without a place are in the order of age",
         ),
         pytest.param(
             {"": 1}, [("", 0, 1), ("", 0, 1), ("ann", 0, 1)], ["ann2", "0", "1"], id="no user"
@@ -96,7 +96,7 @@ def test_users_take_turns(
     assert served(holdings, jobs) == order
 
 
-def test_of_100_jobs_and_2_jobs_both_users_have_two_of_the_first_four() -> None:
+def test_users_with_100_jobs_and_2_jobs_both_have_two_of_the_first_four() -> None:
     jobs = [("ann", 0, 1.0)] * 100 + [("bob", 0, 1.0)] * 2
 
     order = served(Holdings(), jobs)
@@ -109,10 +109,10 @@ def test_of_100_jobs_and_2_jobs_both_users_have_two_of_the_first_four() -> None:
     st.lists(st.tuples(users, st.integers(0, 1)), max_size=12),
     st.lists(st.one_of(st.none(), st.tuples(users, parts)), max_size=30),
 )
-def test_the_first_is_always_the_least_by_rank_then_part_then_age(
+def test_the_first_job_is_always_the_least_by_rank_then_part_then_age(
     jobs: list[tuple[str, int]], steps: list[tuple[str, float] | None]
 ) -> None:
-    """Parts may grow and shrink between any two items; each step takes an item or sets a part."""
+    """Parts may change between any two items; each step takes an item or sets a part."""
     holdings = Holdings()
     turns: UserTurns[int] = UserTurns(holdings)
     left = dict(enumerate(jobs))
@@ -133,7 +133,7 @@ def test_the_first_is_always_the_least_by_rank_then_part_then_age(
 
 
 @given(st.lists(st.tuples(users, st.integers(1, 3)), min_size=1, max_size=40))
-def test_no_user_is_served_while_another_that_waits_holds_less(
+def test_no_user_is_served_while_another_waiting_user_holds_less(
     jobs: list[tuple[str, int]],
 ) -> None:
     holdings = Holdings()
@@ -158,7 +158,7 @@ def test_no_user_is_served_while_another_that_waits_holds_less(
         ({}, [], ""),
     ],
 )
-def test_the_user_is_that_of_the_pod_group_else_of_its_pods(
+def test_the_user_is_read_from_the_pod_group_or_else_from_its_pods(
     of_group: dict[str, str], of_pods: list[dict[str, str]], user: str
 ) -> None:
     assert user_of("u", of_group, of_pods) == user

@@ -40,13 +40,11 @@ MIG = "nvidia.com/mig-2g.10gb"
         ("cpu", 0),
     ],
 )
-def test_how_many_gpus_one_of_a_resource_counts_besides_whole_gpus(
-    resource: str, gpus: int
-) -> None:
+def test_units_of_each_resource_count_as_a_number_of_gpus(resource: str, gpus: int) -> None:
     assert GpuResources().gpus_of(resource) == gpus
 
 
-def test_resources_are_named_by_patterns() -> None:
+def test_patterns_in_the_configuration_select_gpu_resources() -> None:
     resources = GpuResources(["gpu.intel.com/*"])
     assert (resources.gpus_of("gpu.intel.com/xe"), resources.gpus_of("amd.com/gpu")) == (1, 0)
     assert mig_slices(MIG) == resources.gpus_of(MIG) == 2
@@ -58,7 +56,7 @@ def held(engine: Engine, name: str) -> int:
     return int(state.queues.allocated[state.axis.index("gpu"), state.queues.row(name)])
 
 
-def test_amounts_of_queues_return_to_zero_when_the_pods_are_gone() -> None:
+def test_amounts_of_queues_return_to_zero_when_the_pods_are_deleted() -> None:
     running = [pod(f"r{i}", 1, queue="q", on="n", more={MIG: 1, "amd.com/gpu": 1}) for i in (0, 1)]
     engine = engine_with(node("n", 64, more={MIG: 4, "amd.com/gpu": 4}), queue("q"), *running)
     assert held(engine, "q") == 6000
@@ -78,7 +76,7 @@ def test_a_plan_that_is_discarded_leaves_no_gpus_in_the_queue() -> None:
     assert held(engine, "q") == 0
 
 
-def test_a_limit_of_gpus_holds_for_mig_instances() -> None:
+def test_a_limit_of_gpus_applies_to_mig_instances() -> None:
     items = [pod(f"p{i}", 1, queue="q", more={MIG: 1}) for i in range(3)]
     engine = engine_with(node("n", 64, more={MIG: 4}), queue("q", gpu=4), *items)
 
@@ -86,7 +84,7 @@ def test_a_limit_of_gpus_holds_for_mig_instances() -> None:
     assert held(engine, "q") == 4000
 
 
-def test_the_cluster_offers_queues_the_sum_over_all_makes() -> None:
+def test_the_total_of_queues_is_the_sum_over_all_makes_of_gpus() -> None:
     cluster = engine_with(
         node("a", 8, gpu=2, more={MIG: 3}), node("b", 8, more={"amd.com/gpu": 4})
     ).cluster
@@ -97,7 +95,7 @@ def test_the_cluster_offers_queues_the_sum_over_all_makes() -> None:
     assert total[cluster.state.axis.index("gpu")] == (2 + 3 * 2 + 4 - 1) * 1000
 
 
-def test_the_request_of_a_mig_pod_says_so() -> None:
+def test_the_request_of_a_mig_pod_has_the_mig_resource_type() -> None:
     engine = engine_with(node("n", 64, more={MIG: 1}), pod("p", 1, more={MIG: 1}))
     ((binding,),) = (draft.spec.pods for draft in engine.cycle())
     assert binding.received_resource_type == "MigInstance"

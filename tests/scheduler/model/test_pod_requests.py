@@ -1,4 +1,4 @@
-"""What pods request, and which pods wait because something they ask for is not supported."""
+"""Requests of pods, and pods that wait because a feature they request is not supported."""
 
 from typing import Any
 
@@ -82,7 +82,7 @@ CASES: dict[str, tuple[PodSpec, dict[str, int]]] = {
         ),
         {"cpu": 4000},
     ),
-    "overhead comes on top": (
+    "overhead is added": (
         PodSpec(
             containers=[container("1")],
             init_containers=[container("2")],
@@ -90,7 +90,7 @@ CASES: dict[str, tuple[PodSpec, dict[str, int]]] = {
         ),
         {"cpu": 2250, "memory": MIB},
     ),
-    "a request of the whole pod stands for its containers'": (
+    "a request of the whole pod replaces its containers'": (
         PodSpec(
             containers=[container("1", memory="1Mi")],
             init_containers=[container("8")],
@@ -115,7 +115,7 @@ CASES: dict[str, tuple[PodSpec, dict[str, int]]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_pod_requests(case: str) -> None:
+def test_the_request_of_a_pod_combines_its_containers(case: str) -> None:
     spec, amounts = CASES[case]
 
     assert pod_amounts(spec) == {**amounts, "pods": 1}
@@ -152,7 +152,7 @@ def named_container(cpu: str) -> Container:
         ("2000m", "2", "2", "", 2),
     ],
 )
-def test_a_pod_that_is_resized_counts_with_the_largest_request(
+def test_a_pod_being_resized_counts_with_its_largest_request(
     spec_cpu: str, in_effect: str, allocated: str, reason: str, held: int
 ) -> None:
     engine = engine_with(node("n", cpu=8), resized(spec_cpu, in_effect, allocated, reason))
@@ -162,7 +162,7 @@ def test_a_pod_that_is_resized_counts_with_the_largest_request(
     assert int(state.nodes.idle[cpu, state.nodes.rows["n"]]) == (8 - held) * 1000
 
 
-def test_a_resize_is_seen_when_the_node_reports_it() -> None:
+def test_a_resize_counts_when_the_node_reports_it() -> None:
     engine = engine_with(node("n", cpu=8), resized("2", "2", "2"))
     state = engine.cluster.state
 
@@ -173,14 +173,14 @@ def test_a_resize_is_seen_when_the_node_reports_it() -> None:
 
 
 @pytest.mark.parametrize("text", ["lots", "9223372036854775807"])
-def test_a_request_that_cannot_be_counted_is_an_error(text: str) -> None:
+def test_a_request_that_cannot_be_represented_is_an_error(text: str) -> None:
     spec = PodSpec(containers=[container("1", memory=text), container("1", memory=text)])
 
     with pytest.raises(QuantityError):
         pod_amounts(spec)
 
 
-def test_pods_that_ask_for_more_than_there_can_be_do_not_overflow_a_node() -> None:
+def test_pods_with_impossible_requests_do_not_overflow_a_node() -> None:
     huge = [pod(f"h{i}", on="n", more={"memory": "4Ei"}) for i in range(4)]
     engine = engine_with(node("n"), *huge, pod("p", more={"memory": "128Gi"}))
 
@@ -210,7 +210,7 @@ OPTIONAL = ("volumes", "dra", "podaffinity", "topologyspread", "hostports")
 
 
 @pytest.mark.parametrize("what", SUPPORTED_BY_PLUGINS)
-def test_a_pod_whose_plugin_is_not_configured_waits_and_says_so(what: str) -> None:
+def test_a_pod_waits_with_the_reason_if_its_plugin_is_not_configured(what: str) -> None:
     plain = [each for each in configuration().plugins if each.name not in OPTIONAL]
     odd = pod("odd", **SUPPORTED_BY_PLUGINS[what])
     engine = engine_with(node("n"), odd, pod("plain"), plugins=plain)
@@ -230,7 +230,7 @@ def test_a_pod_whose_plugin_is_not_configured_waits_and_says_so(what: str) -> No
         {"volumes": [Volume(name="token")]},
     ],
 )
-def test_a_wish_does_not_keep_a_pod_waiting(spec: dict[str, Any]) -> None:
+def test_a_preference_without_its_plugin_does_not_keep_a_pod_waiting(spec: dict[str, Any]) -> None:
     assert plan(engine_with(node("n"), pod("p", **spec))) == {"p": "n"}
 
 
@@ -248,7 +248,7 @@ IGNORED: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("what", IGNORED)
-def test_the_gang_names_a_preference_whose_plugin_is_not_configured(what: str) -> None:
+def test_the_gang_reports_a_preference_that_no_configured_plugin_serves(what: str) -> None:
     plain = [each for each in configuration().plugins if each.name not in OPTIONAL]
     placed = engine_with(node("n"), *gang("g", 2, **IGNORED[what]), plugins=plain)
     waits = engine_with(node("n", cpu=1), *gang("g", 2, **IGNORED[what]), plugins=plain)
@@ -259,7 +259,7 @@ def test_the_gang_names_a_preference_whose_plugin_is_not_configured(what: str) -
     assert report_of(waits, "g").message.endswith(f"; ignored: {what}")
 
 
-def test_a_pod_whose_request_cannot_be_read_waits_and_says_so() -> None:
+def test_a_pod_with_an_unreadable_request_waits_with_the_reason() -> None:
     engine = engine_with(node("n"), pod("odd", more={"memory": "lots"}), pod("plain"))
 
     assert plan(engine) == {"plain": "n"}

@@ -1,4 +1,4 @@
-"""Selectors, affinity and taints mean what kube-scheduler means by them."""
+"""Selectors, affinity and taints have the same meaning as in kube-scheduler."""
 
 from collections.abc import Mapping
 
@@ -51,7 +51,7 @@ def go_integer(text: str) -> int | None:
 
 
 def matches(item: NodeSelectorRequirement, found: Mapping[str, str]) -> bool:
-    """Return whether labels match, as `labels.Requirement.Matches` in apimachinery says."""
+    """Return whether labels match, by the rules of `labels.Requirement.Matches` in apimachinery."""
     value, values = found.get(item.key), item.values or []
     numbers = [go_integer(text) for text in (value or "", *values)]
     left, right = numbers if len(numbers) == 2 else (None, None)
@@ -77,7 +77,7 @@ def selects(term: NodeSelectorTerm, name: str, found: Mapping[str, str]) -> bool
 
 @given(st.lists(labels, min_size=1, max_size=4), st.lists(terms, max_size=3), labels)
 @settings(max_examples=examples(150), deadline=None)
-def test_a_pod_goes_only_where_its_selector_and_affinity_allow(
+def test_a_pod_is_placed_only_where_its_selector_and_affinity_allow(
     nodes: list[dict[str, str]], required: list[NodeSelectorTerm], selector: dict[str, str]
 ) -> None:
     selects_nodes = NodeSelector(node_selector_terms=required)
@@ -99,7 +99,7 @@ def test_a_pod_goes_only_where_its_selector_and_affinity_allow(
 
 @given(st.lists(labels, min_size=2, max_size=4), st.lists(terms, min_size=1, max_size=3))
 @settings(max_examples=examples(100), deadline=None)
-def test_a_pod_goes_where_most_of_what_it_prefers_is_so(
+def test_a_pod_is_placed_where_most_of_its_preferences_are_met(
     nodes: list[dict[str, str]], preferred: list[NodeSelectorTerm]
 ) -> None:
     weighed = [
@@ -166,11 +166,11 @@ def test_a_toleration_compares_numbers_of_taints(
         (Taint(key="k", effect="PreferNoSchedule"), True),
     ],
 )
-def test_only_hard_taints_keep_pods_away(taint: Taint, planned: bool) -> None:
+def test_only_hard_taints_exclude_pods(taint: Taint, planned: bool) -> None:
     assert bool(plan(engine_with(node("n", taints=[taint]), pod("p")))) is planned
 
 
-def test_a_node_with_a_soft_taint_is_taken_last() -> None:
+def test_a_node_with_a_soft_taint_is_used_last() -> None:
     soft = node("a", taints=[Taint(key="k", effect="PreferNoSchedule")])
 
     assert plan(engine_with(soft, node("b"), pod("p"))) == {"p": "b"}
@@ -186,14 +186,14 @@ def test_a_node_with_a_soft_taint_is_taken_last() -> None:
         ("1 have less cpu in all than requested", node("n", cpu=1, labels={"disk": "ssd"})),
     ],
 )
-def test_a_pod_that_fits_nowhere_is_told_why(reason: str, item: object) -> None:
+def test_a_pod_that_fits_no_node_reports_the_reasons(reason: str, item: object) -> None:
     engine = engine_with(item, pod("p", cpu=2, node_selector={"disk": "ssd"}))  # type: ignore[arg-type]  # a node
 
     assert plan(engine) == {}
     assert report_of(engine, "p").message == f"0/1 nodes are available: {reason}"
 
 
-def test_reasons_are_counted_most_nodes_first_and_each_node_once() -> None:
+def test_reasons_are_ordered_by_nodes_and_each_node_counts_once() -> None:
     engine = engine_with(
         node("n1", cpu=1),
         node("n2", cpu=1, ready=False),

@@ -1,4 +1,4 @@
-"""Trees over nodes: what is in a domain, and that updates one by one lead to the same tree."""
+"""Trees over nodes: the nodes of a domain, and single updates that lead to the same tree."""
 
 import re
 
@@ -39,7 +39,7 @@ def in_order(tree: Tree) -> list[list[str]]:
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.none() | NODES), max_size=30))
-def test_a_tree_of_labels_that_is_updated_equals_one_that_is_built_at_once(
+def test_an_updated_tree_of_labels_equals_a_new_one(
     updates: list[tuple[int, dict[str, str] | None]],
 ) -> None:
     tree, rows = LabelTree(LABELS), dict[int, dict[str, str] | None]()
@@ -123,7 +123,7 @@ def test_hyper_nodes_contain_the_nodes_of_their_members() -> None:
         ),
     ],
 )
-def test_members_by_labels(selector: LabelSelector, rows: list[int]) -> None:
+def test_a_selector_selects_members_by_labels(selector: LabelSelector, rows: list[int]) -> None:
     (names,) = named(tree_of(hyper_node("s", 1, Member(selector=selector))), 4)
 
     assert [row for row, name in enumerate(names) if name] == rows
@@ -158,7 +158,7 @@ def test_members_by_labels(selector: LabelSelector, rows: list[int]) -> None:
         ),
     ],
 )
-def test_mistakes_of_hyper_nodes_are_named_and_the_others_are_used(
+def test_invalid_hyper_nodes_are_reported_and_the_others_are_used(
     hyper_nodes: list[HyperNode], problems: dict[str, str]
 ) -> None:
     tree = tree_of(*hyper_nodes, hyper_node("good", 1, node("n3")))
@@ -190,7 +190,7 @@ Steps = list[HyperNode | str | tuple[int, bool]]
         max_size=15,
     )
 )
-def test_a_tree_of_hyper_nodes_that_is_updated_equals_one_that_is_built_at_once(
+def test_an_updated_tree_of_hyper_nodes_equals_a_new_one(
     steps: Steps,
 ) -> None:
     tree, known, rows = HyperNodeTree(), dict[str, HyperNode](), set[int]()

@@ -1,4 +1,4 @@
-"""However a cycle ends, by an error or because nobody reads on, nothing of it is left behind."""
+"""A cycle leaves nothing behind, whether it fails or its caller stops reading."""
 
 import itertools
 from collections.abc import Callable
@@ -81,7 +81,7 @@ def take_evictions_back(engine: Engine) -> None:
     """Undo the evictions of the last whole cycle, as if the API server had refused them."""
     for eviction in engine.report.evictions:
         engine.cluster.not_evicted(eviction.task.uid)
-        engine.cluster.promises.end(eviction.preemptor)
+        engine.cluster.promises.forget(eviction.preemptor)
 
 
 def test_the_contested_plan_evicts_and_moves() -> None:
@@ -97,7 +97,7 @@ def test_the_contested_plan_evicts_and_moves() -> None:
 @pytest.mark.parametrize("world", ENGINES)
 @pytest.mark.parametrize("max_pods", [1, 2, 500])
 @pytest.mark.parametrize("read", range(9))
-def test_a_cycle_that_nobody_reads_on_leaves_no_pod_stuck(
+def test_a_cycle_that_is_not_read_to_its_end_leaves_no_pod_stuck(
     read: int, max_pods: int, world: str
 ) -> None:
     engine, whole = (ENGINES[world](max_pods=max_pods) for _ in range(2))
@@ -162,7 +162,7 @@ CALLED = {"crowded": POINTS.keys() - {"may_evict"}, "contested": POINTS.keys()}
 @pytest.mark.parametrize("world", ENGINES)
 @pytest.mark.parametrize("at", [0, 1, 4])
 @pytest.mark.parametrize("point", POINTS)
-def test_a_plugin_that_fails_fails_the_jobs_that_it_is_asked_about_and_nothing_else(
+def test_an_error_of_a_plugin_fails_only_the_jobs_it_was_called_for(
     point: str, at: int, world: str
 ) -> None:
     engine, everything = ENGINES[world](), plan(ENGINES[world]())
@@ -195,7 +195,7 @@ def failing_for(point: str, answer: Any, name: str) -> Any:
 
 @pytest.mark.parametrize("point", ["job_key", "pod_key", "invalid", "over_capacity", "bind_data"])
 @pytest.mark.parametrize("world", [gang("bad", 2, cpu=1), [pod("bad")]], ids=["gang", "pod"])
-def test_a_job_for_which_a_plugin_fails_waits_with_that_reason_and_all_others_are_planned(
+def test_a_job_waits_if_a_plugin_fails_for_it_and_all_others_are_planned(
     world: list[Any], point: str
 ) -> None:
     engine = engine_with(node("n1", 20), *gang("a", 3), *world, *(pod(f"p{i}") for i in range(3)))
@@ -218,7 +218,7 @@ def test_a_job_for_which_a_plugin_fails_waits_with_that_reason_and_all_others_ar
     }
 
 
-def test_a_running_job_that_cannot_be_judged_is_no_victim_and_the_others_are() -> None:
+def test_a_running_job_for_which_a_plugin_fails_is_no_victim_and_others_are() -> None:
     engine = engine_with(
         node("n1", 4),
         pod("bad", cpu=2, on="n1"),
@@ -232,7 +232,7 @@ def test_a_running_job_that_cannot_be_judged_is_no_victim_and_the_others_are() -
 
 
 class Refusing:
-    """A plugin whose ledger takes only what `accepts` says."""
+    """A plugin whose ledger refuses operations unless `accepts` returns True."""
 
     name = "refusing"
 
@@ -250,7 +250,7 @@ class Refusing:
         pass
 
 
-def test_a_ledger_that_refuses_a_node_sends_the_pod_to_the_next_one() -> None:
+def test_a_pod_is_placed_on_the_next_node_when_a_ledger_refuses_one() -> None:
     engine = engine_with(node("n1", 2), node("n2", 8), node("n3", 8), *gang("g", 3))
     rows = engine.cluster.state.nodes.rows
     with_plugins(engine, Refusing(lambda operation: operation.row == rows["n3"]))
@@ -258,7 +258,7 @@ def test_a_ledger_that_refuses_a_node_sends_the_pod_to_the_next_one() -> None:
     assert plan(engine) == {f"g-{i}": "n3" for i in range(3)}
 
 
-def test_a_gang_that_a_ledger_refuses_waits_with_the_ledgers_reason_and_stops_nobody() -> None:
+def test_a_gang_refused_by_a_ledger_waits_with_the_reason_and_others_are_planned() -> None:
     engine = engine_with(node("n1"), node("n2"), *gang("g", 3), pod("p"))
     with_plugins(engine, Refusing(lambda operation: operation.task.name in ("g-0", "p")))
 
@@ -295,7 +295,7 @@ class Forgetful(Refusing):
                 raise ZeroDivisionError
 
 
-def test_a_promise_that_a_ledger_cannot_take_back_is_held_to_its_job_alone() -> None:
+def test_a_promise_that_a_ledger_cannot_undo_fails_only_its_job() -> None:
     engine = engine_with(
         node("n1", 2), pod("old", cpu=2, on="n1", deleting=LEAVING), *gang("bad", 1), *gang("a", 1)
     )
@@ -307,7 +307,7 @@ def test_a_promise_that_a_ledger_cannot_take_back_is_held_to_its_job_alone() -> 
     assert {each.subject.name for each in engine.cluster.defects.take()} == {"bad"}
 
 
-def test_victims_that_a_ledger_cannot_take_back_are_held_to_their_job_alone() -> None:
+def test_victims_that_a_ledger_cannot_restore_fail_only_their_job() -> None:
     engine = engine_with(
         node("n1", 4),
         *gang("bad", 2, minimum=1, on="n1"),
@@ -321,7 +321,7 @@ def test_victims_that_a_ledger_cannot_take_back_are_held_to_their_job_alone() ->
     assert {each.subject.name for each in engine.cluster.defects.take()} == {"bad"}
 
 
-def test_a_gang_whose_promise_a_plugin_does_not_want_kept_holds_nothing() -> None:
+def test_a_gang_holds_no_room_if_a_plugin_rejects_its_promise() -> None:
     engine = engine_with(
         node("n1", 1), pod("old", on="n1", deleting=LEAVING), *gang("g", 1), pod("z")
     )
@@ -332,7 +332,7 @@ def test_a_gang_whose_promise_a_plugin_does_not_want_kept_holds_nothing() -> Non
     assert {pod.state for pod in report_of(engine, "g").pods.values()} == {"Pending"}
 
 
-def test_a_job_that_a_plugin_leaves_no_nodes_says_so() -> None:
+def test_a_job_reports_that_a_plugin_leaves_it_no_nodes() -> None:
     engine = engine_with(node("n1"), pod("p"))
     with_plugins(engine, type("No", (), {"name": "no", "domains": lambda *_: []})())
 
@@ -340,7 +340,7 @@ def test_a_job_that_a_plugin_leaves_no_nodes_says_so() -> None:
     assert report_of(engine, "p").message == "a plugin leaves it no nodes to try"
 
 
-def test_a_report_is_only_replaced_by_a_whole_cycles() -> None:
+def test_a_report_is_replaced_only_by_the_report_of_a_whole_cycle() -> None:
     engine = engine_with(node("n"), *gang("g", 9))
     assert plan(engine) == {}
     before = engine.report

@@ -26,7 +26,7 @@ def leaf(name: str, minimum: int) -> SubGroup:
     return SubGroup(name=name, min_member=minimum)
 
 
-def test_a_pod_that_fits_takes_the_place_of_an_earlier_one_that_does_not() -> None:
+def test_a_pod_that_fits_replaces_an_earlier_pod_that_does_not() -> None:
     items = [group("g", 1), pod("g-0", cpu=HUGE, group="g"), pod("g-1", group="g")]
 
     assert plan(engine_with(node("n"), *items)) == {"g-1": "n"}
@@ -80,7 +80,7 @@ def test_sub_groups_are_filled_by_the_pods_that_fit() -> None:
     assert plan(engine_with(node("n"), *items)) == {"g-1": "n", "g-3": "n"}
 
 
-def test_of_pods_that_share_what_there_is_the_first_that_fit_are_taken() -> None:
+def test_the_first_pods_that_fit_beside_each_other_are_chosen() -> None:
     items = [
         group("g", 2),
         pod("g-0", cpu=3, group="g"),
@@ -91,7 +91,7 @@ def test_of_pods_that_share_what_there_is_the_first_that_fit_are_taken() -> None
     assert plan(engine_with(node("n", 4), *items)) == {"g-0": "n", "g-2": "n"}
 
 
-def test_a_pod_that_no_plugin_admits_is_left_out() -> None:
+def test_a_pod_that_no_plugin_admits_is_skipped() -> None:
     claims = [podspec.PodResourceClaim(name="c", resource_claim_name="is-not-there")]
     items = [
         group("g", 1),
@@ -102,7 +102,7 @@ def test_a_pod_that_no_plugin_admits_is_left_out() -> None:
     assert plan(engine_with(node("n"), *items)) == {"g-1": "n"}
 
 
-def test_pods_that_exceed_the_queues_limit_are_left_out() -> None:
+def test_pods_that_exceed_the_queues_limit_are_skipped() -> None:
     items = [
         queue("q", cpu=4),
         group("g", 2, "q"),
@@ -115,7 +115,7 @@ def test_pods_that_exceed_the_queues_limit_are_left_out() -> None:
     assert plan(engine_with(node("n"), *items)) == {"g-1": "n", "g-3": "n"}
 
 
-def test_a_gang_over_its_queues_limit_is_told_so() -> None:
+def test_a_gang_over_its_queues_limit_waits_with_that_reason() -> None:
     engine = engine_with(node("n"), queue("q", cpu=4), *gang("g", 6, 5, queue="q"))
 
     assert plan(engine) == {}
@@ -141,7 +141,7 @@ def test_a_gang_that_can_be_completed_is_not_stale() -> None:
     assert engine.report.evictions == []
 
 
-def test_what_one_sub_group_has_taken_is_not_held_against_other_gangs() -> None:
+def test_room_tried_for_one_sub_group_is_free_for_other_gangs() -> None:
     items = [
         group("a", 0, sub_groups=[leaf("x", 2), leaf("y", 2)], created="2025-01-01T00:00:00Z"),
         *(pod(f"a-{i}", group="a", sub_group="xxyy"[i]) for i in range(4)),
@@ -168,7 +168,7 @@ def test_what_one_sub_group_has_taken_is_not_held_against_other_gangs() -> None:
     ],
     ids=["fits nowhere", "is not admitted"],
 )
-def test_others_are_evicted_for_the_pod_that_can_have_their_room(first: kube.Pod) -> None:
+def test_victims_are_evicted_for_the_pod_that_fits_into_their_room(first: kube.Pod) -> None:
     engine = engine_with(
         node("n", 4),
         pod("low", cpu=4, on="n"),
@@ -183,7 +183,7 @@ def test_others_are_evicted_for_the_pod_that_can_have_their_room(first: kube.Pod
     assert states(engine) == {"g-0": "Pending", "g-1": "Pipelined"}
 
 
-def test_others_move_for_the_pod_that_can_have_their_room() -> None:
+def test_pods_move_for_the_pod_that_fits_into_their_room() -> None:
     engine = engine_with(
         *(node(name, 4) for name in ("n0", "n1")),
         pod("a", cpu=2, on="n0"),
@@ -201,7 +201,7 @@ def test_others_move_for_the_pod_that_can_have_their_room() -> None:
     assert states(engine) == {"g-0": "Pending", "g-1": "Pipelined"}
 
 
-def test_nobody_is_evicted_for_a_gang_that_lacks_one_pod_whatever_goes() -> None:
+def test_nothing_is_evicted_for_a_gang_if_one_of_its_pods_can_never_fit() -> None:
     engine = engine_with(
         node("n", 4),
         pod("low", cpu=4, on="n"),

@@ -23,7 +23,7 @@ LEAVING = "2025-06-15T15:06:41Z"
 """Shortly before the clock's time."""
 
 
-def test_a_gang_that_lacks_one_place_binds_nothing() -> None:
+def test_a_gang_that_lacks_one_place_binds_no_pod() -> None:
     engine = engine_with(node("n1", 2), node("n2", 1), *gang("g", 4))
 
     assert plan(engine) == {}
@@ -34,7 +34,7 @@ def test_a_gang_that_lacks_one_place_binds_nothing() -> None:
     )
 
 
-def test_extra_pods_come_one_by_one_as_far_as_there_is_room() -> None:
+def test_extra_pods_are_bound_one_by_one_while_there_is_room() -> None:
     engine = engine_with(node("n", 3), *gang("g", 5, 2))
 
     assert plan(engine) == {"g-0": "n", "g-1": "n", "g-2": "n"}
@@ -73,7 +73,7 @@ def test_pods_that_run_or_have_succeeded_count_towards_the_minimum() -> None:
     assert plan(engine) == {"g-2": "n"}
 
 
-def test_a_gang_waits_for_pods_that_have_not_come() -> None:
+def test_a_gang_waits_for_pods_that_do_not_exist_yet() -> None:
     engine = engine_with(node("n"), *gang("g", 2, 3), pod("g-x", group="g", gated=True))
 
     assert plan(engine) == {}
@@ -82,7 +82,7 @@ def test_a_gang_waits_for_pods_that_have_not_come() -> None:
     assert report.message == "2 of 3 required pods exist, 1 more is gated"
 
 
-def test_a_gang_names_the_roles_and_sub_groups_whose_pods_have_not_come() -> None:
+def test_a_gang_reports_the_roles_and_sub_groups_that_lack_pods() -> None:
     parts = [SubGroup(name=name, min_member=2) for name in ("left", "right")]
     engine = engine_with(
         node("n"),
@@ -101,7 +101,7 @@ def test_a_gang_names_the_roles_and_sub_groups_whose_pods_have_not_come() -> Non
     )
 
 
-def test_a_negative_minimum_is_the_gangs_own_problem() -> None:
+def test_a_negative_minimum_affects_only_its_gang() -> None:
     engine = engine_with(node("n"), *gang("bad", 2, -1), pod("fine"))
 
     assert plan(engine) == {"fine": "n"}
@@ -112,7 +112,7 @@ def test_a_negative_minimum_is_the_gangs_own_problem() -> None:
 # ---- promises -----------------------------------------------------------------------------------
 
 
-def test_a_gang_with_one_pod_on_room_that_is_released_waits_whole() -> None:
+def test_a_gang_with_one_pod_on_releasing_room_waits_whole() -> None:
     old = pod("old", cpu=2, on="n2", deleting=LEAVING)
     engine = engine_with(node("n1", 2), node("n2", 2), old, *gang("g", 2, cpu=2))
 
@@ -125,7 +125,7 @@ def test_a_gang_with_one_pod_on_room_that_is_released_waits_whole() -> None:
     assert plan(engine) == {"g-0": "n1", "g-1": "n2"}
 
 
-def test_an_extra_pod_that_was_promised_room_is_not_forgotten_by_the_next_cycle() -> None:
+def test_an_extra_pod_with_promised_room_is_placed_in_the_next_cycle() -> None:
     old = pod("old", on="n", deleting=LEAVING)
     items = [group("g", 0), pod("g-0", group="g"), pod("g-1", group="g")]
     engine = engine_with(node("n", 2), old, *items)
@@ -136,7 +136,7 @@ def test_an_extra_pod_that_was_promised_room_is_not_forgotten_by_the_next_cycle(
     assert plan(engine) == {"g-1": "n"}
 
 
-def test_what_is_promised_is_given_to_nobody_else_in_the_cycle() -> None:
+def test_promised_room_is_given_to_no_other_job_in_the_cycle() -> None:
     old = pod("old", cpu=2, on="n2", deleting=LEAVING)
     engine = engine_with(node("n1", 2), node("n2", 2), old, *gang("a", 2, cpu=2), pod("b", cpu=2))
 
@@ -144,7 +144,7 @@ def test_what_is_promised_is_given_to_nobody_else_in_the_cycle() -> None:
     assert report_of(engine, "b").reason == "Unschedulable"
 
 
-def test_extra_pods_do_not_overtake_the_gang_that_is_promised_its_places() -> None:
+def test_extra_pods_do_not_take_the_promised_places_of_the_gang() -> None:
     old = pod("old", cpu=2, gpu=1, on="n", deleting=LEAVING)
     items = [
         group("g", 2),
@@ -157,7 +157,7 @@ def test_extra_pods_do_not_overtake_the_gang_that_is_promised_its_places() -> No
     assert report_of(engine, "g").reason == "WaitsForRelease"
 
 
-def test_a_pod_that_should_have_been_gone_long_ago_promises_nothing() -> None:
+def test_room_of_a_long_overdue_terminating_pod_is_not_promised() -> None:
     old = pod("old", cpu=2, on="n", deleting="2025-06-15T14:00:00Z")
     engine = engine_with(node("n", 2), old, pod("new", cpu=2))
 
@@ -191,7 +191,7 @@ def test_a_job_without_a_class_has_the_priority_of_its_highest_pod() -> None:
     assert first_served(*gang("a", 1), *gang("z", 1, priority=7)) == "z"
 
 
-def test_the_queue_that_holds_least_is_served_first() -> None:
+def test_the_queue_with_the_smallest_allocation_is_served_first() -> None:
     items = [queue("a"), queue("z"), node("m"), pod("r", on="m", queue="a")]
 
     engine = engine_with(*items, *gang("a", 1, cpu=5, queue="a"), *gang("z", 1, cpu=5, queue="z"))
@@ -199,13 +199,13 @@ def test_the_queue_that_holds_least_is_served_first() -> None:
     assert plan(engine) == {"z-0": "m"}
 
 
-def test_a_job_below_its_minimum_is_served_before_one_that_has_it() -> None:
+def test_a_job_below_its_minimum_is_served_before_a_satisfied_job() -> None:
     has = [group("a", 1), pod("a-0", group="a", on="m"), pod("a-1", group="a")]
 
     assert first_served(*has, *gang("z", 1)) == "z"
 
 
-def test_the_older_job_is_served_first_then_the_name_decides() -> None:
+def test_jobs_are_served_by_age_and_then_by_name() -> None:
     old = [group("z", created="2025-01-01T00:00:00Z"), pod("z-0", group="z")]
     new = [group("a", created="2025-02-01T00:00:00Z"), pod("a-0", group="a")]
 
@@ -226,7 +226,7 @@ def test_pods_are_placed_by_priority_then_in_the_order_of_their_numbers() -> Non
 # ---- limits -------------------------------------------------------------------------------------
 
 
-def test_a_gang_over_a_limit_of_a_queue_above_its_own_waits_and_says_which() -> None:
+def test_a_gang_over_the_limit_of_an_ancestor_queue_waits_and_names_the_queue() -> None:
     queues = [queue("org", cpu=3), queue("team", parent="org")]
     engine = engine_with(
         node("n"), *queues, pod("r", on="n", queue="org"), *gang("g", 3, queue="team")
@@ -252,7 +252,7 @@ def test_a_gang_over_a_limit_of_a_queue_above_its_own_waits_and_says_which() -> 
         ([queue("q", cpu=-2)], "QueueInvalid", "spec.resources.cpu.limit: -2 is negative"),
     ],
 )
-def test_a_queue_that_cannot_be_used_holds_its_own_jobs_only(
+def test_an_unusable_queue_blocks_only_its_own_jobs(
     queues: list[KubeObject], reason: str, text: str
 ) -> None:
     engine = engine_with(node("n"), *queues, *gang("g", 1, queue="q"), pod("fine"))
@@ -285,7 +285,7 @@ def test_pods_of_a_request_are_not_planned_again_and_hold_their_room() -> None:
     assert "1 of 2 pods fit" in report_of(engine, "h").message
 
 
-def test_a_gang_whose_minimum_grows_is_completed_once_its_first_pods_are_bound() -> None:
+def test_a_gang_with_a_raised_minimum_is_completed_once_its_first_pods_are_bound() -> None:
     engine = engine_with(node("n", 4), *gang("g", 2), pod("g-2", group="g", gated=True))
     assert len(plan(engine)) == 2
 

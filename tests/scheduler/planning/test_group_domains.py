@@ -1,4 +1,4 @@
-"""How planning uses domains: lazily, the best of several plans, and one answer for equal gangs."""
+"""Domains in planning: read lazily, the best of several plans, one answer for equal gangs."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -51,7 +51,7 @@ class CountsFinders:
         return iter(())
 
 
-def test_no_more_domains_are_read_than_are_tried() -> None:
+def test_domains_are_read_only_when_they_are_tried() -> None:
     engine = engine_with(*(node(f"n{at}") for at in range(5)), *gang("g", 2))
     plugin = NodeByNode()
     with_plugins(engine, plugin)
@@ -60,7 +60,7 @@ def test_no_more_domains_are_read_than_are_tried() -> None:
     assert plugin.read == 1
 
 
-def test_a_rack_whose_sum_is_too_small_is_never_searched() -> None:
+def test_a_rack_with_too_little_room_in_total_is_never_searched() -> None:
     racks = [node(f"n{at:02}", gpu=1, labels={"rack": f"r{at}"}) for at in range(30)]
     large = node("large", gpu=4, labels={"rack": "large"})
     pods = [pod(f"g-{at}", gpu=1, group="g") for at in range(4)]
@@ -72,7 +72,7 @@ def test_a_rack_whose_sum_is_too_small_is_never_searched() -> None:
     assert plugin.count <= 2  # for the job, and for the one rack that is large enough
 
 
-def test_of_several_domains_the_one_with_the_best_plan_below_is_used() -> None:
+def test_the_domain_with_the_best_plan_below_it_is_used() -> None:
     """Both blocks have room; only in the second is a sub-group in one rack."""
     blocks = Topology(
         metadata=kube.Meta(name="dc", uid="dc"),
@@ -100,7 +100,7 @@ def test_of_several_domains_the_one_with_the_best_plan_below_is_used() -> None:
     assert set(plan(engine_with(*items)).values()) == {"b0", "b1"}
 
 
-def test_a_gang_names_the_sub_group_s_rack_that_is_missing() -> None:
+def test_a_gang_reports_the_sub_group_that_lacks_a_rack() -> None:
     part = SubGroup(name="s", min_member=2, topology=IN_A_RACK)
     pods = [pod(f"g-{at}", gpu=1, group="g", sub_group="s") for at in range(2)]
     nodes = [node(f"n{at}", gpu=1, labels={"rack": f"r{at}"}) for at in range(2)]
@@ -110,7 +110,7 @@ def test_a_gang_names_the_sub_group_s_rack_that_is_missing() -> None:
     assert report_of(engine, "g").message.startswith("none of 2 domains of rack has room for 2")
 
 
-def test_without_the_plugin_a_constraint_is_never_ignored() -> None:
+def test_a_constraint_is_not_ignored_without_its_plugin() -> None:
     names = ("predicates", "gang", "nodeplacement")
     plugins = tuple(PluginConfiguration(name=name) for name in names)
     pods = [pod("g-0", group="g")]

@@ -133,7 +133,7 @@ STEPS = st.one_of(
 
 @given(steps=st.lists(STEPS, min_size=5, max_size=40))
 @settings(deadline=None, max_examples=examples(40))
-def test_a_queue_never_holds_more_than_its_limit_however_nodes_come_and_go(
+def test_a_queue_never_exceeds_its_limit_while_nodes_are_created_and_deleted(
     steps: list[tuple[str, int | float | str]],
 ) -> None:
     load = Load()
@@ -147,8 +147,8 @@ def test_a_queue_never_holds_more_than_its_limit_however_nodes_come_and_go(
         assert view(load.engine.cluster.state) == recount(load.engine.cluster.state)
 
 
-def test_pods_of_a_deleted_node_count_until_they_should_have_gone() -> None:
-    """As in Kubernetes' ResourceQuota, a pod that only lacks a kubelet blocks nobody for ever."""
+def test_pods_of_a_deleted_node_count_until_their_deletion_is_due() -> None:
+    """As in Kubernetes' ResourceQuota, a pod that only lacks a kubelet does not block for ever."""
     load = Load()
     for _ in range(2):
         load.submit(4)

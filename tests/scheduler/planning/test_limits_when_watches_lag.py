@@ -1,7 +1,8 @@
 """Limits and nodes hold at every binding, while watches lag and nodes are deleted under load.
 
-An API server, a binder and the garbage collector of pods act on the truth. The scheduler learns of
-it by one watch a kind, each of which may lag behind the others, miss what happened and list again.
+An API server, a binder and the garbage collector of pods act on the current
+objects. The scheduler observes them by one watch a kind, each of which may lag behind the others,
+miss events and list again.
 """
 
 from collections import defaultdict, deque
@@ -121,7 +122,7 @@ class LaggingCluster:
             self.put(node(name, NODE_CORES))
 
     def collect_garbage(self) -> None:
-        """Fail the pods of nodes that are gone, and remove those that have failed."""
+        """Fail the pods of deleted nodes, and remove failed pods."""
         for pod in self.all_of(kube.Pod):
             if pod.status.phase == "Failed":
                 self.drop(pod)
@@ -252,15 +253,15 @@ STEPS = {
 
 @given(seed=st.integers(0, 2**32))
 @settings(deadline=None, max_examples=examples(20))
-def test_neither_a_queue_nor_a_node_holds_too_much_whatever_the_watches_show(seed: int) -> None:
+def test_no_queue_and_no_node_exceeds_its_limit_with_any_lag_of_watches(seed: int) -> None:
     random = Random(seed)  # no secrets
     cluster = LaggingCluster(random)
     for step in random.choices(list(STEPS), list(STEPS.values()), k=200):
         step(cluster)
 
 
-@pytest.mark.parametrize("is_listed", [False, True], ids=["told", "found by a list"])
-def test_a_request_that_ends_before_its_binding_is_seen_leaves_its_room_to_nobody(
+@pytest.mark.parametrize("is_listed", [False, True], ids=["event", "list"])
+def test_room_of_an_ended_request_stays_held_until_its_binding_is_observed(
     is_listed: bool,
 ) -> None:
     cluster = LaggingCluster(Random(0))  # no secrets

@@ -1,4 +1,4 @@
-"""An attempt that takes too long is the matter of its gang; the jobs beside it are planned."""
+"""An attempt that takes too long affects only its gang; the other jobs are planned."""
 
 from collections.abc import Callable
 from itertools import pairwise
@@ -10,10 +10,10 @@ from bindery.kube.objects import watched as kube
 from bindery.scheduler.cache.set_aside import SetAside
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.insight.waiting import explain
-from bindery.scheduler.insight.world import World
 from bindery.scheduler.model.jobs import JobKey
 from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.status.conditions import pending_writes
+from bindery.scheduler.world import World
 from tests.scheduler.recounting import recount, view
 from tests.scheduler.schedulerworld import (
     NOW,
@@ -76,7 +76,7 @@ def test_a_gang_that_takes_too_long_is_set_aside_and_the_others_are_planned() ->
     assert JobReason.PLANNING_TOOK_TOO_LONG in {write.condition.reason for write in writes}
 
 
-def test_it_is_tried_again_later_with_more_time_until_it_fits_into_it() -> None:
+def test_a_long_attempt_is_retried_later_with_more_time_until_it_completes() -> None:
     clock = Clock()
     engine = engine_of(node("n", 100, pods=300), *gang("large", 60), clock=clock)
     tried_at: list[float] = []
@@ -91,7 +91,7 @@ def test_it_is_tried_again_later_with_more_time_until_it_fits_into_it() -> None:
     assert clock.now - NOW == 30
 
 
-def test_it_waits_twice_as_long_each_time_up_to_a_bound() -> None:
+def test_the_wait_before_a_retry_doubles_up_to_a_maximum() -> None:
     clock = Clock()
     engine = engine_of(node("n", 1000, pods=2000), *gang("huge", 400), clock=clock)
     tried_at: list[float] = []
@@ -105,7 +105,7 @@ def test_it_waits_twice_as_long_each_time_up_to_a_bound() -> None:
     assert waits == [10, 20, 40, 80, 160, 320, 640, 900]
 
 
-def test_a_gang_that_its_user_has_changed_is_tried_at_once() -> None:
+def test_a_gang_changed_by_its_user_is_retried_at_once() -> None:
     engine = engine_of(node("n", 100, pods=300), *gang("large", 40))
     assert plan(engine) == {}
 
@@ -114,7 +114,7 @@ def test_a_gang_that_its_user_has_changed_is_tried_at_once() -> None:
     assert len(plan(engine)) >= 3
 
 
-def test_many_gangs_of_a_namespace_that_take_too_long_share_their_time() -> None:
+def test_gangs_of_a_namespace_that_take_too_long_share_their_time() -> None:
     engine = engine_of(
         node("n", 1000, pods=3000),
         *(item for i in range(8) for item in gang(f"large{i}", 300)),
@@ -169,7 +169,7 @@ def test_making_room_for_a_gang_may_take_five_times_as_long_as_placing_it(
 
 
 @pytest.mark.parametrize("world", [reclaims, preempts, consolidates])
-def test_making_room_for_one_gang_does_not_take_longer(
+def test_making_room_for_a_gang_ends_at_the_limit_without_evictions(
     world: Callable[[], list[kube.KubeObject]],
 ) -> None:
     engine = engine_of(*world(), step_s=0.3)
@@ -194,7 +194,7 @@ def test_making_room_never_takes_longer_than_the_longest_attempt_of_any_kind() -
     assert limits == [(1, 5), (2, 10), (4, 16), (8, 16), (16, 16), (16, 16)]
 
 
-def test_room_is_made_last_for_a_gang_that_took_too_long_before() -> None:
+def test_room_is_freed_last_for_a_gang_that_took_too_long_before() -> None:
     clock = Clock()
     engine = engine_of(*reclaims(), clock=clock, step_s=0.3)
     plan(engine)
@@ -210,13 +210,13 @@ def test_room_is_made_last_for_a_gang_that_took_too_long_before() -> None:
     assert claimants == ["small", "large"]
 
 
-def test_without_a_stopwatch_attempts_may_take_any_time() -> None:
+def test_attempts_have_no_time_limit_without_a_stopwatch() -> None:
     engine = engine_with(node("n", 100, pods=300), *gang("large", 60))
 
     assert len(places(engine.cycle())) == 60
 
 
-def test_explain_and_whatif_have_no_limit_so_that_equal_questions_have_equal_answers() -> None:
+def test_explain_and_whatif_have_no_time_limit() -> None:
     explanation = explain(
         World(preempts(), configuration(attempt_seconds=1e-9), NOW), JobKey("team", "large", True)
     )

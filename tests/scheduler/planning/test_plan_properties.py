@@ -1,4 +1,4 @@
-"""What every plan must be, whatever the cluster: whole gangs, true columns, the same each time."""
+"""Every plan has whole gangs and correct columns, and is deterministic, in any cluster."""
 
 import random
 from collections import Counter, defaultdict
@@ -54,7 +54,7 @@ def by_statement(drafts: list[StatementDraft]) -> dict[str, list[StatementDraft]
 
 @given(worlds(), BIND_REQUESTS)
 @SETTINGS
-def test_a_cycle_keeps_the_columns_true_and_holds_no_more_than_there_is(
+def test_a_cycle_keeps_the_columns_correct_and_within_capacity(
     world: World, bind_request: dict[str, int]
 ) -> None:
     engine = engine_with(*world.objects, bind_request=bind_request)
@@ -75,7 +75,7 @@ def test_a_cycle_keeps_the_columns_true_and_holds_no_more_than_there_is(
 
 @given(worlds(foreign=False))
 @SETTINGS
-def test_queues_together_hold_what_nodes_hold_without_what_is_released(world: World) -> None:
+def test_the_sum_of_queues_equals_the_sum_of_nodes_without_releasing_pods(world: World) -> None:
     pods = [pod for pod in world.pods if pod.spec.node_name != "unknown"]
     engine = engine_with(*World(world.nodes, world.queues, world.groups, pods).objects)
     plan(engine)
@@ -92,7 +92,7 @@ def test_queues_together_hold_what_nodes_hold_without_what_is_released(world: Wo
 
 @given(worlds())
 @SETTINGS
-def test_no_queue_is_planned_above_its_limit(world: World) -> None:
+def test_no_plan_exceeds_the_limit_of_a_queue(world: World) -> None:
     engine = engine_with(*world.objects)
     plan(engine)
 
@@ -138,7 +138,7 @@ def test_a_gang_is_planned_whole_or_not_at_all(world: World, bind_request: dict[
 
 @given(worlds(), BIND_REQUESTS, st.randoms(use_true_random=False))
 @SETTINGS
-def test_a_refused_statement_brings_all_its_pods_back(
+def test_a_refused_statement_returns_all_its_pods(
     world: World, bind_request: dict[str, int], chance: random.Random
 ) -> None:
     engine = engine_with(*world.objects, bind_request=bind_request)
@@ -159,7 +159,7 @@ def test_a_refused_statement_brings_all_its_pods_back(
 
 @given(worlds(), BIND_REQUESTS, st.randoms(use_true_random=False))
 @SETTINGS
-def test_a_gang_that_loses_a_request_is_made_whole_or_taken_back(
+def test_a_gang_that_loses_a_request_is_completed_or_undone(
     world: World, bind_request: dict[str, int], chance: random.Random
 ) -> None:
     clock = Clock()
@@ -196,7 +196,7 @@ def at(request: CommittedStatement, now: float) -> CommittedStatement:
 
 @given(worlds(), BIND_REQUESTS, st.randoms(use_true_random=False))
 @SETTINGS
-def test_the_order_in_which_objects_come_does_not_change_the_plan(
+def test_the_order_of_objects_does_not_change_the_plan(
     world: World, bind_request: dict[str, int], chance: random.Random
 ) -> None:
     shuffled = world.objects
@@ -250,7 +250,7 @@ def test_idle_cycles_do_nothing(world: World, bind_request: dict[str, int]) -> N
 
 @given(world=worlds(most_jobs=8))
 @SETTINGS
-def test_remembering_shortages_changes_no_verdict(
+def test_caching_of_shortages_changes_no_verdict(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     quick = engine_with(*world.objects)

@@ -30,19 +30,19 @@ def start_beside(*items: kube.KubeObject) -> float | None:
     return reservation.start if reservation is not None else None
 
 
-def test_the_deadline_of_a_pod_says_when_it_ends() -> None:
+def test_the_deadline_of_a_pod_gives_its_expected_end() -> None:
     runs = pod("runs", gpu=2, on="n", conditions=[BOUND], active_deadline_seconds=3600)
 
     assert start_beside(runs) == NOW + 3000
 
 
-def test_the_annotation_of_a_pod_says_when_it_ends() -> None:
+def test_the_annotation_of_a_pod_gives_its_expected_end() -> None:
     runs = annotated(pod("runs", gpu=2, on="n", conditions=[BOUND]), "1200")
 
     assert start_beside(runs) == NOW + 600
 
 
-def test_of_several_words_about_its_end_the_earliest_holds() -> None:
+def test_the_earliest_of_several_expected_ends_is_used() -> None:
     runs = pod("runs-0", gpu=2, on="n", conditions=[BOUND], group="runs")
 
     assert start_beside(group("runs", expected_runtime_seconds=900.0), runs) == NOW + 300
@@ -53,7 +53,7 @@ def test_of_several_words_about_its_end_the_earliest_holds() -> None:
 
 
 @pytest.mark.parametrize("text", ["soon", "-5", "0", "nan", ""])
-def test_a_run_time_that_cannot_be_read_is_as_good_as_none(text: str) -> None:
+def test_an_unreadable_run_time_is_ignored(text: str) -> None:
     runs = annotated(pod("runs", gpu=2, on="n", conditions=[BOUND]), text)
 
     assert start_beside(runs) is None
@@ -72,7 +72,7 @@ def test_the_report_names_the_nodes_and_the_start() -> None:
     assert f"reserved on nodes n1, expected start {timestamp(NOW + 3000)}" in report.message
 
 
-def test_many_nodes_are_counted_and_not_all_named() -> None:
+def test_a_message_lists_some_of_many_nodes_and_counts_the_rest() -> None:
     items = [
         pod(f"r{i}", gpu=1, on=f"n{i:02}", active_deadline_seconds=3600, conditions=[BOUND])
         for i in range(12)
@@ -86,19 +86,19 @@ def test_many_nodes_are_counted_and_not_all_named() -> None:
     assert "n06, n07 and 4 more, expected start" in report_of(engine, "g").message
 
 
-def test_what_others_give_back_by_the_start_need_not_be_kept() -> None:
+def test_room_released_by_the_start_of_a_reservation_is_not_kept() -> None:
     needs, returned, room = np.array([[6, 4]]), np.array([[4, 4]]), np.array([[4, 4]])
 
     assert kept_room([(needs, returned)], room).tolist() == [[2, 0]]
 
 
-def test_never_more_is_kept_than_there_is() -> None:
+def test_no_more_room_is_kept_than_exists() -> None:
     needs, returned, room = np.array([[6]]), np.array([[0]]), np.array([[4]])
 
     assert kept_room([(needs, returned)], room).tolist() == [[4]]
 
 
-def test_a_second_reservation_counts_on_nothing_that_the_first_needs() -> None:
+def test_a_second_reservation_uses_no_room_that_the_first_needs() -> None:
     needs, returned, room = np.array([[3]]), np.array([[3]]), np.array([[8]])
 
     assert kept_room([(needs, returned), (needs, returned)], room).tolist() == [[3]]

@@ -1,4 +1,4 @@
-"""A cycle that runs out of time: what it commits is whole, and the next one continues it."""
+"""A cycle that runs out of time: its commits are whole, and the next one continues it."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -78,7 +78,7 @@ def cut_cycle(engine: Engine, slow: Slow, budget_s: float) -> list[StatementDraf
     return list(engine.cycle(deadline=slow.deadline(budget_s)))
 
 
-def test_a_cycle_that_runs_out_of_time_commits_what_it_has_and_the_next_one_continues() -> None:
+def test_a_cycle_that_runs_out_of_time_is_continued_by_the_next_one() -> None:
     engine = engine_with(node("n", 8), *(item for i in range(5) for item in gang(f"g{i}", 1)))
     slow = slowed(engine)
 
@@ -89,7 +89,7 @@ def test_a_cycle_that_runs_out_of_time_commits_what_it_has_and_the_next_one_cont
     assert not engine.report.is_cut
 
 
-def test_a_cycle_tries_one_job_at_least_however_short_its_time_is() -> None:
+def test_a_cycle_tries_at_least_one_job_in_any_time() -> None:
     engine = engine_with(node("n", 8), *gang("g0", 3), *gang("g1", 3))
     slow = slowed(engine)
 
@@ -99,7 +99,7 @@ def test_a_cycle_tries_one_job_at_least_however_short_its_time_is() -> None:
     assert names(second) == ["g1"] * 3
 
 
-def test_what_is_promised_takes_no_time_from_the_action_that_is_continued() -> None:
+def test_jobs_with_promises_take_no_time_from_the_continued_action() -> None:
     engine = engine_with(
         queue("rich", quotas={"cpu": 0}),
         queue("poor", quotas={"cpu": 20}),
@@ -117,7 +117,7 @@ def test_what_is_promised_takes_no_time_from_the_action_that_is_continued() -> N
     assert max(index for index, count in enumerate(counts) if count) < 20
 
 
-def test_a_cycle_without_a_deadline_tries_everything_whatever_earlier_ones_did() -> None:
+def test_a_cycle_without_a_deadline_tries_all_jobs_after_any_earlier_cycle() -> None:
     engine = engine_with(node("n", 2), *(item for i in range(4) for item in gang(f"g{i}", 3)))
     slow = slowed(engine)
     cut_cycle(engine, slow, 2)
@@ -129,8 +129,8 @@ def test_a_cycle_without_a_deadline_tries_everything_whatever_earlier_ones_did()
     assert not engine.report.is_cut
 
 
-def test_jobs_that_come_later_have_their_turn_in_the_next_cycle() -> None:
-    """A round over many jobs takes many cycles, and newcomers do not wait for its end."""
+def test_newly_created_jobs_are_tried_in_the_next_cycle() -> None:
+    """A round over many jobs takes many cycles, and new jobs do not wait for its end."""
     engine = engine_with(node("n", 9), *(item for i in range(3) for item in gang(f"g{i}", 1)))
     slow = slowed(engine)
     assert names(cut_cycle(engine, slow, 0)) == ["g0"]
@@ -141,7 +141,7 @@ def test_jobs_that_come_later_have_their_turn_in_the_next_cycle() -> None:
     assert names(cut_cycle(engine, slow, 0)) == ["g2"]
 
 
-def test_endless_newcomers_leave_the_round_its_part_of_each_cycle() -> None:
+def test_a_round_keeps_its_part_of_each_cycle_beside_endless_new_jobs() -> None:
     engine = engine_with(node("n", 50), *(item for i in range(3) for item in gang(f"g{i}", 1)))
     slow = slowed(engine)
     cut_cycle(engine, slow, 0)
@@ -154,7 +154,7 @@ def test_endless_newcomers_leave_the_round_its_part_of_each_cycle() -> None:
     assert len([name for name in served if name.startswith("late")]) >= 4
 
 
-def test_a_newcomer_that_does_not_fit_waits_for_the_next_round() -> None:
+def test_a_new_job_that_does_not_fit_waits_for_the_next_round() -> None:
     engine = engine_with(node("n", 3), *(item for i in range(3) for item in gang(f"g{i}", 1)))
     slow = slowed(engine)
     cut_cycle(engine, slow, 0)
@@ -167,7 +167,7 @@ def test_a_newcomer_that_does_not_fit_waits_for_the_next_round() -> None:
     assert slow.asked == ["g2"]
 
 
-def test_a_job_that_was_not_tried_keeps_its_reason_and_a_new_one_says_so() -> None:
+def test_an_untried_job_keeps_its_reason_and_a_new_one_is_reported_as_untried() -> None:
     engine = engine_with(node("n", 1), *gang("a", 2), *gang("b", 3))
     slow = slowed(engine)
     list(engine.cycle(deadline=slow.deadline(99)))
@@ -184,7 +184,7 @@ def test_a_job_that_was_not_tried_keeps_its_reason_and_a_new_one_says_so() -> No
     assert said.isdisjoint({"c", *(f"c-{i}" for i in range(4))})
 
 
-def test_free_room_is_used_while_a_later_action_is_continued() -> None:
+def test_idle_room_is_used_while_a_later_action_is_continued() -> None:
     engine = engine_with(
         queue("rich", quotas={"cpu": 0}),
         queue("poor", quotas={"cpu": 8}),
@@ -205,7 +205,7 @@ def test_free_room_is_used_while_a_later_action_is_continued() -> None:
     }
 
 
-def test_what_was_promised_is_kept_in_the_cycles_that_continue() -> None:
+def test_promised_room_is_kept_in_the_cycles_that_continue() -> None:
     clock = Clock()
     engine = engine_with(
         queue("rich", quotas={"cpu": 0}),
@@ -244,7 +244,9 @@ def test_reserved_room_is_kept_in_the_cycles_that_continue() -> None:
 
 @given(worlds(foreign=False), st.integers(0, 3))
 @SETTINGS
-def test_what_cut_cycles_commit_is_whole_and_true(world: World, budget_s: int) -> None:
+def test_cycles_that_run_out_of_time_commit_whole_gangs_and_keep_sums_correct(
+    world: World, budget_s: int
+) -> None:
     engine = engine_with(*world.objects)
     slow, state = slowed(engine), engine.cluster.state
 
@@ -259,7 +261,7 @@ def test_what_cut_cycles_commit_is_whole_and_true(world: World, budget_s: int) -
 
 @given(worlds(most_jobs=3), st.integers(0, 3), st.integers(0, 4))
 @SETTINGS
-def test_every_job_that_waits_has_its_turn_in_every_action_within_a_bounded_number_of_cycles(
+def test_every_action_tries_every_waiting_job_within_a_bounded_number_of_cycles(
     world: World, budget_s: int, cycles_before: int
 ) -> None:
     engine = engine_with(*world.objects)
@@ -316,7 +318,7 @@ class TurnsTaken:
 
 @given(worlds())
 @SETTINGS
-def test_a_plan_without_a_deadline_is_that_of_one_that_does_not_pass(world: World) -> None:
+def test_plans_without_a_deadline_and_with_a_distant_one_are_equal(world: World) -> None:
     one, other = engine_with(*world.objects), engine_with(*world.objects)
 
     for _ in range(2):
@@ -325,7 +327,7 @@ def test_a_plan_without_a_deadline_is_that_of_one_that_does_not_pass(world: Worl
         assert one.report.jobs == other.report.jobs
 
 
-def test_a_deadline_passes_by_its_clock() -> None:
+def test_a_deadline_is_measured_by_its_clock() -> None:
     now_s = 0.0
     deadline = Deadline(4.0, lambda: now_s)
     assert not deadline.has_passed()

@@ -1,4 +1,4 @@
-"""Whatever else waits: when a gang has started, its later pods find room as long as it is kept."""
+"""The later pods of a started gang find room while it is kept, beside any other jobs."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -87,7 +87,7 @@ def cycle(engine: Engine, clock: Clock, pods: dict[str, kube.Pod]) -> set[str]:
     restarts=st.booleans(),
 )
 @settings(max_examples=examples(20), deadline=None)
-def test_later_pods_of_started_gangs_are_placed_in_the_cycle_after_they_come(
+def test_later_pods_of_started_gangs_are_placed_in_the_next_cycle(
     nodes: Sequence[int],
     gangs: Sequence[Staged],
     rounds: Sequence[Sequence[tuple[int, int]]],

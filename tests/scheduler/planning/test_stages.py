@@ -1,4 +1,4 @@
-"""Stages: pods of a gang that are created later have room when they come."""
+"""Stages: room is kept for pods of a gang that are created later."""
 
 from typing import Any
 
@@ -98,7 +98,7 @@ def test_the_first_stage_starts_only_if_the_later_ones_fit_now() -> None:
     assert stages_of(engine) == {"workers": (("n",), False)}
 
 
-def test_the_room_of_later_stages_is_not_given_to_others_in_the_same_session() -> None:
+def test_the_room_of_later_stages_is_given_to_no_other_job_in_the_session() -> None:
     engine = engine_with(
         node("n", 8, 3), staged(*LEADER_READY), member("leader-0", "leader"), pod("other", 0, 1)
     )
@@ -119,7 +119,7 @@ def test_the_room_is_kept_from_session_to_session_and_across_restarts() -> None:
         clock.now += 60
 
 
-def test_the_pods_of_a_stage_use_the_room_that_was_kept_for_them() -> None:
+def test_the_pods_of_a_stage_use_the_room_kept_for_them() -> None:
     clock = Clock()
     engine = engine_with(
         node("n", 8, 3),
@@ -142,7 +142,7 @@ def test_the_pods_of_a_stage_use_the_room_that_was_kept_for_them() -> None:
     assert stages_of(engine) == {}
 
 
-def test_the_room_is_let_go_at_the_deadline_and_an_event_says_so() -> None:
+def test_the_room_is_released_at_the_deadline_with_an_event() -> None:
     clock = Clock()
     engine = engine_with(
         node("n", 8, 3),
@@ -177,7 +177,7 @@ def test_a_scheduler_that_restarts_after_the_deadline_keeps_nothing() -> None:
     assert not engine.cluster.problems
 
 
-def test_a_stage_after_complete_holds_nothing_and_is_not_waited_for() -> None:
+def test_a_stage_after_complete_holds_no_room_and_does_not_delay_the_gang() -> None:
     torchtune = (stage("data", 1), stage("node", 2, ("data", "Complete"), gpu=8))
     engine = engine_with(
         node("n", 8, 2), staged(*torchtune), member("data-0", "data"), pod("other", 0, 1)
@@ -186,7 +186,7 @@ def test_a_stage_after_complete_holds_nothing_and_is_not_waited_for() -> None:
     assert plan(engine) == {"data-0": "n", "other": "n"}
 
 
-def test_a_stage_after_complete_starts_as_a_gang_when_the_first_pods_are_gone() -> None:
+def test_a_stage_after_complete_starts_as_a_gang_when_the_first_pods_have_ended() -> None:
     stages = (
         stage("data", 1),
         stage("node", 2, ("data", "Complete")),
@@ -202,7 +202,7 @@ def test_a_stage_after_complete_starts_as_a_gang_when_the_first_pods_are_gone() 
     assert set(stages_of(engine)) == {"launcher"}
 
 
-def test_stages_in_order_all_have_room_from_the_beginning() -> None:
+def test_room_is_kept_for_all_stages_of_a_chain_from_the_start() -> None:
     in_order = (
         stage("a", 1),
         stage("b", 1, ("a", "Ready")),
@@ -241,7 +241,7 @@ def test_the_limit_of_the_queue_counts_later_stages() -> None:
     assert report_of(engine, "gang").reason == JobReason.OVER_LIMIT
 
 
-def test_the_room_is_kept_inside_the_domain_of_the_gang() -> None:
+def test_the_room_is_kept_within_the_domain_of_the_gang() -> None:
     racks = [
         node(f"{rack}{i}", 8, 1, labels={"rack": rack}) for rack in ("a", "b") for i in range(2)
     ]
@@ -258,7 +258,7 @@ def test_the_room_is_kept_inside_the_domain_of_the_gang() -> None:
     assert all(name.startswith("b") for name in nodes)
 
 
-def test_others_are_evicted_for_the_whole_not_for_the_first_stage_alone() -> None:
+def test_victims_are_evicted_for_all_stages_together() -> None:
     victims = [pod(f"low-{i}", 0, 1, on="n", priority=1) for i in range(3)]
     leader = member("leader-0", "leader", priority=50)
     engine = engine_with(node("n", 8, 3), staged(*LEADER_READY), *victims, leader)
@@ -268,7 +268,7 @@ def test_others_are_evicted_for_the_whole_not_for_the_first_stage_alone() -> Non
     assert evicted == ["low-0", "low-1", "low-2"]
 
 
-def test_nobody_is_evicted_for_a_first_stage_whose_later_stage_never_fits() -> None:
+def test_nothing_is_evicted_for_a_first_stage_if_a_later_stage_never_fits() -> None:
     victims = [pod(f"low-{i}", 0, 1, on="n", priority=1) for i in range(2)]
     leader = member("leader-0", "leader", priority=50)
     engine = engine_with(node("n", 8, 2), staged(*LEADER_READY), *victims, leader)
@@ -277,7 +277,7 @@ def test_nobody_is_evicted_for_a_first_stage_whose_later_stage_never_fits() -> N
     assert engine.report.evictions == []
 
 
-def test_the_state_is_as_before_after_every_session() -> None:
+def test_every_session_restores_the_state() -> None:
     clock = Clock()
     engine = engine_with(
         node("n", 8, 3), staged(*LEADER_READY), leader_runs(clock), pod("other", 0, 1), clock=clock
@@ -313,7 +313,7 @@ def test_a_gang_below_a_raised_minimum_is_not_stale() -> None:
     assert [each.task.name for each in engine.report.evictions] == ["p1"], "now it has lost one"
 
 
-def test_a_first_stage_is_not_stale_while_later_pods_have_not_come() -> None:
+def test_a_first_stage_is_not_stale_before_later_pods_exist() -> None:
     clock = Clock()
     engine = engine_with(node("n", 8, 3), staged(*LEADER_READY), leader_runs(clock), clock=clock)
 
@@ -351,7 +351,7 @@ def test_later_stages_are_stale_when_the_first_is_lost() -> None:
     ],
     ids=["self", "cycle", "missing"],
 )
-def test_stages_that_cannot_be_ordered_are_said_at_the_group(
+def test_stages_that_cannot_be_ordered_are_reported_on_the_group(
     stages: list[SubGroup], message: str
 ) -> None:
     engine = engine_with(node("n"), staged(*stages), member("a-0", "a"))
@@ -362,7 +362,7 @@ def test_stages_that_cannot_be_ordered_are_said_at_the_group(
     assert report_of(engine, "gang").message == message
 
 
-def test_a_first_stage_that_is_being_bound_keeps_the_room_of_the_later_ones() -> None:
+def test_a_first_stage_that_is_being_bound_keeps_the_room_of_later_stages() -> None:
     engine = engine_with(node("n", 8, 3), staged(*LEADER_READY), member("leader-0", "leader"))
     (draft,) = engine.cycle()
     add(engine.cluster, as_created(draft), pod("other", 0, 1))
@@ -371,7 +371,7 @@ def test_a_first_stage_that_is_being_bound_keeps_the_room_of_the_later_ones() ->
     assert stages_of(engine) == {"workers": (("n",), False)}
 
 
-def test_later_pods_that_avoid_each_other_have_room_on_nodes_of_their_own() -> None:
+def test_later_pods_with_anti_affinity_have_room_on_different_nodes() -> None:
     apart = podspec.Affinity(
         pod_anti_affinity=podspec.PodAffinity(
             required=[
@@ -405,7 +405,7 @@ def test_later_pods_that_avoid_each_other_have_room_on_nodes_of_their_own() -> N
     assert not engine.cluster.state.staged
 
 
-def test_quantities_in_a_template_may_be_numbers_and_limits_alone() -> None:
+def test_quantities_in_a_template_may_be_numbers_or_limits_without_requests() -> None:
     container = {"name": "main", "resources": {"limits": {GPU: 1, "cpu": 0.5}}}
     workers = SubGroup(
         name="workers",
@@ -421,7 +421,7 @@ def test_quantities_in_a_template_may_be_numbers_and_limits_alone() -> None:
     assert "later stage workers" in report_of(engine, "gang").message
 
 
-def test_a_template_that_cannot_be_read_is_said_at_the_group() -> None:
+def test_an_unreadable_template_is_reported_on_the_group() -> None:
     broken = SubGroup(
         name="workers",
         min_member=2,
@@ -439,7 +439,7 @@ def test_a_template_that_cannot_be_read_is_said_at_the_group() -> None:
 
 
 @pytest.mark.parametrize("minimum", [1, 3])
-def test_the_minimum_is_that_of_the_first_stages_also_if_it_counts_all(minimum: int) -> None:
+def test_the_minimum_before_the_start_is_the_first_stages_minimum(minimum: int) -> None:
     gang = group("gang", minimum, sub_groups=list(LEADER_READY))
     engine = engine_with(node("n", 8, 3), gang, member("leader-0", "leader"))
 
@@ -463,7 +463,7 @@ def many(count: int, name: str = "workers") -> SubGroup:
 
 
 @pytest.mark.parametrize("count", [10_000, 99_999])
-def test_a_later_stage_that_no_nodes_could_ever_take_is_refused_before_its_pods_are_made(
+def test_an_impossible_later_stage_is_refused_before_its_pods_are_created(
     count: int,
 ) -> None:
     engine = engine_with(
@@ -484,7 +484,7 @@ def test_a_later_stage_that_no_nodes_could_ever_take_is_refused_before_its_pods_
     )
 
 
-def test_a_running_gang_whose_later_stage_is_raised_keeps_no_room_and_is_told_why() -> None:
+def test_a_running_gang_with_a_raised_later_stage_keeps_no_room_with_the_reason() -> None:
     clock = Clock()
     engine = engine_with(
         node("n", 8, 3), staged(stage("leader", 1), many(99_999)), leader_runs(clock),
@@ -509,7 +509,7 @@ class Watch:
         return 0.0
 
 
-def test_room_that_stays_where_it_was_is_kept_without_planning_it_pod_by_pod() -> None:
+def test_unchanged_room_is_kept_without_planning_each_pod() -> None:
     clock = Clock()
     engine = engine_with(
         *(node(f"n{i}", 8, 2) for i in range(5)),
@@ -532,7 +532,7 @@ def test_room_that_stays_where_it_was_is_kept_without_planning_it_pod_by_pod() -
     assert watch.reads < 40
 
 
-def test_room_is_planned_again_when_its_nodes_no_longer_take_it() -> None:
+def test_room_is_planned_again_when_it_no_longer_fits_its_nodes() -> None:
     clock = Clock()
     engine = engine_with(
         node("n", 8, 3), node("o", 8, 3), staged(stage("leader", 1), many(50)), leader_runs(clock),
@@ -563,7 +563,7 @@ def test_room_is_kept_for_a_day_at_most() -> None:
     assert plan(engine) == {"other": "n"}
 
 
-def test_no_room_is_kept_for_a_stage_that_follows_only_pods_that_have_ended() -> None:
+def test_no_room_is_kept_for_a_stage_after_all_earlier_pods_have_ended() -> None:
     clock = Clock()
     engine = engine_with(
         node("n", 8, 3), staged(*LEADER_READY), leader_runs(clock), pod("other", 0, 1), clock=clock
@@ -576,7 +576,7 @@ def test_no_room_is_kept_for_a_stage_that_follows_only_pods_that_have_ended() ->
     assert stages_of(engine) == {}
 
 
-def test_room_is_kept_while_one_of_the_stages_before_still_runs() -> None:
+def test_room_is_kept_while_one_of_the_earlier_stages_runs() -> None:
     clock = Clock()
     workers = stage("workers", 2, ("leader", "Ready"), ("helper", "Ready"))
     engine = engine_with(
@@ -603,9 +603,7 @@ def test_room_is_kept_while_one_of_the_stages_before_still_runs() -> None:
         ),
     ],
 )
-def test_a_minimum_that_no_gang_may_have_is_told_as_invalid(
-    fields: dict[str, Any], told: str
-) -> None:
+def test_an_invalid_minimum_is_reported_as_invalid(fields: dict[str, Any], told: str) -> None:
     minimum = fields.pop("min_member", 1)
     engine = engine_with(node("n"), group("gang", minimum, **fields), pod("p", group="gang"))
 

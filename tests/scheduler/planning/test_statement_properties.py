@@ -1,4 +1,4 @@
-"""I1 to I6: whatever is done in Statements can be undone without a trace, and columns stay true."""
+"""I1 to I6: all changes of a Statement can be undone completely, and columns stay correct."""
 
 from hypothesis import HealthCheck, settings
 

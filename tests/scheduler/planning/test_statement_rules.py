@@ -1,4 +1,4 @@
-"""Statements, case by case: plans that are replayed, Statements that are over, pods that left."""
+"""Statements, case by case: replayed plans, closed Statements, deleted pods."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -119,7 +119,7 @@ USES: dict[str, Callable[[Statement, Task], object]] = {
 
 @pytest.mark.parametrize("use", USES)
 @pytest.mark.parametrize("end", ["commit", "discard", "surrender"])
-def test_a_statement_that_is_over_cannot_be_used(use: str, end: str) -> None:
+def test_a_closed_statement_cannot_be_used(use: str, end: str) -> None:
     cluster, first, second = two_pods()
     statement = session_of(cluster).statement()
     statement.allocate(first, 0)
@@ -143,7 +143,7 @@ def test_a_statement_cannot_be_merged_into_itself() -> None:
     assert len(statement.operations) == 1
 
 
-def test_what_was_merged_is_undone_with_the_statement_that_took_it() -> None:
+def test_merged_operations_are_undone_with_the_receiving_statement() -> None:
     cluster, first, second = two_pods()
     session, before = session_of(cluster), view(cluster.state)
     one, other = session.statement(), session.statement()
@@ -156,7 +156,7 @@ def test_what_was_merged_is_undone_with_the_statement_that_took_it() -> None:
     assert view(cluster.state) == before
 
 
-def test_a_plan_whose_node_is_gone_is_refused_whole() -> None:
+def test_a_plan_with_a_deleted_node_is_refused_whole() -> None:
     cluster, first, second = two_pods()
     add(cluster, node("z"))
     session = session_of(cluster)
@@ -174,7 +174,7 @@ def test_a_plan_whose_node_is_gone_is_refused_whole() -> None:
     assert view(cluster.state) == before
 
 
-def test_a_plan_with_a_pod_that_is_gone_or_changed_is_refused_whole() -> None:
+def test_a_plan_with_a_deleted_or_changed_pod_is_refused_whole() -> None:
     cluster, first, second = two_pods()
     statement = session_of(cluster).statement()
     statement.allocate(first, 0)
@@ -191,7 +191,7 @@ def test_a_plan_with_a_pod_that_is_gone_or_changed_is_refused_whole() -> None:
 
 
 @pytest.mark.parametrize("running", [pod("r", on="unknown"), pod("r", on="n", scheduler="other")])
-def test_a_pod_that_cannot_be_released_here_is_not_evicted(running: object) -> None:
+def test_a_pod_that_holds_no_releasable_room_is_not_evicted(running: object) -> None:
     cluster, _, _ = two_pods()
     add(cluster, running)  # type: ignore[arg-type]  # pods are objects
     before = view(cluster.state)
@@ -231,7 +231,7 @@ def test_a_pod_that_another_statement_evicts_is_not_moved() -> None:
 
 
 @pytest.mark.parametrize("is_merged", [False, True])
-def test_a_pod_is_moved_by_the_statement_that_has_its_eviction(is_merged: bool) -> None:
+def test_a_pod_is_moved_by_the_statement_that_evicts_it(is_merged: bool) -> None:
     engine = engine_with(node("n0"), node("n1"), pod("p", on="n0"))
     session = session_of(engine.cluster)
     (task,), before = session.state.tasks.values(), view(session.state)
@@ -248,7 +248,7 @@ def test_a_pod_is_moved_by_the_statement_that_has_its_eviction(is_merged: bool) 
     assert view(session.state) == before
 
 
-def test_a_plan_is_refused_when_the_eviction_that_it_builds_on_was_undone() -> None:
+def test_a_plan_is_refused_after_the_undo_of_an_eviction_that_it_needs() -> None:
     engine = engine_with(node("n", 1), pod("a", on="n"), pod("b"))
     session = session_of(engine.cluster)
     tasks, before = {t.name: t for t in session.state.tasks.values()}, view(session.state)

@@ -51,7 +51,7 @@ POOLS = Resource("example.com", "v1", "pools", "Pool", False, Pool)
 
 
 class Licences:
-    """Sells each seat of a pool once; a pod says by its claims that it wants one."""
+    """Sells each seat of a pool once; pods request seats by their claims."""
 
     name = "licences"
 
@@ -181,7 +181,7 @@ def engine_of(*items: KubeObject, plugin: str = "licences") -> Engine:
     return engine
 
 
-def test_a_plugin_plans_by_objects_that_it_alone_watches_as_they_change() -> None:
+def test_a_plugin_follows_changes_of_the_objects_that_it_watches() -> None:
     engine = engine_of(node("a"), node("b"), wants("p", "a", "b"), wants("q", "a", "b"))
     assert plan(engine) == {}
     assert report_of(engine, "p").message == "0/2 nodes are available: 2 have no pool"
@@ -193,7 +193,7 @@ def test_a_plugin_plans_by_objects_that_it_alone_watches_as_they_change() -> Non
     assert plan(engine) == {"q": "b"}
 
 
-def test_equal_pods_go_to_the_nodes_that_each_of_them_names() -> None:
+def test_equal_pods_are_placed_on_the_node_that_each_of_them_names() -> None:
     pools = [pool(name, at=name, seats=9) for name in "abc"]
     engine = engine_of(
         node("a"), node("b"), node("c"), *pools,
@@ -203,7 +203,7 @@ def test_equal_pods_go_to_the_nodes_that_each_of_them_names() -> None:
     assert plan(engine) == {"pa": "a", "pb": "b", "pc": "c"}
 
 
-def test_a_refusal_by_a_ledger_keeps_the_pod_off_that_node_alone() -> None:
+def test_a_refusal_by_a_ledger_excludes_only_that_node() -> None:
     pools = [pool("x", at="a", seats=1), pool("y", at="b", seats=1)]
     engine = engine_of(
         node("a"), node("b"), *pools, group("g", 2), group("h", 1),
@@ -217,7 +217,7 @@ def test_a_refusal_by_a_ledger_keeps_the_pod_off_that_node_alone() -> None:
     )
 
 
-def test_what_a_plugin_hands_over_is_told_to_it_until_the_pod_is_gone() -> None:
+def test_a_plugin_gets_its_data_of_a_request_until_the_pod_is_deleted() -> None:
     engine = engine_of(node("a"), pool("x", at="a", seats=1), wants("p", "a"))
     (draft,) = engine.cycle()
     add(engine.cluster, wants("q", "a"))
@@ -232,7 +232,7 @@ def test_what_a_plugin_hands_over_is_told_to_it_until_the_pod_is_gone() -> None:
     assert plan(engine) == {"q": "a"}
 
 
-def test_a_request_with_plugin_data_that_is_no_mapping_is_passed_over() -> None:
+def test_a_request_with_malformed_plugin_data_is_ignored() -> None:
     engine = engine_of(node("a"), pool("x", at="a", seats=1), wants("p", "a"))
     (draft,) = engine.cycle()
     forged = as_created(draft)
@@ -244,7 +244,7 @@ def test_a_request_with_plugin_data_that_is_no_mapping_is_passed_over() -> None:
     assert plan(engine) == {"q": "a"}
 
 
-def test_a_pod_that_a_plugin_finds_invalid_waits_and_says_why() -> None:
+def test_a_pod_that_a_plugin_finds_invalid_waits_with_the_reason() -> None:
     engine = engine_of(node("a"), pool("x", at="a", seats=1), wants("p", "a", "forbidden"))
 
     assert plan(engine) == {}
@@ -252,7 +252,7 @@ def test_a_pod_that_a_plugin_finds_invalid_waits_and_says_why() -> None:
     assert (report.reason, report.message) == ("Forbidden", "pod p: licences are not for it")
 
 
-def test_a_plugin_of_a_new_configuration_is_told_of_all_that_is_there() -> None:
+def test_a_plugin_of_a_new_configuration_gets_all_existing_objects() -> None:
     engine = engine_with(node("a"), pool("x", at="a", seats=1), wants("p", "a"))
     assert plan(engine) == {}
 

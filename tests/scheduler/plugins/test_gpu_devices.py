@@ -1,6 +1,4 @@
-"""GPUs one by one: no plan overcommits a device, every discard restores all, and a restart loses
-nothing.
-"""
+"""GPUs one by one: plans never overcommit a device, undo restores all, restarts lose nothing."""
 
 import random
 from collections import Counter
@@ -130,7 +128,7 @@ def test_no_plan_overcommits_a_device_and_a_discard_restores_everything(
 
 @settings(max_examples=examples(50), deadline=None)
 @given(wanted=st.lists(shares, min_size=1, max_size=8), seed=st.integers(0, 1000))
-def test_a_scheduler_that_starts_anew_knows_who_shares_with_whom(
+def test_a_restarted_scheduler_restores_the_groups_that_share_gpus(
     wanted: list[Share], seed: int
 ) -> None:
     nodes = [node("a", gpu=2, labels=MEMORY), node("b", gpu=1, labels=MEMORY)]
@@ -164,7 +162,7 @@ def test_a_scheduler_that_starts_anew_knows_who_shares_with_whom(
     check(again.cluster)
 
 
-def test_a_reservation_counts_for_no_gpu_but_keeps_its_device_from_whole_pods() -> None:
+def test_a_reservation_counts_no_gpu_but_excludes_pods_with_whole_gpus() -> None:
     cluster = Cluster(SchedulerConfiguration(), lambda: NOW)
     held = reservation("g", "a")
     add(cluster, node("a", gpu=1), held, pod("w", 0, 1))
@@ -180,7 +178,7 @@ def test_a_reservation_counts_for_no_gpu_but_keeps_its_device_from_whole_pods() 
         statement.allocate(cluster.state.tasks["uid-w"], 0)  # type: ignore[index]  # a str is a Uid
 
 
-def test_a_gpu_is_not_given_away_while_the_reservation_pod_that_holds_it_is_terminating() -> None:
+def test_a_gpu_is_held_while_its_reservation_pod_is_terminating() -> None:
     whole, user = pod("w", 0, 1, on="a"), sharer("u", {"gpu-fraction": "0.5"}, ("g",), on="a")
     engine = engine_with(node("a", gpu=4), whole, user, reservation("g", "a", index="1"))
     delete(engine.cluster, user)
@@ -199,7 +197,7 @@ def test_a_gpu_is_not_given_away_while_the_reservation_pod_that_holds_it_is_term
     deleting=st.sampled_from(["2025-06-15T15:06:45Z", "2025-06-15T01:00:00Z"]),
     order=st.permutations(range(4)),
 )
-def test_a_scheduler_that_starts_knows_that_a_terminating_reservation_holds_a_gpu_of_its_own(
+def test_a_new_scheduler_holds_a_gpu_for_a_terminating_reservation(
     index: str, deleting: str, order: list[int]
 ) -> None:
     seen = [
@@ -216,7 +214,7 @@ def test_a_scheduler_that_starts_knows_that_a_terminating_reservation_holds_a_gp
     assert placed(engine) == {"two"}
 
 
-def test_the_gpu_of_a_request_is_kept_when_its_pod_goes_as_its_reservation_may_still_come() -> None:
+def test_a_gpu_is_kept_for_the_reservation_of_a_request_with_a_deleted_pod() -> None:
     clock = Clock()
     user, whole = sharer("u", {"gpu-fraction": "0.5"}), pod("w", 0, 1)
     engine = engine_with(node("a", gpu=1), user, clock=clock)
@@ -241,7 +239,7 @@ def test_the_gpu_of_a_request_is_kept_when_its_pod_goes_as_its_reservation_may_s
 
 
 @given(order=st.permutations(range(3)), is_there=st.booleans())
-def test_a_scheduler_that_starts_keeps_gpus_for_reservations_of_requests_whose_pods_are_gone(
+def test_a_new_scheduler_keeps_gpus_for_requests_with_deleted_pods(
     order: list[int], is_there: bool
 ) -> None:
     user, whole = sharer("u", {"gpu-fraction": "0.5"}), pod("w", 0, 1)
@@ -256,9 +254,7 @@ def test_a_scheduler_that_starts_keeps_gpus_for_reservations_of_requests_whose_p
     assert placed(again) == ({"u"} if is_there else set())
 
 
-def test_a_scheduler_that_stands_by_expects_no_reservations_of_requests_that_ended_long_ago() -> (
-    None
-):
+def test_a_standby_scheduler_expects_no_reservations_of_old_ended_requests() -> None:
     clock = Clock()
     user = sharer("u", {"gpu-fraction": "0.5"})
     [draft] = engine_with(node("a", gpu=1), user).cycle()
@@ -273,7 +269,7 @@ def test_a_scheduler_that_stands_by_expects_no_reservations_of_requests_that_end
     assert placed(engine) == {"w"}
 
 
-def test_a_node_with_more_tenants_than_gpus_gets_no_more_of_them() -> None:
+def test_a_node_with_more_tenants_than_gpus_gets_no_further_tenants() -> None:
     tenants = [reservation("one", "a"), reservation("two", "a")]
     engine = engine_with(node("a", gpu=1, cpu=64), *tenants)
     add(engine.cluster, sharer("more", {"gpu-fraction": "0.1"}))
@@ -283,7 +279,7 @@ def test_a_node_with_more_tenants_than_gpus_gets_no_more_of_them() -> None:
     assert placed(engine) == {"more"}
 
 
-def test_pods_that_are_being_bound_keep_their_group_when_the_devices_are_settled_again() -> None:
+def test_pods_that_are_being_bound_keep_their_group_when_devices_are_reassigned() -> None:
     engine = engine_with(node("a", gpu=2, cpu=64), sharer("first", {"gpu-fraction": "0.6"}))
     [draft] = engine.cycle()
     [group] = draft.spec.pods[0].selected_gpu_groups
@@ -302,8 +298,8 @@ def test_pods_that_are_being_bound_keep_their_group_when_the_devices_are_settled
 
 @settings(max_examples=examples(200), deadline=None)
 @given(data=st.data())
-def test_news_in_any_order_leave_no_device_to_be_given_away_twice(data: st.DataObject) -> None:
-    """Watches are cut and made again: what has gone may be seen after what came in its place."""
+def test_no_device_is_given_away_twice_after_events_in_any_order(data: st.DataObject) -> None:
+    """Watches restart: a deleted object may be observed after its replacement."""
     half = {"gpu-fraction": "0.5"}
 
     def tenants(name: str) -> list[Any]:
@@ -328,7 +324,7 @@ def test_news_in_any_order_leave_no_device_to_be_given_away_twice(data: st.DataO
     assert placed(engine) == set()
 
 
-def test_room_for_a_reservation_that_is_yet_to_come_is_kept() -> None:
+def test_room_is_kept_for_an_expected_reservation() -> None:
     cluster = Cluster(SchedulerConfiguration(tenancy_policy_enforced=True), lambda: NOW)
     add(cluster, node("a", gpu=1, pods=10))
     nodes = cluster.state.nodes
@@ -353,7 +349,7 @@ def test_room_for_a_reservation_that_is_yet_to_come_is_kept() -> None:
     assert free() == (10, 0, 0)
 
 
-def test_all_that_reservations_are_configured_to_need_is_planned_for() -> None:
+def test_all_configured_resources_of_reservations_are_planned() -> None:
     asks = {"resources": {"requests": {"cpu": "500m"}, "limits": {"memory": "1Gi"}}}
     plugins = [PluginConfiguration(name="predicates"), PluginConfiguration(name="gang")]
     sharing = PluginConfiguration(name="gpusharing", arguments=asks)
@@ -368,7 +364,7 @@ def test_all_that_reservations_are_configured_to_need_is_planned_for() -> None:
     assert (nodes.idle[cpu, 0], nodes.idle[memory, 0]) == (500, 2**30)
 
 
-def test_shares_by_memory_are_counted_anew_when_a_smaller_gpu_comes() -> None:
+def test_shares_by_memory_are_recounted_when_a_smaller_gpu_appears() -> None:
     cluster = Cluster(SchedulerConfiguration(), lambda: NOW)
     asks = sharer("p", {"gpu-memory": "10000"})
     add(cluster, asks, node("large", gpu=1, labels={"nvidia.com/gpu.memory": "40000"}))

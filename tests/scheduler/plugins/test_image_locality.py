@@ -1,4 +1,4 @@
-"""Image locality: the formula of kube-scheduler, and how it follows the images of nodes."""
+"""Image locality: the formula of kube-scheduler, and changes of the images of nodes."""
 
 import msgspec
 import pytest
@@ -62,7 +62,7 @@ def percents(used: UsedImages, *nodes: list[kube.ContainerImage]) -> list[int]:
         (UsedImages(("b:2",), 1), [[image(900, "a:1", "b:2")], []], [43, 0]),
     ],
 )
-def test_an_image_counts_with_its_size_and_the_share_of_nodes_that_have_it(
+def test_the_score_of_an_image_follows_its_size_and_its_share_of_nodes(
     used: UsedImages, nodes: list[list[kube.ContainerImage]], expected: list[int]
 ) -> None:
     assert percents(used, *nodes) == expected
@@ -77,7 +77,7 @@ def test_an_image_counts_with_its_size_and_the_share_of_nodes_that_have_it(
         ("root@sha256:aaaa", "root@sha256:aaaa"),
     ],
 )
-def test_a_name_without_tag_is_the_latest(name: str, full: str) -> None:
+def test_a_name_without_tag_has_the_tag_latest(name: str, full: str) -> None:
     assert normalized(name) == full
 
 
@@ -108,7 +108,7 @@ def test_the_table_follows_the_nodes() -> None:
     assert not table.names
 
 
-def test_images_decide_between_equal_nodes_and_a_weight_lifts_them_above_packing() -> None:
+def test_images_decide_between_equal_nodes_and_with_a_weight_before_packing() -> None:
     large = image(8000, "train:v1")
     items = [node("a", gpu=8), with_images(node("b", gpu=8), large), pod("old", gpu=4, on="a")]
 
@@ -128,7 +128,7 @@ def test_images_decide_between_equal_nodes_and_a_weight_lifts_them_above_packing
     assert placed(0) == {"new": "a"}
 
 
-def test_pods_whose_images_are_on_no_node_share_their_shape() -> None:
+def test_pods_with_images_on_no_node_share_their_shape() -> None:
     engine = Engine(configuration(), Clock())
     first, second = using("first", "one:v1"), using("second", "two:v1")
     add(engine.cluster, node("a", gpu=8), first, second)
@@ -143,7 +143,7 @@ def test_pods_whose_images_are_on_no_node_share_their_shape() -> None:
     assert shapes()[0] is not shapes()[1]
 
 
-def test_pods_that_get_another_shape_are_counted_once() -> None:
+def test_images_of_a_pod_that_changes_its_shape_are_counted_once() -> None:
     engine = Engine(configuration(), Clock())
     item = using("p", "one:v1")
     affinity = podspec.Affinity(

@@ -48,21 +48,21 @@ def test_pods_are_packed_or_spread_by_the_resource_that_decides(
     assert used(planned(arguments, *CPU_NODES, *gang("g", 6))) == cpus
 
 
-def test_a_fuller_node_is_taken_before_an_emptier_one() -> None:
+def test_a_fuller_node_is_used_before_an_emptier_node() -> None:
     items = [node("a", 8), node("b", 8), pod("old", cpu=5, on="b"), pod("new")]
 
     assert planned({}, *items) == {"new": "b"}
     assert planned({"cpu": "spread"}, *items) == {"new": "a"}
 
 
-def test_a_pod_without_gpus_keeps_off_nodes_that_have_some() -> None:
+def test_a_pod_without_gpus_avoids_nodes_with_gpus() -> None:
     items = [node("a", 2, gpu=1), node("b", 64), pod("p")]
 
     assert planned({}, *items) == {"p": "b"}
     assert planned({"cpu": "spread"}, *items) == {"p": "b"}
 
 
-def test_ties_go_to_the_first_name() -> None:
+def test_the_first_name_decides_a_tie() -> None:
     assert planned({}, node("n-b"), node("n-a"), pod("p")) == {"p": "n-a"}
 
 
@@ -79,7 +79,7 @@ def test_ties_go_to_the_first_name() -> None:
         ("gangs", {}, "there is no plugin gangs; did you mean gang?"),
     ],
 )
-def test_a_plugin_that_cannot_be_made_is_named_with_its_place(
+def test_a_plugin_that_cannot_be_created_is_an_error_at_its_place(
     name: str, arguments: dict[str, object], text: str
 ) -> None:
     wrong = [

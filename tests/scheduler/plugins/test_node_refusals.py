@@ -1,14 +1,18 @@
-"""Pods that their nodes refused: the node is avoided, the refusal told and counted."""
+"""Pods that their nodes refused: the node is avoided, the refusal is reported and counted."""
 
 import msgspec
+import numpy as np
 import pytest
 
 from bindery.api.names import NUMA_ZONES_ANNOTATION
 from bindery.kube.objects import watched as kube
 from bindery.kube.objects.bindrequests import PodBinding
+from bindery.kube.watches.store import Change, EventType
+from bindery.scheduler.model.jobs import Uid
+from bindery.scheduler.plugins.cooldown import Cooldown
 from tests.scheduler.numaworld import NumaWorld, aligned_pod, numa_node, on_zone, refused, report
 from tests.scheduler.numaworld import bound as bound_on
-from tests.scheduler.schedulerworld import NOW, node, pod, report_of
+from tests.scheduler.schedulerworld import NOW, engine_with, node, pod, report_of, session_of
 
 REASONS = [
     "TopologyAffinityError",
@@ -20,7 +24,7 @@ REASONS = [
 
 
 @pytest.mark.parametrize("reason", REASONS)
-def test_equal_pods_avoid_a_node_that_refused_one_for_a_while(reason: str) -> None:
+def test_equal_pods_avoid_the_node_of_a_refusal_for_a_while(reason: str) -> None:
     world = NumaWorld(numa_node("n"), report("n"), aligned_pod("a"))
     world.put(
         refused(aligned_pod("a"), "n", reason), aligned_pod("b"), aligned_pod("larger", cpu=3)
@@ -49,7 +53,7 @@ def test_a_node_that_refuses_again_is_avoided_for_longer() -> None:
     assert ends == [15, 30, 60, 60, 60]
 
 
-def test_a_refusal_ends_when_the_device_plugin_of_the_node_comes() -> None:
+def test_a_refusal_ends_when_the_device_plugin_registers_its_devices() -> None:
     world = NumaWorld(node("n"), pod("p"))
     world.put(refused(pod("p"), "n", "UnexpectedAdmissionError"), pod("q"))
     assert world.zones() == {}
@@ -61,7 +65,7 @@ def test_a_refusal_ends_when_the_device_plugin_of_the_node_comes() -> None:
     assert world.zones() == {"q": ("n", None)}
 
 
-def test_the_prediction_and_the_answer_of_the_node_are_told() -> None:
+def test_the_prediction_and_the_decision_of_the_node_are_reported() -> None:
     world = NumaWorld(numa_node("n"), report("n"), aligned_pod("a"))
     world.put(refused(aligned_pod("a"), "n"), aligned_pod("b"))
     world.drafts()
@@ -73,7 +77,7 @@ def test_the_prediction_and_the_answer_of_the_node_are_told() -> None:
     )
 
 
-def test_the_pod_of_another_namespace_that_a_node_refused_is_not_named() -> None:
+def test_a_refused_pod_of_another_namespace_is_not_named() -> None:
     other = pod("merger", cpu=2, namespace="acme")
     world = NumaWorld(node("a"), other)
     world.put(refused(other, "a", "OutOfcpu"), pod("p", cpu=2))
@@ -84,7 +88,7 @@ def test_the_pod_of_another_namespace_that_a_node_refused_is_not_named() -> None
     assert "merger" not in waiting.message
 
 
-def test_nodes_without_zones_refuse_pods_too() -> None:
+def test_refusals_of_nodes_without_zones_count() -> None:
     world = NumaWorld(node("a"), node("b"), pod("p", cpu=2), pod("q", cpu=1))
     failed = refused(pod("p", cpu=2), "a", "OutOfcpu")
     world.put(failed, pod("p2", cpu=2))
@@ -99,7 +103,7 @@ def test_other_failures_do_not_count_against_the_node() -> None:
     assert world.zones() == {"q": ("a", None)}
 
 
-def test_a_refusal_before_the_start_counts_from_its_own_time() -> None:
+def test_a_refusal_before_the_start_of_the_scheduler_counts_from_its_own_time() -> None:
     def at(text: str) -> kube.Pod:
         item = refused(aligned_pod("a"), "n")
         status = msgspec.structs.replace(item.status, start_time=text)
@@ -111,7 +115,20 @@ def test_a_refusal_before_the_start_counts_from_its_own_time() -> None:
         assert set(world.zones()) == expected
 
 
-def test_the_deletion_of_the_failed_pod_changes_nothing() -> None:
+def test_questions_do_not_change_which_refusals_are_known() -> None:
+    plugin, cluster = Cooldown(), engine_with(node("n"), pod("q")).cluster
+    plugin.observe(Change(EventType.ADDED, refused(pod("p"), "n", "OutOfcpu"), None))
+    session_of(cluster, plugin)
+    session = session_of(cluster, plugin, now=NOW + 1000)
+    shape = cluster.state.tasks[Uid("uid-q")].shape
+
+    is_known = plugin.keeps_room_for(shape)
+    assert plugin.has_room(session, shape, np.array([0]), False).all()
+    assert plugin.keeps_room_for(shape) is is_known
+    assert not is_known
+
+
+def test_the_deletion_of_the_refused_pod_changes_nothing() -> None:
     world = NumaWorld(numa_node("n"), report("n"), aligned_pod("a"))
     world.put(refused(aligned_pod("a"), "n"))
     world.remove(refused(aligned_pod("a"), "n"))
@@ -120,7 +137,7 @@ def test_the_deletion_of_the_failed_pod_changes_nothing() -> None:
     assert world.zones() == {}
 
 
-def test_each_predicted_pod_is_counted_once_when_its_node_decides() -> None:
+def test_each_prediction_is_counted_once_when_the_node_decides() -> None:
     world = NumaWorld(numa_node("n"), report("n"))
     waiting = [bound_on(aligned_pod(name), "n", on_zone(0, 2), phase="Pending") for name in "ab"]
     world.put(*waiting)
@@ -136,7 +153,7 @@ def test_each_predicted_pod_is_counted_once_when_its_node_decides() -> None:
     assert world.engine.report.answers == []
 
 
-def test_pods_that_were_decided_before_the_start_are_not_counted() -> None:
+def test_pods_decided_before_the_start_of_the_scheduler_are_not_counted() -> None:
     world = NumaWorld(numa_node("n"), report("n"), refused(aligned_pod("a"), "n"))
     world.put(refused(aligned_pod("a"), "n"))
     world.drafts()
@@ -144,7 +161,7 @@ def test_pods_that_were_decided_before_the_start_are_not_counted() -> None:
     assert world.engine.report.answers == []
 
 
-def test_rehearsals_record_what_the_binder_would() -> None:
+def test_simulated_bindings_write_the_record_that_the_binder_would_write() -> None:
     world = NumaWorld(numa_node("n"), report("n"), aligned_pod("a"))
     (draft,) = world.drafts()
     (planned,) = draft.spec.pods

@@ -1,4 +1,4 @@
-"""The counts of pods by domain follow every Statement, and undoing restores them exactly."""
+"""The counts of pods by domain follow every Statement, and undo restores them exactly."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -86,7 +86,7 @@ def _try(statement: Statement, data: st.DataObject, tasks: Sequence[Task], nodes
 
 @settings(max_examples=examples(25))
 @given(seed=st.integers(0, 10_000), data=st.data())
-def test_the_counts_are_those_of_a_recount_after_every_step(seed: int, data: st.DataObject) -> None:
+def test_the_counts_equal_a_recount_after_every_step(seed: int, data: st.DataObject) -> None:
     cluster = RandomCluster(seed)
     engine = engine_for(cluster, *cluster.waiting(WAITING))
     with engine.session() as session:
@@ -109,7 +109,7 @@ def test_the_counts_are_those_of_a_recount_after_every_step(seed: int, data: st.
         assert counts.kept() == before
 
 
-def test_a_term_that_a_pod_repeats_leaves_with_the_pod_each_time() -> None:
+def test_all_copies_of_a_repeated_term_are_removed_with_the_pod() -> None:
     cluster = RandomCluster(1754)  # p0 has the same required term twice
     engine = engine_for(cluster, *cluster.waiting(WAITING))
     with engine.session() as session:
@@ -126,7 +126,7 @@ def test_a_term_that_a_pod_repeats_leaves_with_the_pod_each_time() -> None:
 
 @settings(max_examples=examples(25))
 @given(seed=st.integers(0, 10_000))
-def test_pods_that_no_rule_can_tell_apart_have_one_shape(seed: int) -> None:
+def test_pods_that_no_rule_distinguishes_have_one_shape(seed: int) -> None:
     cluster = RandomCluster(seed)
     first, *others = cluster.waiting(WAITING)
     twin = {**first, "metadata": {**first["metadata"], "name": "twin", "uid": "uid-twin"}}

@@ -1,4 +1,4 @@
-"""ProvisioningRequests for gangs that lack room, and no evictions while their nodes come."""
+"""ProvisioningRequests for gangs that lack room, and no evictions while nodes are provisioned."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,7 +18,6 @@ from bindery.kube.objects.podgroups import PodGroup
 from bindery.kube.objects.provisioning import ProvisioningRequest, ProvisioningStatus
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.insight.waiting import explain
-from bindery.scheduler.insight.world import World
 from bindery.scheduler.model.jobs import JobKey
 from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.status.conditions import pending_writes
@@ -29,6 +28,7 @@ from bindery.scheduler.status.provisioning import (
     arguments_of,
     steps,
 )
+from bindery.scheduler.world import World
 from tests.scheduler.schedulerworld import (
     NAMESPACE,
     NOW,
@@ -148,7 +148,7 @@ def test_only_the_minimum_is_requested() -> None:
     assert sum(drafted(engine).counts.values()) == 2
 
 
-def test_a_template_has_what_decides_about_nodes_and_nothing_else() -> None:
+def test_a_template_has_only_fields_that_affect_the_choice_of_nodes() -> None:
     claim = podspec.PersistentVolumeClaimSource(claim_name="data")
     spec: Mapping[str, Any] = {
         "tolerations": [podspec.Toleration(key="gpu", operator="Exists")],
@@ -194,7 +194,7 @@ def test_a_template_selects_the_nodes_of_the_pool() -> None:
         ("yes", None, False, False),
     ],
 )
-def test_a_gang_asks_by_its_group_else_by_its_pods_else_by_the_configuration(
+def test_a_gang_requests_nodes_by_its_group_then_its_pods_then_the_configuration(
     on_group: str | None, on_pods: str | None, all_gangs: bool, expected: bool
 ) -> None:
     made = pod("g-0", 9, group="g")
@@ -216,7 +216,7 @@ def test_a_gang_with_whole_gpus_gets_a_request() -> None:
     assert container["resources"]["requests"]["nvidia.com/gpu"] == "1"
 
 
-def test_only_lack_of_room_asks_for_nodes() -> None:
+def test_only_lack_of_room_requests_nodes() -> None:
     limited = [queue("q", limits={"cpu": 1}), *gang("limited", 2, queue="q")]
     short = [group("short", 3), pod("short-0", 9, group="short")]
     single = pod("single", 9)
@@ -231,21 +231,21 @@ def problem_of(engine: Engine) -> str:
     return step.problem
 
 
-def test_a_gang_with_shares_of_gpus_asks_in_vain_and_is_told() -> None:
+def test_a_gang_with_shares_of_gpus_gets_no_request_and_a_problem_is_reported() -> None:
     made = [sharer(f"g-{i}", {"gpu-fraction": "0.6"}, group="g") for i in range(2)]
 
     assert "a share of a GPU" in problem_of(world(node("n", 4, gpu=1), marked("g", 2), *made))
     assert due(world(node("n", 4, gpu=1), group("g", 2), *made)) == [], "it does not ask"
 
 
-def test_a_gang_with_too_many_shapes_asks_in_vain_and_is_told() -> None:
+def test_a_gang_with_too_many_shapes_gets_no_request_and_a_problem_is_reported() -> None:
     shapes = [pod(f"g-{i}", 10 + i, group="g") for i in range(33)]
 
     assert "33 shapes" in problem_of(world(node("n", 1), marked("g", 33), *shapes))
     assert len(drafted(world(node("n", 1), marked("g", 32), *shapes)).counts) == 32
 
 
-def test_a_request_goes_when_the_gang_is_placed() -> None:
+def test_a_request_is_deleted_when_the_gang_is_placed() -> None:
     engine = world(node("n", 1), marked("g", 2), *gang("g", 2, cpu=2)[1:])
     request = stored(drafted(engine))
     add(engine.cluster, request)
@@ -259,7 +259,7 @@ def test_a_request_goes_when_the_gang_is_placed() -> None:
     assert due(engine) == []
 
 
-def test_a_request_goes_when_the_gang_waits_for_something_else() -> None:
+def test_a_request_is_deleted_when_the_gang_waits_for_another_reason() -> None:
     engine = world(node("n", 1), marked("g", 2), *gang("g", 2, cpu=2)[1:])
     request = stored(drafted(engine))
     add(engine.cluster, request)
@@ -294,7 +294,7 @@ def test_a_request_that_has_ended_is_replaced_after_a_while(kind: str) -> None:
     assert step.old == request
 
 
-def test_a_request_of_an_earlier_group_with_the_name_is_left_to_the_collector() -> None:
+def test_a_request_of_an_earlier_group_is_left_to_the_garbage_collector() -> None:
     engine = world(node("n", 1), marked("g", 1), pod("g-0", 9, group="g"))
     request = stored(drafted(engine))
     earlier = replace(request.metadata.owner_references[0], uid="uid-earlier")
@@ -348,13 +348,13 @@ def evicts(engine: Engine) -> bool:
         ([condition("Accepted", NOW - WAIT_S), PROVISIONED], False),
     ],
 )
-def test_nothing_is_evicted_for_a_gang_whose_nodes_are_on_their_way(
+def test_nothing_is_evicted_for_a_gang_while_its_nodes_are_provisioned(
     conditions: Conditions, expected: bool
 ) -> None:
     assert evicts(contested(conditions)) is expected
 
 
-def test_evictions_begin_when_the_nodes_do_not_come_in_time() -> None:
+def test_evictions_begin_when_the_nodes_are_not_provisioned_in_time() -> None:
     clock = Clock()
     engine = contested([ACCEPTED], clock)
     assert not evicts(engine)
@@ -373,7 +373,7 @@ def test_evictions_begin_when_the_nodes_do_not_come_in_time() -> None:
         ([ACCEPTED, condition("Failed")], JobReason.UNSCHEDULABLE),
     ],
 )
-def test_autoscalers_do_not_look_at_the_pods_while_nodes_come_by_the_request(
+def test_autoscalers_ignore_the_pods_while_the_request_provisions_nodes(
     conditions: Conditions | None, reason: JobReason
 ) -> None:
     requests = [of_group("g", conditions)] if conditions is not None else []
@@ -390,7 +390,7 @@ def test_autoscalers_do_not_look_at_the_pods_while_nodes_come_by_the_request(
 
 
 @pytest.mark.parametrize("conditions", [None, []])
-def test_evictions_wait_a_while_for_the_answer_to_the_request(
+def test_evictions_wait_for_a_while_for_the_answer_to_the_request(
     conditions: Conditions | None,
 ) -> None:
     clock = Clock()
@@ -403,11 +403,11 @@ def test_evictions_wait_a_while_for_the_answer_to_the_request(
     assert evicts(engine)
 
 
-def test_a_gang_that_asks_for_no_nodes_waits_for_no_answer() -> None:
+def test_a_gang_that_requests_no_nodes_waits_for_no_answer() -> None:
     assert evicts(contested(None, mark="false"))
 
 
-def test_evictions_begin_when_the_request_fails_or_goes() -> None:
+def test_evictions_begin_when_the_request_fails_or_is_deleted() -> None:
     engine = contested([ACCEPTED])
     assert not evicts(engine)
 
@@ -421,7 +421,7 @@ def test_evictions_begin_when_the_request_fails_or_goes() -> None:
     assert evicts(engine)
 
 
-def test_nothing_moves_for_it_either() -> None:
+def test_no_pod_moves_for_a_gang_while_its_nodes_are_provisioned() -> None:
     spread = [pod(f"low-{i}", 4, on=f"n{i}", priority=90) for i in range(2)]
     items = [node("n0", 8), node("n1", 8), marked("g", 1), pod("g-0", 8, group="g"), *spread]
 
@@ -429,7 +429,7 @@ def test_nothing_moves_for_it_either() -> None:
     assert not evicts(world(*items, of_group("g", [ACCEPTED])))
 
 
-def test_the_reason_says_that_the_nodes_are_on_their_way_or_have_failed() -> None:
+def test_the_reason_reports_that_nodes_are_being_provisioned_or_have_failed() -> None:
     engine = contested([ACCEPTED])
     plan(engine)
     report = report_of(engine, "g")
@@ -446,7 +446,7 @@ def test_the_reason_says_that_the_nodes_are_on_their_way_or_have_failed() -> Non
     assert "ProvisioningRequest g is Failed: says Failed" in report_of(engine, "g").message
 
 
-def test_explain_names_the_victims_and_why_they_stay() -> None:
+def test_explain_lists_the_victims_and_the_reason_why_they_stay() -> None:
     plugins = (
         *(PluginConfiguration(name=name) for name in DEFAULT_PLUGINS),
         PluginConfiguration(name="provisioning"),

@@ -1,4 +1,4 @@
-"""Scaling pods: how many, for which shares of GPUs, and when they go."""
+"""Scaling pods: their number, their shares of GPUs, and their deletion."""
 
 import dataclasses
 from collections.abc import Iterable, Sequence
@@ -101,7 +101,7 @@ def test_a_share_of_several_gpus_gets_a_scaling_pod_with_as_many() -> None:
     assert gpus(found) == [2, 1]
 
 
-def test_a_scaling_pod_requests_what_its_shares_and_their_reservation_pods_request() -> None:
+def test_a_scaling_pod_requests_the_sum_of_its_shares_and_reservation_pods() -> None:
     pods = [asking(pod, {"cpu": "1", "memory": "1Gi"}) for pod in shares("s", 2, HALF)]
 
     (pod,) = demanded(world(FULL, *pods)).pods
@@ -152,7 +152,9 @@ def test_a_share_by_memory_counts_by_the_gpus_that_its_nodes_have() -> None:
 
 
 @pytest.mark.parametrize(("cores", "expected"), [(64, 1), (5, 2), (2, 4)])
-def test_no_more_is_packed_than_a_node_for_the_pods_offers(cores: int, expected: int) -> None:
+def test_shares_are_packed_up_to_the_resources_of_a_suitable_node(
+    cores: int, expected: int
+) -> None:
     small = {"gpu-fraction": "0.25"}
     pods = [asking(pod, {"cpu": "2"}) for pod in shares("s", 4, small)]
     busy = sharer("busy", {"gpu-fraction": "0.9"})
@@ -163,7 +165,7 @@ def test_no_more_is_packed_than_a_node_for_the_pods_offers(cores: int, expected:
     assert len(wanted) == expected
 
 
-def test_without_such_a_node_the_configuration_says_how_much_is_packed() -> None:
+def test_the_configuration_limits_packing_without_a_suitable_node() -> None:
     pods = [asking(pod, {"cpu": "1"}) for pod in shares("s", 4, {"gpu-fraction": "0.25"})]
 
     few = demanded(world(FULL, *pods, unknownNodeResources={"cpu": "2100m"}))
@@ -172,7 +174,7 @@ def test_without_such_a_node_the_configuration_says_how_much_is_packed() -> None
     assert (len(few.pods), len(more.pods)) == (2, 1)
 
 
-def test_a_gang_above_the_limit_is_left_out_whole_and_the_next_is_not() -> None:
+def test_a_gang_above_the_limit_is_skipped_whole_and_the_next_gang_is_not() -> None:
     members = shares("g", 3, MOST, group="g")
 
     found = demanded(world(FULL, group("g", 3), *members, sharer("z", MOST), maxGpus=2))
@@ -196,7 +198,7 @@ def test_only_shares_that_lack_room_have_scaling_pods() -> None:
     assert (found.pods, found.waiting) == ([], set())
 
 
-def test_pods_of_a_node_pool_ask_for_nodes_of_the_pool() -> None:
+def test_pods_of_a_node_pool_request_nodes_of_the_pool() -> None:
     made = sharer("a", HALF)
     labels = {**made.metadata.labels, NODE_POOL_LABEL: "a100"}
     made = replace(made, metadata=replace(made.metadata, labels=labels))
@@ -219,7 +221,7 @@ def stored(pod: ScalingPod, *, marked: bool = True) -> kube.Pod:
     return replace(made, metadata=meta, status=status)
 
 
-def test_nothing_can_bind_a_scaling_pod_and_no_scheduler_of_the_cluster_looks_at_it() -> None:
+def test_a_scaling_pod_cannot_be_bound_and_is_ignored_by_all_schedulers() -> None:
     engine = world(FULL, sharer("a", HALF))
     (pod,) = demanded(engine).pods
 
@@ -271,14 +273,14 @@ def created(
     return [pod.name for pod in changes(present, found, may_create=True).create]
 
 
-def test_what_is_there_already_is_not_written_again() -> None:
+def test_existing_scaling_pods_are_not_written_again() -> None:
     found = demanded(world(FULL, *shares("s", 3, HALF)))
 
     assert len(created(found, {})) == 2
     assert not changes(known(*found.pods), found, may_create=True)
 
 
-def test_a_scaling_pod_goes_as_soon_as_one_of_its_shares_has_a_place() -> None:
+def test_a_scaling_pod_is_deleted_as_soon_as_one_of_its_shares_has_a_place() -> None:
     engine = world(FULL, *shares("s", 2, HALF))
     found = demanded(engine)
     covered = found.pods[0].pods
@@ -293,7 +295,7 @@ def test_a_scaling_pod_goes_as_soon_as_one_of_its_shares_has_a_place() -> None:
     assert not after.create
 
 
-def test_shares_that_lost_their_scaling_pod_to_another_get_a_new_one_after_the_cooldown() -> None:
+def test_remaining_shares_get_a_new_scaling_pod_after_the_cooldown() -> None:
     engine = world(FULL, *shares("s", 2, HALF))
     first = demanded(engine)
     delete(engine.cluster, sharer("s-0", HALF))
@@ -306,7 +308,7 @@ def test_shares_that_lost_their_scaling_pod_to_another_get_a_new_one_after_the_c
     assert [pod.pods for pod in later.create] == [("uid-s-1",)]
 
 
-def test_a_job_that_planning_has_not_reached_keeps_its_scaling_pods_and_gets_no_new_ones() -> None:
+def test_an_untried_job_keeps_its_scaling_pods_and_gets_no_new_ones() -> None:
     engine = world(FULL, *shares("s", 2, HALF))
     (pod,) = demanded(engine).pods
     for key, report in list(engine.report.jobs.items()):
@@ -320,7 +322,7 @@ def test_a_job_that_planning_has_not_reached_keeps_its_scaling_pods_and_gets_no_
     assert (others.pods, others.waiting) == ([], set(pod.pods))
 
 
-def test_a_further_share_changes_only_the_scaling_pod_that_it_joins() -> None:
+def test_a_new_share_changes_only_the_scaling_pod_that_it_joins() -> None:
     engine = world(FULL, *shares("s", 3, HALF))
     first = demanded(engine)
     add(engine.cluster, sharer("t", HALF))
@@ -332,7 +334,7 @@ def test_a_further_share_changes_only_the_scaling_pod_that_it_joins() -> None:
 
 
 @pytest.mark.parametrize("change", [{"node_name": "n"}, {"phase": "Failed"}])
-def test_a_scaling_pod_that_somebody_has_bound_or_ended_is_replaced(change: dict[str, str]) -> None:
+def test_a_bound_or_ended_scaling_pod_is_replaced(change: dict[str, str]) -> None:
     found = demanded(world(FULL, sharer("a", HALF)))
     (name,) = (pod.name for pod in found.pods)
     item = stored(found.pods[0])
@@ -347,7 +349,7 @@ def test_a_scaling_pod_that_somebody_has_bound_or_ended_is_replaced(change: dict
     assert [pod.name for pod in after.create] == [name]
 
 
-def test_a_pod_of_the_namespace_without_shares_goes() -> None:
+def test_a_scaling_pod_without_shares_is_deleted() -> None:
     found = demanded(world(FULL, sharer("a", HALF)))
     stray = stored(found.pods[0])
     annotations = {SCALES_FOR_ANNOTATION: ""}
@@ -356,7 +358,7 @@ def test_a_pod_of_the_namespace_without_shares_goes() -> None:
     assert changes({"stray": existing(stray)}, found, may_create=False).delete == ["stray"]
 
 
-def test_a_scaling_pod_without_its_condition_is_known_as_such() -> None:
+def test_an_existing_scaling_pod_is_marked_only_with_its_condition() -> None:
     (pod,) = demanded(world(FULL, sharer("a", HALF))).pods
 
     assert existing(stored(pod)).is_marked

@@ -1,4 +1,4 @@
-"""A plugin that was installed beside Bindery: found by its entry point, heard at every point."""
+"""A plugin installed beside Bindery: found by its entry point, called at every extension point."""
 
 import sys
 import textwrap
@@ -101,13 +101,13 @@ def nodes(count: int) -> list[Any]:
     return [node("bare"), *(node(f"n{i}", labels={"software": "2"}) for i in range(count))]
 
 
-def test_its_filter_and_its_ledger_decide_where_pods_go() -> None:
+def test_the_filter_and_the_ledger_of_the_plugin_decide_the_nodes_of_pods() -> None:
     engine = engine_with_licences(*nodes(2), *gang("g", 4), seats=2)
 
     assert plan(engine) == {"g-0": "n0", "g-1": "n0", "g-2": "n1", "g-3": "n1"}
 
 
-def test_a_gang_that_its_ledger_cannot_take_whole_waits_and_costs_no_seat() -> None:
+def test_a_gang_that_the_ledger_cannot_hold_whole_waits_and_uses_no_seat() -> None:
     engine = engine_with_licences(*nodes(2), *gang("g", 3), pod("z"))
 
     assert plan(engine) == {"z": "n0"}
@@ -117,7 +117,7 @@ def test_a_gang_that_its_ledger_cannot_take_whole_waits_and_costs_no_seat() -> N
     )
 
 
-def test_what_it_says_of_waiting_pods_comes_behind_the_engines_words() -> None:
+def test_the_message_of_the_plugin_follows_the_engines_message() -> None:
     engine = engine_with_licences(node("bare"), pod("p"))
     assert plan(engine) == {}
 
@@ -125,7 +125,7 @@ def test_what_it_says_of_waiting_pods_comes_behind_the_engines_words() -> None:
     assert report.message == "0/1 nodes are available: 1 lack the software; seats can be bought"
 
 
-def test_its_data_and_annotations_stand_in_the_request() -> None:
+def test_the_request_has_the_data_and_annotations_of_the_plugin() -> None:
     (draft,) = engine_with_licences(*nodes(1), *gang("g", 2), seats=2).cycle()
 
     assert draft.annotations == {"example.com/seats": "2"}
@@ -134,7 +134,7 @@ def test_its_data_and_annotations_stand_in_the_request() -> None:
     ]
 
 
-def test_its_time_is_measured() -> None:
+def test_the_time_of_the_plugin_is_measured() -> None:
     engine = engine_with_licences(*nodes(1), pod("p"))
     plan(engine)
 
@@ -142,7 +142,7 @@ def test_its_time_is_measured() -> None:
 
 
 @pytest.mark.parametrize("name", ["absent", "misspelt"])
-def test_one_that_cannot_be_imported_is_an_error_at_its_place(name: str) -> None:
+def test_a_plugin_that_cannot_be_imported_is_an_error_at_its_place(name: str) -> None:
     plugins = [PluginConfiguration(name="gang"), PluginConfiguration(name=name)]
 
     with pytest.raises(PluginConfigurationError, match=f"plugin {name} cannot be loaded") as caught:

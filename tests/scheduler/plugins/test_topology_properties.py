@@ -1,4 +1,4 @@
-"""Gangs with topology constraints in random trees: what must hold of every plan."""
+"""Gangs with topology constraints in random trees: properties of every plan."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -106,7 +106,7 @@ def test_a_gang_is_placed_exactly_if_a_domain_has_room(
     st.lists(st.integers(1, 3), min_size=1, max_size=3),
     st.lists(st.integers(1, 3), min_size=1, max_size=3),
 )
-def test_sub_groups_are_in_a_rack_each_and_the_gang_in_a_block(
+def test_each_sub_group_is_in_one_rack_and_the_gang_in_one_block(
     world: World, first: list[int], second: list[int]
 ) -> None:
     parts = {"s0": first, "s1": second}
@@ -140,7 +140,7 @@ def test_sub_groups_are_in_a_rack_each_and_the_gang_in_a_block(
 
 @settings(max_examples=examples(60), deadline=None)
 @given(worlds(), st.integers(1, 3), st.integers(1, 3))
-def test_equal_sub_groups_find_their_racks_exactly_if_there_are_any(
+def test_equal_sub_groups_are_placed_exactly_if_enough_racks_fit(
     world: World, size: int, count: int
 ) -> None:
     groups = [SubGroup(name=f"s{at}", min_member=size, topology=asked(RACK)) for at in range(count)]
@@ -158,7 +158,7 @@ def test_equal_sub_groups_find_their_racks_exactly_if_there_are_any(
 
 @settings(max_examples=examples(60), deadline=None)
 @given(worlds(), st.integers(1, 6))
-def test_a_preferred_level_never_holds_a_gang_back(world: World, size: int) -> None:
+def test_a_preferred_level_never_delays_a_gang(world: World, size: int) -> None:
     asks = TopologyConstraint(name="dc", preferred=RACK)
     pods = [pod(f"g-{at}", gpu=1, group="g") for at in range(size)]
 
@@ -231,7 +231,7 @@ def running_gangs(draw: st.DrawFn) -> tuple[World, list[kube.KubeObject], dict[s
 
 @settings(max_examples=examples(60), deadline=None)
 @given(running_gangs(), st.integers(1, 3), st.integers(3, 4), st.booleans())
-def test_gangs_that_are_moved_stay_in_one_rack(
+def test_moved_gangs_stay_in_one_rack(
     running: tuple[World, list[kube.KubeObject], dict[str, str]],
     size: int,
     gpus: int,
@@ -265,7 +265,7 @@ def test_gangs_that_are_moved_stay_in_one_rack(
     st.integers(1, 6),
 )
 @example(racks=[[2], [1, 1]], running=[(0, 10), (0, 20), (1, 20), (2, 20)], size=2)
-def test_preempt_empties_the_rack_with_the_fewest_victims_and_then_the_lowest_priorities(
+def test_preempt_chooses_the_rack_with_fewest_victims_then_lowest_priorities(
     racks: list[list[int]], running: list[tuple[int, int]], size: int
 ) -> None:
     free = {f"r{r}-{n}": room for r, rooms in enumerate(racks) for n, room in enumerate(rooms)}

@@ -1,4 +1,4 @@
-"""I11: what one plugin forbids stays forbidden, whatever others say and wherever they stand."""
+"""I11: a refusal by one plugin is final, with any other plugins in any order."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from bindery.scenario.faults import Faults
+from bindery.scenario.events import Faults
 from bindery.scenario.format import Scenario
 from bindery.scenario.planning import Planner
 from bindery.scheduler.engine import Engine
@@ -231,7 +231,7 @@ def assert_all_hold(engine: Engine, forbids: Vetoes) -> None:
 )
 @given(scenarios(), vetoes, st.permutations([None, "vetoes", "consent"]))
 @settings(max_examples=examples(50), deadline=None)
-def test_what_a_plugin_forbids_no_other_can_allow(
+def test_no_plugin_can_override_the_refusal_of_another_plugin(
     scenario: Scenario, forbids: Vetoes, order: Sequence[str | None]
 ) -> None:
     chosen = {None: None, "vetoes": forbids, "consent": Consent()}
@@ -243,7 +243,7 @@ def test_what_a_plugin_forbids_no_other_can_allow(
 
 @given(scenarios(), vetoes)
 @settings(max_examples=examples(30), deadline=None)
-def test_where_a_plugin_that_forbids_stands_makes_no_difference(
+def test_the_position_of_a_forbidding_plugin_does_not_change_the_plan(
     scenario: Scenario, forbids: Vetoes
 ) -> None:
     one, other = (planner_with(scenario, order) for order in ((forbids, None), (None, forbids)))
@@ -257,7 +257,7 @@ def test_where_a_plugin_that_forbids_stands_makes_no_difference(
         assert places[0] == places[1]
 
 
-def test_nobody_moves_for_a_job_that_is_held_back_though_it_fits() -> None:
+def test_no_pod_moves_for_a_fitting_job_that_is_held_back() -> None:
     forbids = Vetoes(NOTHING, NOTHING, frozenset({"j0"}), *[NOTHING] * 6)
     planner = planner_with(HELD_BACK_THOUGH_IT_FITS, [None, forbids])
 

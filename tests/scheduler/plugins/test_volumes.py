@@ -1,4 +1,4 @@
-"""Which volumes the claims of planned pods get, and what plans in the making take of them."""
+"""The volumes of the claims of planned pods, and the volumes that open plans take."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -55,7 +55,7 @@ def host(name: str, **fields: Any) -> Node:
 
 
 def given_volumes(drafts: Sequence[StatementDraft]) -> dict[str, str]:
-    """Return claim -> the volume that the binder is told to give to it; "": to be made."""
+    """Return claim -> the planned volume in the data for the binder; "": to provision."""
     return {
         entry["name"]: entry["volume"]
         for draft in drafts
@@ -80,7 +80,7 @@ MATCHING: dict[str, tuple[PersistentVolumeClaim, list[PersistentVolume], str | N
         [volume("large", "50Gi"), volume("small", "1Gi"), volume("right", "8Gi")],
         "right",
     ),
-    "of equal ones the first by name": (claim("c"), [volume("b"), volume("a")], "a"),
+    "the first by name of equal volumes": (claim("c"), [volume("b"), volume("a")], "a"),
     "exactly as large": (claim("c", "1024Mi"), [volume("v", "1Gi")], "v"),
     "none is large enough": (claim("c", "2Gi"), [volume("v", "1Gi")], None),
     "of another class": (claim("c"), [volume("v", of="other")], None),
@@ -104,7 +104,7 @@ MATCHING: dict[str, tuple[PersistentVolumeClaim, list[PersistentVolume], str | N
         [volume("a"), volume("z", "9Gi", labels={"tier": "gold"})],
         "z",
     ),
-    "by what labels are not": (
+    "by an excluded label": (
         claim("c", selector=NOT_GOLD),
         [volume("a", labels={"tier": "gold"}), volume("z", "9Gi")],
         "z",
@@ -125,7 +125,7 @@ MATCHING: dict[str, tuple[PersistentVolumeClaim, list[PersistentVolume], str | N
         [volume("v", claim_ref=promised_to("c", "uid-of-the-earlier"))],
         None,
     ),
-    "promised by people, though larger": (
+    "promised by a user, and larger": (
         claim("c"),
         [volume("a"), volume("z", "90Gi", claim_ref=promised_to("c"))],
         "z",
@@ -140,20 +140,20 @@ MATCHING: dict[str, tuple[PersistentVolumeClaim, list[PersistentVolume], str | N
 
 
 @pytest.mark.parametrize("case", MATCHING)
-def test_a_claim_gets_the_volume_that_the_controller_would_give_it(case: str) -> None:
+def test_a_claim_gets_the_volume_that_the_controller_would_choose(case: str) -> None:
     wanted, volumes, expected = MATCHING[case]
 
     assert planned(host("n"), wanted, *volumes, user("p", "c")).get("c") == expected
 
 
-def test_a_volume_is_taken_on_the_node_of_the_pod_even_where_a_smaller_one_is_elsewhere() -> None:
+def test_a_volume_on_the_node_of_the_pod_is_used_before_a_smaller_one_elsewhere() -> None:
     items = (host("a"), host("b"), volume("tiny", "1Gi", on="a"), volume("big", "9Gi", on="b"))
     pod = user("p", "c", node_selector={"kubernetes.io/hostname": "b"})
 
     assert planned(*items, claim("c"), pod) == {"c": "big"}
 
 
-def test_a_claim_that_pods_share_gets_one_volume_and_holds_all_of_them_where_it_is() -> None:
+def test_a_shared_claim_gets_one_volume_and_places_all_its_pods_on_one_node() -> None:
     pods = [user(f"p{i}", "c", group="g") for i in range(3)]
     engine = engine_with(
         storage_class("local"), host("a"), host("b"), group("g", 3), *pods,
@@ -166,13 +166,13 @@ def test_a_claim_that_pods_share_gets_one_volume_and_holds_all_of_them_where_it_
     assert len({str(each.plugin_data) for draft in drafts for each in draft.spec.pods}) == 1
 
 
-def test_a_claim_of_a_provisioner_is_to_be_made_for_the_node_of_its_pod() -> None:
+def test_a_claim_of_a_provisioner_is_provisioned_for_the_node_of_its_pod() -> None:
     items = (storage_class("ssd", DRIVER), host("n"), claim("c", of="ssd"), user("p", "c"))
 
     assert planned(*items) == {"c": ""}
 
 
-def test_a_bound_claim_is_only_named() -> None:
+def test_a_bound_claim_is_listed_without_a_volume() -> None:
     engine = engine_with(
         host("n"), volume("v", phase="Bound"), bound_claim("c", "v"), user("p", "c")
     )
@@ -184,7 +184,7 @@ def test_a_bound_claim_is_only_named() -> None:
     }
 
 
-def test_pods_without_claims_hand_nothing_over() -> None:
+def test_pods_without_claims_have_no_volume_data() -> None:
     (draft,) = engine_with(host("n"), user("p")).cycle()
 
     assert "volumes" not in draft.spec.pods[0].plugin_data
@@ -200,9 +200,7 @@ def two_rivals() -> Engine:
     )
 
 
-def test_a_volume_that_a_commit_has_taken_stays_taken_before_and_after_its_request_is_seen() -> (
-    None
-):
+def test_a_committed_volume_stays_taken_before_and_after_its_request_is_observed() -> None:
     engine = two_rivals()
     (draft,) = engine.cycle()
     add(engine.cluster, user("p2", "c2"))
@@ -223,7 +221,7 @@ def test_a_volume_is_free_again_when_the_request_could_not_be_created() -> None:
     assert plan(engine) == {"p2": "n"}
 
 
-def test_a_volume_stays_taken_while_the_pod_is_seen_bound_before_its_claim_is() -> None:
+def test_a_volume_stays_taken_when_the_pod_is_observed_bound_before_its_claim() -> None:
     engine = two_rivals()
     (draft,) = engine.cycle()
     add(engine.cluster, as_created(draft))
@@ -236,7 +234,7 @@ def test_a_volume_stays_taken_while_the_pod_is_seen_bound_before_its_claim_is() 
     assert plan(engine) == {"p2": "n"}
 
 
-def test_a_scheduler_that_starts_anew_counts_what_an_earlier_one_has_handed_over() -> None:
+def test_a_restarted_scheduler_counts_the_volumes_of_existing_requests() -> None:
     (draft,) = two_rivals().cycle()
     later = two_rivals()
     add(later.cluster, as_created(draft), user("p2", "c2"))
@@ -244,7 +242,7 @@ def test_a_scheduler_that_starts_anew_counts_what_an_earlier_one_has_handed_over
     assert plan(later) == {}
 
 
-def test_plugins_of_a_new_configuration_know_all_volumes_that_are_there() -> None:
+def test_plugins_of_a_new_configuration_get_all_existing_volumes() -> None:
     engine = two_rivals()
     engine.configure(configuration(backfill={"reservations": 0}))
 
@@ -254,7 +252,7 @@ def test_plugins_of_a_new_configuration_know_all_volumes_that_are_there() -> Non
 # ---- ephemeral volumes ------------------------------------------------------------------------
 
 
-def test_an_ephemeral_claim_is_waited_for_and_must_belong_to_the_pod() -> None:
+def test_a_pod_waits_for_its_ephemeral_claim_which_must_belong_to_it() -> None:
     pod = ephemeral_user("p", "scratch")
     engine = engine_with(storage_class("ssd", DRIVER), host("n"), pod)
     assert plan(engine) == {}
@@ -302,7 +300,7 @@ claims_of_pods = st.lists(
 
 
 @given(steps=steps, places=places, claims_of_pods=claims_of_pods, limit=st.integers(1, 3))
-def test_undoing_a_plan_gives_back_every_volume_and_no_volume_is_given_twice(
+def test_undo_of_a_plan_releases_every_volume_and_no_volume_is_used_twice(
     steps: list[tuple[str, int, int]],
     places: list[int | None],
     claims_of_pods: list[set[int]],

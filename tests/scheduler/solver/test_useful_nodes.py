@@ -1,4 +1,4 @@
-"""The question where a pod could have room changes neither the plan nor the caller's mask."""
+"""The search for nodes with room changes neither the plan nor the caller's mask."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from bindery.scheduler.solver.victims import VictimTable
 from tests.scheduler.schedulerworld import engine_with, node, pod
 
 
-def test_the_mask_of_the_caller_stays_as_it_is() -> None:
+def test_the_mask_of_the_caller_is_unchanged() -> None:
     engine = engine_with(node("n1", cpu=1), node("n2", cpu=4), pod("p", cpu=2))
     (task,) = engine.cluster.state.tasks.values()
 

@@ -23,7 +23,7 @@ PODS = 1200
 QUEUES = ("blue", "green", "red")
 
 
-def test_few_victims_come_in_the_order_in_which_they_come_among_all() -> None:
+def test_a_subset_of_victims_has_the_order_of_all_victims() -> None:
     pods = [pod(f"runs-{i:04}", priority=i * 7 % 5, on=f"node-{i % 20}") for i in range(PODS)]
     nodes = [node(f"node-{i}", cpu=100) for i in range(20)]
     engine = engine_with(*nodes, *pods)
@@ -117,7 +117,7 @@ def test_a_queue_reclaims_from_the_queue_that_another_plugin_serves_last(
     assert [e.task.name.split("-")[0] for e in engine.report.evictions] == [names[-1]]
 
 
-def test_a_plugin_may_order_victims_by_what_they_release() -> None:
+def test_a_plugin_may_order_victims_by_the_resources_they_release() -> None:
     pods = [pod(name, cpu=cpu, queue=name, on="n") for cpu, name in enumerate(QUEUES, 1)]
     engine = engine_with(node("n", cpu=6), *map(queue, QUEUES), *pods)
 

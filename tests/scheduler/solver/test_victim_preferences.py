@@ -26,7 +26,7 @@ def test_a_larger_gang_is_never_cheaper_and_never_loses_less_work(
 
 
 @given(cost=costs, later=times)
-def test_a_later_checkpoint_never_loses_more_work(cost: PodCost, later: float) -> None:
+def test_a_later_checkpoint_never_means_more_lost_work(cost: PodCost, later: float) -> None:
     saved = PodCost(cost.share, cost.started_at, max(cost.checkpoint_at, later))
     kind = VictimPreference.LEAST_WORK_LOST
 
@@ -34,7 +34,7 @@ def test_a_later_checkpoint_never_loses_more_work(cost: PodCost, later: float) -
 
 
 @given(gang=gangs)
-def test_a_checkpoint_in_the_future_counts_as_one_of_now(gang: list[PodCost]) -> None:
+def test_a_checkpoint_in_the_future_counts_as_a_checkpoint_now(gang: list[PodCost]) -> None:
     ahead = [PodCost(pod.share, pod.started_at, NOW + 500) for pod in gang]
 
     assert preference(VictimPreference.LEAST_WORK_LOST, ahead, NOW) == 0
@@ -49,7 +49,7 @@ def test_the_order_of_the_pods_of_a_gang_makes_no_difference(
     assert abs(one - other) < 1e-6
 
 
-def test_an_annotation_with_a_duration_counts_until_that_has_passed() -> None:
+def test_an_annotation_with_a_duration_counts_until_the_duration_has_passed() -> None:
     clock = Clock()
     spare = DisruptionConfiguration(spare_from=("preempt",))
     victim = pod("victim", cpu=8, on="n", priority=10)
@@ -67,7 +67,7 @@ def test_an_annotation_with_a_duration_counts_until_that_has_passed() -> None:
     assert [each.task.name for each in engine.report.evictions] == ["victim"]
 
 
-def test_an_annotation_that_comes_later_counts_from_the_next_cycle_on() -> None:
+def test_a_new_annotation_counts_from_the_next_cycle() -> None:
     spare = DisruptionConfiguration(spare_from=("preempt",))
     victim = pod("victim", cpu=8, on="n", priority=10)
     engine = engine_with(node("n"), victim, disruption=spare)

@@ -26,7 +26,7 @@ def world(*, enforced: bool = True, charged: str = "") -> Engine:
 
 
 def write(engine: Engine) -> ConditionWrite | None:
-    """Run a cycle; return what is to be written to the PodGroup."""
+    """Run a cycle; return the pending write to the PodGroup."""
     plan(engine)
     writes = pending_writes(engine.cluster, engine.report, NOW)
     return next((each for each in writes if each.meta.name == "g"), None)
@@ -37,25 +37,25 @@ def queue_written(engine: Engine) -> str | None:
     return found.queue if found is not None else None
 
 
-def test_it_is_the_queue_that_all_bound_pods_are_charged_to() -> None:
+def test_the_status_has_the_queue_that_all_bound_pods_are_charged_to() -> None:
     assert queue_written(world()) == "limited"
 
 
-def test_it_is_there_from_the_commit_on() -> None:
+def test_the_status_has_the_queue_from_the_commit_on() -> None:
     items = gang("g", 2, queue="limited")
     engine = engine_with(node("n"), queue("limited"), *items, tenancy_policy_enforced=True)
 
     assert queue_written(engine) == "limited"
 
 
-def test_what_it_says_already_costs_no_write() -> None:
+def test_an_unchanged_queue_is_not_written() -> None:
     engine = world(charged="limited")
     found = write(engine)
     assert found is not None
     assert found.queue is None  # its state is written alone
 
 
-def test_a_change_before_it_was_written_is_no_assignment() -> None:
+def test_a_change_of_the_queue_before_the_first_write_is_no_assignment() -> None:
     engine = world()
 
     modify(engine.cluster, group("g", 2, "free"))
@@ -66,7 +66,7 @@ def test_a_change_before_it_was_written_is_no_assignment() -> None:
     assert found.condition.message.startswith("its bound pods are charged to queue limited")
 
 
-def test_it_follows_an_assignment() -> None:
+def test_the_status_follows_an_assignment() -> None:
     engine = world(charged="limited")
 
     modify(engine.cluster, group("g", 2, "free", charged="limited"))
@@ -74,7 +74,7 @@ def test_it_follows_an_assignment() -> None:
     assert queue_written(engine) == "free"
 
 
-def test_it_goes_with_the_last_bound_pod() -> None:
+def test_the_queue_is_removed_with_the_last_bound_pod() -> None:
     engine = world(charged="limited")
 
     delete(engine.cluster, PODS[0])
@@ -85,7 +85,7 @@ def test_it_goes_with_the_last_bound_pod() -> None:
 
 
 @pytest.mark.parametrize("charged", ["", "limited"])
-def test_without_the_policy_there_is_none(charged: str) -> None:
+def test_the_status_has_no_queue_without_the_policy(charged: str) -> None:
     written = queue_written(world(enforced=False, charged=charged))
 
     assert written == ("" if charged else None)

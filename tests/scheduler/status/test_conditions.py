@@ -1,4 +1,4 @@
-"""What objects should say about themselves, and that it is written only when it changes."""
+"""Conditions of objects, and that they are written only when they change."""
 
 from typing import Any
 
@@ -50,7 +50,7 @@ def says(write: ConditionWrite) -> tuple[ReportedKind, str, str, str]:
     return write.subject, condition.type, condition.status, condition.reason
 
 
-def test_a_waiting_gang_and_its_pods_say_why() -> None:
+def test_a_waiting_gang_and_its_pods_report_the_reason() -> None:
     writes = writes_of(engine_with(node("n"), *gang("g", 9)))
 
     assert says(writes["g"]) == (ReportedKind.POD_GROUP, "Scheduled", "False", "Unschedulable")
@@ -62,7 +62,7 @@ def test_a_waiting_gang_and_its_pods_say_why() -> None:
     assert all(write.is_urgent for write in writes.values())
 
 
-def test_a_planned_gang_says_so_and_its_pods_leave_it_to_the_binding() -> None:
+def test_a_planned_gang_is_scheduled_and_its_pods_get_no_condition() -> None:
     writes = writes_of(engine_with(node("n"), *gang("g", 2)))
 
     assert set(writes) == {"g"}
@@ -70,7 +70,7 @@ def test_a_planned_gang_says_so_and_its_pods_leave_it_to_the_binding() -> None:
     assert not writes["g"].is_urgent
 
 
-def test_extra_pods_that_wait_say_so_though_their_gang_is_scheduled() -> None:
+def test_waiting_extra_pods_of_a_scheduled_gang_report_the_reason() -> None:
     writes = writes_of(engine_with(node("n", 2), *gang("g", 3, 2)))
 
     assert says(writes["g"])[2] == "True"
@@ -100,14 +100,14 @@ def test_a_gang_that_needs_no_pods_is_scheduled_with_the_first_of_them() -> None
     assert write.condition.message.startswith("1 more pod waits: 0/1 nodes are available")
 
 
-def test_a_gang_that_needs_no_pods_says_that_all_of_them_are_gated() -> None:
+def test_a_gang_that_needs_no_pods_reports_that_all_of_them_are_gated() -> None:
     write = writes_of(engine_with(node("n"), group("g", 0), pod("p", group="g", gated=True)))["g"]
 
     assert says(write)[2:] == ("False", "SchedulingGated")
     assert (write.condition.message, write.state) == ("1 pod is gated", "Waiting")
 
 
-def test_gated_pods_are_left_to_the_api_server() -> None:
+def test_gated_pods_get_no_condition() -> None:
     assert writes_of(engine_with(node("n"), pod("p", gated=True))) == {}
 
 
@@ -147,7 +147,7 @@ def test_a_gang_without_pods_that_needs_none_is_idle_and_waits_for_nothing() -> 
     )
 
 
-def test_what_an_object_says_already_is_not_written() -> None:
+def test_an_unchanged_condition_is_not_written() -> None:
     engine = engine_with(node("n"), *gang("g", 9))
     writes = writes_of(engine)
     modify(
@@ -159,7 +159,7 @@ def test_what_an_object_says_already_is_not_written() -> None:
     assert writes_of(engine) == {}
 
 
-def test_new_words_keep_the_time_of_the_last_turn() -> None:
+def test_a_new_message_keeps_the_transition_time() -> None:
     old = Condition(
         type="PodScheduled", status="False", reason="Unschedulable", message="old words",
         last_transition_time=EARLIER,
@@ -170,7 +170,7 @@ def test_new_words_keep_the_time_of_the_last_turn() -> None:
     assert writes["p"].condition.last_transition_time == EARLIER
 
 
-def test_a_turn_has_its_own_time_and_leaves_other_conditions_alone() -> None:
+def test_a_transition_sets_its_time_and_keeps_other_conditions() -> None:
     other = Condition(type="Quota", status="True")
     old = Condition(type="Scheduled", status="False", last_transition_time=EARLIER)
     engine = engine_with(node("n"), group("g", 1, conditions=[old, other]), pod("a", group="g"))
@@ -181,7 +181,7 @@ def test_a_turn_has_its_own_time_and_leaves_other_conditions_alone() -> None:
     assert write.all_conditions == (other, write.condition)
 
 
-def test_a_long_message_is_cut() -> None:
+def test_a_long_message_is_truncated() -> None:
     selector = {f"key-{i}": "x" * 60 for i in range(40)}
     nodes = [node(f"n{i}", labels=dict(list(selector.items())[:i])) for i in range(len(selector))]
     writes = writes_of(engine_with(*nodes, pod("p", node_selector=selector)))
@@ -189,13 +189,13 @@ def test_a_long_message_is_cut() -> None:
     assert len(writes["p"].condition.message) == 1024
 
 
-def test_a_gang_that_cannot_be_used_is_not_called_scheduled() -> None:
+def test_an_invalid_gang_is_not_scheduled() -> None:
     writes = writes_of(engine_with(node("n"), *gang("g", 2, -1)))
 
     assert says(writes["g"]) == (ReportedKind.POD_GROUP, "Scheduled", "False", "Invalid")
 
 
-def test_words_change_with_the_reason_and_not_with_time() -> None:
+def test_a_message_changes_with_the_reason_and_not_with_time() -> None:
     clock = Clock()
     engine = engine_with(node("n"), pod("p", cpu=9), clock=clock)
     first = writes_of(engine)["p"]
@@ -207,7 +207,7 @@ def test_words_change_with_the_reason_and_not_with_time() -> None:
     assert "cordoned" in writes_of(engine)["p"].condition.message
 
 
-def test_what_is_said_follows_from_what_is_and_not_from_what_was_seen() -> None:
+def test_conditions_follow_from_the_current_objects_and_not_from_past_events() -> None:
     waits = Condition(type="Scheduled", status="False", reason="Unschedulable")
     engine = engine_with(
         node("n"),
@@ -221,7 +221,7 @@ def test_what_is_said_follows_from_what_is_and_not_from_what_was_seen() -> None:
     assert (says(write)[2:], write.state) == (("True", "Scheduled"), "Running")
 
 
-def test_a_gang_that_is_being_bound_is_told_only_if_that_takes_long() -> None:
+def test_the_state_binding_is_written_only_if_binding_takes_long() -> None:
     engine = engine_with(node("n"), *gang("g", 2))
     write = writes_of(engine)["g"]
 
@@ -233,7 +233,7 @@ def test_a_gang_that_is_being_bound_is_told_only_if_that_takes_long() -> None:
     assert (write.state, write.patience_s) == ("Running", 0.0)
 
 
-def test_a_gang_of_which_all_pods_have_ended_is_finished_also_when_they_are_cleared_away() -> None:
+def test_a_gang_with_ended_pods_is_finished_also_after_their_deletion() -> None:
     ends = {"g-0": "Succeeded", "g-1": "Failed"}
     pods = [pod(name, group="g", on="n", phase=phase) for name, phase in ends.items()]
     engine = engine_with(node("n"), group("g", 2), *pods)
@@ -247,7 +247,7 @@ def test_a_gang_of_which_all_pods_have_ended_is_finished_also_when_they_are_clea
     assert writes_of(engine) == {}
 
 
-def test_counts_are_of_now_when_pods_go() -> None:
+def test_the_count_of_pods_is_current_after_deletions() -> None:
     engine = engine_with(node("n"), group("g", 3), *(pod(f"g-{i}", group="g") for i in range(2)))
     write = writes_of(engine)["g"]
     assert write.condition.message == "2 of 3 required pods exist"
@@ -260,7 +260,7 @@ def test_counts_are_of_now_when_pods_go() -> None:
     assert write.condition.message == "0 of 3 required pods exist"
 
 
-def test_an_evicted_gang_says_so_and_keeps_the_trail_when_it_runs_again() -> None:
+def test_an_evicted_gang_keeps_its_eviction_condition_when_it_runs_again() -> None:
     clock = Clock()
     engine = engine_with(node("n"), group("g", 2), clock=clock)
     bound = [pod(f"g-{i}", group="g", on="n") for i in range(2)]
@@ -321,7 +321,7 @@ def test_an_evicted_gang_is_not_finished_while_its_job_keeps_the_failed_pods() -
     assert says(write)[1] == "Scheduled"
 
 
-def test_a_gang_with_pods_that_nodes_refused_waits_and_names_the_refusal() -> None:
+def test_a_gang_with_refused_pods_waits_and_reports_the_refusal() -> None:
     pods = [pod(f"g-{i}", group="g", on="n") for i in range(2)]
     refused = replace(
         pods[0], status=PodStatus(phase="Failed", reason="OutOfcpu", message="no cpu is left")
@@ -351,7 +351,7 @@ def test_the_pods_of_a_namespace_that_is_being_deleted_do_not_count_as_lost() ->
     assert "lost" not in write.condition.message
 
 
-def test_a_gang_whose_replacements_have_ended_is_finished_beside_lost_pods() -> None:
+def test_a_gang_with_ended_replacements_is_finished_beside_lost_pods() -> None:
     lost = replace(
         pod("g-0", group="g", on="n"), status=PodStatus(phase="Failed", reason="OutOfcpu")
     )
@@ -389,7 +389,7 @@ def test_evicted_pods_are_counted_over_all_plans_until_the_gang_is_whole_again()
     assert evict(0, by="a") == "1 pod was evicted"
 
 
-def test_a_scheduler_that_has_just_begun_leaves_the_trail_of_earlier_evictions() -> None:
+def test_a_new_scheduler_keeps_the_conditions_of_earlier_evictions() -> None:
     told = Condition(
         type="Evicted", status="True", reason="Reclaim", message="8 pods were evicted",
         last_transition_time=EARLIER,
@@ -402,7 +402,7 @@ def test_a_scheduler_that_has_just_begun_leaves_the_trail_of_earlier_evictions()
     assert told in write.all_conditions
 
 
-def test_a_gang_whose_evictions_are_being_asked_for_says_nothing_new() -> None:
+def test_a_gang_gets_no_new_condition_while_its_evictions_are_requested() -> None:
     engine = engine_with(node("n"), group("g", 1), pod("a", group="g", on="n"))
     modify(engine.cluster, told(engine, writes_of(engine)["g"]))
     (task,) = engine.cluster.state.tasks.values()
@@ -420,7 +420,7 @@ def test_a_gang_whose_evictions_are_being_asked_for_says_nothing_new() -> None:
         st.sampled_from(["pending", "bound", "Succeeded", "Failed", "gated"]), max_size=4
     ),
 )
-def test_what_was_told_is_told_once_and_a_new_scheduler_tells_the_same(
+def test_a_condition_is_written_once_and_a_new_scheduler_writes_the_same(
     minimum: int, pods: list[str]
 ) -> None:
     made = [

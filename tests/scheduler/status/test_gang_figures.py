@@ -1,4 +1,4 @@
-"""The figures in the status of a PodGroup, and how often they are written."""
+"""The figures in the status of a PodGroup, and the frequency of writes."""
 
 from collections.abc import Sequence
 
@@ -72,7 +72,7 @@ KINDS = {
 
 
 @given(kinds=st.lists(st.sampled_from(sorted(KINDS)), min_size=1, max_size=6))
-def test_every_pod_is_counted_once_and_running_ones_are_bound_too(kinds: Sequence[str]) -> None:
+def test_every_pod_is_counted_once_and_running_pods_count_as_bound(kinds: Sequence[str]) -> None:
     pods = [
         pod(f"g-{i}", cpu=99, group="g", on=KINDS[kind][0], phase=KINDS[kind][1])
         for i, kind in enumerate(kinds)
@@ -92,7 +92,7 @@ def test_every_pod_is_counted_once_and_running_ones_are_bound_too(kinds: Sequenc
     )
 
 
-def test_starts_of_pods_are_one_late_write_that_changes_counts_alone() -> None:
+def test_starts_of_pods_cause_one_late_write_of_the_counts() -> None:
     clock = Clock()
     engine = engine_with(node("n"), group("g", 2), clock=clock)
     add(engine.cluster, *members(2, "Pending"))
@@ -110,14 +110,14 @@ def test_starts_of_pods_are_one_late_write_that_changes_counts_alone() -> None:
     assert write.figures.since == first.status.since
 
 
-def test_a_running_state_begins_with_the_binding_of_the_last_pod() -> None:
+def test_the_running_state_begins_with_the_binding_of_the_last_pod() -> None:
     clock = Clock()
     engine = engine_with(node("n"), group("g", 2), *members(2, "Running"), clock=clock)
 
     assert written(engine, clock).status.since == timestamp(NOW - 30)
 
 
-def test_the_time_of_earlier_runs_adds_up_and_waiting_does_not_count() -> None:
+def test_run_time_adds_up_over_runs_without_waiting_time() -> None:
     clock = Clock()
     pods = members(2, "Running")
     engine = engine_with(node("n"), group("g", 2), *pods, clock=clock)

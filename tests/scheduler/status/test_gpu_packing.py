@@ -1,4 +1,4 @@
-"""Waiting shares are packed into whole GPUs: nothing twice, no gang in part, no GPU too full."""
+"""Waiting shares are packed into whole GPUs: each once, whole gangs, no overfull GPU."""
 
 import math
 from collections.abc import Hashable, Sequence
@@ -59,7 +59,7 @@ def test_each_gang_is_packed_once_or_not_at_all_within_the_limit(
 
 
 @given(asked=gangs(), most=st.integers(1, 30))
-def test_no_pack_is_too_full(asked: list[list[ShareWant]], most: int) -> None:
+def test_no_pack_is_overfull(asked: list[list[ShareWant]], most: int) -> None:
     for each in packed(asked, most):
         taken = sum(want.portion * want.devices for want in each.wants)
         assert sum(each.free) == each.gpus * WHOLE - taken
@@ -77,7 +77,7 @@ def test_no_pack_is_too_full(asked: list[list[ShareWant]], most: int) -> None:
 
 
 @given(asked=gangs(), most=st.integers(1, 30))
-def test_a_gang_is_left_out_only_if_the_limit_has_no_room_for_it(
+def test_a_gang_is_skipped_only_if_it_exceeds_the_limit(
     asked: list[list[ShareWant]], most: int
 ) -> None:
     packs = packed(asked, most)
@@ -90,7 +90,9 @@ def test_a_gang_is_left_out_only_if_the_limit_has_no_room_for_it(
 
 
 @given(asked=gangs())
-def test_the_packs_of_the_first_gangs_stay_when_others_come(asked: list[list[ShareWant]]) -> None:
+def test_the_packs_of_the_first_gangs_are_kept_when_others_are_added(
+    asked: list[list[ShareWant]],
+) -> None:
     few, all_ = packed(asked[:-1], 1000), packed(asked, 1000)
 
     for before, after in zip(few, all_, strict=False):

@@ -1,4 +1,4 @@
-"""Which events gangs that wait, their pods and their owners get, and how many."""
+"""The events of waiting gangs, their pods and their owners, and their number."""
 
 from collections import Counter
 from typing import Any
@@ -53,7 +53,7 @@ def at(occurrences: list[Occurrence]) -> Counter[tuple[str, str, str]]:
     return Counter((o.regarding.kind, o.regarding.name, o.reason) for o in occurrences)
 
 
-def test_a_gang_that_waits_is_told_at_the_gang_its_owner_and_one_pod_of_each_shape() -> None:
+def test_a_waiting_gang_has_events_on_itself_its_owner_and_a_pod_of_each_shape() -> None:
     small = [pod(f"s-{i}", group="g", cpu=9) for i in range(3)]
     large = [pod(f"l-{i}", group="g", cpu=10) for i in range(2)]
     engine = engine_with(node("n"), owned(group("g", 5)), *small, *large)
@@ -70,7 +70,7 @@ def test_a_gang_that_waits_is_told_at_the_gang_its_owner_and_one_pod_of_each_sha
     assert all(o.is_minor == (o.regarding.kind == "Pod") for o in found)
 
 
-def test_a_gang_whose_podgroup_does_not_exist_is_told_at_its_owner_and_one_pod() -> None:
+def test_a_missing_podgroup_has_events_on_the_owner_and_one_pod() -> None:
     engine = engine_with(node("n"), *(controlled(f"p-{i}", "nosuch") for i in range(3)))
     told = JobEvents(engine.cluster)
 
@@ -86,7 +86,7 @@ def test_a_gang_whose_podgroup_does_not_exist_is_told_at_its_owner_and_one_pod()
     assert at(events(engine, told, NOW + REPEATED_AFTER_S)) == at(found)
 
 
-def test_a_podgroup_that_comes_after_its_pods_ends_the_event_about_its_absence() -> None:
+def test_a_podgroup_created_after_its_pods_ends_the_event_about_its_absence() -> None:
     engine = engine_with(node("n"), controlled("p", "late"))
     told = JobEvents(engine.cluster)
     events(engine, told)
@@ -111,7 +111,7 @@ def test_a_gang_of_many_shapes_has_events_on_some_of_its_pods() -> None:
     assert len(events(engine, JobEvents(engine.cluster))) == MOST_SHAPES + 2
 
 
-def test_an_event_is_repeated_while_the_gang_waits_as_the_api_server_deletes_events() -> None:
+def test_an_event_is_repeated_while_the_gang_waits() -> None:
     engine = engine_with(node("n"), owned(group("g", 1)), pod("p", group="g", cpu=9))
     told = JobEvents(engine.cluster)
     first = events(engine, told)
@@ -123,7 +123,7 @@ def test_an_event_is_repeated_while_the_gang_waits_as_the_api_server_deletes_eve
     assert events(engine, told, NOW + REPEATED_AFTER_S + 1) == []
 
 
-def test_a_deployment_without_room_is_told_at_its_pods_and_itself() -> None:
+def test_a_deployment_without_room_has_events_on_its_pods_and_itself() -> None:
     engine = engine_with(node("n"), owned(group("g", 0)), pod("p", group="g", cpu=9))
 
     assert at(events(engine, JobEvents(engine.cluster))) == {
@@ -144,7 +144,7 @@ def test_extra_pods_without_room_have_an_event_beside_the_scheduled_gang() -> No
     }
 
 
-def test_pods_that_no_pod_group_selects_for_long_have_an_event_and_their_owner_too() -> None:
+def test_pods_selected_by_no_podgroup_for_long_have_events_on_them_and_the_owner() -> None:
     waits: dict[str, Any] = {"grouper": {"waitForGroups": True}}
     engine = engine_with(node("n"), **waits)
     young = replace(pod("p").metadata, creation_timestamp=timestamp(NOW))
@@ -158,7 +158,7 @@ def test_pods_that_no_pod_group_selects_for_long_have_an_event_and_their_owner_t
     }
 
 
-def test_an_eviction_is_told_at_the_gang_its_owner_and_the_job_that_gets_the_room() -> None:
+def test_an_eviction_has_events_on_the_gang_its_owner_and_the_preemptor() -> None:
     engine = engine_with(node("n"), owned(group("g", 2)), pod("claims", namespace="other", cpu=9))
     add(engine.cluster, *(pod(f"g-{i}", group="g", on="n") for i in range(2)))
     modify(engine.cluster, owned(group("g", 2)))
@@ -180,7 +180,7 @@ def test_an_eviction_is_told_at_the_gang_its_owner_and_the_job_that_gets_the_roo
     assert text in found[-1].message
 
 
-def test_victims_that_move_are_counted_apart_and_gangs_of_the_same_namespace_are_named() -> None:
+def test_moved_victims_are_counted_apart_and_gangs_of_the_namespace_are_named() -> None:
     engine = engine_with(node("n"), group("g", 2), pod("claims", cpu=9))
     add(engine.cluster, *(pod(f"g-{i}", group="g", on="n") for i in range(3)))
     claimant = JobKey("team", "claims", False)

@@ -1,4 +1,4 @@
-"""Pods whose node is being prepared for long are nominated for it."""
+"""Pods are nominated for their node while its preparation takes long."""
 
 import msgspec
 
@@ -41,7 +41,7 @@ def writes(engine: Engine, clock: Clock) -> list[ConditionWrite]:
 VOLUMES: dict[str, object] = {"volumes": {"claims": []}}
 
 
-def test_a_pod_whose_volumes_take_long_is_nominated() -> None:
+def test_a_pod_is_nominated_while_its_volumes_take_long() -> None:
     clock = Clock()
     engine, _ = committed(clock, VOLUMES)
     assert writes(engine, clock) == []
@@ -70,7 +70,7 @@ def test_a_pod_with_nothing_to_prepare_is_not_nominated() -> None:
     assert writes(engine, clock) == []
 
 
-def test_the_nomination_goes_when_the_binding_has_failed_and_there_is_no_room() -> None:
+def test_the_nomination_is_removed_after_a_failed_binding_without_room() -> None:
     clock = Clock()
     engine, request = committed(clock, VOLUMES)
     nominated = msgspec.structs.replace(

@@ -1,4 +1,4 @@
-"""What Queue objects say about themselves; whatever is wrong with one, others are served."""
+"""Conditions of Queues; other queues are served beside a faulty one."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -174,7 +174,7 @@ FAULTS: list[tuple[str, Sequence[Queue], dict[str, str], str]] = [
 @pytest.mark.parametrize(
     ("queues", "reasons", "text"), [case[1:] for case in FAULTS], ids=[case[0] for case in FAULTS]
 )
-def test_a_faulty_queue_says_what_is_wrong_its_gangs_wait_and_others_bind(
+def test_a_faulty_queue_reports_its_error_and_only_its_gangs_wait(
     queues: Sequence[Queue], reasons: Mapping[str, str], text: str
 ) -> None:
     waiting = [item for name in reasons for item in gang(f"of-{name}", 1, queue=name)]
@@ -252,7 +252,7 @@ WARNINGS: list[tuple[str, Sequence[Queue], dict[str, str], dict[str, str]]] = [
     [case[1:] for case in WARNINGS],
     ids=[case[0] for case in WARNINGS],
 )
-def test_a_queue_that_is_probably_not_meant_so_is_served_with_a_warning(
+def test_a_queue_with_a_probable_mistake_is_served_with_a_warning(
     queues: Sequence[Queue], reasons: Mapping[str, str], texts: Mapping[str, str]
 ) -> None:
     leaf = queues[-1].metadata.name
@@ -285,13 +285,13 @@ def test_a_queue_that_is_probably_not_meant_so_is_served_with_a_warning(
         "a limit that is the quota",
     ],
 )
-def test_nothing_is_to_be_warned_of(queues: Sequence[Queue]) -> None:
+def test_queues_without_mistakes_have_no_warning(queues: Sequence[Queue]) -> None:
     found = conditions_of(engine_with(node("n"), *queues))
 
     assert found == {item.metadata.name: [READY] for item in queues}
 
 
-def test_a_queue_that_is_mended_is_ready_again_from_then_on() -> None:
+def test_a_corrected_queue_is_ready_again() -> None:
     engine = engine_with(node("n"), queue("a", "nobody"), *gang("g", 1, queue="a"))
     said = writes_of(engine)["a"].wanted
     assert said.conditions is not None
@@ -308,7 +308,7 @@ def test_a_queue_that_is_mended_is_ready_again_from_then_on() -> None:
     assert condition.last_transition_time == THEN
 
 
-def test_a_warning_goes_when_there_is_nothing_to_warn_of_and_other_conditions_stay() -> None:
+def test_a_warning_is_removed_after_correction_and_other_conditions_stay() -> None:
     other = kube.Condition(type="Budget", status="True")
     over = gpus(quota=8, limit=4)
     engine = engine_with(queue("a", resources=over, status=QueueStatus(conditions=[other])))
@@ -322,7 +322,7 @@ def test_a_warning_goes_when_there_is_nothing_to_warn_of_and_other_conditions_st
     assert write.is_urgent
 
 
-def test_what_queues_say_already_is_not_written() -> None:
+def test_unchanged_conditions_are_not_written() -> None:
     queues = [queue("a", "b"), queue("b", "a"), queue("c", resources=gpus(quota=8, limit=4))]
     engine = engine_with(node("n"), *queues)
     writes = writes_of(engine)
@@ -334,7 +334,7 @@ def test_what_queues_say_already_is_not_written() -> None:
     assert writes_of(engine) == {}
 
 
-def test_the_queues_below_one_that_is_deleted_wait_until_it_is_back() -> None:
+def test_queues_below_a_deleted_queue_wait_until_it_is_recreated() -> None:
     org, team = queue("org"), queue("team", "org")
     engine = engine_with(node("n"), org, team, *gang("g", 1, queue="team"))
     delete(engine.cluster, org)
@@ -356,7 +356,7 @@ def test_the_queues_below_one_that_is_deleted_wait_until_it_is_back() -> None:
     ],
     ids=["a typing mistake in its quota", "a parent that is gone", "a cycle"],
 )
-def test_nothing_is_reclaimed_from_a_queue_that_cannot_be_used(turned: Queue) -> None:
+def test_nothing_is_reclaimed_from_an_unusable_queue(turned: Queue) -> None:
     runs = gang("runs", 1, queue="poor", gpu=1, on="n", priority=50)
     rich = queue("rich", resources=gpus(quota=1))
     wants = gang("wants", 1, queue="rich", gpu=1, priority=50)

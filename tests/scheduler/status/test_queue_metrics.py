@@ -1,4 +1,4 @@
-"""What a scrape shows of queues: what they deserve, and what waits in them."""
+"""Metrics of queues: quotas, limits, fair shares and waiting pods."""
 
 from msgspec import structs
 
@@ -35,7 +35,7 @@ def note(figures: QueueFigures, engine: Engine, now: float = NOW) -> None:
     figures.note(engine.cluster.state, engine.report.fair, now)
 
 
-def test_quota_limit_fair_share_and_what_waits_are_told_by_queue() -> None:
+def test_quota_limit_fair_share_and_waiting_pods_are_exported_by_queue() -> None:
     team = queue("team", quota=2, over_quota_weight=1, limit=6)
     group_, *pods = gang("waits", 2, queue="team", gpu=4)
     waits = [structs.replace(group_, metadata=_created(group_.metadata, NOW)), *pods]
@@ -72,7 +72,7 @@ def test_pods_of_a_gang_that_needs_none_wait_since_their_creation() -> None:
     assert found["bindery_queue_longest_wait_seconds", "team", ""] in (60, 65)
 
 
-def test_a_queue_that_is_gone_has_no_series() -> None:
+def test_a_deleted_queue_has_no_series() -> None:
     team = queue("team", quota=2)
     engine = engine_with(node("n", gpu=3), team)
     figures = QueueFigures()
@@ -85,7 +85,7 @@ def test_a_queue_that_is_gone_has_no_series() -> None:
     assert "team" not in {name for _, name, _ in scraped(figures)}
 
 
-def test_a_burst_of_cycles_is_noted_once() -> None:
+def test_a_burst_of_cycles_updates_the_figures_once() -> None:
     engine = engine_with(node("n", gpu=3), queue("team", quota=2))
     figures = QueueFigures()
     note(figures, engine)

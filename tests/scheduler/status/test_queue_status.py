@@ -1,4 +1,4 @@
-"""What Queue objects say of what their gangs hold, ask for and deserve."""
+"""The status of Queues: allocated, pending and fair share amounts of their gangs."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -59,7 +59,7 @@ def status_of(engine: Engine, name: str) -> QueueStatus:
 
 
 def show(engine: Engine, *queues: Queue) -> None:
-    """Let `queues` say what they should."""
+    """Apply the pending status writes to `queues`."""
     writes = writes_of(engine)
     for item in queues:
         if item.metadata.name in writes:
@@ -67,7 +67,7 @@ def show(engine: Engine, *queues: Queue) -> None:
             modify(engine.cluster, structs.replace(item, status=status))
 
 
-def test_a_queue_speaks_of_all_that_its_gangs_hold_and_ask_for_by_resource() -> None:
+def test_the_status_has_all_resources_that_gangs_hold_and_request() -> None:
     team = queue("team", gpu=(2, 1))
     runs = gang("runs", 2, queue="team", cpu="1500m", gpu=1, more={"memory": "3Gi"})
     waits = gang("waits", 1, queue="team", gpu=4)
@@ -104,7 +104,7 @@ def test_bindery_queues_counts_the_gangs_that_the_status_of_the_queue_counts() -
     assert (shown.running, shown.waiting) == (counted.running, counted.pending)
 
 
-def test_a_queue_speaks_of_what_it_has_rules_for_even_if_it_uses_nothing_of_it() -> None:
+def test_the_status_has_resources_with_a_quota_or_limit_even_if_unused() -> None:
     status = status_of(engine_with(node("n", gpu=3), queue("team", gpu=(2, 1))), "team")
 
     assert status.allocated == status.pending == status.fair_share == {"gpu": "0"}
@@ -135,7 +135,7 @@ def test_a_queue_counts_all_queues_below_it() -> None:
     assert writes["org"].wanted.fair_share["gpu"] == "4"
 
 
-def test_models_are_spoken_of_where_the_queue_has_rules_for_them() -> None:
+def test_the_status_has_gpu_models_if_the_queue_has_rules_for_them() -> None:
     new, old = ({GPU_MODEL_LABEL: model} for model in ("A100", "T4"))
     nodes = [node("new", gpu=2, labels=new), node("old", gpu=2, labels=old)]
     ruled = queue("ruled", gpu=(4, 1), models={"A100": (1, 0)})
@@ -167,7 +167,7 @@ def test_models_are_spoken_of_where_the_queue_has_rules_for_them() -> None:
         (gang("g", 3, 0, queue="q", cpu=4), GangCounts(running=1)),
     ],
     ids=[
-        *("runs", "waits", "not all come", "gated", "finished", "one pod", "extras wait"),
+        *("runs", "waits", "lacks pods", "gated", "finished", "one pod", "extras wait"),
         *("needs none and has none", "needs none and has some"),
     ],
 )
@@ -197,7 +197,7 @@ def test_a_change_below_is_written_to_the_queues_above_and_to_no_others() -> Non
     assert not any(write.is_urgent for write in writes.values())
 
 
-def test_a_resource_that_nobody_uses_any_more_is_spoken_of_no_more() -> None:
+def test_the_status_drops_a_resource_that_is_no_longer_used() -> None:
     team = queue("team")
     runs = pod("a", queue="team", on="n")
     engine = engine_with(node("n"), team, runs)
@@ -207,7 +207,7 @@ def test_a_resource_that_nobody_uses_any_more_is_spoken_of_no_more() -> None:
     assert status_of(engine, "team").allocated == {}
 
 
-def test_amounts_are_written_by_the_scheduler_of_the_queues_pool_alone() -> None:
+def test_amounts_are_written_only_by_the_scheduler_of_the_queues_pool() -> None:
     engine = engine_with(node("n"), queue("ours"), queue("theirs", pool="other"))
     add(engine.cluster, *gang("g", 1, queue="ours"), *gang("h", 1, queue="theirs"))
 
@@ -264,7 +264,7 @@ def without_gangs(writes: list[QueueWrite]) -> dict[str, QueueStatus]:
 
 
 @given(st.lists(STEPS, max_size=25))
-def test_what_is_kept_from_look_to_look_never_shows(steps: list[tuple[str, Any, Any]]) -> None:
+def test_cached_statuses_equal_new_ones(steps: list[tuple[str, Any, Any]]) -> None:
     engine = engine_with(node("n", gpu=6), *(queue(name, gpu=(2, 1)) for name in NAMES))
     kept = QueueStatuses(engine.cluster, "")
     for index, step in enumerate(steps):
@@ -275,7 +275,7 @@ def test_what_is_kept_from_look_to_look_never_shows(steps: list[tuple[str, Any, 
         assert without_gangs(kept.writes(report, NOW)) == without_gangs(fresh)
 
 
-def test_gangs_are_counted_anew_in_time_though_amounts_did_not_show_the_change() -> None:
+def test_gangs_are_recounted_in_time_even_if_amounts_are_unchanged() -> None:
     engine = engine_with(node("n"), queue("q"), *gang("pair", 2, queue="q", on="n"))
     statuses = QueueStatuses(engine.cluster, "")
     plan(engine)

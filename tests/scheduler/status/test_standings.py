@@ -1,13 +1,13 @@
-"""The turns of waiting gangs, and the figures of their queue, as their status has them."""
+"""The turns of waiting gangs, and the figures of their queue, in their status."""
 
 import pytest
 
 from bindery.kube.objects.podgroups import Turn
 from bindery.scheduler.insight.order import Turns
-from bindery.scheduler.insight.world import World
 from bindery.scheduler.planning.rounds import Deadline
 from bindery.scheduler.planning.session import Session
 from bindery.scheduler.status.standings import is_news, standings, turns_of
+from bindery.scheduler.world import World
 from tests.inlinescenarios import scenario_of, source_of
 
 FULL = """
@@ -26,7 +26,7 @@ def world() -> World:
     return source_of(scenario_of(FULL)).world()
 
 
-def test_a_turn_is_the_place_among_those_that_wait_for_room(world: World) -> None:
+def test_a_turn_is_the_place_among_the_gangs_that_wait_for_room(world: World) -> None:
     order: list[str] = []
 
     def inspect(session: Session) -> None:
@@ -83,7 +83,7 @@ def test_the_oldest_gang_of_a_queue_in_a_namespace_has_its_figures(world: World)
     assert (its.quota, its.limit) == ({"gpu": "4"}, {"gpu": "8"})
 
 
-def test_no_name_of_another_gang_is_in_a_standing(world: World) -> None:
+def test_a_standing_contains_no_name_of_another_gang(world: World) -> None:
     list(world.engine.cycle())
     cluster = world.engine.cluster
     names = {key.name for key in cluster.groups}
@@ -105,7 +105,7 @@ def test_no_name_of_another_gang_is_in_a_standing(world: World) -> None:
         (5000, 4999, False),
     ],
 )
-def test_a_far_place_is_written_again_when_it_has_changed_by_a_tenth(
+def test_a_distant_place_is_written_again_after_a_change_of_a_tenth(
     before: int, now: int, expected: bool
 ) -> None:
     def turn(place: int) -> Turn:

@@ -89,7 +89,7 @@ def told(write: ConditionWrite) -> PodGroup:
     return replace(made, status=status)
 
 
-def test_pods_on_a_node_that_is_not_ready_are_told_with_the_time_until_it_is_ready() -> None:
+def test_pods_on_a_not_ready_node_are_reported_until_it_is_ready() -> None:
     engine = engine_with(node("n"), group("g", 2), bound("a"), bound("b"), node("m"))
     first = write_of(engine)
     assert first is not None
@@ -114,7 +114,7 @@ def test_pods_on_a_node_that_is_not_ready_are_told_with_the_time_until_it_is_rea
     assert late(engine) is None
 
 
-def test_an_image_that_is_not_pulled_is_told_at_once_with_the_nodes_words() -> None:
+def test_a_failed_image_pull_is_reported_at_once_with_the_nodes_message() -> None:
     stuck = bound("a", waits="ImagePullBackOff", message='Back-off pulling image "x"')
     engine = engine_with(node("n"), group("g", 2), stuck, pod("b", group="g", on="n"))
 
@@ -128,7 +128,7 @@ def test_an_image_that_is_not_pulled_is_told_at_once_with_the_nodes_words() -> N
     )
 
 
-def test_a_container_that_cannot_be_created_is_told() -> None:
+def test_a_container_that_cannot_be_created_is_reported() -> None:
     stuck = bound("a", waits="CreateContainerConfigError", message='secret "s" not found')
 
     condition = late(engine_with(node("n"), group("g", 1), stuck))
@@ -137,7 +137,7 @@ def test_a_container_that_cannot_be_created_is_told() -> None:
     assert condition.reason == "ContainerNotStarted"
 
 
-def test_pods_that_are_being_prepared_are_told_when_it_takes_long() -> None:
+def test_pods_in_preparation_are_reported_when_it_takes_long() -> None:
     clock = Clock()
     pods = [
         bound("a", waits="ContainerCreating", prepared=False),
@@ -187,7 +187,7 @@ def scheduled(engine: Engine, now: float = NOW) -> tuple[str, str]:
     return found.reason, found.message
 
 
-def test_a_gang_whose_deleted_pods_are_on_a_dead_node_names_the_node_and_since_when() -> None:
+def test_a_gang_with_terminating_pods_on_a_dead_node_reports_the_node_and_time() -> None:
     engine = engine_with(not_ready("n"), group("g", 2), deleted("a"), deleted("b"))
 
     reason, message = scheduled(engine)
@@ -199,7 +199,7 @@ def test_a_gang_whose_deleted_pods_are_on_a_dead_node_names_the_node_and_since_w
     )
 
 
-def test_pods_that_are_being_deleted_on_a_ready_node_are_told_when_they_are_long_overdue() -> None:
+def test_terminating_pods_on_a_ready_node_are_reported_when_long_overdue() -> None:
     clock = Clock()
     engine = engine_with(node("n"), group("g", 2), deleted("a"), clock=clock)
     assert scheduled(engine) == ("NotEnoughPods", "0 of 2 required pods exist")
@@ -211,7 +211,7 @@ def test_pods_that_are_being_deleted_on_a_ready_node_are_told_when_they_are_long
     assert "cannot end: a: node n is ready, but does not end them" in message
 
 
-def test_a_gang_that_lacks_pods_beside_a_dead_one_says_so_also_while_another_pod_waits() -> None:
+def test_a_gang_with_a_pod_on_a_dead_node_reports_it_while_another_pod_waits() -> None:
     engine = engine_with(not_ready("n"), group("g", 2), deleted("a"), pod("b", group="g"))
 
     reason, message = scheduled(engine)
@@ -220,7 +220,7 @@ def test_a_gang_that_lacks_pods_beside_a_dead_one_says_so_also_while_another_pod
     assert "1 of 2 required pods exist; 1 pod is being deleted" in message
 
 
-def test_a_deleted_pod_of_a_gang_that_needs_none_names_its_dead_node() -> None:
+def test_a_terminating_pod_of_a_gang_that_needs_none_reports_its_dead_node() -> None:
     engine = engine_with(not_ready("n"), group("g", 0), deleted("a"))
 
     reason, message = scheduled(engine)
@@ -229,13 +229,13 @@ def test_a_deleted_pod_of_a_gang_that_needs_none_names_its_dead_node() -> None:
     assert message.startswith("none of its pods has a node; 1 pod is being deleted")
 
 
-def test_a_deleted_pod_that_may_still_end_is_no_reason() -> None:
+def test_a_terminating_pod_that_may_still_end_is_no_reason() -> None:
     engine = engine_with(node("n"), group("g", 2), deleted("a"), deleted("b"))
 
     assert scheduled(engine) == ("NotEnoughPods", "0 of 2 required pods exist")
 
 
-def test_pods_count_as_overdue_until_they_start_or_go() -> None:
+def test_pods_count_as_overdue_until_they_start_or_are_deleted() -> None:
     stuck = bound("a", accepted=False), bound("b", accepted=False)
     engine = engine_with(node("n"), group("g", 2), *stuck)
     overdue = engine.cluster.starting.overdue

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 
 from bindery.scenario.binding import bind_requests
-from bindery.scenario.faults import Faults
+from bindery.scenario.events import Faults
 from bindery.scenario.format import Scenario
 from bindery.scenario.planning import Planner
 
@@ -20,7 +20,7 @@ class Played:
     held: list[tuple[float, float]]
     """GPUs of both queues, minute by minute."""
     usage: list[tuple[float, float]]
-    """What the record says of both, minute by minute."""
+    """The recorded usage of both queues, minute by minute."""
     evictions: int
 
 
@@ -64,8 +64,8 @@ def play(k_value: float) -> Played:
             if event.before == minute:
                 cluster.happen(event)
         planner.plan()
-        cluster.release_pods()
-        bind_requests(cluster, faults, planner.engine.bind_effects)
+        cluster.release()
+        bind_requests(cluster, faults)
         seen = planner.observe()
         gpu, rows = engine.cluster.state.axis.index("gpu"), engine.cluster.state.queues.rows
         assert engine.past.latest is not None
@@ -73,11 +73,11 @@ def play(k_value: float) -> Played:
         played.held.append((seen.allocated["early"]["gpu"], seen.allocated["late"]["gpu"]))
         played.usage.append((float(used[rows["early"]]), float(used[rows["late"]])))
         played.evictions = seen.evictions
-        cluster.now += 60
+        cluster.clock.now += 60
     return played
 
 
-def test_what_two_queues_used_evens_out_within_an_hour() -> None:
+def test_the_usage_of_two_queues_evens_out_within_an_hour() -> None:
     played = play(k_value=1.0)
 
     early, late = zip(*played.usage, strict=True)
@@ -88,7 +88,7 @@ def test_what_two_queues_used_evens_out_within_an_hour() -> None:
     assert played.held[-1] == (GPUS / 2, GPUS / 2)
 
 
-def test_without_regard_to_the_past_the_late_queue_is_never_made_up_for() -> None:
+def test_a_late_queue_gets_no_compensation_if_k_is_0() -> None:
     indifferent, fair = play(k_value=0.0), play(k_value=1.0)
 
     assert max(gpus for _, gpus in indifferent.held) == GPUS / 2
@@ -96,6 +96,6 @@ def test_without_regard_to_the_past_the_late_queue_is_never_made_up_for() -> Non
     assert made_up >= ALONE_MIN  # GPU-minutes of the 120 that it would have had
 
 
-def test_evening_out_evicts_only_as_shares_change() -> None:
+def test_pods_are_evicted_only_as_shares_change() -> None:
     # Seven GPUs go over and three come back: no pod is moved to and fro.
     assert play(k_value=1.0).evictions == 10

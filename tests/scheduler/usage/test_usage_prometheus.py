@@ -1,4 +1,4 @@
-"""Past usage from a Prometheus, over real HTTP: what is asked, and what becomes of the answers."""
+"""Past usage from a Prometheus server, over real HTTP: the queries and the use of the results."""
 
 import asyncio
 import socket
@@ -58,13 +58,13 @@ def test_an_expression_is_summed_over_the_window() -> None:
     assert query == "sum_over_time(((sum by (queue) (x)))[604800000ms:60000ms])"
 
 
-def test_with_a_half_life_each_sample_is_weighed_by_its_age() -> None:
+def test_a_half_life_weights_each_sample_by_its_age() -> None:
     query = over_window("x", Decay(3600, 600), 60, 1000.0)
 
     assert query == "sum_over_time(((x) * 0.5 ^ ((1000.000 - time()) / 600))[3600000ms:60000ms])"
 
 
-async def test_all_queries_are_about_the_same_moment(
+async def test_all_queries_have_the_same_time(
     prometheus: PrometheusStandIn, session: aiohttp.ClientSession
 ) -> None:
     await reader(session, prometheus.address, queries={"gpu": GPU, "cpu": CPU}).fetch(NOW)
@@ -76,7 +76,7 @@ async def test_all_queries_are_about_the_same_moment(
 # ---- answers -----------------------------------------------------------------------------------
 
 
-async def test_usage_is_what_was_held_as_a_part_of_what_there_was(
+async def test_usage_is_the_allocated_part_of_the_capacity(
     prometheus: PrometheusStandIn, session: aiohttp.ClientSession
 ) -> None:
     prometheus.answers |= {"held_cores": vector({"b": 5}), "total_cores": vector({"": 50})}
@@ -88,7 +88,7 @@ async def test_usage_is_what_was_held_as_a_part_of_what_there_was(
 
 
 @pytest.mark.parametrize("value", ["NaN", "+Inf", "-Inf", "-3", "much"])
-async def test_a_value_that_is_no_amount_is_left_out_alone(
+async def test_an_invalid_value_alone_is_ignored(
     prometheus: PrometheusStandIn, session: aiohttp.ClientSession, value: str
 ) -> None:
     prometheus.answers["held_gpus"] = vector({"a": value, "b": 100})
@@ -99,7 +99,7 @@ async def test_a_value_that_is_no_amount_is_left_out_alone(
     assert fetched.unusable == 1
 
 
-async def test_several_series_of_one_queue_count_together(
+async def test_several_series_of_one_queue_are_summed(
     prometheus: PrometheusStandIn, session: aiohttp.ClientSession
 ) -> None:
     prometheus.answers["held_gpus"]["data"]["result"] *= 2
@@ -109,7 +109,7 @@ async def test_several_series_of_one_queue_count_together(
     assert fetched.usage == {"a": {"gpu": 1.5}, "b": {"gpu": 0.5}}
 
 
-async def test_a_resource_that_the_cluster_does_not_have_is_not_used(
+async def test_a_resource_that_the_cluster_does_not_have_is_ignored(
     prometheus: PrometheusStandIn, session: aiohttp.ClientSession
 ) -> None:
     prometheus.answers |= {"held_cores": vector({"a": 0}), "total_cores": vector({"": 0})}
@@ -150,7 +150,7 @@ async def test_a_resource_that_the_cluster_does_not_have_is_not_used(
         ({"held_gpus": {"status": "success"}}, 200, "the result must be a vector, found nothing"),
     ],
 )
-async def test_an_answer_that_cannot_be_used_is_an_error_that_says_why(
+async def test_an_unusable_response_is_an_error_with_the_reason(
     prometheus: PrometheusStandIn,
     session: aiohttp.ClientSession,
     answers: dict[str, Any],
@@ -166,7 +166,7 @@ async def test_an_answer_that_cannot_be_used_is_an_error_that_says_why(
     assert said in str(raised.value)
 
 
-async def test_a_server_that_does_not_answer_is_given_up_in_time(
+async def test_a_request_to_a_silent_server_times_out(
     prometheus: PrometheusStandIn, session: aiohttp.ClientSession
 ) -> None:
     prometheus.silent.set()
@@ -175,7 +175,7 @@ async def test_a_server_that_does_not_answer_is_given_up_in_time(
         await reader(session, prometheus.address, query_timeout_seconds=0.2).fetch(NOW)
 
 
-async def test_a_server_that_is_not_there_is_an_error(session: aiohttp.ClientSession) -> None:
+async def test_an_unreachable_server_is_an_error(session: aiohttp.ClientSession) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # bound and not listening: connections are refused
         address = f"http://127.0.0.1:{taken.getsockname()[1]}"
@@ -184,7 +184,7 @@ async def test_a_server_that_is_not_there_is_an_error(session: aiohttp.ClientSes
             await reader(session, address).fetch(NOW)
 
 
-def test_what_the_default_queries_ask_for_is_what_a_scheduler_exports() -> None:
+def test_the_default_queries_use_series_that_a_scheduler_exports() -> None:
     past = PastUsage(GivenUsage(), 1.0)
     amounts = np.ones((4, 1))
     resources = ["cpu", "memory", "pods", "nvidia.com/gpu"]
@@ -225,7 +225,7 @@ class Heard(UsageProblems):
 
 @dataclass
 class Watched:
-    """A keeper, what it keeps and what it says."""
+    """A keeper, the usage that it keeps and its log."""
 
     prometheus: PrometheusStandIn
     session: aiohttp.ClientSession
@@ -250,7 +250,7 @@ def stale() -> float | None:
     return REGISTRY.get_sample_value("bindery_usage_stale")
 
 
-async def test_old_usage_is_kept_while_no_newer_can_be_had(
+async def test_old_usage_is_kept_while_no_newer_is_available(
     prometheus: PrometheusStandIn, session: aiohttp.ClientSession
 ) -> None:
     kept = Watched(prometheus, session)
@@ -280,7 +280,7 @@ async def test_usage_past_the_staleness_limit_is_still_used_with_a_warning(
     assert stale() == 1
 
 
-async def test_once_it_answers_again_nothing_is_stale_any_more(
+async def test_usage_is_no_longer_stale_once_the_server_answers_again(
     prometheus: PrometheusStandIn, session: aiohttp.ClientSession
 ) -> None:
     kept = Watched(prometheus, session)
@@ -295,7 +295,7 @@ async def test_once_it_answers_again_nothing_is_stale_any_more(
     assert (stale(), kept.given.parts) == (0, {"a": {"gpu": 1.0}})
 
 
-async def test_usage_is_there_when_the_first_plan_is_made_and_renewed_afterwards(
+async def test_usage_is_available_for_the_first_plan_and_renewed_afterwards(
     prometheus: PrometheusStandIn, session: aiohttp.ClientSession
 ) -> None:
     kept = Watched(prometheus, session)

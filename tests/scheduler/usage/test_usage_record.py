@@ -1,4 +1,4 @@
-"""The scheduler's own record of what queues held: what it counts, forgets and writes down."""
+"""The scheduler's own record of past usage: counting, expiry and writing."""
 
 import json
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ def moment(at: float, held: Sequence[float], capacity: float = 8.0, **more: Any)
 
 
 def played(decay: Decay, *moments: Moment) -> tuple[UsageRecord, Amounts]:
-    """Return the record after `moments`, and what it said last of each queue's GPUs."""
+    """Return the record after `moments`, and its last usage of each queue's GPUs."""
     record = UsageRecord(decay)
     usage = np.zeros((1, 0))
     for each in moments:
@@ -42,13 +42,13 @@ def played(decay: Decay, *moments: Moment) -> tuple[UsageRecord, Amounts]:
 # ---- what counts -------------------------------------------------------------------------------
 
 
-def test_usage_is_the_part_of_capacity_that_was_held() -> None:
+def test_usage_is_the_allocated_part_of_the_capacity() -> None:
     _, usage = played(Decay(HOUR), moment(0, [0, 0]), moment(600, [6, 2]), moment(1200, [2, 0]))
 
     assert usage.tolist() == [0.5, 0.125]
 
 
-def test_capacity_that_came_and_went_counts_for_as_long_as_it_was_there() -> None:
+def test_temporary_capacity_counts_for_the_time_it_existed() -> None:
     _, usage = played(
         Decay(HOUR), moment(0, [0]), moment(600, [4], capacity=8), moment(1200, [4], capacity=24)
     )
@@ -56,20 +56,20 @@ def test_capacity_that_came_and_went_counts_for_as_long_as_it_was_there() -> Non
     assert usage.tolist() == [0.25]
 
 
-def test_after_a_half_life_usage_counts_half() -> None:
+def test_usage_counts_half_after_one_half_life() -> None:
     # From 0 to 600 s all is held, then nothing: the older part weighs half of the newer.
     _, usage = played(Decay(HOUR, 600), moment(0, [8]), moment(600, [8]), moment(1200, [0]))
 
     assert usage[0] == pytest.approx(1 / 3)
 
 
-def test_what_lies_before_the_window_counts_for_nothing() -> None:
+def test_usage_before_the_window_does_not_count() -> None:
     _, usage = played(Decay(600), moment(0, [8]), moment(900, [8]), moment(1600, [0]))
 
     assert usage[0] == 0.0
 
 
-def test_of_a_slice_that_leaves_the_window_the_part_within_counts() -> None:
+def test_only_the_part_of_a_slice_within_the_window_counts() -> None:
     _, usage = played(Decay(1000), moment(0, [8]), moment(800, [8]), moment(1300, [0]))
 
     assert usage[0] == pytest.approx(500 / 1000)
@@ -81,7 +81,7 @@ def test_of_a_slice_that_leaves_the_window_the_part_within_counts() -> None:
     st.sampled_from([None, 300.0, 1800.0]),
     st.floats(0, 8),
 )
-def test_how_often_it_looks_makes_no_difference_while_nothing_changes(
+def test_the_sampling_frequency_does_not_matter_while_nothing_changes(
     steps_s: list[int], half_life_s: float | None, held: float
 ) -> None:
     at = np.cumsum([0, *steps_s])
@@ -92,7 +92,7 @@ def test_how_often_it_looks_makes_no_difference_while_nothing_changes(
 
 
 @given(st.lists(st.tuples(st.integers(1, 2000), st.integers(0, 8)), min_size=1, max_size=60))
-def test_siblings_never_used_more_than_there_was(steps: list[tuple[int, int]]) -> None:
+def test_the_usage_of_siblings_never_exceeds_the_capacity(steps: list[tuple[int, int]]) -> None:
     moments, at = [moment(0, [0, 0])], 0
     for elapsed_s, held in steps:
         at += elapsed_s
@@ -104,7 +104,7 @@ def test_siblings_never_used_more_than_there_was(steps: list[tuple[int, int]]) -
     assert (usage >= 0).all()
 
 
-def test_the_time_in_which_nobody_looked_does_not_count() -> None:
+def test_time_without_samples_does_not_count() -> None:
     record, _ = played(Decay(HOUR), moment(0, [8]), moment(600, [8]))
     record.interrupt()
 
@@ -114,7 +114,7 @@ def test_the_time_in_which_nobody_looked_does_not_count() -> None:
     assert usage[0, 0] == 0.5
 
 
-def test_a_clock_that_goes_back_counts_nothing_and_breaks_nothing() -> None:
+def test_a_clock_that_goes_back_adds_no_usage_and_no_error() -> None:
     record, before = played(Decay(HOUR), moment(0, [8]), moment(600, [8]))
 
     for at in (300, 400, 1000):
@@ -125,7 +125,7 @@ def test_a_clock_that_goes_back_counts_nothing_and_breaks_nothing() -> None:
     assert (record.history.end > record.history.start).all()
 
 
-def test_what_was_recorded_by_a_clock_that_was_ahead_is_forgotten() -> None:
+def test_usage_recorded_by_a_clock_that_was_ahead_is_dropped() -> None:
     ahead, _ = played(Decay(HOUR), moment(10 * HOUR, [8]), moment(11 * HOUR, [8]))
     record = UsageRecord(Decay(HOUR))
     record.precede(ahead.history)
@@ -137,7 +137,7 @@ def test_what_was_recorded_by_a_clock_that_was_ahead_is_forgotten() -> None:
     assert len(record.history) == 1
 
 
-def test_a_queue_that_comes_later_has_used_nothing_before() -> None:
+def test_a_queue_has_no_usage_before_its_creation() -> None:
     record, _ = played(Decay(HOUR), moment(0, [4]), moment(600, [4]))
 
     usage = record.account(moment(1200, [4, 4]))
@@ -153,7 +153,7 @@ def test_the_order_of_queues_makes_no_difference() -> None:
     assert usage[0].tolist() == [0.25, 0.5]
 
 
-def test_asking_twice_at_the_same_moment_gives_the_same_answer() -> None:
+def test_two_queries_at_the_same_time_give_the_same_result() -> None:
     record, first = played(Decay(HOUR), moment(0, [4]), moment(600, [4]))
 
     second = record.account(moment(600, [8]))
@@ -161,7 +161,7 @@ def test_asking_twice_at_the_same_moment_gives_the_same_answer() -> None:
     assert second[0].tolist() == first.tolist()
 
 
-def test_however_often_it_is_interrupted_the_record_stays_small() -> None:
+def test_the_record_stays_small_after_any_number_of_interruptions() -> None:
     record = UsageRecord(Decay(100 * HOUR))
     for start in range(0, 40000, 200):
         record.account(moment(start, [8]))
@@ -200,7 +200,7 @@ def parts(of: History) -> dict[tuple[str, str], float]:
     }
 
 
-def test_what_was_written_says_the_same_when_it_is_read() -> None:
+def test_a_record_survives_writing_and_reading() -> None:
     written = history(slices=20, queues=5)
 
     read, term = decode(encode(written, term=7))
@@ -222,7 +222,7 @@ def test_a_queue_that_held_nothing_is_not_written() -> None:
     assert json.loads(encode(written, term=1))["queues"] == ["team-0"]
 
 
-def test_a_large_record_is_written_coarser_and_still_says_the_same() -> None:
+def test_a_large_record_is_written_in_coarser_slices_with_the_same_usage() -> None:
     written = history(slices=64, queues=3000)
 
     text = encode(written, term=1)
@@ -233,13 +233,13 @@ def test_a_large_record_is_written_coarser_and_still_says_the_same() -> None:
     assert parts(read) == pytest.approx(parts(written), abs=1e-6)
 
 
-def test_a_record_that_can_never_fit_is_given_up() -> None:
+def test_a_record_that_can_never_fit_is_dropped() -> None:
     read, _ = decode(encode(history(slices=4, queues=50), term=1, most_bytes=200))
 
     assert len(read) == 0
 
 
-def test_what_an_earlier_process_recorded_counts_before_what_this_one_sees() -> None:
+def test_the_record_of_an_earlier_process_precedes_the_record_of_this_one() -> None:
     earlier, _ = played(Decay(HOUR), moment(0, [8]), moment(600, [8]))
     record, _ = played(Decay(HOUR), moment(700, [0, 0]), moment(1300, [0, 4]))
 
@@ -298,7 +298,7 @@ def test_malformed_text_is_refused(text: str) -> None:
         decode(text)
 
 
-def test_the_valid_text_that_the_malformed_ones_are_made_of_is_read() -> None:
+def test_the_valid_text_of_the_malformed_variants_is_read() -> None:
     read, _ = decode(changed())
 
     assert read.held.tolist() == [[[4.0]]]
@@ -312,7 +312,7 @@ json_values = st.recursive(
 
 
 @given(st.sampled_from([*VALID, "start", "end", "capacity", "held"]), json_values)
-def test_whatever_stands_in_a_key_is_read_or_refused(key: str, value: Any) -> None:
+def test_any_value_of_a_key_is_read_or_refused(key: str, value: Any) -> None:
     text = changed(**{key: value})
 
     try:

@@ -82,7 +82,7 @@ class GpuOffers:
 
 
 def _at_once(pool: Pool, records: Sequence[DeviceRecord]) -> int:
-    """Return how many of `records` can be allocated together: those that use least first."""
+    """Return how many of `records` can be allocated together, counted in the order of their use."""
     left, count = dict(pool.counters), 0
     for record in sorted(records, key=lambda each: sum(each.counters.values())):
         if all(left[name] >= amount for name, amount in record.counters.items()):

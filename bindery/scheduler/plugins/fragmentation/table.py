@@ -25,7 +25,7 @@ from bindery.scheduler.plugins.fragmentation.gradient import (
 T = TypeVar("T", bound=np.generic)
 
 MOST_STATES: Final = 8192
-"""Number of states above which the table forgets those that no node has."""
+"""Number of states above which the table forgets the states of no node."""
 MOST_ASKS: Final = 1024
 """Number of kinds of pods above which the table forgets the values of all kinds."""
 _UNKNOWN: Final = int(np.iinfo(np.int64).min)
@@ -188,7 +188,7 @@ def _packed(nodes: NodeColumns) -> NDArray[np.uint8]:
 
 
 def _by_portion(ask: Ask) -> Sequence[tuple[int, NDArray[np.intp] | slice]]:
-    """Return each portion of `ask` with the positions of the nodes on which it has it."""
+    """Return each portion that `ask` has on some nodes, with the positions of these nodes."""
     if isinstance(ask.portion, int):
         return [(ask.portion, slice(None))]
     return [(int(each), np.flatnonzero(ask.portion == each)) for each in np.unique(ask.portion)]

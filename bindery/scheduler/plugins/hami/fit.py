@@ -58,7 +58,7 @@ class Fitting:
     _mig: list[MigAllocation] = field(default_factory=list)
 
     def run(self) -> Assignment | None:
-        """Return the devices of all containers, or None; then `reasons` says why."""
+        """Return the devices of all containers, or None; `reasons` then has the reasons."""
         request = self.pod.request
         self._slots = {vendor.word: [] for vendor in request.vendors}
         before = self.tally

@@ -220,8 +220,8 @@ class HamiLedger:
     def _held(self, uid: Uid) -> HeldDevices | None:
         """Return the holding of a pod: by the data at the binder, else by its annotations.
 
-        The binder records all pods of this scheduler. Without a record, somebody else has bound the
-        pod and may have forged its annotations, so it holds nothing.
+        The binder records all pods of this scheduler. A pod without a record was bound by another
+        client, which may have forged the annotations, so the pod holds nothing.
         """
         if uid in self._handed_over:
             return self._handed_over[uid]

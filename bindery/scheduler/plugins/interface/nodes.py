@@ -65,7 +65,7 @@ class NodeRoom(Protocol):
     """Reports the free room of nodes in the plugin's own ledger, for example devices."""
 
     def keeps_room_for(self, shape: Shape) -> bool:
-        """Return whether pods of `shape` need this room. Must depend on `shape` alone."""
+        """Return whether pods of `shape` need this room. Must not change during a session."""
         ...
 
     def has_room(self, session: SessionView, shape: Shape, rows: Rows, later: bool) -> BoolColumn:
@@ -84,7 +84,7 @@ class NodeRoom(Protocol):
 
 @runtime_checkable
 class RoomBySums(Protocol):
-    """Tells, with `NodeRoom`, when its room is no more than the sums of resources."""
+    """Reports, beside `NodeRoom`, the shapes whose room depends only on the sums of resources."""
 
     def is_by_sums(self, session: SessionView, shape: Shape) -> bool:
         """Return whether pods of `shape` fit wherever nodes have enough resources.
@@ -122,7 +122,7 @@ class NodeScore(Plugin, Protocol):
 class PlacementRules(Plugin, Protocol):
     """Opens, closes and scores nodes for pods of a shape by the pods on other nodes.
 
-    For rules in which one placement changes many nodes, such as all nodes of a domain.
+    For rules by which a placement changes many nodes, such as all nodes of a domain.
     """
 
     def placement_rules(self, session: SessionView, shape: Shape) -> RowRules | None:

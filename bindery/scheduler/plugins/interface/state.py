@@ -38,6 +38,15 @@ class Watches(Protocol):
 
 
 @runtime_checkable
+class SessionPreparation(Protocol):
+    """Updates its memory when a session opens, because questions must not change it."""
+
+    def prepare(self, session: SessionView) -> None:
+        """Update what time changes. Called before any other method gets the session."""
+        ...
+
+
+@runtime_checkable
 class Supports(Protocol):
     """Supports special needs of pods; without such a plugin, pods with the need wait."""
 

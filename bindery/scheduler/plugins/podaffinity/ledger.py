@@ -87,11 +87,6 @@ class AffinityLedger:
         """Return the domains of a label key."""
         return self._topology.domains(key)
 
-    def populations(self) -> Iterator[tuple[object, Population]]:
-        """Yield all populations with their keys, for comparison with a count from scratch."""
-        yield from self._members.items()
-        yield from self._owners.items()
-
     # -- inside ----------------------------------------------------------------------------------
 
     def _check(self, operation: Operation) -> None:

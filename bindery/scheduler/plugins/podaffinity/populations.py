@@ -11,7 +11,7 @@ class Pods(NamedTuple):
     """Numbers of pods."""
 
     held: int = 0
-    """Pods that hold room, also those that are being released."""
+    """Pods that hold room, releasing pods included."""
     leaving: int = 0
     """The pods of `held` that are being released."""
     promised: int = 0

@@ -2,7 +2,7 @@
 
 As kube-scheduler's plugin InterPodAffinity (Kubernetes 1.36): a node must be in a domain with a
 matching pod for each term of required affinity, in no domain with a pod that a term of required
-anti-affinity selects, and in no domain of a pod whose required anti-affinity selects this one.
+anti-affinity selects, and in no domain of a pod whose required anti-affinity selects the shape.
 """
 
 from collections.abc import Iterator, Sequence

@@ -22,7 +22,7 @@ from bindery.scheduler.plugins.topology.levels import TopologyProblem, allowed, 
 
 
 class Occupancy(Ledger):
-    """Who is where in the plan so far. As a ledger, it only notes that the plan changes."""
+    """The jobs on each node in the plan so far. As a ledger, it only notes changes of the plan."""
 
     name = "exclusive domains"
 
@@ -107,7 +107,7 @@ class Occupancy(Ledger):
     def _holdings(self, job: Job) -> Iterator[tuple[Constraint, Rows]]:
         """Yield the exclusive constraints of `job`, each with the rows of pods that hold a domain.
 
-        What is asked for on pods that have a place was not granted: others may be there.
+        A constraint added after a pod got its place does not count: other pods may be there.
         """
         placed = [
             task

@@ -1,7 +1,7 @@
-"""Reads the tables of the allocator: Kubernetes objects, and which devices a pod's claims get.
+"""Reads the tables of the allocator: Kubernetes objects, and the devices of a pod's claims.
 
-A file holds `objects` that all its cases have, and `cases`: a name, further objects, and what is
-expected on `node`. The claims without an allocation are those of the pod, in their order.
+A file has the common `objects` of its cases, and `cases`: a name, further objects, and the
+expected result on `node`. The pod uses the claims without an allocation, in their order.
 """
 
 from collections.abc import Iterator, Mapping
@@ -59,7 +59,7 @@ def _object(item: Mapping[str, Any]) -> KubeObject:
 
 
 def answer(case: Case) -> dict[str, Any]:
-    """Return what the allocator says, in the words of `expect`."""
+    """Return the answer of the allocator, in the form of `expect`."""
     state, cache = PlanState(), ClaimCache()
     for item in case.objects:
         if isinstance(item, Node):

@@ -11,7 +11,7 @@ CASES = cases()
 
 
 def contains(whole: Any, part: Any) -> bool:
-    """Return whether all that `part` says is true of `whole`; null: it is not there."""
+    """Return whether `whole` has all fields of `part`; null in `part`: the field is absent."""
     if isinstance(part, Mapping):
         return all(
             key not in whole if value is None else key in whole and contains(whole[key], value)
@@ -23,7 +23,7 @@ def contains(whole: Any, part: Any) -> bool:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_claims_get_the_devices_that_the_table_says(case: Case) -> None:
+def test_claims_get_the_devices_of_the_table(case: Case) -> None:
     said = answer(case)
 
     for key in ("error", "claimError"):
@@ -35,7 +35,7 @@ def test_claims_get_the_devices_that_the_table_says(case: Case) -> None:
         assert contains(said["allocations"][claim], part), said["allocations"][claim]
 
 
-def test_every_case_has_a_name_of_its_own() -> None:
+def test_every_case_has_a_unique_name() -> None:
     names = [case.name for case in CASES]
 
     assert len(set(names)) == len(names)

@@ -1,4 +1,4 @@
-"""The ledger of claims: whatever a Statement does and undoes, devices and claims are as before."""
+"""The ledger of claims: an undone Statement leaves devices and claims as before."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bindery.scenario.faults import Faults
+from bindery.scenario.events import Faults
 from bindery.scenario.format import Scenario
 from bindery.scenario.planning import Planner
 from bindery.scheduler.ledgers.base import LedgerRefusalError
@@ -116,7 +116,7 @@ STEPS = st.lists(st.tuples(KINDS, st.integers(0, 8), st.integers(0, 1)), max_siz
 
 @settings(max_examples=examples(40), deadline=None)
 @given(steps=STEPS)
-def test_going_back_restores_every_device_and_every_claim(
+def test_undo_restores_every_device_and_every_claim(
     steps: list[tuple[str, int, int]],
 ) -> None:
     with opened() as (session, ledger, tasks):
@@ -152,7 +152,7 @@ def test_no_device_is_given_to_two_claims(steps: list[tuple[str, int, int]]) -> 
         assert len(given_away) == len(set(given_away))
 
 
-def test_an_evicted_pod_gives_its_device_away_only_when_nobody_else_has_reserved_it() -> None:
+def test_an_evicted_pod_releases_its_device_only_if_no_other_pod_reserves_it() -> None:
     alone, both = DEVICES[0], DEVICES[2]
     with opened() as (session, ledger, tasks), session.statement() as statement:
         on = {task.name: task for task in tasks if task.name.startswith("on-")}
@@ -167,7 +167,7 @@ def test_an_evicted_pod_gives_its_device_away_only_when_nobody_else_has_reserved
         assert not ledger.later.is_taken(both)
 
 
-def test_shares_have_names_that_a_second_plan_gives_again() -> None:
+def test_shares_have_the_same_names_in_a_second_plan() -> None:
     with opened() as (session, ledger, tasks):
         task = next(task for task in tasks if task.name == "off-0")
         plans = []

@@ -1,4 +1,4 @@
-"""Devices of resource claims in the GPUs of queues: whose they are, when, and how many exist."""
+"""Devices of resource claims in the GPUs of queues: the charged queue, the time, the total."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -22,7 +22,7 @@ NAMESPACE = "team"
 
 
 def claim(name: str, count: int = 1, held: Sequence[str] = (), of: str = CLASS) -> ResourceClaim:
-    """Return a claim for `count` devices; `held`: those that it has, on node n."""
+    """Return a claim for `count` devices; `held`: its allocated devices, on node n."""
     asked = {"name": "gpu", "exactly": {"deviceClassName": of, "count": count}}
     body: dict[str, Any] = {
         "metadata": {"namespace": NAMESPACE, "name": name, "uid": f"claim-{name}"},
@@ -76,7 +76,7 @@ def offered(engine: Engine) -> float:
         return float(session.shares.total[session.state.axis.index("gpu")]) / 1000
 
 
-def test_a_running_pod_counts_its_devices_in_whatever_order_it_becomes_known() -> None:
+def test_a_running_pod_counts_its_devices_in_any_order_of_events() -> None:
     running = with_claims(pod("p", 1, queue="q", on="n"), "c")
     mine = claim("c", 2, held=["gpu-0", "gpu-1"])
     items = [node("n"), queue("q"), running, mine]
@@ -85,7 +85,7 @@ def test_a_running_pod_counts_its_devices_in_whatever_order_it_becomes_known() -
         assert held(engine_with(*order), "q") == 2
 
 
-def test_a_waiting_pod_requests_what_its_claim_will_take() -> None:
+def test_a_waiting_pod_requests_the_devices_that_its_claim_will_take() -> None:
     engine = engine_with(node("n"), queue("q"), with_claims(pod("p", 1, queue="q"), "c"))
     assert asked(engine, "q") == 0
 
@@ -131,7 +131,7 @@ def test_a_shared_claim_moves_to_the_next_pod_and_to_its_queue() -> None:
     assert (asked(engine, "one"), asked(engine, "two")) == (0, 0)
 
 
-def test_the_limit_holds_for_a_pod_whose_shared_claim_counts_at_another() -> None:
+def test_the_limit_applies_to_pods_that_share_one_claim() -> None:
     def pods(*names: str) -> list[Pod]:
         return [with_claims(pod(name, 1, queue="q"), "c") for name in names]
 
@@ -143,7 +143,7 @@ def test_the_limit_holds_for_a_pod_whose_shared_claim_counts_at_another() -> Non
     assert plan(roomy) == {"a": "n", "b": "n"}
 
 
-def test_the_total_of_queues_has_the_devices_of_ready_nodes() -> None:
+def test_the_total_of_queues_includes_the_devices_of_ready_nodes() -> None:
     engine = engine_with(
         node("n", gpu=2),
         node("down", ready=False),
@@ -157,7 +157,7 @@ def test_the_total_of_queues_has_the_devices_of_ready_nodes() -> None:
     assert offered(engine) == 3
 
 
-def test_a_gpu_and_its_partitions_are_offered_as_often_as_they_can_be_allocated() -> None:
+def test_a_gpu_and_its_partitions_count_as_often_as_they_can_be_allocated() -> None:
     def using(name: str, slices: str) -> dict[str, Any]:
         amounts = {"counterSet": "card", "counters": {"slices": {"value": slices}}}
         return {"name": name, "consumesCounters": [amounts]}

@@ -1,4 +1,4 @@
-"""Selectors: bounds on what an expression may cost, and the functions that Kubernetes adds."""
+"""Selectors: bounds on the cost of an expression, and the functions that Kubernetes adds."""
 
 import traceback
 from itertools import count
@@ -30,7 +30,7 @@ def test_an_expression_that_took_too_long_is_not_evaluated_again() -> None:
     assert next(processor) == 2
 
 
-def test_a_busy_machine_is_not_the_fault_of_an_expression() -> None:
+def test_only_cpu_time_counts_towards_the_limit_of_an_expression() -> None:
     seconds = count()
     selectors = Selectors(lambda: float(next(seconds)), lambda: 0.0)
 
@@ -42,7 +42,7 @@ def test_an_expression_longer_than_the_api_server_allows_is_not_compiled() -> No
         says("true" + " " * LONGEST_EXPRESSION)
 
 
-def test_an_answer_is_kept_with_the_device() -> None:
+def test_results_are_cached_with_the_device() -> None:
     selectors, device = Selectors(), view("gpu.example.com", DEVICE)
 
     assert selectors.matches("device.driver != ''", device)
@@ -50,7 +50,7 @@ def test_an_answer_is_kept_with_the_device() -> None:
 
 
 @pytest.mark.parametrize("expression", ["this is no CEL", "device.attributes['a'].b == 1"])
-def test_an_error_that_is_raised_again_does_not_grow(expression: str) -> None:
+def test_a_cached_error_has_the_same_traceback_each_time(expression: str) -> None:
     selectors, device = Selectors(), view("gpu.example.com", DEVICE)
     lengths = set()
 
@@ -86,7 +86,7 @@ def test_an_error_that_is_raised_again_does_not_grow(expression: str) -> None:
         'device.attributes["gpu.example.com"].model in ["A100", "H100"]',
     ],
 )
-def test_what_kubernetes_documents_holds(expression: str) -> None:
+def test_documented_expressions_of_kubernetes_are_true(expression: str) -> None:
     assert says(expression)
 
 
@@ -99,7 +99,7 @@ def test_what_kubernetes_documents_holds(expression: str) -> None:
         'semver("1.0.0").compareTo(quantity("1")) == 0',
     ],
 )
-def test_what_kubernetes_documents_as_an_error_is_one(expression: str) -> None:
+def test_documented_errors_of_kubernetes_are_errors(expression: str) -> None:
     with pytest.raises(SelectorError, match="CEL runtime error"):
         says(expression)
 
@@ -112,6 +112,6 @@ def test_what_kubernetes_documents_as_an_error_is_one(expression: str) -> None:
         Device(name="x", capacity={"a": DeviceCapacity(value="much")}),
     ],
 )
-def test_a_device_that_cannot_be_read_says_so(device: Device) -> None:
+def test_an_unreadable_device_is_an_error_with_its_field(device: Device) -> None:
     with pytest.raises(SelectorError, match=r"attribute a|capacity a"):
         view("gpu.example.com", device)

@@ -1,4 +1,4 @@
-"""Claims that the pods of a PodGroup of `scheduling.k8s.io` share: whose they are."""
+"""Claims that the pods of a PodGroup of `scheduling.k8s.io` share, and their users."""
 
 from typing import Any
 
@@ -57,7 +57,7 @@ FABRIC = {"name": "fabric", "resourceClaimTemplateName": "fabric"}
 STORE = {"name": "store", "resourceClaimName": "store"}
 
 
-def test_a_claim_from_the_groups_template_is_the_groups() -> None:
+def test_a_claim_from_the_groups_template_belongs_to_the_group() -> None:
     (reference,) = found(pod(FABRIC, made="train-fabric"), claim("train-fabric", "group-1"))
 
     assert reference.user("pod-1") == "group-1"
@@ -70,7 +70,7 @@ def test_a_claim_from_the_groups_template_is_the_groups() -> None:
     }
 
 
-def test_a_named_claim_of_the_group_is_the_groups() -> None:
+def test_a_named_claim_of_the_group_belongs_to_the_group() -> None:
     (reference,) = found(pod(STORE), claim("store"))
 
     assert reference.user("pod-1") == "group-1"
@@ -84,7 +84,7 @@ def test_a_named_claim_of_the_group_is_the_groups() -> None:
     ],
     ids=["another name", "another claim"],
 )
-def test_a_claim_that_differs_in_a_field_is_the_pods(other: dict[str, Any]) -> None:
+def test_a_claim_that_differs_in_a_field_belongs_to_the_pod(other: dict[str, Any]) -> None:
     (reference,) = found(pod(other), claim("store"), claim("other"))
 
     assert reference.user("pod-1") == "pod-1"
@@ -96,7 +96,7 @@ def test_a_pod_without_a_group_shares_nothing() -> None:
     assert reference.user("pod-1") == "pod-1"
 
 
-def test_a_claim_of_the_group_before_it_was_created_again_is_refused() -> None:
+def test_a_claim_of_a_deleted_group_of_the_same_name_is_refused() -> None:
     with pytest.raises(ClaimReferenceError, match="was not made for its PodGroup"):
         found(pod(FABRIC, made="train-fabric"), claim("train-fabric", "group-0"))
 

@@ -53,7 +53,7 @@ def container(name: str, cards: int = 0, *, sidecar: bool = False, **more: str) 
                 ("i", "container-1-request-0"),
                 ("i", "container-0-request-0"),
             ],
-            id="and requests what it needs beyond",
+            id="an init container requests the remaining devices",
         ),
         pytest.param(
             [container("i", 2), container("j", 4)],
@@ -80,7 +80,7 @@ def container(name: str, cards: int = 0, *, sidecar: bool = False, **more: str) 
         ),
     ],
 )
-def test_containers_become_requests(
+def test_containers_are_translated_to_requests(
     init_containers: list[Container],
     containers: list[Container],
     requests: list[tuple[str, int]],
@@ -113,7 +113,7 @@ def a_class(name: str, resource: str | None = None, created: str = "") -> Device
         ),
     ],
 )
-def test_the_newest_class_serves_a_resource_then_the_first_by_name(
+def test_a_resource_is_served_by_the_newest_class_and_then_by_name(
     classes: list[DeviceClass], server: str
 ) -> None:
     assert served_resources(classes)[CARD] == server

@@ -1,4 +1,4 @@
-"""The measure of fragmentation: by hand, against a plain function, and kept up to date."""
+"""The measure of fragmentation: by hand, against a plain function, and after updates."""
 
 from collections.abc import Sequence
 
@@ -66,13 +66,13 @@ BY_HAND = [
 
 
 @pytest.mark.parametrize(("kinds", "free", "cpu", "expected"), BY_HAND)
-def test_fragmentation_of_one_node(
+def test_the_fragmentation_of_one_node_is_as_worked_by_hand(
     kinds: Sequence[Kind], free: Sequence[int], cpu: int, expected: int
 ) -> None:
     assert fragmentation(workload(*kinds), columns([(free, cpu)], len(kinds))) == [expected]
 
 
-def test_a_node_that_a_kind_may_not_use_is_lost_to_it() -> None:
+def test_gpus_of_a_node_that_a_kind_may_not_use_are_fragmented_for_it() -> None:
     nodes = columns([([1000], 4000)] * 2, 1, barred=[(0, 1)])
     assert fragmentation(workload(HALF), nodes).tolist() == [0, 1000]
 
@@ -93,7 +93,7 @@ GROWTHS = [
 
 
 @pytest.mark.parametrize(("kinds", "free", "cpu", "request_", "grown", "device"), GROWTHS)
-def test_growth_on_one_node(
+def test_the_growth_on_one_node_is_as_worked_by_hand(
     kinds: Sequence[Kind],
     free: Sequence[int],
     cpu: int,
@@ -213,7 +213,7 @@ def test_an_updated_table_equals_a_new_one(
 
 @settings(max_examples=examples(100))
 @given(some_nodes, some_kinds, st.data())
-def test_a_share_by_memory_has_a_portion_on_each_node(
+def test_a_share_by_memory_is_a_different_portion_on_each_node(
     states: list[Node], kinds: list[Kind], data: st.DataObject
 ) -> None:
     work, nodes = workload(*kinds), columns(states, len(kinds))

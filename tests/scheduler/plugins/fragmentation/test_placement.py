@@ -1,4 +1,4 @@
-"""The plugin `fragmentation`: which node and which GPU a pod gets from the engine."""
+"""The plugin `fragmentation`: the node and the GPU that the engine chooses for a pod."""
 
 from typing import Any
 
@@ -60,7 +60,7 @@ def test_a_pod_takes_the_gpu_that_no_pair_needs() -> None:
     assert plan(engine(PAIRS, *UNEVEN, pod("p", 1, gpu=1))) == {"p": "a"}
 
 
-def test_an_explicit_strategy_wins() -> None:
+def test_an_explicit_strategy_overrides_the_plugin() -> None:
     assert plan(engine(PAIRS, *UNEVEN, pod("p", 1, gpu=1), gpu="binpack")) == {"p": "b"}
     assert plan(engine(PAIRS, *UNEVEN, pod("p", 1, gpu=1), gpu="spread")) == {"p": "a"}
     free = [node("c", 64, gpu=4), *UNEVEN, pod("p", 1, gpu=1)]
@@ -74,20 +74,20 @@ def test_the_workload_is_learned_from_50_pods_with_gpus() -> None:
     assert plan(engine({}, *UNEVEN, *known[:-2], new)) == {"p": "a"}
 
 
-def test_places_that_are_nearly_as_good_go_to_the_first_name() -> None:
+def test_the_first_of_nearly_equal_places_by_name_is_used() -> None:
     nodes = [node(f"n{i}", 64, gpu=4) for i in range(4)]
     items = [*nodes, pod("on", 1, gpu=2, on="n2"), pod("p", 1, gpu=2)]
     assert plan(engine(PAIRS, *items)) == {"p": "n0"}
 
 
-def test_gpus_that_lack_cpu_are_filled_first() -> None:
+def test_gpus_of_nodes_that_lack_cpu_are_filled_first() -> None:
     # b has too little CPU left for the typical pod after this one.
     nodes = [node("a", 64, gpu=2), node("b", "1500m", gpu=2)]
     tight = engine({"workload": [{"cpu": "2", "gpus": 1}]}, *nodes, pod("p", 1, gpu=1))
     assert plan(tight) == {"p": "b"}
 
 
-def test_the_kinds_that_may_not_use_a_node_do_not_miss_its_gpus() -> None:
+def test_kinds_that_may_not_use_a_node_lose_nothing_when_it_is_filled() -> None:
     kind = {"cpu": "1", "gpus": 1, "nodeSelector": {"model": "A100"}}
     nodes = [node("a", 64, gpu=4, labels={"model": "A100"}), node("b", 64, gpu=4)]
     assert plan(engine({"workload": [kind]}, *nodes, pod("p", 1, gpu=1))) == {"p": "b"}
@@ -106,7 +106,7 @@ def test_taints_affinity_and_tolerations_of_kinds_count() -> None:
     assert plan(engine({"workload": [kind]}, *nodes, pod("p", 1, gpu=1))) == {"p": "b"}
 
 
-def test_pods_without_gpus_go_where_no_gpus_are_free() -> None:
+def test_pods_without_gpus_are_placed_where_no_gpus_are_idle() -> None:
     nodes = [node("a", 64, gpu=4), node("b", 64, gpu=4)]
     busy = pod("on", 1, gpu=3, on="b")
     assert plan(engine(WHOLES, *nodes, busy, pod("p", 1))) == {"p": "b"}
@@ -133,13 +133,13 @@ def test_a_share_opens_a_gpu_if_the_shared_one_is_needed_for_a_half() -> None:
     assert plan(engine(HALVES, *items, gpu="binpack"))["p"] == "b"
 
 
-def test_a_share_takes_the_rest_that_no_typical_pod_can_use() -> None:
+def test_a_share_takes_the_rest_of_a_gpu_that_no_typical_pod_can_use() -> None:
     nodes = [node("a", 64, gpu=1), node("b", 64, gpu=1)]
     items = [*nodes, *shared("s", "b", "0.6", 0), sharer("p", {"gpu-fraction": "0.3"})]
     assert plan(engine(HALVES, *items))["p"] == "b"
 
 
-def test_the_choice_of_the_gpu_within_a_node() -> None:
+def test_the_chosen_gpu_within_a_node_is_the_least_fragmenting() -> None:
     items = [
         node("n", 64, gpu=3),
         *shared("s", "n", "0.5", 0),
@@ -157,13 +157,13 @@ def test_the_choice_of_the_gpu_within_a_node() -> None:
     assert devices(spread, "p") == (2,)
 
 
-def test_a_gang_of_shares_is_placed_one_by_one_on_the_latest_state() -> None:
+def test_pods_of_a_gang_of_shares_are_placed_one_by_one_on_the_latest_state() -> None:
     members = [sharer(f"p-{i}", {"gpu-fraction": "0.5"}, group="g") for i in range(4)]
     items = [*(node(f"n{i}", 64, gpu=1) for i in range(4)), gang("g", 4)[0], *members]
     assert sorted(plan(engine(WHOLES, *items)).values()) == ["n0", "n0", "n1", "n1"]
 
 
-def test_the_same_pods_make_the_same_plan_in_a_new_process() -> None:
+def test_equal_pods_have_the_same_plan_in_a_new_process() -> None:
     items = [*UNEVEN, *pods_in_pairs(60), *(pod(f"p{i}", 1, gpu=1) for i in range(5))]
     assert plan(engine({}, *items)) == plan(engine({}, *reversed(items)))
 
@@ -185,11 +185,11 @@ def test_a_node_that_changes_is_measured_again() -> None:
         ({"gpus": 1, "requiredAffinity": {"nodeSelectorTerms": 3}}, "array"),
     ],
 )
-def test_a_workload_that_cannot_be_read_is_named(kind: dict[str, Any], text: str) -> None:
+def test_an_unreadable_workload_is_an_error_with_its_place(kind: dict[str, Any], text: str) -> None:
     with pytest.raises(PluginConfigurationError, match=text):
         engine({"workload": [kind]})
 
 
-def test_without_gpus_the_plugin_changes_nothing() -> None:
+def test_the_plugin_changes_nothing_without_gpus() -> None:
     items = [node("a", 8), node("b", 8), pod("old", cpu=5, on="b"), pod("new")]
     assert plan(engine_with(*items)) == plan(engine({"minimumPods": 0}, *items)) == {"new": "b"}

@@ -54,7 +54,9 @@ def learned(cluster: Cluster, half_life_days: int = 7) -> TypicalPods:
         pytest.param({ONE: 0, HALF: 1}, [(HALF, 1)], id="a kind without pods"),
     ],
 )
-def test_typical_kinds_and_their_weights(sums: dict[PodKind, int], kinds: list[Any]) -> None:
+def test_the_typical_kinds_have_the_weights_of_the_pods(
+    sums: dict[PodKind, int], kinds: list[Any]
+) -> None:
     assert list(typical(sums).weights) == kinds
 
 
@@ -65,7 +67,7 @@ def test_weights_stay_small_for_any_number_of_kinds_and_pods() -> None:
     assert many.workload().total_weight <= MOST_WEIGHT
 
 
-def test_a_pod_of_a_half_life_ago_counts_half() -> None:
+def test_a_pod_counts_half_after_one_half_life() -> None:
     new = [created(pod(f"new-{i}", 1, gpu=1), "2026-03-15") for i in range(4)]
     old = [created(pod(f"old-{i}", 2, gpu=2), "2026-03-08") for i in range(4)]
 
@@ -74,7 +76,7 @@ def test_a_pod_of_a_half_life_ago_counts_half() -> None:
     assert (first.devices, second.devices, weight) == (1, 2, 2 * half)
 
 
-def test_pods_that_differ_in_nothing_that_matters_are_one_kind() -> None:
+def test_pods_that_differ_only_in_irrelevant_fields_are_one_kind() -> None:
     pods = [
         pod("a", 1, gpu=1, more={"memory": "1Gi"}),
         pod("b", 1, gpu=1, more={"memory": "2Gi"}),
@@ -106,12 +108,12 @@ def test_given_weights_are_used_as_they_are_unless_they_are_too_large() -> None:
     assert [kind for kind, _ in large.weights] == [ONE, HALF, PAIR]
 
 
-def test_a_constraint_on_nodes_makes_another_kind() -> None:
+def test_pods_with_a_constraint_on_nodes_are_a_separate_kind() -> None:
     pods = [pod("a", 1, gpu=1), pod("b", 1, gpu=1, node_selector={"model": "A100"})]
     assert len(learned(engine_with(*pods).cluster).weights) == 2
 
 
-def test_a_share_by_memory_counts_by_the_smallest_devices() -> None:
+def test_a_share_by_memory_is_a_portion_of_the_smallest_devices() -> None:
     nodes = [
         node("large", 8, gpu=1, labels={"nvidia.com/gpu.memory": "40000"}),
         node("small", 8, gpu=1, labels={"nvidia.com/gpu.memory": "20000"}),
@@ -130,7 +132,7 @@ some_pods = st.lists(
 
 @settings(max_examples=examples(60))
 @given(some_pods, st.randoms(use_true_random=False))
-def test_a_new_leader_learns_the_same_from_the_pods_that_exist(
+def test_a_new_leader_learns_the_same_workload_from_the_pods(
     drawn: Sequence[tuple[str, int, int, bool]], chance: random.Random
 ) -> None:
     pods = [
@@ -152,7 +154,7 @@ def test_a_new_leader_learns_the_same_from_the_pods_that_exist(
     assert learned(veteran) == learned(heir)
 
 
-def test_the_constraints_of_kinds_go_with_their_pods() -> None:
+def test_the_constraints_of_kinds_are_deleted_with_their_pods() -> None:
     pods = [pod(f"p{i}", gpu=1, node_selector={"rack": f"r{i}"}) for i in range(30)]
     cluster, kinds = engine_with(node("n", 64, gpu=8), *pods).cluster, Kinds()
     state = cluster.state
