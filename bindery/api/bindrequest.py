@@ -13,7 +13,7 @@ _NAMES_SHOWN: Final = 2
 
 
 class ReceivedResourceType(StrEnum):
-    """In which form a pod gets its GPUs."""
+    """The form in which a pod gets its GPUs."""
 
     REGULAR = "Regular"
     FRACTION = "Fraction"
@@ -38,19 +38,19 @@ class BindFailureReason(StrEnum):
     CHECK_FAILED = "CheckFailed"
     """The API server could not be asked about the pod or its node."""
     PREDECESSOR_FAILED = "PredecessorFailed"
-    """The Statement that it builds on has failed: of the gang whose extra pods these are."""
+    """The prerequisite Statement has failed; for extra pods, the Statement of their gang."""
     PREDECESSOR_GONE = "PredecessorGone"
-    """The Statement that it builds on is gone, and its outcome is unknown."""
+    """The prerequisite Statement is deleted, and its outcome is unknown."""
     PLUGIN_FAILED = "PluginFailed"
     BIND_FAILED = "BindFailed"
     UNCERTAIN = "Uncertain"
-    """A binding was sent and no answer came; it is looked up before anything else is done."""
+    """A binding was sent and not answered; the binder reads its result before further work."""
     INTERNAL_ERROR = "InternalError"
     MALFORMED = MALFORMED
     WITHDRAWN = "Withdrawn"
     """The scheduler has withdrawn the Statement."""
     PART_GONE = "PartGone"
-    """A part of the Statement was deleted or changed while it was carried out."""
+    """A part of the Statement was deleted or changed during the binding."""
 
     @property
     def blames_node(self) -> bool:

@@ -22,11 +22,6 @@ _SIMILAR: Final = 0.75
 _MOST_SHOWN: Final = 80
 
 
-def looks_like_ours(keys: Mapping[str, str]) -> bool:
-    """Return whether any of `keys` may be meant for Bindery."""
-    return any(_DOMAIN in key for key in keys)
-
-
 def mistaken_keys(annotations: Mapping[str, str], labels: Mapping[str, str]) -> list[str]:
     """Return the problems of the keys of a pod, one sentence each, in the order of the keys."""
     found = (*_mistakes("annotation", annotations), *_mistakes("label", labels))

@@ -16,12 +16,12 @@ Value = TypeVar("Value")
 _MOST_SHOWN: Final = 80
 
 
-def _number(text: str, read: Callable[[str], Value], what: str) -> Value:
+def _number(text: str, read: Callable[[str], Value], expected: str) -> Value:
     """Return the result of `read` for `text`, with an error message for users."""
     try:
         return read(text)
     except ValueError as error:
-        raise ValueError(f"it must be {what}") from error
+        raise ValueError(f"it must be {expected}") from error
 
 
 def _duration(text: str) -> float:

@@ -13,6 +13,6 @@ def read(text: str) -> bool | None:
     return {PREEMPTIBLE: True, NON_PREEMPTIBLE: False}.get(text)
 
 
-def said(text: str) -> bool | None:
+def read_annotation(text: str) -> bool | None:
     """Return whether `text`, an annotation of a pod, means preemptible; None for other texts."""
     return {"true": True, "false": False}.get(text.lower())

@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping
 from contextlib import nullcontext
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from bindery.kube.access.credentials import Credentials
@@ -81,12 +80,7 @@ class Client:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_exception: object) -> None:
         await self.close()
 
     async def close(self) -> None:
@@ -353,11 +347,6 @@ class Connecting:
         self._client = await self._make()
         return self._client
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_exception: object) -> None:
         if self._client is not None:
             await self._client.close()

@@ -20,7 +20,7 @@ def each(spec: dict[str, object], **status: object) -> tuple[CommittedStatement,
     return msgspec.convert(content, BindRequest).each()
 
 
-def test_a_statement_is_read_with_what_its_request_has_for_all() -> None:
+def test_a_statement_is_read_with_the_common_fields_of_its_request() -> None:
     one, two = each({"statements": STATEMENTS, "backoffLimit": 2, "fencingToken": 3})
 
     assert (one.spec.id, one.spec.after, one.spec.queue) == ("s", "r", "team")
@@ -33,7 +33,7 @@ def test_a_statement_is_read_with_what_its_request_has_for_all() -> None:
         assert statement.status.phase == "Pending"
 
 
-def test_a_statement_that_has_ended_has_bound_all_pods_but_those_that_it_lists() -> None:
+def test_an_ended_statement_has_bound_all_pods_except_the_listed_ones() -> None:
     given_up = {"podName": "b", "podUID": "2", "node": "m", "reason": "NodeGone"}
     outcomes = [{"id": "s", "phase": "Succeeded"}, {"id": "t", "phase": "Failed"}]
 
@@ -49,10 +49,10 @@ def test_a_statement_that_has_ended_has_bound_all_pods_but_those_that_it_lists()
     ("phase", "expected"),
     [("Failed", ["Succeeded", "Failed"]), ("Binding", ["Succeeded", "Pending"])],
 )
-def test_a_statement_without_an_outcome_has_failed_if_the_whole_request_has(
+def test_a_statement_without_an_outcome_has_failed_if_its_request_has_failed(
     phase: str, expected: list[str]
 ) -> None:
-    """As a binder leaves a request that makes no sense."""
+    """As a binder leaves an invalid request."""
     reason = BindFailureReason.MALFORMED.value
 
     found = each(

@@ -1,4 +1,4 @@
-"""Which pods ask to be left in place."""
+"""Pods that request not to be disrupted."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Which shares of GPUs make sense, and what they amount to."""
+"""Valid shares of GPUs, and their amounts."""
 
 import pytest
 from hypothesis import given
@@ -66,33 +66,34 @@ def test_memory_is_a_whole_number_of_mib(memory: str) -> None:
 @pytest.mark.parametrize(
     "resource", ["nvidia.com/gpu", "nvidia.com/mig-1g.5gb", "nvidia.com/gpumem"]
 )
-def test_a_share_stands_alone(resource: str) -> None:
+def test_a_share_excludes_other_gpu_requests(resource: str) -> None:
     (problem,) = problems(ask({"gpu-fraction": "0.5"}, resource, "cpu"))
 
     assert problem == f"a share of a GPU and {resource} cannot both be requested"
 
 
-def test_a_long_value_is_not_repeated_whole() -> None:
+def test_a_long_value_is_truncated_in_the_message() -> None:
     (problem,) = problems(ask({"gpu-fraction": "x" * 100_000}))
 
     assert len(problem) < 300
 
 
 @given(st.text() | st.from_regex(r"[-+0-9.eE]{0,12}"))
-def test_no_text_breaks_the_reading(text: str) -> None:
+def test_any_text_of_an_annotation_is_read_or_reported(text: str) -> None:
     for name in gpushare.ANNOTATIONS:
         annotations = {"gpu-fraction": "0.5", name: text}
         assert bool(problems(ask(annotations))) or read(annotations) is not None
 
 
 @given(st.lists(st.uuids().map(str), min_size=1, max_size=4, unique=True))
-def test_groups_come_back_from_labels(names: list[str]) -> None:
+def test_groups_survive_writing_to_labels_and_reading(names: list[str]) -> None:
     assert groups(group_labels(names)) == tuple(sorted(names))
 
 
 @given(st.integers(1, 200_000), st.lists(st.integers(1, 200_000), min_size=1, max_size=110))
-def test_shares_by_memory_fill_a_device_exactly(device: int, asked: list[int]) -> None:
-    """They fit as portions just when they fit as MiB."""
+def test_shares_by_memory_fit_as_portions_exactly_if_they_fit_as_mib(
+    device: int, asked: list[int]
+) -> None:
     portions = [GpuShare(memory_mib=memory).portion_of(device) or 0 for memory in asked]
 
     assert (sum(portions) <= WHOLE) == (sum(asked) <= device)

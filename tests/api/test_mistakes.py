@@ -1,11 +1,11 @@
-"""Keys that look like Bindery's and that nobody reads."""
+"""Unknown keys that resemble Bindery's keys."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bindery.api import podkeys
-from bindery.api.mistakes import looks_like_ours, mistaken_keys
+from bindery.api.mistakes import mistaken_keys
 
 OURS = "scheduling.bindery.dev/"
 
@@ -31,7 +31,7 @@ OURS = "scheduling.bindery.dev/"
         ([], ["shceduling.bindery.dev/queue"], f"did you mean the label {OURS}queue?"),
     ],
 )
-def test_a_key_that_nobody_reads_is_named_with_what_may_be_meant(
+def test_an_unknown_key_is_reported_with_the_most_similar_key(
     annotations: list[str], labels: list[str], problem: str
 ) -> None:
     (found,) = mistaken_keys(dict.fromkeys(annotations, "x"), dict.fromkeys(labels, "x"))
@@ -43,11 +43,11 @@ def test_a_key_that_nobody_reads_is_named_with_what_may_be_meant(
     "key",
     ["hollow.bindery.dev/run-seconds", "bindery.dev/test", "queue", "example.com/pod-group", "app"],
 )
-def test_keys_of_others_are_left_alone(key: str) -> None:
+def test_keys_of_other_tools_are_ignored(key: str) -> None:
     assert mistaken_keys({key: "x"}, {key: "x"}) == []
 
 
-def test_keys_that_have_a_meaning_are_right() -> None:
+def test_known_keys_are_no_mistakes() -> None:
     annotations = dict.fromkeys(podkeys.known_annotations(), "x")
     labels = dict.fromkeys(podkeys.known_labels(), "x")
 
@@ -55,8 +55,7 @@ def test_keys_that_have_a_meaning_are_right() -> None:
 
 
 @given(st.dictionaries(st.text(max_size=12).map(lambda text: f"{OURS}{text}"), st.text(max_size=3)))
-def test_any_other_key_of_the_group_is_found(keys: dict[str, str]) -> None:
+def test_any_other_key_of_the_api_group_is_reported(keys: dict[str, str]) -> None:
     unknown = keys.keys() - podkeys.known_annotations()
 
     assert len(mistaken_keys(keys, {})) == len(unknown)
-    assert looks_like_ours(keys) == bool(keys)

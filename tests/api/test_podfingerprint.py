@@ -1,3 +1,5 @@
+"""Fingerprints of sets of pods, and the details of NUMA zones on a report."""
+
 from random import Random
 
 import msgspec
@@ -38,7 +40,7 @@ def test_fingerprints_of_other_versions_are_not_readable(text: str) -> None:
     assert not podfingerprint.is_readable(text)
 
 
-def test_a_numa_detail_is_read_as_it_was_written() -> None:
+def test_a_numa_detail_survives_writing_and_reading() -> None:
     detail = numadetail.NumaDetail(
         pods=["u1"],
         cpu_manager_policy="static",
@@ -51,6 +53,6 @@ def test_a_numa_detail_is_read_as_it_was_written() -> None:
     assert '"cpuManagerPolicy":"static"' in detail.encode()
 
 
-def test_a_numa_detail_that_is_no_such_json_is_refused() -> None:
+def test_a_malformed_numa_detail_is_refused() -> None:
     with pytest.raises(msgspec.DecodeError):
         numadetail.decode('{"pods": 3}')

@@ -1,4 +1,4 @@
-"""Quantities: Kubernetes' grammar, exact integers, and what people read."""
+"""Quantities: Kubernetes' grammar, exact integers, and the form shown to people."""
 
 from fractions import Fraction
 
@@ -52,7 +52,7 @@ def test_a_quantity_is_read(text: str | float, resource: str, amount: int) -> No
         *("1e", "1ki", "1mi", "1KI", "1Gi1", "1e3Ki"),
     ],
 )
-def test_what_is_no_quantity_is_an_error_that_shows_it(text: str) -> None:
+def test_an_invalid_quantity_is_an_error_that_shows_the_text(text: str) -> None:
     with pytest.raises(QuantityError) as caught:
         parse(text, "memory")
 
@@ -75,7 +75,7 @@ SUFFIXES = {
 
 
 @given(st.integers(0, 10**6), st.integers(0, 999), st.sampled_from(sorted(SUFFIXES)))
-def test_the_smallest_integer_that_is_not_less_is_taken(whole: int, part: int, suffix: str) -> None:
+def test_a_quantity_is_rounded_up_to_an_integer(whole: int, part: int, suffix: str) -> None:
     exact = (whole + Fraction(part, 1000)) * SUFFIXES[suffix]
 
     assert parse(f"{whole}.{part:03d}{suffix}", "memory") == -(-exact // 1)
@@ -101,10 +101,10 @@ def test_the_smallest_integer_that_is_not_less_is_taken(whole: int, part: int, s
         (-2000, "cpu", "-2"),
     ],
 )
-def test_an_amount_is_shown_as_people_read_it(amount: int, resource: str, text: str) -> None:
+def test_an_amount_is_shown_with_readable_units(amount: int, resource: str, text: str) -> None:
     assert display(amount, resource) == text
 
 
 @given(st.integers(0, 10**9), st.sampled_from(["cpu", "pods"]))
-def test_what_is_shown_is_read_back(amount: int, resource: str) -> None:
+def test_a_shown_amount_parses_to_the_same_amount(amount: int, resource: str) -> None:
     assert parse(display(amount, resource), resource) == amount

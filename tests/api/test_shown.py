@@ -20,11 +20,11 @@ from bindery.api.shown import MOST_QUOTED, MOST_SHOWN, quoted, shown, shown_mess
         ("\x9b2J", "\\x9b2J"),
     ],
 )
-def test_what_could_rewrite_a_terminal_is_escaped(text: str, safe: str) -> None:
+def test_characters_that_control_a_terminal_are_escaped(text: str, safe: str) -> None:
     assert shown(text) == safe
 
 
-def test_long_text_is_cut_with_a_sign_of_it() -> None:
+def test_long_text_is_cut_with_a_mark() -> None:
     assert shown("x" * 100_000) == "x" * (MOST_SHOWN - 1) + "…"
     assert shown("\x1b" * 1_000, 10) == "\\x1b\\x1b\\…"
     assert shown("x" * MOST_SHOWN) == "x" * MOST_SHOWN

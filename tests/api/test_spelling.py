@@ -1,4 +1,4 @@
-"""Names of plugins and actions that are written in another way."""
+"""Misspelt names of plugins and actions."""
 
 import pytest
 
@@ -24,7 +24,7 @@ from bindery.api.spelling import no_such
         ("DRA", "dra"),
     ],
 )
-def test_a_plugin_that_is_spelt_otherwise_is_named(written: str, meant: str) -> None:
+def test_the_plugin_of_a_misspelt_name_is_suggested(written: str, meant: str) -> None:
     error = no_such("plugin", written, DEFAULT_PLUGINS)
 
     assert error == f"there is no plugin {written}; did you mean {meant}?"
@@ -41,16 +41,16 @@ def test_a_plugin_that_is_spelt_otherwise_is_named(written: str, meant: str) -> 
         ("alocate", "allocate"),
     ],
 )
-def test_an_action_that_is_spelt_otherwise_is_named(written: str, meant: str) -> None:
+def test_the_action_of_a_misspelt_name_is_suggested(written: str, meant: str) -> None:
     error = no_such("action", written, DEFAULT_ACTIONS)
 
     assert error == f"there is no action {written}; did you mean {meant}?"
 
 
-def test_a_name_that_resembles_none_is_answered_with_all_names() -> None:
+def test_all_names_are_listed_for_a_name_that_resembles_none() -> None:
     assert no_such("plugin", "zzz", ["b", "a"]) == "there is no plugin zzz; known: a, b"
     assert no_such("plugin", "zzz", []) == "there is no plugin zzz; known: none"
 
 
-def test_a_former_name_is_answered_with_a_name_that_exists() -> None:
+def test_an_existing_name_is_suggested_for_a_former_name() -> None:
     assert no_such("plugin", "node_lock", ["numa"]) == "there is no plugin node_lock; known: numa"

@@ -1,4 +1,4 @@
-"""Times as the API has them."""
+"""Times in the format of the API."""
 
 import pytest
 from hypothesis import given
@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 from bindery.api.times import seconds, timestamp, timestamp_micro, timestamp_milli
 
 
-def test_a_time_is_written_in_utc_as_precisely_as_its_field_has_it() -> None:
+def test_a_time_is_written_in_utc_with_the_precision_of_its_field() -> None:
     assert timestamp(0.75) == "1970-01-01T00:00:00Z"
     assert timestamp_milli(0.75) == "1970-01-01T00:00:00.750Z"
     assert timestamp_micro(0.75) == "1970-01-01T00:00:00.750000Z"
 
 
-def test_a_time_that_rfc_3339_cannot_write_is_the_last_that_it_can() -> None:
+def test_a_time_beyond_rfc_3339_is_written_as_the_last_possible_time() -> None:
     assert timestamp(1e308) == "9999-12-31T23:59:59Z"
 
 
@@ -23,11 +23,11 @@ def test_a_time_of_any_zone_is_read_as_seconds_since_the_epoch(text: str) -> Non
 
 
 @pytest.mark.parametrize("text", [None, "", "yesterday", "2026-13-01T00:00:00Z"])
-def test_what_is_no_time_is_none(text: str | None) -> None:
+def test_an_invalid_time_is_none(text: str | None) -> None:
     assert seconds(text) is None
 
 
 @given(st.integers(0, 4_000_000_000))
-def test_what_is_written_is_read_back(at_s: int) -> None:
+def test_a_time_survives_writing_and_reading(at_s: int) -> None:
     for write in (timestamp, timestamp_milli, timestamp_micro):
         assert seconds(write(at_s)) == at_s

@@ -1,4 +1,4 @@
-"""YAML files that people write: every mistake has its file, line and key."""
+"""YAML files of users: every mistake is reported with its file, line and key."""
 
 from pathlib import Path
 
@@ -53,7 +53,7 @@ def error_of(text: str) -> FileError:
         ("shelves: *none\n", 1, "not YAML: found undefined alias"),
     ],
 )
-def test_a_mistake_is_at_its_line_with_its_key(text: str, line: int, message: str) -> None:
+def test_a_mistake_is_reported_at_its_line_with_its_key(text: str, line: int, message: str) -> None:
     error = error_of(text)
 
     assert (error.file, error.line) == ("room.yaml", line)
@@ -61,7 +61,7 @@ def test_a_mistake_is_at_its_line_with_its_key(text: str, line: int, message: st
     assert str(error) == f"room.yaml:{line}: {error.message}"
 
 
-def test_all_mistakes_are_told_first_line_first() -> None:
+def test_all_mistakes_are_reported_in_order_of_their_lines() -> None:
     error = error_of("doors: {a: b}\nshelves:\n- {}\nroof: 1\n")
 
     assert error.line == 1
@@ -69,14 +69,14 @@ def test_all_mistakes_are_told_first_line_first() -> None:
     assert keys == ["doors.a", "shelves[0].name", "roof"]
 
 
-def test_documents_are_told_apart_and_empty_ones_left_out() -> None:
+def test_documents_are_separated_and_empty_ones_are_skipped() -> None:
     documents = parse("---\n---\ndoors: {a: 1}\n---\n# nothing\n---\ndoors: {b: 2}\n", "f")
 
     assert [document.data for document in documents] == [{"doors": {"a": 1}}, {"doors": {"b": 2}}]
 
 
 @pytest.mark.parametrize(("text", "count"), [("", 0), ("doors: {}\n---\ndoors: {}\n", 2)])
-def test_a_file_of_other_than_one_document_is_an_error(
+def test_a_file_without_exactly_one_document_is_an_error(
     tmp_path: Path, text: str, count: int
 ) -> None:
     path = tmp_path / "room.yaml"
@@ -86,7 +86,7 @@ def test_a_file_of_other_than_one_document_is_an_error(
         load(Room, path)
 
 
-def test_a_good_file_is_read(tmp_path: Path) -> None:
+def test_a_valid_file_is_read(tmp_path: Path) -> None:
     path = tmp_path / "room.yaml"
     path.write_text("shelves: [{name: a, places: 2}]\n")
 
@@ -94,7 +94,7 @@ def test_a_good_file_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [None, b"\xff\xfe"])
-def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path, content: bytes | None) -> None:
+def test_an_unreadable_file_is_an_error(tmp_path: Path, content: bytes | None) -> None:
     path = tmp_path / "room.yaml"
     if content is not None:
         path.write_bytes(content)
@@ -108,6 +108,6 @@ def test_a_character_that_yaml_forbids_is_an_error_at_its_line() -> None:
         parse("shelves:\n- name: \x00\n", "room.yaml")
 
 
-def test_a_location_is_written_as_people_write_it() -> None:
+def test_a_location_is_written_as_a_dotted_path() -> None:
     assert format_location(("jobs", 2, "pods", 0, "cpu")) == "jobs[2].pods[0].cpu"
     assert format_location(()) == ""

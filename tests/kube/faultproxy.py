@@ -1,7 +1,7 @@
 """An HTTP proxy on loopback in front of the real API server that breaks things on demand.
 
-Clients speak plain HTTP to it; it speaks TLS to the API server. What it is told to break happens
-to the next requests that match; everything else passes unchanged.
+Clients speak plain HTTP to the proxy; the proxy speaks TLS to the API server. A configured fault
+happens to the next requests that match; everything else passes unchanged.
 """
 
 import asyncio
@@ -183,7 +183,7 @@ class FaultProxy:
 
 
 def _of_body(answer: aiohttp.ClientResponse) -> dict[str, str]:
-    """Return the headers that tell how to read the body, which is passed on as it comes."""
+    """Return the headers that describe the encoding of the body, which is passed on unchanged."""
     names = ("Content-Type", "Content-Encoding")  # the API server compresses lists above 128 KiB
     return {name: answer.headers[name] for name in names if name in answer.headers}
 

@@ -1,4 +1,4 @@
-"""What a Reflector told, checked as it is told."""
+"""The changes of a Reflector, each checked when it arrives."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
@@ -66,7 +66,7 @@ def running(reflector: Reflector[KubeObject]) -> Iterator[asyncio.Task[None]]:
 
 
 async def wait_until(condition: Callable[[], bool], timeout_s: float = WAIT_S) -> None:
-    """Wait for something that tells nobody when it happens."""
+    """Wait until `condition` holds; for conditions without an event."""
     async with asyncio.timeout(timeout_s):
         while not condition():  # noqa: ASYNC110  # there is no event to wait for
             await asyncio.sleep(0.02)

@@ -1,4 +1,4 @@
-"""Client against a real API server, also through a proxy that breaks things."""
+"""The client on a real API server, also through a proxy that injects faults."""
 
 import asyncio
 import time
@@ -77,7 +77,9 @@ def pod(name: str) -> dict[str, Any]:
     }
 
 
-async def test_the_verbs_do_what_they_say(client: Client, namespace: str) -> None:
+async def test_objects_are_created_patched_replaced_read_and_deleted(
+    client: Client, namespace: str
+) -> None:
     created = await client.create(TEXTS, config_map("a", n="1"), namespace)
     patched = await client.patch(TEXTS, "a", {"data": {"m": "2"}}, namespace=namespace)
     assert created.metadata.uid == patched.metadata.uid
@@ -94,7 +96,7 @@ async def test_the_verbs_do_what_they_say(client: Client, namespace: str) -> Non
         await client.delete(TEXTS, "a", namespace)
 
 
-async def test_every_kind_of_patch_is_understood(client: Client, namespace: str) -> None:
+async def test_every_kind_of_patch_is_accepted(client: Client, namespace: str) -> None:
     await client.create(TEXTS, config_map("a", n="1"), namespace)
     operations = [{"op": "replace", "path": "/data/n", "value": "2"}]
     as_json = await client.patch(TEXTS, "a", operations, namespace=namespace, kind=PatchKind.JSON)
@@ -128,7 +130,7 @@ async def test_lists_select_by_namespace_label_and_field(client: Client, namespa
     assert [each.metadata.name for each in by_field] == ["b"]
 
 
-async def test_refusals_say_what_can_be_done(client: Client, namespace: str) -> None:
+async def test_refusals_raise_the_error_of_their_class(client: Client, namespace: str) -> None:
     await client.create(TEXTS, config_map("a"), namespace)
     with pytest.raises(AlreadyExistsError):
         await client.create(TEXTS, config_map("a"), namespace)
@@ -183,15 +185,13 @@ async def test_two_racing_writers_lose_no_increment(client: Client, namespace: s
     assert (await client.get(TEXTS, "counter", namespace)).data["n"] == "50"
 
 
-async def test_an_update_that_has_nothing_to_do_writes_nothing(
-    client: Client, namespace: str
-) -> None:
+async def test_an_update_without_changes_writes_nothing(client: Client, namespace: str) -> None:
     made = await client.create(TEXTS, config_map("a"), namespace)
 
     assert await client.update(TEXTS, "a", namespace, lambda _current: None) == made
 
 
-async def test_an_update_whose_answer_is_lost_looks_again(
+async def test_an_update_with_a_lost_answer_reads_the_object_again(
     proxied: Client, proxy: FaultProxy, client: Client, namespace: str
 ) -> None:
     await client.create(TEXTS, config_map("a"), namespace)
@@ -207,7 +207,7 @@ async def test_an_update_whose_answer_is_lost_looks_again(
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])
-async def test_a_refusal_for_now_is_waited_out(
+async def test_a_temporary_refusal_is_retried_after_its_wait(
     proxied: Client, proxy: FaultProxy, namespace: str, status: int
 ) -> None:
     proxy.break_next(
@@ -222,7 +222,7 @@ async def test_a_refusal_for_now_is_waited_out(
     assert proxy.count("POST", "/configmaps") == 3
 
 
-async def test_a_wait_longer_than_the_call_may_take_is_raised_at_once(
+async def test_a_wait_longer_than_the_timeout_of_the_call_is_raised_at_once(
     proxied: Client, proxy: FaultProxy, namespace: str
 ) -> None:
     proxy.break_next(Fault("GET", "/configmaps", status=429, headers={"Retry-After": "60"}))
@@ -235,7 +235,7 @@ async def test_a_wait_longer_than_the_call_may_take_is_raised_at_once(
     assert time.monotonic() - started_s < 5
 
 
-async def test_a_server_that_stays_broken_is_given_up_in_time(
+async def test_calls_to_a_broken_server_end_at_their_timeout(
     proxy: FaultProxy, namespace: str, is_command: bool
 ) -> None:
     proxy.break_next(Fault("GET", "/configmaps", times=1000, status=500))
@@ -251,7 +251,9 @@ async def test_a_server_that_stays_broken_is_given_up_in_time(
 
 
 def dropping(method: str, path_part: str, drop: str) -> Fault:
-    """Return a fault that drops one request. `drop`: the field of the fault that says when."""
+    """Return a fault that drops one request. `drop`: the field of the fault with the time of the
+    drop.
+    """
     return Fault(
         method,
         path_part,
@@ -278,7 +280,7 @@ async def test_idempotent_calls_survive_a_dropped_connection(
 
 
 @pytest.mark.parametrize(("drop", "exists"), [("drop_before_send", 0), ("drop_after_send", 1)])
-async def test_a_create_whose_answer_is_lost_is_not_sent_twice(
+async def test_a_create_with_a_lost_answer_is_not_sent_twice(
     proxied: Client, proxy: FaultProxy, namespace: str, drop: str, exists: int
 ) -> None:
     """Seen from the client, both are the same: the outcome is unknown."""
@@ -303,7 +305,7 @@ async def test_a_server_that_does_not_answer_leaves_the_outcome_unknown(
             await impatient.create(TEXTS, config_map("a"), namespace)
 
 
-async def test_an_idempotent_call_that_hangs_has_a_second_try(
+async def test_an_idempotent_call_that_hangs_is_sent_again(
     proxy: FaultProxy, namespace: str, is_command: bool
 ) -> None:
     proxy.break_next(Fault("GET", "/configmaps", hang=True))
@@ -313,7 +315,7 @@ async def test_an_idempotent_call_that_hangs_has_a_second_try(
         assert await impatient.list(metadata_only(TEXTS), namespace=namespace)
 
 
-async def test_an_unreachable_server_is_tried_until_it_is_there(
+async def test_an_unreachable_server_is_retried_until_it_is_reachable(
     proxy: FaultProxy, namespace: str, is_command: bool
 ) -> None:
     async with Client.connect(
@@ -352,7 +354,7 @@ async def test_no_more_requests_than_connections_are_in_flight(
         await asyncio.gather(*calls, return_exceptions=True)
 
 
-async def test_the_connection_pool_is_used_again(proxied: Client, proxy: FaultProxy) -> None:
+async def test_connections_of_the_pool_are_reused(proxied: Client, proxy: FaultProxy) -> None:
     for _ in range(20):
         await proxied.list(metadata_only(NODES))
 
@@ -372,7 +374,7 @@ async def test_a_wrong_token_is_forbidden(
             await stranger.list(TEXTS, namespace=namespace)
 
 
-async def test_a_watch_yields_a_line_an_event(client: Client, namespace: str) -> None:
+async def test_a_watch_yields_one_line_per_event(client: Client, namespace: str) -> None:
     watch = client.watch(TEXTS, Selection(namespace), resource_version="", timeout_s=60, idle_s=60)
     lines = [await anext(watch)]  # kube-root-ca.crt, which every namespace has
     await client.create(TEXTS, config_map("a", n="x" * 100_000), namespace)
@@ -384,14 +386,14 @@ async def test_a_watch_yields_a_line_an_event(client: Client, namespace: str) ->
     assert all(line.startswith(b'{"type":"') and line.endswith(b"\n") for line in lines)
 
 
-async def test_a_watch_that_falls_silent_is_broken(client: Client, namespace: str) -> None:
+async def test_a_silent_watch_raises_an_error(client: Client, namespace: str) -> None:
     watch = client.watch(TEXTS, Selection(namespace), resource_version="", timeout_s=60, idle_s=0.5)
 
     with pytest.raises(OutcomeUnknownError):
         _ = [line async for line in watch]
 
 
-async def test_a_watch_that_is_refused_says_why(client: Client, namespace: str) -> None:
+async def test_a_refused_watch_raises_the_reason(client: Client, namespace: str) -> None:
     unknown = Resource("", "v1", "nothings", "Nothing", True, KubeObject)
     watch = client.watch(
         unknown, Selection(namespace), resource_version="", timeout_s=60, idle_s=60

@@ -1,4 +1,4 @@
-"""Connections on a bare TCP server: what is kept, what is closed, and the text of a failure."""
+"""Connections to a bare TCP server: reuse, closing, and the text of a failure."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -57,7 +57,7 @@ async def get(connections: Connections) -> Answer:
     return await connections.exchange("GET", "/x", {"Accept": "application/json"}, None)
 
 
-async def test_a_connection_is_used_again() -> None:
+async def test_a_connection_is_reused() -> None:
     server = Server(OK, OK, OK)
     async with connected(server.serve, "/base") as connections:
         assert [await get(connections) for _ in range(3)] == [Answer(200, b"hi", None)] * 3
@@ -66,7 +66,7 @@ async def test_a_connection_is_used_again() -> None:
     assert server.requests[0].startswith(b"GET /base/x HTTP/1.1\r\nHost: 127.0.0.1:")
 
 
-async def test_requests_at_the_same_time_have_connections_of_their_own() -> None:
+async def test_simultaneous_requests_use_separate_connections() -> None:
     server = Server(OK, OK)
     async with connected(server.serve) as connections:
         await asyncio.gather(get(connections), get(connections))
@@ -93,7 +93,7 @@ async def test_requests_at_the_same_time_have_connections_of_their_own() -> None
         (b"HTTP/1.1 204 No Content\r\n\r\n", Answer(204, b"", None)),
     ],
 )
-async def test_answers_come_in_any_form(answer: bytes, expected: Answer) -> None:
+async def test_answers_in_any_form_are_read(answer: bytes, expected: Answer) -> None:
     server = Server(answer, OK)
     async with connected(server.serve) as connections:
         assert await get(connections) == expected
@@ -102,7 +102,7 @@ async def test_answers_come_in_any_form(answer: bytes, expected: Answer) -> None
     assert server.connections == 1
 
 
-async def test_a_connection_that_the_server_gives_up_is_not_used_again() -> None:
+async def test_a_connection_closed_by_the_server_is_not_reused() -> None:
     goodbye = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nhi"
     server = Server(goodbye, OK)
     async with connected(server.serve) as connections:
@@ -130,7 +130,7 @@ async def test_an_idle_connection_that_was_closed_is_replaced() -> None:
         (b"SSH-2.0-OpenSSH_9.6\r\n", "is no HTTP"),
     ],
 )
-async def test_an_answer_that_is_cut_off_or_no_http_is_an_error(answer: bytes, text: str) -> None:
+async def test_a_truncated_or_non_http_answer_is_an_error(answer: bytes, text: str) -> None:
     server = Server(answer, OK, closes_after=1)
     async with connected(server.serve) as connections:
         with pytest.raises(OSError, match=text):
@@ -138,7 +138,7 @@ async def test_an_answer_that_is_cut_off_or_no_http_is_an_error(answer: bytes, t
         assert await get(connections) == Answer(200, b"hi", None)
 
 
-async def test_a_request_that_is_not_wanted_any_more_ends_its_connection() -> None:
+async def test_a_cancelled_request_closes_its_connection() -> None:
     closed = asyncio.Event()
 
     async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -154,7 +154,7 @@ async def test_a_request_that_is_not_wanted_any_more_ends_its_connection() -> No
         assert not connections._open
 
 
-async def test_where_nobody_listens_nothing_was_sent() -> None:
+async def test_a_refused_connection_is_an_error_that_reports_nothing_sent() -> None:
     server = await asyncio.start_server(Server().serve, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     server.close()
@@ -170,7 +170,7 @@ async def test_a_header_with_a_line_break_is_refused() -> None:
             await connections.exchange("GET", "/", {"Authorization": "a\r\nHost: b"}, None)
 
 
-async def test_closing_fails_the_requests_under_way() -> None:
+async def test_closing_fails_the_requests_in_flight() -> None:
     async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
         writer.close()

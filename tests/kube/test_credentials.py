@@ -1,4 +1,4 @@
-"""Who we are, from kubeconfigs of every kind, on a real API server."""
+"""Credentials from kubeconfigs of every kind, on a real API server."""
 
 import base64
 import sys
@@ -33,7 +33,7 @@ def write(kubeconfig: dict[str, Any], user: dict[str, Any], path: Path) -> Path:
 
 
 @pytest.mark.e2e
-async def test_a_token_file_that_changes_is_read_again_when_its_token_is_rejected(
+async def test_a_changed_token_file_is_read_again_when_its_token_is_rejected(
     admin: dict[str, Any], tmp_path: Path
 ) -> None:
     file = tmp_path / "token"
@@ -64,7 +64,7 @@ async def test_a_token_file_is_read_again_before_its_token_expires(
 
 
 @pytest.mark.e2e
-async def test_a_token_file_that_is_gone_for_a_moment_leaves_the_token_in_use(
+async def test_a_token_stays_in_use_while_its_file_is_missing(
     admin: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(credentials, "_RENEW_AFTER_S", 0.0)
@@ -78,7 +78,7 @@ async def test_a_token_file_that_is_gone_for_a_moment_leaves_the_token_in_use(
 
 
 @pytest.mark.e2e
-async def test_an_exec_plugin_is_run_and_run_again_when_its_token_is_rejected(
+async def test_an_exec_plugin_is_run_again_when_its_token_is_rejected(
     admin: dict[str, Any], tmp_path: Path
 ) -> None:
     """The plugin hands out one token a run: first a stale one, then the administrator's."""
@@ -109,7 +109,7 @@ async def test_an_exec_plugin_is_run_and_run_again_when_its_token_is_rejected(
 
 
 @pytest.mark.e2e
-async def test_in_a_cluster_the_service_account_is_used_and_its_token_reread(
+async def test_the_service_account_is_used_in_a_cluster_and_its_token_is_reread(
     admin: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     token = tmp_path / "token"

@@ -1,4 +1,4 @@
-"""What an answer of the API server means for the caller."""
+"""The errors that answers of the API server raise."""
 
 import json
 
@@ -31,7 +31,7 @@ def status(code: int, reason: str, **more: object) -> bytes:
         (504, "Timeout", errors.ServerError),
     ],
 )
-def test_the_class_says_what_can_be_done(
+def test_the_class_of_an_error_follows_code_and_reason(
     code: int, reason: str, kind: type[errors.ApiError]
 ) -> None:
     error = errors.error_from_answer(code, status(code, reason, message="why"))
@@ -40,7 +40,7 @@ def test_the_class_says_what_can_be_done(
     assert (error.status, error.reason, error.message) == (code, reason, "why")
 
 
-def test_the_wait_is_taken_from_the_header_else_from_the_details() -> None:
+def test_the_wait_is_from_the_header_or_else_from_the_details() -> None:
     body = status(429, "TooManyRequests", details={"retryAfterSeconds": 7})
 
     assert errors.error_from_answer(429, body, "3").retry_after_s == 3
@@ -49,7 +49,7 @@ def test_the_wait_is_taken_from_the_header_else_from_the_details() -> None:
     assert errors.error_from_answer(429, status(429, "")).retry_after_s is None
 
 
-def test_causes_that_the_message_does_not_tell_are_told_with_it() -> None:
+def test_causes_missing_from_the_message_are_appended() -> None:
     causes = [{"reason": "DisruptionBudget", "message": "The budget b needs 2 and has 2."}]
     body = status(429, "TooManyRequests", message="Cannot evict pod.", details={"causes": causes})
     assert errors.error_from_answer(429, body).message == (
@@ -63,14 +63,14 @@ def test_causes_that_the_message_does_not_tell_are_told_with_it() -> None:
     assert errors.error_from_answer(422, told).message == "x is invalid: it is odd"
 
 
-def test_an_answer_of_a_proxy_that_is_no_status_becomes_the_message() -> None:
+def test_an_answer_other_than_a_status_becomes_the_message() -> None:
     error = errors.error_from_answer(502, b"<html>Bad \xff gateway</html>\n")
 
     assert isinstance(error, errors.ServerError)
     assert error.message == "<html>Bad \N{REPLACEMENT CHARACTER} gateway</html>"
 
 
-def test_a_namespace_that_is_being_deleted_is_known_by_the_cause() -> None:
+def test_a_terminating_namespace_is_recognised_by_the_cause() -> None:
     details = {"causes": [{"reason": "NamespaceTerminating", "message": "it is being terminated"}]}
 
     error = errors.error_from_answer(403, status(403, "Forbidden", details=details))

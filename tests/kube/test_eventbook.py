@@ -1,4 +1,4 @@
-"""Which events are written and when: the book alone."""
+"""The choice and the times of event writes: the EventBook alone."""
 
 from collections.abc import Iterator
 
@@ -37,7 +37,7 @@ def test_repeats_become_one_event_with_a_count() -> None:
     assert (series.count, series.first_at, series.last_at) == (5, 0.0, 4.0)
 
 
-def test_the_count_is_written_again_but_not_at_every_repeat() -> None:
+def test_the_count_is_not_written_at_every_repeat() -> None:
     book = EventBook(0.0, repeat_s=10.0)
     book.observe(occurrence(), 0.0)
     [series] = drain(book, 0.0)
@@ -61,7 +61,7 @@ def test_an_occurrence_long_after_the_last_is_a_new_event() -> None:
     assert second.count == 1
 
 
-def test_another_message_is_another_event() -> None:
+def test_a_different_message_is_a_separate_event() -> None:
     book = EventBook(0.0)
     book.observe(occurrence("One"), 0.0)
     book.observe(occurrence("Two"), 0.0)
@@ -78,7 +78,7 @@ def test_warnings_are_written_first() -> None:
     assert [series.occurrence.reason for series in drain(book, 0.0)] == ["Bad", "Worse"]
 
 
-def test_overflow_drops_the_oldest_normal_event_and_never_a_warning_for_one() -> None:
+def test_overflow_drops_the_oldest_normal_event_and_never_a_warning_instead() -> None:
     book = EventBook(0.0)
     for number in range(PENDING_MAX):
         severity = Severity.NORMAL if number < 2 else Severity.WARNING
@@ -97,7 +97,7 @@ def test_overflow_drops_the_oldest_normal_event_and_never_a_warning_for_one() ->
 
 
 @given(st.lists(st.tuples(st.floats(0, 3), st.integers(0, 40)), max_size=60))
-def test_no_more_is_written_than_the_limit_allows(steps: list[tuple[float, int]]) -> None:
+def test_writes_do_not_exceed_the_rate_limit(steps: list[tuple[float, int]]) -> None:
     book = EventBook(0.0, burst=10, per_second=5.0, repeat_s=0.0)
     now = 0.0
     written = 0
@@ -110,7 +110,7 @@ def test_no_more_is_written_than_the_limit_allows(steps: list[tuple[float, int]]
 
 
 @given(st.lists(st.tuples(st.floats(0.01, 3), st.integers(0, 8)), max_size=30))
-def test_the_wait_that_it_names_is_the_time_until_it_has_something(
+def test_the_reported_wait_is_the_time_until_the_next_write(
     steps: list[tuple[float, int]],
 ) -> None:
     book = EventBook(0.0, burst=2, per_second=1.0, repeat_s=4.0)
@@ -131,7 +131,7 @@ def test_the_wait_that_it_names_is_the_time_until_it_has_something(
         assert book.take(now) is not None
 
 
-def test_minor_events_come_last_and_are_dropped_first() -> None:
+def test_minor_events_are_written_last_and_dropped_first() -> None:
     book = EventBook(0.0, burst=2, per_second=1.0)
     where = ObjectReference("v1", "Pod", "ns", "pod", "uid")
     minor = [
@@ -145,7 +145,7 @@ def test_minor_events_come_last_and_are_dropped_first() -> None:
     assert [book.observe(each, 0.0) for each in filling][-1] == minor[0]
 
 
-def test_what_is_told_later_waits_until_nothing_else_does_and_is_made_only_then() -> None:
+def test_deferred_events_are_created_only_when_no_others_wait() -> None:
     book, made = EventBook(0.0, burst=2, per_second=1.0), []
 
     def pods() -> Iterator[Occurrence]:

@@ -1,4 +1,4 @@
-"""EventRecorder on a real API server."""
+"""The EventRecorder on a real API server."""
 
 import asyncio
 import time
@@ -81,7 +81,7 @@ def dropped(severity: str, why: str) -> float:
     return REGISTRY.get_sample_value("bindery_events_dropped_total", labels) or 0.0
 
 
-async def test_an_event_is_found_at_its_object(client: Client, namespace: str) -> None:
+async def test_an_event_regards_its_object(client: Client, namespace: str) -> None:
     recorder = EventRecorder(client, COMPONENT)
     with running(recorder):
         recorder.warning(pod(namespace), "FailedScheduling", "no node has 8 GPUs")
@@ -116,7 +116,9 @@ async def test_repeats_raise_the_count_of_one_event(
     assert proxy.count("PATCH", "/events/") == 1
 
 
-async def test_bursts_are_limited_and_warnings_come_first(client: Client, namespace: str) -> None:
+async def test_bursts_are_limited_and_warnings_are_written_first(
+    client: Client, namespace: str
+) -> None:
     recorder = EventRecorder(client, COMPONENT, burst=3, per_second=0.001)
     for number in range(20):
         recorder.normal(pod(namespace, f"normal-{number}"), "Waiting", "")
@@ -145,7 +147,7 @@ async def test_events_about_cluster_scoped_objects_are_in_the_default_namespace(
     await client.delete(NODES, namespace)
 
 
-async def test_texts_too_long_for_the_api_server_are_shortened(
+async def test_texts_too_long_for_the_api_server_are_truncated(
     client: Client, namespace: str
 ) -> None:
     recorder = EventRecorder(client, COMPONENT)
@@ -157,7 +159,7 @@ async def test_texts_too_long_for_the_api_server_are_shortened(
     assert len(event.note.encode()) <= 1024
 
 
-async def test_an_event_that_cannot_be_written_is_counted_and_stops_nothing(
+async def test_a_failed_event_write_is_counted_and_stops_nothing(
     client: Client, proxied: Client, proxy: FaultProxy, namespace: str
 ) -> None:
     before = dropped("Normal", "failed")

@@ -1,4 +1,4 @@
-"""Kubeconfig files: what they mean, and the one line about one that cannot be used."""
+"""Kubeconfig files: their meaning, and the one-line error of an invalid file."""
 
 import asyncio
 import base64
@@ -78,20 +78,20 @@ def test_the_current_context_names_server_and_token(path: Path) -> None:
     assert loaded.tls.verify_mode is ssl.CERT_REQUIRED
 
 
-def test_another_context_can_be_chosen_and_needs_no_user(path: Path) -> None:
+def test_another_context_can_be_selected_and_needs_no_user(path: Path) -> None:
     loaded = load(path, "two")
 
     assert (loaded.server, loaded.authorization, loaded.tls) == ("http://two.example", None, None)
 
 
-def test_a_namespace_is_that_of_the_context_or_else_the_default_one(path: Path) -> None:
+def test_the_namespace_is_from_the_context_or_else_the_default(path: Path) -> None:
     path.write_text(CONFIG.replace("{cluster: c2}", "{cluster: c2, namespace: team}"))
 
     assert default_namespace(path, "two") == "team"
     assert default_namespace(path) == "default"
 
 
-def test_of_several_files_the_first_that_names_something_counts(
+def test_the_first_of_several_files_with_a_name_is_used(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = tmp_path / "first"
@@ -104,7 +104,7 @@ def test_of_several_files_the_first_that_names_something_counts(
     assert load(None, "one").authorization == "Bearer other"
 
 
-def test_without_any_the_file_in_the_home_directory_is_read(path: Path, tmp_path: Path) -> None:
+def test_the_file_in_the_home_directory_is_the_default(path: Path, tmp_path: Path) -> None:
     default = tmp_path / "home" / ".kube" / "config"
     assert f"there is no kubeconfig at {default}" in problem(None)
     default.parent.mkdir(parents=True)
@@ -113,7 +113,7 @@ def test_without_any_the_file_in_the_home_directory_is_read(path: Path, tmp_path
     assert load(None).server == "https://one.example:6443"
 
 
-def test_files_are_found_beside_the_kubeconfig_that_names_them(path: Path, tmp_path: Path) -> None:
+def test_paths_are_relative_to_their_kubeconfig(path: Path, tmp_path: Path) -> None:
     (tmp_path / "token").write_text("fresh\n")
     pair = _pair(tmp_path)
     cluster = {
@@ -131,7 +131,7 @@ def test_files_are_found_beside_the_kubeconfig_that_names_them(path: Path, tmp_p
     assert len(loaded.tls.get_ca_certs()) <= 1  # the machine's own are not trusted
 
 
-def test_data_wins_over_a_path_and_leaves_no_file(
+def test_data_precedes_a_path_and_leaves_no_file(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     temporary = tmp_path / "temporary"
@@ -158,7 +158,7 @@ def test_data_wins_over_a_path_and_leaves_no_file(
         ("current-context: a", "there is no context called a"),
     ],
 )
-def test_a_file_that_is_no_kubeconfig_is_one_clear_line(
+def test_a_file_other_than_a_kubeconfig_is_a_one_line_error(
     path: Path, text: str, message: str
 ) -> None:
     path.write_text(text)
@@ -166,7 +166,7 @@ def test_a_file_that_is_no_kubeconfig_is_one_clear_line(
     assert problem(path).startswith(f"kubeconfig {path}: {message}")
 
 
-def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+def test_an_unreadable_file_is_named_in_the_error(tmp_path: Path) -> None:
     assert problem(tmp_path / "none") == (
         f"kubeconfig {tmp_path / 'none'}: No such file or directory"
     )
@@ -183,7 +183,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         ("nobody", "there is no user called u9; there are u1"),
     ],
 )
-def test_a_context_that_leads_nowhere_is_named_with_those_that_there_are(
+def test_an_unknown_context_is_named_with_the_existing_ones(
     path: Path, context: str, message: str
 ) -> None:
     assert problem(path, context) == f"kubeconfig {path}: {message}"
@@ -208,7 +208,7 @@ def test_a_context_that_leads_nowhere_is_named_with_those_that_there_are(
         ({"exec": {"command": "x"}}, {}, "user u1: exec: Object missing required field"),
     ],
 )
-def test_what_a_kubeconfig_names_wrongly_is_one_clear_line(
+def test_an_invalid_field_of_a_kubeconfig_is_a_one_line_error(
     path: Path, user: dict[str, Any], cluster: dict[str, Any], message: str
 ) -> None:
     (path.parent / "empty").touch()
@@ -244,13 +244,13 @@ def credential(**status: str) -> str:
         (plugin(credential(clientCertificateData="x")), "no matching pair in PEM"),
     ],
 )
-def test_a_plugin_that_gives_nothing_is_one_clear_line(
+def test_an_exec_plugin_without_output_is_a_one_line_error(
     path: Path, user: dict[str, Any], message: str
 ) -> None:
     assert message in problem(changed(path, user))
 
 
-def test_a_plugin_is_told_what_it_asks_for_and_its_token_is_used(
+def test_an_exec_plugin_gets_its_environment_and_its_token_is_used(
     path: Path, tmp_path: Path
 ) -> None:
     script = (
@@ -268,7 +268,7 @@ def test_a_plugin_is_told_what_it_asks_for_and_its_token_is_used(
     assert told["spec"]["cluster"]["server"] == "https://one.example:6443/"
 
 
-def test_a_plugin_may_hand_out_a_certificate(path: Path, tmp_path: Path) -> None:
+def test_an_exec_plugin_may_return_a_certificate(path: Path, tmp_path: Path) -> None:
     names = _pair(tmp_path)
     certificate, key = ((tmp_path / name).read_text() for name in names.values())
     user = plugin(credential(clientCertificateData=certificate, clientKeyData=key))
@@ -284,7 +284,7 @@ async def renewed_twice(loaded: Credentials) -> None:
     await loaded.renew()
 
 
-def test_a_plugin_is_asked_again_only_when_its_token_ends(
+def test_an_exec_plugin_is_run_again_only_when_its_token_expires(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bindery.kube.access.credentials._RENEW_AFTER_S", 0.0)
@@ -305,7 +305,7 @@ def test_a_plugin_is_asked_again_only_when_its_token_ends(
     assert counts["ended"] > 1
 
 
-def test_a_token_of_openid_connect_is_used_while_it_lasts(path: Path) -> None:
+def test_a_token_of_openid_connect_is_used_until_it_expires(path: Path) -> None:
     parts = [{"alg": "none"}, {"exp": 32503680000}, {}]
     token = ".".join(base64.urlsafe_b64encode(json.dumps(p).encode()).decode() for p in parts)
     token = token.replace("=", "")
@@ -314,7 +314,7 @@ def test_a_token_of_openid_connect_is_used_while_it_lasts(path: Path) -> None:
     assert load(changed(path, provider)).authorization == f"Bearer {token}"
 
 
-def test_a_provider_that_cannot_renew_is_one_clear_line(path: Path) -> None:
+def test_a_provider_without_token_renewal_is_a_one_line_error(path: Path) -> None:
     user = {"auth-provider": {"name": "oidc", "config": {"client-id": "x"}}}
 
     assert "user u1: auth-provider: oidc: No valid id-token" in problem(changed(path, user))

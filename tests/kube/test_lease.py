@@ -1,4 +1,4 @@
-"""LeaderElector on a real API server."""
+"""The LeaderElector on a real API server."""
 
 import asyncio
 import math
@@ -162,7 +162,7 @@ async def lease_of(client: Client, namespace: str) -> LeaseSpec:
 
 
 @pytest.mark.e2e
-async def test_exactly_one_of_several_leads(
+async def test_exactly_one_of_several_candidates_leads(
     client: Client, namespace: str, acting: list[str], stand: Stand, clock: Clock
 ) -> None:
     times = {"lease_seconds": 200, "renew_deadline_seconds": 150}
@@ -213,7 +213,7 @@ async def test_a_stop_between_a_renewal_and_its_answer_releases_the_lease(
 
 
 @pytest.mark.e2e
-async def test_a_dead_leader_is_succeeded_when_its_lease_has_run_out(
+async def test_a_dead_leader_is_replaced_when_its_lease_expires(
     client: Client,
     rival: Client,
     proxy: FaultProxy,
@@ -248,7 +248,7 @@ async def test_a_dead_leader_is_succeeded_when_its_lease_has_run_out(
 
 
 @pytest.mark.e2e
-async def test_a_leader_cut_off_stops_before_another_starts(
+async def test_a_disconnected_leader_stops_before_another_starts(
     rival: Client, proxy: FaultProxy, acting: list[str], stand: Stand
 ) -> None:
     one = stand("one", rival)
@@ -298,7 +298,7 @@ async def test_renewals_survive_refusals_lost_answers_and_foreign_writes(
 
 
 @pytest.mark.e2e
-async def test_a_lease_has_the_annotations_of_its_holder_and_keeps_those_of_others(
+async def test_a_lease_has_the_annotations_of_its_holder_and_keeps_all_others(
     client: Client, namespace: str, acting: list[str], stand: Stand
 ) -> None:
     async def annotations() -> dict[str, str]:
@@ -325,7 +325,7 @@ async def test_a_lease_has_the_annotations_of_its_holder_and_keeps_those_of_othe
 
 
 @pytest.mark.e2e
-async def test_a_lease_that_was_taken_away_ends_the_term(
+async def test_a_lease_taken_by_another_holder_ends_the_term(
     client: Client, namespace: str, acting: list[str], stand: Stand
 ) -> None:
     one = stand("one")
@@ -339,7 +339,7 @@ async def test_a_lease_that_was_taken_away_ends_the_term(
 
 
 @pytest.mark.e2e
-async def test_tokens_grow_even_when_somebody_deletes_the_lease(
+async def test_tokens_increase_even_if_the_lease_is_deleted(
     client: Client, namespace: str, stand: Stand
 ) -> None:
     one = stand("one")
@@ -351,7 +351,7 @@ async def test_tokens_grow_even_when_somebody_deletes_the_lease(
 
 
 @pytest.mark.e2e
-async def test_tokens_grow_when_a_candidate_that_knows_no_earlier_lease_makes_one(
+async def test_tokens_increase_if_the_lease_is_created_without_knowledge_of_an_earlier_one(
     client: Client, namespace: str, stand: Stand
 ) -> None:
     """As after the installation was removed and made again."""
@@ -368,7 +368,7 @@ async def test_tokens_grow_when_a_candidate_that_knows_no_earlier_lease_makes_on
 
 
 @pytest.mark.e2e
-async def test_tokens_grow_when_an_installation_is_made_again_with_its_lease(
+async def test_tokens_increase_if_an_installation_is_created_again_with_its_lease(
     client: Client, namespace: str, stand: Stand
 ) -> None:
     """The chart makes the Lease, without a holder."""
@@ -388,7 +388,7 @@ async def test_tokens_grow_when_an_installation_is_made_again_with_its_lease(
 
 
 @pytest.mark.e2e
-async def test_what_the_leader_raises_is_raised_and_the_lease_released(
+async def test_an_exception_of_the_leader_is_raised_and_the_lease_released(
     client: Client, namespace: str, stand: Stand
 ) -> None:
     async def fail(_leadership: Leadership) -> None:
@@ -402,7 +402,7 @@ async def test_what_the_leader_raises_is_raised_and_the_lease_released(
 
 
 @pytest.mark.e2e
-async def test_without_election_the_work_is_done_and_no_lease_made(
+async def test_without_election_the_work_runs_and_no_lease_is_created(
     client: Client, namespace: str, stand: Stand
 ) -> None:
     one = stand("one", enabled=False)
@@ -414,7 +414,7 @@ async def test_without_election_the_work_is_done_and_no_lease_made(
     assert await client.list(LEASES, namespace=namespace) == []
 
 
-def test_a_lease_is_measured_by_our_own_clock_from_when_we_saw_it() -> None:
+def test_a_lease_expires_by_the_local_clock_from_its_observation() -> None:
     spec = LeaseSpec(holder_identity="one", lease_duration_seconds=15, renew_time="1970-01-01")
     seen = Observation(Lease(spec=spec), at=100.0)
 
@@ -423,7 +423,7 @@ def test_a_lease_is_measured_by_our_own_clock_from_when_we_saw_it() -> None:
     assert not seen.is_held_by_other("one", 101.0)
 
 
-def test_a_released_lease_is_nobodys() -> None:
+def test_a_released_lease_has_no_holder() -> None:
     released = LeaseSpec(holder_identity="", lease_duration_seconds=1)
 
     assert not Observation(Lease(spec=released), at=0.0).is_held_by_other("two", 0.0)

@@ -1,4 +1,4 @@
-"""An object nested more deeply than the decoder can follow is reported, and hides no other."""
+"""An object nested too deeply for the decoder is reported, and does not affect others."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ def deep_object(levels: int, name: str = "deep") -> str:
 
 @pytest.mark.parametrize("levels", DEEP)
 @pytest.mark.parametrize("resource", [PODS, BIND_REQUESTS])
-def test_an_event_about_an_object_that_is_nested_too_deeply_says_so(
+def test_an_event_with_an_object_nested_too_deeply_is_reported_as_such(
     resource: Resource[Any], levels: int
 ) -> None:
     line = f'{{"type":"ADDED","object":{deep_object(levels)}}}'
@@ -40,7 +40,7 @@ def test_an_event_about_an_object_that_is_nested_too_deeply_says_so(
 
 
 @pytest.mark.parametrize("levels", DEEP)
-def test_a_list_with_an_object_that_is_nested_too_deeply_has_all_others(levels: int) -> None:
+def test_a_list_with_an_object_nested_too_deeply_contains_all_others(levels: int) -> None:
     plain = '{"metadata":{"name":"plain","annotations":{"[{":"\\"}]"}}}'
     body = f'{{"metadata":{{"resourceVersion":"9"}},"items":[{deep_object(levels)},{plain}]}}'
 
@@ -55,7 +55,7 @@ def test_a_list_with_an_object_that_is_nested_too_deeply_has_all_others(levels: 
 
 
 @pytest.mark.parametrize("levels", DEEP)
-def test_reading_an_object_that_is_nested_too_deeply_is_an_error_of_its_answer(levels: int) -> None:
+def test_reading_an_object_nested_too_deeply_is_an_error_of_its_answer(levels: int) -> None:
     with pytest.raises(msgspec.DecodeError, match="nested too deeply"):
         BIND_REQUESTS.decode(deep_object(levels).encode())
 
@@ -76,7 +76,7 @@ _JSON = st.recursive(
 
 
 @given(value=_JSON)
-def test_what_is_not_too_deep_stays_as_it_is(value: object) -> None:
+def test_objects_within_the_maximum_depth_are_not_changed(value: object) -> None:
     text = msgspec.json.encode(value)
 
     assert cut(text) == text
@@ -84,7 +84,7 @@ def test_what_is_not_too_deep_stays_as_it_is(value: object) -> None:
 
 
 @given(value=_JSON, levels=st.integers(MOST_LEVELS, 2_000), closing=st.sampled_from("[{"))
-def test_what_is_cut_can_be_decoded_and_keeps_what_is_beside_it(
+def test_a_truncated_object_can_be_decoded_and_keeps_its_other_fields(
     value: object, levels: int, closing: str
 ) -> None:
     opening, end = ("[", "]") if closing == "[" else ('{"]":', "}")

@@ -1,4 +1,4 @@
-"""What the log has of an API server that does not answer."""
+"""Log lines about an API server that does not answer."""
 
 from collections.abc import Iterator
 
@@ -63,7 +63,7 @@ def go_down(outages: Outages, clock: Clock) -> None:
     unreachable(outages)
 
 
-def test_an_outage_is_two_lines_however_many_calls_fail(
+def test_an_outage_is_two_lines_for_any_number_of_failed_calls(
     outages: Outages, clock: Clock, lines: list[EventDict]
 ) -> None:
     go_down(outages, clock)
@@ -80,7 +80,7 @@ def test_an_outage_is_two_lines_however_many_calls_fail(
     assert (reported[1]["after_s"], reported[1]["failures"]) == (103.0, 102)
 
 
-def test_a_connection_that_is_cut_and_made_again_is_no_outage(
+def test_a_connection_that_is_cut_and_opened_again_is_no_outage(
     outages: Outages, clock: Clock, lines: list[EventDict]
 ) -> None:
     for _ in range(10):
@@ -93,7 +93,7 @@ def test_a_connection_that_is_cut_and_made_again_is_no_outage(
     assert lines == []
 
 
-def test_what_a_server_that_has_just_started_refuses_belongs_to_the_outage(
+def test_refusals_of_a_server_that_just_started_belong_to_the_outage(
     outages: Outages, clock: Clock, lines: list[EventDict]
 ) -> None:
     go_down(outages, clock)
@@ -120,9 +120,7 @@ def test_refusals_that_do_not_end_are_reported(outages: Outages, clock: Clock) -
     assert not forbidden(outages).is_of_outage
 
 
-def test_a_request_that_is_wrong_is_reported_during_an_outage_too(
-    outages: Outages, clock: Clock
-) -> None:
+def test_an_invalid_request_is_reported_during_an_outage(outages: Outages, clock: Clock) -> None:
     go_down(outages, clock)
     wrong = InvalidError(422, "Invalid", "no such field")
     outages.failed(wrong)
@@ -130,7 +128,7 @@ def test_a_request_that_is_wrong_is_reported_during_an_outage_too(
     assert not wrong.is_of_outage
 
 
-def test_a_second_outage_is_reported_as_the_first(
+def test_a_second_outage_is_reported_like_the_first(
     outages: Outages, clock: Clock, lines: list[EventDict]
 ) -> None:
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""Paths of objects: names that come from others never lead to other objects."""
+"""Paths of objects: names from other clients never lead to other objects."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from bindery.kube.objects.resources import PODS
 
 
 @pytest.mark.parametrize("name", [".", "..", "a/b", "../../other/pods/a", "a%2Fb"])
-def test_a_name_that_no_object_can_have_is_not_found(name: str) -> None:
+def test_an_invalid_name_is_not_found(name: str) -> None:
     with pytest.raises(NotFoundError):
         PODS.path("ns", name)
 

@@ -1,4 +1,4 @@
-"""The configuration that a leader publishes: what a command reads is what the leader uses."""
+"""The configuration that a leader publishes: a command reads what the leader uses."""
 
 import pytest
 from hypothesis import given, settings
@@ -41,7 +41,9 @@ CONFIGURATIONS = st.builds(
 
 @settings(max_examples=examples(60))
 @given(CONFIGURATIONS)
-def test_what_is_published_is_the_configuration(configuration: SchedulerConfiguration) -> None:
+def test_the_published_configuration_equals_the_used_one(
+    configuration: SchedulerConfiguration,
+) -> None:
     found = published(annotations(configuration))
 
     assert found is not None
@@ -51,7 +53,7 @@ def test_what_is_published_is_the_configuration(configuration: SchedulerConfigur
 
 @settings(max_examples=examples(60))
 @given(CONFIGURATIONS, CONFIGURATIONS)
-def test_configurations_have_one_hash_exactly_if_they_are_equal(
+def test_hashes_of_configurations_are_equal_exactly_if_the_configurations_are(
     one: SchedulerConfiguration, other: SchedulerConfiguration
 ) -> None:
     assert (configuration_hash(one) == configuration_hash(other)) == (one == other)
@@ -65,7 +67,7 @@ def test_the_defaults_are_published_without_values() -> None:
 
 
 @pytest.mark.parametrize("length", [MOST_BYTES - 400, 3 * MOST_BYTES])
-def test_a_configuration_that_is_too_large_is_published_by_its_hash_alone(length: int) -> None:
+def test_a_configuration_that_is_too_large_is_published_only_as_a_hash(length: int) -> None:
     large = PluginConfiguration(name="own", arguments={"table": "x" * length})
     configuration = SchedulerConfiguration(plugins=(large,))
 
@@ -88,7 +90,7 @@ def test_user_and_password_of_a_url_are_not_published() -> None:
     assert "secret" not in text
 
 
-def test_a_change_that_cannot_be_used_is_published_beside_what_is_in_use() -> None:
+def test_an_invalid_change_is_published_with_the_configuration_in_use() -> None:
     configuration = SchedulerConfiguration(cycle_seconds=3)
     problem = "scheduler.yaml:7: usage.prometheus.address: https://user:secret@p is no address"
 

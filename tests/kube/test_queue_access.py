@@ -1,4 +1,4 @@
-"""Who may use a queue."""
+"""Access of namespaces and priority classes to queues."""
 
 import pytest
 from hypothesis import given
@@ -43,7 +43,7 @@ def reason(spec: QueueSpec, applicant: Applicant) -> AccessReason | None:
         ),
     ],
 )
-def test_namespaces_are_named_or_selected(
+def test_namespaces_have_access_by_name_or_selector(
     rule: NamespaceRule, applicant: Applicant, takes: bool
 ) -> None:
     expected = None if takes else AccessReason.NAMESPACE_NOT_ALLOWED
@@ -60,7 +60,7 @@ def test_namespaces_are_named_or_selected(
         ({"*": NamespaceRule()}, set(), False),
     ],
 )
-def test_classes_that_are_not_listed_have_the_rule_of_the_star(
+def test_unlisted_priority_classes_have_the_rule_of_the_star(
     listed: dict[str, NamespaceRule], asked: set[str], is_refused: bool
 ) -> None:
     applicant = Applicant("vision", {}, frozenset(asked))
@@ -69,7 +69,7 @@ def test_classes_that_are_not_listed_have_the_rule_of_the_star(
     assert reason(QueueSpec(priority_classes=listed), applicant) is expected
 
 
-def test_who_may_be_non_preemptible_is_asked_of_those_alone_who_are() -> None:
+def test_the_non_preemptible_rule_applies_only_to_non_preemptible_gangs() -> None:
     spec = QueueSpec(non_preemptible=NamespaceRule())
 
     assert reason(spec, Applicant("vision", {})) is None
@@ -77,7 +77,7 @@ def test_who_may_be_non_preemptible_is_asked_of_those_alone_who_are() -> None:
     assert refused is AccessReason.NON_PREEMPTIBLE_NOT_ALLOWED
 
 
-def test_the_text_names_the_namespace_and_the_queue_with_the_rule() -> None:
+def test_the_message_names_the_namespace_and_the_queue_of_the_rule() -> None:
     chain = [("low", QueueSpec()), ("high", QueueSpec(namespaces=NamespaceRule()))]
 
     refusal = access_refusal(chain, who("vision"))
@@ -104,7 +104,7 @@ applicants = st.builds(
 
 
 @given(chain=st.lists(specs, max_size=4), applicant=applicants)
-def test_a_queue_is_open_to_those_alone_to_whom_all_queues_above_are(
+def test_access_to_a_queue_requires_access_to_all_its_ancestors(
     chain: list[QueueSpec], applicant: Applicant
 ) -> None:
     named = [(str(index), spec) for index, spec in enumerate(chain)]

@@ -1,4 +1,4 @@
-"""Objects as Go writes them, and objects that can be read only in part."""
+"""Objects as encoded by Go, and objects that can be read only in part."""
 
 import importlib
 import pkgutil
@@ -103,7 +103,7 @@ def test_null_is_an_empty_list_or_map_in_every_kind(kind: type[Any], data: st.Da
     assert read == other
 
 
-def test_an_image_without_names_costs_nothing_of_its_node() -> None:
+def test_an_image_without_names_does_not_affect_its_node() -> None:
     """The kubelet writes this after a second import under one tag."""
     status = {"images": [{"names": None, "sizeBytes": 7}], "allocatable": {"cpu": "4"}}
     node = NODES.decode(msgspec.json.encode({"metadata": {"name": "n"}, "status": status}))
@@ -112,7 +112,7 @@ def test_an_image_without_names_costs_nothing_of_its_node() -> None:
     assert node.status.allocatable == {"cpu": "4"}
 
 
-def test_what_is_opaque_keeps_its_nulls() -> None:
+def test_opaque_parameters_keep_their_nulls() -> None:
     config = [{"opaque": {"driver": "d", "parameters": {"list": None}}, "requests": None}]
     spec = {"devices": {"requests": None, "config": config}}
     claim = claims.RESOURCE_CLAIMS.decode(msgspec.json.encode({"spec": spec}))
@@ -122,7 +122,7 @@ def test_what_is_opaque_keeps_its_nulls() -> None:
     assert opaque.parameters == {"list": None}
 
 
-def test_a_null_where_a_text_is_needed_is_an_error() -> None:
+def test_a_null_in_place_of_a_string_is_an_error() -> None:
     with pytest.raises(msgspec.ValidationError, match="Expected `str`, got `null`"):
         PODS.decode(b'{"metadata": {"name": null}}')
 
@@ -131,7 +131,7 @@ def pod_in(phase: Any, **spec: Any) -> dict[str, Any]:
     return {"metadata": {"name": "p", "uid": "u"}, "spec": spec, "status": {"phase": phase}}
 
 
-def test_a_field_that_cannot_be_read_has_its_last_good_value_and_all_others_are_new() -> None:
+def test_an_unreadable_field_keeps_its_last_valid_value_and_all_others_are_new() -> None:
     known = msgspec.convert(pod_in("Pending", priority=1), objects.Pod)
 
     found = reading.read_in_part(pod_in("Running", priority="?", nodeName="n"), objects.Pod, known)
@@ -140,7 +140,7 @@ def test_a_field_that_cannot_be_read_has_its_last_good_value_and_all_others_are_
     assert (found.status.phase, found.spec.node_name, found.spec.priority) == ("Running", "n", 1)
 
 
-def test_without_a_last_version_what_cannot_be_read_is_left_out_and_nothing_else() -> None:
+def test_without_an_earlier_version_only_unreadable_fields_are_omitted() -> None:
     container = {"name": "c", "resources": {"limits": {"cpu": "1", "x": 2}}, "ports": "?"}
     body = pod_in(3, nodeName="n", containers=[container, "?"])
 
@@ -153,7 +153,7 @@ def test_without_a_last_version_what_cannot_be_read_is_left_out_and_nothing_else
     assert (read.name, read.resources.limits) == ("c", {"cpu": "1"})
 
 
-def test_a_list_with_an_unreadable_item_has_its_last_good_items() -> None:
+def test_a_list_with_an_unreadable_item_keeps_its_last_valid_items() -> None:
     source = {"csi": {"driver": "d"}}
     known = msgspec.convert({"spec": {**source, "accessModes": ["a"]}}, storage.PersistentVolume)
 
@@ -165,7 +165,7 @@ def test_a_list_with_an_unreadable_item_has_its_last_good_items() -> None:
     assert found.spec.access_modes == ["a"]
 
 
-def test_an_item_without_a_required_field_is_left_out() -> None:
+def test_an_item_without_a_required_field_is_omitted() -> None:
     results = [{"request": "r", "driver": "d", "pool": "p", "device": n} for n in ("one", 2)]
     body = {"status": {"allocation": {"devices": {"results": results}}}}
 

@@ -1,4 +1,4 @@
-"""When calls are repeated: the policy alone."""
+"""The retries of calls: the policy alone."""
 
 import asyncio
 import re
@@ -61,7 +61,7 @@ def repeated_after(repeat: Repeat) -> set[str]:
     }
 
 
-def test_an_idempotent_request_is_repeated_after_all_that_may_heal() -> None:
+def test_an_idempotent_request_is_repeated_after_every_temporary_error() -> None:
     assert repeated_after(Repeat.ALWAYS) == {
         "UnreachableError",
         "OutcomeUnknownError",
@@ -72,16 +72,16 @@ def test_an_idempotent_request_is_repeated_after_all_that_may_heal() -> None:
     }
 
 
-def test_a_named_create_is_not_repeated_when_no_answer_came() -> None:
+def test_a_create_with_a_name_is_not_repeated_without_an_answer() -> None:
     assert repeated_after(Repeat.ANSWERED) == {"UnreachableError", "429", "500", "503", "504"}
 
 
-def test_an_unnamed_create_is_repeated_only_when_nothing_was_done() -> None:
+def test_a_create_without_a_name_is_repeated_only_if_it_had_no_effect() -> None:
     assert repeated_after(Repeat.REFUSED) == {"UnreachableError", "429", "503"}
 
 
 @given(attempt=st.integers(0, 10_000), draw=DRAWS)
-def test_backoff_stays_between_half_and_all_of_its_exponential(attempt: int, draw: float) -> None:
+def test_backoff_is_between_half_and_all_of_its_exponential(attempt: int, draw: float) -> None:
     delay_s = backoff_s(attempt, 0.05, 5.0, draw)
 
     full_s = min(5.0, 0.05 * 2 ** min(attempt, 32))
@@ -94,7 +94,7 @@ def test_backoff_stays_between_half_and_all_of_its_exponential(attempt: int, dra
     remaining_s=st.floats(0, 100),
     draw=DRAWS,
 )
-def test_retry_after_is_honoured_or_the_call_given_up(
+def test_retry_after_is_honoured_or_the_call_fails(
     wait_s: float, attempt: int, remaining_s: float, draw: float
 ) -> None:
     delay_s = POLICY.delay_s(
@@ -113,7 +113,7 @@ def test_retry_after_is_honoured_or_the_call_given_up(
 
 @pytest.mark.parametrize("repeat", list(Repeat))
 @given(remaining_s=st.floats(0.1, 60))
-def test_only_what_may_be_repeated_leaves_time_for_a_second_attempt(
+def test_only_repeatable_calls_reserve_time_for_a_second_attempt(
     repeat: Repeat, remaining_s: float
 ) -> None:
     attempt_s = POLICY.attempt_s(repeat, remaining_s)

@@ -1,4 +1,4 @@
-"""Which changes the sights of objects mean: the store alone."""
+"""The changes derived from observed objects: the store alone."""
 
 from typing import Any
 
@@ -40,7 +40,7 @@ STEPS = st.one_of(
 
 
 def apply(change: Change[KubeObject], mirror: dict[str, KubeObject]) -> None:
-    """Hold the contract of a change against what was told before."""
+    """Check the contract of a change against the changes before it."""
     meta = change.object.metadata
     known = mirror.get(meta.name)
     assert change.previous is known
@@ -58,7 +58,7 @@ def apply(change: Change[KubeObject], mirror: dict[str, KubeObject]) -> None:
 
 
 @given(st.lists(STEPS))
-def test_changes_replayed_give_the_objects_and_never_repeat(steps: list[tuple[str, Any]]) -> None:
+def test_replayed_changes_give_the_objects_and_never_repeat(steps: list[tuple[str, Any]]) -> None:
     store: Store[KubeObject] = Store()
     mirror: dict[str, KubeObject] = {}
 
@@ -72,7 +72,7 @@ def test_changes_replayed_give_the_objects_and_never_repeat(steps: list[tuple[st
             assert good <= set(mirror) <= good | bad
 
 
-def test_a_list_that_shows_what_is_known_tells_nothing() -> None:
+def test_a_list_without_news_gives_no_changes() -> None:
     store: Store[KubeObject] = Store()
     objects = [seen("a", "u", "1"), seen("b", "v", "2")]
     assert len(list(store.reconcile(objects))) == 2
@@ -80,7 +80,7 @@ def test_a_list_that_shows_what_is_known_tells_nothing() -> None:
     assert list(store.reconcile(objects)) == []
 
 
-def test_an_object_recreated_unseen_is_deleted_then_added() -> None:
+def test_an_object_recreated_unobserved_is_deleted_and_then_added() -> None:
     store: Store[KubeObject] = Store()
     old, new = seen("a", "u", "1"), seen("a", "v", "9")
     store.see(old)
@@ -110,7 +110,7 @@ def test_an_object_that_becomes_malformed_keeps_its_last_version_until_it_is_del
     assert store.lose(malformed("a", "u", "4")) == [Change(EventType.DELETED, old, old)]
 
 
-def test_a_malformed_object_takes_nothing_of_another_with_its_name() -> None:
+def test_a_malformed_object_deletes_an_earlier_object_of_its_name() -> None:
     store: Store[KubeObject] = Store()
     old = seen("a", "u", "1")
     store.see(old)
@@ -118,7 +118,7 @@ def test_a_malformed_object_takes_nothing_of_another_with_its_name() -> None:
     assert store.see(malformed("a", "v", "2")) == [Change(EventType.DELETED, old, old)]
 
 
-def test_what_is_kept_of_a_malformed_object_is_told_as_its_new_version() -> None:
+def test_the_readable_part_of_a_malformed_object_is_its_new_version() -> None:
     store: Store[KubeObject] = Store()
     bad, part = malformed("a", "u", "2"), seen("a", "u", "2")
     held = Malformed(bad.meta, bad.message, lambda _known: part)
@@ -127,7 +127,7 @@ def test_what_is_kept_of_a_malformed_object_is_told_as_its_new_version() -> None
     assert store.see(held) == []
 
 
-def test_a_malformed_version_is_news_once() -> None:
+def test_a_malformed_version_is_reported_once() -> None:
     store: Store[KubeObject] = Store()
     bad = malformed("a", "u", "1")
 

@@ -1,4 +1,4 @@
-"""The lines of a watch, whatever the chunks are in which they come."""
+"""The lines of a watch, for any division into chunks."""
 
 import asyncio
 import itertools
@@ -24,12 +24,14 @@ async def read(stream: bytes, cuts: Sequence[int]) -> list[bytes]:
 
 
 @given(texts=TEXTS, cuts=st.lists(st.integers(0, 200), max_size=10))
-def test_lines_are_the_same_however_the_stream_is_cut(texts: list[bytes], cuts: list[int]) -> None:
+def test_lines_do_not_depend_on_the_chunks_of_the_stream(
+    texts: list[bytes], cuts: list[int]
+) -> None:
     whole = [text + b"\n" for text in texts]
     assert asyncio.run(read(b"".join(whole), cuts)) == whole
 
 
 @given(text=st.binary(min_size=1, max_size=12), cuts=st.lists(st.integers(0, 20), max_size=3))
-def test_a_line_without_its_end_comes_last(text: bytes, cuts: list[int]) -> None:
+def test_a_line_without_a_newline_is_yielded_last(text: bytes, cuts: list[int]) -> None:
     whole, half = b"whole\n", text.replace(b"\n", b" ")
     assert asyncio.run(read(whole + half, cuts)) == [whole, half]

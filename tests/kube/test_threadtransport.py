@@ -1,4 +1,4 @@
-"""How a command's requests end whose server accepts connections and then says nothing."""
+"""Requests of a command to a server that accepts connections and does not answer."""
 
 import json
 import socket
@@ -31,7 +31,7 @@ def kubeconfig(directory: Path, server: str) -> Path:
 @pytest.mark.parametrize(
     ("scheme", "error"), [("https", UnreachableError), ("http", OutcomeUnknownError)]
 )
-async def test_the_outcome_is_unknown_only_once_something_was_sent(
+async def test_the_outcome_is_unknown_only_after_something_was_sent(
     tmp_path: Path, port: int, scheme: str, error: type[Exception]
 ) -> None:
     """With TLS the handshake does not end, so that nothing of the request leaves."""
@@ -43,7 +43,7 @@ async def test_the_outcome_is_unknown_only_once_something_was_sent(
             await client.create(CONFIG_MAPS, {"metadata": {"name": "a"}}, "default")
 
 
-async def test_an_address_that_is_none_is_a_fault_of_the_configuration(tmp_path: Path) -> None:
+async def test_an_invalid_address_is_a_configuration_error(tmp_path: Path) -> None:
     path = kubeconfig(tmp_path, "https://127.0.0.1:99999")
 
     with pytest.raises(ConfigurationError, match="99999"):

@@ -1,4 +1,4 @@
-"""Reflector against a real API server, through connections that break."""
+"""The Reflector on a real API server, through connections that break."""
 
 import asyncio
 import json
@@ -51,7 +51,7 @@ def reflector(
     timing: WatchTiming = QUICK,
     draw: Callable[[], float] = random.random,
 ) -> Reflector[KubeObject]:
-    """Return a reflector of our objects, of any kind, that tells `mirror` what changes."""
+    """Return a reflector of our objects, of any kind, that passes changes to `mirror`."""
     return Reflector(
         client,
         resource,
@@ -82,7 +82,7 @@ async def watching(
         yield made
 
 
-async def test_changes_are_told_once_and_in_order(
+async def test_changes_are_reported_once_and_in_order(
     client: Client, namespace: str, mirror: Mirror
 ) -> None:
     made = reflector(client, namespace, mirror)
@@ -116,7 +116,7 @@ async def test_a_list_of_several_pages_is_complete(
     assert {each.metadata.name for each in listed} == names
 
 
-async def test_a_list_whose_continue_token_expires_is_made_again(
+async def test_a_list_with_an_expired_continue_token_is_repeated(
     proxied: Client, proxy: FaultProxy, client: Client, namespace: str, mirror: Mirror
 ) -> None:
     names = {f"object-{number:04}" for number in range(600)}
@@ -132,7 +132,7 @@ async def test_a_list_whose_continue_token_expires_is_made_again(
     assert set(mirror.objects) == names
 
 
-async def test_an_api_server_restart_loses_and_repeats_nothing(
+async def test_an_api_server_restart_loses_and_repeats_no_change(
     control_plane: ControlPlane, aside: Aside, client: Client, namespace: str, mirror: Mirror
 ) -> None:
     for number in range(20):
@@ -152,7 +152,7 @@ async def test_an_api_server_restart_loses_and_repeats_nothing(
     assert len(mirror.changes) == 23
 
 
-async def test_what_happened_while_disconnected_is_told_afterwards(
+async def test_changes_during_a_disconnection_are_reported_afterwards(
     watching: Reflector[KubeObject],
     proxy: FaultProxy,
     client: Client,
@@ -171,7 +171,7 @@ async def test_what_happened_while_disconnected_is_told_afterwards(
     assert proxy.count("GET", "limit=500") == 1, "it resumes, it does not list again"
 
 
-async def test_an_expired_watch_lists_again_and_tells_only_differences(
+async def test_an_expired_watch_lists_again_and_reports_only_differences(
     watching: Reflector[KubeObject],
     control_plane: ControlPlane,
     aside: Aside,
@@ -201,7 +201,7 @@ async def test_an_expired_watch_lists_again_and_tells_only_differences(
     assert proxy.count("GET", "limit=500") >= 2
 
 
-async def test_changes_of_a_list_can_be_told_from_those_of_a_watch(
+async def test_changes_from_a_list_are_distinguishable_from_changes_of_a_watch(
     watching: Reflector[KubeObject],
     proxy: FaultProxy,
     client: Client,
@@ -259,7 +259,7 @@ async def test_a_watch_that_is_answered_410_lists_again(
     assert mirror.story("first") == ["ADDED"]
 
 
-async def test_a_line_cut_in_the_middle_is_read_again(
+async def test_an_event_cut_in_the_middle_is_received_again(
     watching: Reflector[KubeObject],
     proxy: FaultProxy,
     client: Client,
@@ -274,7 +274,7 @@ async def test_a_line_cut_in_the_middle_is_read_again(
     assert proxy.count("GET", "limit=500") == 1
 
 
-async def test_bookmarks_move_the_point_where_a_watch_resumes(
+async def test_bookmarks_advance_the_version_where_a_watch_resumes(
     watching: Reflector[KubeObject],
     proxy: FaultProxy,
     client: Client,
@@ -311,7 +311,7 @@ async def test_the_api_server_sends_bookmarks_before_a_watch_ends(
         assert mirror.changes == []
 
 
-async def test_catching_up_shows_what_a_watch_without_news_has_missed(
+async def test_catching_up_reports_changes_missed_by_a_silent_watch(
     watching: Reflector[KubeObject],
     proxy: FaultProxy,
     client: Client,
@@ -347,7 +347,7 @@ async def test_catching_up_does_not_wait_until_a_cut_watch_connects_again(
         assert "unheard" in mirror.objects
 
 
-async def test_a_silent_connection_is_noticed_and_replaced(
+async def test_a_silent_connection_is_detected_and_replaced(
     proxied: Client, proxy: FaultProxy, client: Client, namespace: str, mirror: Mirror
 ) -> None:
     timing = WatchTiming(idle_s=0.5, backoff_base_s=0.02, backoff_cap_s=0.2)
@@ -360,7 +360,7 @@ async def test_a_silent_connection_is_noticed_and_replaced(
     assert mirror.story("unheard") == ["ADDED"]
 
 
-async def test_a_watch_of_a_kind_without_bookmarks_is_healthy_and_quiet_while_nothing_happens(
+async def test_an_idle_watch_of_a_kind_without_bookmarks_is_healthy(
     client: Client, namespace: str, mirror: Mirror
 ) -> None:
     """The API server sends none for events."""
@@ -390,7 +390,7 @@ async def test_a_watch_of_a_kind_without_bookmarks_is_healthy_and_quiet_while_no
     assert [line for line in lines if line["log_level"] != "debug"] == []
 
 
-async def test_an_outage_makes_it_unhealthy_and_its_end_healthy_again(
+async def test_a_reflector_is_unhealthy_during_an_outage(
     proxied: Client, proxy: FaultProxy, client: Client, namespace: str, mirror: Mirror
 ) -> None:
     timing = WatchTiming(unhealthy_after_s=0.3, backoff_base_s=0.02, backoff_cap_s=0.05)
@@ -408,7 +408,7 @@ async def test_an_outage_makes_it_unhealthy_and_its_end_healthy_again(
         assert made.healthy(time.monotonic())
 
 
-async def test_a_malformed_object_is_reported_and_stops_nothing_else(
+async def test_a_malformed_object_is_reported_and_does_not_affect_others(
     client: Client, namespace: str, mirror: Mirror
 ) -> None:
     """The API server's ConfigMaps hold strings, where this type demands integers."""
@@ -467,7 +467,7 @@ async def test_an_object_of_three_mebibytes_is_read(
     assert large.data["text"] == text
 
 
-async def test_metadata_alone_can_be_watched(
+async def test_a_watch_can_be_for_metadata_only(
     client: Client, namespace: str, mirror: Mirror
 ) -> None:
     await client.create(TEXTS, config_map("listed", n="1"), namespace)
@@ -480,7 +480,7 @@ async def test_metadata_alone_can_be_watched(
     assert mirror.objects["watched"].metadata.labels == {"test": "watch"}
 
 
-async def test_what_the_callback_raises_about_one_object_leaves_the_others_to_come(
+async def test_an_exception_of_the_callback_does_not_affect_other_objects(
     client: Client, namespace: str
 ) -> None:
     seen: list[str] = []

@@ -26,27 +26,27 @@ def shown(text: str) -> str:
     return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…")
 
 
-def integer(text: str, what: str, *, least: int = 0) -> int:
+def integer(text: str, field: str, *, least: int = 0) -> int:
     """Read a 32-bit integer of at least `least`, as strconv.ParseInt(text, 10, 32) does.
 
     Raises:
-        HamiFormatError: `text` is not such an integer; `what` names the field.
+        HamiFormatError: `text` is not such an integer. The message contains `field`, its name.
     """
     if _INTEGER.fullmatch(text) is None:
-        raise HamiFormatError(f"{what} {shown(text)} is not a whole number")
+        raise HamiFormatError(f"{field} {shown(text)} is not a whole number")
     number = int(text)
     if not least <= number <= INT32_MAX:
-        raise HamiFormatError(f"{what} {shown(text)} is out of range")
+        raise HamiFormatError(f"{field} {shown(text)} is out of range")
     return number
 
 
-def boolean(text: str, what: str) -> bool:
+def boolean(text: str, field: str) -> bool:
     """Read a boolean as strconv.ParseBool does.
 
     Raises:
-        HamiFormatError: `text` is not a boolean; `what` names the field.
+        HamiFormatError: `text` is not a boolean. The message contains `field`, its name.
     """
     value = _BOOLEANS.get(text)
     if value is None:
-        raise HamiFormatError(f"{what} {shown(text)} is neither true nor false")
+        raise HamiFormatError(f"{field} {shown(text)} is neither true nor false")
     return value

@@ -29,24 +29,24 @@ def encode(value: object) -> str:
     return msgspec.json.encode(value).decode().translate(_ESCAPES)
 
 
-def decode_list(text: str, kind: type[T], what: str) -> tuple[T, ...]:
+def decode_list(text: str, kind: type[T], field: str) -> tuple[T, ...]:
     """Read `text` as a list of `kind`; null is an empty list, as in Go.
 
     Raises:
-        HamiFormatError: `text` is not such a list; `what` names the field.
+        HamiFormatError: `text` is not such a list. The message contains `field`, its name.
     """
     if text.strip() == "null":
         return ()
-    return tuple(decode(text, list[kind], what))  # type: ignore[valid-type]  # a type held in a parameter is a valid parameter at run time
+    return tuple(decode(text, list[kind], field))  # type: ignore[valid-type]  # a type held in a parameter is a valid parameter at run time
 
 
-def decode(text: str, kind: type[T], what: str) -> T:
+def decode(text: str, kind: type[T], field: str) -> T:
     """Read `text` as a `kind`; unknown fields are ignored, as in Go.
 
     Raises:
-        HamiFormatError: `text` does not fit; `what` names the field.
+        HamiFormatError: `text` does not fit. The message contains `field`, its name.
     """
     try:
         return msgspec.json.decode(text, type=kind)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
-        raise HamiFormatError(f"{what}: {error}") from error
+        raise HamiFormatError(f"{field}: {error}") from error

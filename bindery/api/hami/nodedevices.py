@@ -78,7 +78,6 @@ class MetaxDevice(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
     total_memory_mib: Count = msgspec.field(name="totalVRam", default=0)
     numa: int = 0
     healthy: bool = False
-    qos_policy: str = ""
 
 
 class DrsDevice(msgspec.Struct, frozen=True, kw_only=True):
@@ -148,16 +147,6 @@ def _decode_one(text: str) -> NodeDevice:
         healthy=boolean(fields[6], "health"),
         mode=str(mode),
     )
-
-
-def encode_fields(devices: Sequence[NodeDevice]) -> str:
-    """Return the form with nine fields; no device at all is one end mark."""
-    texts = (
-        f"{d.id},{d.count},{d.memory_mib},{d.cores},{d.type},{d.numa},"
-        f"{str(d.healthy).lower()},{d.index},{d.mode}:"
-        for d in devices
-    )
-    return "".join(texts) or ":"
 
 
 def decode_metax(text: str, kind: str) -> tuple[NodeDevice, ...]:

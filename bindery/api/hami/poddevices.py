@@ -56,9 +56,9 @@ def encode(slots: Slots) -> str:
 
 
 def _encode_device(device: ContainerDevice) -> str:
-    for text, what in ((device.uuid, "device UUID"), (device.type, "device type")):
+    for text, field in ((device.uuid, "device UUID"), (device.type, "device type")):
         if not text or _RESERVED.intersection(text):
-            raise HamiFormatError(f"{what} {shown(text)} cannot be written")
+            raise HamiFormatError(f"{field} {shown(text)} cannot be written")
     return f"{device.uuid},{device.type},{device.memory_mib},{device.cores}{_DEVICE_END}"
 
 

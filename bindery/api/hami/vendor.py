@@ -102,7 +102,6 @@ class Vendor:
     # ---- what a node has ----
     register: Register = Register.DEVICES
     register_key: str = ""
-    handshake_key: str = ""
     capacity: Capacity | None = None
 
     # ---- what a container asks for ----

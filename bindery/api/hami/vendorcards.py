@@ -50,7 +50,6 @@ CARDS: Final = (
         to_allocate_key="hami.io/xpu-devices-to-allocate",
         allocated_key="hami.io/xpu-devices-allocated",
         register_key="hami.io/node-register-xpu",
-        handshake_key="hami.io/node-handshake-xpu",
         memory_resource="kunlunxin.com/vxpu-memory",
         slices=(
             Slice("24", 24576, 25),

@@ -127,8 +127,8 @@ async def _run(user: Entry, plugin: _Plugin, request: Mapping[str, Any]) -> byte
         raise user.error(f"{text}; {hint}" if hint else text) from error
     output, errors = await process.communicate()
     if process.returncode != 0:
-        told = " ".join(errors.decode(errors="replace").split())[:_SHOWN]
+        shown = " ".join(errors.decode(errors="replace").split())[:_SHOWN]
         raise user.error(
-            f"the exec plugin {plugin.command} ended with {process.returncode}: {told}"
+            f"the exec plugin {plugin.command} ended with {process.returncode}: {shown}"
         )
     return output

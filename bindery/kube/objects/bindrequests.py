@@ -1,11 +1,11 @@
 """BindRequest (`br`): one or more committed Statements, stored together and read one by one.
 
 The scheduler writes the spec once; later it only adds to `withdrawn`. The binder alone writes the
-status. Each Statement is bound whole or not at all, whatever becomes of its neighbours.
+status. Each Statement is bound whole or not at all, and other Statements do not affect the result.
 
-Everything but the edges works with `CommittedStatement`, one Statement with all that concerns it.
-The edges are: `BindRequest.each` where requests are read, the scheduler's writer of requests, and
-the binder's writer of status. Structs as in `watched`.
+All code works with `CommittedStatement`, one Statement with its metadata and status, except at
+three edges: `BindRequest.each`, the scheduler's writer of requests, and the binder's writer of
+status. Structs as in `watched`.
 """
 
 from typing import Annotated, ClassVar, Final, NamedTuple
@@ -39,7 +39,7 @@ class ReceivedGPU(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=
 
 
 class PodBinding(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    """One pod of the Statement and the node that was chosen for it."""
+    """One pod of the Statement, with its chosen node."""
 
     pod_name: str
     pod_uid: str = field(name="podUID")
@@ -54,9 +54,9 @@ class PodBinding(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=F
     selected_gpu_groups: Annotated[list[str], schema(maxItems=64)] = field(
         default_factory=list, name="selectedGPUGroups"
     )
-    """Of a Fraction: the GPU group on each of its devices; a new name opens a group."""
+    """The GPU group on each device of a Fraction; a new name opens a group."""
     plugin_data: FreeForm = field(default_factory=dict)
-    """What a scheduler plugin hands to the binder plugin of the same name."""
+    """The values that a scheduler plugin passes to the binder plugin of the same name."""
 
 
 class PodGroupReference(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
@@ -67,27 +67,28 @@ class PodGroupReference(msgspec.Struct, frozen=True, rename="camel", kw_only=Tru
 
 
 class StatementSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    """Pods and their nodes that the scheduler has committed together."""
+    """Pods, with their nodes, that the scheduler has committed together."""
 
     id: str
-    """Unique in the namespace; the parts of a Statement that was split share it."""
+    """An id that is unique in the namespace; the parts of a split Statement share the id."""
     part: NonNegative = 0
     parts: Annotated[int, schema(minimum=1, maximum=10000)] = 1
-    """Number of requests over which the Statement is split; the binder starts when all have come.
-    A part is alone in its request."""
+    """Number of requests over which the Statement is split; the binder starts when all requests
+    exist. A request with a part holds no other Statement."""
     after: str | None = None
-    """The id of the prerequisite Statement, such as the gang whose extra pods these are. The binder
-    begins this one when that one has Succeeded, and fails it when that one has Failed or is gone.
+    """The id of the prerequisite Statement; for extra pods, the Statement of their gang. The binder
+    begins this Statement when the prerequisite has Succeeded, and fails this Statement when the
+    prerequisite has Failed or is deleted.
     """
     pod_group: PodGroupReference | None = None
     queue: str = ""
     """The queue that the pods are charged to."""
     min_bound: NonNegative | None = None
-    """How many pods of the whole Statement must pass PreBind for any to be bound. Default: all.
-    0: each pod succeeds or fails alone."""
+    """How many pods of the whole Statement must pass PreBind before any pod is bound. Default: all.
+    With 0, each pod succeeds or fails alone."""
     priority: int = 0
-    """The highest priority of its jobs. Among bindings that wait for a place, the highest goes
-    first."""
+    """The highest priority of the Statement's jobs. Among waiting bindings, the highest priority
+    goes first."""
     pods: Annotated[list[PodBinding], schema(minItems=1, maxItems=500)]
 
 
@@ -95,15 +96,15 @@ class RequestSummary(msgspec.Struct, frozen=True, rename="camel", kw_only=True, 
     """The request in a few words, for the columns of `kubectl get`."""
 
     gangs: str = ""
-    """Its PodGroups: trainer,evaluator +3."""
+    """The PodGroups of the Statement: trainer,evaluator +3."""
     pods: NonNegative
-    """How many pods it binds."""
+    """How many pods the Statement binds."""
     nodes: str
     """To which nodes: node-1,node-2 +3."""
 
 
 class BindRequestSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    """What the scheduler decided.
+    """The decision of the scheduler.
 
     An announcement of a new leader of the scheduler has a fencingToken and no Statements.
     """
@@ -119,14 +120,14 @@ class BindRequestSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True,
         default_factory=list
     )
     withdrawn: Annotated[list[str], schema(maxItems=500)] = field(default_factory=list)
-    """The ids of Statements that the scheduler has withdrawn. What is not bound of them is rolled
-    back."""
+    """The ids of Statements that the scheduler has withdrawn. The binder rolls back their pods that
+    are not bound."""
     summary: RequestSummary | None = None
     backoff_limit: NonNegative = 5
-    """How many times a failed attempt is tried again before the Statement is Failed."""
+    """How many times the binder retries a failed attempt before the Statement is Failed."""
     fencing_token: NonNegative = 0
-    """The scheduler Lease's transition count. The binder refuses a token older than the newest it
-    has seen for the node pool."""
+    """The scheduler Lease's transition count. The binder refuses a token that is older than the
+    newest token of the node pool."""
 
 
 class UnboundPod(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
@@ -141,7 +142,7 @@ class UnboundPod(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=F
 
 
 class _Progress(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    """How far the binder has come."""
+    """The progress of the binder."""
 
     phase: Annotated[str, word_of(Phase)] = Phase.PENDING.value
     reason: str = ""
@@ -151,26 +152,27 @@ class _Progress(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=Fa
 
     @property
     def is_final(self) -> bool:
-        """Whether the binder will do no more for what this is the status of."""
+        """Whether the phase is final: the binder does no more work."""
         return self.phase in _FINAL_PHASES
 
 
 class StatementStatus(_Progress, frozen=True, rename="camel", kw_only=True, gc=False):
-    """What the binder did for one Statement."""
+    """The result of the binder for one Statement."""
 
     id: Annotated[str, REQUIRED] = ""
     next_attempt_time: Annotated[str | None, DATE_TIME] = None
     bound_pods: list[str] = field(default_factory=list, name="boundPods")
-    """UIDs of the pods that have been bound, while the Statement has no outcome. Once it has one,
-    all its pods are bound that are not in unboundPods."""
+    """UIDs of the bound pods while the Statement has no outcome. When the Statement has an outcome,
+    all pods of the Statement are bound except the pods in unboundPods."""
     unbound_pods: list[UnboundPod] = field(default_factory=list)
     """Pods that were given up."""
 
 
 class BindRequestStatus(_Progress, frozen=True, rename="camel", kw_only=True, gc=False):
-    """What the binder did.
+    """The result of the binder.
 
-    `phase` is Succeeded or Failed when all Statements have ended, and Failed if one of them is.
+    `phase` is Succeeded or Failed when all Statements have ended, and Failed if one Statement is
+    Failed.
     """
 
     statements: list[StatementStatus] = field(default_factory=list)
@@ -179,7 +181,7 @@ class BindRequestStatus(_Progress, frozen=True, rename="camel", kw_only=True, gc
 
 
 class StatementKey(NamedTuple):
-    """Identifies a Statement, or a part of one that was split."""
+    """Identifies a Statement, or a part of a split Statement."""
 
     namespace: str
     statement: str
@@ -188,15 +190,16 @@ class StatementKey(NamedTuple):
 
 
 class CommittedStatement(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):
-    """One Statement of a BindRequest, with the metadata of the whole. `BindRequest.each` makes it.
+    """One Statement of a BindRequest, with the metadata of the request. `BindRequest.each` makes
+    it.
 
-    Of a Statement that is split, it is one part.
+    A split Statement has one `CommittedStatement` for each part.
     """
 
     spec: StatementSpec
     status: StatementStatus = field(default_factory=StatementStatus)
     siblings: tuple[str, ...] = ()
-    """The ids of all Statements in the request, its own too."""
+    """The ids of all Statements in the request, with the id of this Statement."""
     is_withdrawn: bool = False
     """Whether the scheduler has withdrawn the Statement."""
     backoff_limit: int = 5
@@ -204,16 +207,18 @@ class CommittedStatement(KubeObject, frozen=True, rename="camel", kw_only=True, 
 
     @property
     def key(self) -> StatementKey:
-        """Its identity among all Statements."""
+        """The identity of the Statement among all Statements."""
         return StatementKey(self.metadata.namespace, self.spec.id, self.spec.part)
 
     @property
     def is_final(self) -> bool:
-        """Whether the binder will do no more for it."""
+        """Whether the binder does no more work for this object."""
         return self.status.is_final
 
     def asks_for_the_same(self, other: "CommittedStatement") -> bool:
-        """Whether the scheduler's part of `other`, another state of it, is the same."""
+        """Whether `other`, another state of the Statement, has the same values from the
+        scheduler.
+        """
         return (
             self.spec == other.spec
             and self.is_withdrawn == other.is_withdrawn
@@ -222,9 +227,10 @@ class CommittedStatement(KubeObject, frozen=True, rename="camel", kw_only=True, 
         )
 
     def is_changed_in(self, other: "CommittedStatement") -> bool:
-        """Whether `other`, a state of the same Statement, asks for something else.
+        """Whether `other`, a state of the same Statement, requests other work.
 
-        Withdrawing a neighbour changes the generation of the request, but not this Statement.
+        The withdrawal of another Statement changes the generation of the request, but not this
+        Statement.
         """
         if self.metadata.generation == other.metadata.generation:
             return False
@@ -232,7 +238,7 @@ class CommittedStatement(KubeObject, frozen=True, rename="camel", kw_only=True, 
 
 
 class BindRequest(CustomResource, frozen=True, rename="camel", kw_only=True, gc=False):
-    """Committed plans: these pods onto these nodes, each gang whole or not at all."""
+    """Committed plans: pods with their nodes, each gang whole or not at all."""
 
     kind_info: ClassVar[Kind] = Kind(
         kind="BindRequest",
@@ -257,16 +263,18 @@ class BindRequest(CustomResource, frozen=True, rename="camel", kw_only=True, gc=
 
     @property
     def is_final(self) -> bool:
-        """Whether the binder will do no more for it."""
+        """Whether the binder does no more work for this object."""
         return self.status.is_final
 
     @property
     def is_fence(self) -> bool:
-        """Whether it only announces a fencing token, and carries no Statement."""
+        """Whether the request only announces a fencing token, without a Statement."""
         return FENCE_LABEL in self.metadata.labels and not self.spec.statements
 
     def each(self) -> tuple[CommittedStatement, ...]:
-        """Return its Statements; none if it is an announcement or malformed."""
+        """Return the Statements of the request; none if the request is an announcement or
+        malformed.
+        """
         spec = self.spec
         statuses = {status.id: status for status in self.status.statements}
         siblings = tuple(each.id for each in spec.statements)

@@ -1,8 +1,8 @@
 """Dynamic resource allocation (`resource.k8s.io/v1`) as msgspec structs: claims, allocations.
 
-Read by the scheduler's device allocator and by the binder's dra plugin; built by scenarios and
-tests too. Same rules as `watched`. Allocations are written back, so all their fields are declared
-and none is lost.
+Read by the scheduler's device allocator and by the binder's dra plugin; scenarios and tests build
+them. The rules are those of `watched`. Allocations are written back, so the structs declare all
+fields of an allocation.
 """
 
 import hashlib
@@ -182,7 +182,7 @@ class ResourceClaimTemplate(KubeObject, frozen=True, rename="camel", kw_only=Tru
 class ClaimHandover(
     msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False, omit_defaults=True
 ):
-    """One claim of a pod in the scheduler's plan."""
+    """One claim of a pod, in the scheduler's plan."""
 
     name: str
     uid: str
@@ -192,9 +192,10 @@ class ClaimHandover(
     claim.
     """
     is_new: bool = True
-    """Whether the plan makes the allocation; otherwise the claim already had it."""
+    """Whether the plan makes the allocation; otherwise the claim was allocated before."""
     consumer: ConsumerReference | None = None
-    """The PodGroup for which the claim is reserved, with all pods of it. None: only the pod."""
+    """The PodGroup for which the claim is reserved, with all pods of the PodGroup. None: only the
+    pod."""
 
 
 class ExtendedHandover(
@@ -234,9 +235,9 @@ def is_extended(claim: ResourceClaim, pod_uid: str) -> bool:
 
 
 def held_claim(claim: ResourceClaim, problem: str) -> ResourceClaim | None:
-    """Return a claim that could be read only in part, to keep it; None if it holds no device.
+    """Return a claim that was read only in part; None if the claim holds no device.
 
-    The amount of a share may be the unreadable part, so a share holds its whole device.
+    The unreadable part may be the amount of a share, so a share holds the whole device.
     """
     allocation = claim.status.allocation
     if allocation is None:

@@ -2,8 +2,8 @@
 
 A struct is the only declaration of a kind. Watches decode by it, its writers use `to_wire`, and
 `definitions` makes its CustomResourceDefinition: names, types and defaults from the fields,
-descriptions from docstrings, bounds and rules from here. The API server checks those, the decoder
-does not: an object that has passed an older definition is still read.
+descriptions from docstrings, bounds and rules from here. The API server checks bounds and rules,
+the decoder does not: an object that was stored under an older definition is still read.
 """
 
 from collections.abc import Callable, Iterator
@@ -28,12 +28,15 @@ def one_of(*words: str) -> Meta:
 
 
 def word_of(kind: type[StrEnum]) -> Meta:
-    """Return a mark: the field has a word of `kind`, and its description unless it has its own."""
+    """Return a mark: the field has a word of `kind`. The description of `kind` counts unless the
+    field has an own description.
+    """
     return schema(description=kind.__doc__, enum=[each.value for each in kind])
 
 
 REQUIRED: Final = Meta(extra_json_schema={"x-bindery-required": True})
-"""The API server requires the field; the struct has a value for what is not stored yet."""
+"""The API server requires the field. The struct has a default for objects that are not stored
+yet."""
 NO_DEFAULT: Final = schema(default=None)
 """The API server leaves the field out, where the struct has a value."""
 DATE_TIME: Final = schema(format="date-time")
@@ -54,7 +57,7 @@ PodCount = Annotated[int, schema(minimum=0, maximum=MOST_GANG_PODS)]
 FreeForm = Annotated[
     dict[str, Any], Meta(extra_json_schema={"x-kubernetes-preserve-unknown-fields": True})
 ]
-"""An object whose fields the definition does not name."""
+"""An object with fields that the definition does not name."""
 
 
 class PrinterColumn(NamedTuple):
@@ -83,11 +86,12 @@ class Validation(NamedTuple):
     """The rule in CEL."""
     message: str
     holds: Callable[[Any], bool] | None = None
-    """The same in Python, for what people write into files; None: it is left to the API server."""
+    """The same rule in Python, for files that people write; None: only the API server checks the
+    rule."""
 
 
 def to_wire(value: Any) -> Any:
-    """Return the JSON form of a struct without fields that have their default value."""
+    """Return the JSON form of a struct, without fields that have their default value."""
     if isinstance(value, msgspec.Struct):
         return dict(_given(value))
     if isinstance(value, dict):

@@ -1,8 +1,8 @@
 """CustomResourceDefinitions, generated from the structs of Bindery's own kinds.
 
 Run by `make crds` for `crds/` and the chart's copy; a test compares the files. The API server
-accepts only structural schemas: a type that cannot be written in one is an error. Descriptions are
-the docstrings of classes, and the texts below their fields.
+accepts only structural schemas: a type that no such schema can express is an error. Descriptions
+are the docstrings of classes, and the texts below their fields.
 """
 
 import ast
@@ -44,7 +44,7 @@ _SCALARS: Final[dict[Any, Schema]] = {
 }
 _REQUIRED: Final = "x-bindery-required"
 _LAST: Final = ("format", "default", "items", "properties", "additionalProperties")
-"""The keys after all others, so that what describes a field comes before what is in it."""
+"""The last keys of a schema: the description of a field comes before its parts."""
 
 
 class _Dumper(yaml.SafeDumper):
@@ -109,7 +109,7 @@ def schema_of(kind: type[msgspec.Struct]) -> Schema:
     """Return the structural schema of a part of a kind.
 
     Raises:
-        ValueError: a field has a type that cannot be written in one.
+        ValueError: a structural schema cannot express the type of a field.
     """
     properties = {name: each for _, name, each in _properties(kind)}
     found: Schema = {"description": _text(vars(kind).get("__doc__") or ""), "type": "object"}

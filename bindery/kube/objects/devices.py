@@ -1,7 +1,7 @@
 """Dynamic resource allocation (`resource.k8s.io/v1`) as msgspec structs: devices and their classes.
 
-Read by the scheduler's device allocator; built by scenarios and tests too. Same rules as `watched`:
-frozen, and only the fields that are read. Claims are in `claims`.
+Read by the scheduler's device allocator; scenarios and tests build them. The rules are those of
+`watched`: frozen, and only the fields that are read. Claims are in `claims`.
 """
 
 from typing import Any, Final

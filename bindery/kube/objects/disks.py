@@ -40,7 +40,7 @@ class Disk:
     """A disk that pods on one node share only if all of them mount it read-only."""
 
     names: frozenset[str]
-    """Two disks are the same if they have a name in common."""
+    """Two disks are equal if the disks share a name."""
     is_read_only: bool
 
 

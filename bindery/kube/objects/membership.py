@@ -1,9 +1,9 @@
-"""Which PodGroup a pod belongs to, and which of its sub-groups.
+"""Finds the PodGroup of a pod, and the pod's sub-group in the PodGroup.
 
-The only place with these rules; the scheduler, the commands and the simulations ask here. The
-annotation of a pod comes first. Else the PodGroups of its namespace count whose `spec.members`
-select it, and of several the oldest has it. Every answer is a function of the objects alone: the
-order in which they arrive does not matter.
+Only this module has the rules of membership; the scheduler, the commands and the simulations call
+this module. The annotation of a pod comes first. Without an annotation, the oldest PodGroup in the
+pod's namespace with a `spec.members` that selects the pod gets the pod. Every result is a function
+of the objects alone: the order in which objects arrive does not matter.
 """
 
 from collections import Counter, defaultdict
@@ -19,7 +19,7 @@ GroupKey = tuple[str, str]
 
 
 class Selector(NamedTuple):
-    """What a pod has and a PodGroup selects."""
+    """A property of a pod by which a PodGroup selects."""
 
     namespace: str
     kind: str
@@ -32,7 +32,7 @@ class Membership(NamedTuple):
     """Where a pod belongs."""
 
     group: str
-    """The name of its PodGroup; "" for none."""
+    """The name of the pod's PodGroup; "" for none."""
     sub_group: str = ""
     others: tuple[GroupKey, ...] = ()
     """Younger PodGroups that select the pod too."""
@@ -53,11 +53,11 @@ class _Claim(NamedTuple):
     created: str
     name: str
     labels: _Labels
-    """Only pods with all of these labels are selected."""
+    """The labels that a selected pod must have."""
 
 
 def member_problem(spec: PodGroupSpec) -> str | None:
-    """Return what is wrong with `spec.members`; None if nothing is."""
+    """Return the error in `spec.members`; None if there is no error."""
     for index, member in enumerate(spec.members):
         if len(list(_selections(member))) != 1:
             return f"spec.members[{index}] must have exactly one selector"
@@ -109,11 +109,15 @@ class Claims:
         return known[0] if known is not None else None
 
     def marks(self, namespace: str) -> frozenset[tuple[str, str]]:
-        """Return the annotations and labels that PodGroups select by there: (kind, key)."""
+        """Return the annotations and labels by which PodGroups of the namespace select: (kind,
+        key).
+        """
         return frozenset(self._marks.get(namespace, ()))
 
     def of(self, pod: Pod) -> Membership:
-        """Return where `pod` belongs. Its PodGroup may not exist if the annotation names it."""
+        """Return the PodGroup and the sub-group of `pod`. A PodGroup from the pod's annotation may
+        not exist.
+        """
         meta = pod.metadata
         name, rest = meta.annotations.get(POD_GROUP_ANNOTATION, ""), list[str]()
         if not name and self._by_selector:
@@ -137,7 +141,7 @@ class Claims:
 
 
 def group_selectors(group: PodGroup) -> set[Selector]:
-    """Return what `group` selects pods by."""
+    """Return the selectors of `group`."""
     return {selector for selector, _ in _claims(group)}
 
 
@@ -190,7 +194,9 @@ _Sign = tuple[str, str, str]
 
 
 class _Leaves:
-    """The sub-groups of one PodGroup by what tells their pods, so that a pod asks only a few."""
+    """The sub-groups of one PodGroup, indexed by a property of their pods: a pod is compared with
+    few sub-groups.
+    """
 
     def __init__(self, sub_groups: Sequence[SubGroup]) -> None:
         parents = {group.parent for group in sub_groups}
@@ -201,7 +207,7 @@ class _Leaves:
             self._by_sign[_sign(leaf, pairs)].append((index, leaf))
 
     def of(self, pod: Pod) -> str:
-        """Return the first sub-group that tells `pod` as its own; "" for none."""
+        """Return the first sub-group that selects `pod`; "" for none."""
         signs: list[_Sign] = [(_LABEL, key, value) for key, value in pod.metadata.labels.items()]
         signs += [(_CONTROLLER, "", o.uid) for o in pod.metadata.owner_references if o.controller]
         if pod.spec.scheduling_group is not None:
@@ -216,7 +222,9 @@ class _Leaves:
 
 
 def _sign(leaf: SubGroup, pairs: Counter[tuple[str, str]]) -> _Sign:
-    """Return the property by which `leaf` is looked up: the one that the fewest others have."""
+    """Return the property by which `leaf` is looked up: the property that the fewest other leaves
+    have.
+    """
     if leaf.controller is not None:
         return _CONTROLLER, "", leaf.controller
     if leaf.scheduling_group is not None:

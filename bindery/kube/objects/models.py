@@ -53,13 +53,13 @@ def validated(kind: type[StructT], value: object) -> StructT:
 
 
 def as_struct(model: BaseModel, kind: type[StructT]) -> StructT:
-    """Return what is set of a model, which has keys of `kind`, as a struct."""
+    """Return the fields that are set in a model of `kind`, as a struct."""
     return msgspec.convert(model.model_dump(by_alias=True, exclude_unset=True), kind)
 
 
 @cache
 def model_of(kind: type[msgspec.Struct]) -> type[ApiModel]:
-    """Return the model of `kind`; of an object with its spec and its status alone."""
+    """Return the model of `kind`; for an object, the model has only spec and status."""
     fields: dict[str, Any] = {
         name: (typed, Field(**options))
         for name, (typed, options) in fields_of(kind).items()

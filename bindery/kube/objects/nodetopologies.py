@@ -1,8 +1,8 @@
 """NodeResourceTopologies (`topology.node.k8s.io/v1alpha2`) as msgspec structs.
 
-Written by exporters, such as the node agent, one for each node and with its name; read by the
-scheduler. Same rules as `watched`: frozen, and only the fields that are read. Source of the type:
-github.com/k8stopologyawareschedwg/noderesourcetopology-api v0.1.3.
+Exporters, such as the node agent, write one for each node, with the name of the node; the scheduler
+reads them. The rules are those of `watched`: frozen, and only the fields that are read. Source of
+the type: github.com/k8stopologyawareschedwg/noderesourcetopology-api v0.1.3.
 """
 
 from typing import Final
@@ -58,7 +58,7 @@ class Zone(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
 
 
 class NodeResourceTopology(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):
-    """The zones of the node with the same name."""
+    """The zones of the node that has the name of this object."""
 
     topology_policies: list[str] = msgspec.field(default_factory=list)
     """The legacy form of policy and scope, such as SingleNUMANodePodLevel."""
@@ -66,7 +66,9 @@ class NodeResourceTopology(KubeObject, frozen=True, rename="camel", kw_only=True
     attributes: list[Attribute] = msgspec.field(default_factory=list)
 
     def attribute(self, name: str) -> str | None:
-        """Return the value of the first attribute with `name`; None without one."""
+        """Return the value of the first attribute with `name`; None if there is no such
+        attribute.
+        """
         return next((each.value for each in self.attributes if each.name == name), None)
 
 

@@ -9,7 +9,8 @@ from bindery.kube.objects.podgroups import PodGroup
 from bindery.kube.objects.watched import OwnerReference, Pod
 
 _POD_TEMPLATE_HASH: Final = "pod-template-hash"
-"""On a pod of a Deployment; its ReplicaSet is called like the Deployment and this."""
+"""A label on a pod of a Deployment: the name of the ReplicaSet is the name of the Deployment and
+this label's value."""
 
 _SHORT_NAMES: Final = {
     "cj": "cronjob",
@@ -27,7 +28,7 @@ class Workload(NamedTuple):
     name: str
 
     def is_of(self, kind: str) -> bool:
-        """Return whether `kind` names its kind: in lower case, singular, plural or short."""
+        """Return whether `kind` is the owner's kind: in lower case, singular, plural or short."""
         singular = self.kind.lower()
         return _SHORT_NAMES.get(kind, kind) in (singular, f"{singular}s", f"{singular}es")
 
@@ -56,10 +57,11 @@ def grouped(group: PodGroup) -> OwnerReference | None:
 
 
 def workload_text(group: PodGroup) -> str:
-    """Return the workload that people know in place of `group`, such as `Job vis0`; else "".
+    """Return the workload of `group` as people know the workload, such as `Job vis0`; "" without
+    one.
 
-    Of several PodGroups of one workload, only the first is called like it: its name ends in the UID
-    of the workload, as the grouper names it.
+    Of several PodGroups of one workload, only the first represents the workload: the grouper ends
+    its name with the UID of the workload.
     """
     owner = grouped(group)
     if owner is None or not group.metadata.name.endswith(f"-{owner.uid[:8]}"):

@@ -34,7 +34,7 @@ MOST_ROLES: Final = 1_000
 MOST_MEMBERS: Final = 10_000
 """How many entries `spec.members` may have."""
 MOST_DEPENDENCIES: Final = 100
-"""How many other sub-groups a sub-group may come after."""
+"""How many other sub-groups a sub-group may follow."""
 _SELECTORS: Final = ("controller", "annotation", "label", "schedulingGroup", "pod")
 _ONE_SELECTOR: Final = f"exactly one of {', '.join(_SELECTORS)} must be given"
 
@@ -59,13 +59,14 @@ class TopologyConstraint(msgspec.Struct, frozen=True, rename="camel", kw_only=Tr
     """
 
     name: str | None = None
-    """The name of the Topology. Unset: each level is a tree of its own, of the nodes with that
-    label.
+    """The name of the Topology. Unset: each level is a separate tree of the nodes with the label of
+    the level.
     """
     required: str | None = None
     """The level at which all pods must be in one domain."""
     preferred: str | None = None
-    """The deepest level to try first; the levels above it follow, up to the required level."""
+    """The deepest level, which is tried first; the levels above follow, up to the required
+    level."""
     hyper_node_tier: NonNegative | None = None
     """The highest tier of a HyperNode that may hold all pods."""
     mode: Annotated[str | None, one_of("hard", "soft")] = None
@@ -106,7 +107,7 @@ class Member(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False
     pod: Annotated[str | None, schema(minLength=1)] = None
     """The pod with this UID."""
     pod_labels: Annotated[dict[str, str], schema(maxProperties=16)] = field(default_factory=dict)
-    """Only those of the selected pods that have all of these labels."""
+    """The labels that a selected pod must have."""
 
 
 def _selector_count(member: Any) -> int:
@@ -121,13 +122,14 @@ def _selector_count(member: Any) -> int:
 
 
 class Dependency(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    """A sub-group whose pods come first."""
+    """A dependency on a sub-group with earlier pods."""
 
     sub_group: Annotated[str, schema(minLength=1)]
     """The name of the other sub-group."""
     condition: Annotated[str, one_of("Ready", "Complete", "Bound")]
-    """What its pods must have reached before the pods of this sub-group are created. After
-    `Complete` they do not run at the same time, and no room is kept."""
+    """The state that the pods of the other sub-group must reach before the pods of this sub-group
+    are created. With `Complete`, the two sub-groups do not run at the same time, and no room is
+    kept."""
 
 
 class TemplateMeta(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
@@ -142,11 +144,13 @@ class PodTemplate(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=
 
     metadata: TemplateMeta = field(default_factory=TemplateMeta)
     spec: FreeForm = field(default_factory=dict)
-    """A PodSpec. What has no influence on the placement can be left out."""
+    """A PodSpec. Fields without influence on the placement can be left out."""
 
 
 class SubGroup(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    """A part of a gang. Leaves hold pods and say `minMember`; inner ones say `minSubGroup`."""
+    """A part of a gang. A leaf holds pods and has `minMember`; an inner sub-group has
+    `minSubGroup`.
+    """
 
     name: Annotated[str, schema(minLength=1)]
     parent: str | None = None
@@ -159,9 +163,9 @@ class SubGroup(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=Fal
     """The domain in which the pods of this sub-group must, or should, be together: inside the
     domain of the group above."""
     pod_labels: Annotated[dict[str, str], schema(maxProperties=16)] = field(default_factory=dict)
-    """The labels that tell the pods of this sub-group. The pod label
-    `scheduling.bindery.dev/sub-group` comes first; `podLabels`, `controller` and
-    `schedulingGroup` must all match where they are given."""
+    """The labels that select the pods of this sub-group. The pod label
+    `scheduling.bindery.dev/sub-group` comes first. Of `podLabels`, `controller` and
+    `schedulingGroup`, all that are set must match."""
     controller: Annotated[str | None, schema(minLength=1)] = None
     """The UID of the object that controls the pods of this sub-group."""
     scheduling_group: Annotated[str | None, schema(minLength=1)] = None
@@ -169,21 +173,21 @@ class SubGroup(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=Fal
     after: Annotated[list[Dependency], schema(maxItems=MOST_DEPENDENCIES)] = field(
         default_factory=list
     )
-    """The sub-groups that must come first: the pods of this one are created later."""
+    """The sub-groups that must come first: the pods of this sub-group are created later."""
     template: PodTemplate | None = None
-    """What its pods will ask for, so that their room can be planned before they exist."""
+    """The requests of the future pods: the scheduler plans room before the pods exist."""
 
 
 class PodGroupSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    """What the owner of a gang asks for."""
+    """The request of the owner of a gang."""
 
     min_member: PodCount = 1
-    """How many pods must be placed together. Pods beyond it are added one by one; 0 makes every
-    pod independent."""
+    """How many pods must be placed together. Further pods are added one by one; 0 makes every pod
+    independent."""
     roles: Annotated[dict[str, PodCount], schema(maxProperties=MOST_ROLES)] = field(
         default_factory=dict
     )
-    """How many pods of each role must be among them."""
+    """How many pods of each role must be among the pods of `minMember`."""
     sub_groups: Annotated[list[SubGroup], schema(maxItems=MOST_SUB_GROUPS)] = field(
         default_factory=list
     )
@@ -193,53 +197,55 @@ class PodGroupSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc
     topology: TopologyConstraint | None = None
     """The domain in which all pods must, or should, be together."""
     preemptibility: Annotated[str | None, one_of("Preemptible", "NonPreemptible")] = None
-    """Whether the gang may be evicted for others. Default: by priority, below 100 it may."""
+    """Whether the gang may be evicted for others. Default: the gang may be evicted if its priority
+    is below 100."""
     preemption_delay_seconds: Annotated[float, AT_LEAST_ZERO] = 0.0
     """How long the gang waits before others may be evicted for it."""
     staleness_grace_period_seconds: float | None = None
-    """How long a gang that has fallen below its minimum may go on; negative: for ever."""
+    """How long a gang may continue below its minimum; a negative value means for ever."""
     expected_runtime_seconds: Annotated[float | None, ABOVE_ZERO] = None
-    """How long the gang expects to run: lets small gangs run past a big one that waits."""
+    """The expected run time of the gang: small gangs may run before a large waiting gang."""
     queue: str = ""
-    """The Queue that the gang is counted in. Default: that of the namespace, by its label
+    """The Queue of the gang. Default: the queue of the namespace, by the label
     `scheduling.bindery.dev/queue`, else `default`."""
     priority_class_name: str | None = None
-    """The PriorityClass that orders gangs in a queue; default: the highest of its pods."""
+    """The PriorityClass that orders gangs in a queue; default: the highest class of the gang's
+    pods."""
     members: Annotated[list[Member], schema(maxItems=MOST_MEMBERS)] = field(default_factory=list)
-    """The pods of this PodGroup, in its namespace, beside those that name it in the annotation
-    `scheduling.bindery.dev/pod-group`. The annotation of a pod comes first; of two PodGroups that
-    select one pod, the older one has it."""
+    """The selectors of this PodGroup's pods, in the namespace of the PodGroup. Pods can also name a
+    PodGroup in the annotation `scheduling.bindery.dev/pod-group`, which comes first. Of two
+    PodGroups that select one pod, the older PodGroup gets the pod."""
     stage_timeout_seconds: Annotated[
         float | None, schema(minimum=0, maximum=LONGEST_STAGE_TIMEOUT_S)
     ] = None
-    """How long the room of sub-groups is kept whose pods come later. Default: 600."""
+    """How long the scheduler keeps room for sub-groups with later pods. Default: 600."""
     disruption_mode: Annotated[str | None, one_of("Pod", "Group")] = None
-    """What is evicted together: single pods above the minimum (`Pod`, the default), or always the
-    whole gang (`Group`)."""
+    """The unit of eviction: single pods above the minimum (`Pod`, the default), or always the whole
+    gang (`Group`)."""
     preemption_policy: Annotated[str | None, one_of("PreemptLowerPriority", "Never")] = None
-    """Whether others may be evicted for the gang. Default: what its pods have."""
+    """Whether other gangs may be evicted for the gang. Default: the policy of the gang's pods."""
     run_time_limit_seconds: Annotated[float | None, ABOVE_ZERO] = None
-    """How long the gang may run, without the times in which it waits. Default: the limit of its
+    """How long the gang may run; waiting times do not count. Default: the limit of the gang's
     queue, which applies as well."""
 
 
 class PodCounts(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    """How many pods a gang has. `bound` and `running` overlap, the others do not."""
+    """How many pods a gang has. `bound` and `running` overlap, the other counts do not."""
 
     pending: int = 0
-    """Those without a node."""
+    """The number of pods without a node."""
     bound: int = 0
-    """Those with a node that have not ended."""
+    """The number of pods with a node that have not ended."""
     running: int = 0
-    """Those of the bound pods whose containers run."""
+    """The number of bound pods with running containers."""
     succeeded: int = 0
     failed: int = 0
 
 
 class Turn(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    """The place of a gang among those that wait and were tried before it; 1 is first.
+    """The place of a gang in the order of the waiting gangs; 1 is first.
 
-    A place after the tenth is written again when it has changed by a tenth.
+    A place after the tenth is written again after a change by a tenth.
     """
 
     place: int
@@ -247,18 +253,18 @@ class Turn(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     """How many gangs and single pods of the node pool wait for room."""
     place_in_queue: int
     of_queue: int
-    """How many of them are in the same queue."""
+    """How many of the waiting gangs and single pods are in the same queue."""
 
 
 class GangQueue(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    """What the scheduler has written into the status of a queue, and rules of the queue.
+    """The figures from the status of a queue, with rules of the queue.
 
     By resource; amounts include the queues below.
     """
 
     name: str
     quota: dict[str, str] = field(default_factory=dict)
-    """Without an entry: none for GPUs, unlimited for other resources."""
+    """A resource without an entry is unlimited; GPUs without an entry have quota 0."""
     limit: dict[str, str] = field(default_factory=dict)
     """Without an entry: unlimited."""
     fair_share: dict[str, str] = field(default_factory=dict)
@@ -269,31 +275,32 @@ class GangQueue(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=Fa
 
 
 class PodGroupStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    """What the scheduler found."""
+    """The observations of the scheduler."""
 
     state: Annotated[str, word_of(GangState)] = GangState.WAITING.value
     since: Annotated[str | None, DATE_TIME] = None
-    """When the gang came into its state."""
+    """When the gang entered its state."""
     pods: PodCounts = PodCounts()
-    """Written some seconds late, so that a start or an end of many pods is one write."""
+    """The counts of the gang's pods. Written with a delay of some seconds: the start or the end of
+    many pods is one write."""
     ran_seconds: float = 0.0
-    """How long the gang was in the state Running before its present state."""
+    """How long the gang was Running before its current state."""
     queue: str = ""
-    """The queue that its bound pods are charged to. While it is set, the admission policy lets
-    `spec.queue` be changed only by those who may assign to the new queue."""
+    """The queue to which the bound pods are charged. While the field is set, the admission policy
+    allows changes of `spec.queue` only to users who may assign to the new queue."""
     assigned_queue: str = ""
-    """The queue that the gang is scheduled in: `spec.queue`, else that of its namespace."""
+    """The queue of the gang: `spec.queue`, else the queue of the gang's namespace."""
     turn: Turn | None = None
-    """Its place while it waits for room; written some seconds late."""
+    """The place of a waiting gang; written with a delay of some seconds."""
     queue_figures: GangQueue | None = None
-    """The figures of its queue, for users who may not read queues. Written some seconds late, on
-    the oldest gang of each queue in a namespace."""
+    """The figures of the gang's queue, for users who may not read queues. Written with a delay of
+    some seconds, on the oldest gang of each queue in a namespace."""
     conditions: Annotated[list[Condition] | None, LIST_BY_TYPE] = None
 
 
 class PodGroup(CustomResource, frozen=True, rename="camel", kw_only=True, gc=False):
-    """A gang: the pods that its `spec.members` select, and those that name it in the annotation
-    `scheduling.bindery.dev/pod-group`.
+    """A gang: the pods that `spec.members` selects, and the pods that name the PodGroup in the
+    annotation `scheduling.bindery.dev/pod-group`.
     """
 
     kind_info: ClassVar[Kind] = Kind(
@@ -330,4 +337,4 @@ class PodGroup(CustomResource, frozen=True, rename="camel", kw_only=True, gc=Fal
     # A default of the schema, not a write: the API server shows it from the first read on.
     status: PodGroupStatus = field(default_factory=PodGroupStatus)
     unreadable: str = ""
-    """Why it could be read only in part."""
+    """Why the object was read only in part."""

@@ -1,8 +1,8 @@
 """Pod specs as msgspec structs: containers, scheduling constraints, volumes.
 
 Part of the objects that `watched.py` declares, by the same rules: only fields that are read,
-frozen, and not tracked by the garbage collector. Read by the scheduler's model; built by scenarios
-and tests.
+frozen, and not tracked by the garbage collector. Read by the scheduler's model; scenarios and tests
+build pod specs.
 """
 
 from typing import Any

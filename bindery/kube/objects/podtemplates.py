@@ -1,7 +1,7 @@
-"""Pod templates as owners have them: read into the spec that their pods will have.
+"""Reads the pod templates of owners into the spec of their future pods.
 
-The API server gives pods their quantities as text. In the template of a custom resource a quantity
-stays the number that a user wrote.
+The API server writes the quantities of pods as text. In the template of a custom resource, a number
+from a user stays a number.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ def pod_spec(template: PodTemplate) -> PodSpec:
     """Return the spec of the pods of `template`.
 
     Raises:
-        PodTemplateError: it is not the spec of a pod.
+        PodTemplateError: the template has no valid spec of a pod.
     """
     try:
         return reading.convert(_in_text(template.spec), PodSpec)

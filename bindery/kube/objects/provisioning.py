@@ -1,6 +1,6 @@
 """ProvisioningRequests of cluster-autoscaler (`autoscaling.x-k8s.io/v1`) as msgspec structs.
 
-Read by the scheduler's plugin `provisioning`, written by `scheduler.status`. Same rules as
+Read by the scheduler's plugin `provisioning`, written by `scheduler.status`. The rules are those of
 `watched`: frozen, and only the fields that are read.
 """
 
@@ -59,13 +59,13 @@ class ProvisioningRequest(KubeObject, frozen=True, rename="camel", kw_only=True,
 
     @property
     def group(self) -> OwnerReference:
-        """The reference to the PodGroup that owns the request; empty without one."""
+        """The reference to the PodGroup that owns the request; empty without a PodGroup."""
         kind = (API_VERSION, "PodGroup")
         owners = self.metadata.owner_references
         return next((it for it in owners if (it.api_version, it.kind) == kind), _NOBODY)
 
     def condition(self, kind: str) -> Condition | None:
-        """Return the condition of type `kind` if it is true."""
+        """Return the condition of type `kind` if its status is True."""
         found = (each for each in self.status.conditions or () if each.type == kind)
         return next((each for each in found if each.status == "True"), None)
 
@@ -76,9 +76,10 @@ class ProvisioningRequest(KubeObject, frozen=True, rename="camel", kw_only=True,
         return next((it for kind in ENDED if (it := self.condition(kind)) is not None), None)
 
     def coming(self) -> Condition | None:
-        """Return the condition that its nodes exist or will come; None without such a condition.
+        """Return the condition that the nodes of the request exist or will exist; None without such
+        a condition.
 
-        An accepted request without found capacity brings no nodes for now.
+        An accepted request without found capacity provides no nodes for now.
         """
         if self.ended() is not None:
             return None

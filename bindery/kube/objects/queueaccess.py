@@ -1,7 +1,7 @@
-"""Who may use a queue, by the rules of the queue and of the queues above it.
+"""Decides about the use of a queue, by the rules of the queue and of the queues above the queue.
 
-Asked by the admission webhook, which refuses objects, and by the scheduler, for which a job that
-may not use its queue waits. Pure.
+Used by the admission webhook, which refuses objects, and by the scheduler, in which a job without
+access to its queue waits. Pure.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,7 +17,7 @@ EVERY_OTHER: Final = "*"
 
 
 class AccessReason(StrEnum):
-    """Why a job may not use its queue, as it is shown in conditions."""
+    """Why a job may not use its queue, as conditions show the reason."""
 
     NAMESPACE_NOT_ALLOWED = "NamespaceNotAllowed"
     PRIORITY_CLASS_NOT_ALLOWED = "PriorityClassNotAllowed"
@@ -34,15 +34,15 @@ class AccessRefusal:
 
 @dataclass(frozen=True)
 class Applicant:
-    """What wants to use a queue."""
+    """A PodGroup, or a pod without a PodGroup, that requests to use a queue."""
 
     namespace: str
     labels: Mapping[str, str]
     """The labels of the namespace."""
     priority_classes: frozenset[str] = frozenset()
-    """The PriorityClasses that it names."""
+    """The PriorityClasses that the applicant names."""
     is_pinned: bool = False
-    """Whether it, or one of its pods, is non-preemptible."""
+    """Whether the applicant, or a pod of the applicant, is non-preemptible."""
 
 
 def has_rules(spec: QueueSpec) -> bool:
@@ -56,8 +56,8 @@ def access_refusal(
     """Return the first broken rule of the queues of `chain`; None if `applicant` may use them.
 
     Args:
-        chain: names and specs of a queue and the queues above it, bottom up.
-        applicant: what wants to use the lowest queue.
+        chain: names and specs of the lowest queue and of all queues above, bottom up.
+        applicant: the object that requests to use the lowest queue.
     """
     refusals = (_refusal(name, spec, applicant) for name, spec in chain if has_rules(spec))
     return next((refusal for refusal in refusals if refusal is not None), None)

@@ -37,12 +37,12 @@ Quantity = Annotated[
 ]
 """A Kubernetes quantity, such as 8, 1500m or 64Gi."""
 _Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
-"""What goes into a column: JSON knows larger numbers."""
+"""The range of an integer column: numbers in JSON can be larger."""
 READY: Final = "Ready"
 """The Queue condition that is False while the queue cannot be used, with the reason."""
 WARNING: Final = "Warning"
-"""The Queue condition that is True, with the reason, while the queue is served and yet something
-about its spec is probably not meant; without that, the condition is not there."""
+"""The Queue condition that is True while the queue is served but its spec has a probable mistake.
+Without a mistake, the condition does not exist."""
 _LABEL_PATTERN: Final = (
     r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"
 )
@@ -51,25 +51,25 @@ _LABEL_PATTERN: Final = (
 class QueueResource(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     """The queue's rules for one resource.
 
-    Unset, `gpu` has no quota and no weight: a queue gets GPUs by being granted them. Every other
-    resource has an unlimited quota and weight 1: it is shared freely.
+    Unset, `gpu` has no quota and no weight: a queue gets GPUs only by a grant. Every other resource
+    has an unlimited quota and weight 1, so queues share the resource freely.
     """
 
     quota: Quantity | None = None
-    """What the queue is entitled to; -1 is unlimited."""
+    """The amount that the queue is entitled to; -1 is unlimited."""
     over_quota_weight: Annotated[float | None, AT_LEAST_ZERO] = None
-    """Weight of the queue, among its siblings, for resources beyond all quotas."""
+    """Weight of the queue, among its sibling queues, for resources beyond all quotas."""
     limit: Quantity = UNLIMITED
-    """The most that the queue and all below it may hold at once; -1 is unlimited."""
+    """The maximum that the queue and all queues below may hold at once; -1 is unlimited."""
 
 
 class NamespaceRule(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    """Some namespaces: those that are named, and those that are selected."""
+    """A set of namespaces: the named namespaces, and the selected namespaces."""
 
     names: Annotated[list[str], schema(maxItems=1_000)] = field(default_factory=list)
     """Namespaces by name."""
     selector: LabelSelector | None = None
-    """Namespaces by their labels; an empty selector takes all."""
+    """Namespaces by their labels; an empty selector selects all."""
 
     def takes(self, name: str, labels: Mapping[str, str]) -> bool:
         """Return whether the namespace `name` with `labels` is named or selected."""
@@ -80,73 +80,77 @@ class FairUsers(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=Fa
     """Fairness between the users of a queue."""
 
     label: Annotated[str, schema(maxLength=316, pattern=_LABEL_PATTERN)] = USER_KEY
-    """The label of PodGroups and pods whose value is the user. Gangs without it have one user
-    together."""
+    """The label of PodGroups and pods whose value is the user. All gangs without the label count as
+    one user."""
 
 
 class QueueSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    """What an administrator grants."""
+    """The grants of an administrator."""
 
     parent: str | None = None
-    """The queue above; its limits hold for this queue too. Unset: directly under the root. A tree
-    has at most 32 levels."""
+    """The parent queue, with limits that hold for this queue too. Unset: the queue is directly
+    below the root. A tree has at most 32 levels."""
     priority: _Int64 = 100
     """Queues with a higher priority are served first."""
     state: Annotated[str, one_of("Open", "Closed")] = "Open"
-    """A closed queue takes nothing new; what runs goes on."""
+    """A closed queue accepts no new pods; running pods continue."""
     resources: dict[str, QueueResource] = field(default_factory=dict)
     """By resource: `cpu`, `memory`, `gpu` (short for nvidia.com/gpu), or any other name."""
     models: dict[str, QueueResource] = field(default_factory=dict)
     """By GPU model, as nodes are labelled: rules for the GPUs of that model alone."""
     reclaimable: bool = True
-    """Whether other queues may take back what this one holds above its share."""
+    """Whether other queues may reclaim the resources that this queue holds above its share."""
     preempt_min_runtime_seconds: Annotated[float | None, AT_LEAST_ZERO] = None
     """How long a gang of this queue runs before a gang of the same queue may preempt it."""
     reclaim_min_runtime_seconds: Annotated[float | None, AT_LEAST_ZERO] = None
     """How long a gang of this queue runs before another queue may reclaim from it."""
     max_run_time_seconds: Annotated[float | None, ABOVE_ZERO] = None
-    """How long a gang of this queue, or of one below it, may run. Default: without end."""
+    """How long a gang of this queue, or of a queue below, may run. Default: without limit."""
     namespaces: NamespaceRule | None = None
-    """The namespaces whose pods may use this queue and those below it. Default: all."""
+    """The namespaces with access to this queue and to the queues below. Default: all."""
     priority_classes: Annotated[dict[str, NamespaceRule], schema(maxProperties=100)] = field(
         default_factory=dict
     )
-    """By PriorityClass: the namespaces whose pods may have it in this queue and those below it;
-    `*` stands for every class that is not listed. Default: all."""
+    """By PriorityClass: the namespaces in which pods of this queue and of the queues below may have
+    the class; `*` stands for every class that is not listed. Default: all."""
     non_preemptible: NamespaceRule | None = None
-    """The namespaces whose pods may be non-preemptible in this queue and those below it. Default:
-    all."""
+    """The namespaces in which pods of this queue and of the queues below may be non-preemptible.
+    Default: all."""
     fair_users: FairUsers | None = None
-    """If set, of gangs with equal priority in this queue, that of the user who holds the least of
-    the queue's share is served first. Default: the oldest gang."""
+    """If set: of gangs with equal priority in this queue, the gang of the user with the smallest
+    part of the queue's share is served first. Default: the oldest gang is first."""
 
 
 class GangCounts(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    """How many gangs, a pod without a PodGroup being one, a queue has with all below it."""
+    """How many gangs the queue and all queues below have. A pod without a PodGroup counts as a
+    gang.
+    """
 
     running: int = 0
-    """Those that have their minimum."""
+    """The number of gangs that have their minimum."""
     pending: int = 0
-    """Those that wait for it; a gang whose pods are all gated does not wait for room yet."""
+    """The number of gangs that wait for their minimum; a gang with only gated pods does not wait
+    for room yet."""
 
 
 class QueueStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    """What the scheduler found: of the queue and all below it, by resource.
+    """The observations of the scheduler about the queue and all queues below, by resource.
 
-    GPUs are `gpu`; those of a model that the queue has rules for are `gpu-model/MODEL` as well.
-    Written by the scheduler of the node pool that the queue's label names.
+    GPUs are `gpu`; GPUs of a model for which the queue has rules are `gpu-model/MODEL` as well. The
+    scheduler of the node pool in the queue's label writes the status.
     """
 
     allocated: dict[str, str] = field(default_factory=dict)
-    """What pods hold that are bound, or about to be."""
+    """The resources of pods that are bound or will be bound."""
     fair_share: dict[str, str] = field(default_factory=dict)
     """The fair share of the queue now."""
     requested: dict[str, str] = field(default_factory=dict)
     """Allocated and pending."""
     pending: dict[str, str] = field(default_factory=dict)
-    """What pods ask for that wait."""
+    """The requests of waiting pods."""
     kept: dict[str, str] = field(default_factory=dict)
-    """Room that is kept for later stages and reservations of its gangs, and not allocated."""
+    """Room that is kept for later stages and reservations of the queue's gangs, and not
+    allocated."""
     gangs: GangCounts = GangCounts()
     conditions: Annotated[list[Condition] | None, LIST_BY_TYPE] = None
 
@@ -179,4 +183,4 @@ class Queue(CustomResource, frozen=True, rename="camel", kw_only=True, gc=False)
     spec: QueueSpec = field(default_factory=QueueSpec)
     status: Annotated[QueueStatus, NO_DEFAULT] = field(default_factory=QueueStatus)
     unreadable: str = ""
-    """Why it could be read only in part."""
+    """Why the object was read only in part."""

@@ -1,7 +1,7 @@
 """The fields of resource quotas that are read.
 
 Watched by the scheduler's plugin `hami`. The API server accepts any qualified name as a key, and
-enforces only names that it knows.
+enforces only its known names.
 """
 
 from typing import Final

@@ -2,7 +2,7 @@
 
 Used by `objects.resources` and all other readers of a cluster's objects. Go writes an empty list or
 map as null where the field is not omitted, so null is an empty list or map in every struct. The
-first attempt is fast; the further ones run only for an object that it refuses.
+first attempt is fast; further attempts run only if the first attempt fails.
 """
 
 from collections.abc import Callable
@@ -34,7 +34,7 @@ def decode(raw: bytes | msgspec.Raw, decoder: "msgspec.json.Decoder[T]") -> T:
 def convert(value: Any, kind: type[T], *, strict: bool = True) -> T:
     """Return decoded JSON as `kind`; null is an empty list or map.
 
-    `strict`: False takes numbers and booleans also as text.
+    `strict`: False accepts numbers and booleans as text, too.
 
     Raises:
         msgspec.ValidationError: `value` does not fit.
@@ -49,15 +49,15 @@ def convert(value: Any, kind: type[T], *, strict: bool = True) -> T:
 def read_in_part(value: Any, kind: type[StructT], known: StructT | None) -> StructT | None:
     """Return the readable part of `value`, decoded JSON that does not fit `kind`.
 
-    An unreadable field gets its value from `known`, the last readable version, or is left out.
-    None: a required field is missing.
+    An unreadable field gets the value of the field in `known`, the last readable version, or is
+    left out. None: a required field is missing.
     """
     found = _part(_filled(value, kind), kind, _ABSENT if known is None else known)
     return found if isinstance(found, kind) else None
 
 
 def _filled(value: Any, hint: Any) -> Any:
-    """Return `value` with an empty list or map for each null in the place of one."""
+    """Return `value` with an empty list or map for each null in the place of a list or map."""
     hint, admits_null = _inner(hint)
     origin, arguments = get_origin(hint), get_args(hint)
     if value is None:

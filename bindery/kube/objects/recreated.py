@@ -1,6 +1,6 @@
-"""A pod as its controller creates it again, after it was evicted.
+"""The pod that a controller creates in place of an evicted pod.
 
-Used wherever clusters are played in memory. Pure.
+Used by all clusters in memory. Pure.
 """
 
 from typing import Final
@@ -20,7 +20,7 @@ _LABEL_PREFIX: Final = SHARE_RECORDS.label_prefix
 def recreated(pod: Pod, uid: str, at_s: float) -> Pod:
     """Return the pod `uid` that waits in place of `pod`, created `at_s` seconds after the epoch.
 
-    It has the claims of `pod`.
+    The new pod has the claims of `pod`.
     """
     labels = {
         key: value

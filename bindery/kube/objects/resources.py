@@ -28,7 +28,7 @@ ItemT = TypeVar("ItemT")
 
 
 class ListMeta(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """`metav1.ListMeta`: the state that a list shows, and where its next page starts."""
+    """`metav1.ListMeta`: the version of a list, and the start of the next page."""
 
     resource_version: str = ""
     continue_token: str = msgspec.field(default="", name="continue")
@@ -42,7 +42,7 @@ class ObjectList(msgspec.Struct, Generic[ItemT], frozen=True, kw_only=True):
 
 
 RAW_PAGES: Final = msgspec.json.Decoder(ObjectList[msgspec.Raw])
-"""Decodes a page of a list and leaves its objects as they are."""
+"""Decodes a page of a list without decoding its objects."""
 
 
 @dataclass(frozen=True)
@@ -56,23 +56,25 @@ class Resource(Generic[T]):
     kind: str
     namespaced: bool
     type: builtins.type[T]
-    """What its objects decode to."""
+    """The type of the decoded objects."""
     partial: bool = field(default=False)
     """Ask the server for metadata alone (PartialObjectMetadata)."""
     rescue: "Callable[[T, str], T] | None" = field(default=None, compare=False)
-    """Marks an object that is used although it could be read only in part, for the given reason."""
+    """Marks an object that is used although the object was read only in part, for the given
+    reason."""
     held: "Callable[[T, str], T | None] | None" = field(default=None, compare=False)
-    """Returns what an object holds that could be read only in part, for the given reason, and of
-    which no earlier version is known; None: nothing. Objects of other kinds count as absent."""
+    """Returns the usable rest of an object that was read only in part, for the given reason, and
+    that has no known earlier version; None: the rest is not usable. Unreadable objects of other
+    kinds count as absent."""
 
     @cached_property
     def api_version(self) -> str:
-        """`apiVersion` of its objects."""
+        """`apiVersion` of the objects."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @cached_property
     def root(self) -> str:
-        """The path of its group and version."""
+        """The path of the group and version."""
         return f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
 
     @cached_property
@@ -86,10 +88,10 @@ class Resource(Generic[T]):
         return msgspec.json.Decoder(ObjectList[self.type])  # type: ignore[name-defined]  # a type held in a field is a valid parameter at run time
 
     def decode(self, raw: bytes | msgspec.Raw) -> T:
-        """Decode one object; one that only `rescue` can make anything of, by that.
+        """Decode one object; if decoding fails, return the result of `rescue`.
 
         Raises:
-            msgspec.DecodeError: that is impossible.
+            msgspec.DecodeError: both fail.
         """
         try:
             return reading.decode(raw, self.decoder)
@@ -103,12 +105,13 @@ class Resource(Generic[T]):
             raise
 
     def kept(self, raw: bytes, problem: str, known: T | None) -> T | None:
-        """Return what is kept of an object that does not decode; None: it counts as absent.
+        """Return the kept part of an object that does not decode; None: the object counts as
+        absent.
 
         Args:
             raw: the object.
-            problem: why it does not decode.
-            known: its last version that did.
+            problem: why the object does not decode.
+            known: the last version of the object that decoded.
         """
         try:
             part = reading.read_in_part(msgspec.json.decode(raw), self.type, known)
@@ -119,10 +122,10 @@ class Resource(Generic[T]):
         return self.held(part, problem) if self.held is not None else None
 
     def decode_page(self, body: bytes) -> ObjectList[T]:
-        """Decode one page of a list; objects of it as `decode` does.
+        """Decode one page of a list, each object as `decode` does.
 
         Raises:
-            msgspec.DecodeError: it is no list, or one of them cannot be decoded.
+            msgspec.DecodeError: the page is no list, or an object cannot be decoded.
         """
         try:
             return self.list_decoder.decode(body)
@@ -138,12 +141,12 @@ class Resource(Generic[T]):
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
         """Build the path of an object, or of the collection when there is no name.
 
-        Without a namespace, the collection of a namespaced kind is that of all namespaces.
+        Without a namespace, the collection of a namespaced kind covers all namespaces.
 
-        Raises ValueError when an object of a namespaced kind is asked for without a namespace, and
-        NotFoundError for a name that no object can have (`IsValidPathSegmentName` of
-        k8s.io/apimachinery 0.36): the API server takes an encoded slash for one, so that a name
-        which somebody has made up would lead to other objects.
+        Raises ValueError for an object of a namespaced kind without a namespace, and NotFoundError
+        for a name that no object can have (`IsValidPathSegmentName` of k8s.io/apimachinery 0.36):
+        the API server reads an encoded slash as a slash, so an invented name could lead to other
+        objects.
         """
         if name in (".", "..") or "/" in name or "%" in name:
             raise NotFoundError(404, "NotFound", f"no {self.kind} can be called {name!r}")
@@ -159,7 +162,7 @@ class Resource(Generic[T]):
 
 
 def metadata_only(resource: "Resource[T]") -> Resource[objects.KubeObject]:
-    """Return the same kind, of which only the metadata is sent and decoded."""
+    """Return the same kind with only metadata: the API server sends nothing else."""
     return replace(resource, type=objects.KubeObject, partial=True, rescue=None, held=None)  # type: ignore[arg-type, return-value]  # replace() changes the parameter T
 
 

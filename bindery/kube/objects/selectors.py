@@ -27,7 +27,7 @@ class LabelSelector(msgspec.Struct, frozen=True, rename="camel", kw_only=True, g
     match_expressions: list[LabelRequirement] | None = None
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Return whether `labels` are selected; an empty selector takes all.
+        """Return whether `labels` are selected; an empty selector selects all.
 
         An unknown operator is never met.
         """

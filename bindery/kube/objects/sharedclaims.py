@@ -2,8 +2,8 @@
 
 The pods of such a PodGroup use its claims together, and the claim is reserved for the PodGroup as
 one consumer, so that the limit of consumers does not limit gangs. Read by the scheduler's plugin
-`dra`. Source: k8s.io/dynamic-resource-allocation 0.36, resourceclaim.go. The fields are behind the
-gate DRAWorkloadResourceClaims; without it the API server drops them.
+`dra`. Source: k8s.io/dynamic-resource-allocation 0.36, resourceclaim.go. The feature gate
+DRAWorkloadResourceClaims enables the fields; without the gate, the API server drops the fields.
 """
 
 from typing import Final
@@ -33,7 +33,9 @@ class SharingGroup(KubeObject, frozen=True, rename="camel", kw_only=True, gc=Fal
     spec: SharingSpec = msgspec.field(default_factory=SharingSpec)
 
     def shares(self, claim: PodResourceClaim) -> bool:
-        """Return whether `claim` of a pod is one of the PodGroup: all of its fields are equal."""
+        """Return whether `claim` of a pod is a claim of the PodGroup: all fields of the two claims
+        are equal.
+        """
         return claim in (self.spec.resource_claims or ())
 
     @property

@@ -1,15 +1,16 @@
-"""What has been read of a cluster, as of about one moment.
+"""The objects of a cluster as of about one moment.
 
-Read by the commands, or taken from the beginning of a scenario. Pure data: nothing here asks a
-server or imports the scheduler, which takes longer than a table may take.
+Commands read a snapshot from the API server or from the start of a scenario. Pure data: this module
+sends no request and does not import the scheduler, so that commands start quickly.
 """
 
 from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, Final
 
 from bindery.api.names import DEFAULT_QUEUE, QUEUE_LABEL
-from bindery.api.states import Phase
 from bindery.kube.objects.bindrequests import CommittedStatement
 from bindery.kube.objects.budgets import DisruptionBudget
 from bindery.kube.objects.membership import Claims
@@ -21,6 +22,19 @@ from bindery.kube.objects.workloads import WorkloadJob
 FINISHED = frozenset({"Succeeded", "Failed"})
 """The phases of pods that have ended."""
 
+_FIELDS: Final[Mapping[type[KubeObject], str]] = {
+    Pod: "pods",
+    Node: "nodes",
+    PodGroup: "groups",
+    Queue: "queues",
+    CommittedStatement: "statements",
+    PriorityClass: "priority_classes",
+    Namespace: "namespaces",
+    DisruptionBudget: "budgets",
+    WorkloadJob: "workload_jobs",
+}
+"""The field of each kind; other kinds are in `further`."""
+
 
 @dataclass(frozen=True)
 class ClusterSnapshot:
@@ -30,18 +44,28 @@ class ClusterSnapshot:
     nodes: tuple[Node, ...] = ()
     groups: tuple[PodGroup, ...] = ()
     queues: tuple[Queue, ...] = ()
-    requests: tuple[CommittedStatement, ...] = ()
+    statements: tuple[CommittedStatement, ...] = ()
+    """The Statements in BindRequests."""
     priority_classes: tuple[PriorityClass, ...] = ()
     namespaces: tuple[Namespace, ...] = ()
     budgets: tuple[DisruptionBudget, ...] = ()
-    """What evictions would meet; the scheduler itself does not watch them."""
+    """The budgets that restrict evictions; the scheduler itself does not watch budgets."""
     further: tuple[KubeObject, ...] = ()
-    """What only the scheduler's plugins watch: volumes, device claims, quotas."""
+    """The objects that only plugins of the scheduler watch: volumes, device claims, quotas."""
     workload_jobs: tuple[WorkloadJob, ...] = ()
-    """Where it matters what becomes of evicted pods."""
+    """The Jobs that decide the fate of evicted pods."""
+
+    @classmethod
+    def of(cls, objects: Iterable[KubeObject]) -> "ClusterSnapshot":
+        """Return the snapshot that has `objects`."""
+        by_field: defaultdict[str, list[KubeObject]] = defaultdict(list)
+        for item in objects:
+            by_field[_FIELDS.get(type(item), "further")].append(item)
+        fields: dict[str, Any] = {field: tuple(items) for field, items in by_field.items()}
+        return cls(**fields)
 
     def everything(self) -> tuple[KubeObject, ...]:
-        """Return all objects, as the scheduler's cluster takes them."""
+        """Return all objects, in the order for the scheduler's cluster."""
         return (
             *self.priority_classes,
             *self.namespaces,
@@ -49,7 +73,7 @@ class ClusterSnapshot:
             *self.nodes,
             *self.groups,
             *self.pods,
-            *self.requests,
+            *self.statements,
             *self.further,
         )
 
@@ -73,9 +97,9 @@ class ClusterSnapshot:
         """Pod UID -> node, for the pods in a BindRequest that has not ended."""
         return {
             pod.pod_uid: pod.selected_node
-            for request in self.requests
-            if not Phase(request.status.phase or Phase.PENDING).is_final
-            for pod in request.spec.pods
+            for statement in self.statements
+            if not statement.is_final
+            for pod in statement.spec.pods
         }
 
     def queue_of(self, pod: Pod) -> str:
@@ -86,7 +110,7 @@ class ClusterSnapshot:
         return self._queue_by_group.get((pod.metadata.namespace, group), DEFAULT_QUEUE)
 
     def queue_of_group(self, group: PodGroup) -> str:
-        """Return the queue of `group`: its own, else that of its namespace."""
+        """Return the queue of `group`: the queue in its spec, else the queue of its namespace."""
         return group.spec.queue or self._queue_in(group.metadata.namespace)
 
     def _queue_in(self, namespace: str) -> str:

@@ -42,7 +42,7 @@ class PersistentVolumeClaim(KubeObject, frozen=True, rename="camel", kw_only=Tru
 
 
 class ClaimReference(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    """`spec.claimRef` of a volume; without a UID it was written by a user before the claim
+    """`spec.claimRef` of a volume; without a UID, a user wrote the reference before the claim
     existed.
     """
 
@@ -152,13 +152,13 @@ class VolumeAttachment(KubeObject, frozen=True, rename="camel", kw_only=True, gc
 
 
 def _held_claim(claim: PersistentVolumeClaim, problem: str) -> PersistentVolumeClaim | None:
-    """Return a claim that could be read only in part, to keep it; None if it has no volume."""
+    """Return a claim that was read only in part; None if the claim has no volume."""
     is_bound = bool(claim.spec.volume_name)
     return msgspec.structs.replace(claim, unreadable=problem) if is_bound else None
 
 
 def _held_volume(volume: PersistentVolume, problem: str) -> PersistentVolume | None:
-    """Return a volume that could be read only in part, to keep it; None if no claim has it."""
+    """Return a volume that was read only in part; None if no claim has the volume."""
     is_taken = volume.spec.claim_ref is not None
     return msgspec.structs.replace(volume, unreadable=problem) if is_taken else None
 

@@ -1,7 +1,7 @@
-"""The tree that the sub-groups of a PodGroup form by their parents, and what is wrong with one.
+"""The tree that the sub-groups of a PodGroup form by their parents, and the errors in such a tree.
 
 Some sub-groups are stages: they come after others. The scheduler builds its gangs from the tree;
-the webhook refuses a PodGroup without one.
+the webhook refuses a PodGroup without a valid tree.
 """
 
 from collections import Counter, defaultdict, deque
@@ -51,11 +51,12 @@ def tree_of(sub_groups: Sequence[SubGroup]) -> SubGroupTree:
 def stage_order(
     after: Mapping[str, Sequence[str]], paths: Mapping[str, Sequence[str]]
 ) -> list[str]:
-    """Return the keys of `after`, each behind all that it follows, else in the given order.
+    """Return the keys of `after`: each key behind all its predecessors, else in the given order.
 
     Args:
         after: sub-group that comes later -> the sub-groups that it follows.
-        paths: sub-group -> the sub-groups from the top down to it, itself included.
+        paths: sub-group -> the sub-groups on the path from the top to the sub-group, with both
+            ends.
 
     Raises:
         SubGroupTreeError: a sub-group comes after one that does not exist, or after itself.
@@ -90,7 +91,9 @@ def _stages_before(
     paths: Mapping[str, Sequence[str]],
     below: Mapping[str, Sequence[str]],
 ) -> Iterator[str]:
-    """Yield the later stages that the stage `name` follows, and those that it is part of."""
+    """Yield the later stages that the stage `name` follows, and the later stages that contain the
+    stage.
+    """
     yield from (above for above in paths[name][:-1] if above in after)
     for other in after[name]:
         path = paths.get(other)
@@ -104,7 +107,7 @@ def _stages_before(
 
 
 def _paths(levels: Sequence[Sequence[SubGroup]]) -> dict[str, tuple[str, ...]]:
-    """Return sub-group -> the sub-groups from the top down to it."""
+    """Return sub-group -> the sub-groups on the path from the top to the sub-group."""
     paths: dict[str, tuple[str, ...]] = {}
     for group in (group for level in levels for group in level):
         paths[group.name] = (*paths.get(group.parent or "", ()), group.name)

@@ -41,7 +41,9 @@ class Toleration(Protocol):
 
     @property
     def value(self) -> str:
-        """The taint's value, for Equal; for Gt and Lt a number to compare with it."""
+        """The taint's value, for Equal; for Gt and Lt a number, which is compared with the taint's
+        value.
+        """
 
     @property
     def effect(self) -> str:

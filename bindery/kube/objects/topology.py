@@ -1,6 +1,6 @@
 """Topology and HyperNode (both cluster-scoped): trees over nodes, by labels or by lists.
 
-What does not decode is reported as malformed.
+An object that does not decode is reported as malformed.
 """
 
 from typing import Annotated, ClassVar, Final
@@ -84,9 +84,9 @@ class Member(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False
 
     type: Annotated[str, one_of("Node", "HyperNode")] = "Node"
     name: str | None = None
-    """The name of one member."""
+    """The name of a member."""
     regex: Annotated[str | None, schema(maxLength=1000)] = None
-    """A regular expression for the names of members; it must match the whole name."""
+    """A regular expression for the names of members; the expression must match the whole name."""
     selector: LabelSelector | None = None
     """Nodes by their labels; not for members of type HyperNode."""
 

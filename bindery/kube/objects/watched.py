@@ -1,9 +1,9 @@
 """The Kubernetes objects that Bindery watches, as msgspec structs.
 
-Only the fields that are read are declared: decoding skips the rest, which is what makes watching
-thousands of pods cheap (23 ms for 2,000 pods; 92 to 126 ms for plain dictionaries). All structs
-are frozen and, as decoded trees cannot form cycles, not tracked by the garbage collector: full
-collections made a burst of watch events six times as expensive (56 us an event; 9 us without).
+Only the fields that are read are declared. Decoding skips all other fields, so watching thousands
+of pods is cheap (23 ms for 2,000 pods; 92 to 126 ms for plain dictionaries). All structs are frozen
+and, as decoded trees cannot form cycles, not tracked by the garbage collector: full collections
+made a burst of watch events six times as expensive (56 us an event; 9 us without).
 """
 
 import sys
@@ -16,7 +16,7 @@ from bindery.kube.objects.podspec import PodSpec, ResourceRequirements
 
 
 class Meta(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    """`metav1.ObjectMeta`, as far as it is read."""
+    """`metav1.ObjectMeta`, with the fields that are read."""
 
     name: str = ""
     namespace: str = ""
@@ -49,7 +49,7 @@ class KubeObject(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=F
 class CustomResource(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):
     """One of Bindery's own kinds: with `kind_info`, `spec` and, where there is one, `status`.
 
-    A part of it may have `validations`, a tuple of `declaring.Validation`.
+    A struct inside the kind may have `validations`, a tuple of `declaring.Validation`.
     """
 
     kind_info: ClassVar[Kind]
@@ -124,7 +124,7 @@ class Pod(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):
     spec: PodSpec = msgspec.field(default_factory=PodSpec)
     status: PodStatus = msgspec.field(default_factory=PodStatus)
     unreadable: str = ""
-    """Why it could be read only in part."""
+    """Why the object was read only in part."""
 
 
 # ---- Node -----------------------------------------------------------------------------------
@@ -142,7 +142,7 @@ class NodeSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=Fal
 
 
 class ContainerImage(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    """An image that a node has; several names may refer to it."""
+    """An image on a node; an image may have several names."""
 
     names: tuple[str, ...] = ()
     size_bytes: int = 0
@@ -204,5 +204,5 @@ def unreadable(item: ReadInPart, problem: str) -> ReadInPart:
 
 
 def held_pod(pod: Pod, problem: str) -> Pod | None:
-    """Return a pod that could be read only in part; None if it holds no room of a node."""
+    """Return a pod that was read only in part; None if the pod holds no room of a node."""
     return unreadable(pod, problem) if pod.spec.node_name else None

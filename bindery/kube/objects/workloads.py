@@ -18,7 +18,7 @@ class PodConditionPattern(msgspec.Struct, frozen=True, rename="camel", kw_only=T
 
 
 class FailureRule(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    """One rule of a pod failure policy; the first that matches decides."""
+    """A rule of a pod failure policy; the first rule that matches decides."""
 
     action: str = ""
     on_pod_conditions: list[PodConditionPattern] | None = None
@@ -57,7 +57,9 @@ WORKLOAD_JOBS: Final = Resource("batch", "v1", "jobs", "Job", True, WorkloadJob)
 
 
 def failure(group: PodGroup, jobs: Iterable[WorkloadJob]) -> str:
-    """Return that the Job of `group`, one of `jobs`, has failed for good; "" if it has not."""
+    """Return the text that the Job of `group`, one of `jobs`, has failed for good; "" if the Job
+    has not failed.
+    """
     owners = {each.uid for each in group.metadata.owner_references if each.kind == "Job"}
     for job in jobs:
         if job.metadata.uid not in owners:

@@ -184,7 +184,7 @@ class Reflector(Generic[T]):
                 self._report(each)
         self.is_listing = True
         for change in self._store.reconcile(found):
-            self._tell(change)
+            self._notify(change)
         self.is_listing = False
         self._resume_at = version
         self._last_word_s = time.monotonic()
@@ -222,11 +222,11 @@ class Reflector(Generic[T]):
         if isinstance(found, Malformed):
             self._report(found)
         for change in self._store.lose(found) if kind == "DELETED" else self._store.see(found):
-            self._tell(change)
+            self._notify(change)
         meta = found.meta if isinstance(found, Malformed) else found.metadata
         self._resume_at = meta.resource_version or self._resume_at
 
-    def _tell(self, change: Change[T]) -> None:
+    def _notify(self, change: Change[T]) -> None:
         self._changes[change.type].inc()
         try:
             self.on_change(change)
