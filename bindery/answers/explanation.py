@@ -125,7 +125,7 @@ class JobAnswer:
         """Return the answer for programs; None if the job is not planned."""
         if self.explained is None:
             return None
-        found = ClusterSnapshot(requests=tuple(statements_about(self.snapshot, self.about)))
+        found = ClusterSnapshot(statements=tuple(statements_about(self.snapshot, self.about)))
         answer: dict[str, Any] = {
             **to_wire(self.explained),
             "evicted": to_wire(self.evicted),

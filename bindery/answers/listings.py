@@ -68,10 +68,12 @@ def _least_pods(group: PodGroup) -> int:
 def _gang_row(group: PodGroup, snapshot: ClusterSnapshot, now: datetime) -> Row:
     meta = group.metadata
     pods = snapshot.pods_by_group.get((meta.namespace, meta.name), [])
-    said = scheduled_condition(group)
+    condition = scheduled_condition(group)
     if group.unreadable:  # the older conditions are no longer valid
-        said = Condition(type=SCHEDULED, status="False", reason=INVALID, message=group.unreadable)
-    waits = said is not None and said.status != "True"
+        condition = Condition(
+            type=SCHEDULED, status="False", reason=INVALID, message=group.unreadable
+        )
+    waits = condition is not None and condition.status != "True"
     turn = group.status.turn
     return {
         "namespace": meta.namespace,
@@ -84,15 +86,15 @@ def _gang_row(group: PodGroup, snapshot: ClusterSnapshot, now: datetime) -> Row:
         "pods": len(pods),
         "turn": f"{turn.place}/{turn.of}" if turn is not None and waits else "",
         "age": age(meta.creation_timestamp, now),
-        "reason": said.reason if said is not None and waits else "",
-        "message": said.message if said is not None and waits else "",
-        "waits": failure(group, snapshot.workload_jobs) or _waits_because(group, said, pods),
+        "reason": condition.reason if condition is not None and waits else "",
+        "message": condition.message if condition is not None and waits else "",
+        "waits": failure(group, snapshot.workload_jobs) or _waits_because(group, condition, pods),
     }
 
 
-def _waits_because(group: PodGroup, said: Condition | None, pods: Sequence[Pod]) -> str:
-    if said is not None and said.status != "True":
-        return f"{said.reason}: {said.message}"
+def _waits_because(group: PodGroup, condition: Condition | None, pods: Sequence[Pod]) -> str:
+    if condition is not None and condition.status != "True":
+        return f"{condition.reason}: {condition.message}"
     return _not_all(group, pods)
 
 
@@ -101,9 +103,13 @@ def _not_all(group: PodGroup, pods: Sequence[Pod]) -> str:
     late = _condition(group, PODS_NOT_RUNNING)
     if late is not None:
         return f"{late.reason}: {late.message}"
-    said = scheduled_condition(group)
+    condition = scheduled_condition(group)
     waits = any(not is_bound(pod) and pod.status.phase not in FINISHED for pod in pods)
-    return said.message if said is not None and said.reason == SCHEDULED and waits else ""
+    return (
+        condition.message
+        if condition is not None and condition.reason == SCHEDULED and waits
+        else ""
+    )
 
 
 def _state(group: PodGroup) -> str:
@@ -134,8 +140,8 @@ def _missing_row(
 ) -> Row:
     """Return the row of a missing PodGroup that `pods` name."""
     oldest = min(waiting, key=lambda pod: (pod.metadata.creation_timestamp, pod.metadata.name))
-    said = _condition_of_pod(oldest)
-    waits = said is not None and said.status != "True"
+    condition = _condition_of_pod(oldest)
+    waits = condition is not None and condition.status != "True"
     return {
         "namespace": oldest.metadata.namespace,
         "name": name,
@@ -147,17 +153,19 @@ def _missing_row(
         "pods": len(pods),
         "turn": "",
         "age": age(oldest.metadata.creation_timestamp, now),
-        "reason": said.reason if said is not None and waits else "",
-        "message": said.message if said is not None and waits else "",
-        "waits": f"{said.reason}: {said.message}" if said is not None and waits else "",
+        "reason": condition.reason if condition is not None and waits else "",
+        "message": condition.message if condition is not None and waits else "",
+        "waits": f"{condition.reason}: {condition.message}"
+        if condition is not None and waits
+        else "",
     }
 
 
 def _single_row(pod: Pod, snapshot: ClusterSnapshot, now: datetime) -> Row:
     meta = pod.metadata
     is_planned = meta.uid in snapshot.requested_nodes
-    said = _condition_of_pod(pod)
-    waits = said is not None and said.status != "True" and not is_planned
+    condition = _condition_of_pod(pod)
+    waits = condition is not None and condition.status != "True" and not is_planned
     return {
         "namespace": meta.namespace,
         "name": f"pod/{meta.name}",
@@ -169,9 +177,11 @@ def _single_row(pod: Pod, snapshot: ClusterSnapshot, now: datetime) -> Row:
         "pods": 1,
         "turn": "",
         "age": age(meta.creation_timestamp, now),
-        "reason": said.reason if said is not None and waits else "",
-        "message": said.message if said is not None and waits else "",
-        "waits": f"{said.reason}: {said.message}" if said is not None and waits else "",
+        "reason": condition.reason if condition is not None and waits else "",
+        "message": condition.message if condition is not None and waits else "",
+        "waits": f"{condition.reason}: {condition.message}"
+        if condition is not None and waits
+        else "",
     }
 
 
@@ -180,7 +190,7 @@ def request_rows(snapshot: ClusterSnapshot, now: datetime, gang: str = "") -> li
 
     `gang`: only the Statements of this PodGroup, or of this pod as `pod/NAME`.
     """
-    chosen = [each for each in snapshot.requests if not gang or _is_of(each, gang)]
+    chosen = [each for each in snapshot.statements if not gang or _is_of(each, gang)]
     chosen.sort(key=lambda each: (each.metadata.namespace, each.metadata.name))
     return [_statement_row(statement, now) for statement in chosen]
 

@@ -72,13 +72,13 @@ class OwnAnswer:
     @property
     def advice(self) -> str:
         """Advice to the user; may be empty."""
-        said = self.condition
-        if said is None or not self.is_held:
+        condition = self.condition
+        if condition is None or not self.is_held:
             return ""
         group = self.about.group
         text = advice(
-            said.reason,
-            said.message,
+            condition.reason,
+            condition.message,
             where=self.about.changed,
             min_member=group.spec.min_member if group is not None else 1,
             budget_blocks=False,
@@ -87,13 +87,13 @@ class OwnAnswer:
 
     def to_wire(self) -> object:
         """Return the answer for programs."""
-        said, group = self.condition if self.is_held else None, self.about.group
-        requests = ClusterSnapshot(requests=tuple(statements_about(self.snapshot, self.about)))
+        condition, group = self.condition if self.is_held else None, self.about.group
+        requests = ClusterSnapshot(statements=tuple(statements_about(self.snapshot, self.about)))
         return {
             "job": self.about.key,
             "state": group.status.state if group is not None else "",
-            "reason": said.reason if said is not None else "",
-            "message": said.message if said is not None else "",
+            "reason": condition.reason if condition is not None else "",
+            "message": condition.message if condition is not None else "",
             "turn": msgspec.to_builtins(self.turn),
             "queue": queue_wire(self.figures) if self.figures is not None else None,
             "advice": self.advice,

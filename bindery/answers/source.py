@@ -3,7 +3,6 @@
 In both cases it is a `ClusterSnapshot` and the scheduler's configuration; nothing is ever written.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -14,10 +13,8 @@ from bindery.api.configuration import SchedulerConfiguration
 from bindery.api.plugins import PluginConfigurationError
 from bindery.kube.objects.snapshot import ClusterSnapshot
 from bindery.scheduler.actions.registry import UnknownActionError
-from bindery.scheduler.insight.world import World
-from bindery.scheduler.usage.formula import History
-from bindery.scheduler.usage.record import UsageRecord
-from bindery.scheduler.usage.source import GivenUsage, PastUsage
+from bindery.scheduler.usage.source import UsageSoFar
+from bindery.scheduler.world import World
 
 
 @dataclass(frozen=True)
@@ -27,10 +24,8 @@ class Source:
     snapshot: ClusterSnapshot
     configuration: SchedulerConfiguration
     now: datetime
-    past: History | Mapping[str, Mapping[str, float]] | None = None
-    """Past usage of queues: the scheduler's record, or queue -> resource -> part of the
-    capacity.
-    """
+    past: UsageSoFar | None = None
+    """Past usage of queues."""
     planner: Planner | None = None
     """The scheduler of a live cluster; None for a scenario."""
 
@@ -79,11 +74,5 @@ class Source:
             world = World(objects, self.configuration, self.now.timestamp())
         except (UnknownActionError, PluginConfigurationError) as error:
             raise BadInputError(f"the configuration: {error}") from error
-        if isinstance(self.past, History):
-            source = world.engine.past.source
-            assert isinstance(source, UsageRecord), "it was read for the configuration"
-            source.precede(self.past)
-        elif self.past:
-            k_value = self.configuration.usage.k_value
-            world.engine.past = PastUsage(GivenUsage(self.past), k_value)
+        world.remember(self.past)
         return world

@@ -61,7 +61,7 @@ def lines_of_gang(
     snapshot: ClusterSnapshot, statements: Sequence[CommittedStatement]
 ) -> Iterator[str]:
     """Yield a line for each of a gang's `statements` that has not succeeded."""
-    sizes = Counter(_name(each) for each in snapshot.requests)
+    sizes = Counter(_name(each) for each in snapshot.statements)
     for each in statements:
         if each.status.phase == Phase.SUCCEEDED:
             continue
@@ -74,7 +74,7 @@ def lines_of_gang(
 def statements_of(snapshot: ClusterSnapshot, pods: Sequence[Pod]) -> list[CommittedStatement]:
     """Return the Statements with one of `pods`, by the names of their requests."""
     uids = {pod.metadata.uid for pod in pods}
-    found = [r for r in snapshot.requests if any(pod.pod_uid in uids for pod in r.spec.pods)]
+    found = [r for r in snapshot.statements if any(pod.pod_uid in uids for pod in r.spec.pods)]
     return sorted(found, key=lambda each: (*_name(each), each.key))
 
 

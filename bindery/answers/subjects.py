@@ -142,7 +142,7 @@ def _of_pod(snapshot: ClusterSnapshot, pod: Pod) -> Subject:
 
 def _of_request(snapshot: ClusterSnapshot, name: str, namespace: str) -> Subject:
     """Return the first gang of a BindRequest with a waiting pod, else its first gang."""
-    requests = [each for each in snapshot.requests if each.metadata.namespace == namespace]
+    requests = [each for each in snapshot.statements if each.metadata.namespace == namespace]
     statements = [each for each in requests if each.metadata.name == name]
     if not statements:
         known = sorted({each.metadata.name for each in requests})
@@ -237,9 +237,9 @@ def _has_place(pod: Pod) -> bool:
 
 
 def _missing(
-    what: str, name: str, known: Iterable[str], where: str, otherwise: str = ""
+    noun: str, name: str, known: Iterable[str], where: str, otherwise: str = ""
 ) -> NoAnswerError:
     """Return the error for `name`; `otherwise`: a hint if no known name is similar."""
     near = get_close_matches(name, list(known), n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(near)}?" if near else otherwise
-    return NoAnswerError("; ".join(filter(None, (f"there is no {what} {name}{where}", hint))))
+    return NoAnswerError("; ".join(filter(None, (f"there is no {noun} {name}{where}", hint))))

@@ -9,7 +9,7 @@ from bindery.cli.errors import CommandError, ExitCode
 from bindery.kube.errors import ConfigurationError, ForbiddenError, KubeError, UnreachableError
 
 
-def told(error: Exception) -> tuple[str, ExitCode]:
+def described(error: Exception) -> tuple[str, ExitCode]:
     """Return the error message and the exit code for `error`."""
     text = " ".join(str(error).split())  # a proxy may send a whole page
     if isinstance(error, FileError):

@@ -72,9 +72,9 @@ def main() -> None:
         app()
     except Exception as error:
         from bindery.api.shown import shown
-        from bindery.cli.failures import told
+        from bindery.cli.failures import described
 
-        line, code = told(error)
+        line, code = described(error)
         if code is ExitCode.DEFECT:
             # Python would exit with 1, which is an answer of some commands.
             traceback.print_exc()

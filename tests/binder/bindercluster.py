@@ -72,12 +72,12 @@ class Cluster:
         self.administrator(remove)
 
     def add_pods(self, name: str, count: int) -> list[dict[str, str]]:
-        """Create pods that nobody schedules; return their bindings, pod i to node i."""
+        """Create pods without a scheduler; return their bindings, pod i to node i."""
         self.create(*(pod(f"{name}-{number}") for number in range(count)))
         return self.bindings(name, count)
 
     def bindings(self, name: str, count: int) -> list[dict[str, str]]:
-        """Return the bindings of pods that are there, pod i to node i."""
+        """Return the bindings of existing pods, pod i to node i."""
         uids = {item.metadata.name: item.metadata.uid for item in self.all("Pod")}
         return [
             {"podName": pod, "podUID": uids[pod], "selectedNode": self.node(number)}
@@ -147,7 +147,7 @@ class Cluster:
         )
 
     def ends(self, name: str) -> dict[str, tuple[str, str]]:
-        """Return Statement -> phase and reason, of those that the binder has written about."""
+        """Return Statement -> phase and reason, for each Statement with an entry in the status."""
         statements = self.status(name).get("statements", ())
         return {each["id"]: (each["phase"], each.get("reason", "")) for each in statements}
 

@@ -1,4 +1,4 @@
-"""What is recorded on a pod in the write that binds it."""
+"""The metadata that the binding writes to a pod."""
 
 from collections.abc import Mapping
 from typing import Any, cast
@@ -22,7 +22,7 @@ from bindery.kube.objects.watched import Meta
 
 
 class Recorder:
-    """A plugin that records what the scheduler has handed over for the pod."""
+    """A plugin that records the scheduler's data for the pod in annotations."""
 
     def __init__(self, name: str, problem: Exception | None = None) -> None:
         self.name, self.problem = name, problem
@@ -69,17 +69,17 @@ def metadata(
         ),
     ],
 )
-def test_a_pod_with_gpus_learns_in_which_form_it_got_them(
+def test_the_form_of_allocated_gpus_is_recorded_on_the_pod(
     binding: dict[str, Any], expected: dict[str, str]
 ) -> None:
     assert metadata(**binding) == BindingMetadata({}, expected)
 
 
-def test_a_pod_gets_the_label_of_the_node_pool_of_its_request() -> None:
+def test_a_pod_gets_the_node_pool_label_of_its_bind_request() -> None:
     assert metadata(pool="blue") == BindingMetadata({"scheduling.bindery.dev/node-pool": "blue"})
 
 
-def test_plugins_add_to_what_the_binder_records_for_pods_that_concern_them() -> None:
+def test_plugins_add_metadata_to_the_pods_that_concern_them() -> None:
     found = metadata(
         Recorder("a"),
         Recorder("b"),
@@ -92,7 +92,7 @@ def test_plugins_add_to_what_the_binder_records_for_pods_that_concern_them() -> 
     )
 
 
-def test_a_plugin_that_fails_keeps_the_pod_from_being_bound() -> None:
+def test_a_plugin_that_fails_prevents_the_binding_of_the_pod() -> None:
     refused = metadata(
         Recorder("a", PluginError("no", reason="NotYet", permanent=True)), plugin_data={"a": {}}
     )
@@ -104,14 +104,14 @@ def test_a_plugin_that_fails_keeps_the_pod_from_being_bound() -> None:
     assert "KeyError" in broken.message
 
 
-def test_nothing_is_recorded_without_a_request_for_it() -> None:
+def test_a_statement_without_grants_records_no_metadata() -> None:
     binding = PodBinding(pod_name="p", pod_uid="u", selected_node="n")
     spec = StatementSpec(pods=[binding], id="s")
 
     assert recorded(CommittedStatement(spec=spec), binding) == BindingMetadata()
 
 
-def test_the_queue_that_the_request_charges_is_recorded() -> None:
+def test_the_charged_queue_is_recorded() -> None:
     bound = PodBinding(pod_name="p", pod_uid="u", selected_node="n")
     gang = PodGroupReference(name="g", uid="uid-g")
     spec = StatementSpec(pods=[bound], id="s", queue="research", pod_group=gang)
@@ -125,7 +125,7 @@ def test_the_queue_that_the_request_charges_is_recorded() -> None:
     }
 
 
-def test_what_the_scheduler_has_granted_to_the_pod_is_recorded() -> None:
+def test_the_grants_of_the_scheduler_to_the_pod_are_recorded() -> None:
     levels = {"topology": {"levels": ["dc/rack"]}}
     bound = PodBinding(
         pod_name="p", pod_uid="u", selected_node="n", non_preemptible=True, plugin_data=levels

@@ -49,7 +49,7 @@ def test_a_gang_is_bound_whole_with_a_single_status_write(
     assert not found["metadata"].get("finalizers")
 
 
-def test_a_pod_gets_its_records_in_the_write_that_binds_it(
+def test_a_pod_gets_its_records_in_the_same_write_as_its_binding(
     cluster: Cluster, start_binder: Start
 ) -> None:
     cluster.add_nodes(1)
@@ -138,7 +138,7 @@ def test_the_parts_of_a_statement_are_bound_together(cluster: Cluster, share_bin
     assert cluster.nodes_of("gang") == [cluster.node(n) for n in range(4)]
 
 
-def test_independent_pods_fail_alone(cluster: Cluster, share_binder: Share) -> None:
+def test_independent_pods_fail_independently(cluster: Cluster, share_binder: Share) -> None:
     cluster.add_nodes(3)
     bindings = cluster.add_pods("job", 3)
     cluster.kubectl("delete", "pod", "job-1")
@@ -153,9 +153,7 @@ def test_independent_pods_fail_alone(cluster: Cluster, share_binder: Share) -> N
     assert [(pod["podName"], pod["reason"]) for pod in unbound] == [("job-1", "PodGone")]
 
 
-def test_a_request_of_a_scheduler_that_leads_no_more_is_refused(
-    cluster: Cluster, share_binder: Share
-) -> None:
+def test_a_request_of_a_former_leader_is_refused(cluster: Cluster, share_binder: Share) -> None:
     cluster.add_nodes(2)
     old, new = cluster.add_pods("old", 1), cluster.add_pods("new", 1)
     share_binder()
@@ -168,7 +166,7 @@ def test_a_request_of_a_scheduler_that_leads_no_more_is_refused(
     assert cluster.nodes_of("old") == [""]
 
 
-def test_a_new_leader_is_announced_before_it_has_committed_anything(
+def test_a_new_leader_is_announced_before_its_first_commit(
     cluster: Cluster, share_binder: Share
 ) -> None:
     cluster.add_nodes(1)
@@ -183,7 +181,7 @@ def test_a_new_leader_is_announced_before_it_has_committed_anything(
     assert cluster.wait_for("term-5", "Succeeded")["reason"] == "Announced"
 
 
-def test_a_stale_request_is_refused_even_if_it_was_there_before_the_binder(
+def test_a_stale_request_that_precedes_the_binder_is_refused(
     cluster: Cluster, start_binder: Start
 ) -> None:
     cluster.add_nodes(2)
@@ -197,7 +195,7 @@ def test_a_stale_request_is_refused_even_if_it_was_there_before_the_binder(
     assert cluster.wait_for("new", "Succeeded")
 
 
-def test_finished_requests_are_removed_after_their_time_also_by_the_next_binder(
+def test_finished_requests_expire_also_after_a_restart_of_the_binder(
     cluster: Cluster, start_binder: Start
 ) -> None:
     cluster.add_nodes(1)
@@ -212,7 +210,7 @@ def test_finished_requests_are_removed_after_their_time_also_by_the_next_binder(
     cluster.kubectl("wait", "bindrequest/job", "--for=delete", "--timeout=30s")
 
 
-def test_a_request_that_makes_no_sense_is_failed_and_stops_nothing_else(
+def test_an_invalid_request_fails_and_does_not_affect_others(
     cluster: Cluster, share_binder: Share
 ) -> None:
     cluster.add_nodes(2)

@@ -1,4 +1,4 @@
-"""Configurations that cannot be used end the start with their place."""
+"""Invalid configurations end the startup with the position of the error."""
 
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -98,7 +98,7 @@ def test_plugins_are_built_in_the_order_of_the_configuration() -> None:
     assert plugin.seconds == 5
 
 
-def test_a_plugin_without_arguments_needs_no_model_of_them() -> None:
+def test_a_plugin_without_arguments_needs_no_arguments_model() -> None:
     (plugin,) = build([PluginConfiguration(name="plain")], INSTALLED)
 
     assert isinstance(plugin, Plain)
@@ -135,7 +135,7 @@ def test_a_plugin_without_arguments_needs_no_model_of_them() -> None:
         ([{"name": "hasty"}], "plugins[0].name", "has the name 'another'"),
     ],
 )
-def test_a_plugin_that_cannot_be_used_is_named_with_its_place(
+def test_an_unusable_plugin_is_reported_with_its_position(
     configured: list[dict[str, Any]], place: str, text: str
 ) -> None:
     with pytest.raises(PluginConfigurationError) as error:
@@ -153,7 +153,7 @@ def test_a_plugin_that_cannot_be_used_is_named_with_its_place(
         ("concurentBinds: 3", "concurentBinds"),
     ],
 )
-def test_a_configuration_that_cannot_be_used_ends_with_code_2_and_its_line(
+def test_an_invalid_configuration_exits_with_code_2_and_the_line_of_the_error(
     command_line: CommandLine, tmp_path: Path, line: str, text: str
 ) -> None:
     file = tmp_path / "binder.yaml"

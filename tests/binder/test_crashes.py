@@ -1,4 +1,4 @@
-"""Whatever befalls the binder at whatever moment, a gang is bound whole or not at all."""
+"""A gang is bound whole or not at all, with any failure of the binder at any call."""
 
 from typing import Any
 
@@ -55,7 +55,7 @@ def bound_by_us(world: World) -> set[str]:
 
 
 def check_the_end(world: World, plugins: int) -> None:
-    """What must hold of every end: said as it is, prepared as it is, each pod bound once."""
+    """Check the end: status and preparations fit the bindings, and each pod is bound once."""
     ours = bound_by_us(world)
     for request in world.statements():
         mine = {pod.pod_uid for pod in request.spec.pods}

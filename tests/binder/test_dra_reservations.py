@@ -1,4 +1,4 @@
-"""What the dra plugin writes into a claim, as it finds it, and what it takes back."""
+"""The writes of the dra plugin to claims, and their rollback."""
 
 from typing import Any
 
@@ -47,7 +47,7 @@ def test_an_empty_claim_is_allocated_and_reserved_in_one_write() -> None:
     assert status["reservedFor"] == [ME]
 
 
-def test_a_claim_that_is_allocated_as_planned_is_reserved_beside_others() -> None:
+def test_an_allocated_claim_is_reserved_in_addition_to_other_consumers() -> None:
     found = claim({"allocation": allocated(), "reservedFor": [OTHER]})
 
     patch = reservations.reserved(found, planned(), POD, "node", NOW)
@@ -55,20 +55,20 @@ def test_a_claim_that_is_allocated_as_planned_is_reserved_beside_others() -> Non
     assert patch == {"status": {"reservedFor": [OTHER, ME]}}
 
 
-def test_nothing_is_written_twice() -> None:
+def test_a_reservation_is_not_written_twice() -> None:
     found = claim({"allocation": allocated(), "reservedFor": [ME]}, finalizers=[FINALIZER])
 
     assert reservations.reserved(found, planned(), POD, "node", NOW) is None
     assert reservations.with_finalizer(found) is None
 
 
-def test_other_devices_of_the_same_node_will_do() -> None:
+def test_an_allocation_of_other_devices_of_the_same_node_is_accepted() -> None:
     found = claim({"allocation": allocated("gpu-7"), "reservedFor": [OTHER]})
 
     assert reservations.reserved(found, planned(), POD, "node", NOW) is not None
 
 
-def test_a_claim_that_is_allocated_elsewhere_fails_for_good() -> None:
+def test_a_claim_allocated_on_another_node_fails_permanently() -> None:
     found = claim({"allocation": allocated(node="far")})
 
     with pytest.raises(PluginError, match="allocated elsewhere") as caught:
@@ -77,7 +77,7 @@ def test_a_claim_that_is_allocated_elsewhere_fails_for_good() -> None:
     assert caught.value.permanent
 
 
-def test_a_claim_takes_no_more_than_256_pods() -> None:
+def test_a_claim_is_reserved_for_at_most_256_pods() -> None:
     users = [{"resource": "pods", "name": f"p{i}", "uid": f"u{i}"} for i in range(256)]
     found = claim({"allocation": allocated(), "reservedFor": users})
 
@@ -98,7 +98,7 @@ def test_a_claim_takes_no_more_than_256_pods() -> None:
         ),
     ],
 )
-def test_a_claim_that_is_not_the_pods_is_refused_for_good(
+def test_a_claim_of_another_pod_is_refused_permanently(
     meta: dict[str, Any], wanted: dict[str, Any], text: str
 ) -> None:
     with pytest.raises(PluginError, match=text) as caught:
@@ -107,7 +107,7 @@ def test_a_claim_that_is_not_the_pods_is_refused_for_good(
     assert caught.value.permanent
 
 
-def test_taking_back_frees_the_devices_that_this_request_has_allocated() -> None:
+def test_rollback_deallocates_the_devices_of_this_request() -> None:
     found = claim({"allocation": allocated(), "reservedFor": [ME]})
 
     patch = reservations.released(found, planned(), POD)
@@ -115,14 +115,14 @@ def test_taking_back_frees_the_devices_that_this_request_has_allocated() -> None
     assert patch == {"status": {"reservedFor": None, "allocation": None}}
 
 
-def test_taking_back_leaves_what_others_have_reserved() -> None:
+def test_rollback_keeps_the_reservations_of_others() -> None:
     found = claim({"allocation": allocated(), "reservedFor": [OTHER, ME]})
 
     assert reservations.released(found, planned(), POD) == {"status": {"reservedFor": [OTHER]}}
 
 
 @pytest.mark.parametrize("found", [allocated("gpu-7"), allocated()])
-def test_taking_back_leaves_what_others_have_allocated(found: dict[str, Any]) -> None:
+def test_rollback_keeps_the_allocations_of_others(found: dict[str, Any]) -> None:
     was_there = found == allocated()
 
     patch = reservations.released(claim({"allocation": found}), planned(isNew=not was_there), POD)
@@ -131,7 +131,9 @@ def test_taking_back_leaves_what_others_have_allocated(found: dict[str, Any]) ->
 
 
 @pytest.mark.parametrize("found", [allocated("gpu-7"), allocated()])
-def test_who_leaves_a_claim_last_frees_it_whoever_has_allocated_it(found: dict[str, Any]) -> None:
+def test_the_last_consumer_deallocates_a_claim_regardless_of_its_allocator(
+    found: dict[str, Any],
+) -> None:
     was_there = found == allocated()
     status = {"allocation": found, "reservedFor": [ME]}
 
@@ -140,12 +142,12 @@ def test_who_leaves_a_claim_last_frees_it_whoever_has_allocated_it(found: dict[s
     assert patch == {"status": {"reservedFor": None, "allocation": None}}
 
 
-def test_there_may_be_nothing_to_take_back() -> None:
+def test_rollback_without_a_reservation_changes_nothing() -> None:
     assert reservations.released(claim(), planned(), POD) is None
     assert reservations.without_finalizer(claim()) is None
 
 
-def test_the_finalizer_stays_as_long_as_something_is_allocated() -> None:
+def test_the_finalizer_is_kept_while_the_claim_is_allocated() -> None:
     found = claim({"allocation": allocated()}, finalizers=["keep", FINALIZER])
     freed = claim(finalizers=["keep", FINALIZER])
 
@@ -170,12 +172,12 @@ def test_a_device_is_ready_when_all_its_conditions_are_true() -> None:
     assert readiness(conditioned("A", "B")) is None
 
 
-def test_a_device_that_has_failed_is_never_ready() -> None:
+def test_a_failed_device_is_never_ready() -> None:
     with pytest.raises(PluginError, match="cannot be used: Broken"):
         readiness(conditioned("A", "B", "Broken"))
 
 
-def test_a_claim_that_was_deallocated_is_not_waited_for() -> None:
+def test_a_deallocated_claim_is_not_awaited() -> None:
     with pytest.raises(PluginError, match="deallocated in the meantime"):
         readiness(claim())
 
@@ -200,7 +202,7 @@ def test_a_claim_of_a_group_is_reserved_for_the_group_once() -> None:
     reservations.check_reserved(again, plan, POD)
 
 
-def test_the_reservation_of_a_group_is_taken_back_as_one() -> None:
+def test_the_reservation_of_a_group_is_rolled_back_as_one() -> None:
     found = claim({"allocation": allocated(), "reservedFor": [GROUP]})
 
     patch = reservations.released(found, planned(consumer=GROUP), POD)
@@ -208,7 +210,7 @@ def test_the_reservation_of_a_group_is_taken_back_as_one() -> None:
     assert patch == {"status": {"reservedFor": None, "allocation": None}}
 
 
-def test_a_claim_made_for_the_group_is_not_one_of_the_pod() -> None:
+def test_a_claim_created_for_the_group_is_not_an_own_claim_of_the_pod() -> None:
     owner = {"uid": "group-1", "controller": True, "kind": "PodGroup", "name": "train"}
     found = claim(ownerReferences=[owner])
 

@@ -1,4 +1,4 @@
-"""Which pods of a namespace that is being deleted the binder frees."""
+"""The pods of a terminating namespace that the binder releases."""
 
 from dataclasses import dataclass, field
 
@@ -31,7 +31,7 @@ class Case:
 
 
 @pytest.mark.parametrize("case", [Case(), Case(finalizers=["example.com/other", FINALIZER])])
-def test_a_failed_pod_that_the_job_controller_keeps_is_freed(case: Case) -> None:
+def test_a_failed_pod_kept_by_the_job_controller_is_released(case: Case) -> None:
     assert is_stuck(case.pod, NOW_S)
 
 
@@ -40,10 +40,10 @@ def test_a_failed_pod_that_the_job_controller_keeps_is_freed(case: Case) -> None
     [
         pytest.param(Case(deleted_s=None), id="it is not being deleted"),
         pytest.param(Case(deleted_s=NOW_S - 5), id="the Job controller has had no time"),
-        pytest.param(Case(deleted_s=NOW_S + 20), id="its grace period goes on"),
+        pytest.param(Case(deleted_s=NOW_S + 20), id="its grace period has not ended"),
         pytest.param(Case(finalizers=["example.com/other"]), id="another finalizer keeps it"),
         pytest.param(Case(owners=[]), id="it has no controller"),
     ],
 )
-def test_other_pods_are_left_alone(case: Case) -> None:
+def test_other_pods_are_not_changed(case: Case) -> None:
     assert not is_stuck(case.pod, NOW_S)

@@ -1,4 +1,4 @@
-"""The memory of Statements: its table of transitions, and what is left of a part that is gone."""
+"""The registry of Statements: its table of transitions, and the removal of parts."""
 
 import asyncio
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from tests.binder.fakebinder import Binder
 from tests.binder.quicktime import play
 
 
-def test_each_event_in_each_state_has_one_transition_and_is_drawn_in_the_docstring() -> None:
+def test_each_event_in_each_state_has_one_transition_drawn_in_the_docstring() -> None:
     rows = [line.split() for line in str(entries.__doc__).splitlines() if line.startswith("    ")]
     head, *drawn = rows
     table = [
@@ -28,7 +28,7 @@ def test_each_event_in_each_state_has_one_transition_and_is_drawn_in_the_docstri
 
 
 @pytest.mark.parametrize("state", State)
-def test_what_the_watch_shows_is_understood_in_every_state(state: State) -> None:
+def test_every_state_has_transitions_for_all_events_of_the_watch(state: State) -> None:
     shown, changed, final, *_ = TRANSITIONS[state]
 
     assert None not in (shown, changed, final)
@@ -37,7 +37,7 @@ def test_what_the_watch_shows_is_understood_in_every_state(state: State) -> None
 
 
 @pytest.mark.parametrize("state", State)
-def test_a_part_is_under_a_run_from_its_start_to_its_end_alone(state: State) -> None:
+def test_a_part_belongs_to_a_run_exactly_from_its_start_to_its_end(state: State) -> None:
     *shown, started, ended = TRANSITIONS[state]
 
     assert (ended is not None) == (state in UNDER_A_RUN)
@@ -106,12 +106,12 @@ WAYS: list[tuple[State, Callable[[World, Binder], None]]] = [
 ]
 
 
-def test_there_is_a_way_to_each_state() -> None:
+def test_every_state_is_reachable() -> None:
     assert {state for state, _ in WAYS} | {State.NEW} == set(State)
 
 
 @pytest.mark.parametrize(("state", "lead"), WAYS)
-def test_a_request_that_is_gone_in_any_state_leaves_nothing(
+def test_a_request_deleted_in_any_state_leaves_nothing(
     state: State, lead: Callable[[World, Binder], None]
 ) -> None:
     world = World(keeps_time=True)

@@ -1,4 +1,4 @@
-"""The example of a third party's plugin: found when it is installed, and run by all three."""
+"""The example of a third-party plugin: found when installed, and used by all components."""
 
 import base64
 import json
@@ -24,7 +24,7 @@ ARGUMENTS = {"registries": ["registry.example.com"]}
 
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Install the package as an installer would: its code, and what its pyproject.toml says."""
+    """Install the package as an installer would: code, and the metadata of pyproject.toml."""
     information = tmp_path / "bindery_image_policy-1.0.0.dist-info"
     information.mkdir()
     (information / "METADATA").write_text(
@@ -51,13 +51,13 @@ def review(image: str, scheduler: str = "bindery") -> bytes:
 
 
 @pytest.mark.usefixtures("installed")
-def test_both_halves_are_found_under_one_name() -> None:
+def test_the_binder_and_scheduler_plugins_have_the_same_name() -> None:
     for group in (BINDER_PLUGINS, SCHEDULER_PLUGINS):
         assert "image_policy" in {point.name for point in entry_points(group=group)}
 
 
 @pytest.mark.usefixtures("installed")
-def test_the_webhook_refuses_and_changes_by_it() -> None:
+def test_the_webhook_refuses_and_changes_pods_by_the_plugin() -> None:
     refused = plugins().validate(review("docker.io/a"))["response"]
     changed = plugins().mutate(review("registry.example.com/a"))["response"]
 
@@ -69,13 +69,13 @@ def test_the_webhook_refuses_and_changes_by_it() -> None:
 
 
 @pytest.mark.usefixtures("installed")
-def test_pods_of_other_schedulers_are_let_through() -> None:
+def test_pods_of_other_schedulers_are_permitted() -> None:
     assert plugins().validate(review("docker.io/a", "other"))["response"]["allowed"]
     assert "patch" not in plugins().mutate(review("docker.io/a", "other"))["response"]
 
 
 @pytest.mark.usefixtures("installed")
-def test_a_wrong_argument_ends_the_start_at_its_place() -> None:
+def test_a_wrong_argument_is_a_startup_error_with_its_position() -> None:
     configured = [PluginConfiguration(name="image_policy", arguments={"registry": "x"})]
 
     with pytest.raises(PluginConfigurationError, match=r"arguments\.regist"):
@@ -83,7 +83,7 @@ def test_a_wrong_argument_ends_the_start_at_its_place() -> None:
 
 
 @pytest.mark.usefixtures("installed")
-def test_the_scheduler_loads_its_half() -> None:
+def test_the_scheduler_loads_its_plugin() -> None:
     arguments = {"warmLabel": "images.example.com/warm"}
     configured = (
         *SchedulerConfiguration().plugins,

@@ -1,4 +1,4 @@
-"""Extra pods stand and fall with their gang, on the real API server."""
+"""Extra pods are bound or fail with their gang, on the real API server."""
 
 from collections.abc import Callable
 
@@ -21,7 +21,7 @@ def create_extras(cluster: Cluster) -> None:
     cluster.create(cluster.request(EXTRAS, bindings, after="gang", minBound=0))
 
 
-def test_extra_pods_wait_while_their_gang_is_tried_again_and_fail_with_it(
+def test_extra_pods_wait_during_retries_of_their_gang_and_fail_with_it(
     cluster: Cluster, start_binder: Start, gate: Gate
 ) -> None:
     cluster.add_nodes(2)
@@ -48,7 +48,7 @@ def test_extra_pods_wait_while_their_gang_is_tried_again_and_fail_with_it(
 @pytest.mark.parametrize(
     ("step", "at"), [("pre_bind", "gang-1"), ("post_bind", "gang-1"), ("pre_bind", f"{EXTRAS}-1")]
 )
-def test_a_binder_that_is_killed_leaves_gang_and_extra_pods_to_the_next(
+def test_the_next_binder_continues_gang_and_extra_pods_of_a_killed_one(
     cluster: Cluster, start_binder: Start, gate: Gate, step: str, at: str
 ) -> None:
     cluster.add_nodes(2)
@@ -67,7 +67,7 @@ def test_a_binder_that_is_killed_leaves_gang_and_extra_pods_to_the_next(
     assert cluster.status("gang")["boundCount"] == 2
 
 
-def test_extra_pods_fail_when_their_gang_has_failed_while_no_binder_ran(
+def test_extra_pods_fail_if_their_gang_failed_while_no_binder_ran(
     cluster: Cluster, hold_gang: Start, gate: Gate
 ) -> None:
     binder = hold_gang()

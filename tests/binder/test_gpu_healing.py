@@ -1,4 +1,4 @@
-"""Reservations that go while they are being healed."""
+"""Reservations that are deleted while they are being recreated."""
 
 import asyncio
 from typing import Any
@@ -41,20 +41,20 @@ class Reservations:
         return "0"
 
 
-async def test_a_reservation_that_goes_again_while_users_are_told_is_made_again(
+async def test_a_reservation_deleted_during_its_recreation_is_created_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     reservations: Any = Reservations()
     gone: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
 
-    async def told(*_: object) -> list[str]:
+    async def handed_over(*_: object) -> list[str]:
         if reservations.made == 1:
             gone.put_nowait(("g", "a"))
             for _turn in range(5):
                 await asyncio.sleep(0)  # until it has been seen
         return ["0"]
 
-    monkeypatch.setattr(handover, "told", told)
+    monkeypatch.setattr(handover, "handed_over", handed_over)
     events: Any = None
     client: Any = None
     healing = asyncio.create_task(Healer(client, reservations, lambda: [USER], gone, events).run())

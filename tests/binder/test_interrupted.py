@@ -15,7 +15,7 @@ Start = Callable[..., Component]
 
 
 @pytest.mark.parametrize("step", ["pre_bind", "post_bind"])
-def test_a_gang_whose_binder_is_killed_at_a_plugins_step_is_bound_whole_by_the_next(
+def test_the_next_binder_binds_a_gang_whole_after_a_kill_at_a_plugin_step(
     cluster: Cluster, hold_gang: Start, gate: Gate, step: str
 ) -> None:
     binder = hold_gang(step, size=3)
@@ -30,7 +30,7 @@ def test_a_gang_whose_binder_is_killed_at_a_plugins_step_is_bound_whole_by_the_n
     assert cluster.nodes_of("gang") == [cluster.node(n) for n in range(3)]
 
 
-def test_a_gang_whose_binder_is_killed_between_two_bindings_is_bound_whole_by_the_next(
+def test_the_next_binder_binds_a_gang_whole_after_a_kill_between_two_bindings(
     cluster: Cluster, start_binder: Start
 ) -> None:
     size = 200
@@ -57,7 +57,7 @@ def test_a_gang_whose_binder_is_killed_between_two_bindings_is_bound_whole_by_th
     assert cluster.nodes_of("gang") == [cluster.node(0)] * size
 
 
-def test_a_killed_binder_leaves_nothing_prepared_for_a_gang_that_then_lost_a_pod(
+def test_a_gang_that_lost_a_pod_after_a_kill_leaves_nothing_prepared(
     cluster: Cluster, hold_gang: Start, gate: Gate
 ) -> None:
     binder = hold_gang()
@@ -72,7 +72,7 @@ def test_a_killed_binder_leaves_nothing_prepared_for_a_gang_that_then_lost_a_pod
     assert cluster.nodes_of("gang-0") == [""]
 
 
-def test_a_request_that_is_deleted_under_way_is_taken_back(
+def test_a_request_deleted_during_its_run_is_rolled_back(
     cluster: Cluster, hold_gang: Start, gate: Gate
 ) -> None:
     binder = hold_gang()
@@ -87,7 +87,7 @@ def test_a_request_that_is_deleted_under_way_is_taken_back(
     cluster.wait_for("gang", "Succeeded")
 
 
-def test_a_request_whose_spec_is_changed_under_way_is_begun_anew(
+def test_a_request_with_a_spec_changed_during_its_run_is_restarted(
     cluster: Cluster, hold_gang: Start, gate: Gate
 ) -> None:
     binder = hold_gang()
@@ -103,7 +103,7 @@ def test_a_request_whose_spec_is_changed_under_way_is_begun_anew(
     assert cluster.nodes_of("gang") == [cluster.node(2), cluster.node(1)]
 
 
-def test_a_pod_is_carried_out_by_one_request_at_a_time(
+def test_a_pod_is_bound_by_one_request_at_a_time(
     cluster: Cluster, hold_gang: Start, gate: Gate
 ) -> None:
     hold_gang()
@@ -115,7 +115,7 @@ def test_a_pod_is_carried_out_by_one_request_at_a_time(
     cluster.wait_for("gang", "Succeeded")
 
 
-def test_a_binder_that_is_stopped_ends_cleanly_and_leaves_the_rest_to_the_next(
+def test_a_stopped_binder_exits_cleanly_and_the_next_one_continues(
     cluster: Cluster, start_binder: Start, gate: Gate
 ) -> None:
     cluster.add_nodes(1)
@@ -133,9 +133,7 @@ def test_a_binder_that_is_stopped_ends_cleanly_and_leaves_the_rest_to_the_next(
     cluster.wait_for("job", "Succeeded")
 
 
-def test_a_standby_takes_over_from_a_binder_that_was_killed(
-    cluster: Cluster, start_binder: Start
-) -> None:
+def test_a_standby_takes_over_from_a_killed_binder(cluster: Cluster, start_binder: Start) -> None:
     cluster.add_nodes(1)
     bindings = cluster.add_pods("job", 1)
     quick = LeaderElection(lease_seconds=3, renew_deadline_seconds=2, retry_seconds=0.5)

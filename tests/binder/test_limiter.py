@@ -1,4 +1,4 @@
-"""Which of the bindings that wait goes next, when only so many may be in flight."""
+"""The order of waiting bindings when the number in flight is limited."""
 
 import asyncio
 from collections import Counter
@@ -28,7 +28,7 @@ async def order_of(claims: Sequence[Claim]) -> list[Claim]:
     return order
 
 
-def test_the_highest_priority_goes_first_and_equals_in_the_order_in_which_they_came() -> None:
+def test_bindings_proceed_by_priority_and_then_by_arrival() -> None:
     order = asyncio.run(order_of([("a", 50), ("b", 100), ("c", 50), ("d", 100)]))
 
     assert order == [("b", 100), ("d", 100), ("a", 50), ("c", 50)]
@@ -55,7 +55,7 @@ def test_a_namespace_with_few_bindings_does_not_wait_for_one_with_many() -> None
     assert asyncio.run(play()).index("few") <= 3
 
 
-def test_whoever_stops_waiting_leaves_the_place_to_others() -> None:
+def test_a_cancelled_waiter_leaves_its_slot_to_others() -> None:
     async def play() -> bool:
         limiter = FairLimiter(1)
         async with limiter.taken("a", 0):
@@ -81,7 +81,7 @@ async def _take_once(limiter: FairLimiter) -> bool:
         max_size=30,
     ),
 )
-def test_no_more_than_the_places_are_taken_and_everybody_gets_one_unless_cancelled(
+def test_the_limit_holds_and_every_waiter_gets_a_slot_unless_cancelled(
     places: int, claims: list[tuple[str, int, int, bool]]
 ) -> None:
     async def play() -> None:

@@ -1,4 +1,4 @@
-"""The binder plugin numa: pods with predicted zones reach a node in the order of the plan."""
+"""The binder plugin numa: pods with predicted zones are bound to a node in the plan's order."""
 
 import asyncio
 from collections import defaultdict
@@ -131,7 +131,7 @@ def test_each_node_gets_the_pods_of_a_statement_in_the_order_of_the_plan(seed: i
             assert [name for name in bound if name in expected] == expected
 
 
-def test_a_pod_waits_for_earlier_ones_of_other_statements_that_are_ready_too() -> None:
+def test_a_pod_waits_for_earlier_ready_pods_of_other_statements() -> None:
     early, late = planned("early", "n"), planned("late", "n")
     plugin, turns = Numa(), list[str]()
 
@@ -152,7 +152,7 @@ def test_a_pod_waits_for_earlier_ones_of_other_statements_that_are_ready_too() -
     assert turns == ["early", "late"]
 
 
-def test_a_pod_that_is_not_bound_holds_nobody_up() -> None:
+def test_a_pod_that_is_not_bound_does_not_delay_others() -> None:
     refused, doubted, last = (planned(name, "n") for name in ("refused", "doubted", "last"))
     port = SlowPort(Random(1), refused=["refused"])
 
@@ -165,7 +165,7 @@ def test_a_pod_that_is_not_bound_holds_nobody_up() -> None:
     assert port.bound["n"] == ["last"]
 
 
-def test_a_pod_does_not_wait_for_ever() -> None:
+def test_a_pod_waits_for_a_limited_time() -> None:
     plugin, early, late = Numa(), alone(planned("early", "n")), alone(planned("late", "n"))
 
     async def test() -> None:
@@ -177,7 +177,7 @@ def test_a_pod_does_not_wait_for_ever() -> None:
     play(test())
 
 
-def test_a_pod_that_is_rolled_back_leaves_its_place() -> None:
+def test_a_rolled_back_pod_leaves_the_order() -> None:
     plugin, early, late = Numa(), alone(planned("early", "n")), alone(planned("late", "n"))
 
     async def test() -> None:

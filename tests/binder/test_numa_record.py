@@ -29,7 +29,7 @@ def context(data: Mapping[str, Any]) -> BindContext:
     return BindContext(client, pod, CommittedStatement(spec=spec), binding, data)
 
 
-def test_the_predicted_zones_are_recorded_for_this_pod_alone() -> None:
+def test_the_predicted_zones_are_recorded_with_the_uid_of_the_pod() -> None:
     data = {"zones": [1], "held": {"1": {"cpu": 4, "memory": 1024}}}
     plugin, planned = Numa(), context(data)
 
@@ -43,7 +43,7 @@ def test_the_predicted_zones_are_recorded_for_this_pod_alone() -> None:
     assert numaplacement.from_record(text, "another") is None
 
 
-def test_only_pods_with_predicted_zones_concern_it() -> None:
+def test_only_pods_with_predicted_zones_concern_the_plugin() -> None:
     assert Numa().concerns(context({"zones": [0]}).binding)
     assert not Numa().concerns(PodBinding(pod_name="p", pod_uid="u", selected_node="n"))
 
@@ -58,17 +58,17 @@ def test_only_pods_with_predicted_zones_concern_it() -> None:
         {"zones": [0], "held": {"first": {"cpu": 4}}},
     ],
 )
-def test_data_that_is_no_prediction_is_refused(data: Mapping[str, Any]) -> None:
+def test_data_other_than_a_prediction_is_refused(data: Mapping[str, Any]) -> None:
     with pytest.raises(PluginError, match="no readable NUMA zones"):
         asyncio.run(Numa().pre_bind(context(data)))
 
 
 @pytest.mark.parametrize("text", [None, "", "{", "[]", '{"zones":[0],"pod":"other"}'])
-def test_a_record_that_cannot_be_read_is_none(text: str | None) -> None:
+def test_an_unreadable_record_is_read_as_none(text: str | None) -> None:
     assert numaplacement.from_record(text, "u") is None
 
 
-def test_zones_are_told_in_words() -> None:
+def test_zones_are_listed_as_text() -> None:
     texts = [numaplacement.zones_text(zones) for zones in ([], [0], [0, 1], [0, 1, 3])]
 
     assert texts == ["no NUMA zone", "NUMA zone 0", "NUMA zones 0 and 1", "NUMA zones 0, 1 and 3"]

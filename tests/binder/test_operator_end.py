@@ -18,7 +18,7 @@ STEPS = 20
 """Rounds of the event loop that kopf takes to end."""
 
 
-async def test_kopf_ends_although_the_process_was_frozen_meanwhile(
+async def test_kopf_ends_although_the_process_was_frozen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """After the freeze all time limits are over at once."""
@@ -56,7 +56,7 @@ async def test_kopf_ends_although_the_process_was_frozen_meanwhile(
     assert not running.is_alive
 
 
-async def test_a_watch_that_kopf_leaves_open_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_watch_left_open_by_kopf_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     """As when kopf is cancelled while it handles an event."""
     closed = []
 

@@ -1,4 +1,4 @@
-"""For which pods a plugin is called: those that it does not wave through beforehand."""
+"""The pods for which a plugin is called: all that concern it."""
 
 from typing import cast
 
@@ -40,7 +40,7 @@ class Finisher(Chooser):
 
 
 class Breaker(Everybody):
-    """A plugin that cannot tell."""
+    """A plugin whose `concerns` fails."""
 
     def concerns(self, _binding: PodBinding) -> bool:
         raise RuntimeError("no idea")
@@ -61,14 +61,14 @@ async def carry(*plugins: Everybody, **data: object) -> tuple[bool, bool]:
     return contexts.concern.prepares, contexts.concern.finishes
 
 
-async def test_a_pod_that_concerns_no_plugin_needs_no_step() -> None:
+async def test_no_plugin_is_called_for_a_pod_that_concerns_none() -> None:
     chooser, finisher = Chooser("devices"), Finisher("volumes")
 
     assert await carry(chooser, finisher) == (False, False)
     assert chooser.calls == finisher.calls == []
 
 
-async def test_a_plugin_is_called_for_the_pods_that_concern_it_alone() -> None:
+async def test_a_plugin_is_called_only_for_pods_that_concern_it() -> None:
     chooser, finisher = Chooser("devices"), Finisher("volumes")
 
     assert await carry(chooser, finisher, devices=["a"]) == (True, False)
@@ -79,7 +79,7 @@ async def test_a_plugin_is_called_for_the_pods_that_concern_it_alone() -> None:
     assert finisher.calls == [("pre_bind", "p"), ("post_bind", "p"), ("rollback", "p")]
 
 
-async def test_a_plugin_that_says_nothing_or_fails_to_say_is_called_for_every_pod() -> None:
+async def test_a_plugin_without_a_working_concerns_method_is_called_for_every_pod() -> None:
     everybody, breaker = Everybody("all"), Breaker("broken")
 
     assert await carry(everybody, breaker) == (True, False)

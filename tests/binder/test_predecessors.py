@@ -1,4 +1,4 @@
-"""A Statement that builds on another is begun after that one, or never. No API server."""
+"""A Statement starts only after its prerequisite has succeeded. No API server."""
 
 from typing import Any
 
@@ -73,7 +73,7 @@ def test_extra_pods_fail_when_their_gang_fails_after_retries(newest_first: bool)
     assert status_of(world, "gang-0").failed_attempts == 2
 
 
-def test_nothing_of_extra_pods_is_touched_while_their_gang_is_tried_again() -> None:
+def test_extra_pods_are_not_changed_during_retries_of_their_gang() -> None:
     world = World()
     gang(world, 2, backoff_limit=3)
     extras(world)
@@ -83,7 +83,7 @@ def test_nothing_of_extra_pods_is_touched_while_their_gang_is_tried_again() -> N
     assert not [entry for entry in world.log if entry[0] == "pre_bind" and "extra" in entry[1]]
 
 
-def test_extra_pods_of_a_gang_that_is_not_there_fail() -> None:
+def test_extra_pods_of_a_gang_without_a_statement_fail() -> None:
     world = World()
     extras(world)
 
@@ -93,7 +93,7 @@ def test_extra_pods_of_a_gang_that_is_not_there_fail() -> None:
     assert status_of(world, "extra-0").reason == "PredecessorGone"
 
 
-def test_extra_pods_whose_request_is_told_before_the_gangs_wait_for_it() -> None:
+def test_extra_pods_observed_before_their_gangs_request_wait_for_it() -> None:
     """kopf keeps no order between the events of two requests."""
     world = World()
     (first,) = gang(world, 2)
@@ -120,7 +120,7 @@ def test_extra_pods_whose_request_is_told_before_the_gangs_wait_for_it() -> None
 
 
 @pytest.mark.parametrize("call", ["read pod", "pre_bind"])
-def test_extra_pods_fail_when_the_gangs_request_is_deleted_under_way(call: str) -> None:
+def test_extra_pods_fail_if_the_gangs_request_is_deleted_during_its_run(call: str) -> None:
     world = World()
     gang(world, 2)
     extras(world)
@@ -144,7 +144,7 @@ def test_extra_pods_fail_when_the_gangs_request_is_deleted_under_way(call: str) 
     assert status_of(world, "extra-0").reason == "PredecessorGone"
 
 
-def test_a_request_of_extra_pods_that_is_deleted_while_it_waits_leaves_nothing() -> None:
+def test_a_waiting_request_of_extra_pods_leaves_nothing_when_deleted() -> None:
     world = World()
     gang(world, 2)
     extras(world)
@@ -167,7 +167,7 @@ def test_a_request_of_extra_pods_that_is_deleted_while_it_waits_leaves_nothing()
     assert bound(world) == {"gang-0", "gang-1"}
 
 
-def test_a_chain_of_statements_fails_from_its_first_link_on() -> None:
+def test_a_chain_of_statements_fails_from_its_first_failure_on() -> None:
     world = World()
     gang(world, 2, backoff_limit=0)
     extras(world)
@@ -179,7 +179,7 @@ def test_a_chain_of_statements_fails_from_its_first_link_on() -> None:
     assert status_of(world, "third-0").reason == "PredecessorFailed"
 
 
-def test_a_statement_that_has_begun_is_finished_though_the_one_before_is_gone() -> None:
+def test_a_started_statement_is_completed_although_its_prerequisite_is_gone() -> None:
     world = World()
     gang(world, 2, name="second", after="gang")
     world.pods["second-0"].node = "node-0"
@@ -190,7 +190,7 @@ def test_a_statement_that_has_begun_is_finished_though_the_one_before_is_gone() 
     assert status_of(world, "second-0").phase == "Succeeded"
 
 
-def test_a_finished_request_is_kept_while_extra_pods_build_on_it() -> None:
+def test_a_finished_request_is_kept_while_extra_pods_depend_on_it() -> None:
     world = World()
     (first,) = gang(world, 2)
     extras(world)
@@ -217,7 +217,7 @@ def test_a_finished_request_is_kept_while_extra_pods_build_on_it() -> None:
     assert needed == [True] * 4
 
 
-def test_a_statement_that_is_to_come_after_itself_is_refused() -> None:
+def test_a_statement_that_is_its_own_prerequisite_is_refused() -> None:
     world = World()
     gang(world, 1, after="gang")
 
@@ -232,10 +232,10 @@ def test_a_statement_that_is_to_come_after_itself_is_refused() -> None:
 
 @pytest.mark.parametrize("trouble", list(Trouble))
 @pytest.mark.parametrize("newest_first", [False, True])
-def test_one_trouble_at_any_call_keeps_extra_pods_behind_their_gang(
+def test_extra_pods_follow_their_gang_despite_one_failure_at_any_call(
     trouble: Trouble, newest_first: bool
 ) -> None:
-    """Exhaustive: the trouble meets each call in turn, until it comes too late to meet any."""
+    """Exhaustive: the failure occurs at each call in turn, until there are no more calls."""
     for when in range(1000):
         world, script = World(), Script({when: trouble})
         gang(world, 2)

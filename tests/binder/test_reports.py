@@ -1,4 +1,4 @@
-"""Which events an outcome makes, at the gang, the request and the pods."""
+"""The events of an outcome at the gang, the request and the pods."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -79,7 +79,7 @@ def reports(recorder: Recorder) -> Reports:
     return Reports(recorder, lambda: 0.0)  # type: ignore[arg-type]  # it records, and that is all
 
 
-def test_a_bound_gang_is_an_event_and_its_request_and_pods_minor_ones(
+def test_a_bound_gang_has_an_event_and_its_request_and_pods_minor_events(
     reports: Reports, recorder: Recorder
 ) -> None:
     reports.concluded([request("g")], outcome(Verdict.SUCCEEDED, None, None))
@@ -93,7 +93,7 @@ def test_a_bound_gang_is_an_event_and_its_request_and_pods_minor_ones(
     ]
 
 
-def test_an_attempt_that_is_repeated_is_told_at_the_pods_at_fault_alone(
+def test_a_repeated_attempt_is_reported_only_at_the_pods_that_failed(
     reports: Reports, recorder: Recorder
 ) -> None:
     reports.attempt_failed([request("g")], outcome(Verdict.RETRY, TEMPORARY, ABORTED))
@@ -103,7 +103,7 @@ def test_an_attempt_that_is_repeated_is_told_at_the_pods_at_fault_alone(
     assert all(severity == "Warning" for severity, *_ in recorder.events)
 
 
-def test_a_gang_that_is_given_up_is_told_at_every_pod(reports: Reports, recorder: Recorder) -> None:
+def test_a_failed_gang_is_reported_at_every_pod(reports: Reports, recorder: Recorder) -> None:
     reports.concluded([request("g")], outcome(Verdict.FAILED, TEMPORARY, ABORTED))
 
     assert [each[2:5] for each in recorder.events[2:]] == [
@@ -112,9 +112,7 @@ def test_a_gang_that_is_given_up_is_told_at_every_pod(reports: Reports, recorder
     ]
 
 
-def test_what_becomes_of_single_pods_is_no_minor_matter(
-    reports: Reports, recorder: Recorder
-) -> None:
+def test_events_of_independent_pods_are_not_minor(reports: Reports, recorder: Recorder) -> None:
     reports.concluded([request("")], outcome(Verdict.SUCCEEDED, None, TEMPORARY))
 
     assert [(name, is_minor) for _, _, name, _, _, is_minor in recorder.events] == [
@@ -124,7 +122,7 @@ def test_what_becomes_of_single_pods_is_no_minor_matter(
     ]
 
 
-def test_the_series_of_a_queue_that_is_not_used_any_more_are_dropped(recorder: Recorder) -> None:
+def test_the_series_of_an_unused_queue_are_dropped(recorder: Recorder) -> None:
     clock = [0.0]
     reports = Reports(recorder, lambda: clock[0])  # type: ignore[arg-type]  # it records, and that is all
 

@@ -1,6 +1,7 @@
-"""Whatever befalls the binder, each Statement of a shared request is whole or not, by itself."""
+"""With any failure of the binder, each Statement of a shared request is bound whole or not."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,9 +44,15 @@ class Scene:
     robbed: set[str] = field(default_factory=set)
     """Statements that have lost a pod in the middle, and may be bound in part."""
     calls: int = 0
+    on_write: Callable[[int], object] = lambda _write: None
+    """Gets the number of each write of a status before it."""
+    writes: int = 0
 
-    def happen(self, _call: str) -> None:
+    def happen(self, call: str) -> None:
         self.calls += 1
+        if call == "patch status":
+            self.writes += 1
+            self.on_write(self.writes)
         name = self.withdrawals.pop(self.calls, None)
         for stored in list(self.world.requests.values()) if name else []:
             if name in [each.id for each in stored.spec.statements]:
@@ -103,7 +110,7 @@ def check_nothing_is_remembered(binder: Binder) -> None:
 
 
 def check_the_end(world: World, plugins: int) -> None:
-    """What must hold of every end: said as it is, prepared as it is, each pod bound once."""
+    """Check the end: status and preparations fit the bindings, and each pod is bound once."""
     bound = ours(world)
     for request in world.statements():
         mine, status = pods(request), request.status
@@ -236,7 +243,7 @@ def spoil(scene: Scene, pod: str, trouble: str) -> None:
 
 @settings(max_examples=examples(200), deadline=None)
 @given(scenes())
-def test_each_statement_is_bound_whole_or_not_at_all_by_itself(scene: Scene) -> None:
+def test_each_statement_is_bound_whole_or_not_at_all_independently(scene: Scene) -> None:
     if not scene.plugins:
         scene.refuses.clear()  # nobody is there to refuse
         scene.faulty = {name for name in scene.faulty if _has_lost(scene.world, name)}
@@ -271,8 +278,8 @@ def three_gangs(world: World) -> dict[str, PluginError]:
 
 @pytest.mark.parametrize("lag_s", LAGS_S)
 @pytest.mark.parametrize("trouble", list(Trouble))
-def test_one_trouble_at_any_call_harms_no_neighbour(trouble: Trouble, lag_s: float) -> None:
-    """Exhaustive: the trouble meets each call in turn, until it comes too late to meet any."""
+def test_one_failure_at_any_call_does_not_affect_neighbours(trouble: Trouble, lag_s: float) -> None:
+    """Exhaustive: the failure occurs at each call in turn, until there are no more calls."""
     for when in range(1000):
         world, script = World(), Script({when: trouble})
         refuses = three_gangs(world)
@@ -288,7 +295,7 @@ def test_one_trouble_at_any_call_harms_no_neighbour(trouble: Trouble, lag_s: flo
 
 @pytest.mark.parametrize("name", ["gang", "extra", "bad"])
 @pytest.mark.parametrize("lag_s", LAGS_S)
-def test_a_withdrawal_at_any_call_ends_that_statement_alone(name: str, lag_s: float) -> None:
+def test_a_withdrawal_at_any_call_ends_only_its_statement(name: str, lag_s: float) -> None:
     for when in range(1, 1000):
         world = World()
         refuses = three_gangs(world)
@@ -320,7 +327,7 @@ async def lose_the_lease(
     await carry_through(world, plugins=1, refuses=refuses)
 
 
-def test_a_lease_that_is_lost_at_any_call_leaves_the_rest_to_the_next_binder() -> None:
+def test_the_next_binder_continues_after_the_lease_is_lost_at_any_call() -> None:
     for when in range(1, 1000):
         world, calls = World(), list[str]()
         refuses = three_gangs(world)
@@ -334,35 +341,55 @@ def test_a_lease_that_is_lost_at_any_call_leaves_the_rest_to_the_next_binder() -
     raise AssertionError("the calls never end")
 
 
-@pytest.mark.parametrize("at", range(1, 4))
-@pytest.mark.parametrize("dies_at", [None, 3])
-@pytest.mark.parametrize("withdrawn", [(0, 1, 2), (0,), (1,), (2,)])
-def test_a_withdrawal_between_the_writes_of_parts_leaves_none_without_an_outcome(
-    at: int, dies_at: int | None, withdrawn: tuple[int, ...]
-) -> None:
-    """The first parts have their outcome then, and the Runs of the others must know it.
-
-    A scheduler that dies has withdrawn only some of them.
-    """
+def split_gang(trouble: tuple[int, Trouble] | None = None) -> Scene:
+    """Return a scene with one gang of three pods in three requests, with at most one trouble."""
     world = World()
     world.keeps_time = True
     whole = statement(world, "p", 3)
     for part in range(3):
         piece = msgspec.structs.replace(whole, pods=whole.pods[part : part + 1], part=part, parts=3)
         share(world, piece, name=f"request-{part}", backoff_limit=PATIENT)
-    scene = Scene(
-        world, Script({} if dies_at is None else {dies_at: Trouble.DEATH_BEFORE}), 0, lag_s=0.0
-    )
-    writes = 0
+    return Scene(world, Script(dict([trouble] if trouble else [])), 0, lag_s=0.0)
 
-    def happen(call: str) -> None:
-        nonlocal writes
-        writes += call == "patch status"
-        if call == "patch status" and writes == at:
-            for part in withdrawn:
-                world.withdraw(f"request-{part}", "p")
 
-    scene.happen = happen  # type: ignore[assignment]
+@pytest.mark.parametrize("at", range(1, 4))
+@pytest.mark.parametrize("dies_at", [None, 3])
+@pytest.mark.parametrize("withdrawn", [(0, 1, 2), (0,), (1,), (2,)])
+def test_every_part_has_an_outcome_after_a_withdrawal_between_writes_of_parts(
+    at: int, dies_at: int | None, withdrawn: tuple[int, ...]
+) -> None:
+    """The first parts have their outcome then, and the Runs of the others must know it.
+
+    A scheduler that dies has withdrawn only some of them.
+    """
+    scene = split_gang(None if dies_at is None else (dies_at, Trouble.DEATH_BEFORE))
+
+    def withdraw(write: int) -> None:
+        for part in withdrawn if write == at else ():
+            scene.world.withdraw(f"request-{part}", "p")
+
+    scene.on_write = withdraw
     scene.play()
 
-    check_the_end(world, 0)
+    check_the_end(scene.world, 0)
+
+
+@pytest.mark.parametrize("part", range(3))
+@pytest.mark.parametrize("at", range(1, 4))
+def test_parts_get_an_outcome_after_another_binder_has_ended_one_that_is_withdrawn(
+    part: int, at: int
+) -> None:
+    """The part with an outcome starts no new Run, and the others cannot end without one."""
+    scene = split_gang(trouble=(0, Trouble.ERROR))  # the first attempt writes that it failed
+
+    def end_and_withdraw(write: int) -> None:
+        if write == at:
+            completion = {"unboundPods": [], "completionTime": "2026-01-01T00:00:00Z"}
+            scene.world.end(f"request-{part}", phase=Phase.FAILED, **completion)
+            scene.world.withdraw(f"request-{part}", "p")
+
+    scene.on_write = end_and_withdraw
+    scene.play()
+
+    assert not ours(scene.world)
+    assert {each.status.phase for each in scene.world.statements()} == {Phase.FAILED}

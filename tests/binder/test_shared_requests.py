@@ -1,4 +1,4 @@
-"""Statements that share a request: what happens to one leaves the others alone. No API server."""
+"""Statements that share a request do not affect each other. No API server."""
 
 from collections.abc import Callable
 from typing import Any
@@ -102,7 +102,7 @@ def test_each_statement_has_its_own_outcome() -> None:
     assert {uid.removeprefix("uid-") for _, uid in world.prepared} == bound(world)
 
 
-def test_statements_that_meet_no_trouble_cost_one_status_write() -> None:
+def test_statements_without_failures_cost_one_status_write() -> None:
     world = new_world()
     share(world, *(statement(world, f"gang{n}", 3) for n in range(10)))
 
@@ -113,7 +113,7 @@ def test_statements_that_meet_no_trouble_cost_one_status_write() -> None:
     ]
 
 
-def test_a_statement_that_waits_for_a_volume_delays_none_of_its_neighbours() -> None:
+def test_a_statement_that_waits_for_a_volume_does_not_delay_its_neighbours() -> None:
     world = new_world()
     share(
         world,
@@ -142,9 +142,7 @@ def test_a_statement_that_waits_for_a_volume_delays_none_of_its_neighbours() -> 
     assert world.requests[NAMESPACE, "shared"].status.phase == "Failed"
 
 
-def test_a_statement_of_another_request_does_not_wait_for_the_neighbours_of_its_prerequisite() -> (
-    None
-):
+def test_a_dependent_statement_does_not_wait_for_neighbours_of_its_prerequisite() -> None:
     world = new_world()
     share(world, statement(world, "gang", 1), statement(world, "slow", 1))
 
@@ -162,7 +160,7 @@ def test_a_statement_of_another_request_does_not_wait_for_the_neighbours_of_its_
     play(main())
 
 
-def test_a_failing_neighbour_is_tried_again_by_itself() -> None:
+def test_a_failing_statement_is_retried_without_its_neighbours() -> None:
     world = new_world()
     share(world, statement(world, "good", 2), statement(world, "bad", 2), backoff_limit=3)
 
@@ -176,7 +174,7 @@ def test_a_failing_neighbour_is_tried_again_by_itself() -> None:
     assert status_of(world, "good").failed_attempts == 0
 
 
-def test_a_pod_that_two_statements_of_a_request_name_is_bound_once() -> None:
+def test_a_pod_in_two_statements_of_a_request_is_bound_once() -> None:
     world = new_world()
     first = statement(world, "first", 2)
     second = msgspec.structs.replace(first, id="second")
@@ -250,7 +248,7 @@ def with_parts(world: World, request: BindRequest) -> BindRequest:
     [(doubled, "gang twice"), (emptied, "no Statement"), (with_parts, "comes in parts")],
 )
 @pytest.mark.parametrize("when", ["before", "meanwhile"])
-def test_a_request_that_makes_no_sense_is_refused_as_a_whole_and_rolled_back(
+def test_an_invalid_request_is_refused_as_a_whole_and_rolled_back(
     spoil: Callable[[World, BindRequest], BindRequest], text: str, when: str
 ) -> None:
     world = new_world()
@@ -280,7 +278,7 @@ def test_a_request_that_makes_no_sense_is_refused_as_a_whole_and_rolled_back(
     assert {uid.removeprefix("uid-") for _, uid in world.prepared} == expected
 
 
-def test_a_request_that_was_refused_as_a_whole_is_removed_as_any_other() -> None:
+def test_a_request_refused_as_a_whole_is_removed_as_any_other() -> None:
     world = new_world()
     request = share(world, *[statement(world, "gang", 1)] * 2)
     refused = {"phase": "Failed", "reason": "Malformed", "completionTime": "1970-01-01T00:01:00Z"}
@@ -296,7 +294,7 @@ def test_a_request_that_was_refused_as_a_whole_is_removed_as_any_other() -> None
     run_with_slow(world, after=after)
 
 
-def test_a_request_that_is_mended_before_it_was_refused_is_carried_out() -> None:
+def test_a_request_corrected_before_its_refusal_is_processed() -> None:
     world = new_world()
     share(world, *[statement(world, "gang", 1)] * 2)
 
@@ -309,7 +307,7 @@ def test_a_request_that_is_mended_before_it_was_refused_is_carried_out() -> None
     assert ends(world) == {"gang": ("Succeeded", "Bound")}
 
 
-def test_a_malformed_statement_that_is_changed_before_it_was_refused_is_refused_again() -> None:
+def test_a_malformed_statement_changed_before_its_refusal_is_refused_again() -> None:
     world = new_world()
     share(world, StatementSpec(id="bad", pods=[]), statement(world, "good", 1))
 
@@ -328,7 +326,7 @@ def test_a_malformed_statement_that_is_changed_before_it_was_refused_is_refused_
 # ---- copies --------------------------------------------------------------------------------------
 
 
-def test_a_statement_that_another_request_carries_is_refused_there_alone() -> None:
+def test_a_copied_statement_is_refused_only_in_the_later_request() -> None:
     world = new_world()
     mine = statement(world, "gang", 1)
     share(world, mine, statement(world, "slow", 1), name="first")
@@ -358,7 +356,7 @@ def test_a_statement_that_another_request_carries_is_refused_there_alone() -> No
     assert len([entry for entry in world.log if entry[0] == "bind"]) == 3
 
 
-def test_a_copy_whose_original_cannot_be_read_waits_for_the_answer() -> None:
+def test_a_copied_statement_waits_until_its_original_can_be_read() -> None:
     world = new_world()
     mine = statement(world, "gang", 1)
     share(world, mine, statement(world, "slow", 1), name="first")
@@ -384,7 +382,7 @@ def test_a_copy_whose_original_cannot_be_read_waits_for_the_answer() -> None:
 # ---- changes of the spec -------------------------------------------------------------------------
 
 
-def test_a_statement_that_vanishes_from_its_request_is_rolled_back() -> None:
+def test_a_statement_removed_from_its_request_is_rolled_back() -> None:
     world = new_world()
     request = share(world, statement(world, "gang", 2), statement(world, "slow", 2))
 
@@ -401,7 +399,7 @@ def test_a_statement_that_vanishes_from_its_request_is_rolled_back() -> None:
     assert {uid.removeprefix("uid-") for _, uid in world.prepared} == bound(world)
 
 
-def test_a_request_that_is_deleted_ends_all_its_statements() -> None:
+def test_the_deletion_of_a_request_ends_all_its_statements() -> None:
     world = new_world()
     request = share(world, statement(world, "one", 1), statement(world, "two", 1))
 
@@ -420,7 +418,7 @@ def test_a_request_that_is_deleted_ends_all_its_statements() -> None:
     assert world.prepared == set()
 
 
-def test_a_statement_whose_spec_changes_is_begun_anew_and_its_neighbour_is_not() -> None:
+def test_a_statement_with_a_changed_spec_is_restarted_without_its_neighbour() -> None:
     world = new_world()
     request = share(world, statement(world, "gang", 1), statement(world, "slow", 1))
     world.nodes.add("better")
@@ -472,7 +470,7 @@ def ids(request: BindRequest) -> list[str]:
     return [each.id for each in request.spec.statements]
 
 
-def test_withdrawn_before_the_binder_looks() -> None:
+def test_a_statement_withdrawn_before_the_binder_observes_it_is_not_started() -> None:
     world = new_world()
     share(world, statement(world, "bad", 2), statement(world, "good", 1), withdrawn=["bad"])
     play(carry_through(world))
@@ -480,14 +478,14 @@ def test_withdrawn_before_the_binder_looks() -> None:
     assert not [entry for entry in world.log if entry[0] == "pre_bind" and "bad" in entry[1]]
 
 
-def test_withdrawn_while_a_plugin_waits() -> None:
+def test_a_statement_withdrawn_while_a_plugin_waits_is_rolled_back() -> None:
     world = new_world()
     share(world, statement(world, "bad", 2), statement(world, "good", 1))
     withdraw(world, 30.0, "bad-1")
     check_withdrawn(world)
 
 
-def test_withdrawn_while_it_waits_for_its_prerequisite() -> None:
+def test_a_statement_withdrawn_while_it_waits_for_its_prerequisite_fails() -> None:
     world = new_world()
     share(
         world,
@@ -498,7 +496,7 @@ def test_withdrawn_while_it_waits_for_its_prerequisite() -> None:
     check_withdrawn(world)
 
 
-def test_withdrawn_while_it_waits_for_its_next_attempt() -> None:
+def test_a_statement_withdrawn_while_it_waits_for_a_retry_fails() -> None:
     world = new_world()
     share(world, statement(world, "bad", 2), statement(world, "good", 1), backoff_limit=20)
     refuses = {"uid-bad-1": PluginError("no")}
@@ -509,7 +507,7 @@ def test_withdrawn_while_it_waits_for_its_next_attempt() -> None:
 
 @pytest.mark.parametrize("parts", [2, 3])
 @pytest.mark.parametrize("which", [0, 1])
-def test_withdrawn_when_it_comes_in_parts_whether_or_not_all_have_come(
+def test_a_withdrawn_statement_fails_whether_or_not_all_its_parts_exist(
     parts: int, which: int
 ) -> None:
     world = new_world()
@@ -538,7 +536,7 @@ def test_withdrawn_when_it_comes_in_parts_whether_or_not_all_have_come(
     assert {uid for _, uid in world.prepared} == {"uid-good-0"}
 
 
-def test_a_part_that_comes_after_its_statement_was_withdrawn_fails_too() -> None:
+def test_a_part_created_after_the_withdrawal_of_its_statement_fails() -> None:
     world = new_world()
     share(world, statement(world, "good", 1))
     parts = [
@@ -562,7 +560,7 @@ def test_a_part_that_comes_after_its_statement_was_withdrawn_fails_too() -> None
     assert bound(world) == {"good-0"}
 
 
-def test_a_gang_that_is_withdrawn_when_a_pod_is_bound_is_bound_whole() -> None:
+def test_a_gang_withdrawn_after_a_pod_was_bound_is_bound_whole() -> None:
     world = new_world()
     share(world, statement(world, "bad", 3), statement(world, "good", 1))
 
@@ -589,10 +587,10 @@ def test_a_gang_that_is_withdrawn_when_a_pod_is_bound_is_bound_whole() -> None:
 
 @pytest.mark.parametrize("refuses", [{}, {"uid-bad-0": PluginError("no", permanent=True)}])
 @pytest.mark.parametrize("lag_s", [0.0, 3.0])
-def test_withdrawn_while_its_outcome_is_being_written(
+def test_a_statement_withdrawn_during_the_write_of_its_outcome_has_an_outcome(
     refuses: dict[str, PluginError], lag_s: float
 ) -> None:
-    """The write conflicts with the withdrawal, and nobody else will write the outcome."""
+    """The write conflicts with the withdrawal, and no other task writes the outcome."""
     world = new_world()
     share(world, statement(world, "bad", 1))
 
@@ -610,7 +608,7 @@ def test_withdrawn_while_its_outcome_is_being_written(
     assert (phase, reason) == (("Failed", "Withdrawn") if refuses else ("Succeeded", "Bound"))
 
 
-def test_withdrawn_after_its_end_changes_nothing() -> None:
+def test_a_withdrawal_after_the_end_changes_nothing() -> None:
     world = new_world()
     share(world, statement(world, "bad", 1), statement(world, "slow", 1))
     withdraw(world, 30.0, "slow-0")
@@ -635,7 +633,7 @@ def test_a_request_is_kept_until_all_its_statements_have_ended() -> None:
     run_with_slow(world, "slow-0", during=during, after=after)
 
 
-def test_what_the_operator_decodes_comes_to_each_statement() -> None:
+def test_events_decoded_by_the_operator_reach_each_statement() -> None:
     world = new_world()
     stored = share(world, statement(world, "one", 1), statement(world, "two", 2))
     raw = msgspec.to_builtins(stored)

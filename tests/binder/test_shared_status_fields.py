@@ -1,4 +1,4 @@
-"""What the status of a request with several Statements shows: tables."""
+"""The status fields of a request with several Statements, as tables."""
 
 from typing import Any
 
@@ -73,7 +73,7 @@ def status(*changes: dict[str, Any], gangs: bool = True) -> dict[str, Any]:
         ([FAILED, FAILED], "Failed", 0),
     ],
 )
-def test_the_phase_is_common_and_bound_pods_are_counted(
+def test_the_phase_is_combined_and_bound_pods_are_counted(
     changes: list[dict[str, Any]], phase: str, bound: int
 ) -> None:
     found = status(*changes)
@@ -98,7 +98,7 @@ def test_the_phase_is_common_and_bound_pods_are_counted(
         ([PENDING], "", ""),
     ],
 )
-def test_reason_and_message_are_of_what_people_must_know_first(
+def test_reason_and_message_are_of_the_most_important_statement(
     changes: list[dict[str, Any]], reason: str, message: str
 ) -> None:
     found = status(*changes)
@@ -106,19 +106,19 @@ def test_reason_and_message_are_of_what_people_must_know_first(
     assert (found["reason"], found["message"]) == (reason, message)
 
 
-def test_pods_without_a_gang_are_named_as_such() -> None:
+def test_pods_without_a_gang_are_listed_as_such() -> None:
     found = status(BOUND, WAITING, gangs=False)
 
     assert found["message"] == "pods without a gang: a volume"
 
 
-def test_the_completion_time_is_that_of_the_last_and_attempts_are_the_most() -> None:
+def test_completion_time_is_the_latest_and_attempts_are_the_maximum() -> None:
     found = status(FAILED, BOUND, BOUND)
 
     assert (found["completionTime"], found["failedAttempts"]) == (LATE, 2)
 
 
-def test_bound_pods_are_listed_only_while_there_is_no_outcome() -> None:
+def test_bound_pods_are_listed_only_until_there_is_an_outcome() -> None:
     first = status(BEGUN, PENDING)
     assert first["statements"] == [{"id": "g0", **BEGUN}]
 
@@ -129,7 +129,7 @@ def test_bound_pods_are_listed_only_while_there_is_no_outcome() -> None:
     assert second["statements"] == [{"id": "g0", "message": "again", **BOUND}]
 
 
-def test_what_is_known_of_neighbours_is_kept_and_of_strangers_dropped() -> None:
+def test_the_status_of_neighbours_is_kept_and_of_unknown_statements_dropped() -> None:
     known = msgspec.convert(
         {"statements": [{"id": "g1", **FAILED}, {"id": "stranger", **FAILED}]},
         BindRequestStatus,
@@ -158,7 +158,7 @@ def test_all_pods_of_a_malformed_statement_count_as_unbound() -> None:
 
 
 def test_the_bound_pods_of_a_statement_that_failed_elsewhere_count_as_bound() -> None:
-    """Such as a part all of whose pods are bound, when another part has lost a pod."""
+    """For example a part with all pods bound, if another part has lost a pod."""
     lost_elsewhere = {key: value for key, value in FAILED.items() if key != "unboundPods"}
     read = msgspec.convert(
         {"statements": [{"id": "g0", **lost_elsewhere}], "phase": "Failed"},
@@ -170,7 +170,7 @@ def test_the_bound_pods_of_a_statement_that_failed_elsewhere_count_as_bound() ->
     assert found.status.bound_pods == ["g0-0", "g0-1"]
 
 
-def test_a_request_that_was_refused_as_a_whole_stays_refused_when_it_is_mended() -> None:
+def test_a_request_refused_as_a_whole_stays_refused_after_a_correction() -> None:
     refused = msgspec.convert(
         {"phase": "Failed", "reason": "Malformed", "message": "no", "completionTime": EARLY},
         BindRequestStatus,

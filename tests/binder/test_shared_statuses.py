@@ -1,4 +1,4 @@
-"""When the statuses of Statements that share a request are written, and by how many writes."""
+"""The times and the number of status writes for Statements that share a request."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -80,7 +80,7 @@ def test_a_failure_is_written_at_once() -> None:
     assert scene.writes == [(0.0, {"b": "Failed"})]
 
 
-def test_an_attempt_that_will_be_repeated_is_written_at_once() -> None:
+def test_an_attempt_to_be_retried_is_written_at_once() -> None:
     scene = Scene()
     run(scene, lambda: scene.write("b", RETRIED))
     assert scene.writes == [(0.0, {"b": "Pending"})]
@@ -101,7 +101,7 @@ def test_successes_are_written_together_when_all_have_ended() -> None:
     assert len(scene.statuses) == 0
 
 
-def test_successes_wait_a_second_for_a_neighbour_that_goes_on() -> None:
+def test_successes_wait_a_second_for_a_running_neighbour() -> None:
     scene = Scene()
 
     async def main() -> None:
@@ -116,7 +116,7 @@ def test_successes_wait_a_second_for_a_neighbour_that_goes_on() -> None:
     assert scene.writes == [(GATHER_S, ab), (GATHER_S + 5, ab | {"c": "Succeeded"})]
 
 
-def test_a_failure_takes_the_successes_that_wait_with_it() -> None:
+def test_a_failure_is_written_together_with_waiting_successes() -> None:
     scene = Scene()
 
     async def main() -> None:
@@ -128,13 +128,13 @@ def test_a_failure_takes_the_successes_that_wait_with_it() -> None:
     assert scene.writes == [(0.3, {"a": "Succeeded", "b": "Failed"})]
 
 
-def test_a_success_on_which_a_statement_builds_is_written_at_once() -> None:
+def test_a_success_with_a_dependent_statement_is_written_at_once() -> None:
     scene = Scene(needed={"a"})
     run(scene, lambda: scene.write("a", SUCCEEDED))
     assert scene.writes == [(0.0, {"a": "Succeeded"})]
 
 
-def test_a_success_waits_no_longer_when_a_statement_comes_that_builds_on_it() -> None:
+def test_a_waiting_success_is_written_when_a_dependent_statement_arrives() -> None:
     scene = Scene()
 
     async def main() -> None:
@@ -151,7 +151,7 @@ def test_a_success_waits_no_longer_when_a_statement_comes_that_builds_on_it() ->
 @pytest.mark.parametrize(
     "trouble", [Trouble.ERROR, Trouble.CONFLICT, Trouble.LOST_BEFORE, Trouble.LOST_AFTER]
 )
-def test_a_write_that_meets_trouble_is_repeated_for_all(trouble: Trouble) -> None:
+def test_a_failed_write_is_repeated_for_all_statements(trouble: Trouble) -> None:
     scene = Scene(Script({0: trouble, 2: trouble}))
 
     async def main() -> None:
@@ -161,7 +161,7 @@ def test_a_write_that_meets_trouble_is_repeated_for_all(trouble: Trouble) -> Non
     assert scene.phases() == dict.fromkeys("abc", "Succeeded")
 
 
-def test_a_status_that_another_has_written_stays() -> None:
+def test_a_status_written_by_another_process_is_kept() -> None:
     scene = Scene()
 
     async def main() -> None:
@@ -174,7 +174,7 @@ def test_a_status_that_another_has_written_stays() -> None:
 
 
 @pytest.mark.parametrize("at_s", [0.5, GATHER_S])
-def test_a_run_that_is_cancelled_while_it_writes_for_others_leaves_that_to_them(
+def test_a_run_cancelled_during_a_common_write_leaves_it_to_the_others(
     at_s: float,
 ) -> None:
     scene = Scene()
@@ -192,7 +192,7 @@ def test_a_run_that_is_cancelled_while_it_writes_for_others_leaves_that_to_them(
     assert scene.phases()["b"] == "Succeeded"
 
 
-def test_a_run_that_is_cancelled_while_another_writes_is_not_written() -> None:
+def test_a_run_cancelled_while_another_writes_is_not_written() -> None:
     scene = Scene()
 
     async def main() -> None:
@@ -240,7 +240,7 @@ def change_statement(scene: Scene) -> None:
 )
 @pytest.mark.parametrize("is_told", [False, True])
 @pytest.mark.parametrize("is_remembered", [False, True])
-def test_an_outcome_is_not_written_to_what_has_changed(
+def test_an_outcome_is_not_written_to_a_changed_statement(
     change: Callable[[Scene], object], error: type[Exception], is_told: bool, is_remembered: bool
 ) -> None:
     scene = Scene()
@@ -259,7 +259,7 @@ def test_an_outcome_is_not_written_to_what_has_changed(
     assert "a" not in (scene.phases() if scene.world.requests else {})
 
 
-def test_a_change_of_a_neighbour_does_not_matter() -> None:
+def test_a_change_of_a_neighbour_does_not_prevent_the_write() -> None:
     scene = Scene()
     request = scene.request("b")
 
@@ -273,7 +273,7 @@ def test_a_change_of_a_neighbour_does_not_matter() -> None:
     assert scene.phases() == {"b": "Failed"}
 
 
-def test_an_outcome_is_written_though_the_watch_was_quicker_than_an_answer() -> None:
+def test_an_outcome_is_written_if_the_watch_event_precedes_the_answer() -> None:
     scene = Scene()
 
     async def main() -> None:
@@ -289,7 +289,7 @@ def test_an_outcome_is_written_though_the_watch_was_quicker_than_an_answer() -> 
     assert scene.phases() == {"a": "Failed", "b": "Failed"}
 
 
-def test_a_request_that_is_not_remembered_is_read_until_that_succeeds() -> None:
+def test_a_request_that_is_not_cached_is_read_until_the_read_succeeds() -> None:
     scene = Scene(Script({0: Trouble.ERROR, 1: Trouble.LOST_BEFORE}))
     scene.statuses.drop("br-shared")
 
@@ -321,7 +321,7 @@ def test_a_wait_reason_never_replaces_an_outcome() -> None:
     assert scene.phases() == {"a": "Failed", "b": "Failed"}
 
 
-def test_a_wait_reason_that_comes_after_the_outcome_is_dropped() -> None:
+def test_a_wait_reason_after_the_outcome_is_dropped() -> None:
     scene = Scene()
     before = scene.request("b")
 
@@ -333,7 +333,7 @@ def test_a_wait_reason_that_comes_after_the_outcome_is_dropped() -> None:
     assert scene.phases() == {"b": "Failed"}
 
 
-def test_wait_reasons_that_come_while_one_is_written_are_written_together() -> None:
+def test_wait_reasons_that_arrive_during_a_write_are_written_together() -> None:
     scene = Scene()
 
     async def main() -> None:
@@ -344,7 +344,7 @@ def test_wait_reasons_that_come_while_one_is_written_are_written_together() -> N
     assert [set(phases) for _, phases in scene.writes] == [{"a"}, {"a", "b", "c"}]
 
 
-def test_a_wait_reason_is_written_though_somebody_has_touched_the_request() -> None:
+def test_a_wait_reason_is_written_although_the_request_was_modified() -> None:
     scene = Scene()
     request = scene.request("a")
 
@@ -355,7 +355,7 @@ def test_a_wait_reason_is_written_though_somebody_has_touched_the_request() -> N
     run(scene, main)
 
 
-def test_a_wait_reason_that_cannot_be_written_is_given_up() -> None:
+def test_a_wait_reason_that_cannot_be_written_is_dropped() -> None:
     scene = Scene(Script(dict.fromkeys(range(10), Trouble.ERROR)))
 
     async def main() -> None:
@@ -371,7 +371,7 @@ def test_a_wait_reason_that_cannot_be_written_is_given_up() -> None:
 # ---- memory --------------------------------------------------------------------------------------
 
 
-def test_a_request_is_forgotten_when_all_have_ended_whatever_the_watch_shows_later() -> None:
+def test_a_request_with_all_statements_ended_is_forgotten_despite_later_events() -> None:
     scene = Scene()
     states = []
 
@@ -387,7 +387,7 @@ def test_a_request_is_forgotten_when_all_have_ended_whatever_the_watch_shows_lat
     assert len(scene.statuses) == 0
 
 
-def test_a_request_that_goes_while_it_is_read_is_forgotten() -> None:
+def test_a_request_deleted_while_it_is_read_is_forgotten() -> None:
     scene = Scene()
     scene.statuses.drop("br-shared")
     request = scene.request("a")

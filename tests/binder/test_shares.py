@@ -1,4 +1,4 @@
-"""Statements that share a request end each by itself, on the real API server."""
+"""Statements that share a request end independently, on the real API server."""
 
 import time
 from collections.abc import Callable
@@ -15,7 +15,7 @@ LIFE_S = 3.0
 """How long a request is kept after its end."""
 
 
-def test_each_of_three_statements_ends_when_it_can_and_the_request_is_kept_until_the_last(
+def test_three_statements_end_independently_and_the_request_is_kept_until_the_last(
     cluster: Cluster, start_binder: Start, gate: Gate
 ) -> None:
     cluster.add_nodes(2)
@@ -54,7 +54,7 @@ def test_each_of_three_statements_ends_when_it_can_and_the_request_is_kept_until
     cluster.wait_gone("bindrequest", "three")
 
 
-def test_a_statement_that_is_withdrawn_is_rolled_back_and_its_neighbours_are_bound(
+def test_a_withdrawn_statement_is_rolled_back_and_its_neighbours_are_bound(
     cluster: Cluster, start_binder: Start, gate: Gate
 ) -> None:
     cluster.add_nodes(2)
@@ -90,7 +90,7 @@ def test_a_statement_that_is_withdrawn_is_rolled_back_and_its_neighbours_are_bou
     assert gate.prepared == {f"prepared-{name}-{n}" for name in ("slow", "extra") for n in (0, 1)}
 
 
-def test_a_malformed_statement_fails_alone_and_a_request_that_has_one_twice_as_a_whole(
+def test_a_malformed_statement_fails_alone_and_a_duplicate_fails_the_request(
     cluster: Cluster, share_binder: Callable[..., None]
 ) -> None:
     cluster.add_nodes(2)

@@ -1,4 +1,4 @@
-"""What the manager does with requests: parts, retries, changes, refusals. No API server."""
+"""The manager of requests: parts, retries, changes, refusals. No API server."""
 
 import msgspec
 import pytest
@@ -20,7 +20,7 @@ def status_of(world: World, name: str) -> str:
     return world.only(name).status.phase
 
 
-def test_a_gang_that_meets_no_trouble_costs_one_status_write() -> None:
+def test_a_gang_without_failures_costs_one_status_write() -> None:
     world = World()
     gang(world, 8)
 
@@ -78,7 +78,7 @@ def test_attempts_are_two_to_the_n_seconds_apart_and_end_at_the_limit() -> None:
     assert request.status.unbound_pods[0].message == "claims-0: not yet"
 
 
-def test_a_plugins_permanent_refusal_is_not_tried_again() -> None:
+def test_a_permanent_refusal_of_a_plugin_is_not_retried() -> None:
     world = World()
     gang(world, 3)
 
@@ -101,7 +101,7 @@ def test_a_plugins_permanent_refusal_is_not_tried_again() -> None:
     }
 
 
-def test_only_the_failed_ones_of_independent_pods_are_tried_again() -> None:
+def test_only_the_failed_independent_pods_are_retried() -> None:
     world = World()
     gang(world, 3, min_bound=0)
     refuses = {"uid-gang-1": PluginError("not yet")}
@@ -120,7 +120,7 @@ def test_only_the_failed_ones_of_independent_pods_are_tried_again() -> None:
     assert len(world.bound()) == 3
 
 
-def test_a_part_whose_sister_has_failed_for_good_fails_like_her() -> None:
+def test_a_part_fails_if_another_part_failed_permanently() -> None:
     """A binder died between the status writes of two parts."""
     world = World()
     first, _ = gang(world, 4, parts=2)
@@ -150,7 +150,7 @@ def test_a_part_whose_sister_has_failed_for_good_fails_like_her() -> None:
     assert status_writes(world) == [("gang-1", "Failed")]
 
 
-def test_a_part_whose_sister_has_succeeded_is_bound_too() -> None:
+def test_a_part_is_bound_if_another_part_succeeded() -> None:
     world = World()
     gang(world, 2, parts=2)
     world.pods["gang-0"].node = "node-0"
@@ -168,7 +168,7 @@ def test_a_part_whose_sister_has_succeeded_is_bound_too() -> None:
     assert status_of(world, "gang-1") == "Succeeded"
 
 
-def test_a_statement_of_which_a_part_is_deleted_fails_as_a_whole() -> None:
+def test_a_statement_fails_as_a_whole_if_a_part_is_deleted() -> None:
     world = World()
     gang(world, 2, parts=2)
 
@@ -192,7 +192,7 @@ def test_a_statement_of_which_a_part_is_deleted_fails_as_a_whole() -> None:
     assert world.only("gang-0").status.reason == "PartGone"
 
 
-def test_a_request_that_comes_and_goes_at_once_leaves_nothing_behind() -> None:
+def test_a_request_deleted_right_after_its_creation_leaves_nothing() -> None:
     world = World()
     (request,) = gang(world, 2)
 
@@ -209,7 +209,7 @@ def test_a_request_that_comes_and_goes_at_once_leaves_nothing_behind() -> None:
     assert world.bound() == {}
 
 
-def test_a_pod_that_may_be_bound_is_not_rolled_back_when_its_request_is_deleted() -> None:
+def test_a_possibly_bound_pod_is_not_rolled_back_when_its_request_is_deleted() -> None:
     world = World()
     gang(world, 1)
 
@@ -233,7 +233,7 @@ def test_a_pod_that_may_be_bound_is_not_rolled_back_when_its_request_is_deleted(
     assert world.prepared == {("claims-0", "uid-gang-0")}
 
 
-def test_a_successor_that_is_told_before_its_predecessors_end_is_not_refused() -> None:
+def test_a_successor_observed_before_its_predecessors_end_is_not_refused() -> None:
     """kopf keeps no order between the events of two requests."""
     world = World()
     (old,) = gang(world, 2)
@@ -254,7 +254,7 @@ def test_a_successor_that_is_told_before_its_predecessors_end_is_not_refused() -
     assert status_of(world, "new") == "Succeeded"
 
 
-def test_two_requests_for_the_same_part_of_a_statement_do_not_both_count() -> None:
+def test_only_one_of_two_requests_for_the_same_part_is_effective() -> None:
     world = World()
     first, _ = gang(world, 2, parts=2)
     twin = msgspec.structs.replace(
@@ -287,7 +287,7 @@ def test_two_requests_for_the_same_part_of_a_statement_do_not_both_count() -> No
         ({"statements": [{"id": "x", "parts": "two", "pods": []}]}, "int"),
     ],
 )
-def test_a_request_of_an_older_kind_is_reported_once_and_stops_nothing(
+def test_a_request_of_an_older_definition_is_reported_once_and_stops_nothing(
     spec: dict[str, object] | None, text: str
 ) -> None:
     world = World()
@@ -321,7 +321,7 @@ def test_a_failed_malformed_request_is_not_reported_at_the_next_start() -> None:
     play(main())
 
 
-def test_a_request_that_was_changed_is_carried_out_as_it_is_now() -> None:
+def test_a_changed_request_is_processed_in_its_current_form() -> None:
     world = World()
     (request,) = gang(world, 1)
     world.nodes.add("better")
@@ -349,7 +349,7 @@ def moved(statement: StatementSpec) -> StatementSpec:
     return msgspec.structs.replace(statement, pods=pods)
 
 
-def test_a_pod_bound_by_a_lost_answer_is_found_without_another_binding() -> None:
+def test_a_pod_bound_despite_a_lost_answer_is_not_bound_again() -> None:
     world = World()
     gang(world, 1)
 

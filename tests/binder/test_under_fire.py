@@ -1,4 +1,4 @@
-"""Many requests at once, some of them slow, altered or taken away: what the binder owes to each."""
+"""Many requests at once, some of them slow, altered or deleted."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -42,7 +42,7 @@ def bound_in_order(*namespaces: Cluster) -> list[str]:
     return [pod.metadata.name for pod in pods]
 
 
-def test_a_namespace_with_few_pods_is_not_kept_waiting_by_one_with_many(
+def test_a_namespace_with_few_pods_does_not_wait_for_one_with_many(
     cluster: Cluster, neighbours: Cluster, start_binder: Start
 ) -> None:
     cluster.add_nodes(1)
@@ -57,7 +57,7 @@ def test_a_namespace_with_few_pods_is_not_kept_waiting_by_one_with_many(
     assert max(order.index(f"few-{number}") for number in range(3)) < 100
 
 
-def test_the_higher_priority_is_bound_first_though_it_came_last(
+def test_the_higher_priority_is_bound_first_although_it_arrives_last(
     cluster: Cluster, start_binder: Start
 ) -> None:
     cluster.add_nodes(1)
@@ -72,7 +72,7 @@ def test_the_higher_priority_is_bound_first_though_it_came_last(
     assert max(order.index(f"urgent-{number}") for number in range(3)) < 100
 
 
-def test_many_gangs_that_stand_still_in_a_plugin_hold_up_nobody(
+def test_many_gangs_blocked_in_a_plugin_do_not_delay_others(
     cluster: Cluster, start_binder: Start, gate: Gate
 ) -> None:
     cluster.add_nodes(1)
@@ -95,7 +95,7 @@ def test_many_gangs_that_stand_still_in_a_plugin_hold_up_nobody(
         cluster.wait_for(name, "Succeeded")
 
 
-def test_steps_are_counted_by_plugin_and_by_how_they_ended(
+def test_steps_are_counted_by_plugin_and_result(
     cluster: Cluster, hold_gang: Start, gate: Gate
 ) -> None:
     binder = hold_gang()

@@ -1,8 +1,8 @@
-"""What the binder's plugin `volumes` writes for pods, and what it leaves when they are not bound.
+"""The writes of the binder's plugin `volumes` for pods, and their rollback.
 
-The volume controller of the real control plane runs, but nobody provisions: a volume comes when a
-test makes it. A volume that is smaller than its claim is one that the controller never binds, so
-that what the binder has written can be seen being taken back.
+The volume controller of the real control plane runs without a provisioner: the tests create the
+volumes. The controller never binds a volume that is smaller than its claim, so the rollback of the
+writes can be observed.
 """
 
 import json
@@ -43,7 +43,7 @@ class Storage:
     def add_claim(
         self, name: str = "data", node: str | None = None, storage_class: str = "late"
     ) -> dict[str, Any]:
-        """Create a claim, for whose provisioning somebody has chosen `node`; return the entry."""
+        """Create a claim with `node` selected for its provisioning; return the entry."""
         spec = {
             "accessModes": ["ReadWriteOnce"],
             "storageClassName": self.full(storage_class),
@@ -151,7 +151,7 @@ def annotations_of(item: dict[str, Any]) -> dict[str, str]:
     return found
 
 
-def test_a_pod_is_bound_once_its_claim_has_the_chosen_volume(
+def test_a_pod_is_bound_after_its_claim_has_the_chosen_volume(
     storage: Storage, share_binder: Share
 ) -> None:
     entry, chosen = storage.add_claim(), storage.add_volume("chosen", "9Gi")
@@ -165,7 +165,7 @@ def test_a_pod_is_bound_once_its_claim_has_the_chosen_volume(
     assert annotations_of(storage.volume(chosen))["pv.kubernetes.io/bound-by-controller"] == "yes"
 
 
-def test_a_claim_that_is_not_provisioned_in_time_is_left_as_it_was(
+def test_a_claim_that_is_not_provisioned_in_time_is_restored(
     storage: Storage, share_binder: Share
 ) -> None:
     entry = storage.add_claim()
@@ -180,7 +180,7 @@ def test_a_claim_that_is_not_provisioned_in_time_is_left_as_it_was(
     assert storage.cluster.nodes_of("r") == [""]
 
 
-def test_a_claim_whose_node_another_pods_rollback_takes_back_says_so(
+def test_a_request_reports_that_another_pods_rollback_deselected_its_claim(
     storage: Storage, share_binder: Share
 ) -> None:
     entry = storage.add_claim()
@@ -199,7 +199,7 @@ def test_a_claim_whose_node_another_pods_rollback_takes_back_says_so(
     assert "another pod that uses it requested this" in status["message"]
 
 
-def test_a_claim_that_is_deleted_while_the_rest_of_the_gang_is_prepared_ends_the_gang(
+def test_a_claim_deleted_during_the_preparation_of_its_gang_fails_the_gang(
     storage: Storage, share_binder: Share
 ) -> None:
     leaving, late = storage.add_claim("leaving"), storage.add_claim("late")
@@ -217,7 +217,7 @@ def test_a_claim_that_is_deleted_while_the_rest_of_the_gang_is_prepared_ends_the
     assert storage.cluster.nodes_of("gang") == ["", ""]
 
 
-def test_a_node_that_somebody_else_has_selected_is_left_on_the_claim(
+def test_a_node_selected_by_another_process_is_kept_on_the_claim(
     storage: Storage, share_binder: Share
 ) -> None:
     here, other = storage.cluster.node(0), "elsewhere"
@@ -233,7 +233,7 @@ def test_a_node_that_somebody_else_has_selected_is_left_on_the_claim(
     assert annotations_of(storage.claim("elsewhere"))[SELECTED] == other
 
 
-def test_a_volume_that_is_not_bound_in_time_is_given_back(
+def test_a_volume_that_is_not_bound_in_time_is_released(
     storage: Storage, share_binder: Share
 ) -> None:
     entry, chosen = storage.add_claim(), storage.add_volume("too-small", "1Gi")
@@ -247,7 +247,7 @@ def test_a_volume_that_is_not_bound_in_time_is_given_back(
     assert not {MARK, "pv.kubernetes.io/bound-by-controller"} & annotations_of(volume).keys()
 
 
-def test_what_people_have_promised_stays_promised_when_the_pod_is_not_bound(
+def test_a_claim_ref_set_by_an_administrator_is_kept_if_the_pod_is_not_bound(
     storage: Storage, share_binder: Share
 ) -> None:
     entry = storage.add_claim()
@@ -261,7 +261,7 @@ def test_what_people_have_promised_stays_promised_when_the_pod_is_not_bound(
     assert (reference["name"], reference.get("uid")) == ("data", None)
 
 
-def test_a_volume_of_another_claim_is_not_touched(storage: Storage, share_binder: Share) -> None:
+def test_a_volume_of_another_claim_is_not_changed(storage: Storage, share_binder: Share) -> None:
     entry = storage.add_claim()
     taken = storage.add_volume("taken", "9Gi", {"name": "another", "uid": "its-uid"})
     share_binder(configuration(60))
@@ -272,7 +272,7 @@ def test_a_volume_of_another_claim_is_not_touched(storage: Storage, share_binder
     assert storage.volume(taken)["spec"]["claimRef"]["uid"] == "its-uid"
 
 
-def test_a_volume_that_the_node_cannot_use_is_found_out_before_the_pod_is_bound(
+def test_a_volume_unusable_on_the_node_is_detected_before_the_binding(
     storage: Storage, share_binder: Share
 ) -> None:
     entry = storage.add_claim()
@@ -309,7 +309,7 @@ BAD: dict[str, tuple[Callable[[Storage], dict[str, Any]], str]] = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_what_cannot_be_done_ends_the_request_at_once_and_says_why(
+def test_an_impossible_volume_fails_the_request_at_once_with_the_reason(
     storage: Storage, share_binder: Share, case: str
 ) -> None:
     make, reason = BAD[case]
@@ -321,7 +321,7 @@ def test_what_cannot_be_done_ends_the_request_at_once_and_says_why(
     assert storage.cluster.wait_for("r", "Failed")["reason"] == reason
 
 
-def test_a_binder_that_was_killed_while_it_waited_is_replaced_by_one_that_finishes(
+def test_the_next_binder_completes_a_wait_for_volumes_of_a_killed_one(
     storage: Storage, start_binder: Start
 ) -> None:
     entry = storage.add_claim()
@@ -338,7 +338,7 @@ def test_a_binder_that_was_killed_while_it_waited_is_replaced_by_one_that_finish
     assert storage.cluster.nodes_of("r") == [storage.cluster.node(0)]
 
 
-def test_a_request_that_is_deleted_while_its_claims_are_waited_for_leaves_nothing(
+def test_a_request_deleted_while_it_waits_for_its_claims_leaves_nothing(
     storage: Storage, share_binder: Share
 ) -> None:
     entry = storage.add_claim()
@@ -353,7 +353,7 @@ def test_a_request_that_is_deleted_while_its_claims_are_waited_for_leaves_nothin
         assert time.monotonic() < deadline, "what was written on the claim is taken back"
 
 
-def test_a_request_that_is_altered_while_its_claims_are_waited_for_is_carried_out_as_it_is_now(
+def test_a_request_changed_while_it_waits_for_claims_is_processed_as_changed(
     storage: Storage, share_binder: Share
 ) -> None:
     entry = storage.add_claim()
@@ -376,7 +376,7 @@ def test_a_request_that_is_altered_while_its_claims_are_waited_for_is_carried_ou
     assert storage.cluster.nodes_of("r") == [node]
 
 
-def test_requests_that_wait_for_volumes_hold_up_nobody(
+def test_requests_that_wait_for_volumes_do_not_delay_others(
     storage: Storage, start_binder: Start
 ) -> None:
     start_binder(configuration(60, concurrent_binds=1))

@@ -1,15 +1,15 @@
-"""Which requests are told what they wait for: pure memory, over a fake API."""
+"""The wait reasons of requests: in memory, over a fake API."""
 
 import asyncio
 
 from bindery.binder.outcome.outcome import WaitReason
-from bindery.binder.statements.manager import UnsaidWait
+from bindery.binder.statements.manager import UnwrittenWait
 from tests.binder.binderworld import World, gang
 from tests.binder.fakebinder import Binder
 
 
-def unsaid(binder: Binder) -> list[UnsaidWait]:
-    return binder.manager.unsaid_waits(2.0)
+def unwritten(binder: Binder) -> list[UnwrittenWait]:
+    return binder.manager.unwritten_waits(2.0)
 
 
 async def held(world: World) -> tuple[Binder, asyncio.Event]:
@@ -27,32 +27,32 @@ async def held(world: World) -> tuple[Binder, asyncio.Event]:
     return binder, go_on
 
 
-async def test_a_request_is_told_after_two_seconds_and_once() -> None:
+async def test_a_wait_reason_is_written_after_two_seconds_and_once() -> None:
     world = World()
     gang(world, 2)
     binder, go_on = await held(world)
 
-    assert unsaid(binder) == []
+    assert unwritten(binder) == []
     world.now += 3.0
-    (found,) = unsaid(binder)
+    (found,) = unwritten(binder)
     assert found.statement == world.only("gang-0")
     assert found.wait.reason is WaitReason.WAITS_FOR_TURN
 
-    binder.manager.wait_said(found.statement, None)
-    assert unsaid(binder) == []
+    binder.manager.wait_written(found.statement, None)
+    assert unwritten(binder) == []
     go_on.set()
     await binder.settle()
     assert world.bound() == {"uid-gang-0": "node-0", "uid-gang-1": "node-1"}
 
 
-async def test_extra_pods_say_which_statement_they_wait_for() -> None:
+async def test_extra_pods_name_the_statement_that_they_wait_for() -> None:
     world = World()
     gang(world, 2)
     (extras,) = gang(world, 1, name="extras", after="gang")
     binder, go_on = await held(world)
     world.now += 3.0
 
-    said = {each.statement.metadata.name: each.wait for each in unsaid(binder)}
+    said = {each.statement.metadata.name: each.wait for each in unwritten(binder)}
 
     assert said["extras-0"].reason is WaitReason.WAITS_FOR_REQUEST
     assert said["extras-0"].message == "prerequisite Statement gang has no outcome yet"
@@ -61,7 +61,7 @@ async def test_extra_pods_say_which_statement_they_wait_for() -> None:
     await binder.settle()
 
 
-async def test_a_request_that_has_an_outcome_waits_for_nothing() -> None:
+async def test_a_request_with_an_outcome_has_no_wait_reason() -> None:
     world = World()
     gang(world, 2)
     binder = Binder(world)
@@ -69,4 +69,4 @@ async def test_a_request_that_has_an_outcome_waits_for_nothing() -> None:
     await binder.settle()
     world.now += 3.0
 
-    assert unsaid(binder) == []
+    assert unwritten(binder) == []

@@ -1,4 +1,4 @@
-"""The webhook's answers about queues, and about the objects that want to use them."""
+"""The webhook's answers about queues, and about the objects that use them."""
 
 import base64
 import json
@@ -89,7 +89,7 @@ NESTED = [
 
 
 @pytest.mark.parametrize("item", NESTED)
-def test_templates_are_found_wherever_a_kind_has_them(item: dict[str, Any]) -> None:
+def test_pod_templates_are_found_at_any_path_of_a_kind(item: dict[str, Any]) -> None:
     answer = Access(DIRECTORY, "bindery").validate_workload(review(item))
 
     assert message(answer) == (
@@ -115,7 +115,7 @@ def test_templates_are_found_wherever_a_kind_has_them(item: dict[str, Any]) -> N
         ({"spec": {"template": {"spec": {"containers": "none"}}}}, "team", ""),
     ],
 )
-def test_a_workload_is_refused_for_the_use_that_its_pods_would_make(
+def test_a_workload_is_refused_if_its_pods_may_not_use_the_queue(
     item: dict[str, Any], namespace: str, problem: str
 ) -> None:
     answer = Access(DIRECTORY, "bindery").validate_workload(review(item, namespace=namespace))
@@ -125,7 +125,7 @@ def test_a_workload_is_refused_for_the_use_that_its_pods_would_make(
 
 
 @pytest.mark.parametrize("kind", ["labels", "annotations"])
-def test_a_queue_of_another_schedulers_key_counts(kind: str) -> None:
+def test_a_queue_named_by_another_schedulers_key_is_checked(kind: str) -> None:
     item = job(template())
     item["metadata"][kind] = {"kai.scheduler/queue": "closed"}
 
@@ -134,7 +134,7 @@ def test_a_queue_of_another_schedulers_key_counts(kind: str) -> None:
     assert "may not use queue closed" in message(answer)
 
 
-def test_a_workload_is_warned_of_a_queue_that_is_missing_once() -> None:
+def test_a_workload_gets_one_warning_about_a_missing_queue() -> None:
     access, lost = Access(DIRECTORY, "bindery"), job(template("lost"))
 
     made = access.validate_workload(review(lost, namespace="other"))
@@ -147,7 +147,7 @@ def test_a_workload_is_warned_of_a_queue_that_is_missing_once() -> None:
     assert "warnings" not in changed["response"]
 
 
-def test_a_workload_of_another_scheduler_is_not_warned_of() -> None:
+def test_a_workload_of_another_scheduler_gets_no_warning() -> None:
     item = job(template("lost", scheduler="volcano"))
 
     answer = Access(DIRECTORY, "bindery").validate_workload(review(item))
@@ -155,7 +155,7 @@ def test_a_workload_of_another_scheduler_is_not_warned_of() -> None:
     assert "warnings" not in answer["response"]
 
 
-def test_a_workload_that_was_wrong_before_may_be_changed() -> None:
+def test_a_workload_that_was_already_invalid_may_be_changed() -> None:
     old, new = job(template("closed")), job(template("closed", nodeName="n"))
 
     assert not message(Access(DIRECTORY, "bindery").validate_workload(review(new, old)))
@@ -177,7 +177,7 @@ def pod(queue: str = "", **metadata: Any) -> dict[str, Any]:
         (pod(annotations={POD_GROUP_ANNOTATION: "g"}), False),
     ],
 )
-def test_a_pod_is_judged_by_its_queue_unless_its_owner_decides(
+def test_a_pod_is_checked_by_its_queue_unless_its_owner_decides(
     item: dict[str, Any], is_refused: bool
 ) -> None:
     assert bool(PodAccess(DIRECTORY).validate(item)) is is_refused
@@ -229,7 +229,7 @@ def test_a_pod_is_judged_by_its_queue_unless_its_owner_decides(
         ),
     ],
 )
-def test_a_pod_group_is_refused_or_warned_of(
+def test_an_invalid_pod_group_is_refused_or_gets_a_warning(
     spec: dict[str, Any], problem: str, warning: str
 ) -> None:
     answer = Access(DIRECTORY, "bindery").validate_group(review({"spec": spec}))
@@ -239,7 +239,7 @@ def test_a_pod_group_is_refused_or_warned_of(
     assert warning in "; ".join(answer["response"].get("warnings", [""]))
 
 
-def test_a_pod_group_that_never_had_a_tree_may_be_changed_elsewhere() -> None:
+def test_other_fields_of_a_pod_group_with_an_invalid_tree_may_be_changed() -> None:
     broken = {"queue": "default", "subGroups": [{"name": "a", "parent": "b"}]}
     changed = review({"spec": {**broken, "minMember": 2}}, {"spec": broken})
 
@@ -260,7 +260,7 @@ def test_a_pod_group_that_never_had_a_tree_may_be_changed_elsewhere() -> None:
         ),
     ],
 )
-def test_a_pod_that_names_no_other_scheduler_is_given_to_bindery(
+def test_a_pod_without_another_scheduler_is_assigned_to_bindery(
     item: dict[str, Any], is_adopted: bool
 ) -> None:
     response = Access(DIRECTORY, "bindery").adopt(review(item, namespace="on"))["response"]
@@ -280,7 +280,7 @@ def test_a_pod_that_names_no_other_scheduler_is_given_to_bindery(
         ({"metadata": {"name": "new"}, "spec": {}}, "", ""),
     ],
 )
-def test_a_queue_is_refused_on_a_cycle_and_warned_of_without_its_parent(
+def test_a_queue_on_a_cycle_is_refused_and_one_without_its_parent_gets_a_warning(
     item: dict[str, Any], problem: str, warning: str
 ) -> None:
     tree = directory(queue("top"), queue("mid", "top"), queue("low", "mid"))
@@ -316,7 +316,7 @@ GPU_NODE = OfferingNode(
         ({"priorityClasses": {"*": {"names": ["gone"]}}}, "spec.priorityClasses.*.names: "),
     ],
 )
-def test_a_queue_that_names_what_is_not_there_is_warned_of(
+def test_a_queue_that_names_missing_objects_gets_a_warning(
     spec: dict[str, Any], warning: str
 ) -> None:
     known = directory(namespaces=(HERE,), nodes=(GPU_NODE,))
@@ -328,7 +328,7 @@ def test_a_queue_that_names_what_is_not_there_is_warned_of(
     assert len(response["response"]["warnings"]) == 1
 
 
-def test_a_queue_whose_names_are_all_known_is_not_warned_of() -> None:
+def test_a_queue_that_names_only_known_objects_gets_no_warning() -> None:
     known = directory(namespaces=(HERE,), nodes=(GPU_NODE,))
     resources = ("cpu", "memory", "pods", "gpu", "example.com/nic", "amd.com/gpu", "hugepages-2Mi")
     spec = {
@@ -370,15 +370,13 @@ def test_a_queue_with_two_rules_for_one_resource_is_refused_once() -> None:
         ({"priorityClasses": {"p": {"selector": {"matchLabels": {"": "c"}}}}}, "is no key"),
     ],
 )
-def test_a_queue_with_a_value_that_can_mean_nothing_is_refused(
-    spec: dict[str, Any], problem: str
-) -> None:
+def test_a_queue_with_a_meaningless_value_is_refused(spec: dict[str, Any], problem: str) -> None:
     response = QueueReview(directory()).validate(review({"metadata": {"name": "q"}, "spec": spec}))
 
     assert problem in message(response)
 
 
-def test_the_levels_above_and_below_a_queue_count() -> None:
+def test_the_maximum_depth_counts_levels_above_and_below_a_queue() -> None:
     upper = [queue(f"u{i}", f"u{i - 1}" if i else None) for i in range(20)]
     lower = [queue(f"l{i}", f"l{i - 1}" if i else None) for i in range(13)]
     moved = {"metadata": {"name": "l0"}, "spec": {"parent": "u19"}}
@@ -397,7 +395,7 @@ def test_the_levels_above_and_below_a_queue_count() -> None:
         ("low", {"running": 0}, ""),
     ],
 )
-def test_a_queue_that_is_in_use_is_not_deleted(
+def test_the_deletion_of_a_queue_in_use_is_refused(
     name: str, gangs: dict[str, int], problem: str
 ) -> None:
     tree = directory(queue("top"), queue("mid", "top"), queue("low", "mid"))
@@ -458,7 +456,7 @@ anything = st.recursive(
 
 
 @given(item=anything, old=anything)
-def test_every_object_gets_an_answer_or_is_called_malformed(item: Any, old: Any) -> None:
+def test_every_object_gets_an_answer_or_is_reported_as_malformed(item: Any, old: Any) -> None:
     access, body = Access(DIRECTORY, "bindery"), review(item, old)
     deciders = (
         access.validate_workload,
@@ -483,7 +481,7 @@ def test_every_object_gets_an_answer_or_is_called_malformed(item: Any, old: Any)
         ({"preemptibility": "Preemptible"}, True, False),
     ],
 )
-def test_whoever_pins_a_running_gang_learns_that_it_takes_the_quota(
+def test_making_a_running_gang_non_preemptible_gets_a_warning_about_the_quota(
     change: dict[str, str], *, is_bound: bool, warned: bool
 ) -> None:
     status = {"queue": "default"} if is_bound else {}
@@ -542,7 +540,7 @@ def test_wrong_keys_and_values_on_a_workload_are_refused(
 
 @pytest.mark.parametrize("key", ["queue", "min-member", "preemptible", "user", "node-pool"])
 @pytest.mark.parametrize("kind", ["annotations", "labels"])
-def test_owners_write_keys_as_annotations_or_labels(key: str, kind: str) -> None:
+def test_keys_of_owners_are_read_from_annotations_and_labels(key: str, kind: str) -> None:
     value = {"min-member": "2", "preemptible": "true"}.get(key, "research")
 
     item = keyed("workload", kind, key, value)
@@ -550,7 +548,7 @@ def test_owners_write_keys_as_annotations_or_labels(key: str, kind: str) -> None
     assert not message(answer)
 
 
-def test_a_workload_whose_class_does_not_exist_is_warned_of() -> None:
+def test_a_workload_with_a_missing_priority_class_gets_a_warning() -> None:
     item = keyed("workload", "labels", "priority-class", "missing")
 
     answer = Access(DIRECTORY, "bindery").validate_workload(review(item, namespace="free"))
@@ -562,9 +560,7 @@ def test_a_workload_whose_class_does_not_exist_is_warned_of() -> None:
     ("key", "value"),
     [("gpu-fraction", "-0.5"), ("gpu-fraction", "half"), ("gpu-memory", "0")],
 )
-def test_a_share_of_a_gpu_that_means_nothing_is_refused_at_the_workload(
-    key: str, value: str
-) -> None:
+def test_an_invalid_gpu_share_is_refused_at_the_workload(key: str, value: str) -> None:
     item = job(template())
     item["spec"]["template"]["metadata"]["annotations"] = {key: value}
 
@@ -579,7 +575,9 @@ def test_a_share_of_a_gpu_that_means_nothing_is_refused_at_the_workload(
         ("p2", ""),
     ],
 )
-def test_a_node_pool_that_the_pods_do_not_get_is_warned_of(own: str | None, warning: str) -> None:
+def test_a_node_pool_that_does_not_reach_the_pods_gets_a_warning(
+    own: str | None, warning: str
+) -> None:
     item = job(template())
     item["metadata"]["labels"][NODE_POOL_LABEL] = "p2"
     if own is not None:

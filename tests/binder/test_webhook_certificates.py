@@ -1,4 +1,4 @@
-"""When the webhook's certificates are renewed, and that what is served is always trusted."""
+"""Renewal of the webhook's certificates; the served certificate is always trusted."""
 
 from collections.abc import Iterator
 
@@ -40,7 +40,7 @@ def test_a_certificate_is_renewed_after_two_thirds_by_the_same_authority() -> No
     assert later.authorities == bundle.authorities
 
 
-def test_a_new_authority_is_known_for_the_overlap_before_it_signs() -> None:
+def test_a_new_authority_is_published_for_the_overlap_before_it_signs() -> None:
     known_since: dict[bytes, float] = {}
     for now, bundle in life(90):
         certificate = x509.load_pem_x509_certificate(bundle.certificate.encode())
@@ -57,11 +57,11 @@ def test_a_new_authority_is_known_for_the_overlap_before_it_signs() -> None:
     assert len(known_since) >= 4
 
 
-def test_life_goes_on_in_few_steps() -> None:
+def test_a_long_time_needs_few_renewal_steps() -> None:
     assert sum(1 for _ in life(90)) < 200
 
 
-def test_other_hosts_mean_another_certificate_at_once() -> None:
+def test_other_hosts_require_a_new_certificate_at_once() -> None:
     bundle = made()
     other = renewed(bundle, ("elsewhere",), TIMES, START + 60)
 
@@ -71,7 +71,7 @@ def test_other_hosts_mean_another_certificate_at_once() -> None:
 
 @pytest.mark.parametrize("part", ["authorities", "authority_key", "certificate", "key"])
 @pytest.mark.parametrize("text", ["", "no pem"])
-def test_what_is_damaged_is_made_anew(part: str, text: str) -> None:
+def test_a_damaged_bundle_is_replaced(part: str, text: str) -> None:
     bundle = made()
     damaged = Bundle(**{**vars(bundle), part: text})
     healed = renewed(damaged, HOSTS, TIMES, START + 60)
@@ -80,14 +80,14 @@ def test_what_is_damaged_is_made_anew(part: str, text: str) -> None:
     assert renewed(healed, HOSTS, TIMES, START + 120) == healed
 
 
-def test_a_key_of_another_certificate_is_found_out() -> None:
+def test_a_key_of_another_certificate_is_detected() -> None:
     bundle, other = made(), made()
     mixed = Bundle(bundle.authorities, bundle.authority_key, bundle.certificate, other.key)
 
     assert renewed(mixed, HOSTS, TIMES, START + 60).authorities != bundle.authorities
 
 
-def test_what_has_expired_is_made_anew() -> None:
+def test_an_expired_certificate_is_replaced() -> None:
     bundle = made()
 
     assert renewed(bundle, HOSTS, TIMES, START + 4 * DAY).authorities != bundle.authorities

@@ -1,4 +1,4 @@
-"""What the webhook answers to a review, whatever comes and whatever plugins do."""
+"""The webhook's answers to any review, with any behaviour of plugins."""
 
 import base64
 import copy
@@ -63,14 +63,14 @@ def patched(old: Any, patch: list[dict[str, Any]]) -> Any:
     return new
 
 
-def test_all_problems_of_all_plugins_are_named() -> None:
+def test_all_problems_of_all_plugins_are_listed() -> None:
     answer = Plugins([Strict("one", "two"), Strict("three")], "bindery").validate(review())
 
     assert answer["response"]["uid"] == "7"
     assert answer["response"]["status"]["message"] == "one; two; three"
 
 
-def test_a_change_is_refused_for_what_it_makes_wrong_alone() -> None:
+def test_a_change_is_refused_only_for_errors_that_it_introduces() -> None:
     class Named:
         name = "named"
 
@@ -89,7 +89,7 @@ def test_a_change_is_refused_for_what_it_makes_wrong_alone() -> None:
     assert answer(["one"], ["one", "two"])["status"]["message"] == "two"
 
 
-def test_a_key_that_nobody_reads_is_refused_once_it_comes() -> None:
+def test_an_unknown_key_of_bindery_is_refused_when_it_is_added() -> None:
     group = "scheduling.bindery.dev"
 
     def answer(old: dict[str, str] | None, new: dict[str, str], scheduler: str = "bindery") -> Any:
@@ -110,7 +110,7 @@ def test_a_key_that_nobody_reads_is_refused_once_it_comes() -> None:
     assert answer(None, {f"{group}/podgroup": "g"}, "other")["response"]["allowed"]
 
 
-def test_a_plugin_that_breaks_refuses_nothing_and_is_named_in_a_warning() -> None:
+def test_a_plugin_that_raises_is_named_in_a_warning_and_refuses_no_object() -> None:
     plugins = Plugins([Broken(), Adds("a")], "bindery")
 
     for answer in (plugins.validate(review()), plugins.mutate(review())):
@@ -118,7 +118,7 @@ def test_a_plugin_that_breaks_refuses_nothing_and_is_named_in_a_warning() -> Non
         assert "plugin broken could not" in answer["response"]["warnings"][0]
 
 
-def test_each_plugin_sees_what_those_before_it_changed() -> None:
+def test_each_plugin_sees_the_changes_of_earlier_plugins() -> None:
     answer = Plugins([Adds("a"), Adds("b")], "bindery").mutate(review())
 
     patch = json.loads(base64.b64decode(answer["response"]["patch"]))
@@ -128,7 +128,7 @@ def test_each_plugin_sees_what_those_before_it_changed() -> None:
 @pytest.mark.parametrize(
     "body", [b"", b"{}", b"[]", b'{"request": {}}', b'{"request": 1}', b"\xff"]
 )
-def test_what_is_no_review_is_said_to_be_none(body: bytes) -> None:
+def test_a_body_that_is_no_review_is_rejected_as_such(body: bytes) -> None:
     with pytest.raises(MalformedReviewError):
         Plugins([], "bindery").validate(body)
 
@@ -142,11 +142,11 @@ objects = st.dictionaries(st.text(alphabet="ab/~", max_size=3), json_values, max
 
 
 @given(old=objects, new=objects)
-def test_a_patch_leads_from_the_old_object_to_the_new(old: Any, new: Any) -> None:
+def test_a_patch_transforms_the_old_object_into_the_new(old: Any, new: Any) -> None:
     assert patched(old, changes(old, new)) == new
 
 
-def test_preparing_a_pod_twice_changes_nothing_more() -> None:
+def test_preparing_a_pod_is_idempotent() -> None:
     pod = {
         "metadata": {"name": "a", "annotations": {"gpu-fraction": "0.5"}},
         "spec": {"containers": [{"name": "main"}], "schedulerName": "bindery"},
@@ -157,7 +157,7 @@ def test_preparing_a_pod_twice_changes_nothing_more() -> None:
     assert once != pod
 
 
-def test_a_copied_pod_keeps_nothing_of_its_originals_devices() -> None:
+def test_a_copied_pod_loses_the_device_records_of_its_original() -> None:
     pod = {
         "metadata": {
             "name": "a",
@@ -175,7 +175,9 @@ def test_a_copied_pod_keeps_nothing_of_its_originals_devices() -> None:
 @pytest.mark.parametrize(
     ("wanted", "kind", "key"), [("main", "containers", "1"), ("first", "initContainers", "i0")]
 )
-def test_the_named_container_is_told(wanted: str, kind: str, key: str) -> None:
+def test_the_named_container_gets_the_environment_of_the_share(
+    wanted: str, kind: str, key: str
+) -> None:
     annotations = {"gpu-fraction": "0.5", "gpu-fraction-container-name": wanted}
     pod = {
         "metadata": {"name": "a", "annotations": annotations},

@@ -1,10 +1,10 @@
-"""Asking changes nothing: in every scenario a cycle goes as if nobody had asked."""
+"""Queries change nothing: in every scenario a cycle after them equals an undisturbed one."""
 
 import pytest
 
 from bindery.scenario.format import Scenario
 from bindery.scheduler.insight.waiting import Explanation, explain_all
-from bindery.scheduler.insight.world import World
+from bindery.scheduler.world import World
 from tests.inlinescenarios import source_of
 from tests.ownscenarios import FOLDER, scenarios_of
 
@@ -21,7 +21,7 @@ def reported(world: World) -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
-def test_a_cycle_goes_as_if_nobody_had_asked(scenario: Scenario) -> None:
+def test_a_cycle_after_queries_equals_an_undisturbed_cycle(scenario: Scenario) -> None:
     source = source_of(scenario)
     asked, undisturbed = source.world(), source.world()
 

@@ -42,7 +42,7 @@ def files(tmp_path: Path) -> dict[str, str]:
     return {name: str(tmp_path / f"{name}.yaml") for name in texts}
 
 
-def test_scenarios_that_hold_end_with_0(files: dict[str, str]) -> None:
+def test_passed_scenarios_end_with_0(files: dict[str, str]) -> None:
     done = bindery("scenario", "run", files["passes"])
 
     assert done.returncode == 0
@@ -50,7 +50,7 @@ def test_scenarios_that_hold_end_with_0(files: dict[str, str]) -> None:
     assert done.stderr == ""
 
 
-def test_an_expectation_that_does_not_hold_ends_with_1_and_says_so(
+def test_a_failed_expectation_ends_with_1_and_is_reported(
     command_line: CommandLine, files: dict[str, str]
 ) -> None:
     done = command_line("scenario", "run", files["passes"], files["fails"])
@@ -84,7 +84,7 @@ def test_json_is_one_object_a_line(command_line: CommandLine, files: dict[str, s
     assert fails["pods"]["a-0"]["state"] == "Pending"
 
 
-def test_a_folder_stands_for_all_scenario_files_below_it_in_order(
+def test_a_folder_means_all_scenario_files_below_it_in_order(
     command_line: CommandLine, files: dict[str, str], tmp_path: Path
 ) -> None:
     folder = tmp_path / "policies"
@@ -113,7 +113,7 @@ def test_a_folder_without_scenario_files_ends_with_2_and_the_others_are_run(
     assert done.stderr == f"{empty}:1: there is no *.yaml or *.yml file in this folder\n"
 
 
-def test_no_cluster_is_one_clear_line(tmp_path: Path) -> None:
+def test_a_missing_cluster_is_one_clear_line(tmp_path: Path) -> None:
     done = bindery("--kubeconfig", str(tmp_path / "missing"), "get", "queues")
 
     assert done.returncode == 3
@@ -122,7 +122,7 @@ def test_no_cluster_is_one_clear_line(tmp_path: Path) -> None:
     assert done.stderr == f"bindery: kubeconfig {missing}: No such file or directory\n"
 
 
-def test_the_version_can_be_asked_for_as_an_option() -> None:
+def test_the_version_can_be_requested_by_an_option() -> None:
     done = bindery("--version")
 
     assert (done.returncode, done.stderr) == (0, "")
@@ -164,7 +164,7 @@ def test_every_command_has_help(command_line: CommandLine, command: str) -> None
     assert "Usage: bindery" in done.stdout
 
 
-def test_help_names_every_command(command_line: CommandLine) -> None:
+def test_help_lists_every_command(command_line: CommandLine) -> None:
     done = command_line("--help")
 
     assert done.returncode == 0

@@ -1,4 +1,4 @@
-"""What each command imports: a command that waits for modules which it does not need is slow.
+"""Imports of each command: a command that loads modules that it does not need is slow.
 
 The lists stand for times, which differ from machine to machine. A name that comes here by accident
 is imported too early; one that is really needed is added, with the time that it takes.
@@ -63,7 +63,7 @@ def imported(*arguments: str, **environment: str) -> tuple[set[str], set[str]]:
         ),
     ],
 )
-def test_a_command_imports_what_it_needs_and_no_more(
+def test_a_command_imports_only_modules_that_it_needs(
     command: str, libraries: str, packages: str
 ) -> None:
     found = imported(*command.split())
@@ -71,15 +71,17 @@ def test_a_command_imports_what_it_needs_and_no_more(
     assert found == (set(libraries.split()), set(packages.split()))
 
 
-def test_a_cluster_that_cannot_be_found_is_not_looked_for(tmp_path: Path) -> None:
-    """The configuration is read before anything is imported that would talk to a server."""
+def test_a_missing_kubeconfig_is_an_error_before_client_libraries_are_imported(
+    tmp_path: Path,
+) -> None:
+    """The configuration is read before the import of any client library."""
     libraries, packages = imported("--kubeconfig", str(tmp_path / "none"), "version")
 
     assert (libraries, packages) == (set(OFFLINE.split()), {"api", "cli", "kube"})
 
 
-def test_a_reservation_pod_imports_little_before_it_reports_its_gpu() -> None:
-    """The first share of a GPU waits for it. What `logs` needs took three times as long."""
+def test_a_reservation_pod_imports_few_modules_before_it_reports_its_gpu() -> None:
+    """The first share of a GPU waits for it. The modules for `logs` took three times as long."""
     libraries, packages = imported("reservation", "hold", "--help")
 
     assert libraries == {"msgspec", "typer"}

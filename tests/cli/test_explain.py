@@ -60,7 +60,9 @@ def explained(cluster: Scenario, name: str) -> str:
     return "\n".join(job_lines(explain(source, about, cluster.now)))
 
 
-def test_a_gang_that_does_not_fit_hears_what_every_node_says(cluster: Scenario) -> None:
+def test_a_gang_that_does_not_fit_is_explained_with_the_refusals_of_all_nodes(
+    cluster: Scenario,
+) -> None:
     group, gate, nodes, first, second, *_, advice = explained(cluster, "huge").splitlines()
     against = [first, second]
 
@@ -84,7 +86,7 @@ def test_a_gang_that_does_not_fit_hears_what_every_node_says(cluster: Scenario) 
         ("few", "NotEnoughPods: 1 of 3 required pods exist", "lower spec.minMember"),
     ],
 )
-def test_the_gate_that_holds_a_gang_comes_with_what_to_do(
+def test_the_gate_that_holds_a_gang_is_shown_with_advice(
     cluster: Scenario, name: str, gate: str, advice: str
 ) -> None:
     answer = explained(cluster, name)
@@ -93,7 +95,7 @@ def test_the_gate_that_holds_a_gang_comes_with_what_to_do(
     assert advice in answer.splitlines()[-1]
 
 
-def test_a_gang_that_needs_no_pods_hears_why_none_fits() -> None:
+def test_a_gang_that_needs_no_pods_is_explained_with_the_reason_why_none_fits() -> None:
     world = scenario_of(
         """
         nodes: [{name: n, gpus: 2}]
@@ -109,7 +111,7 @@ def test_a_gang_that_needs_no_pods_hears_why_none_fits() -> None:
     assert "What to do: No node is large enough, even if it is empty" in text
 
 
-def test_bound_pods_on_a_node_that_is_not_ready_are_told() -> None:
+def test_bound_pods_on_a_node_that_is_not_ready_are_shown() -> None:
     world = scenario_of(
         """
         nodes: [{name: n, gpus: 2, ready: false}]
@@ -122,7 +124,7 @@ def test_bound_pods_on_a_node_that_is_not_ready_are_told() -> None:
     assert "1 of 1 bound pods is not known to run: runs-0: node n is not ready." in text
 
 
-def test_extra_pods_that_do_not_fit_come_with_what_to_do() -> None:
+def test_extra_pods_that_do_not_fit_are_shown_with_advice() -> None:
     world = scenario_of(
         """
         nodes: [{name: n, gpus: 2}]
@@ -147,7 +149,7 @@ def test_a_pod_is_explained_with_its_gang(cluster: Scenario) -> None:
     assert answer[2].startswith("Held by: OverLimit")
 
 
-def test_a_gang_that_fits_is_told_so(cluster: Scenario) -> None:
+def test_a_gang_that_fits_is_shown_with_its_places(cluster: Scenario) -> None:
     assert "A cycle now would place 1 of its pods:\n  small: fits-0" in explained(cluster, "fits")
 
 
@@ -158,7 +160,7 @@ def test_a_gang_that_fits_is_told_so(cluster: Scenario) -> None:
         ("going-0", "Pod default/going-0 is being bound to node small."),
     ],
 )
-def test_a_pod_that_does_not_wait_is_said_to_be_where_it_is(
+def test_a_pod_that_does_not_wait_is_shown_with_its_place(
     cluster: Scenario, name: str, line: str
 ) -> None:
     answer = explained(cluster, name).splitlines()
@@ -194,7 +196,7 @@ jobs:
 """
 
 
-def test_the_best_nodes_come_with_each_plugins_part_of_the_score() -> None:
+def test_the_best_nodes_are_shown_with_each_plugins_part_of_the_score() -> None:
     answer = explained(scenario_of(SCORED), "a").splitlines()
 
     at = answer.index("Best nodes for a-0 and 1 equal pod, by score:")
@@ -215,7 +217,7 @@ def test_the_nodes_of_a_running_pod_are_compared_as_if_it_had_left() -> None:
     assert rows[4][-3:] == ["no", "room", "now"]
 
 
-def test_nodes_that_could_never_take_the_pod_are_not_among_the_best() -> None:
+def test_nodes_that_can_never_hold_the_pod_are_not_among_the_best() -> None:
     world = scenario_of(
         """
         nodes:
@@ -235,7 +237,7 @@ def test_nodes_that_could_never_take_the_pod_are_not_among_the_best() -> None:
     assert nodes == ["big"]
 
 
-def test_a_gang_above_the_limit_alone_is_told_not_to_wait(cluster: Scenario) -> None:
+def test_a_gang_that_alone_exceeds_the_limit_is_advised_not_to_wait(cluster: Scenario) -> None:
     answer = explained(cluster, "over")
 
     assert "and the job requests 4 more, so that it alone is above the limit" in answer
@@ -243,7 +245,7 @@ def test_a_gang_above_the_limit_alone_is_told_not_to_wait(cluster: Scenario) -> 
     assert "Its turn" not in answer
 
 
-def test_a_lower_minimum_is_no_advice_if_not_one_pod_fits() -> None:
+def test_a_lower_minimum_is_not_advised_if_no_pod_fits() -> None:
     world = scenario_of(
         """
         nodes: [{name: n, gpus: 2}]
@@ -259,7 +261,7 @@ def test_a_lower_minimum_is_no_advice_if_not_one_pod_fits() -> None:
     assert "minMember" not in answer
 
 
-def test_a_namespace_that_does_not_exist_is_named() -> None:
+def test_a_missing_namespace_is_named() -> None:
     source = source_of(scenario_of("namespaces: {team: {}}"))
 
     with pytest.raises(NoAnswerError) as caught:
@@ -269,7 +271,7 @@ def test_a_namespace_that_does_not_exist_is_named() -> None:
     assert "in namespace nosuchns, which does not exist" in str(caught.value)
 
 
-def test_a_pod_without_any_node_is_told_so() -> None:
+def test_the_answer_reports_that_no_node_may_hold_the_pod() -> None:
     text = "nodes: [{name: n}]\njobs: [{name: a, pods: [{nodeSelector: {x: y}}]}]"
     assert "No node may take a-0." in explained(scenario_of(text), "a")
 
@@ -290,7 +292,7 @@ def test_a_pod_without_any_node_is_told_so() -> None:
         ("br/gone", "there is no BindRequest gone in namespace default"),
     ],
 )
-def test_a_name_that_does_not_exist_is_answered_with_similar_ones(
+def test_an_unknown_name_is_answered_with_similar_names(
     cluster: Scenario, name: str, message: str
 ) -> None:
     with pytest.raises(NoAnswerError) as caught:
@@ -315,7 +317,7 @@ jobs:
 """
 
 
-def test_a_gang_hears_what_its_queue_and_those_above_it_hold_of_what_they_deserve() -> None:
+def test_the_answer_has_allocations_and_fair_shares_of_the_queue_and_its_ancestors() -> None:
     answer = explained(scenario_of(SHARED), "want").splitlines()
 
     at = answer.index("Its queue and those above it, in GPUs:")
@@ -326,7 +328,7 @@ def test_a_gang_hears_what_its_queue_and_those_above_it_hold_of_what_they_deserv
     ]
 
 
-def test_a_gang_hears_whose_turn_it_is() -> None:
+def test_the_answer_has_the_turn_of_the_gang() -> None:
     answer = explained(scenario_of(SHARED), "want")
 
     assert "Its turn: 2nd of 3 that wait, 2nd of 3 in queue vision; before it comes" in answer
@@ -362,7 +364,7 @@ def test_a_gang_hears_whose_turn_it_is() -> None:
         ),
     ],
 )
-def test_whose_going_would_help_comes_with_the_rule_that_forbids_it(
+def test_possible_victims_are_shown_with_the_rule_that_forbids_their_eviction(
     changes: dict[str, str], name: str, objection: str
 ) -> None:
     text = SHARED
@@ -405,7 +407,7 @@ def test_a_queue_that_protects_its_jobs_is_named(protection: str, objection: str
     assert objection in answer
 
 
-def test_of_many_victims_the_first_are_shown_and_the_others_counted() -> None:
+def test_the_first_of_many_victims_are_shown_and_the_others_are_counted() -> None:
     text = """
         nodes: [{name: node0, gpus: 8}]
         jobs:
@@ -420,7 +422,7 @@ def test_of_many_victims_the_first_are_shown_and_the_others_counted() -> None:
     assert "  and 3 more jobs; -o json names them all" in answer
 
 
-def test_a_queue_within_its_quota_is_told_in_the_resource_that_is_asked_for() -> None:
+def test_a_queue_within_its_quota_is_shown_with_the_requested_resource() -> None:
     answer = explained(
         scenario_of(
             """
@@ -439,11 +441,11 @@ def test_a_queue_within_its_quota_is_told_in_the_resource_that_is_asked_for() ->
     assert "queue theirs is within its quota: it holds 8 of 8 cpu" in answer
 
 
-def test_what_no_eviction_helps_is_told_so(cluster: Scenario) -> None:
+def test_the_answer_reports_that_no_eviction_helps(cluster: Scenario) -> None:
     assert "No eviction would help." in explained(cluster, "huge")
 
 
-def test_pods_that_could_only_move_are_named_with_what_keeps_them() -> None:
+def test_pods_that_could_only_move_are_shown_with_the_rule_that_keeps_them() -> None:
     answer = explained(
         scenario_of(
             """
@@ -462,7 +464,7 @@ def test_pods_that_could_only_move_are_named_with_what_keeps_them() -> None:
     assert "But consolidation is forbidden: the action consolidation is not configured." in answer
 
 
-def test_room_that_is_about_to_be_made_is_told_with_the_action_and_the_queue() -> None:
+def test_planned_evictions_are_shown_with_the_action_and_the_queue() -> None:
     text = SHARED.replace("build-preemptible, preemptionDelay: 1h", "build-preemptible")
 
     answer = explained(scenario_of(text), "late")
@@ -471,7 +473,7 @@ def test_room_that_is_about_to_be_made_is_told_with_the_action_and_the_queue() -
     assert "preempt: default/b-0 leaves node1 (queue vision)" in answer
 
 
-def test_room_that_is_kept_for_a_gang_is_told_with_its_start() -> None:
+def test_reserved_room_is_shown_with_the_expected_start() -> None:
     text = """
         nodes: [{name: "node{i}", count: 2, gpus: 4}]
         jobs:
@@ -487,7 +489,7 @@ def test_room_that_is_kept_for_a_gang_is_told_with_its_start() -> None:
     assert "Room is kept for it on node0, node1; it is expected to start at 00:30:00 UTC." in answer
 
 
-def test_the_turn_of_a_gang_is_told_with_what_the_users_of_its_queue_hold() -> None:
+def test_the_turn_of_a_gang_is_shown_with_the_allocations_of_the_queues_users() -> None:
     text = """
         nodes: [{name: n, gpus: 4}]
         queues: [{name: research, gpu: {weight: 1}, fairUsers: {}}]
@@ -519,12 +521,14 @@ def test_the_turn_of_a_gang_is_told_with_what_the_users_of_its_queue_hold() -> N
     )
 
 
-def test_users_are_not_told_of_a_queue_whose_users_take_no_turns() -> None:
+def test_users_are_not_shown_for_a_queue_without_turns_of_users() -> None:
     assert "Users of queue" not in explained(scenario_of(SHARED), "whole")
 
 
 @pytest.mark.parametrize("form", ["json", "yaml"])
-def test_machines_are_told_the_same(command_line: CommandLine, tmp_path: Path, form: str) -> None:
+def test_json_and_yaml_have_the_same_answer(
+    command_line: CommandLine, tmp_path: Path, form: str
+) -> None:
     path = tmp_path / "cluster.yaml"
     path.write_text(SHARED)
 
@@ -559,8 +563,8 @@ def test_a_file_that_is_not_one_scenario_ends_with_2(
     assert message in done.stderr
 
 
-def test_many_victims_are_named_soon() -> None:
-    """Each of the 160 victims is needed, which must not be found out by planning without each."""
+def test_many_victims_are_found_quickly() -> None:
+    """Each of the 160 victims is needed; one plan without each of them would take long."""
     running = "\n".join(
         f"- {{name: old{i}, queue: q0, pods: [{{gpus: 1, state: Running, node: node{i // 8}}}]}}"
         for i in range(800)
@@ -583,7 +587,7 @@ jobs:
 
 
 @pytest.mark.parametrize("is_terminal", [True, False])
-def test_on_a_terminal_alone_it_is_shown_that_work_goes_on(
+def test_progress_is_shown_only_on_a_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], is_terminal: bool
 ) -> None:
     monkeypatch.setenv("TTY_COMPATIBLE", "1" if is_terminal else "0")
@@ -661,7 +665,7 @@ def test_nested_sub_groups_are_a_tree() -> None:
     ]
 
 
-def test_a_job_that_waits_sees_for_whom_room_is_kept() -> None:
+def test_a_waiting_job_is_shown_with_the_room_kept_for_other_gangs() -> None:
     said = explained(scenario_of(STAGES), "other")
 
     assert (
@@ -670,7 +674,7 @@ def test_a_job_that_waits_sees_for_whom_room_is_kept() -> None:
     ) in said
 
 
-def test_a_gang_says_when_the_room_of_its_later_stages_was_let_go() -> None:
+def test_a_gang_shows_the_time_when_the_room_of_its_later_stages_was_released() -> None:
     cluster = scenario_of(STAGES.replace("runtime: 1m", "runtime: 6m"))
 
     assert (
@@ -679,7 +683,7 @@ def test_a_gang_says_when_the_room_of_its_later_stages_was_let_go() -> None:
     ) in explained(cluster, "lws")
 
 
-def test_a_group_of_the_grouper_names_the_objects_that_its_values_came_from() -> None:
+def test_a_group_of_the_grouper_shows_the_sources_of_its_values() -> None:
     cluster = scenario_of(STAGES)
     source = source_of(cluster)
     (group,) = [each for each in source.snapshot.groups if each.metadata.name == "lws"]
@@ -736,7 +740,7 @@ def with_evictions(known_as: str = "claimant") -> tuple[Source, datetime]:
     return replace(source, snapshot=replace(source.snapshot, groups=tuple(groups))), cluster.now
 
 
-def test_an_evicted_gang_says_when_and_by_which_action_and_for_which_queue_it_was_evicted() -> None:
+def test_an_evicted_gang_shows_the_time_action_and_queue_of_its_eviction() -> None:
     source, now = with_evictions()
     about = {
         name: "\n".join(job_lines(explain(source, subject(source.snapshot, name, namespace), now)))
@@ -751,7 +755,7 @@ def test_an_evicted_gang_says_when_and_by_which_action_and_for_which_queue_it_wa
     assert "Evicted (" not in about["claimant"]
 
 
-def test_a_gang_names_the_gangs_that_were_evicted_for_it_or_for_its_queue() -> None:
+def test_a_gang_shows_the_gangs_evicted_for_it_or_for_its_queue() -> None:
     source, now = with_evictions()
     lines = job_lines(explain(source, subject(source.snapshot, "claimant", "default"), now))
 
@@ -760,7 +764,7 @@ def test_a_gang_names_the_gangs_that_were_evicted_for_it_or_for_its_queue() -> N
     assert listed == ["  team/theirs", "  default/mine"]
 
 
-def test_the_gangs_that_were_evicted_for_a_workload_are_found_by_its_name() -> None:
+def test_the_gangs_evicted_for_a_workload_are_found_by_its_name() -> None:
     source, _ = with_evictions(known_as="Job train")
     owner = OwnerReference(kind="Job", name="train", uid="f3ba2458-2f6c")
     name = "job-train-f3ba2458"
@@ -780,7 +784,7 @@ def test_the_gangs_that_were_evicted_for_a_workload_are_found_by_its_name() -> N
     assert [str(each.job) for each in unknown] == ["team/theirs"]
 
 
-def test_a_gang_over_the_limit_of_gpus_by_its_claims_sees_the_gpus_of_its_queue() -> None:
+def test_a_gang_with_claims_over_the_limit_is_shown_with_the_gpus_of_its_queue() -> None:
     cluster = scenario_of(
         """
         nodes: [{name: n}]
@@ -804,7 +808,7 @@ def test_a_gang_over_the_limit_of_gpus_by_its_claims_sees_the_gpus_of_its_queue(
     assert "CPU" not in said
 
 
-def test_a_gang_over_the_limit_of_cores_sees_them_beside_its_gpus() -> None:
+def test_a_gang_over_the_limit_of_cores_is_shown_with_cores_and_gpus() -> None:
     cluster = scenario_of(
         """
         nodes: [{name: n, gpus: 8}]

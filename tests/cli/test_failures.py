@@ -1,11 +1,11 @@
-"""A failure is one line with what to do about it, and an exit code for programs."""
+"""A failure is one line with advice, and an exit code for programs."""
 
 import pytest
 
 from bindery.answers.errors import BadInputError, NoAnswerError
 from bindery.api.yamlfile import FileError
 from bindery.cli.errors import CommandError, ExitCode
-from bindery.cli.failures import told
+from bindery.cli.failures import described
 from bindery.kube.errors import (
     ConfigurationError,
     ForbiddenError,
@@ -62,4 +62,4 @@ from bindery.kube.errors import (
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
 )
 def test_every_failure_is_one_line(error: Exception, line: str, code: ExitCode) -> None:
-    assert told(error) == (line, code)
+    assert described(error) == (line, code)

@@ -49,7 +49,7 @@ def test_the_table_of_kinds_can_be_read(command_line: CommandLine) -> None:
     assert "executor after driver (Ready)" in done.stdout
 
 
-def test_programs_get_the_rows_themselves(command_line: CommandLine, tmp_path: Path) -> None:
+def test_the_rows_are_written_for_programs(command_line: CommandLine, tmp_path: Path) -> None:
     mine = written(tmp_path, ROWS)
 
     as_json = command_line("grouper", "rows", "--rows", mine, "-o", "json")
@@ -60,7 +60,7 @@ def test_programs_get_the_rows_themselves(command_line: CommandLine, tmp_path: P
     assert yaml.safe_load(as_yaml.stdout) == rows
 
 
-def test_a_manifest_shows_the_pod_group_that_it_becomes(
+def test_a_manifest_is_translated_to_its_pod_group(
     command_line: CommandLine, tmp_path: Path
 ) -> None:
     done = command_line("grouper", "plan", written(tmp_path, JOB))
@@ -71,7 +71,7 @@ def test_a_manifest_shows_the_pod_group_that_it_becomes(
     assert (group["spec"]["minMember"], group["spec"]["queue"]) == (4, "research")
 
 
-def test_a_row_of_ones_own_can_be_tried(command_line: CommandLine, tmp_path: Path) -> None:
+def test_a_row_of_the_user_can_be_tried(command_line: CommandLine, tmp_path: Path) -> None:
     thing, rows = written(tmp_path, THING, "thing.yaml"), written(tmp_path, ROWS, "rows.yaml")
 
     without = command_line("grouper", "plan", thing)
@@ -82,7 +82,9 @@ def test_a_row_of_ones_own_can_be_tried(command_line: CommandLine, tmp_path: Pat
     assert yaml.safe_load(done.stdout)["spec"]["minMember"] == 3
 
 
-def test_what_is_missing_or_wrong_is_said(command_line: CommandLine, tmp_path: Path) -> None:
+def test_missing_objects_and_unknown_pods_are_reported(
+    command_line: CommandLine, tmp_path: Path
+) -> None:
     wrapper = "{apiVersion: apps.nvidia.com/v1alpha1, kind: NIMService, metadata: {name: chat}}"
     pod = """{apiVersion: v1, kind: Pod, metadata: {name: p, ownerReferences: [
       {apiVersion: batch/v1, kind: Job, name: gone, uid: x, controller: true}]}}"""
@@ -96,7 +98,7 @@ def test_what_is_missing_or_wrong_is_said(command_line: CommandLine, tmp_path: P
     assert "warning: Job/gone is not in the files: add it" in done.stderr
 
 
-def test_a_row_or_a_minimum_that_does_not_fit_its_object_is_said_at_the_object(
+def test_a_row_or_minimum_that_does_not_fit_its_object_is_reported_on_the_object(
     command_line: CommandLine, tmp_path: Path
 ) -> None:
     lost = "{apiVersion: amlarc.azureml.com/v1alpha1, kind: AmlJob, metadata: {name: lost}}"

@@ -1,4 +1,4 @@
-"""What `bindery whatif` knows of the grouper of a cluster, by its Lease."""
+"""The grouper's rows that `bindery whatif` reads from the Lease of a cluster's grouper."""
 
 import asyncio
 from typing import Any
@@ -46,7 +46,7 @@ def test_the_rows_that_the_grouper_publishes_are_used() -> None:
     assert table_of(found.documents).row("example.com", "v1", "Training") is not None
 
 
-def test_without_a_lease_there_is_no_grouper() -> None:
+def test_a_cluster_without_a_lease_of_the_grouper_has_no_grouper() -> None:
     assert rows(NotFoundError(404, "NotFound", "no")) == GrouperRows(is_there=False)
 
 
@@ -58,7 +58,7 @@ def test_without_a_lease_there_is_no_grouper() -> None:
         (lease(**{ROWS_ANNOTATION: '{"rows": [{"mim": 1}]}'}), "the rows of users cannot be read"),
     ],
 )
-def test_rows_that_cannot_be_had_are_said(answer: Lease | ApiError, problem: str) -> None:
+def test_unavailable_rows_are_reported(answer: Lease | ApiError, problem: str) -> None:
     found = rows(answer)
 
     assert (found.is_there, found.documents) == (True, ())

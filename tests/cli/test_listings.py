@@ -61,7 +61,7 @@ def with_condition(snapshot: ClusterSnapshot, group: str, status: str) -> Cluste
     return replace(snapshot, groups=groups)
 
 
-def test_a_gang_shows_its_pods_and_why_it_waits() -> None:
+def test_a_gang_shows_its_pods_and_the_reason_why_it_waits() -> None:
     snapshot = with_condition(snapshot_of(SCENARIO), "part", "False")
 
     asked, part = gang_rows(snapshot, SCENARIO.now)
@@ -84,7 +84,7 @@ def test_a_gang_shows_its_pods_and_why_it_waits() -> None:
     assert asked["waits"] == ""
 
 
-def test_a_gang_shows_the_state_that_its_podgroup_says() -> None:
+def test_a_gang_shows_the_state_of_its_podgroup() -> None:
     snapshot = snapshot_of(SCENARIO)
     (group,) = [group for group in snapshot.groups if group.metadata.name == "part"]
     status = msgspec.structs.replace(group.status, state="Evicted")
@@ -94,7 +94,7 @@ def test_a_gang_shows_the_state_that_its_podgroup_says() -> None:
     assert states["part"] == "Evicted"
 
 
-def test_a_podgroup_that_does_not_exist_is_listed_with_the_pods_that_name_it() -> None:
+def test_a_missing_podgroup_is_listed_with_the_pods_that_name_it() -> None:
     snapshot = snapshot_of(SCENARIO)
     said = Condition(
         type="PodScheduled",
@@ -128,7 +128,7 @@ def test_a_podgroup_that_does_not_exist_is_listed_with_the_pods_that_name_it() -
         ("another", "Failed", "OverLimit: queue is full"),
     ],
 )
-def test_a_gang_whose_job_has_failed_for_good_says_so(uid: str, condition: str, shown: str) -> None:
+def test_a_gang_shows_that_its_job_has_failed(uid: str, condition: str, shown: str) -> None:
     snapshot = with_condition(snapshot_of(SCENARIO), "part", "False")
     said = Condition(type=condition, status="True", reason="BackoffLimitExceeded")
     meta = Meta(name="train", namespace="default", uid=uid)
@@ -154,7 +154,7 @@ def test_a_gang_whose_job_has_failed_for_good_says_so(uid: str, condition: str, 
     ("minimum", "some", "least"),
     [(1, None, 3), (5, None, 5), (1, 1, 1)],
 )
-def test_a_gang_with_stages_shows_how_many_pods_all_of_them_need(
+def test_a_gang_with_stages_shows_the_number_of_pods_of_all_stages(
     minimum: int, some: int | None, least: int
 ) -> None:
     later = SubGroup(
@@ -190,7 +190,7 @@ def test_single_pods_are_listed_while_they_wait() -> None:
         )
     binding = PodBinding(pod_name="single-1", pod_uid="single-1", selected_node="node0")
     spec = StatementSpec(pods=[binding], id="s")
-    snapshot = ClusterSnapshot(pods=tuple(singles), requests=(CommittedStatement(spec=spec),))
+    snapshot = ClusterSnapshot(pods=tuple(singles), statements=(CommittedStatement(spec=spec),))
 
     rows = gang_rows(snapshot, SCENARIO.now)
 
@@ -206,7 +206,7 @@ def test_a_gang_that_is_scheduled_waits_for_nothing() -> None:
     assert gang_rows(snapshot, SCENARIO.now)[1]["waits"] == ""
 
 
-def test_a_scheduled_gang_shows_why_its_other_pods_wait() -> None:
+def test_a_scheduled_gang_shows_the_reason_why_its_other_pods_wait() -> None:
     snapshot = snapshot_of(SCENARIO)
     text = "2 more pods wait: 0/5 nodes are available"
     said = Condition(type=SCHEDULED, status="True", reason="Scheduled", message=text)
@@ -233,7 +233,7 @@ def test_a_gang_shows_which_of_its_bound_pods_do_not_start() -> None:
     assert part["waits"] == "NodeNotReady: node n"
 
 
-def test_a_queue_shows_what_it_and_those_below_it_hold_of_their_limits() -> None:
+def test_a_queue_shows_allocations_and_limits_with_its_descendants() -> None:
     snapshot = snapshot_of(SCENARIO)
     counted = {"org": GangCounts(running=4, pending=2), "team": GangCounts(running=2, pending=1)}
     queues = tuple(
@@ -271,7 +271,7 @@ def test_a_queue_shows_what_it_and_those_below_it_hold_of_their_limits() -> None
     }
 
 
-def test_a_queue_that_gangs_name_and_nobody_created_is_listed_as_missing() -> None:
+def test_a_queue_that_gangs_name_and_that_does_not_exist_is_listed_as_missing() -> None:
     scenario = """
     nodes: [{name: n0}]
     queues: [{name: zebra}]
@@ -287,7 +287,7 @@ def test_a_queue_that_gangs_name_and_nobody_created_is_listed_as_missing() -> No
     assert (zebra["name"], zebra["problem"]) == ("zebra", "")
 
 
-def test_amounts_of_cores_are_decimal_numbers_also_those_from_a_status() -> None:
+def test_amounts_of_cores_are_decimal_numbers_also_from_a_status() -> None:
     scenario = """
     nodes: [{name: n0}]
     queues: [{name: q, cpu: {limit: "160"}}]
@@ -306,7 +306,7 @@ def test_amounts_of_cores_are_decimal_numbers_also_those_from_a_status() -> None
     assert (row["cpu"], row["kept"]) == ("82.7/160", "1.5 cpu")
 
 
-def test_a_queue_shows_the_gpus_of_resource_claims_too() -> None:
+def test_a_queue_shows_the_gpus_of_resource_claims() -> None:
     snapshot = snapshot_of(SCENARIO)
     bound = next(pod for pod in snapshot.pods if pod.spec.node_name)
     use = PodResourceClaim(name="gpus", resource_claim_name="two")
@@ -331,7 +331,7 @@ def test_a_queue_shows_the_gpus_of_resource_claims_too() -> None:
     assert (before["org"], after["org"]) == ("6/10", "8/10")
 
 
-def test_a_queue_whose_parent_does_not_exist_has_the_reason_of_its_condition() -> None:
+def test_a_queue_with_a_missing_parent_has_the_reason_of_its_condition() -> None:
     snapshot = snapshot_of(SCENARIO)
     spec = QueueSpec(parent="nowhere")
     odd = msgspec.structs.replace(snapshot.queues[0], spec=spec)
@@ -341,7 +341,7 @@ def test_a_queue_whose_parent_does_not_exist_has_the_reason_of_its_condition() -
     assert str(row["problem"]).startswith("ParentDoesNotExist: spec.parent: queue nowhere")
 
 
-def test_what_cannot_be_read_is_shown_with_its_fault_and_the_rest_beside_it() -> None:
+def test_an_unreadable_object_is_shown_with_its_error_beside_the_others() -> None:
     snapshot = with_condition(snapshot_of(SCENARIO), "part", "True")
     (_, team), (part, *others) = snapshot.queues, snapshot.groups
     fault = "Expected `int`, got `str` - at `$.spec.priority`"
@@ -368,7 +368,7 @@ def test_a_request_shows_its_progress_and_nodes() -> None:
     assert row["age"] == "5m"
 
 
-def test_a_pod_with_a_part_of_a_hami_card_counts_as_that_part() -> None:
+def test_a_pod_with_a_part_of_a_hami_card_counts_as_that_fraction() -> None:
     """As for the scheduler: 2500 of 10000 MiB are a quarter of the card."""
     scenario = scenario_of(
         """
@@ -388,7 +388,7 @@ def test_a_pod_with_a_part_of_a_hami_card_counts_as_that_part() -> None:
     assert share.resources["gpu"].allocated == 0.75
 
 
-def test_a_queue_counts_what_the_scheduler_counts_as_gpus() -> None:
+def test_a_queue_counts_the_same_gpus_as_the_scheduler() -> None:
     scenario = scenario_of(
         """
         nodes: [{name: n0, resources: {vendor.com/accelerator: 4}}]

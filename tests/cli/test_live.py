@@ -1,4 +1,4 @@
-"""The commands that look at a cluster, on a real API server, by a user who may only read."""
+"""The commands that read a cluster, on a real API server, as a user with read access only."""
 
 import json
 import secrets
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.e2e
 
 @dataclass(frozen=True)
 class Corner:
-    """A namespace, and a name for a node, its pool, a queue and a gang that nobody else uses."""
+    """A namespace, and a name for a node, its pool, a queue and a gang, for one test alone."""
 
     plane: ControlPlane
     reader: Path
@@ -112,7 +112,7 @@ def test_get_shows_the_gangs_of_a_namespace(corner: Corner) -> None:
 
 @pytest.fixture
 def shared_request(corner: Corner) -> str:
-    """A request with two gangs of the corner, of which one is bound; return its name."""
+    """A request with two gangs of the corner, the first of them bound; return the name."""
     pods = [
         {"podName": f"{gang}-0", "podUID": f"uid-{gang}", "selectedNode": corner.name}
         for gang in ("done", "waits")
@@ -166,9 +166,7 @@ def test_kubectl_shows_a_request_in_one_line(corner: Corner, shared_request: str
     assert line.split()[:-1] == values
 
 
-def test_the_namespace_is_that_of_the_context_unless_one_is_named(
-    corner: Corner, tmp_path: Path
-) -> None:
+def test_the_namespace_is_the_contexts_unless_one_is_given(corner: Corner, tmp_path: Path) -> None:
     inside = _at_home(corner, tmp_path)
 
     assert corner.name in inside.bindery("get", "gangs")
@@ -189,7 +187,7 @@ def test_whatif_submits_into_the_namespace_of_the_context(corner: Corner, tmp_pa
     assert f"{corner.namespace}/single (queue default) waits" in answer
 
 
-def test_whatif_refuses_a_namespace_that_does_not_exist(corner: Corner, tmp_path: Path) -> None:
+def test_whatif_refuses_a_missing_namespace(corner: Corner, tmp_path: Path) -> None:
     path = tmp_path / "new.yaml"
     made = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "nosuch"}}
     pod = _pod("single", 0, "nosuch", {NODE_POOL_LABEL: corner.name})
@@ -238,7 +236,7 @@ def test_a_table_needs_neither_the_models_nor_the_engine(
     assert found == (set(libraries.split()), set(packages.split()))
 
 
-def test_explain_needs_neither_scenarios_nor_what_only_the_scheduler_process_does(
+def test_explain_imports_neither_scenarios_nor_the_scheduler_process(
     corner: Corner,
 ) -> None:
     about = ("explain", corner.name, "-n", corner.namespace)
@@ -249,27 +247,27 @@ def test_explain_needs_neither_scenarios_nor_what_only_the_scheduler_process_doe
     assert found == ({*TALKING.split(), *PLANNING.split()}, packages)
 
 
-def test_get_says_when_there_is_nothing(corner: Corner) -> None:
+def test_get_reports_an_empty_list(corner: Corner) -> None:
     assert corner.bindery("get", "requests", "-n", corner.namespace) == (
         f"There are no requests in namespace {corner.namespace}.\n"
     )
 
 
-def test_explain_says_what_the_scheduler_would(corner: Corner) -> None:
+def test_explain_gives_the_reason_of_the_scheduler(corner: Corner) -> None:
     answer = corner.bindery("explain", corner.name, "-n", corner.namespace)
 
     assert "0 of 3 pods are bound, at least 3 are needed" in answer
     assert "Held by: Unschedulable: 2 of 3 pods fit" in answer
 
 
-def test_explain_shows_a_queue_and_what_waits_in_it(corner: Corner) -> None:
+def test_explain_shows_a_queue_and_its_waiting_gangs(corner: Corner) -> None:
     answer = corner.bindery("explain", f"queue/{corner.name}", "--node-pool", corner.name)
 
     assert answer.startswith(f"Queue {corner.name} (priority 100): 0 of its own gangs run, 1 wait.")
     assert f"  {corner.namespace}/{corner.name}: Unschedulable: 2 of 3 pods fit" in answer
 
 
-def test_queues_draws_what_a_queue_holds_and_what_waits_in_it(corner: Corner) -> None:
+def test_queues_draws_the_allocated_and_waiting_amounts_of_a_queue(corner: Corner) -> None:
     drawn = corner.bindery("queues", "--node-pool", corner.name)
 
     assert drawn.startswith("GPUs: 2 in all, 0 allocated, 3 more asked for\n")
@@ -277,7 +275,9 @@ def test_queues_draws_what_a_queue_holds_and_what_waits_in_it(corner: Corner) ->
     assert row.split()[1:6] == ["0", "3", "0", "0", "6"]
 
 
-def test_whatif_says_what_would_run_and_what_would_wait(corner: Corner, tmp_path: Path) -> None:
+def test_whatif_shows_the_jobs_that_would_run_and_would_wait(
+    corner: Corner, tmp_path: Path
+) -> None:
     pool = {NODE_POOL_LABEL: corner.name}
     path = tmp_path / "more.yaml"
     alone = [_pod("new", index, corner.namespace, pool) for index in range(3)]
@@ -298,7 +298,7 @@ def test_whatif_says_what_would_run_and_what_would_wait(corner: Corner, tmp_path
     assert "Unschedulable: 2 of 3 pods fit" in waits
 
 
-def test_asking_changes_nothing(corner: Corner, tmp_path: Path) -> None:
+def test_read_commands_do_not_change_the_cluster(corner: Corner, tmp_path: Path) -> None:
     path = tmp_path / "more.yaml"
     pool = {NODE_POOL_LABEL: corner.name}
     path.write_text(yaml.safe_dump(_pod("single", 0, corner.namespace, pool)))
@@ -324,7 +324,7 @@ def test_a_snapshot_runs_as_a_scenario(corner: Corner, tmp_path: Path) -> None:
     assert all("2 of 3 pods fit" in pod["reason"] for pod in gang)
 
 
-def test_version_names_the_server_and_the_installed_kinds(corner: Corner) -> None:
+def test_version_shows_the_server_and_the_installed_kinds(corner: Corner) -> None:
     _, server, resources, scheduler = corner.bindery("version").splitlines()
 
     assert server.startswith("server: v1.")

@@ -1,4 +1,4 @@
-"""`bindery migrate`: what other schedulers' objects become, what does not carry over, bad input."""
+"""`bindery migrate`: translation of other schedulers' objects, unsupported fields, bad input."""
 
 import io
 import re
@@ -48,7 +48,9 @@ def test_every_translated_object_is_valid(command_line: CommandLine, peer: str) 
         model_of(KINDS[each["kind"]]).model_validate({"spec": each["spec"]})
 
 
-def test_a_shard_becomes_values_of_the_chart(command_line: CommandLine, tmp_path: Path) -> None:
+def test_a_shard_is_translated_to_values_of_the_chart(
+    command_line: CommandLine, tmp_path: Path
+) -> None:
     done = command_line("migrate", "kai", str(GIVEN / "kai.yaml"), "--values", str(tmp_path))
 
     assert done.returncode == 0
@@ -74,14 +76,16 @@ def test_standard_input_is_read(command_line: CommandLine, monkeypatch: pytest.M
     assert done.stdout == (GOLDEN / "migrate-volcano.yaml").read_text()
 
 
-def test_a_file_without_such_objects_is_refused(command_line: CommandLine) -> None:
+def test_a_file_without_objects_to_migrate_is_refused(command_line: CommandLine) -> None:
     done = command_line("migrate", "kai", str(GIVEN / "volcano.yaml"))
 
     assert done.returncode == 2
     assert "; Queue.scheduling.run.ai or " in done.stderr
 
 
-def test_what_is_no_queue_or_gang_is_counted(command_line: CommandLine, tmp_path: Path) -> None:
+def test_objects_other_than_queues_and_gangs_are_counted(
+    command_line: CommandLine, tmp_path: Path
+) -> None:
     others = (
         "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: volcano-scheduler-configmap}\n"
         "---\napiVersion: batch.volcano.sh/v1alpha1\nkind: Job\nmetadata: {name: train}\n"
@@ -97,7 +101,7 @@ def test_what_is_no_queue_or_gang_is_counted(command_line: CommandLine, tmp_path
     )
 
 
-def test_an_unreadable_value_is_said_and_the_rest_is_translated(
+def test_an_unreadable_value_is_reported_and_the_rest_is_translated(
     command_line: CommandLine, tmp_path: Path
 ) -> None:
     body = {
@@ -137,7 +141,7 @@ def migrated_queues(
 
 
 @pytest.mark.parametrize("weight", ["three", -2, 2.5, True, float("nan"), [4]])
-def test_an_unreadable_weight_of_volcano_is_said_and_counts_as_1(
+def test_an_unreadable_weight_of_volcano_is_reported_and_counts_as_1(
     command_line: CommandLine, tmp_path: Path, weight: object
 ) -> None:
     odd = {**VOLCANO_QUEUE, "metadata": {"name": "odd"}, "spec": {"weight": weight}}
@@ -153,7 +157,7 @@ def test_an_unreadable_weight_of_volcano_is_said_and_counts_as_1(
 
 
 @pytest.mark.parametrize("weights", ["1/x/4", "1/nan/4", "1/-2/4", "1/inf/4", "1//4"])
-def test_an_unreadable_weight_in_the_annotation_of_volcano_is_said(
+def test_an_unreadable_weight_in_the_annotation_of_volcano_is_reported(
     command_line: CommandLine, tmp_path: Path, weights: str
 ) -> None:
     marks = {"volcano.sh/hierarchy": "root/eng/dev", "volcano.sh/hierarchy-weights": weights}
@@ -170,7 +174,7 @@ def test_an_unreadable_weight_in_the_annotation_of_volcano_is_said(
     ("peer", "api_version"),
     [("volcano", "scheduling.volcano.sh/v1beta1"), ("kai", "scheduling.run.ai/v2")],
 )
-def test_an_unreadable_priority_of_a_queue_is_said_and_left_out(
+def test_an_unreadable_priority_of_a_queue_is_reported_and_omitted(
     command_line: CommandLine, tmp_path: Path, peer: str, api_version: str
 ) -> None:
     body = {"apiVersion": api_version, "kind": "Queue", "metadata": {"name": "odd"}}
@@ -182,7 +186,7 @@ def test_an_unreadable_priority_of_a_queue_is_said_and_left_out(
     assert ["Queue", "odd", "spec.priority", "high"] in [line[:4] for line in lines]
 
 
-def test_an_amount_of_kai_that_is_no_number_is_said(
+def test_an_amount_of_kai_that_is_no_number_is_reported(
     command_line: CommandLine, tmp_path: Path
 ) -> None:
     body = {

@@ -111,7 +111,7 @@ def test_a_wrong_checksum_is_reported_and_the_next_file_is_shown(
         ),
     ],
 )
-def test_what_is_wrong_with_a_file_is_said(
+def test_errors_of_a_file_are_reported(
     content: bytes, message: str, tmp_path: Path, command_line: CommandLine
 ) -> None:
     path = tmp_path / "file"
@@ -194,7 +194,7 @@ def test_files_of_the_memory_manager_have_two_versions(
         (["--convert-to", "1", "--to", "{out}", "--containers", "{cpu}", "{cpu}"], 2, "not of the"),
     ],
 )
-def test_what_cannot_be_done_is_said(
+def test_impossible_conversions_and_files_are_reported(
     arguments: list[str],
     code: int,
     message: str,
@@ -216,7 +216,7 @@ def test_what_cannot_be_done_is_said(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_directory_stands_for_the_checkpoints_in_it(
+def test_a_directory_means_the_checkpoints_in_it(
     files: dict[str, str], tmp_path: Path, command_line: CommandLine
 ) -> None:
     below = tmp_path / "device-plugins"
@@ -232,7 +232,7 @@ def test_a_directory_stands_for_the_checkpoints_in_it(
     assert "config.yaml" not in done.stdout
 
 
-def test_a_directory_without_checkpoints_is_a_mistake(
+def test_a_directory_without_checkpoints_is_an_error(
     tmp_path: Path, command_line: CommandLine
 ) -> None:
     done = command_line("node", "check", str(tmp_path))

@@ -1,4 +1,4 @@
-"""What `explain` names as the obstacle, whose turn it counts, and what it advises."""
+"""The obstacles, turns and advice in the answers of `explain`."""
 
 import re
 from dataclasses import replace
@@ -53,7 +53,7 @@ def explained(source: Source, name: str) -> list[str]:
     return job_lines(explain(source, subject(source.snapshot, name, "default"), source.now))
 
 
-def test_a_budget_is_named_where_it_is_the_obstacle_and_not_the_rule_of_another_queue() -> None:
+def test_a_budget_is_named_as_the_obstacle_before_the_rule_of_another_queue() -> None:
     answer = "\n".join(explained(guarded(0), "high"))
 
     assert "by evicting" not in answer
@@ -73,7 +73,7 @@ def test_a_budget_that_allows_a_part_of_the_plan_is_named_with_the_plan() -> Non
     assert "But PodDisruptionBudget default/keep does not allow all of it now." in answer
 
 
-def test_a_budget_that_allows_it_is_not_named() -> None:
+def test_a_budget_that_allows_the_evictions_is_not_named() -> None:
     answer = "\n".join(explained(guarded(2), "high"))
 
     assert "by evicting 2 pods" in answer
@@ -94,7 +94,7 @@ jobs:
 """
 
 
-def test_the_turn_leaves_out_those_that_can_never_run() -> None:
+def test_the_turn_excludes_gangs_that_can_never_run() -> None:
     source = source_of(scenario_of(TURNS))
 
     second = "\n".join(explained(source, "second"))
@@ -106,7 +106,7 @@ def test_the_turn_leaves_out_those_that_can_never_run() -> None:
 
 
 @pytest.mark.parametrize("name", ["never", "beyond", "lost", "few"])
-def test_what_can_never_run_has_no_turn(name: str) -> None:
+def test_a_gang_that_can_never_run_has_no_turn(name: str) -> None:
     assert "Its turn" not in "\n".join(explained(source_of(scenario_of(TURNS)), name))
 
 
@@ -161,7 +161,7 @@ OF_VICTIMS = {
 """Reasons for which an action does not evict, and which no job waits for."""
 
 
-def test_there_is_advice_for_every_reason_that_the_scheduler_refuses_a_job_for() -> None:
+def test_every_reason_why_the_scheduler_refuses_a_job_has_advice() -> None:
     folder = Path(bindery.scheduler.__file__).parent
     sources = [path.read_text() for path in folder.rglob("*.py") if "insight" not in path.parts]
     refused = r"Refusal\(\s*JobReason\.(\w+)"
@@ -178,7 +178,7 @@ def test_there_is_advice_for_every_reason_that_the_scheduler_refuses_a_job_for()
 
 
 @pytest.mark.parametrize("reason", [*JobReason, *AccessReason, *StartReason])
-def test_no_advice_names_the_spec_of_a_podgroup_that_the_grouper_would_write_again(
+def test_no_advice_changes_the_spec_of_a_podgroup_of_the_grouper(
     reason: str,
 ) -> None:
     text = advice(reason, where=Changed.WORKLOAD, min_member=2, budget_blocks=False)
@@ -201,7 +201,7 @@ jobs:
 """
 
 
-def test_room_that_two_actions_would_have_to_make_together_is_not_promised() -> None:
+def test_room_that_needs_two_actions_together_is_not_promised() -> None:
     answer = explained(source_of(scenario_of(NEEDS_BOTH)), "high")
 
     assert "It would fit if 2 pods were evicted:" in answer
@@ -228,14 +228,16 @@ def test_room_that_two_actions_would_have_to_make_together_is_not_promised() -> 
         ([], ""),
     ],
 )
-def test_the_advice_fits_what_closes_all_nodes(against: list[str], starts: str) -> None:
+def test_the_advice_fits_the_reason_that_excludes_all_nodes(
+    against: list[str], starts: str
+) -> None:
     found = node_advice(against)
 
     assert found.startswith(starts)
     assert bool(found) == bool(starts)
 
 
-def test_a_pod_that_selects_a_label_of_no_node_is_told_so() -> None:
+def test_the_answer_reports_a_selector_for_a_label_of_no_node() -> None:
     scenario = scenario_of(
         """
         nodes: [{name: n0, gpus: 8}]
@@ -258,7 +260,7 @@ jobs:
 """
 
 
-def test_deleted_pods_of_a_dead_node_are_explained_with_what_to_do() -> None:
+def test_deleted_pods_of_a_dead_node_are_explained_with_advice() -> None:
     answer = explained(source_of(scenario_of(DEAD)), "gone")
 
     assert "2 of 2 pods are bound (2 being deleted), at least 2 are needed" in answer[0]
@@ -267,7 +269,7 @@ def test_deleted_pods_of_a_dead_node_are_explained_with_what_to_do() -> None:
     assert "kubectl delete pod --force" in answer[-1]
 
 
-def test_a_single_deleted_pod_of_a_dead_node_is_explained_with_what_to_do() -> None:
+def test_a_single_deleted_pod_of_a_dead_node_is_explained_with_advice() -> None:
     source = source_of(scenario_of(DEAD))
     pods = [
         msgspec.structs.replace(
@@ -284,7 +286,7 @@ def test_a_single_deleted_pod_of_a_dead_node_is_explained_with_what_to_do() -> N
     assert "node.kubernetes.io/out-of-service" in "\n".join(answer)
 
 
-def test_bound_pods_of_a_dead_node_are_explained_with_what_to_do() -> None:
+def test_bound_pods_of_a_dead_node_are_explained_with_advice() -> None:
     answer = "\n".join(explained(source_of(scenario_of(DEAD)), "lost"))
 
     assert "2 of 2 bound pods are not known to run" in answer

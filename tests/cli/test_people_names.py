@@ -1,4 +1,4 @@
-"""Gangs in answers have the names of their workloads, which people gave."""
+"""Gangs in answers have the names of their workloads."""
 
 import pytest
 
@@ -40,5 +40,7 @@ GROUPS = [
         ("other/job-vis0-f3ba2458", "other/job-vis0-f3ba2458"),
     ],
 )
-def test_a_gang_that_the_grouper_named_is_shown_as_its_workload(line: str, shown: str) -> None:
+def test_a_gang_of_the_grouper_is_shown_with_the_name_of_its_workload(
+    line: str, shown: str
+) -> None:
     assert list(PeopleNames(GROUPS).lines([line])) == [shown]

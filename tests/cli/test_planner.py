@@ -1,4 +1,4 @@
-"""What a Lease says about its component, and the configuration that a command reads from it."""
+"""The Lease of a component, and the configuration that a command reads from it."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -45,14 +45,14 @@ def lease(renewed_s: float | None = 1, holder: str = "one", text: str | None = N
         (lease(None, holder=""), Leading.NEVER, "has never been held"),
     ],
 )
-def test_a_lease_tells_who_leads(found: Lease, state: Leading, text: str) -> None:
+def test_a_lease_identifies_the_leader(found: Lease, state: Leading, text: str) -> None:
     seen = leader(found, NOW)
 
     assert seen.state is state
     assert text in seen.text()
 
 
-def test_the_age_of_a_lease_is_as_of_its_reading_however_late_it_is_shown() -> None:
+def test_the_age_of_a_lease_is_its_age_at_the_time_of_the_read() -> None:
     seen = leader(lease(2), NOW)
 
     _, second = Planner(SchedulerConfiguration(), seen).lines()
@@ -80,7 +80,7 @@ class Server:
         (None, Leading.ABSENT),
     ],
 )
-async def test_a_lease_has_ended_if_it_is_not_renewed_by_any_clock(
+async def test_a_lease_has_expired_if_it_is_not_renewed_between_two_reads(
     later: Lease | None, state: Leading, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bindery.answers.leaders._AGAIN_S", 0.0)
@@ -113,7 +113,7 @@ async def asked_for(pool: str, server: Pools, *pools: str) -> Planner:
     return await with_served_pools(client, planner, pools, "kube-system")
 
 
-async def test_a_node_pool_without_a_scheduler_is_told_with_those_that_have_one() -> None:
+async def test_a_node_pool_without_a_scheduler_is_reported_with_the_served_pools() -> None:
     found = await asked_for("gpu-larg", Pools("", "gpu-large"), "gpu-large", "cpu")
 
     assert found.unserved.startswith(
@@ -134,7 +134,7 @@ async def test_a_node_pool_with_a_scheduler_is_served(pool: str) -> None:
     assert "unserved" not in found.to_wire()
 
 
-async def test_nothing_is_told_of_pools_where_no_scheduler_has_a_lease() -> None:
+async def test_pools_are_not_reported_if_no_scheduler_has_a_lease() -> None:
     assert (await asked_for("a", Pools(), "a", "b")).unserved == ""
 
 
@@ -142,13 +142,13 @@ def publishing(configuration: SchedulerConfiguration) -> Leader:
     return leader(lease(text=annotations(configuration)[CONFIGURATION_ANNOTATION]), NOW)
 
 
-def test_what_the_leader_publishes_is_planned_with() -> None:
+def test_plans_use_the_configuration_that_the_leader_publishes() -> None:
     configuration = SchedulerConfiguration(actions=("allocate",), gpu_resources=("own/gpu",))
 
     assert configuration_of(publishing(configuration)) == (configuration, "")
 
 
-def test_plugins_that_are_not_installed_are_left_out_and_named() -> None:
+def test_plugins_that_are_not_installed_are_skipped_and_named() -> None:
     own = (PluginConfiguration(name="predicates"), PluginConfiguration(name="in-house"))
     used, deviation = configuration_of(publishing(SchedulerConfiguration(plugins=own)))
 
@@ -165,7 +165,7 @@ def test_plugins_that_are_not_installed_are_left_out_and_named() -> None:
         (Publication(version="9", hash="0", changes={"actions": ["x"]}), "does not know one of"),
     ],
 )
-def test_what_cannot_be_read_is_planned_with_the_defaults_and_that_is_told(
+def test_an_unreadable_configuration_is_reported_and_the_defaults_are_used(
     published: Publication | None, why: str
 ) -> None:
     text = None if published is None else msgspec.json.encode(published).decode()
@@ -177,7 +177,7 @@ def test_what_cannot_be_read_is_planned_with_the_defaults_and_that_is_told(
     assert why in deviation
 
 
-def test_other_defaults_of_another_version_are_told() -> None:
+def test_different_defaults_of_another_version_are_reported() -> None:
     text = msgspec.json.encode(Publication(version="9", hash="0", changes={})).decode()
 
     used, deviation = configuration_of(leader(lease(text=text), NOW))
@@ -186,7 +186,7 @@ def test_other_defaults_of_another_version_are_told() -> None:
     assert deviation == "that of the scheduler, but bindery 9 has other defaults"
 
 
-def test_an_answer_names_what_differs_from_the_defaults() -> None:
+def test_an_answer_lists_the_differences_from_the_defaults() -> None:
     found = publishing(SchedulerConfiguration(actions=("allocate",), node_pool="a"))
     configuration, _ = configuration_of(found)
 

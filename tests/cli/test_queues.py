@@ -1,4 +1,4 @@
-"""`bindery queues`: the tree, its bars and marks, and what machines get."""
+"""`bindery queues`: the tree, its bars and marks, and the output for programs."""
 
 import json
 import signal
@@ -96,7 +96,7 @@ def test_the_tree_shows_every_queue_below_its_parent_with_its_numbers(
 
 
 @pytest.mark.parametrize("width", [80, 100, 140])
-def test_no_line_is_wider_than_the_terminal_and_bars_take_what_is_left(
+def test_no_line_is_wider_than_the_terminal_and_bars_use_the_remaining_width(
     lines: Lines, cluster: str, width: int
 ) -> None:
     drawn = lines("--file", cluster, columns=width)
@@ -133,7 +133,7 @@ jobs:
     assert row.split()[:5] == ["q", "1", "2", "2", "2"]
 
 
-def test_cores_are_drawn_when_they_are_asked_for(lines: Lines, cluster: str) -> None:
+def test_cores_are_drawn_on_request(lines: Lines, cluster: str) -> None:
     drawn = lines("--file", cluster, "--resource", "cpu")
 
     assert drawn[0] == "CPU cores: 40 in all, 6 allocated, 0 more asked for"
@@ -148,7 +148,7 @@ def test_wide_adds_weight_priority_and_gangs(lines: Lines, cluster: str) -> None
 
 
 @pytest.mark.parametrize("form", ["json", "yaml"])
-def test_machines_get_all_resources_of_all_queues(
+def test_json_has_all_resources_of_all_queues(
     command_line: CommandLine, cluster: str, form: str
 ) -> None:
     done = command_line("queues", "--file", cluster, "-o", form)
@@ -170,7 +170,7 @@ def test_machines_get_all_resources_of_all_queues(
     assert vision["resources"]["cpu"]["quota"] is None
 
 
-def test_a_resource_that_nobody_has_is_answered_with_those_there_are(
+def test_an_unknown_resource_is_answered_with_the_existing_ones(
     command_line: CommandLine, cluster: str
 ) -> None:
     done = command_line("queues", "--file", cluster, "--resource", "tpu")
@@ -179,14 +179,14 @@ def test_a_resource_that_nobody_has_is_answered_with_those_there_are(
     assert done.stderr == ("bindery: no queue and no node has tpu; known: cpu, gpu, memory\n")
 
 
-def test_a_terminal_without_unicode_gets_plain_characters(cluster: str) -> None:
+def test_a_terminal_without_unicode_gets_ascii_characters(cluster: str) -> None:
     drawn = bindery("queues", "--file", cluster, PYTHONIOENCODING="ascii").stdout.splitlines()
 
     assert all(line.isascii() for line in drawn)
     assert any("#" in line and "^" in line for line in drawn)
 
 
-def test_watch_draws_anew_when_the_cluster_changes(cluster: str) -> None:
+def test_watch_redraws_when_the_cluster_changes(cluster: str) -> None:
     command = [str(Path(sys.executable).with_name("bindery")), "queues", "--watch"]
     with subprocess.Popen([*command, "--file", cluster], stdout=subprocess.PIPE, text=True) as seen:
         assert seen.stdout is not None
@@ -214,11 +214,15 @@ def test_watch_draws_anew_when_the_cluster_changes(cluster: str) -> None:
         (share(quota=99), "··········"),
     ],
 )
-def test_a_bar_shows_what_is_held_what_waits_and_the_marks(of: ResourceShare, drawn: str) -> None:
+def test_a_bar_shows_allocated_and_waiting_amounts_and_the_marks(
+    of: ResourceShare, drawn: str
+) -> None:
     assert bar(of, 10.0, 10) == drawn
 
 
-def test_a_queue_that_gangs_name_and_nobody_created_is_marked(tmp_path: Path, lines: Lines) -> None:
+def test_a_queue_that_gangs_name_and_that_does_not_exist_is_marked(
+    tmp_path: Path, lines: Lines
+) -> None:
     path = tmp_path / "cluster.yaml"
     path.write_text(
         "nodes: [{name: n, gpus: 8}]\nqueues: [{name: real}]\n"
@@ -232,7 +236,7 @@ def test_a_queue_that_gangs_name_and_nobody_created_is_marked(tmp_path: Path, li
     assert "nowhere: QueueDoesNotExist: queue nowhere does not exist" in drawn
 
 
-def test_no_two_marks_of_a_bar_look_alike() -> None:
+def test_all_marks_of_a_bar_differ() -> None:
     for marks in (UNICODE, ASCII):
         signs = (marks.held, marks.wanted, marks.nothing, marks.quota, marks.fair, marks.limit)
         assert len(set(signs)) == len(signs)

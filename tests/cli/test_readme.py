@@ -1,4 +1,4 @@
-"""The README shows what the commands really say."""
+"""The README shows the real output of the commands."""
 
 from collections.abc import Iterator
 from itertools import takewhile
@@ -23,7 +23,7 @@ def examples() -> Iterator[tuple[str, list[str]]]:
 
 
 @pytest.mark.parametrize(("command", "shown"), list(examples()), ids=lambda value: str(value)[:20])
-def test_the_readme_shows_what_a_command_says(
+def test_the_readme_shows_the_output_of_a_command(
     command_line: CommandLine, monkeypatch: pytest.MonkeyPatch, command: str, shown: list[str]
 ) -> None:
     monkeypatch.chdir(ROOT)
@@ -33,5 +33,5 @@ def test_the_readme_shows_what_a_command_says(
     assert [line.rstrip() for line in done.stdout.splitlines()] == shown
 
 
-def test_the_readme_shows_every_command_that_asks() -> None:
+def test_the_readme_shows_every_query_command() -> None:
     assert {command.split()[0] for command, _ in examples()} == {"queues", "explain", "whatif"}

@@ -1,4 +1,4 @@
-"""What people see of a BindRequest that carries the Statements of several gangs."""
+"""The output of commands for a BindRequest with the Statements of several gangs."""
 
 from dataclasses import replace
 
@@ -100,14 +100,14 @@ def shared(*left_out: str) -> Source:
         spec=BindRequestSpec(statements=statements, fencing_token=3),
         status=BindRequestStatus(statements=outcomes, phase="Binding"),
     )
-    return replace(source, snapshot=replace(snapshot, requests=stored.each()))
+    return replace(source, snapshot=replace(snapshot, statements=stored.each()))
 
 
 def explained(source: Source, name: str) -> list[str]:
     return job_lines(explain(source, subject(source.snapshot, name, "default"), source.now))
 
 
-def test_each_statement_has_a_line_of_its_own() -> None:
+def test_each_statement_has_its_own_line() -> None:
     rows = request_rows(shared().snapshot, SCENARIO.now)
 
     columns = ("name", "gang", "statement", "phase", "bound", "nodes", "attempts", "reason")
@@ -122,13 +122,13 @@ def test_each_statement_has_a_line_of_its_own() -> None:
     ("gang", "shown"),
     [("waits", ["waits"]), ("pod/waits-1", ["waits"]), ("other", []), ("wait", [])],
 )
-def test_the_lines_of_one_gang_can_be_chosen(gang: str, shown: list[str]) -> None:
+def test_the_lines_of_one_gang_can_be_selected(gang: str, shown: list[str]) -> None:
     rows = request_rows(shared().snapshot, SCENARIO.now, gang)
 
     assert [row["gang"] for row in rows] == shown
 
 
-def test_only_requests_are_chosen_by_their_gang(command_line: CommandLine) -> None:
+def test_only_requests_can_be_selected_by_their_gang(command_line: CommandLine) -> None:
     done = command_line("get", "queues", "--gang", "waits")
 
     assert done.returncode == 2
@@ -144,20 +144,20 @@ def test_the_rows_are_written_as_yaml(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_pods_without_a_gang_are_named() -> None:
-    (request, *_) = shared().snapshot.requests
+    (request, *_) = shared().snapshot.statements
     alone = msgspec.structs.replace(
         request, spec=msgspec.structs.replace(request.spec, pod_group=None)
     )
 
-    (row,) = request_rows(ClusterSnapshot(requests=(alone,)), SCENARIO.now)
+    (row,) = request_rows(ClusterSnapshot(statements=(alone,)), SCENARIO.now)
 
     assert row["gang"] == "pod/done-0,pod/done-1"
 
 
-def test_a_withdrawn_statement_says_so_until_it_has_ended() -> None:
-    requests = [msgspec.structs.replace(r, is_withdrawn=True) for r in shared().snapshot.requests]
+def test_a_withdrawn_statement_is_shown_as_withdrawn_until_it_has_ended() -> None:
+    requests = [msgspec.structs.replace(r, is_withdrawn=True) for r in shared().snapshot.statements]
 
-    rows = request_rows(ClusterSnapshot(requests=tuple(requests)), SCENARIO.now)
+    rows = request_rows(ClusterSnapshot(statements=tuple(requests)), SCENARIO.now)
 
     reasons = {row["gang"]: row["reason"] for row in rows}
     assert reasons["waits"] == "withdrawn by the scheduler"
@@ -181,7 +181,7 @@ def test_a_pod_names_the_request_of_its_gang() -> None:
     assert lines[2].startswith(f"Its BindRequest {NAME} (shared ")
 
 
-def test_a_gang_that_was_refused_names_the_request_that_failed() -> None:
+def test_a_refused_gang_names_the_failed_request() -> None:
     lines = explained(shared("done"), "refused")
 
     name = f"Its BindRequest {NAME} (shared with 1 other Statement)"
@@ -189,13 +189,11 @@ def test_a_gang_that_was_refused_names_the_request_that_failed() -> None:
     assert lines[1] == text
 
 
-def test_a_gang_that_is_bound_names_no_request() -> None:
+def test_a_bound_gang_names_no_request() -> None:
     assert not any("BindRequest" in line for line in explained(shared(), "done"))
 
 
-def test_a_shared_request_says_what_has_become_of_each_gang_and_explains_the_first_that_waits() -> (
-    None
-):
+def test_a_shared_request_shows_each_outcome_and_explains_the_first_waiting_gang() -> None:
     lines = explained(shared(), f"br/{NAME}")
 
     assert lines[:4] == [
@@ -208,14 +206,14 @@ def test_a_shared_request_says_what_has_become_of_each_gang_and_explains_the_fir
     assert not any(line.startswith("Its BindRequest") for line in lines)
 
 
-def test_a_shared_request_whose_pods_are_all_bound_explains_its_first_gang() -> None:
+def test_a_shared_request_with_only_bound_pods_explains_its_first_gang() -> None:
     lines = explained(shared("waits", "refused"), f"br/{NAME}")
 
     assert lines[0] == f"BindRequest default/{NAME} is Succeeded: 2 of 2 pods are bound. Bound."
     assert lines[1].startswith("PodGroup default/done ")
 
 
-def test_a_shared_request_without_pods_says_what_has_become_of_each_gang() -> None:
+def test_a_shared_request_without_pods_shows_the_outcome_of_each_gang() -> None:
     source = shared()
     source = replace(source, snapshot=replace(source.snapshot, pods=()))
 
@@ -223,7 +221,7 @@ def test_a_shared_request_without_pods_says_what_has_become_of_each_gang() -> No
         explained(source, f"br/{NAME}")
 
 
-def test_a_snapshot_keeps_the_statements_apart() -> None:
+def test_a_snapshot_keeps_the_statements_separate() -> None:
     source = shared()
     items = source.snapshot.everything()
 
@@ -231,7 +229,7 @@ def test_a_snapshot_keeps_the_statements_apart() -> None:
 
     found = [
         ([pod.pod_name for pod in each.spec.pods], each.status.phase, each.status.failed_attempts)
-        for each in snapshot_of(read).requests
+        for each in snapshot_of(read).statements
     ]
     assert found == [
         (["done-0", "done-1"], "Succeeded", 0),

@@ -43,7 +43,7 @@ def unprepared(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("unprepared")
 @pytest.mark.parametrize("component", LEADERS)
-def test_an_unusable_kubeconfig_is_one_line(
+def test_an_unusable_kubeconfig_is_a_one_line_error(
     command_line: CommandLine, tmp_path: Path, component: str
 ) -> None:
     done = command_line(component, "run", f"--kubeconfig={tmp_path / 'none'}")
@@ -80,7 +80,7 @@ def test_a_port_in_use_is_bad_input(
         ("grouper", "rows: 1", 3),
     ],
 )
-def test_a_configuration_that_cannot_be_used_ends_the_start_with_its_file_and_line(
+def test_an_invalid_configuration_is_an_error_with_its_file_and_line(
     command_line: CommandLine, tmp_path: Path, component: str, mistake: str, line: int
 ) -> None:
     file = tmp_path / "configuration.yaml"
@@ -93,7 +93,7 @@ def test_a_configuration_that_cannot_be_used_ends_the_start_with_its_file_and_li
     assert done.stderr.startswith(f"{file}:{line}: ")
 
 
-def test_the_error_of_a_port_is_an_error_of_the_command_line() -> None:
+def test_a_port_error_is_an_error_of_the_command_line() -> None:
     async def work() -> None:
         raise ListenError("127.0.0.1", 80, PermissionError(13, "Permission denied"))
 
@@ -104,7 +104,7 @@ def test_the_error_of_a_port_is_an_error_of_the_command_line() -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_lets_the_work_end_cleanly(number: signal.Signals) -> None:
+def test_a_signal_ends_the_work_cleanly(number: signal.Signals) -> None:
     ends: list[str] = []
 
     async def work() -> None:
@@ -119,7 +119,7 @@ def test_a_signal_lets_the_work_end_cleanly(number: signal.Signals) -> None:
     assert ends == ["clean"]
 
 
-def test_identities_differ_from_start_to_start() -> None:
+def test_each_start_has_a_different_identity() -> None:
     one, two = running.new_identity(), running.new_identity()
 
     assert one != two

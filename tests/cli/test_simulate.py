@@ -1,4 +1,4 @@
-"""`bindery simulate`: the report as text, JSON and files, and what it refuses."""
+"""`bindery simulate`: the report as text, JSON and files, and refused input."""
 
 import json
 from pathlib import Path
@@ -13,14 +13,16 @@ TINY = Path(__file__).parents[1] / "simulation" / "traces" / "tiny"
 GOLDEN = Path(__file__).parent / "golden"
 
 
-def test_the_report_of_a_trace(command_line: CommandLine) -> None:
+def test_a_trace_is_reported_as_text(command_line: CommandLine) -> None:
     done = command_line("simulate", str(TINY))
 
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == (GOLDEN / "simulate.txt").read_text()
 
 
-def test_two_configurations_side_by_side(command_line: CommandLine, tmp_path: Path) -> None:
+def test_two_configurations_are_shown_side_by_side(
+    command_line: CommandLine, tmp_path: Path
+) -> None:
     second = tmp_path / "spread.yaml"
     second.write_text(yaml.safe_dump({"actions": ["allocate"]}))
 
@@ -30,7 +32,7 @@ def test_two_configurations_side_by_side(command_line: CommandLine, tmp_path: Pa
     assert done.stdout == (GOLDEN / "simulate-against.txt").read_text()
 
 
-def test_the_report_for_programs(command_line: CommandLine) -> None:
+def test_the_report_is_written_as_json(command_line: CommandLine) -> None:
     def answer(form: str) -> Any:
         done = command_line("simulate", str(TINY), "--load", "2", "--seed", "7", "-o", form)
         assert (done.returncode, done.stderr) == (0, "")
@@ -46,7 +48,9 @@ def test_the_report_for_programs(command_line: CommandLine) -> None:
     assert {each["queue"] for each in report["fairness"]} == {"default", "speech", "vision"}
 
 
-def test_the_report_as_a_page_and_a_picture(command_line: CommandLine, tmp_path: Path) -> None:
+def test_the_report_is_written_as_a_page_and_a_picture(
+    command_line: CommandLine, tmp_path: Path
+) -> None:
     page, picture = tmp_path / "report.html", tmp_path / "report.png"
 
     done = command_line("simulate", str(TINY), "--html", str(page), "--png", str(picture))
@@ -57,7 +61,7 @@ def test_the_report_as_a_page_and_a_picture(command_line: CommandLine, tmp_path:
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
-def test_arrivals_only(command_line: CommandLine) -> None:
+def test_no_job_ends_with_arrivals_only(command_line: CommandLine) -> None:
     done = command_line("simulate", str(TINY), "--arrivals-only", "--load", "1.3", "-o", "json")
 
     report = json.loads(done.stdout)["reports"]["default"]
@@ -65,7 +69,7 @@ def test_arrivals_only(command_line: CommandLine) -> None:
     assert 0 < report["allocation"]["gpuAtEnd"] == report["allocation"]["gpuPeak"] <= 1.0
 
 
-def test_longer_cycles_take_up_more_at_once(command_line: CommandLine) -> None:
+def test_longer_cycles_plan_more_jobs_at_once(command_line: CommandLine) -> None:
     def cycles(*options: str) -> int:
         done = command_line("simulate", str(TINY), "-o", "json", *options)
         count = json.loads(done.stdout)["reports"]["default"]["cycles"]
@@ -75,7 +79,7 @@ def test_longer_cycles_take_up_more_at_once(command_line: CommandLine) -> None:
     assert cycles("--cycle", "60") < cycles()
 
 
-def test_a_snapshot(command_line: CommandLine, tmp_path: Path) -> None:
+def test_a_snapshot_is_simulated(command_line: CommandLine, tmp_path: Path) -> None:
     scenario = tmp_path / "cluster.yaml"
     scenario.write_text(
         "queues: [{name: q, gpu: {weight: 1}}]\n"
@@ -97,7 +101,7 @@ def test_a_snapshot(command_line: CommandLine, tmp_path: Path) -> None:
         (("pods.csv", ",speech,", ",speech,a,b"), "pods.csv:5:14: 13 columns are expected"),
     ],
 )
-def test_a_malformed_trace_ends_with_one_line_that_names_the_place(
+def test_a_malformed_trace_is_a_one_line_error_with_its_place(
     command_line: CommandLine, tmp_path: Path, change: tuple[str, str, str], problem: str
 ) -> None:
     for name in ("nodes.csv", "pods.csv"):
@@ -114,7 +118,9 @@ def test_a_malformed_trace_ends_with_one_line_that_names_the_place(
     assert done.stdout == ""
 
 
-def test_other_input_that_cannot_be_used(command_line: CommandLine, tmp_path: Path) -> None:
+def test_unusable_input_is_an_error_without_a_traceback(
+    command_line: CommandLine, tmp_path: Path
+) -> None:
     (tmp_path / "pod.yaml").write_text("apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n")
     broken = tmp_path / "broken.yaml"
     broken.write_text("plugins: [{name: nothing}]\n")

@@ -1,4 +1,4 @@
-"""What a name on the command line leads to: workloads, BindRequests and queues."""
+"""Lookup of the names on the command line: workloads, BindRequests and queues."""
 
 import json
 from dataclasses import replace
@@ -70,7 +70,7 @@ def look_with(kind: str, name: str, **labels: str) -> ClusterSnapshot:
         ("fit", ("RayJob", "fit"), {}),
     ],
 )
-def test_a_workload_leads_to_the_gang_of_its_pods(
+def test_a_workload_resolves_to_the_gang_of_its_pods(
     asked: str, owner: tuple[str, str], labels: dict[str, str]
 ) -> None:
     found = subject(look_with(*owner, **labels), asked, "default")
@@ -111,7 +111,7 @@ def group_of(kind: str, name: str) -> ClusterSnapshot:
 
 
 @pytest.mark.parametrize("asked", ["mine", "jobset/mine", "jobset.jobset.x-k8s.io/mine"])
-def test_a_workload_whose_pods_are_not_made_yet_leads_to_its_podgroup(asked: str) -> None:
+def test_a_workload_without_pods_yet_resolves_to_its_podgroup(asked: str) -> None:
     found = subject(group_of("JobSet", "mine"), asked, "default")
 
     assert (found.key.name, found.introduction) == (
@@ -120,7 +120,7 @@ def test_a_workload_whose_pods_are_not_made_yet_leads_to_its_podgroup(asked: str
     )
 
 
-def test_workloads_of_one_name_and_several_gangs_are_not_mixed() -> None:
+def test_workloads_of_one_name_with_several_gangs_are_not_mixed() -> None:
     pods = tuple(
         owned(pod, "RayJob" if pod.metadata.name.startswith("train-") else "Job", "fit")
         for pod in SOURCE.snapshot.pods
@@ -130,7 +130,7 @@ def test_workloads_of_one_name_and_several_gangs_are_not_mixed() -> None:
         subject(replace(SOURCE.snapshot, pods=pods), "fit", "default")
 
 
-def test_of_several_gangs_the_first_that_waits_is_explained() -> None:
+def test_the_first_waiting_gang_of_several_is_explained() -> None:
     pods = tuple(owned(pod, "Job", "all") for pod in SOURCE.snapshot.pods)
 
     found = subject(replace(SOURCE.snapshot, pods=pods), "job/all", "default")
@@ -140,14 +140,14 @@ def test_of_several_gangs_the_first_that_waits_is_explained() -> None:
 
 
 @pytest.mark.parametrize("asked", ["pg/train", "podgroup/train", "PodGroups/train", "gang/train"])
-def test_kinds_are_named_as_for_kubectl(asked: str) -> None:
+def test_kinds_have_the_names_that_kubectl_accepts(asked: str) -> None:
     assert subject(SOURCE.snapshot, asked, "default").key.name == "train"
     full = "podgroup.scheduling.bindery.dev/train"
     assert subject(SOURCE.snapshot, full, "default").key.name == "train"
 
 
-def test_a_bind_request_leads_to_the_gang_that_it_binds() -> None:
-    (request,) = SOURCE.snapshot.requests
+def test_a_bind_request_resolves_to_the_gang_that_it_binds() -> None:
+    (request,) = SOURCE.snapshot.statements
 
     found = subject(SOURCE.snapshot, f"br/{request.metadata.name}", "default")
     line, group, *_ = job_lines(explain(SOURCE, found, SOURCE.now))
@@ -157,7 +157,7 @@ def test_a_bind_request_leads_to_the_gang_that_it_binds() -> None:
     assert group.startswith("PodGroup default/going ")
 
 
-def test_programs_get_the_requests_of_a_gang_too(command_line: CommandLine, cluster: str) -> None:
+def test_json_has_the_requests_of_a_gang(command_line: CommandLine, cluster: str) -> None:
     done = command_line("explain", "going", "--file", cluster, "-o", "json")
 
     (request,) = json.loads(done.stdout)["requests"]
@@ -165,7 +165,7 @@ def test_programs_get_the_requests_of_a_gang_too(command_line: CommandLine, clus
 
 
 @pytest.mark.parametrize("asked", ["queue/research", "queues/research", "bq/research"])
-def test_a_queue_is_named_as_for_kubectl(asked: str) -> None:
+def test_a_queue_has_the_names_that_kubectl_accepts(asked: str) -> None:
     queue = named_queue(SOURCE.snapshot, asked)
 
     assert queue is not None
@@ -179,7 +179,7 @@ def cluster(tmp_path: Path) -> str:
     return str(path)
 
 
-def test_a_queue_is_explained_with_its_shares_and_what_waits_in_it(
+def test_a_queue_is_explained_with_its_shares_and_its_waiting_gangs(
     command_line: CommandLine, cluster: str
 ) -> None:
     answer = command_line("explain", "queue/research", "--file", cluster).stdout.splitlines()
@@ -194,7 +194,7 @@ def test_a_queue_is_explained_with_its_shares_and_what_waits_in_it(
     assert not any("shut" in line for line in answer)
 
 
-def test_a_queue_that_cannot_be_used_says_what_to_do(
+def test_an_unusable_queue_is_explained_with_advice(
     command_line: CommandLine, cluster: str
 ) -> None:
     answer = command_line("explain", "queue/closed", "--file", cluster).stdout
@@ -203,7 +203,7 @@ def test_a_queue_that_cannot_be_used_says_what_to_do(
     assert answer.splitlines()[-1].startswith("What to do: Open the queue")
 
 
-def test_a_queue_with_queues_below_it_names_them_and_what_waits_there(
+def test_a_parent_queue_is_explained_with_its_children_and_their_waiting_gangs(
     command_line: CommandLine, cluster: str
 ) -> None:
     answer = command_line("explain", "queue/org", "--file", cluster).stdout
@@ -212,7 +212,7 @@ def test_a_queue_with_queues_below_it_names_them_and_what_waits_there(
     assert "default/train (queue research): OverLimit" in answer
 
 
-def test_machines_are_told_the_same_of_a_queue(command_line: CommandLine, cluster: str) -> None:
+def test_json_has_the_same_answer_about_a_queue(command_line: CommandLine, cluster: str) -> None:
     done = command_line("explain", "queue/research", "--file", cluster, "-o", "json")
 
     answer = json.loads(done.stdout)
@@ -221,7 +221,7 @@ def test_machines_are_told_the_same_of_a_queue(command_line: CommandLine, cluste
     assert answer["waiting"][0]["job"] == {"namespace": "default", "name": "train"}
 
 
-def test_a_queue_that_does_not_exist_ends_with_1_and_similar_names(
+def test_a_missing_queue_ends_with_1_and_similar_names(
     command_line: CommandLine, cluster: str
 ) -> None:
     done = command_line("explain", "queue/reserch", "--file", cluster)
@@ -231,13 +231,13 @@ def test_a_queue_that_does_not_exist_ends_with_1_and_similar_names(
 
 
 @pytest.mark.parametrize("asked", ["later", "job/later", "sts/later"])
-def test_a_workload_without_pods_is_not_called_unknown_without_a_hint(asked: str) -> None:
+def test_the_error_for_a_workload_without_pods_has_a_hint(asked: str) -> None:
     with pytest.raises(NoAnswerError, match="while it is suspended or scaled to 0 it has none"):
         subject(look_with("Job", "fit"), asked, "default")
 
 
 def test_a_pod_that_waits_for_its_group_is_explained_by_its_condition() -> None:
-    """Only the scheduler's configuration says whether pods wait for PodGroups."""
+    """Only the scheduler's configuration decides whether pods wait for PodGroups."""
     waits = Condition(
         type="PodScheduled", status="False", reason="WaitingForGroup", message="no PodGroup yet"
     )

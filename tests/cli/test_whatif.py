@@ -81,7 +81,7 @@ def desk(tmp_path: Path, cluster: str, command_line: CommandLine) -> Desk:
     return Desk(tmp_path, cluster, command_line)
 
 
-def test_a_job_that_would_run_is_told_where_and_who_goes_for_it(desk: Desk) -> None:
+def test_a_job_that_would_run_is_shown_with_its_nodes_and_victims(desk: Desk) -> None:
     code, answer, _ = desk.ask(JOB)
 
     assert code == 0
@@ -93,7 +93,7 @@ def test_a_job_that_would_run_is_told_where_and_who_goes_for_it(desk: Desk) -> N
     assert answer.endswith("Nothing has been changed.\n")
 
 
-def test_machines_are_told_the_same(desk: Desk) -> None:
+def test_json_has_the_same_answer(desk: Desk) -> None:
     outcome = desk.outcome(JOB)
 
     assert outcome["runs"] is True
@@ -109,13 +109,13 @@ def test_machines_are_told_the_same(desk: Desk) -> None:
     assert eviction["comesBack"] is False
 
 
-def test_a_victim_with_a_controller_waits_again(desk: Desk) -> None:
+def test_a_victim_with_a_controller_waits_again_after_its_eviction(desk: Desk) -> None:
     _, answer, _ = desk.ask(JOB.replace("gpu: 1", "gpu: 2"))
 
     assert "reclaim: default/over1-0 leaves node1 (queue research) and waits again" in answer
 
 
-def test_a_cluster_that_does_not_answer_is_no_answer_and_ends_with_3(
+def test_an_unreachable_cluster_ends_with_3_without_an_answer(
     tmp_path: Path, command_line: CommandLine
 ) -> None:
     job = tmp_path / "job.yaml"
@@ -126,7 +126,7 @@ def test_a_cluster_that_does_not_answer_is_no_answer_and_ends_with_3(
     assert (done.returncode, done.stdout) == (3, "")
 
 
-def test_a_defect_ends_with_4_and_is_no_answer_either(
+def test_a_defect_ends_with_4_without_an_answer(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
@@ -140,14 +140,14 @@ def test_a_defect_ends_with_4_and_is_no_answer_either(
     assert errors.endswith("bindery: this is a defect, please report it: ZeroDivisionError()\n")
 
 
-def test_the_help_names_every_way_to_end(command_line: CommandLine) -> None:
+def test_the_help_lists_every_exit_code(command_line: CommandLine) -> None:
     told = " ".join(command_line("whatif", "--help").stdout.split())
 
     assert "0 if all of it would run, 1 if some of it would wait, 2 if FILE cannot be used" in told
     assert "3 if the cluster does not answer, 4 if Bindery itself fails" in told
 
 
-def test_a_job_that_would_wait_ends_with_1_and_hears_why_and_what_would_help(desk: Desk) -> None:
+def test_a_job_that_would_wait_ends_with_1_with_the_reason_and_advice(desk: Desk) -> None:
     code, answer, _ = desk.ask(JOB.replace("queue: vision", "queue: small"))
 
     assert code == 1
@@ -156,7 +156,7 @@ def test_a_job_that_would_wait_ends_with_1_and_hears_why_and_what_would_help(des
     assert "raise the limit" in answer
 
 
-def test_jobs_of_a_scenario_are_taken_too_and_the_older_first(desk: Desk) -> None:
+def test_jobs_of_a_scenario_are_accepted_and_the_older_is_first(desk: Desk) -> None:
     outcome = desk.outcome(
         """
         jobs:
@@ -191,7 +191,7 @@ def test_more_nodes_and_changed_queues_can_be_tried(desk: Desk) -> None:
     assert outcome["evictions"] == []
 
 
-def test_who_waits_instead_is_named(desk: Desk) -> None:
+def test_jobs_that_would_wait_instead_are_named(desk: Desk) -> None:
     Path(desk.cluster).write_text(
         CLUSTER + '- {name: patient, queue: small, pods: [{gpus: 1, cpu: "1"}]}\n'
     )
@@ -214,7 +214,7 @@ jobs:
 """
 
 
-def test_an_evicted_gang_that_cannot_come_back_is_counted_and_named(desk: Desk) -> None:
+def test_an_evicted_gang_that_does_not_fit_again_is_counted_and_named(desk: Desk) -> None:
     Path(desk.cluster).write_text(GANG_ON_LOAN)
 
     code, answer, _ = desk.ask("jobs: [{name: claim, queue: owed, pods: [{gpus: 2}]}]")
@@ -224,7 +224,7 @@ def test_an_evicted_gang_that_cannot_come_back_is_counted_and_named(desk: Desk) 
     assert "1 running gang would wait instead: default/whole" in answer
 
 
-def test_queues_that_cost_a_running_gang_its_place_say_so(desk: Desk) -> None:
+def test_queues_that_cause_evictions_are_answered_with_the_evicted_pods(desk: Desk) -> None:
     Path(desk.cluster).write_text(
         GANG_ON_LOAN.replace("quota: 2", "quota: 0")
         + "- {name: claim, queue: owed, priority: 10, pods: [{gpus: 2}]}\n"
@@ -267,7 +267,7 @@ def test_a_pod_comes_back_only_if_it_is_placed_again(
     assert f"a/gone-0 leaves n0 (queue lent) and {text}" in "\n".join(outcome_lines(outcome))
 
 
-def test_only_what_would_not_happen_anyway_is_told(desk: Desk) -> None:
+def test_only_effects_of_the_submitted_jobs_are_reported(desk: Desk) -> None:
     Path(desk.cluster).write_text(CLUSTER + "- {name: due, queue: vision, pods: [{gpus: 2}]}\n")
 
     outcome = desk.outcome('jobs: [{name: light, queue: small, pods: [{cpu: "1"}]}]')
@@ -276,7 +276,7 @@ def test_only_what_would_not_happen_anyway_is_told(desk: Desk) -> None:
     assert outcome["wouldRunToo"] == []
 
 
-def test_pods_of_other_pools_are_left_alone(desk: Desk) -> None:
+def test_pods_of_other_node_pools_are_not_planned(desk: Desk) -> None:
     label = "{labels: {scheduling.bindery.dev/node-pool: other}, gpus: 1}"
     Path(desk.cluster).write_text(f"{CLUSTER}- {{name: theirs, pods: [{label}]}}\n")
 
@@ -304,7 +304,7 @@ def test_pods_of_other_pools_are_left_alone(desk: Desk) -> None:
         ("apiVersion: v1\nkind: Pod\nmetadata: {}", "metadata.name: this key is required"),
     ],
 )
-def test_a_file_that_the_api_server_would_refuse_ends_with_2(
+def test_an_object_that_the_api_server_would_refuse_ends_with_2(
     desk: Desk, text: str, message: str
 ) -> None:
     code, answer, errors = desk.ask(text)
@@ -315,7 +315,7 @@ def test_a_file_that_the_api_server_would_refuse_ends_with_2(
     assert len(errors.splitlines()) == 1
 
 
-def test_what_has_nothing_to_do_with_scheduling_is_passed_over_and_said(desk: Desk) -> None:
+def test_objects_irrelevant_to_scheduling_are_skipped_and_reported(desk: Desk) -> None:
     service = "apiVersion: v1\nkind: Service\nmetadata: {name: web}\n---"
 
     code, _, errors = desk.ask(service + JOB)
@@ -334,9 +334,7 @@ def test_what_has_nothing_to_do_with_scheduling_is_passed_over_and_said(desk: De
         (JOB.partition("---")[0], "submitted.yaml: it has PodGroups but no pods that name them"),
     ],
 )
-def test_a_file_with_nothing_to_answer_about_ends_with_2(
-    desk: Desk, text: str, message: str
-) -> None:
+def test_a_file_without_relevant_objects_ends_with_2(desk: Desk, text: str, message: str) -> None:
     code, answer, errors = desk.ask(text)
 
     assert (code, answer) == (2, "")
@@ -344,7 +342,7 @@ def test_a_file_with_nothing_to_answer_about_ends_with_2(
     assert len(errors.splitlines()) == 1
 
 
-def test_a_foreign_job_is_left_out_and_the_rest_is_judged(desk: Desk) -> None:
+def test_a_job_of_another_scheduler_is_skipped_and_the_rest_is_planned(desk: Desk) -> None:
     _, _, ours = JOB.partition("---")
     foreign = ours.replace("name: tune", "name: web").replace("schedulerName: bindery", "x: y")
 
@@ -359,7 +357,7 @@ def test_a_foreign_job_is_left_out_and_the_rest_is_judged(desk: Desk) -> None:
     )
 
 
-def test_a_foreign_pod_that_has_a_node_takes_room(desk: Desk) -> None:
+def test_a_bound_pod_of_another_scheduler_holds_room(desk: Desk) -> None:
     container = {"name": "main", "resources": {"limits": {"nvidia.com/gpu": 1}}}
     running = {
         "apiVersion": "v1",
@@ -375,7 +373,7 @@ def test_a_foreign_pod_that_has_a_node_takes_room(desk: Desk) -> None:
     assert len(outcome["evictions"]) == 2
 
 
-def test_pods_of_another_pool_are_left_out_and_said(desk: Desk) -> None:
+def test_pods_of_another_node_pool_are_skipped_and_reported(desk: Desk) -> None:
     label = "{labels: {scheduling.bindery.dev/node-pool: x}}"
 
     code, answer, errors = desk.ask(f"jobs: [{{name: b, pods: [{label}, {{cpu: 1}}]}}]")
@@ -396,7 +394,7 @@ def queue(name: str, **resources: dict[str, Any]) -> str:
     )
 
 
-def test_a_limit_below_what_runs_is_explained(desk: Desk) -> None:
+def test_a_limit_below_the_running_amount_is_explained(desk: Desk) -> None:
     code, answer, _ = desk.ask(queue("research", gpu={"quota": 4, "limit": 3}))
 
     assert code == 0
@@ -405,13 +403,13 @@ def test_a_limit_below_what_runs_is_explained(desk: Desk) -> None:
     assert "Room would be made" not in answer
 
 
-def test_a_limit_above_what_runs_needs_no_words(desk: Desk) -> None:
+def test_a_limit_above_the_running_amount_has_no_note(desk: Desk) -> None:
     _, answer, _ = desk.ask(queue("research", gpu={"quota": 4, "limit": 7}))
 
     assert "would hold more" not in answer
 
 
-def test_a_queue_that_cannot_be_used_says_so(desk: Desk) -> None:
+def test_an_unusable_queue_is_reported(desk: Desk) -> None:
     text = queue("below").replace("resources: {}", "parent: nowhere")
 
     assert "queue below: QueueDoesNotExist: queue nowhere does not exist" in desk.ask(text)[1]
@@ -435,14 +433,14 @@ spec:
 """
 
 
-def test_a_cron_job_is_asked_about_as_one_run_of_it(desk: Desk) -> None:
+def test_a_cron_job_is_planned_as_one_run_of_it(desk: Desk) -> None:
     code, answer, _ = desk.ask(CRON)
 
     assert code == 0
     assert "Job default/nightly (queue default) runs: 3 of 3 pods placed" in answer
 
 
-def test_a_suspended_cron_job_makes_no_pods(desk: Desk) -> None:
+def test_a_suspended_cron_job_creates_no_pods(desk: Desk) -> None:
     code, _, errors = desk.ask(CRON.replace("schedule:", "suspend: true\n  schedule:"))
 
     assert code == 2
@@ -456,7 +454,7 @@ def test_a_cron_job_without_a_template_is_refused_at_its_line(desk: Desk) -> Non
     assert "submitted.yaml:7: spec.jobTemplate.spec.template: this key is required" in errors
 
 
-def test_a_list_as_kubectl_writes_it_is_taken_apart(desk: Desk) -> None:
+def test_the_items_of_a_list_from_kubectl_are_accepted(desk: Desk) -> None:
     items = list(yaml.safe_load_all(JOB))
 
     outcome = desk.outcome(yaml.safe_dump({"apiVersion": "v1", "kind": "List", "items": items}))
@@ -464,7 +462,7 @@ def test_a_list_as_kubectl_writes_it_is_taken_apart(desk: Desk) -> None:
     assert outcome["runs"] is True
 
 
-def test_the_examples_of_the_project_can_be_asked_about(desk: Desk) -> None:
+def test_the_examples_of_the_project_are_accepted(desk: Desk) -> None:
     examples = Path(__file__).parents[2] / "examples"
     texts = [(examples / name).read_text() for name in ("queues.yaml", "never-fits.yaml")]
 
@@ -474,7 +472,7 @@ def test_the_examples_of_the_project_can_be_asked_about(desk: Desk) -> None:
     assert "in all than requested" in answer or "insufficient" in answer
 
 
-def test_queues_alone_are_answered_with_what_changes_for_whom(desk: Desk) -> None:
+def test_queues_alone_are_answered_with_the_changes_for_each_gang(desk: Desk) -> None:
     Path(desk.cluster).write_text(
         CLUSTER + "- {name: due, count: 1, queue: small, pods: [{gpus: 1}, {gpus: 1}]}\n"
     )
@@ -490,14 +488,14 @@ def test_queues_alone_are_answered_with_what_changes_for_whom(desk: Desk) -> Non
     assert "1 waiting gang would run too: default/due" in answer
 
 
-def test_a_queue_that_changes_nothing_for_anybody_says_so(desk: Desk) -> None:
+def test_a_queue_without_an_effect_is_reported_as_such(desk: Desk) -> None:
     code, answer, _ = desk.ask(queue("unused", gpu={"quota": 0, "limit": 1}))
 
     assert code == 0
     assert "no gang would start, wait or be evicted for it" in answer
 
 
-def test_shares_are_in_the_answer_for_programs(desk: Desk) -> None:
+def test_json_has_the_shares_of_queues(desk: Desk) -> None:
     outcome = desk.outcome(queue("research", gpu={"quota": 2, "overQuotaWeight": 1}))
 
     (change,) = [c for c in outcome["shares"] if (c["queue"], c["resource"]) == ("research", "gpu")]

@@ -1,4 +1,4 @@
-"""`bindery whatif` for pods whose claims controllers would make first; the examples are such."""
+"""`bindery whatif` for pods with claims that controllers create first, as in the examples."""
 
 from pathlib import Path
 
@@ -73,7 +73,7 @@ def files(directory: Path, manifest: str) -> list[str]:
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
-def test_every_example_with_devices_runs_where_there_are_some(
+def test_every_example_with_devices_runs_on_a_node_with_devices(
     command_line: CommandLine, example: Path
 ) -> None:
     ended = command_line("whatif", str(example), "--file", str(CLUSTER))
@@ -81,7 +81,7 @@ def test_every_example_with_devices_runs_where_there_are_some(
     assert (ended.returncode, ended.stderr) == (0, ""), ended.stdout
 
 
-def test_claims_of_a_stateful_set_get_the_default_class_and_count_against_its_limits(
+def test_claims_of_a_stateful_set_get_the_default_class_and_count_towards_limits(
     command_line: CommandLine, tmp_path: Path
 ) -> None:
     ended = command_line(*files(tmp_path, STATEFUL_SET))
@@ -91,7 +91,7 @@ def test_claims_of_a_stateful_set_get_the_default_class_and_count_against_its_li
     assert "0/2 nodes are available: 2 exceed max volume count" in ended.stdout
 
 
-def test_a_claim_in_the_same_file_is_taken_along(command_line: CommandLine, tmp_path: Path) -> None:
+def test_a_claim_in_the_same_file_is_used(command_line: CommandLine, tmp_path: Path) -> None:
     ended = command_line(*files(tmp_path, CLAIM))
 
     assert (ended.returncode, ended.stderr) == (0, "")
@@ -108,7 +108,7 @@ def test_a_claim_in_the_same_file_is_taken_along(command_line: CommandLine, tmp_
     ],
     ids=["an ephemeral volume", "a claim template without a name"],
 )
-def test_a_template_that_cannot_be_used_ends_with_the_place_and_the_reason(
+def test_an_unusable_template_is_an_error_with_its_place_and_reason(
     command_line: CommandLine, tmp_path: Path, manifest: str, said: str
 ) -> None:
     ended = command_line(*files(tmp_path, manifest))

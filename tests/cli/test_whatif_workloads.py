@@ -1,4 +1,4 @@
-"""`bindery whatif` answers about workloads by the grouper's table and the webhook's rules."""
+"""`bindery whatif` plans workloads by the grouper's table and the webhook's rules."""
 
 import io
 import json
@@ -91,7 +91,7 @@ def test_the_queue_and_the_job_of_the_readme_are_one_gang_in_its_queue(desk: Des
     assert outcomes(answer) == [("Job/train", "research", True, 8)]
 
 
-def test_a_job_that_does_not_fit_whole_waits_whole(desk: Desk) -> None:
+def test_a_job_that_does_not_fit_completely_waits_completely(desk: Desk) -> None:
     desk.cluster["nodes"] = [{"name": "node{i}", "count": 2, "gpus": 8}]
 
     answer = desk.ask(desk.file("job.yaml", job()))
@@ -100,7 +100,7 @@ def test_a_job_that_does_not_fit_whole_waits_whole(desk: Desk) -> None:
     assert "Job default/train (queue default) waits: 0 of 8 pods placed" in answer.text
 
 
-def test_the_answer_is_the_same_where_the_scheduler_waits_for_pod_groups(desk: Desk) -> None:
+def test_the_answer_is_the_same_if_the_scheduler_waits_for_pod_groups(desk: Desk) -> None:
     waits = desk.file("config.yaml", "grouper: {waitForGroups: true}\n")
     manifest = desk.file("job.yaml", job())
 
@@ -118,7 +118,7 @@ def test_the_answer_is_the_same_where_the_scheduler_waits_for_pod_groups(desk: D
         ("sparkapplication", [("SparkApplication/pi", "small-team", True, 5)]),
     ],
 )
-def test_a_workload_is_the_gang_that_the_grouper_makes_of_it(
+def test_a_workload_is_planned_as_the_gang_of_the_grouper(
     desk: Desk, example: str, expected: list[tuple[str, str, bool, int]]
 ) -> None:
     """There are two racks of four nodes, so a master and eight workers do not fit."""
@@ -136,7 +136,7 @@ def test_a_workload_is_the_gang_that_the_grouper_makes_of_it(
     assert answer.code == (0 if expected[0][2] else 1)
 
 
-def test_a_stage_that_follows_the_end_of_another_is_told_apart(desk: Desk) -> None:
+def test_a_stage_after_the_end_of_another_is_reported_separately(desk: Desk) -> None:
     answer = desk.ask(str(EXAMPLES / "workloads" / "trainjob.yaml"))
 
     assert answer.code == 0
@@ -166,7 +166,7 @@ def test_independent_pods_run_only_if_all_of_them_do(desk: Desk) -> None:
     assert "Deployment default/web (queue small-team) waits: 2 of 3 pods placed" in answer.text
 
 
-def test_minimum_queue_user_and_class_are_those_of_the_grouper(desk: Desk) -> None:
+def test_minimum_queue_user_and_class_equal_the_groupers(desk: Desk) -> None:
     asked = {
         "scheduling.bindery.dev/min-member": "1",
         "scheduling.bindery.dev/queue": "small-team",
@@ -187,7 +187,7 @@ def test_minimum_queue_user_and_class_are_those_of_the_grouper(desk: Desk) -> No
         ("default", {}, 2, "default-scheduler; write schedulerName: bindery"),
     ],
 )
-def test_pods_of_an_enabled_namespace_go_to_bindery_without_naming_it(
+def test_only_enabled_pods_of_an_enabled_namespace_get_bindery_as_scheduler(
     desk: Desk, namespace: str, labels: dict[str, str], code: int, said: str
 ) -> None:
     plain = job()
@@ -216,13 +216,13 @@ def test_a_namespace_of_the_manifests_has_its_queue_and_is_enabled(desk: Desk) -
     assert outcomes(answer) == [("Job/train", "research", True, 8)]
 
 
-def test_the_queue_of_the_namespace_counts_for_workloads(desk: Desk) -> None:
+def test_the_queue_of_the_namespace_applies_to_workloads(desk: Desk) -> None:
     answer = desk.ask(desk.file("job.yaml", job()), "-n", "named")
 
     assert outcomes(answer) == [("Job/train", "vision", True, 8)]
 
 
-def test_rows_of_users_make_gangs_of_their_kinds(desk: Desk) -> None:
+def test_rows_of_users_create_gangs_of_their_kinds(desk: Desk) -> None:
     example = EXAMPLES / "workloads" / "own-kind"
     training, rows = str(example / "training.yaml"), str(example / "rows.yaml")
 
@@ -236,7 +236,7 @@ def test_rows_of_users_make_gangs_of_their_kinds(desk: Desk) -> None:
     assert as_manifest.wire == as_option.wire
 
 
-def test_pods_that_other_tools_have_marked_are_one_gang(desk: Desk) -> None:
+def test_pods_marked_by_other_tools_are_one_gang(desk: Desk) -> None:
     """Two Jobs with Kueue's mark of one group."""
     marks = {
         "labels": {"kueue.x-k8s.io/pod-group-name": "both"},
@@ -254,7 +254,7 @@ def test_pods_that_other_tools_have_marked_are_one_gang(desk: Desk) -> None:
     assert (outcome["runs"], len(outcome["pods"])) == (True, 4)
 
 
-def test_pods_in_a_pod_group_of_kubernetes_are_judged_without_it_and_that_is_said(
+def test_pods_of_a_kubernetes_pod_group_are_planned_without_it_with_a_note(
     desk: Desk,
 ) -> None:
     upstream = job(size=2)
@@ -265,7 +265,7 @@ def test_pods_in_a_pod_group_of_kubernetes_are_judged_without_it_and_that_is_sai
     assert "warning: PodGroup theirs of scheduling.k8s.io is not read" in answer.errors
 
 
-def test_what_the_webhook_refuses_is_said(desk: Desk) -> None:
+def test_refusals_of_the_webhook_are_reported(desk: Desk) -> None:
     desk.cluster["queues"] = [{"name": "closed", "namespaces": {"names": ["other"]}}]
     closed = job(labels={"scheduling.bindery.dev/queue": "closed"})
     closed["spec"]["template"]["metadata"] = {
@@ -281,7 +281,7 @@ def test_what_the_webhook_refuses_is_said(desk: Desk) -> None:
     assert "did you mean the annotation scheduling.bindery.dev/min-member?" in answer.errors
 
 
-def test_what_the_grouper_would_tell_the_user_is_said(desk: Desk) -> None:
+def test_problems_that_the_grouper_would_report_are_reported(desk: Desk) -> None:
     high = job(annotations={"scheduling.bindery.dev/min-member": "9"})
 
     answer = desk.ask(desk.file("job.yaml", high))
@@ -290,7 +290,7 @@ def test_what_the_grouper_would_tell_the_user_is_said(desk: Desk) -> None:
     assert "warning: Job/train: the minimum is 9, and at most 8 pods exist" in answer.errors
 
 
-def test_a_workload_whose_pods_are_not_known_is_ignored_and_the_rest_is_judged(desk: Desk) -> None:
+def test_a_workload_with_unknown_pods_is_skipped_and_the_rest_is_planned(desk: Desk) -> None:
     chat = {
         "apiVersion": "apps.nvidia.com/v1alpha1",
         "kind": "NIMService",
@@ -313,7 +313,7 @@ def test_a_workload_whose_pods_are_not_known_is_ignored_and_the_rest_is_judged(d
         ({"template": None}, "spec.template: this key is required"),
     ],
 )
-def test_a_workload_that_cannot_be_used_ends_with_the_place_and_the_reason(
+def test_an_unusable_workload_is_an_error_with_its_place_and_reason(
     desk: Desk, changes: dict[str, Any], said: str
 ) -> None:
     wrong = job()
@@ -330,7 +330,7 @@ def test_a_workload_that_cannot_be_used_ends_with_the_place_and_the_reason(
     assert len(answer.errors.splitlines()) == 1
 
 
-def test_pods_get_names_that_are_free_as_their_controllers_give_them(desk: Desk) -> None:
+def test_pods_get_unused_names(desk: Desk) -> None:
     desk.cluster["jobs"] = [
         {"name": "train", "pods": [{"gpus": 1, "state": "Running", "node": "node0"}]}
     ]
@@ -342,7 +342,7 @@ def test_pods_get_names_that_are_free_as_their_controllers_give_them(desk: Desk)
     assert "train-0" not in {pod["name"] for pod in outcome["pods"]}
 
 
-def test_pods_beside_their_workload_are_taken_as_they_are(desk: Desk) -> None:
+def test_pods_in_the_same_input_as_their_workload_are_not_duplicated(desk: Desk) -> None:
     template = job()["spec"]["template"]["spec"]
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "controller": True}
     pods = [
@@ -378,7 +378,7 @@ def test_several_files_and_folders_are_one_submission(desk: Desk) -> None:
     assert desk.ask(train, "-f", str(desk.folder / "queues")).wire["runs"] is True
 
 
-def test_folders_below_a_folder_are_looked_at_when_asked_for(desk: Desk) -> None:
+def test_folders_below_a_folder_are_read_on_request(desk: Desk) -> None:
     folder = desk.folder / "all"
     (folder / "below").mkdir(parents=True)
     (folder / "below" / "job.yml").write_text(yaml.safe_dump(job()))
@@ -407,7 +407,7 @@ def test_manifests_are_read_from_stdin(desk: Desk, monkeypatch: pytest.MonkeyPat
     assert "stdin:1: the file is empty" in nothing.stderr
 
 
-def test_without_a_file_the_usage_is_shown(desk: Desk, command_line: CommandLine) -> None:
+def test_the_usage_is_shown_without_a_file(desk: Desk, command_line: CommandLine) -> None:
     done = command_line("whatif", "--file", desk.file("cluster.yaml", desk.cluster))
 
     assert done.returncode == 2

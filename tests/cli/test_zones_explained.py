@@ -36,7 +36,7 @@ spec:
 """
 
 
-def test_explain_says_what_the_zones_of_each_node_lack() -> None:
+def test_explain_shows_the_missing_resources_in_the_zones_of_each_node() -> None:
     cluster = scenario_of(NODES + WAITS)
     source = source_of(cluster)
 

@@ -36,7 +36,7 @@ class Reports:
     def attempt_failed(self, parts: Sequence[CommittedStatement], outcome: Outcome) -> None:
         """Count an attempt that will be retried; write the reason to the PodGroup or the pods."""
         ATTEMPTS.labels(outcome.verdict).inc()
-        self._say(parts, outcome)
+        self._write_events(parts, outcome)
 
     def concluded(self, parts: Sequence[CommittedStatement], outcome: Outcome) -> None:
         """Count a final outcome; write it to the PodGroup or the pods."""
@@ -51,7 +51,7 @@ class Reports:
                 duration = BIND_REQUEST_SECONDS.labels(outcome.verdict, part.spec.queue)
                 duration.observe(max(now - created_s, 0.0))
         self._drop_unused(now)
-        self._say(parts, outcome)
+        self._write_events(parts, outcome)
 
     def _drop_unused(self, now: float) -> None:
         """Drop the series of unused queues: the binder does not see deletions of queues."""
@@ -63,15 +63,15 @@ class Reports:
                 BIND_REQUEST_SECONDS.remove_by_labels({"queue": queue})
                 del self._used[queue]
 
-    def _say(self, parts: Sequence[CommittedStatement], outcome: Outcome) -> None:
+    def _write_events(self, parts: Sequence[CommittedStatement], outcome: Outcome) -> None:
         """Write events to the gang, the requests and the pods."""
         group = parts[0].spec.pod_group
         if group is not None:
-            self._say_of_all(_gang(parts[0], group), outcome, is_minor=False)
+            self._write_event(_gang(parts[0], group), outcome, is_minor=False)
         for part in parts:
-            whose = name_of_gang(group) if len(part.siblings) > 1 else ""
+            gang = name_of_gang(group) if len(part.siblings) > 1 else ""
             regarding = reference_to(BIND_REQUESTS, part)
-            self._say_of_all(regarding, outcome, is_minor=True, whose=whose)
+            self._write_event(regarding, outcome, is_minor=True, gang=gang)
         if group is not None:
             self._events.later(_of_pods(parts, outcome))
             return
@@ -81,13 +81,13 @@ class Reports:
             else:
                 self._events.warning(occurrence.regarding, occurrence.reason, occurrence.message)
 
-    def _say_of_all(
-        self, regarding: ObjectReference, outcome: Outcome, *, is_minor: bool, whose: str = ""
+    def _write_event(
+        self, regarding: ObjectReference, outcome: Outcome, *, is_minor: bool, gang: str = ""
     ) -> None:
-        """Write an event about the outcome to one object; `whose`: the gang's name, if the object
+        """Write an event about the outcome to one object; `gang`: the gang's name, if the object
         has several.
         """
-        prefix = f"{whose}: " if whose else ""
+        prefix = f"{gang}: " if gang else ""
         nodes = few_names([pod.binding.selected_node for pod in outcome.pods.values()])
         count = f"{outcome.bound_count} of {len(outcome.pods)} pods"
         if outcome.verdict is Verdict.SUCCEEDED:

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
 from bindery.binder.outcome.status import waiting_status
-from bindery.binder.statements.manager import Manager, UnsaidWait
+from bindery.binder.statements.manager import Manager, UnwrittenWait
 from bindery.kube.objects.bindrequests import CommittedStatement
 
 PATIENCE_S: Final = 2.0
@@ -42,12 +42,12 @@ class Waits:
     async def run(self) -> None:
         """Write reasons at intervals until the process is to stop."""
         while await self._pause(_LOOK_EVERY_S):
-            unsaid = self._manager.unsaid_waits(PATIENCE_S)
+            unwritten = self._manager.unwritten_waits(PATIENCE_S)
             # Statements that only wait for their turn come last: there may be hundreds.
-            unsaid.sort(key=lambda each: (each.wait.is_for_a_turn, each.since_s))
-            await asyncio.gather(*(self._say(each) for each in unsaid[:_AT_ONCE]))
+            unwritten.sort(key=lambda each: (each.wait.is_for_a_turn, each.since_s))
+            await asyncio.gather(*(self._write(each) for each in unwritten[:_AT_ONCE]))
 
-    async def _say(self, unsaid: UnsaidWait) -> None:
-        status = waiting_status(unsaid.wait)
-        written = await self._sink.try_to_write(unsaid.statement, status)
-        self._manager.wait_said(unsaid.statement, written)
+    async def _write(self, unwritten: UnwrittenWait) -> None:
+        status = waiting_status(unwritten.wait)
+        written = await self._sink.try_to_write(unwritten.statement, status)
+        self._manager.wait_written(unwritten.statement, written)

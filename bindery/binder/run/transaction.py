@@ -1,11 +1,11 @@
 """The bind transaction: binds one Statement completely or not at all.
 
-`run` calls `attempt` until the verdict is final, and `abandon` when the Statement is withdrawn. An
-attempt is: check -> PreBind of every plugin for every pod -> confirm -> bind all -> PostBind. No
-state is kept elsewhere: after a crash, the transaction is created again from its parts and finds
-its progress by reading the pods. Invariants: no binding is sent while fewer than `minBound` pods
-can be bound, unless a pod is bound already; a pod that is bound, or may be bound, is never rolled
-back.
+`run` calls `attempt` until the verdict is final, and `abandon` when its request is deleted or
+changed, or the Statement is withdrawn. An attempt is: check -> PreBind of every plugin for every
+pod -> confirm -> bind all -> PostBind. No state is kept elsewhere: after a crash, the transaction
+is created again from its parts and finds its progress by reading the pods. Invariants: no binding
+is sent while fewer than `minBound` pods can be bound, unless a pod is bound already; a pod that is
+bound, or may be bound, is never rolled back.
 """
 
 from asyncio import TaskGroup
@@ -92,8 +92,8 @@ class BindTransaction:
         )
         if busy:
             (plugin, text), count = busy.most_common(1)[0]
-            what = f"waits for {text}" if text else "is at work"
-            message = f"the plugin {plugin} {what}, for {count} of {len(self._pods)} pods"
+            activity = f"waits for {text}" if text else "is at work"
+            message = f"the plugin {plugin} {activity}, for {count} of {len(self._pods)} pods"
             return Wait(WaitReason.PREPARING, message, self.begun)
         bound = sum(pod.step is BindingState.BOUND for pod in self._pods.values())
         message = (
@@ -135,7 +135,7 @@ class BindTransaction:
         return self._outcome(last=last)
 
     async def abandon(self) -> bool:
-        """Roll back the unbound pods of a withdrawn Statement.
+        """Roll back the unbound pods of a Statement that is not carried out any longer.
 
         Returns:
             True if the rollback is complete; otherwise call again.

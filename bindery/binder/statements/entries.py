@@ -99,7 +99,7 @@ class Part:
     since_s: float
     """Time of the judgement, in seconds since the epoch."""
     state: State = State.NEW
-    is_said: bool = False
+    is_wait_written: bool = False
     """Whether the wait reason of the part was written."""
     refused_at: int | None = None
     """The generation of the part that was reported as malformed."""
@@ -228,7 +228,7 @@ class StatementEntry:
             spec = msgspec.structs.replace(part.statement.spec, pods=[])
             part.statement = msgspec.structs.replace(part.statement, spec=spec)
 
-    def tell(self) -> None:
+    def wake_waiters(self) -> None:
         """Wake the waiters for news."""
         if self._news is not None:
             self._news.set()

@@ -54,7 +54,7 @@ class Retention(Protocol):
 
 
 @dataclass(frozen=True)
-class UnsaidWait:
+class UnwrittenWait:
     """A waiting Statement without a wait reason in its status."""
 
     statement: CommittedStatement
@@ -127,7 +127,7 @@ class Manager:
                 now = self._dependencies.clock()
                 part = entry.carriers[meta.name] = Part(statement, adopted, now)
             self._apply(entry, part, part.take(statement))
-            entry.tell()
+            entry.wake_waiters()
         self._tidy(entry)
 
     def announced(self, request: BindRequest) -> None:
@@ -170,29 +170,31 @@ class Manager:
         entry = self.entries.get((namespace, statement_id))
         return entry is not None and entry.followers > 0
 
-    def unsaid_waits(self, patience_s: float) -> list[UnsaidWait]:
+    def unwritten_waits(self, patience_s: float) -> list[UnwrittenWait]:
         """Return the Statements that have waited longer than `patience_s` without a wait reason."""
         latest_s = self._dependencies.clock() - patience_s
         found = []
         for entry in self.entries.values():
             for part in entry.carriers.values():
-                if part.is_said or part.state not in OPEN:
+                if part.is_wait_written or part.state not in OPEN:
                     continue
                 run = entry.run_of(part)
                 newest = run.parts[part.key] if run is not None else part.statement
                 wait = run.wait if run is not None else entry.wait
                 since_s = run.since_s if run is not None else part.since_s
                 if since_s <= latest_s and wait is not None and not newest.status.reason:
-                    found.append(UnsaidWait(newest, wait, since_s))
+                    found.append(UnwrittenWait(newest, wait, since_s))
         return found
 
-    def wait_said(self, statement: CommittedStatement, written: CommittedStatement | None) -> None:
+    def wait_written(
+        self, statement: CommittedStatement, written: CommittedStatement | None
+    ) -> None:
         """Record that the wait reason of `statement` was written, or could not be written."""
         entry = self.entries.get((statement.metadata.namespace, statement.spec.id))
         part = entry.find(statement) if entry is not None else None
         if entry is None or part is None:
             return
-        part.is_said = True
+        part.is_wait_written = True
         run = entry.run_of(part)
         if run is not None and written is not None:
             run.rewritten(part.key, statement, written)
@@ -241,7 +243,7 @@ class Manager:
         """Forget a deleted part."""
         del entry.carriers[part.statement.metadata.name]
         self._interrupt(entry, part, Interruption.GONE)
-        entry.tell()
+        entry.wake_waiters()
 
     def _interrupt(self, entry: StatementEntry, part: Part, why: Interruption) -> None:
         run = entry.run_of(part)
@@ -249,7 +251,7 @@ class Manager:
             run.interrupt(part.key, why)
 
     def _judge(self, entry: StatementEntry, part: Part) -> None:
-        part.since_s, part.is_said = self._dependencies.clock(), False
+        part.since_s, part.is_wait_written = self._dependencies.clock(), False
         problem = problem_of(part.statement)
         if entry.other_carrier(part) is not None:
             part.state = State.COPY
@@ -305,8 +307,8 @@ class Manager:
             copy.is_adopted = True
             self._apply(entry, copy, Event.SHOWN)
         else:
-            what = "part of the same Statement" if other.statement.spec.parts > 1 else "Statement"
-            self._refuse(copy, f"{other.statement.metadata.name} carries the same {what}")
+            noun = "part of the same Statement" if other.statement.spec.parts > 1 else "Statement"
+            self._refuse(copy, f"{other.statement.metadata.name} carries the same {noun}")
 
     async def _acknowledge(self, request: BindRequest) -> None:
         now = timestamp_milli(self._dependencies.clock())
@@ -336,7 +338,7 @@ class Manager:
             part.is_adopted = True
             self._apply(entry, part, Event.STARTED)
         run.start(RunStart(run, before, predecessor, self._claims), self._spawn)
-        self._spawn(self._see_off(entry, run, predecessor))
+        self._spawn(self._finish(entry, run, predecessor))
 
     def _predecessor_of(self, statement: CommittedStatement) -> Predecessor:
         """Return the prerequisite of a Statement; a withdrawn Statement waits for none."""
@@ -354,7 +356,7 @@ class Manager:
             return lambda: withdrawn
         return lambda: self._fence.refusal(labels, token) or predecessor.refusal
 
-    async def _see_off(self, entry: StatementEntry, run: Run, predecessor: Predecessor) -> None:
+    async def _finish(self, entry: StatementEntry, run: Run, predecessor: Predecessor) -> None:
         """Clean up after a Run; start again if one of its parts has changed meanwhile."""
         await run.ended.wait()
         predecessor.leave()
@@ -372,7 +374,7 @@ class Manager:
                 self._apply(entry, part, Event.ENDED)
             if left.is_changed_in(part.statement):
                 changed.append(part)
-        entry.tell()
+        entry.wake_waiters()
         if run.has_changed and changed:
             self._start_again(entry, changed)
         self._tidy(entry)

@@ -41,8 +41,8 @@ def answer(request: Review, *, allowed: bool, **more: Any) -> Review:
 
 def verdict(request: Review, problems: Sequence[str], warnings: Sequence[str] = ()) -> Review:
     """Return an answer that refuses with all `problems`, or allows if there are none."""
-    said = [warning[:_MOST_WARNING] for warning in warnings]
+    shortened = [warning[:_MOST_WARNING] for warning in warnings]
     if not problems:
-        return answer(request, allowed=True, warnings=said)
+        return answer(request, allowed=True, warnings=shortened)
     status = {"code": 422, "reason": "Invalid", "message": "; ".join(problems)}
-    return answer(request, allowed=False, warnings=said, status=status)
+    return answer(request, allowed=False, warnings=shortened, status=status)

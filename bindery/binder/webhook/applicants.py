@@ -35,7 +35,7 @@ class QueueUse:
 
     queue: str
     priority_class: str = ""
-    says_preemptible: bool | None = None
+    declared_preemptible: bool | None = None
     priority: int | None = None
     """The priority, if it does not follow from the class."""
 
@@ -50,8 +50,8 @@ class QueueUse:
 
     def is_pinned(self, directory: Directory) -> bool:
         """Return whether the use is for non-preemptible pods."""
-        if self.says_preemptible is not None:
-            return not self.says_preemptible
+        if self.declared_preemptible is not None:
+            return not self.declared_preemptible
         priority = self.priority
         if priority is None:
             priority = directory.priority(self.priority_class) or 0
@@ -73,7 +73,7 @@ class Template:
         """The metadata of the owners of the pods."""
         return self.chain[:-1] if self.own else self.chain
 
-    def said(self, *keys: str) -> str:
+    def value_of(self, *keys: str) -> str:
         """Return the value of the first of these annotations or labels; "" if none.
 
         The metadata nearest to the pods comes first, as in the grouper.
@@ -113,19 +113,19 @@ def _templates(item: object, chain: tuple[Manifest, ...], level: int) -> Iterato
 
 def wish_of_template(template: Template, namespace: str, directory: Directory) -> QueueUse:
     """Return the queue use of the pods of `template`."""
-    named = template.said(PRIORITY_CLASS_KEY) or text(template.spec, "priorityClassName")
+    named = template.value_of(PRIORITY_CLASS_KEY) or text(template.spec, "priorityClassName")
     return QueueUse(
-        template.said(*QUEUE_KEYS) or directory.queue_of(namespace),
+        template.value_of(*QUEUE_KEYS) or directory.queue_of(namespace),
         named or directory.default_class(),
-        preemptibility.said(template.said(PREEMPTIBLE_ANNOTATION)),
+        preemptibility.read_annotation(template.value_of(PREEMPTIBLE_ANNOTATION)),
     )
 
 
 def wish_of_group(spec: Manifest, namespace: str, directory: Directory) -> QueueUse:
     """Return the queue use of a PodGroup with `spec`."""
-    says = preemptibility.read(text(spec, "preemptibility"))
+    declared = preemptibility.read(text(spec, "preemptibility"))
     queue = text(spec, "queue") or directory.queue_of(namespace)
-    return QueueUse(queue, text(spec, "priorityClassName"), says)
+    return QueueUse(queue, text(spec, "priorityClassName"), declared)
 
 
 def wish_of_pod(pod: Manifest, namespace: str, directory: Directory) -> QueueUse | None:
@@ -139,12 +139,12 @@ def wish_of_pod(pod: Manifest, namespace: str, directory: Directory) -> QueueUse
     is_controlled = any(owner.get("controller") for owner in owners(metadata))
     if POD_GROUP_ANNOTATION in annotations or (is_controlled and not queue):
         return None
-    says = preemptibility.said(text(annotations, PREEMPTIBLE_ANNOTATION))
+    declared = preemptibility.read_annotation(text(annotations, PREEMPTIBLE_ANNOTATION))
     priority = spec.get("priority")
     return QueueUse(
         queue or directory.queue_of(namespace),
         text(spec, "priorityClassName"),
-        says,
+        declared,
         priority if isinstance(priority, int) else None,
     )
 

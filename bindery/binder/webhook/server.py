@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 import structlog
@@ -77,12 +76,7 @@ class WebhookServer:
         await self._stack.enter_async_context(server)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_exception: object) -> None:
         await self._stack.aclose()
 
 

@@ -45,11 +45,11 @@ def answer(context: typer.Context, origin: Origin, about: tuple[str, str], outpu
     source = of_pool(context, origin, source, found.node_pool)
     with working("planning in memory"):
         now = source.now if origin.file is not None else datetime.now(UTC)
-        told = explain(source, found, now)
+        explained = explain(source, found, now)
     if output is Format.TEXT:
-        print_lines(names.lines([*job_lines(told), *source.lines]))
+        print_lines(names.lines([*job_lines(explained), *source.lines]))
         return
-    wire = told.to_wire()
+    wire = explained.to_wire()
     if wire is None:
         name = source.configuration.scheduler_name
         raise NoAnswerError(f"{found.key} is not planned by {name}")

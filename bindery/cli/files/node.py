@@ -97,7 +97,7 @@ def _show(path: Path) -> bool:
     try:
         content = checkpointfiles.read(_bytes(path))
     except CheckpointError as error:
-        typer.echo(shown(f"{path}: {_told(error)}"))
+        typer.echo(shown(f"{path}: {_error_text(error)}"))
         return False
     state = "intact" if not content.findings else "contradicts itself"
     typer.echo(
@@ -145,7 +145,7 @@ def _convert(files: Sequence[Path], version: int, containers: Path | None, to: P
     try:
         blob = checkpointfiles.convert(_bytes(files[0]), version, _ids(containers))
     except CheckpointError as error:
-        raise CommandError(f"{files[0]}: {_told(error)}") from error
+        raise CommandError(f"{files[0]}: {_error_text(error)}") from error
     to.write_bytes(blob)
     typer.echo(shown(f"{to} has the content of {files[0]} in version {version}"))
 
@@ -154,7 +154,7 @@ def _content(path: Path) -> FileContent:
     try:
         return checkpointfiles.read(_bytes(path))
     except CheckpointError as error:
-        raise CommandError(f"{path}: {_told(error)}") from error
+        raise CommandError(f"{path}: {_error_text(error)}") from error
 
 
 def _bytes(path: Path) -> bytes:
@@ -177,7 +177,7 @@ def _ids(path: Path | None) -> dict[str, tuple[str, str]]:
         ) from error
 
 
-def _told(error: CheckpointError) -> str:
+def _error_text(error: CheckpointError) -> str:
     if isinstance(error, CorruptCheckpointError):
         return f"{error}: the file has {error.stored}, its content gives {error.actual}"
     return str(error)

@@ -133,8 +133,8 @@ def get(
     elif output is Output.YAML:
         print_yaml(rows)
     else:
-        whose = f" of gang {gang}" if gang else ""
-        print_table(columns, rows, f"There are no {kind.value}{whose} in {where}.")
+        suffix = f" of gang {gang}" if gang else ""
+        print_table(columns, rows, f"There are no {kind.value}{suffix} in {where}.")
 
 
 def _rows(context: typer.Context, kind: Kind, namespace: str, gang: str) -> Sequence[Row]:

@@ -46,7 +46,7 @@ def hold_device(
         return
 
 
-async def _hold(who: Identity) -> None:
+async def _hold(pod: Identity) -> None:
     work = asyncio.current_task()
     assert work is not None, "asyncio.run makes a task"
     # As process 1 of its container, the process would not end by the signal itself.
@@ -54,4 +54,4 @@ async def _hold(who: Identity) -> None:
     device = await visible_device(os.environ)
     agent = f"{COMPONENT}/{__version__}"
     async with Client.connect(user_agent=agent, is_command=True) as client:
-        await hold(client, who, device)
+        await hold(client, pod, device)

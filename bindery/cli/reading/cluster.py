@@ -52,8 +52,8 @@ async def read(client: "Client", resource: Resource[T], namespace: str = "") -> 
         if isinstance(item, Malformed):
             name = "/".join(part for part in (item.meta.namespace, item.meta.name) if part)
             kept = item.kept(None)
-            what = "is left out" if kept is None else "is read in part"
-            typer.echo(f"{resource.kind} {name} {what}: {item.message}", err=True)
+            effect = "is left out" if kept is None else "is read in part"
+            typer.echo(f"{resource.kind} {name} {effect}: {item.message}", err=True)
             if kept is not None:
                 objects.append(kept)
         else:
@@ -98,7 +98,7 @@ def demanding_kinds() -> Iterator[None]:
 async def read_gangs(client: "Client", namespace: str = "") -> ClusterSnapshot:
     """Read the objects for a table of gangs."""
     with demanding_kinds():
-        pods, groups, requests, namespaces = await asyncio.gather(
+        pods, groups, statements, namespaces = await asyncio.gather(
             read(client, PODS, namespace),
             read(client, POD_GROUPS, namespace),
             read_bind_requests(client, namespace),
@@ -108,7 +108,7 @@ async def read_gangs(client: "Client", namespace: str = "") -> ClusterSnapshot:
     return ClusterSnapshot(
         pods=pods,
         groups=groups,
-        requests=requests,
+        statements=statements,
         namespaces=namespaces,
         # Only gangs without pods show the state of their Jobs.
         workload_jobs=await read_visible(client, WORKLOAD_JOBS, namespace) if are_gone else (),
@@ -126,7 +126,7 @@ async def read_bind_requests(
 async def read_requests(client: "Client", namespace: str = "") -> ClusterSnapshot:
     """Read the objects for a table of BindRequests."""
     with demanding_kinds():
-        return ClusterSnapshot(requests=await read_bind_requests(client, namespace))
+        return ClusterSnapshot(statements=await read_bind_requests(client, namespace))
 
 
 async def read_queues(client: "Client") -> ClusterSnapshot:

@@ -69,7 +69,7 @@ async def _own_kinds(client: Client) -> ClusterSnapshot:
         CommandError: the cluster does not serve Bindery's kinds.
     """
     with demanding_kinds():
-        pods, nodes, groups, queues, requests, classes = await asyncio.gather(
+        pods, nodes, groups, queues, statements, classes = await asyncio.gather(
             read(client, PODS),
             read(client, NODES),
             read(client, POD_GROUPS),
@@ -78,7 +78,7 @@ async def _own_kinds(client: Client) -> ClusterSnapshot:
             read(client, PRIORITY_CLASSES),
         )
         namespaces = await read_visible(client, NAMESPACES)
-    return ClusterSnapshot(pods, nodes, groups, queues, requests, classes, namespaces)
+    return ClusterSnapshot(pods, nodes, groups, queues, statements, classes, namespaces)
 
 
 def further_kinds(plugins: Sequence[PluginConfiguration] | None) -> list[Resource[Any]]:

@@ -77,13 +77,12 @@ async def _record(client: Client, configuration: SchedulerConfiguration) -> Hist
     """Return the scheduler's record of past usage; None without one or without permission."""
     if configuration.usage.source != "record":
         return None
-    from bindery.scheduler.usage.codec import RecordError, decode
+    from bindery.scheduler.usage.codec import readable
     from bindery.scheduler.usage.place import record_name
     from bindery.scheduler.usage.store import RecordStore
 
     namespace = configuration.leader_election.namespace
     try:
-        text = await RecordStore(client, record_name(configuration), namespace).load()
-        return decode(text)[0] if text else None
-    except (ForbiddenError, RecordError):
+        return readable(await RecordStore(client, record_name(configuration), namespace).load())
+    except ForbiddenError:
         return None

@@ -2,7 +2,7 @@
 
 import asyncio
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import typer
@@ -13,7 +13,7 @@ from bindery.cli.reading.live import further_kinds
 from bindery.kube.errors import ForbiddenError, NotFoundError
 from bindery.kube.http.requests import Selection
 from bindery.kube.objects.nesting import cut
-from bindery.kube.objects.resources import CONFIG_MAPS, RAW_PAGES, ObjectList, Resource
+from bindery.kube.objects.resources import CONFIG_MAPS, ObjectList, Resource
 from bindery.kube.objects.workloads import WORKLOAD_JOBS
 from bindery.kube.served import served
 from bindery.scheduler.cache.observers import WATCHED
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from bindery.kube.client import Client
 
 RawObject = dict[str, Any]
+
+_PAGES: Final = msgspec.json.Decoder(ObjectList[RawObject])
 
 
 async def read_raw_objects(
@@ -54,17 +56,14 @@ async def _visible(client: "Client", kind: Resource[Any]) -> list[RawObject]:
         typer.echo(f"warning: there are no {kind.plural} in the snapshot: {error}", err=True)
         return []
     named = {"apiVersion": kind.api_version, "kind": kind.kind}
-    return [{**named, **msgspec.json.decode(raw, type=dict)} for raw in found]
+    return [{**named, **item} for item in found]
 
 
-def _page(body: bytes) -> ObjectList[msgspec.Raw]:
+def _page(body: bytes) -> ObjectList[RawObject]:
     try:
-        page = RAW_PAGES.decode(body)
-        for raw in page.items or ():
-            msgspec.json.decode(raw)
+        return _PAGES.decode(body)
     except RecursionError:
-        page = RAW_PAGES.decode(cut(body))
-    return page
+        return _PAGES.decode(cut(body))
 
 
 async def _usage_record(client: "Client", configuration: SchedulerConfiguration) -> list[RawObject]:

@@ -7,9 +7,9 @@ import typer
 from bindery.answers.source import Source
 from bindery.cli.options import Origin
 from bindery.cli.reading.configurations import configured
-from bindery.scenario.beginning import snapshot_of
+from bindery.scenario.creation import snapshot_of
 from bindery.scenario.files import read_only_scenario
-from bindery.scenario.given_objects import given_objects, usage_history
+from bindery.scenario.given_objects import given_objects, past_usage
 
 
 def read_scenario_source(path: Path, origin: Origin) -> Source:
@@ -23,6 +23,5 @@ def read_scenario_source(path: Path, origin: Origin) -> Source:
     for line in given.left_out:
         typer.echo(line, err=True)
     configuration = configured(origin, scenario.config.to_configuration())
-    used = {queue.name: queue.usage for queue in scenario.queues if queue.usage}
-    past = used or usage_history(given, configuration)
+    past = past_usage(scenario, given, configuration)
     return Source(snapshot_of(scenario), configuration, scenario.now, past)

@@ -37,24 +37,24 @@ _LACKS_ROOM = (JobReason.UNSCHEDULABLE, JobReason.OVER_LIMIT, JobReason.FITS_NO_
 _HEADINGS = ("quota", "fair share", "allocated", "requested", "limit")
 
 
-def outlook_lines(said: Explanation, absence: str = "") -> Iterator[str]:
+def outlook_lines(explanation: Explanation, absence: str = "") -> Iterator[str]:
     """Yield the decision of the next cycle about the job.
 
     `absence`: the reason why there is no next cycle; empty while a scheduler leads.
     """
     cycle = "A cycle now"
-    if absence and (said.would_bind or said.evictions):
+    if absence and (explanation.would_bind or explanation.evictions):
         yield f"No scheduler leads: {absence}."
         cycle = "The first cycle of the next leader"
-    if said.would_bind:
-        by_node = pods_by_node([(with_zones(pod), pod.node) for pod in said.would_bind])
-        yield f"{cycle} would place {len(said.would_bind)} of its pods:"
+    if explanation.would_bind:
+        by_node = pods_by_node([(with_zones(pod), pod.node) for pod in explanation.would_bind])
+        yield f"{cycle} would place {len(explanation.would_bind)} of its pods:"
         yield from (f"  {node}: {listed(pods)}" for node, pods in by_node.items())
-    if said.evictions:
-        yield f"{cycle} would make room for it, by evicting {_pods(len(said.evictions))}:"
-        yield from some_lines([f"  {eviction_text(each)}" for each in said.evictions])
-        if said.refused_by:
-            yield f"But PodDisruptionBudget {said.refused_by} does not allow all of it now."
+    if explanation.evictions:
+        yield f"{cycle} would make room for it, by evicting {_pods(len(explanation.evictions))}:"
+        yield from some_lines([f"  {eviction_text(each)}" for each in explanation.evictions])
+        if explanation.refused_by:
+            yield f"But PodDisruptionBudget {explanation.refused_by} does not allow all of it now."
 
 
 def unserved_lines(unserved: str) -> Iterator[str]:
@@ -66,35 +66,35 @@ def unserved_lines(unserved: str) -> Iterator[str]:
     )
 
 
-def waiting_lines(said: Explanation) -> Iterator[str]:
+def waiting_lines(explanation: Explanation) -> Iterator[str]:
     """Yield the reasons why the job waits: nodes, shares, turn, victims, and advice."""
-    for counts in said.nodes:
+    for counts in explanation.nodes:
         yield from _node_lines(counts)
-    yield from _job_share_lines(said.shares, said.nodes)
-    if said.position is not None:
-        yield _position_text(said.position, said.queue)
-        yield from _user_lines(said.position.users, said.queue)
-    if said.reservation is not None:
-        yield _reservation_text(said.reservation)
-    yield from _kept_lines(said.kept_for_others)
-    if said.victims is not None:
-        yield from _victim_lines(said.victims)
-    elif said.reason in _LACKS_ROOM:
+    yield from _job_share_lines(explanation.shares, explanation.nodes)
+    if explanation.position is not None:
+        yield _position_text(explanation.position, explanation.queue)
+        yield from _user_lines(explanation.position.users, explanation.queue)
+    if explanation.reservation is not None:
+        yield _reservation_text(explanation.reservation)
+    yield from _kept_lines(explanation.kept_for_others)
+    if explanation.victims is not None:
+        yield from _victim_lines(explanation.victims)
+    elif explanation.reason in _LACKS_ROOM:
         yield "No eviction would help."
-    yield from ranking_lines(said.rankings)
-    if said.advice:
-        yield f"What to do: {said.advice}"
+    yield from ranking_lines(explanation.rankings)
+    if explanation.advice:
+        yield f"What to do: {explanation.advice}"
 
 
 def stage_lines(stages: Sequence[StageReport]) -> Iterator[str]:
     """Yield the room of each of the later stages of a gang."""
     for each in stages:
-        what = f"its later stage {each.stage} ({_pods(each.pods)})"
+        label = f"its later stage {each.stage} ({_pods(each.pods)})"
         if each.nodes:
-            yield f"Room for {what} is kept on {listed(each.nodes)} {_until(each)}."
+            yield f"Room for {label} is kept on {listed(each.nodes)} {_until(each)}."
         else:
             ended = f" (until {_clock(each.until)})" if each.until is not None else ""
-            yield f"No room is kept for {what}: {each.problem}{ended}."
+            yield f"No room is kept for {label}: {each.problem}{ended}."
 
 
 def _until(stage: StageReport) -> str:
@@ -145,29 +145,31 @@ def ranking_lines(found: Sequence[Ranking]) -> Iterator[str]:
             yield f"  {each.node:<{width}}  {numbers}{note}"
 
 
-def queue_lines(said: QueueExplanation, absence: str = "") -> Iterator[str]:
+def queue_lines(explanation: QueueExplanation, absence: str = "") -> Iterator[str]:
     """Yield the state of a queue: its shares, its waiting jobs, and advice.
 
     `absence`: the reason why there is no next cycle; empty while a scheduler leads.
     """
-    own = said.shares[-1]
+    own = explanation.shares[-1]
     above = f"under {own.parent}, " if own.parent else ""
     counts = f"{own.running} of its own gangs run, {own.waiting} wait"
-    yield f"Queue {said.queue} ({above}priority {own.priority}): {counts}."
-    if said.below:
-        yield f"Below it: {listed(said.below)}."
-    if said.problem:
-        yield f"Its jobs are not scheduled: {said.problem}"
+    yield f"Queue {explanation.queue} ({above}priority {own.priority}): {counts}."
+    if explanation.below:
+        yield f"Below it: {listed(explanation.below)}."
+    if explanation.problem:
+        yield f"Its jobs are not scheduled: {explanation.problem}"
     used = [name for name, share in own.resources.items() if share.requested or name == "gpu"]
-    yield from share_lines(said.shares, used)
-    if said.would_start:
+    yield from share_lines(explanation.shares, used)
+    if explanation.would_start:
         cycle = f"No scheduler leads: {absence}. The next leader" if absence else "A cycle now"
-        yield f"{cycle} would start: {listed([str(key) for key in said.would_start])}"
-    if said.waiting:
+        yield f"{cycle} would start: {listed([str(key) for key in explanation.would_start])}"
+    if explanation.waiting:
         yield "Waiting, in the order in which they are tried:"
-        yield from some_lines([f"  {_waiting_text(each, said.queue)}" for each in said.waiting])
-    if said.advice:
-        yield f"What to do: {said.advice}"
+        yield from some_lines(
+            [f"  {_waiting_text(each, explanation.queue)}" for each in explanation.waiting]
+        )
+    if explanation.advice:
+        yield f"What to do: {explanation.advice}"
 
 
 def _waiting_text(each: WaitingJob, queue: str) -> str:
@@ -311,10 +313,10 @@ def _victim_lines(plan: VictimPlan) -> Iterator[str]:
         pods = [pod for victim in victims for pod in victim.pods]
         for node, names in pods_by_node([(pod.name, pod.node) for pod in pods]).items():
             yield f"    on {node}: {listed(names)}"
-        said: dict[tuple[str, str], Objection] = {}
+        distinct: dict[tuple[str, str], Objection] = {}
         for each in (each for victim in victims for each in victim.objections):
-            said.setdefault((each.action, each.reason), each)  # the first one is enough
-        yield from (f"    {_objection_text(each)}" for each in said.values())
+            distinct.setdefault((each.action, each.reason), each)  # the first one is enough
+        yield from (f"    {_objection_text(each)}" for each in distinct.values())
     if len(by_job) > _SHOWN_JOBS:
         yield f"  and {plural(len(by_job) - _SHOWN_JOBS, 'more job')}; -o json names them all"
     if plan.objections:

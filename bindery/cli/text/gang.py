@@ -18,7 +18,7 @@ from bindery.scheduler.insight.waiting import Explanation
 
 def job_lines(answer: JobAnswer) -> list[str]:
     """Return the answer, line by line."""
-    source, explained, said = answer.source, answer.explained, answer.condition
+    source, explained, condition = answer.source, answer.explained, answer.condition
     lines = state_lines(answer.snapshot, answer.about, answer.now)
     if source.unserved:
         lines += unserved_lines(source.unserved)
@@ -29,8 +29,10 @@ def job_lines(answer: JobAnswer) -> list[str]:
         evictions = eviction_lines(answer.evicted, explained.queue, answer.evicted_for_it)
         lines += some_lines(list(evictions))
         lines += stage_lines(explained.stages)
-        is_said = said is not None and explained.not_running in said.message
-        lines += [f"{explained.not_running}."] if explained.not_running and not is_said else []
+        is_in_message = condition is not None and explained.not_running in condition.message
+        lines += (
+            [f"{explained.not_running}."] if explained.not_running and not is_in_message else []
+        )
     return [*lines, *_why(answer)]
 
 
@@ -68,9 +70,9 @@ def _why(answer: JobAnswer) -> Iterator[str]:
 
 
 def _condition_lines(answer: JobAnswer) -> Iterator[str]:
-    said = answer.condition
-    if said is not None:
-        yield f"The scheduler says: {said.reason}: {said.message}"
+    condition = answer.condition
+    if condition is not None:
+        yield f"The scheduler says: {condition.reason}: {condition.message}"
 
 
 def _waiting_lines(answer: JobAnswer, explained: Explanation) -> Iterator[str]:

@@ -14,9 +14,9 @@ def own_lines(answer: OwnAnswer) -> list[str]:
     """Return the recorded state of a gang or a pod, line by line."""
     lines = state_lines(answer.snapshot, answer.about, answer.now)
     lines += eviction_lines(answer.evicted, "", ())
-    said = answer.condition
-    if said is not None and answer.is_held:
-        lines.append(f"The scheduler says: {said.reason}: {said.message}".rstrip(": "))
+    condition = answer.condition
+    if condition is not None and answer.is_held:
+        lines.append(f"The scheduler says: {condition.reason}: {condition.message}".rstrip(": "))
     if answer.turn is not None:
         lines.append(turn_text(answer.turn))
     if answer.figures is not None:

@@ -89,10 +89,10 @@ def _job_lines(job: JobOutcome, title: str) -> Iterator[str]:
     for stage in job.later_stages:
         pods, ended = plural(stage.pods, "more pod"), listed(stage.after)
         yield f"    {pods} ({stage.sub_group}) after the end of {ended}: no room is kept"
-    said = job.explanation
-    if said is not None and said.reason:
-        yield f"    {said.reason}: {said.message}"
-        yield from (f"    {line}" for line in waiting_lines(said))
+    explanation = job.explanation
+    if explanation is not None and explanation.reason:
+        yield f"    {explanation.reason}: {explanation.message}"
+        yield from (f"    {line}" for line in waiting_lines(explanation))
 
 
 def _queue_lines(queue: QueueOutcome) -> Iterator[str]:
@@ -149,21 +149,21 @@ def _eviction_lines(
 ) -> Iterator[str]:
     yield "Room would be made:"
     by_preemptor: defaultdict[JobKey, list[RehearsedEviction]] = defaultdict(list)
-    for told in evictions:
-        by_preemptor[told.eviction.preemptor].append(told)
+    for rehearsed in evictions:
+        by_preemptor[rehearsed.eviction.preemptor].append(rehearsed)
     for preemptor, plan in by_preemptor.items():
         yield f"  for {titles.get(preemptor, str(preemptor))}"
         yield from some_lines([f"    {eviction_text(t.eviction)}{_fate(t)}" for t in plan])
 
 
-def _fate(told: RehearsedEviction) -> str:
+def _fate(rehearsed: RehearsedEviction) -> str:
     """Return what happens to an evicted pod that does not move."""
-    if told.eviction.moves_to:
+    if rehearsed.eviction.moves_to:
         return ""
-    after = told.comeback
+    after = rehearsed.comeback
     if after.fate is not Fate.COMES_BACK:
         return _FATES[after.fate]
     backoff = f" after {after.after_s:.0f} s, the backoff of its Job" if after.after_s else ""
-    if told.runs_again:
+    if rehearsed.runs_again:
         return f" and comes back{backoff}" if backoff else " and runs again"
     return f" and waits again{f', created{backoff}' if backoff else ''}"

@@ -76,25 +76,25 @@ def _with_environment(spec: dict[str, Any], annotations: dict[str, str], prefix:
     index, name = int(key.removeprefix("i")), f"{prefix}-{key}"
     containers = list(spec.get(kind) or [])
     if index < len(containers):
-        containers[index] = _told(containers[index], name)
+        containers[index] = _with_config_map(containers[index], name)
     volumes = [each for each in spec.get("volumes") or [] if each.get("name") != f"{name}-vol"]
     volumes.append({"name": f"{name}-vol", "configMap": {"name": name, "defaultMode": 0o644}})
     return {**spec, kind: containers, "volumes": volumes}
 
 
-def _told(container: dict[str, Any], config_map: str) -> dict[str, Any]:
+def _with_config_map(container: dict[str, Any], config_map: str) -> dict[str, Any]:
     """Return `container` with variables from the ConfigMaps in place of its own of the same
     names.
     """
     names = (VISIBLE_DEVICES, PORTION, OLD_PORTION)
     own = [each for each in container.get("env") or [] if each.get("name") not in names]
-    told = [
+    from_config_map = [
         {"name": name, "valueFrom": {"configMapKeyRef": {"name": config_map, "key": name}}}
         for name in names
     ]
     source = {"configMapRef": {"name": f"{config_map}-evar", "optional": True}}
     sources = [each for each in container.get("envFrom") or [] if each != source]
-    return {**container, "env": [*own, *told], "envFrom": [*sources, source]}
+    return {**container, "env": [*own, *from_config_map], "envFrom": [*sources, source]}
 
 
 def _prefix(metadata: dict[str, Any]) -> str:

@@ -70,7 +70,7 @@ async def hand_over(
     await _write(client, pod, variables, {PORTION: portion})
 
 
-async def told(client: Client, pod: Sharer) -> list[str]:
+async def handed_over(client: Client, pod: Sharer) -> list[str]:
     """Return the devices that `hand_over` has written for `pod`; empty without a ConfigMap."""
     try:
         found = await client.get(CONFIG_MAPS, names_of(pod)[0], pod.metadata.namespace)

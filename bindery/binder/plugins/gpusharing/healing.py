@@ -85,9 +85,9 @@ class Healer:
                     device = await self._reservations.hold(
                         node, group, first.metadata.uid, first.spec.tolerations or []
                     )
-                    await self._tell_of_another_device(key, device)
+                    await self._report_other_device(key, device)
                 except (PluginError, KubeError) as error:
-                    self._tell_of_loss(users, str(error))
+                    self._report_loss(users, str(error))
                     await asyncio.sleep(_AGAIN_S)
                 else:
                     _log.info("a reservation is made again", group=group, node=node)
@@ -104,12 +104,12 @@ class Healer:
             if pod.spec.node_name == node and group in _granted_groups(pod)
         ]
 
-    async def _tell_of_another_device(self, key: _Key, device: str) -> None:
+    async def _report_other_device(self, key: _Key, device: str) -> None:
         group, node = key
         for pod in self._users(group, node):
             groups = _granted_groups(pod)
-            told = await handover.told(self._client, pod)
-            old = told[groups.index(group)] if len(told) == len(groups) else ""
+            handed_over = await handover.handed_over(self._client, pod)
+            old = handed_over[groups.index(group)] if len(handed_over) == len(groups) else ""
             if old and old != device:
                 message = (
                     f"the reservation of GPU {old} was deleted; the new reservation of its group "
@@ -118,7 +118,7 @@ class Healer:
                 )
                 self._events.warning(reference_to(SHARERS, pod), MOVED, message)
 
-    def _tell_of_loss(self, users: Iterable[Sharer], why: str) -> None:
+    def _report_loss(self, users: Iterable[Sharer], why: str) -> None:
         for pod in users:
             message = (
                 f"the reservation of its GPU was deleted and cannot be re-created: {why}. Other "

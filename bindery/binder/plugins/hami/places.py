@@ -131,7 +131,7 @@ class LockHolder:
     may_be_taken: bool
     left_s: float
     """Seconds until the lock may be taken; infinite for a live holder."""
-    is_told: bool
+    is_watched: bool
     """Whether a watch delivers changes of the holder."""
 
 

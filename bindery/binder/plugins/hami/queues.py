@@ -198,12 +198,12 @@ class LockQueues:
         lock, expire_s = holders.read(standing), self._timing.expire_s
         if queue.place.lock is Lock.CAMBRICON:
             expire_s = min(expire_s, _CAMBRICON_EXPIRE_S)
-        is_told, holder = True, ("", "")
+        is_watched, holder = True, ("", "")
         if lock is None or lock.is_anonymous:
             judgement = holders.judge_unknown(lock, expire_s)
         else:
             holder = (lock.namespace, lock.name)
-            pod, is_told = await self._mirror.holder(holder)
+            pod, is_watched = await self._mirror.holder(holder)
             judgement = holders.judge(lock, pod, queue.place.node, expire_s)
         now_s, found = self._clock(), (standing, judgement.reason)
         if queue.found != found:
@@ -214,7 +214,7 @@ class LockQueues:
             judgement,
             judgement.may_be_taken(now_s, queue.found_s),
             judgement.left_s(now_s, queue.found_s),
-            is_told,
+            is_watched,
         )
 
     async def _wait(self, queue: LockQueue, held: LockHolder, changed: asyncio.Event) -> bool:
@@ -227,7 +227,7 @@ class LockQueues:
         if changed.is_set():
             return False
         limit_s = min(self._left_s(queue), held.left_s + _MARGIN_S)
-        if not held.is_told:
+        if not held.is_watched:
             limit_s = min(limit_s, _ASK_AGAIN_S)
         with self._mirror.woken_by(queue.place.node, held.holder) as event:
             try:

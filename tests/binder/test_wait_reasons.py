@@ -1,4 +1,4 @@
-"""What a BindRequest shows before it has an outcome, on the real API server."""
+"""The status of a BindRequest before it has an outcome, on the real API server."""
 
 import time
 from collections.abc import Callable
@@ -16,7 +16,7 @@ QUIET_S = 3.0
 """Longer than the binder waits before it writes what a request waits for."""
 
 
-def test_a_request_that_nobody_has_touched_shows_phase_pods_and_nodes(
+def test_an_unprocessed_request_shows_phase_pods_and_nodes(
     cluster: Cluster, components: Components
 ) -> None:
     del components  # whose definitions of the kinds are needed, and none of the processes
@@ -35,7 +35,7 @@ def test_a_request_that_nobody_has_touched_shows_phase_pods_and_nodes(
     assert cluster.status("fresh")["phase"] == "Pending"
 
 
-def test_a_gang_that_no_scheduler_has_looked_at_waits(
+def test_a_gang_without_a_scheduler_is_shown_as_waiting(
     cluster: Cluster, components: Components
 ) -> None:
     del components
@@ -63,7 +63,7 @@ def version(cluster: Cluster) -> str:
     )
 
 
-def test_a_request_that_waits_says_for_what_once(
+def test_a_waiting_request_reports_its_wait_reason_once(
     cluster: Cluster, gate: Gate, hold_gang: Callable[..., Component]
 ) -> None:
     hold_gang()
@@ -83,7 +83,7 @@ def test_a_request_that_waits_says_for_what_once(
     assert (status["reason"], status["message"]) == ("Bound", "")
 
 
-def test_a_part_says_that_other_parts_have_not_come(cluster: Cluster, start_binder: Start) -> None:
+def test_a_part_reports_that_other_parts_are_missing(cluster: Cluster, start_binder: Start) -> None:
     cluster.add_nodes(2)
     bindings = cluster.add_pods("gang", 2)
     start_binder()
