@@ -125,8 +125,8 @@ def binaries(names: Sequence[str], report: Report, module: str = MODULE) -> dict
 def _build(names: Sequence[str], directory: Path, report: Report, module: str) -> None:
     compiler = go.find(cache_directory(), report)
     minutes = "six" if module in (MODULE, NEXT_MODULE) else "two"
-    what = ", ".join(names)
-    report(f"building {what} into {directory}: about {minutes} minutes on two cores, once")
+    names_text = ", ".join(names)
+    report(f"building {names_text} into {directory}: about {minutes} minutes on two cores, once")
     for number, name in enumerate(names, start=1):
         report(f"building {name} ({number} of {len(names)})")
         begin = time.monotonic()

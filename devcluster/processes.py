@@ -150,7 +150,7 @@ class Process:
         """Continue the process after `pause`."""
         self._child.send_signal(signal.SIGCONT)
 
-    def wait_until(self, check: Callable[[], bool], what: str, timeout_s: float) -> None:
+    def wait_until(self, check: Callable[[], bool], awaited: str, timeout_s: float) -> None:
         """Wait until `check` holds while the process runs.
 
         Raises:
@@ -159,9 +159,9 @@ class Process:
         deadline = time.monotonic() + timeout_s
         while not check():
             if not self.is_running:
-                raise self.error(f"ended with exit code {self.exit_code} before {what}")
+                raise self.error(f"ended with exit code {self.exit_code} before {awaited}")
             if time.monotonic() > deadline:
-                raise self.error(f"{what}: not after {timeout_s:.0f} s")
+                raise self.error(f"{awaited}: not after {timeout_s:.0f} s")
             time.sleep(_POLL_SECONDS)
 
     def error(self, text: str) -> ProcessError:

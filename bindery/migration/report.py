@@ -78,7 +78,7 @@ def named(body: Body) -> str:
 def kept_metadata(body: Body, pool_label: str = "", our_pool_label: str = "") -> dict[str, Any]:
     """Return name, namespace and labels of an object, as far as they mean something here.
 
-    `pool_label` is the label by which the other scheduler tells node pools.
+    `pool_label`: the label of node pools for the other scheduler.
     """
     meta = metadata_of(body)
     kept: dict[str, Any] = {"name": str(meta.get("name", ""))}

@@ -45,20 +45,20 @@ async def visible_device(environment: Mapping[str, str]) -> str:
     Raises:
         NoDeviceError: there is no GPU, or more than one candidate.
     """
-    said = environment.get("NVIDIA_VISIBLE_DEVICES", "").strip()
-    if said in _NO_DEVICE:
-        said = await _ask_driver()
+    devices = environment.get("NVIDIA_VISIBLE_DEVICES", "").strip()
+    if devices in _NO_DEVICE:
+        devices = await _ask_driver()
     # A CDI name has the form vendor.com/gpu=GPU-...
-    device = said.rpartition("=")[2]
+    device = devices.rpartition("=")[2]
     if _DEVICE.fullmatch(device) is None:
-        raise NoDeviceError(f"one GPU should be visible, not {said!r}")
+        raise NoDeviceError(f"one GPU should be visible, not {devices!r}")
     return device
 
 
-async def hold(client: Client, who: Identity, device: str) -> None:
-    """Write `device` into the annotation of the pod `who`, then sleep until cancelled."""
+async def hold(client: Client, pod: Identity, device: str) -> None:
+    """Write `device` into the annotation of `pod`, then sleep until cancelled."""
     patch = {"metadata": {"annotations": {INDEX_ANNOTATION: device}}}
-    await client.patch(metadata_only(PODS), who.name, patch, namespace=who.namespace)
+    await client.patch(metadata_only(PODS), pod.name, patch, namespace=pod.namespace)
     _log.info("the GPU is held", extra=with_fields(device=device))
     await asyncio.Event().wait()
 

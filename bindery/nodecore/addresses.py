@@ -46,7 +46,7 @@ class Address:
 
 @dataclass(frozen=True)
 class Settings:
-    """What the node's configuration says about its address.
+    """The settings of a node from which its addresses follow.
 
     Attributes:
         name: the node's name.
@@ -62,7 +62,7 @@ class Settings:
 
     @property
     def given(self) -> list[str]:
-        """The addresses that are really named."""
+        """The configured addresses, without 0.0.0.0 and ::."""
         return [one for one in self.node_ips if not ipaddress.ip_address(one).is_unspecified]
 
     @property
@@ -98,7 +98,7 @@ def annotations(settings: Settings, present: Mapping[str, str]) -> dict[str, str
 def addresses(settings: Settings, present: Sequence[Address], lookup: Lookup) -> list[Address]:
     """Return the node's addresses.
 
-    Those that an external cloud provider has set stay. Otherwise the order is: the configured
+    Addresses from an external cloud provider stay. Otherwise the order is: the configured
     addresses, the host name if it is one, DNS, and the interface with the default route.
 
     Raises:

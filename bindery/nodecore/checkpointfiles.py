@@ -36,13 +36,13 @@ VERSIONS: Final[Mapping[CheckpointKind, tuple[int, ...]]] = {
 
 @dataclass(frozen=True, order=True)
 class Entry:
-    """One thing that stands in a file.
+    """One allocation in a checkpoint file.
 
     Attributes:
         pod: the pod's UID, "-" for the node itself.
         container: the container's name, "-" for the pod as a whole.
-        resource: what it has, such as "cpus", "memory" or a device's resource.
-        value: how much, or which.
+        resource: the allocated resource, such as "cpus", "memory" or a device's resource.
+        value: the amount, or the ids of the CPUs or devices.
     """
 
     pod: str

@@ -39,13 +39,13 @@ from bindery.nodecore.topology.manager import CONTAINER_SCOPE, TopologyManager
 
 @dataclass(frozen=True)
 class NodeConfig:
-    """The settings of a node, as the kubelet's configuration has them.
+    """The settings of a node, as in the kubelet's configuration.
 
     Attributes:
         machine: the hardware.
-        capacity: what the machine has.
-        system_reserved: what is kept for the system.
-        kube_reserved: what is kept for the node agent and the runtime.
+        capacity: resource -> the amount in the machine.
+        system_reserved: resource -> the amount for the system.
+        kube_reserved: resource -> the amount for the node agent and the runtime.
         hard_eviction: signal -> threshold.
         cpu_policy: "none" or "static".
         cpu_options: the CPU policy's options.
@@ -242,7 +242,7 @@ class ContainerManager:
         )
 
     def update_qos_cgroups(self, cgroups: CgroupManager) -> None:
-        """Write the cgroups of the QoS classes; those that are missing are created.
+        """Write the cgroups of the QoS classes; missing cgroups are created.
 
         Raises:
             CgroupError: a cgroup cannot be written.
@@ -306,11 +306,11 @@ class ContainerManager:
         return self._status
 
     def capacity(self) -> dict[str, int]:
-        """Return what the machine has, without devices."""
+        """Return resource -> the amount in the machine, without devices."""
         return dict(self.config.capacity)
 
     def system_cgroups_limit(self) -> dict[str, int]:
-        """Return what the cgroups of system services are limited to: no CPU of their own."""
+        """Return the limits of the cgroups of system services: no CPU of their own."""
         return {CPU: 0}
 
     def resources(

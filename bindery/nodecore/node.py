@@ -18,7 +18,7 @@ class Node(Protocol):
 
 
 class NumaAffinity(Protocol):
-    """Where the topology manager decided that a container is to be."""
+    """The decisions of the topology manager about the NUMA nodes of containers."""
 
     def affinity(self, pod_uid: str, container: str) -> Hint:
         """Return the decision for a container; no mask and not preferred if there is none."""

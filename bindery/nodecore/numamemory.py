@@ -9,11 +9,11 @@ class MemoryTable:
     """One resource (memory, or a size of huge pages) of one NUMA node, in bytes.
 
     Attributes:
-        total: what the node has.
-        system_reserved: what is kept for the system.
-        allocatable: what containers can have; for memory, huge pages are taken off too.
-        reserved: what containers have.
-        free: what is left of `allocatable`.
+        total: the amount in the NUMA node.
+        system_reserved: the amount for the system.
+        allocatable: the amount for containers; for memory, without huge pages.
+        reserved: the amount of the containers.
+        free: the rest of `allocatable`.
     """
 
     total: int
@@ -28,9 +28,9 @@ class NumaNodeState:
     """A NUMA node.
 
     Attributes:
-        assignments: how many blocks lie on the node, one for each resource of a container.
+        assignments: number of blocks on the node, one for each resource of a container.
         memory: resource -> its amounts.
-        cells: the NUMA nodes that are used together with this one, itself included.
+        cells: the group of NUMA nodes that are used together, with the node itself.
     """
 
     assignments: int

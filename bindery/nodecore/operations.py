@@ -96,7 +96,7 @@ class _Operation:
 
 
 class PendingOperations:
-    """The operations that run, and those that have failed and wait.
+    """Running operations, and failed operations that wait for their next attempt.
 
     Args:
         clock: returns seconds.

@@ -1,4 +1,4 @@
-"""The plugin manager's state: sockets of plugins that are there, and those that are registered."""
+"""The plugin manager's state: the present sockets of plugins, and the registered plugins."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -151,9 +151,9 @@ class ActualPlugins:
 def plan(
     desired: DesiredPlugins, actual: ActualPlugins, pending: PendingOperations
 ) -> list[PluginStep]:
-    """Return the steps of one round: unregister what is gone or replaced, then register.
+    """Return the steps of one round: unregister gone or replaced plugins, then register.
 
-    A socket whose plugin is to be unregistered in this round is registered in a later one.
+    A socket whose plugin is unregistered in this round is registered in a later round.
     """
     sockets = {socket.path: socket for socket in desired.sockets()}
     gone = [
@@ -186,7 +186,7 @@ def check_type(kind: str, handlers: Mapping[str, object], socket_path: str) -> N
     """Check that a handler serves plugins of this type.
 
     Raises:
-        PluginError: none does; the text is what the plugin is told.
+        PluginError: no handler does; the text goes to the plugin.
     """
     if kind not in handlers:
         raise PluginError(

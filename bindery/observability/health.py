@@ -7,7 +7,7 @@ raises makes its answer 503 and is named in it; it never takes the server down.
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from types import MappingProxyType, TracebackType
+from types import MappingProxyType
 from typing import Final, Self
 
 from aiohttp import web
@@ -71,12 +71,7 @@ class HealthServer:
     async def _serve(self, stack: AsyncExitStack, routes: Sequence[web.RouteDef], port: int) -> int:
         return await stack.enter_async_context(serving(routes, self._listening.address, port))
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_exception: object) -> None:
         await self._stack.aclose()
 
     async def _healthz(self, _request: web.Request) -> web.Response:

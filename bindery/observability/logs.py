@@ -98,8 +98,8 @@ def _name_kopf_object(_logger: WrappedLogger, _method: str, event: EventDict) ->
 def _shorten_network_error(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
     """Report an API server that a library cannot reach, or that refuses, as a warning of one line.
 
-    It is no defect, and the library tries again; its traceback would hide those that matter. A
-    server that has just started refuses with 403 until it has read its roles.
+    Such an error is no defect, and the library tries again; the traceback would hide the tracebacks
+    of defects. A server that has just started refuses with 403 until it has read its roles.
     """
     if str(event.get("event")).startswith(_KOPF_ATTEMPT):
         event["level"] = "warning"

@@ -263,8 +263,8 @@ def _is_settled(example: Example, objects: list[_Object]) -> bool:
     condition = _condition(example, objects)
     if condition is None or bound or not pods:
         return False
-    says_why = condition.reason == example.reason and bool(condition.message)
-    return condition.status == "False" and says_why
+    has_reason = condition.reason == example.reason and bool(condition.message)
+    return condition.status == "False" and has_reason
 
 
 def _state(example: Example, objects: list[_Object]) -> str:

@@ -115,8 +115,8 @@ exit
             raise ControlPlaneError(f"{self.name}: {shlex.join(command)}: {error}") from error
         output, _, code = answer.rpartition("\n")
         if code != "0":
-            said = output.strip() or "no answer"
-            raise ControlPlaneError(f"{self.name}: {shlex.join(command)}: {said}")
+            shown = output.strip() or "no answer"
+            raise ControlPlaneError(f"{self.name}: {shlex.join(command)}: {shown}")
         return output
 
     def kill(self, service: str) -> None:

@@ -1,4 +1,4 @@
-"""What the kubelet of a hollow node decides, asked as the agent asks it; no server."""
+"""Admission by the kubelet of a hollow node, called as the agent calls it; no server."""
 
 from pathlib import Path
 
@@ -64,7 +64,7 @@ class Ground:
 WHOLE_ZONE = {"cpu": "14", "memory": "8Gi"}
 
 
-def test_a_pod_that_fits_no_zone_is_refused_with_the_words_of_the_topology_manager() -> None:
+def test_a_pod_that_fits_no_zone_is_refused_with_the_message_of_the_topology_manager() -> None:
     ground = Ground(one_node())
 
     answer = ground.admit(pod("a", {"cpu": "20", "memory": "1Gi"}))
@@ -74,7 +74,7 @@ def test_a_pod_that_fits_no_zone_is_refused_with_the_words_of_the_topology_manag
     )
 
 
-def test_zones_fill_up_and_are_free_again_when_a_pod_has_ended() -> None:
+def test_zones_fill_up_and_are_freed_when_a_pod_ends() -> None:
     ground = Ground(one_node())
 
     assert ground.admit(pod("a", WHOLE_ZONE)).admit
@@ -87,7 +87,7 @@ def test_zones_fill_up_and_are_free_again_when_a_pod_has_ended() -> None:
     assert ground.admit(pod("d", WHOLE_ZONE)).admit
 
 
-def test_the_answer_for_a_pod_stays() -> None:
+def test_the_decision_about_a_pod_is_final() -> None:
     ground = Ground(one_node())
     ground.admit(pod("a", WHOLE_ZONE))
     ground.admit(pod("b", WHOLE_ZONE))
@@ -167,7 +167,7 @@ def test_sidecars_take_ports_of_the_node_and_other_init_containers_do_not() -> N
     assert ground.admit(pod("d", initContainers=[port])).admit
 
 
-def test_resources_that_a_claim_serves_are_not_the_nodes() -> None:
+def test_extended_resources_served_by_a_claim_are_not_counted_on_the_node() -> None:
     ground = Ground(one_node(gpus=0))
     mapping = {"containerName": "main", "resourceName": "nvidia.com/gpu", "requestName": "r"}
     claimed = {"resourceClaimName": "c", "requestMappings": [mapping]}
@@ -179,7 +179,7 @@ def test_resources_that_a_claim_serves_are_not_the_nodes() -> None:
     assert ground.admit(served).admit
 
 
-def test_a_critical_pod_stops_others() -> None:
+def test_a_critical_pod_evicts_others() -> None:
     plain = {"cpu": 64, "memory": "512Gi", "gpus": 0, "numa": None, "kubelet": None}
     ground = Ground(one_node(**plain))
     ground.admit(pod("a", {"cpu": "60"}))
@@ -229,7 +229,7 @@ def test_without_files_pods_hold_the_same_after_a_restart() -> None:
     assert after.held("d") == ground.held("d")
 
 
-def test_records_that_contradict_the_machine_are_dropped_and_said() -> None:
+def test_records_that_contradict_the_machine_are_dropped_and_logged() -> None:
     ground = Ground(one_node())
     small = {"cpu": "2", "memory": "3Gi"}
     ground.admit(pod("a", small))
@@ -266,7 +266,7 @@ def test_with_files_pods_hold_the_same_after_a_restart(tmp_path: Path) -> None:
     ]
 
 
-def test_what_a_pod_got_that_is_gone_since_is_released_at_the_start(tmp_path: Path) -> None:
+def test_resources_of_a_deleted_pod_are_released_at_startup(tmp_path: Path) -> None:
     ground = Ground(one_node(), checkpoints=tmp_path)
     ground.admit(pod("a", WHOLE_ZONE))
     ground.admit(pod("b", WHOLE_ZONE))
@@ -277,7 +277,7 @@ def test_what_a_pod_got_that_is_gone_since_is_released_at_the_start(tmp_path: Pa
 
 
 @pytest.mark.parametrize("file", ["cpu_manager_state", "memory_manager_state"])
-def test_a_wrong_checksum_keeps_the_kubelet_from_starting(tmp_path: Path, file: str) -> None:
+def test_a_wrong_checksum_prevents_the_kubelet_from_starting(tmp_path: Path, file: str) -> None:
     node = one_node()
     Ground(node, checkpoints=tmp_path)
     path = tmp_path / node.name / file
@@ -303,7 +303,7 @@ def test_a_wrong_checksum_of_the_devices_loses_only_their_state(tmp_path: Path) 
     assert ground.admit(pod("a", {"nvidia.com/gpu": "1"})).admit
 
 
-def test_another_policy_than_in_the_file_keeps_the_kubelet_from_starting(tmp_path: Path) -> None:
+def test_a_policy_other_than_the_files_prevents_the_kubelet_from_starting(tmp_path: Path) -> None:
     Ground(one_node(), checkpoints=tmp_path)
     other = one_node(kubelet={**SETTINGS, "cpuManagerPolicy": "none"})
 
@@ -313,7 +313,7 @@ def test_another_policy_than_in_the_file_keeps_the_kubelet_from_starting(tmp_pat
     assert 'configured policy "none" differs from state checkpoint policy "static"' in problem
 
 
-def test_running_pods_are_admitted_before_older_ones_that_wait() -> None:
+def test_running_pods_are_admitted_before_older_pending_pods() -> None:
     old = pod("old", WHOLE_ZONE)
     young = [pod(name, WHOLE_ZONE, phase="Running") for name in ("x", "y")]
 
@@ -322,7 +322,7 @@ def test_running_pods_are_admitted_before_older_ones_that_wait() -> None:
     assert [ground.admit(one).admit for one in (old, *young)] == [False, True, True]
 
 
-def test_a_refused_pod_leaves_nothing_behind() -> None:
+def test_a_refused_pod_holds_no_resources() -> None:
     ground = Ground(one_node())
     kubelet = ground.kubelets.kubelet("hollow-0")
     assert kubelet is not None
@@ -339,7 +339,7 @@ def test_a_refused_pod_leaves_nothing_behind() -> None:
     )
 
 
-def test_a_disk_that_is_full_refuses_the_pod_and_ends_nothing(
+def test_a_full_disk_refuses_the_pod_and_does_not_stop_the_agent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ground = Ground(one_node(), checkpoints=tmp_path)

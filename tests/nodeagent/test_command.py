@@ -21,7 +21,7 @@ def refusal(command_line: CommandLine) -> Refusal:
     return run
 
 
-def test_without_hollow_it_says_that_only_hollow_nodes_exist(refusal: Refusal) -> None:
+def test_a_start_without_hollow_is_refused_with_the_reason(refusal: Refusal) -> None:
     assert "only hollow nodes are supported" in refusal()
 
 
@@ -38,11 +38,11 @@ def test_a_number_and_a_file_exclude_each_other(refusal: Refusal, tmp_path: Path
         ("--log-level=loud", "loud"),
     ],
 )
-def test_a_wrong_option_is_named(refusal: Refusal, argument: str, message: str) -> None:
+def test_an_invalid_option_is_named(refusal: Refusal, argument: str, message: str) -> None:
     assert message in refusal("--hollow=1", argument)
 
 
-def test_a_mistake_in_a_file_is_reported_with_its_line(refusal: Refusal, tmp_path: Path) -> None:
+def test_an_error_in_a_file_is_reported_with_its_line(refusal: Refusal, tmp_path: Path) -> None:
     file = tmp_path / "nodes.yaml"
     file.write_text("shapes:\n- count: 1\n  gpu: 2\n")
 
@@ -60,7 +60,7 @@ def test_a_mistake_in_a_file_is_reported_with_its_line(refusal: Refusal, tmp_pat
         ("numa.devices.rdma/hca={7: 1}", "NUMA node 7 does not exist on this machine"),
     ],
 )
-def test_a_wrong_setting_is_named(refusal: Refusal, setting: str, message: str) -> None:
+def test_an_invalid_setting_is_named(refusal: Refusal, setting: str, message: str) -> None:
     said = refusal("--hollow=1", f"--set={setting}")
 
     assert message in said

@@ -1,4 +1,4 @@
-"""A hollow node is killed with SIGKILL at each write of a checkpoint, and goes on all the same.
+"""A hollow node is killed with SIGKILL at each write of a checkpoint, and continues.
 
 The agent's part is played by a forked process: it takes the pods one after another and notes each
 step that is done, as the API server would show it to the next agent.
@@ -169,7 +169,7 @@ POLICIES = (
 
 @pytest.mark.parametrize("is_renamed", [False, True])
 @pytest.mark.parametrize(("policy", "scope"), POLICIES if IS_LONG else POLICIES[:1])
-def test_after_a_kill_at_any_write_the_state_is_the_same(
+def test_the_state_is_the_same_after_a_kill_at_any_write(
     policy: str, scope: str, is_renamed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "fsync", lambda _file: None)  # the machine itself goes on
@@ -226,7 +226,7 @@ def stories(draw: st.DrawFn) -> tuple[Event, ...]:
     at=st.integers(1, 40),
     is_renamed=st.booleans(),
 )
-def test_any_story_ends_the_same_after_a_kill(
+def test_any_sequence_of_pods_ends_in_the_same_state_after_a_kill(
     events: tuple[Event, ...], policy: str, scope: str, at: int, is_renamed: bool
 ) -> None:
     chosen = {**SETTINGS, "topologyManagerPolicy": policy, "topologyManagerScope": scope}

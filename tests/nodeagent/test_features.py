@@ -30,7 +30,7 @@ def create(cluster: Cluster, name: str, node: str, **container: Any) -> None:
     cluster.kubectl("create", "-f", "-", stdin=json.dumps(body))
 
 
-def test_a_node_declares_what_its_gates_allow_and_runs_pods_that_need_it(
+def test_a_node_declares_features_of_its_gates_and_runs_pods_that_need_them(
     agents: Agents, cluster: Cluster
 ) -> None:
     agents.start(1)
@@ -47,7 +47,7 @@ def test_a_node_declares_what_its_gates_allow_and_runs_pods_that_need_it(
     cluster.phase("restarts", "Running")
 
 
-def test_a_node_without_the_feature_refuses_the_pod_in_the_kubelets_words(
+def test_a_node_without_the_feature_refuses_the_pod_with_the_kubelets_message(
     agents: Agents, cluster: Cluster
 ) -> None:
     agents.start(1, "--set=kubelet.featureGates.RestartAllContainersOnContainerExits=false")
@@ -67,7 +67,7 @@ def test_a_node_without_the_feature_refuses_the_pod_in_the_kubelets_words(
     assert "RestartAllContainersOnContainerExits" not in declared
 
 
-def test_an_agent_with_other_gates_changes_what_its_nodes_declare(
+def test_other_gates_of_the_agent_change_the_features_that_nodes_declare(
     agents: Agents, cluster: Cluster
 ) -> None:
     first = agents.start(1)

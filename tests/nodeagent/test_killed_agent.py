@@ -53,7 +53,7 @@ class Story:
         self.agent: Component | None = None
 
     def play(self) -> dict[str, Any]:
-        """Return what the pods hold in the end, and what the zones have left."""
+        """Return the holdings of the pods at the end, and the free resources of the zones."""
         self.agent = self.agents.start(1, *self.options)
         self.environment.delenv("DIE_AT_WRITE")  # of those that follow
         self.bind("a", {"cpu": "2", "memory": "2Gi", "nvidia.com/gpu": "1"})
@@ -131,14 +131,14 @@ EXPECTED: dict[str, Any] = {
     "node-0": {"cpu": "2", "memory": str(5 * GIB), "nvidia.com/gpu": "1"},
     "node-1": {"cpu": "2", "memory": str(4 * GIB), "nvidia.com/gpu": "0"},
 }
-"""What the story leaves if nobody is killed."""
+"""The end of the story without a kill."""
 
 WRITES = ["never", *(f"{at} {when}" for at in range(1, LAST + 1) for when in ("before", "after"))]
 SAMPLE = [f"{AT_START + 2} before", f"{LAST - FOR_C + 1} after"]
 
 
 @pytest.mark.parametrize("write", WRITES if IS_LONG else SAMPLE)
-def test_pods_hold_what_they_would_without_the_kill(
+def test_pods_hold_the_same_resources_as_without_the_kill(
     write: str,
     agents: Agents,
     cluster: Cluster,

@@ -65,33 +65,33 @@ def pod(
     )
 
 
-def test_a_pod_that_was_just_bound_starts() -> None:
+def test_a_newly_bound_pod_starts() -> None:
     assert decide(pod(), NOW_S) == Start()
 
 
-def test_a_running_pod_without_the_annotation_runs_on() -> None:
+def test_a_running_pod_without_the_annotation_keeps_running() -> None:
     assert decide(pod("Running", started_s=NOW_S - 1e6), NOW_S) == Rest()
 
 
-def test_a_running_pod_waits_until_its_seconds_are_over() -> None:
+def test_a_running_pod_ends_after_its_run_seconds() -> None:
     running = pod("Running", started_s=NOW_S - 3, run="10")
 
     assert decide(running, NOW_S) == Wait(NOW_S + 7)
     assert decide(running, NOW_S + 7) == Finish(0)
 
 
-def test_the_time_counts_from_the_start_and_so_over_a_restart_of_the_agent() -> None:
+def test_the_run_time_counts_from_the_pods_start_across_restarts_of_the_agent() -> None:
     assert decide(pod("Running", started_s=NOW_S - 3600, run="10"), NOW_S) == Finish(0)
 
 
-def test_a_running_pod_ends_with_the_code_that_it_names() -> None:
+def test_a_running_pod_ends_with_the_exit_code_of_its_annotation() -> None:
     running = pod("Running", started_s=NOW_S - 10, run="10", code="3")
 
     assert decide(running, NOW_S) == Finish(3)
 
 
 @pytest.mark.parametrize("text", ["", "256", "-1", "one", "1.0", "\u0663"])
-def test_a_malformed_exit_code_is_named_and_the_pod_ends_as_without_it(text: str) -> None:
+def test_a_malformed_exit_code_is_reported_and_ignored(text: str) -> None:
     running = pod("Running", started_s=NOW_S - 10, run="10", code=text)
 
     assert decide(running, NOW_S) == Finish(0)
@@ -99,7 +99,7 @@ def test_a_malformed_exit_code_is_named_and_the_pod_ends_as_without_it(text: str
     assert str(problem) == f"{EXIT_CODE_ANNOTATION}: {text!r} is not an exit code, 0 to 255"
 
 
-def test_a_running_pod_turns_ready_when_all_its_gates_are_true_and_back() -> None:
+def test_a_running_pod_is_ready_while_all_its_readiness_gates_are_true() -> None:
     gates = [ReadinessGate(condition_type="a"), ReadinessGate(condition_type="b")]
 
     def gated(**conditions: str) -> HollowPod:
@@ -126,7 +126,7 @@ def test_a_pod_that_ends_before_its_deadline_does_not_fail() -> None:
     assert decide(running, NOW_S) == Finish(0)
 
 
-def test_a_stopped_pod_ends_with_the_code_that_it_names_unless_it_is_killed() -> None:
+def test_a_stopped_pod_ends_with_its_annotated_exit_code_unless_killed() -> None:
     held = ("example.com/held",)
     stopped = pod("Running", killed_s=NOW_S + 9, grace_s=9, code="0", finalizers=held)
     killed = pod("Running", killed_s=NOW_S, grace_s=9, code="0", stop="60", finalizers=held)
@@ -136,12 +136,12 @@ def test_a_stopped_pod_ends_with_the_code_that_it_names_unless_it_is_killed() ->
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-def test_a_pod_that_has_ended_rests(phase: str) -> None:
+def test_a_terminated_pod_needs_no_step(phase: str) -> None:
     assert decide(pod(phase, started_s=NOW_S, run="0"), NOW_S + 9) == Rest()
 
 
 @pytest.mark.parametrize("text", ["", "soon", "-1", "nan", "inf", "1e300", "5s"])
-def test_a_malformed_annotation_is_named_and_the_pod_runs_on(text: str) -> None:
+def test_a_malformed_annotation_is_reported_and_the_pod_keeps_running(text: str) -> None:
     running = pod("Running", started_s=NOW_S - 100, run=text)
 
     assert decide(running, NOW_S) == Rest()
@@ -156,14 +156,14 @@ def test_a_deleted_pod_stops_at_once_without_the_annotation() -> None:
     assert decide(deleted, NOW_S) == Remove()
 
 
-def test_a_deleted_pod_takes_as_long_to_stop_as_it_says() -> None:
+def test_a_deleted_pod_stops_after_its_annotated_seconds() -> None:
     deleted = pod("Running", started_s=NOW_S, killed_s=NOW_S + 30, grace_s=30, stop="5")
 
     assert decide(deleted, NOW_S) == Wait(NOW_S + 5)
     assert decide(deleted, NOW_S + 5) == Remove()
 
 
-def test_a_pod_that_does_not_stop_in_its_grace_period_is_killed_at_its_end() -> None:
+def test_a_pod_that_outlasts_its_grace_period_is_killed() -> None:
     deleted = pod("Running", started_s=NOW_S, killed_s=NOW_S + 30, grace_s=30, stop="600")
 
     assert decide(deleted, NOW_S + 29) == Wait(NOW_S + 30)
@@ -171,14 +171,14 @@ def test_a_pod_that_does_not_stop_in_its_grace_period_is_killed_at_its_end() -> 
 
 
 @pytest.mark.parametrize("phase", ["Pending", "Succeeded", "Failed"])
-def test_a_deleted_pod_that_does_not_run_goes_at_once(phase: str) -> None:
+def test_a_deleted_pod_that_does_not_run_is_removed_at_once(phase: str) -> None:
     deleted = pod(phase, killed_s=NOW_S + 30, grace_s=30, stop="20")
 
     assert decide(deleted, NOW_S) == Remove()
 
 
 @pytest.mark.parametrize(("stop", "code"), [(None, EXIT_TERMINATED), ("600", EXIT_KILLED)])
-def test_a_deleted_pod_with_a_finalizer_says_first_how_it_ended(
+def test_a_deleted_pod_with_a_finalizer_gets_its_final_status_first(
     stop: str | None, code: int
 ) -> None:
     deleted = partial(
@@ -189,14 +189,14 @@ def test_a_deleted_pod_with_a_finalizer_says_first_how_it_ended(
     assert decide(deleted("Failed"), NOW_S) == Remove()
 
 
-def test_a_removed_pod_that_a_finalizer_keeps_is_not_removed_again() -> None:
+def test_a_removed_pod_with_a_finalizer_is_not_removed_again() -> None:
     kept = pod("Failed", killed_s=NOW_S, grace_s=0, finalizers=("a/b",))
 
     assert decide(kept, NOW_S) == Rest()
 
 
 @given(st.floats(min_value=0, max_value=1e6), st.integers(min_value=0, max_value=10**6))
-def test_a_wait_is_never_past_the_end_of_the_grace_period(stop_s: float, grace_s: int) -> None:
+def test_a_wait_never_exceeds_the_grace_period(stop_s: float, grace_s: int) -> None:
     deleted = pod(
         "Running", started_s=NOW_S, killed_s=NOW_S + grace_s, grace_s=grace_s, stop=str(stop_s)
     )

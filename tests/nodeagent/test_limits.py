@@ -119,7 +119,9 @@ async def test_other_nodes_are_refused_with_a_clear_message(
         cluster.kubectl("delete", "pod", "theirs", "--force", "--grace-period=0")
 
 
-async def test_a_pod_without_a_node_is_not_the_agents(client: Client, cluster: Cluster) -> None:
+async def test_the_agent_cannot_write_a_pod_without_a_node(
+    client: Client, cluster: Cluster
+) -> None:
     body = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -135,7 +137,7 @@ async def test_a_pod_without_a_node_is_not_the_agents(client: Client, cluster: C
         await client.delete(PODS, "waiting", cluster.namespace)
 
 
-async def test_its_own_nodes_and_their_pods_are_its_to_write(
+async def test_the_agent_can_write_its_own_nodes_and_their_pods(
     client: Client, cluster: Cluster, installation: Installation, limited: Path
 ) -> None:
     account = replace(installation, kubeconfigs={"nodeagent": limited})

@@ -16,7 +16,9 @@ pytestmark = pytest.mark.e2e
 RUN = names.HOLLOW_RUN_SECONDS_ANNOTATION
 
 
-def test_nodes_become_ready_with_what_their_shape_says(agents: Agents, cluster: Cluster) -> None:
+def test_nodes_become_ready_with_the_resources_of_their_shape(
+    agents: Agents, cluster: Cluster
+) -> None:
     agents.start(3, "--gpus=4", "--cpu=32", "--memory=256Gi", "--racks=3", "--zones=1")
 
     for index in range(3):
@@ -35,7 +37,7 @@ def test_nodes_become_ready_with_what_their_shape_says(agents: Agents, cluster: 
     assert labels[names.HOSTNAME_LABEL] == agents.node(2)
 
 
-def test_the_node_controller_finds_the_nodes_fit_for_pods(agents: Agents, cluster: Cluster) -> None:
+def test_the_node_controller_removes_the_startup_taints(agents: Agents, cluster: Cluster) -> None:
     agents.start(1)
 
     cluster.wait(f"node/{agents.node()}", "condition=Ready")
@@ -73,7 +75,7 @@ def test_a_bound_pod_runs_and_succeeds_after_its_seconds(agents: Agents, cluster
     }
 
 
-def test_a_malformed_annotation_gives_an_event_and_the_pod_runs_on(
+def test_a_malformed_annotation_is_an_event_and_the_pod_keeps_running(
     agents: Agents, cluster: Cluster
 ) -> None:
     agents.start(1)
@@ -90,7 +92,7 @@ def test_a_malformed_annotation_gives_an_event_and_the_pod_runs_on(
     )
 
 
-def test_a_deleted_pod_takes_its_time_to_stop_and_is_gone_before_its_grace_ends(
+def test_a_deleted_pod_stops_after_its_annotated_seconds_within_its_grace_period(
     agents: Agents, cluster: Cluster
 ) -> None:
     agents.start(1)
@@ -115,7 +117,7 @@ def test_a_deleted_pod_is_killed_when_its_grace_ends(agents: Agents, cluster: Cl
     assert cluster.names("pods") == []
 
 
-def test_a_deleted_pod_that_a_finalizer_keeps_says_how_it_ended(
+def test_a_deleted_pod_with_a_finalizer_has_its_final_status(
     agents: Agents, cluster: Cluster
 ) -> None:
     agents.start(1)
@@ -131,9 +133,7 @@ def test_a_deleted_pod_that_a_finalizer_keeps_says_how_it_ended(
     cluster.wait("pod/kept", "delete", timeout_s=20)
 
 
-def test_after_a_kill_the_next_agent_goes_on_where_the_first_one_was(
-    agents: Agents, cluster: Cluster
-) -> None:
+def test_the_next_agent_continues_after_a_kill(agents: Agents, cluster: Cluster) -> None:
     first = agents.start(2)
     cluster.create_pod("running", agents.node(), {RUN: "8"})
     cluster.create_pod("deleted", agents.node())
@@ -164,7 +164,7 @@ def test_after_a_kill_the_next_agent_goes_on_where_the_first_one_was(
     assert "team" in [taint["key"] for taint in adopted["spec"]["taints"]]
 
 
-def test_leases_are_renewed_and_a_deleted_node_stays_deleted_until_the_agent_is_started_again(
+def test_leases_are_renewed_and_a_deleted_node_returns_only_with_a_new_agent(
     agents: Agents, cluster: Cluster, control_plane: ControlPlane
 ) -> None:
     first = agents.start(2)
@@ -195,7 +195,7 @@ def test_leases_are_renewed_and_a_deleted_node_stays_deleted_until_the_agent_is_
     cluster.wait(f"node/{agents.node(0)}", "condition=Ready")
 
 
-def test_a_node_that_is_not_hollow_is_left_alone_and_the_others_go_on(
+def test_a_node_that_is_not_hollow_is_untouched_and_the_others_continue(
     agents: Agents, cluster: Cluster
 ) -> None:
     real = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": agents.node(0)}}
@@ -211,7 +211,7 @@ def test_a_node_that_is_not_hollow_is_left_alone_and_the_others_go_on(
         cluster.kubectl("delete", "node", agents.node(0))
 
 
-def test_nodes_are_removed_at_a_clean_stop_only_when_that_is_asked_for(
+def test_nodes_are_removed_at_a_clean_stop_only_with_the_option(
     agents: Agents, cluster: Cluster
 ) -> None:
     staying = agents.start(1)
@@ -227,7 +227,7 @@ def test_nodes_are_removed_at_a_clean_stop_only_when_that_is_asked_for(
     assert agents.node() not in cluster.names("nodes")
 
 
-def test_everything_goes_on_after_the_api_server_was_away(
+def test_the_agent_continues_after_an_outage_of_the_api_server(
     agents: Agents, cluster: Cluster, control_plane: ControlPlane
 ) -> None:
     agents.start(2)
@@ -241,7 +241,7 @@ def test_everything_goes_on_after_the_api_server_was_away(
     cluster.phase("after", "Succeeded")
 
 
-def test_readiness_and_metrics_tell_how_far_it_is(agents: Agents, cluster: Cluster) -> None:
+def test_readiness_and_metrics_show_the_registered_nodes(agents: Agents, cluster: Cluster) -> None:
     agent = agents.start(2).wait_ready()
 
     assert cluster.get("node", agents.node(1))["metadata"]["labels"][HOLLOW_LABEL] == "true"
@@ -250,7 +250,7 @@ def test_readiness_and_metrics_tell_how_far_it_is(agents: Agents, cluster: Clust
     )
 
 
-def test_a_pod_that_was_created_again_is_not_taken_for_the_deleted_one(
+def test_a_recreated_pod_is_not_mistaken_for_the_deleted_one(
     agents: Agents, cluster: Cluster
 ) -> None:
     agent = agents.start(1)

@@ -15,7 +15,7 @@ def conditions(patch: Any) -> dict[str, Any]:
     return {condition["type"]: condition for condition in patch["status"]["conditions"]}
 
 
-def test_a_condition_that_stays_keeps_its_transition_time_and_one_that_changes_does_not() -> None:
+def test_a_condition_keeps_its_transition_time_until_its_status_changes() -> None:
     existing = Node(
         status=NodeStatus(
             conditions=[
@@ -32,7 +32,7 @@ def test_a_condition_that_stays_keeps_its_transition_time_and_one_that_changes_d
     assert found["DiskPressure"]["lastHeartbeatTime"] == NOW
 
 
-def test_a_node_that_is_adopted_loses_the_resources_that_its_shape_no_longer_has() -> None:
+def test_an_adopted_node_loses_resources_that_its_shape_does_not_have() -> None:
     existing = Node(status=NodeStatus(allocatable={"cpu": "1", "rdma/hca": "8"}))
 
     status = node_objects.adoption_patch(NODE, existing, NOW_S)["status"]
@@ -50,7 +50,7 @@ def test_only_labels_that_differ_are_written() -> None:
     assert node_objects.label_patch(NODE, Node(metadata=Meta(labels=NODE.labels))) is None
 
 
-def test_a_patch_never_touches_what_others_say_in_the_nodes_spec() -> None:
+def test_a_patch_leaves_the_fields_of_others_in_the_nodes_spec() -> None:
     assert "spec" not in node_objects.node_body(NODE, NOW_S)
     assert node_objects.adoption_patch(NODE, Node(), NOW_S).keys() == {"status"}
 
@@ -71,7 +71,7 @@ POD = HollowPod(
 )
 
 
-def test_a_running_pod_has_its_containers_and_sidecars_running_and_the_rest_done() -> None:
+def test_a_running_pod_has_running_sidecars_and_finished_init_containers() -> None:
     patch: Any = pod_status.running(POD, "198.18.0.1", "100.64.0.1", NOW_S)
 
     status = patch["status"]
@@ -86,7 +86,7 @@ def test_a_running_pod_has_its_containers_and_sidecars_running_and_the_rest_done
     assert "PodScheduled" not in conditions(patch), "it is the scheduler's, and true already"
 
 
-def test_conditions_of_others_come_first_and_those_of_a_kubelet_in_its_order() -> None:
+def test_conditions_of_others_come_first_and_the_kubelets_in_its_order() -> None:
     others = [Condition(type="PodScheduled", status="True"), Condition(type="DisruptionTarget")]
     pod = HollowPod(metadata=POD.metadata, spec=POD.spec, status=HollowPodStatus(conditions=others))
 
@@ -102,7 +102,7 @@ def test_conditions_of_others_come_first_and_those_of_a_kubelet_in_its_order() -
     ]
 
 
-def test_a_start_time_that_is_there_already_is_kept() -> None:
+def test_an_existing_start_time_is_kept() -> None:
     started = HollowPod(
         metadata=POD.metadata, spec=POD.spec, status=HollowPodStatus(start_time=BEFORE)
     )
@@ -112,7 +112,7 @@ def test_a_start_time_that_is_there_already_is_kept() -> None:
     assert patch["status"]["startTime"] == BEFORE
 
 
-def test_a_pod_that_ends_says_with_which_code_its_containers_exited() -> None:
+def test_a_terminated_pod_shows_the_exit_codes_of_its_containers() -> None:
     succeeded: Any = pod_status.ended(POD, 0, NOW_S)
     failed: Any = pod_status.ended(POD, 137, NOW_S)
 

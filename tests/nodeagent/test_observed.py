@@ -1,4 +1,4 @@
-"""What the checkpoint files of a kubelet show of its zones."""
+"""Zones of a node as the checkpoint files of its kubelet show them."""
 
 from typing import Any
 
@@ -66,7 +66,7 @@ def report(kubelet: topologyreport.Reported) -> dict[str, Any]:
     return dict(topologyreport.body(kubelet, layout, "uid-of-node"))
 
 
-def test_the_files_give_the_report_that_the_kubelet_itself_would_give(
+def test_the_report_from_the_files_equals_the_kubelets_own(
     machine: HollowMachine, kubelet: HollowKubelet, files: MemoryStore
 ) -> None:
     running = [admitted(kubelet, "one", "2"), admitted(kubelet, "two", "3")]
@@ -75,7 +75,7 @@ def test_the_files_give_the_report_that_the_kubelet_itself_would_give(
     assert report(ObservedKubelet("n", machine, files.blobs, running)) == report(kubelet)
 
 
-def test_what_belongs_to_no_running_pod_is_free(
+def test_resources_of_pods_that_do_not_run_are_free(
     machine: HollowMachine, kubelet: HollowKubelet, files: MemoryStore
 ) -> None:
     """A kubelet clears its files when it admits the next pod, not when one ends."""
@@ -88,13 +88,13 @@ def test_what_belongs_to_no_running_pod_is_free(
     assert report(ObservedKubelet("n", machine, before, [running])) == report(kubelet)
 
 
-def test_a_kubelet_without_files_has_given_nothing_away(
+def test_a_kubelet_without_files_has_allocated_nothing(
     machine: HollowMachine, kubelet: HollowKubelet
 ) -> None:
     assert report(ObservedKubelet("n", machine, {}, [])) == report(kubelet)
 
 
-def test_zones_whose_memory_is_used_together_are_known(
+def test_zones_with_memory_allocated_as_a_group_are_reported(
     machine: HollowMachine, kubelet: HollowKubelet, files: MemoryStore
 ) -> None:
     running = admitted(kubelet, "one", "2")

@@ -82,7 +82,7 @@ def reported(cluster: Cluster, node: str, pods: Sequence[str]) -> Report:
     return Report(cluster, node)
 
 
-def test_a_node_refuses_what_fits_no_zone_and_reports_what_is_left(
+def test_a_node_refuses_pods_that_fit_no_zone_and_reports_free_resources(
     agents: Agents, cluster: Cluster
 ) -> None:
     agents.start(1, *ZONES)
@@ -127,7 +127,9 @@ def test_a_node_refuses_what_fits_no_zone_and_reports_what_is_left(
     assert reported(cluster, node, []).amounts("cpu") == ["6", "8"]
 
 
-def test_pods_hold_the_same_after_a_kill_without_files(agents: Agents, cluster: Cluster) -> None:
+def test_pods_hold_the_same_resources_after_a_kill_without_files(
+    agents: Agents, cluster: Cluster
+) -> None:
     first = agents.start(1, *ZONES)
     node = agents.node()
     uids = {}
@@ -151,7 +153,7 @@ def test_pods_hold_the_same_after_a_kill_without_files(agents: Agents, cluster: 
     assert cluster.get("pod", "b")["status"]["phase"] == "Running"
 
 
-def test_a_checkpoint_with_a_wrong_checksum_stops_its_node_alone(
+def test_a_checkpoint_with_a_wrong_checksum_stops_only_its_node(
     agents: Agents, cluster: Cluster, tmp_path: Path
 ) -> None:
     options = (*ZONES, f"--checkpoints={tmp_path}")
@@ -178,7 +180,7 @@ def test_a_checkpoint_with_a_wrong_checksum_stops_its_node_alone(
     assert cluster.get("pod", "waits")["status"]["phase"] == "Pending"
 
 
-def test_reports_are_as_late_as_they_are_asked_to_be(agents: Agents, cluster: Cluster) -> None:
+def test_reports_have_the_configured_delay(agents: Agents, cluster: Cluster) -> None:
     agents.start(1, *ZONES, "--topology-delay=4")
     node = agents.node()
     reported(cluster, node, [])

@@ -1,4 +1,4 @@
-"""What the Job controller makes of pods that a node refuses; docs/evictions.md states it."""
+"""How the Job controller treats pods that a node refuses, as docs/evictions.md states."""
 
 import json
 from typing import Any

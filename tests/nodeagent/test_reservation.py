@@ -1,4 +1,4 @@
-"""What a reservation pod takes for the GPU that it got."""
+"""How a reservation pod finds the GPU that it was given."""
 
 import os
 from pathlib import Path
@@ -19,13 +19,13 @@ async def test_the_variable_names_the_gpu(said: str, device: str) -> None:
 
 
 @pytest.mark.parametrize("said", [f"{UUID},{UUID}", "0,1", "GPU-x", "../etc", "12345"])
-async def test_anything_but_one_gpu_is_an_error(said: str) -> None:
+async def test_any_number_of_gpus_other_than_one_is_an_error(said: str) -> None:
     with pytest.raises(NoDeviceError, match="one GPU should be visible"):
         await visible_device({"NVIDIA_VISIBLE_DEVICES": said})
 
 
 @pytest.mark.parametrize("said", ["", "void", "none", "all"])
-async def test_where_the_variable_names_none_the_driver_is_asked(
+async def test_the_driver_is_queried_if_the_variable_names_no_gpu(
     said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program = tmp_path / "nvidia-smi"
@@ -36,7 +36,7 @@ async def test_where_the_variable_names_none_the_driver_is_asked(
     assert await visible_device({"NVIDIA_VISIBLE_DEVICES": said}) == UUID
 
 
-async def test_without_variable_and_driver_there_is_no_gpu(
+async def test_no_gpu_is_found_without_variable_and_driver(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))

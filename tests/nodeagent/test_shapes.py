@@ -51,7 +51,7 @@ def test_a_node_has_the_resources_and_labels_of_its_shape() -> None:
     }
 
 
-def test_racks_are_blocks_of_nodes_and_zones_are_blocks_of_racks() -> None:
+def test_racks_are_blocks_of_nodes_and_zones_blocks_of_racks() -> None:
     nodes = expand((shape(count=8, racks=4, zones=2),))
 
     racks = [node.labels[names.RACK_LABEL] for node in nodes]
@@ -63,7 +63,7 @@ def test_racks_are_blocks_of_nodes_and_zones_are_blocks_of_racks() -> None:
 @pytest.mark.parametrize(
     ("count", "racks", "zones"), [(7, 3, 2), (100, 7, 3), (3, 4, 2), (5, 5, 5)]
 )
-def test_a_rack_lies_in_one_zone_whatever_the_numbers(count: int, racks: int, zones: int) -> None:
+def test_a_rack_is_in_one_zone_for_any_numbers(count: int, racks: int, zones: int) -> None:
     nodes = expand((shape(count=count, racks=racks, zones=zones),))
 
     zone_of: dict[str, set[str]] = {}
@@ -73,7 +73,7 @@ def test_a_rack_lies_in_one_zone_whatever_the_numbers(count: int, racks: int, zo
     assert len(zone_of) == min(count, racks)
 
 
-def test_without_racks_and_zones_there_are_no_such_labels() -> None:
+def test_nodes_without_racks_and_zones_have_no_such_labels() -> None:
     (node, *_) = expand((shape(racks=0, zones=0),))
 
     assert names.RACK_LABEL not in node.labels
@@ -87,7 +87,7 @@ def test_a_node_without_gpus_has_no_gpu_model() -> None:
     assert names.GPU_MODEL_LABEL not in node.labels
 
 
-def test_no_label_of_the_user_takes_away_the_hollow_mark() -> None:
+def test_labels_of_the_user_cannot_remove_the_hollow_mark() -> None:
     (node, *_) = expand((shape(labels={HOLLOW_LABEL: "false", "team": "a"}),))
 
     assert (node.labels[HOLLOW_LABEL], node.labels["team"]) == ("true", "a")
@@ -122,7 +122,7 @@ def test_nodes_of_several_shapes_differ_in_name_and_address(tmp_path: Path) -> N
         ("shapes: []\n", 1, "shapes"),
     ],
 )
-def test_a_mistake_in_a_file_is_reported_with_its_line(
+def test_an_error_in_a_file_is_reported_with_its_line(
     tmp_path: Path, text: str, line: int, message: str
 ) -> None:
     error = refused(tmp_path, text)
@@ -166,7 +166,7 @@ NUMA = "shapes:\n- count: 1\n  cpu: 36\n  numa:\n"
         ("shapes:\n- count: 1\n  memory: -1Gi\n", 3, "negative"),
     ],
 )
-def test_hardware_that_cannot_be_is_reported_with_its_line(
+def test_impossible_hardware_is_reported_with_its_line(
     tmp_path: Path, text: str, line: int, message: str
 ) -> None:
     error = refused(tmp_path, text)
@@ -204,7 +204,7 @@ def test_hardware_that_cannot_be_is_reported_with_its_line(
         ),
     ],
 )
-def test_settings_with_which_no_kubelet_starts_are_reported_in_its_words(
+def test_settings_that_no_kubelet_accepts_are_reported_with_its_message(
     tmp_path: Path, settings: str, line: int, message: str
 ) -> None:
     text = f"shapes:\n- count: 1\n  kubelet:\n    {{{settings}}}\n"
@@ -226,7 +226,7 @@ def test_more_than_eight_zones_are_allowed_by_the_kubelets_option() -> None:
     assert len(nine.machine().config.machine.nodes) == 9
 
 
-def test_reservations_are_taken_off_what_pods_can_have() -> None:
+def test_reservations_are_deducted_from_the_allocatable_resources() -> None:
     (node,) = expand(
         (
             shape(

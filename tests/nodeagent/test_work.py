@@ -43,7 +43,7 @@ class Recorder:
         return self.handled
 
 
-async def test_a_key_that_is_added_often_before_its_turn_is_handled_once() -> None:
+async def test_a_key_added_several_times_before_its_turn_is_handled_once() -> None:
     recorder = Recorder()
     async with running(recorder) as queue:
         for _ in range(5):
@@ -53,7 +53,7 @@ async def test_a_key_that_is_added_often_before_its_turn_is_handled_once() -> No
         assert await recorder.count(2) == ["a", "end"]
 
 
-async def test_a_key_that_is_added_while_it_is_handled_comes_once_more_afterwards() -> None:
+async def test_a_key_added_while_it_is_handled_is_handled_again() -> None:
     entered, proceed, done = asyncio.Event(), asyncio.Event(), asyncio.Event()
     at_once, most_at_once, count = 0, 0, 0
 
@@ -78,7 +78,7 @@ async def test_a_key_that_is_added_while_it_is_handled_comes_once_more_afterward
     assert (most_at_once, count) == (1, 2)
 
 
-async def test_a_key_comes_back_after_the_time_that_its_handler_asks_for() -> None:
+async def test_a_key_is_handled_again_after_the_delay_that_its_handler_returns() -> None:
     recorder = Recorder(lambda _key, count: 0.05 if count == 1 else None)
     async with running(recorder) as queue:
         before = asyncio.get_running_loop().time()
@@ -88,7 +88,7 @@ async def test_a_key_comes_back_after_the_time_that_its_handler_asks_for() -> No
         assert asyncio.get_running_loop().time() - before >= 0.05
 
 
-async def test_a_later_deadline_takes_the_place_of_an_earlier_one() -> None:
+async def test_a_later_deadline_replaces_an_earlier_one() -> None:
     recorder = Recorder()
     async with running(recorder) as queue:
         queue.add_later("a", 0.01)
@@ -98,7 +98,7 @@ async def test_a_later_deadline_takes_the_place_of_an_earlier_one() -> None:
         assert await recorder.count(2) == ["b", "a"]
 
 
-async def test_a_forgotten_deadline_never_comes() -> None:
+async def test_a_removed_deadline_never_fires() -> None:
     recorder = Recorder()
     async with running(recorder) as queue:
         queue.add_later("a", 0.01)
@@ -108,7 +108,7 @@ async def test_a_forgotten_deadline_never_comes() -> None:
         assert await recorder.count(1) == ["b"]
 
 
-async def test_a_key_whose_call_failed_is_tried_again_and_others_go_on_meanwhile() -> None:
+async def test_a_key_with_a_failed_call_is_retried_while_others_continue() -> None:
     def answer(key: str, count: int) -> None:
         if key == "a" and count < 3:
             raise UnreachableError("refused")
@@ -121,7 +121,7 @@ async def test_a_key_whose_call_failed_is_tried_again_and_others_go_on_meanwhile
         assert await recorder.count(4) == ["a", "b", "a", "a"]
 
 
-async def test_a_defect_ends_the_queue_instead_of_being_hidden() -> None:
+async def test_a_programming_error_ends_the_queue() -> None:
     def answer(_key: str, _count: int) -> None:
         raise ZeroDivisionError
 
@@ -134,7 +134,7 @@ async def test_a_defect_ends_the_queue_instead_of_being_hidden() -> None:
     assert caught.group_contains(ZeroDivisionError)
 
 
-async def test_many_moved_deadlines_do_not_pile_up() -> None:
+async def test_moved_deadlines_do_not_accumulate() -> None:
     recorder = Recorder()
     async with running(recorder) as queue:
         for _ in range(20_000):

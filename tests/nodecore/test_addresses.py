@@ -1,4 +1,4 @@
-"""The node's addresses, and what a cloud provider adds to the node."""
+"""The node's addresses, and the addresses and labels that a cloud provider adds."""
 
 import ipaddress
 from collections.abc import Iterable, Iterator
@@ -58,7 +58,7 @@ def test_configured_addresses_are_checked(case: Json) -> None:
         assert listed(addresses(settings(case), (), lookup)) == case["after"]
 
 
-def test_the_name_is_looked_up_and_the_preferred_family_counts() -> None:
+def test_the_host_name_is_resolved_to_an_address_of_the_preferred_family() -> None:
     found = ["10.0.0.9", "2001:db2::3", "10.0.0.3"]
 
     def check(address: str) -> None:
@@ -76,7 +76,7 @@ def test_the_name_is_looked_up_and_the_preferred_family_counts() -> None:
     assert addresses(Settings("node", "10.0.0.4"), (), lookup)[0].address == "10.0.0.4"
 
 
-def test_the_last_good_addresses_of_the_provider_stay() -> None:
+def test_the_last_valid_addresses_of_the_provider_are_kept() -> None:
     def answers() -> Iterator[Address]:
         yield SET_BEFORE
 

@@ -1,4 +1,4 @@
-"""Admission: the kubelet's checks in its order, with its words."""
+"""Admission: the kubelet's checks in its order, with its messages."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -161,7 +161,7 @@ def running(uid: str, cpu: float, memory_mib: int = 100, **facts: Any) -> Candid
     ],
     ids=lambda value: value if isinstance(value, str) and " " not in value else "",
 )
-def test_pods_are_refused_in_the_kubelets_words(
+def test_pods_are_refused_with_the_kubelets_messages(
     candidate: Candidate, node: NodeFacts, reason: str, message: str
 ) -> None:
     assert decided(candidate, node) == Admission(False, reason, message)
@@ -187,13 +187,11 @@ def test_pods_are_refused_in_the_kubelets_words(
         ),
     ],
 )
-def test_pods_that_the_checks_do_not_mind_are_admitted(
-    candidate: Candidate, node: NodeFacts
-) -> None:
+def test_pods_that_pass_the_checks_are_admitted(candidate: Candidate, node: NodeFacts) -> None:
     assert decided(candidate, node) == ADMITTED
 
 
-def test_the_first_refusal_counts() -> None:
+def test_the_first_refusal_is_returned() -> None:
     late = replace(NODE, is_shutting_down=True)
     topology = Admission(False, "TopologyAffinityError", "no")
 
@@ -204,7 +202,7 @@ def test_the_first_refusal_counts() -> None:
     ).reason == "SysctlForbidden"
 
 
-def test_devices_that_containers_hold_count_after_a_restart() -> None:
+def test_devices_held_by_containers_are_counted_after_a_restart() -> None:
     wanted = Candidate(pod(Container("app", {"vendor.com/gpu": 3})))
 
     def sanitized(uid: str, has: Mapping[str, int]) -> dict[str, int]:
@@ -219,7 +217,7 @@ def test_devices_that_containers_hold_count_after_a_restart() -> None:
     )
 
 
-def test_a_critical_pod_stops_others_to_fit() -> None:
+def test_a_critical_pod_evicts_others_to_fit() -> None:
     stopped: list[str] = []
     node = replace(NODE, pods=(running("first", 2), running("second", 1, 300)))
     critical = Candidate(replace(pod(container(cpu=2), uid="critical"), priority=CRITICAL))
@@ -229,7 +227,7 @@ def test_a_critical_pod_stops_others_to_fit() -> None:
     assert decided(replace(critical, pod=pod(container(cpu=2))), node).reason == "OutOfcpu"
 
 
-def test_a_critical_pod_that_no_eviction_helps_is_refused() -> None:
+def test_a_critical_pod_that_fits_after_no_eviction_is_refused() -> None:
     node = replace(NODE, pods=(running("first", 2, is_static=True),))
     critical = Candidate(replace(pod(container(cpu=3), uid="critical"), priority=CRITICAL))
 
@@ -253,7 +251,9 @@ def test_a_critical_pod_that_no_eviction_helps_is_refused() -> None:
         ({"cpu": 3000, "memory": 400 * MIB}, ["burstable", "large", "guaranteed"]),
     ],
 )
-def test_the_lowest_classes_make_room_first(missing: dict[str, int], expected: list[str]) -> None:
+def test_pods_of_the_lowest_qos_class_are_evicted_first(
+    missing: dict[str, int], expected: list[str]
+) -> None:
     burstable = Candidate(pod(Container("app", {"cpu": 1000}), uid="burstable"))
     pods = [BEST_EFFORT, burstable, running("guaranteed", 1), running("large", 1, 300)]
     critical = replace(SMALL, is_static=True)
@@ -261,7 +261,7 @@ def test_the_lowest_classes_make_room_first(missing: dict[str, int], expected: l
     assert sorted(one.pod.uid for one in victims(critical, pods, missing)) == sorted(expected)
 
 
-def test_only_pods_of_lower_priority_are_stopped() -> None:
+def test_only_pods_of_lower_priority_are_evicted() -> None:
     high, low = (
         Candidate(replace(pod(container(), uid=uid), priority=priority))
         for uid, priority in (("high", 10), ("low", 1))
@@ -282,7 +282,7 @@ def test_only_pods_of_lower_priority_are_stopped() -> None:
         ("net.core.other", {}, '"net.core.other" not allowlisted'),
     ],
 )
-def test_sysctls_need_their_namespace(
+def test_sysctls_require_their_kernel_namespace(
     name: str, facts: dict[str, bool], expected: str | None
 ) -> None:
     shared = {"host_network": False, "host_ipc": False, **facts}
@@ -332,7 +332,7 @@ class Whole:
         return found
 
 
-def test_single_numa_node_refuses_what_no_node_can_hold() -> None:
+def test_single_numa_node_refuses_pods_that_fit_no_numa_node() -> None:
     of = Whole("single-numa-node")
 
     assert of.admit(pod(container(cpu=4), uid="fits")).admit
@@ -360,7 +360,7 @@ def test_best_effort_admits_without_locality() -> None:
     assert not Whole("none").admit(pod(container(cpu=8))).admit
 
 
-def test_what_a_refused_pod_got_returns_with_the_next_allocation() -> None:
+def test_allocations_of_a_refused_pod_are_released_by_the_next_allocation() -> None:
     of = Whole("single-numa-node")
     split = pod(container("a", 3), container("b", 5), uid="split")
 
@@ -370,7 +370,7 @@ def test_what_a_refused_pod_got_returns_with_the_next_allocation() -> None:
     assert set(of.cpu.state.containers) == set(of.memory.state.containers) == {"next"}
 
 
-def test_a_decision_is_forgotten_with_its_last_container() -> None:
+def test_a_decision_is_deleted_with_its_last_container() -> None:
     of = Whole("single-numa-node")
     asking = pod(container(cpu=1))
     of.admit(asking)

@@ -1,4 +1,4 @@
-"""The certificate manager: what is requested, when, and which pair counts after any crash."""
+"""The certificate manager: requests, rotation, and the pair that is used after any crash."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -108,7 +108,7 @@ def template(found: Json) -> Template:
 
 
 @cases("certificates", "satisfied")
-def test_a_certificate_has_all_that_is_wanted(case: Json) -> None:
+def test_a_certificate_must_satisfy_the_template(case: Json) -> None:
     leaf = Leaf(template(case["certificate"]), 0.0, 1.0)
 
     assert leaf.satisfies(template(case["template"])) is case["satisfied"]
@@ -151,7 +151,7 @@ def test_the_first_request_has_the_kubelets_name() -> None:
         (Template("system:node:b"), False),
     ],
 )
-def test_a_certificate_may_have_more_than_is_wanted(wanted: Template, expected: bool) -> None:
+def test_a_certificate_may_contain_more_than_the_template(wanted: Template, expected: bool) -> None:
     mine = Template("system:node:a", dns_names=("a", "c"), ip_addresses=("10.0.0.1",))
 
     assert Leaf(mine, 0, 1).satisfies(wanted) is expected
@@ -230,7 +230,7 @@ def test_a_pair_is_kept_behind_a_link(files: Files | DirectoryFiles, tmp_path: P
         assert (tmp_path / "pki" / "kubelet-client-current.pem").resolve() == path
 
 
-def test_older_files_are_read_too() -> None:
+def test_files_in_the_older_format_are_read() -> None:
     certificate = signed()
     files = Files({"kubelet-client.crt": certificate, "kubelet-client.key": KEY_PEM})
 
@@ -239,7 +239,7 @@ def test_older_files_are_read_too() -> None:
 
 
 @pytest.mark.parametrize("dies_at", range(5))
-def test_after_a_crash_one_of_the_two_pairs_counts(dies_at: int) -> None:
+def test_one_of_the_two_pairs_is_used_after_a_crash(dies_at: int) -> None:
     files = Files()
     old = CertificateStore(files, "kubelet-client", lambda: 0.0).update(signed(), KEY_PEM)
     files.links["kubelet-client-updated.pem"] = "left over"
@@ -263,7 +263,7 @@ def test_an_interrupted_rotation_is_completed() -> None:
     assert "kubelet-client-updated.pem" not in files.links
 
 
-def test_what_cannot_be_kept_is_refused() -> None:
+def test_an_invalid_pair_is_not_stored() -> None:
     files = Files()
     store = CertificateStore(files, "kubelet-client", lambda: 0.0)
     other = ec.derive_private_key(8, ec.SECP256R1()).private_bytes(
@@ -300,7 +300,7 @@ class Node:
         )
 
 
-def test_a_certificate_is_requested_at_once_and_then_when_it_is_old() -> None:
+def test_a_certificate_is_requested_at_once_and_again_when_it_is_due() -> None:
     node = Node()
     assert node.manager.current() is None
     assert node.manager.to_request() == NODE
@@ -316,7 +316,7 @@ def test_a_certificate_is_requested_at_once_and_then_when_it_is_old() -> None:
     assert node.manager.current() is None
 
 
-def test_after_a_restart_the_stored_certificate_counts() -> None:
+def test_the_stored_certificate_is_used_after_a_restart() -> None:
     first = Node()
     pair = first.manager.signed(signed(), KEY_PEM)
 
@@ -333,7 +333,7 @@ def test_a_bootstrap_pair_is_used_and_replaced_at_once() -> None:
     assert node.manager.to_request() is None
 
 
-def test_failures_wait_and_say_whether_the_server_lives() -> None:
+def test_failed_requests_are_delayed_and_show_whether_the_server_is_healthy() -> None:
     node = Node()
     node.manager.failed(ServerAnswer.UNREACHABLE)
     assert node.manager.to_request() is None
@@ -379,7 +379,7 @@ def test_connections_are_closed_once_for_each_new_certificate() -> None:
     assert watcher.period_s == rotation.TRANSPORT_PERIOD_S
 
 
-def test_a_process_without_a_certificate_exits_if_a_start_would_help() -> None:
+def test_a_process_without_a_certificate_exits_if_a_restart_would_help() -> None:
     pair = pair_of(signed(end_s=DAY_S), KEY_PEM)
     watcher = ConnectionWatcher(pair, 0, exit_after_s=300)
 
@@ -389,7 +389,7 @@ def test_a_process_without_a_certificate_exits_if_a_start_would_help() -> None:
     assert watcher.check(pair, DAY_S + 1, is_server_healthy=True) == TransportAction.EXIT
 
 
-def test_bootstrapping_is_left_out_while_the_certificate_counts() -> None:
+def test_bootstrapping_is_skipped_while_the_certificate_is_valid() -> None:
     assert bootstrap.is_valid(signed(end_s=100), 100)
     assert not bootstrap.is_valid(signed(end_s=100), 101)
     assert not bootstrap.is_valid(signed() + signed(end_s=100), 101)
@@ -411,7 +411,7 @@ def test_the_kubeconfig_points_to_the_current_pair() -> None:
 
 
 @given(st.binary(max_size=200), st.binary(max_size=200))
-def test_anything_may_stand_in_the_files(certificate: bytes, key: bytes) -> None:
+def test_any_malformed_pair_is_an_error(certificate: bytes, key: bytes) -> None:
     with pytest.raises(CertificateError):
         pair_of(certificate, key)
     with pytest.raises(CertificateError):

@@ -45,13 +45,13 @@ def test_a_name_has_a_path_for_each_driver(
 
 
 @pytest.mark.parametrize("part", ["a/b", "a_b"])
-def test_parts_with_signs_of_the_drivers_are_refused(part: str) -> None:
+def test_name_components_with_separators_of_a_driver_are_refused(part: str) -> None:
     with pytest.raises(CgroupNameError, match="invalid character in component"):
         names.child(ROOT, part)
 
 
 @pytest.mark.parametrize("unit", ["a.service", ".slice", "a--b.slice", "-a.slice", "a/b.slice"])
-def test_units_that_are_no_slices_are_refused(unit: str) -> None:
+def test_units_other_than_slices_are_refused(unit: str) -> None:
     with pytest.raises(CgroupNameError, match="invalid slice name"):
         names.expand_slice(unit)
 
@@ -71,7 +71,7 @@ parts = st.text(alphabet="abz019-", min_size=1, max_size=8).filter(lambda part: 
 
 
 @given(st.lists(parts, min_size=1, max_size=4))
-def test_names_are_read_as_they_were_written(found: list[str]) -> None:
+def test_names_survive_both_drivers(found: list[str]) -> None:
     name = names.child(ROOT, *found)
 
     assert names.from_cgroupfs(names.to_driver(name, names.CGROUPFS)) == name
@@ -176,11 +176,11 @@ def test_pods_are_limited_by_their_class(asking: Pod, expected: CgroupValues) ->
     assert values.of_pod(asking) == expected
 
 
-def test_pods_with_cpus_of_their_own_have_no_quota() -> None:
+def test_pods_with_exclusive_cpus_have_no_quota() -> None:
     assert values.of_pod(pod(container()), enforce_cpu_limits=False).cpu_quota_us == -1
 
 
-def test_overhead_counts_where_there_is_a_limit() -> None:
+def test_overhead_is_added_to_limits() -> None:
     asking = replace(pod(container(cpu=1)), overhead={"cpu": 500, "memory": MIB})
 
     assert values.of_pod(asking) == CgroupValues(101 * MIB, 1536, 150000, 100000)
@@ -223,7 +223,7 @@ def test_classes_get_the_sums_of_their_pods() -> None:
     assert values.of_qos_classes([])[QosClass.BURSTABLE].cpu_shares == 2
 
 
-def test_values_become_files() -> None:
+def test_values_are_written_as_files() -> None:
     of = CgroupValues(
         100 * MIB, 1024, 50000, 100000, 10, {PAGES: 20 * MIB}, cpus("0-3"), {"memory.min": "1"}
     )
@@ -251,7 +251,7 @@ def test_values_become_files() -> None:
     assert values.files_v2(none) == {"cpu.max": "max 100000"}
 
 
-def test_the_node_keeps_what_is_reserved() -> None:
+def test_the_node_keeps_the_reserved_resources() -> None:
     capacity = {"cpu": 4000, "memory": 1000 * MIB, "ephemeral-storage": 100 * MIB}
     system, kube = {"cpu": 500, "memory": 100 * MIB}, {"memory": 50 * MIB}
     eviction = allocatable.eviction_reservation(
@@ -290,7 +290,7 @@ def test_reservations_become_limits() -> None:
         (pod(Container("app", {"cpu": 1})), 999),
     ],
 )
-def test_containers_that_ask_for_more_memory_are_killed_later(asking: Pod, expected: int) -> None:
+def test_containers_that_request_more_memory_are_killed_later(asking: Pod, expected: int) -> None:
     assert oom.score_adjustment(asking, asking.containers[0], 1000 * MIB) == expected
 
 
@@ -325,18 +325,18 @@ def test_sidecars_are_killed_after_the_containers_they_serve() -> None:
         ("memory.available", " 5%", 'strconv.ParseFloat: parsing " 5": invalid syntax'),
     ],
 )
-def test_thresholds_that_cannot_be_are_refused(signal: str, threshold: str, message: str) -> None:
+def test_impossible_thresholds_are_refused(signal: str, threshold: str, message: str) -> None:
     with pytest.raises(ConfigurationError, match=re.escape(message)):
         allocatable.eviction_reservation({signal: threshold}, {"memory": 1 << 30})
 
 
-def test_nothing_and_everything_are_no_thresholds() -> None:
+def test_thresholds_of_0_and_100_percent_reserve_nothing() -> None:
     thresholds = {"memory.available": "100%", "nodefs.available": "0%", "pid.available": "10%"}
 
     assert allocatable.eviction_reservation(thresholds, {"memory": 1 << 30}) == {}
 
 
 @pytest.mark.parametrize("text", [" 50%", "\uff15\uff10%", "5_0%", "50"])
-def test_percentages_are_numbers_as_go_reads_them(text: str) -> None:
+def test_percentages_are_parsed_as_in_go(text: str) -> None:
     with pytest.raises(ConfigurationError):
         allocatable.parse_percentage(text)

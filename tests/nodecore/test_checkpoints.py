@@ -1,4 +1,4 @@
-"""Checkpoint files have the kubelet's bytes and checksums, and are read as it reads them."""
+"""Checkpoint files have the kubelet's bytes and checksums, and are read as the kubelet does."""
 
 import json
 from pathlib import Path
@@ -103,7 +103,7 @@ def test_the_third_version_has_the_cpus_of_pods() -> None:
         ),
     ],
 )
-def test_a_bad_cpu_state_stops_the_start(blob: bytes, message: str) -> None:
+def test_an_invalid_cpu_state_prevents_the_start(blob: bytes, message: str) -> None:
     with pytest.raises(RestoreError) as error:
         load_cpu(blob)
 
@@ -175,7 +175,7 @@ def test_the_second_version_has_the_memory_of_pods() -> None:
         load_memory(blob)
 
 
-def test_a_memory_state_of_another_policy_stops_the_start() -> None:
+def test_a_memory_state_of_another_policy_prevents_the_start() -> None:
     blob = memory_files.MemoryCheckpoint("None", {}, {}).encode()
 
     with pytest.raises(RestoreError, match='policy "static" differs from state checkpoint policy'):
@@ -220,7 +220,7 @@ def test_allocations_of_pods_are_read_and_written_with_the_same_bytes() -> None:
         allocations.decode(kubelets.replace(b"1178570812", b"0"))
 
 
-def test_devices_are_read_as_they_were_written() -> None:
+def test_devices_survive_writing_and_reading() -> None:
     entry = devices.DeviceEntry(
         "uid", "ctr", "vendor/gpu", {0: ("a", "b"), -1: ("c",)}, b"\x12\x34"
     )
@@ -233,7 +233,7 @@ def test_devices_are_read_as_they_were_written() -> None:
         devices.decode(blob.replace(b"vendor/gpu", b"vendor/cpu"))
 
 
-def test_names_in_files_are_escaped_as_go_does() -> None:
+def test_names_in_files_are_escaped_as_in_go() -> None:
     state = CpuState(parse_cpus("0"), {"<pod>&": {"c\u2028": parse_cpus("1")}})
 
     assert b'{"\\u003cpod\\u003e\\u0026":{"c\\u2028":"1"}}' in cpu_restore.encode("static", state)
@@ -253,7 +253,7 @@ nested = st.dictionaries(
 
 
 @given(cpu_sets, nested, st.dictionaries(names, cpu_sets, max_size=3))
-def test_a_saved_cpu_state_loads_the_same(
+def test_a_cpu_state_survives_saving_and_loading(
     default: frozenset[int],
     containers: dict[str, dict[str, frozenset[int]]],
     pods: dict[str, frozenset[int]],
@@ -264,7 +264,7 @@ def test_a_saved_cpu_state_loads_the_same(
 
 
 @given(cpu_sets)
-def test_lists_of_cpus_are_read_as_they_were_written(cpus: frozenset[int]) -> None:
+def test_lists_of_cpus_survive_writing_and_reading(cpus: frozenset[int]) -> None:
     assert parse_cpus(format_cpus(cpus)) == cpus
 
 
@@ -289,14 +289,14 @@ def test_keys_that_the_kubelet_refuses_are_refused(key: str) -> None:
         manager().create(key, b"")
 
 
-def test_the_first_version_is_written_with_the_kubelets_checksum_for_it() -> None:
+def test_the_first_version_is_written_with_the_kubelets_checksum() -> None:
     checkpoint = cpu_files.CpuCheckpointV1("none", "1-3", CPU_ENTRIES_V1)
 
     assert checkpoint.checksum() == 3680390589
 
 
 @pytest.mark.parametrize("size", [0, 1, 999, 1000, 1001, 4096, 70_000])
-def test_the_checksum_of_a_long_text_is_that_of_the_loop(size: int) -> None:
+def test_the_vectorised_checksum_equals_the_plain_loop(size: int) -> None:
     data = Random(size).randbytes(size)
     value = 0x811C9DC5
     for byte in data:

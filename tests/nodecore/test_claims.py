@@ -1,4 +1,4 @@
-"""The DRA manager: restarts, failures between two drivers, drivers that come and go, health."""
+"""The DRA manager: restarts, failures between two drivers, registration of drivers, health."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -142,7 +142,7 @@ def test_claims_of_active_pods_stay(cluster: Cluster) -> None:
     ]
 
 
-def test_what_cannot_be_unprepared_is_reported_and_tried_again(cluster: Cluster) -> None:
+def test_a_failure_to_unprepare_is_reported_and_retried(cluster: Cluster) -> None:
     manager = cluster.started()
     manager.prepare(using("one"))
     cluster.drivers["a"].failure = "busy"
@@ -166,7 +166,7 @@ def test_a_claim_of_another_owner_is_refused(cluster: Cluster) -> None:
         cluster.started().prepare(missing)
 
 
-def test_a_bad_checkpoint_stops_the_start(cluster: Cluster) -> None:
+def test_an_invalid_checkpoint_prevents_the_start(cluster: Cluster) -> None:
     cluster.store.write(files.FILE, b'{"Data":"{}","Checksum":1}')
 
     with pytest.raises(RestoreError, match="checkpoint is corrupted"):
@@ -198,7 +198,7 @@ def test_drivers_that_cannot_be_called_are_refused() -> None:
         drivers.find("other")
 
 
-def test_slices_are_deleted_once_a_driver_has_been_gone_for_long() -> None:
+def test_slices_are_deleted_after_a_driver_was_absent_for_long() -> None:
     now = 0.0
     drivers = Drivers(lambda: now)
     drivers.add("gpu", "/a.sock", SERVICES)
@@ -213,7 +213,7 @@ def test_slices_are_deleted_once_a_driver_has_been_gone_for_long() -> None:
     assert drivers.to_wipe() == []
 
 
-def test_a_report_of_health_counts_until_it_expires() -> None:
+def test_a_health_report_is_valid_until_it_expires() -> None:
     healthy = DeviceHealth("pool", "gpu-0", Health.HEALTHY, "fine")
     slow = DeviceHealth("pool", "gpu-1", Health.UNHEALTHY, timeout_s=100)
     state, changed = health.reported(HealthState(), "driver", [healthy, slow], 0)
@@ -230,6 +230,6 @@ def test_a_report_of_health_counts_until_it_expires() -> None:
     assert state.without("driver") == HealthState()
 
 
-def test_messages_of_drivers_are_cut() -> None:
+def test_messages_of_drivers_are_truncated() -> None:
     assert health.truncated("a" * 1024) == "a" * 1024
     assert health.truncated("a" * 1025) == "a" * 1021 + "..."

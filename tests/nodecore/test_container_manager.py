@@ -76,7 +76,7 @@ def test_a_pod_gets_cpus_and_memory_of_one_node_and_its_cgroup() -> None:
     assert of.pod_cgroup(shared)[1].cpu_quota_us == 20000
 
 
-def test_the_node_reports_what_is_left() -> None:
+def test_the_node_reports_the_remaining_resources() -> None:
     of = started()
 
     assert of.node_allocatable() == {"cpu": 7000, "memory": 1800 * MIB}
@@ -103,9 +103,7 @@ def test_the_node_reports_what_is_left() -> None:
         ),
     ],
 )
-def test_settings_that_contradict_themselves_stop_the_start(
-    changes: dict[str, Any], message: str
-) -> None:
+def test_contradictory_settings_prevent_the_start(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         started(replace(CONFIG, **changes))
     started(replace(CONFIG, has_swap=True, fail_swap_on=False))
@@ -171,7 +169,7 @@ def test_cgroups_are_created_changed_and_removed() -> None:
     of.destroy(POD)
 
 
-def test_the_first_version_has_other_files() -> None:
+def test_cgroup_v1_uses_other_files() -> None:
     tree = FakeTree()
     of = CgroupManager(tree, names.SYSTEMD, 1)
     of.create(POD, CgroupValues(cpu_shares=100))
@@ -182,7 +180,7 @@ def test_the_first_version_has_other_files() -> None:
     assert of.memory_usage(POD) == 0
 
 
-def test_what_is_wrong_with_a_cgroup_is_said() -> None:
+def test_errors_describe_the_problem_of_a_cgroup() -> None:
     tree = FakeTree(immortal=True)
     of = CgroupManager(tree, names.CGROUPFS, 2)
 
@@ -199,7 +197,7 @@ def test_what_is_wrong_with_a_cgroup_is_said() -> None:
         of.destroy(bare)
 
 
-def test_the_classes_are_created_once_and_then_changed() -> None:
+def test_cgroups_of_qos_classes_are_created_once_and_then_updated() -> None:
     node = FakeNode()
     of, tree = started(node=node), FakeTree()
     cgroups = CgroupManager(tree, names.SYSTEMD, 2)
@@ -216,7 +214,7 @@ def test_the_classes_are_created_once_and_then_changed() -> None:
     ]
 
 
-def test_memory_can_be_kept_from_the_lower_classes() -> None:
+def test_memory_can_be_protected_from_lower_qos_classes() -> None:
     asking = pod(container(cpu=1, memory_mib=1000), uid="big")
     of = started(replace(CONFIG, qos_reserved={"memory": "50%"}), FakeNode([asking]))
 
@@ -247,7 +245,7 @@ def test_pods_have_cgroups_of_their_own() -> None:
     assert not pods.exists(asking)
 
 
-def test_pods_share_one_cgroup_if_they_have_none_of_their_own() -> None:
+def test_pods_share_one_cgroup_if_pod_cgroups_are_off() -> None:
     of, tree = started(replace(CONFIG, cgroups_per_qos=False)), FakeTree()
     cgroups = CgroupManager(tree, names.SYSTEMD, 2)
     of.update_qos_cgroups(cgroups)
@@ -314,7 +312,7 @@ def test_all_controllers_must_be_mounted() -> None:
     assert (of.mounted_subsystems(), of.status()) == (unified, Status())
 
 
-def test_kernel_settings_are_changed_or_an_error() -> None:
+def test_kernel_settings_are_changed_or_reported_as_errors() -> None:
     actual = {**TUNABLES, "vm.panic_on_oom": 1}
 
     assert tunables_to_write(actual.__getitem__) == {"vm.panic_on_oom": 0}
@@ -364,7 +362,7 @@ def test_device_plugins_that_cannot_be_served_are_refused(
         check_request(version, resource)
 
 
-def test_a_container_gets_what_its_plugin_adds() -> None:
+def test_a_container_gets_the_options_that_its_device_plugin_returns() -> None:
     plain = container(cpu=1)
     amounts = {**plain.limits, "vendor.com/gpu": 1}
     asking = pod(replace(plain, requests=amounts, limits=amounts), uid="gpus")

@@ -1,4 +1,4 @@
-"""The CPU manager: who gets CPUs, hints, reuse, release, options, restarts and reconciliation."""
+"""The CPU manager: allocation, hints, reuse, release, options, restarts and reconciliation."""
 
 from typing import Any
 
@@ -72,7 +72,7 @@ def of_pod(state: CpuState, uid: str = "pod") -> dict[str, str]:
         (pod(container("a", 2), container("b", 1.5), container("c", 1)), {"a": "4,12", "c": "5"}),
     ],
 )
-def test_guaranteed_containers_with_whole_cpus_have_them_alone(
+def test_guaranteed_containers_with_whole_cpus_get_exclusive_cpus(
     asking: Pod, expected: dict[str, str]
 ) -> None:
     of = StaticPolicy(TOPOLOGY, cpus("7,15"))  # so that the second node has fewer free CPUs
@@ -84,7 +84,7 @@ def test_guaranteed_containers_with_whole_cpus_have_them_alone(
     assert after.default == cpus("0-15") - held
 
 
-def test_the_reserved_cpus_are_the_lowest_and_never_given() -> None:
+def test_the_reserved_cpus_are_the_lowest_and_are_never_allocated() -> None:
     of = policy(reserved=2)
 
     assert format_cpus(of.reserved) == "0,8"
@@ -94,13 +94,13 @@ def test_the_reserved_cpus_are_the_lowest_and_never_given() -> None:
         given_to(of, started(of), pod(container(cpu=15)))
 
 
-def test_with_strict_reservation_nobody_runs_on_reserved_cpus() -> None:
+def test_no_container_runs_on_reserved_cpus_with_strict_reservation() -> None:
     of = policy(reserved=2, strict_reservation=True)
 
     assert format_cpus(started(of).default) == "1-7,9-15"
 
 
-def test_the_hint_decides_where_and_the_rest_comes_from_anywhere() -> None:
+def test_cpus_of_the_hint_are_allocated_first_and_then_any_others() -> None:
     of = policy()
 
     there = given_to(of, started(of), pod(container(cpu=2)), mask_of([1])).state
@@ -110,7 +110,7 @@ def test_the_hint_decides_where_and_the_rest_comes_from_anywhere() -> None:
     assert cpus("4-7,12-15") <= both.containers["pod"]["app"]
 
 
-def test_with_align_by_socket_the_hint_is_widened_to_the_socket() -> None:
+def test_align_by_socket_widens_the_hint_to_the_socket() -> None:
     four = discover(uniform(sockets=2, numa_per_socket=2, cores_per_numa=2))
     of = new_policy(four, 1, options=CpuOptions(align_by_socket=True))
 
@@ -122,7 +122,7 @@ def test_with_align_by_socket_the_hint_is_widened_to_the_socket() -> None:
     assert preferred == {(0,), (1,), (2,), (3,), (0, 1), (2, 3)}
 
 
-def test_only_whole_cores_are_given_with_full_pcpus_only() -> None:
+def test_full_pcpus_only_allocates_whole_cores() -> None:
     of = policy(reserved=1, full_pcpus_only=True)
 
     with pytest.raises(SmtAlignmentError) as odd:
@@ -152,7 +152,7 @@ def test_init_containers_leave_their_cpus_and_sidecars_keep_them() -> None:
     assert not after["app"] & after["sidecar"]
 
 
-def test_releasing_leaves_what_siblings_reuse() -> None:
+def test_releasing_keeps_the_cpus_that_sibling_containers_reuse() -> None:
     of = policy()
     asking = pod(container("app", 2), init=[container("init", 4)])
     state = given_to(of, started(of), asking).state
@@ -163,7 +163,7 @@ def test_releasing_leaves_what_siblings_reuse() -> None:
     assert static.release(of, without_init, "pod", "app") == started(of)
 
 
-def test_a_container_keeps_what_it_has() -> None:
+def test_a_container_keeps_its_allocation() -> None:
     of = policy()
     state = given_to(of, started(of), pod(container(cpu=2))).state
 
@@ -179,7 +179,7 @@ def test_a_container_keeps_what_it_has() -> None:
         (16, []),
     ],
 )
-def test_hints_name_the_nodes_with_room(count: int, expected: list[Hint]) -> None:
+def test_hints_list_the_numa_nodes_with_free_cpus(count: int, expected: list[Hint]) -> None:
     of = policy()
     asking = pod(container(cpu=count))
 
@@ -189,14 +189,14 @@ def test_hints_name_the_nodes_with_room(count: int, expected: list[Hint]) -> Non
     assert hints.pod_hints(of, started(of), ReusableCpus(), asking) == {"cpu": expected}
 
 
-def test_containers_without_cpus_of_their_own_have_no_preference() -> None:
+def test_containers_without_exclusive_cpus_have_no_preference() -> None:
     of = policy()
     asking = pod(container(cpu=0.5))
 
     assert hints.pod_hints(of, started(of), ReusableCpus(), asking) is None
 
 
-def test_hints_of_a_placed_container_lead_back_to_its_cpus() -> None:
+def test_hints_of_an_allocated_container_point_to_its_cpus() -> None:
     of = policy()
     asking = pod(container(cpu=2))
     state = given_to(of, started(of), asking, mask_of([1])).state
@@ -220,7 +220,7 @@ def test_the_pod_needs_the_larger_of_init_and_app_containers() -> None:
     assert found == {"cpu": [Hint(0b01, True), Hint(0b10, True), Hint(0b11, False)]}  # 6 CPUs
 
 
-def test_pod_level_resources_are_left_alone_without_the_feature() -> None:
+def test_pod_level_resources_are_ignored_without_the_feature() -> None:
     of = policy(features=Features())
     asking = whole_pod(container(cpu=2), cpu=4)
 
@@ -228,7 +228,7 @@ def test_pod_level_resources_are_left_alone_without_the_feature() -> None:
     assert hints.pod_hints(of, started(of), ReusableCpus(), asking) is None
 
 
-def test_a_pod_shares_its_cpus_out_with_the_feature() -> None:
+def test_a_pod_divides_its_cpus_among_its_containers_with_the_feature() -> None:
     of = policy()
     asking = whole_pod(container("own", 2), Container("a"), Container("b"), cpu=6)
 
@@ -241,7 +241,7 @@ def test_a_pod_shares_its_cpus_out_with_the_feature() -> None:
     assert state == started(of)
 
 
-def test_a_pod_that_leaves_nothing_to_share_is_refused() -> None:
+def test_a_pod_without_remaining_shared_cpus_is_refused() -> None:
     of = policy()
 
     with pytest.raises(EmptyPodSharedPoolError, match="leaving no cpus for shared containers"):
@@ -266,7 +266,7 @@ def test_a_pod_that_leaves_nothing_to_share_is_refused() -> None:
         ),
     ],
 )
-def test_a_state_that_contradicts_the_machine_stops_the_start(
+def test_a_state_that_contradicts_the_machine_prevents_the_start(
     state: CpuState, strict: bool, message: str
 ) -> None:
     with pytest.raises(StateError) as error:
@@ -293,7 +293,7 @@ def test_a_state_that_contradicts_the_machine_stops_the_start(
         ),
     ],
 )
-def test_options_that_do_not_work_are_refused(
+def test_invalid_options_are_refused(
     options: dict[str, str], features: Features, message: str
 ) -> None:
     with pytest.raises(ConfigurationError, match=message):
@@ -347,7 +347,7 @@ def test_the_manager_writes_each_change_once_and_restores_it() -> None:
     assert first.exclusive_cpus("pod", "other") == frozenset()
 
 
-def test_another_policy_than_the_files_stops_the_start() -> None:
+def test_a_policy_other_than_the_files_prevents_the_start() -> None:
     node, store = FakeNode(), CountingStore()
     manager(node, store, policy())
 
@@ -355,7 +355,7 @@ def test_another_policy_than_the_files_stops_the_start() -> None:
         manager(node, store, None)
 
 
-def test_without_a_policy_nothing_is_given() -> None:
+def test_nothing_is_allocated_without_a_policy() -> None:
     node = FakeNode([pod(container(cpu=2))])
     none = manager(node, CountingStore(), None)
 
@@ -366,7 +366,7 @@ def test_without_a_policy_nothing_is_given() -> None:
     assert none.allocatable_cpus() == frozenset()
 
 
-def test_cpus_of_pods_that_are_gone_return_when_all_pods_are_known() -> None:
+def test_cpus_of_deleted_pods_are_released_once_all_pods_are_known() -> None:
     node = FakeNode([pod(container(cpu=2))])
     of = manager(node, CountingStore(), policy())
     of.allocate(node.pods[0], node.pods[0].containers[0])
@@ -400,7 +400,7 @@ def test_containers_are_updated_when_their_cpus_change() -> None:
     assert updates == {"id-shared": cpus("0-15")}
 
 
-def test_what_cannot_be_updated_is_left_for_the_next_time() -> None:
+def test_a_container_that_cannot_be_updated_is_retried_in_the_next_round() -> None:
     node = FakeNode([pod(container("a", 0.5), container("b", 0.5), container("c", 0.5))])
     of = manager(node, CountingStore(), policy())
     statuses = {

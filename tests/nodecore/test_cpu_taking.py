@@ -1,4 +1,4 @@
-"""Which CPUs are taken: packed, aligned by cache, spread over cores, distributed over nodes."""
+"""Selection of CPUs: packed, aligned by cache, spread over cores, distributed over NUMA nodes."""
 
 import pytest
 from hypothesis import given
@@ -102,12 +102,12 @@ def test_too_many_cpus_cannot_be_distributed() -> None:
         take_distributed(FOUR_NODES, cpus("0-31"), 33)
 
 
-def test_the_balance_is_rounded_as_the_kubelet_rounds_it() -> None:
+def test_the_balance_is_rounded_as_in_the_kubelet() -> None:
     assert deviation([1, 2, 2]) == 0.471
     assert deviation([4, 4]) == 0
 
 
-def test_a_core_is_known_by_its_lowest_thread() -> None:
+def test_a_core_is_identified_by_its_lowest_thread() -> None:
     topology = discover(uniform(sockets=2, cores_per_numa=2, threads_per_core=2))
 
     assert topology.details[5].core == 1
@@ -122,7 +122,7 @@ def test_a_core_is_known_by_its_lowest_thread() -> None:
         ([Core(0, [])], "no cpus provided"),
     ],
 )
-def test_machines_without_proper_cores_are_refused(cores: list[Core], message: str) -> None:
+def test_machines_with_incomplete_cores_are_refused(cores: list[Core], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         discover(Machine((NumaNode(0, cores),)))
 
@@ -138,7 +138,7 @@ machines = st.builds(
 
 
 @given(machines, st.data())
-def test_what_is_taken_is_available_and_as_much_as_asked_for(
+def test_taken_cpus_are_available_and_of_the_requested_number(
     machine: Machine, data: st.DataObject
 ) -> None:
     topology = discover(machine)

@@ -1,4 +1,4 @@
-"""Whatever stands in a file, decoders return it or raise an error of nodecore."""
+"""Decoders return the content of a file, or raise an error of nodecore, for any file."""
 
 import json
 import re
@@ -125,7 +125,7 @@ def tried(decode: Decode, blob: bytes) -> None:
         ("65536", 'invalid range "65536" (65536 > 65535)'),
     ],
 )
-def test_what_is_no_list_of_cpus_stops_the_start(text: str, message: str) -> None:
+def test_a_malformed_list_of_cpus_prevents_the_start(text: str, message: str) -> None:
     with pytest.raises(CpuSetError, match=re.escape(message)):
         parse_cpus(text)
     store = MemoryStore()
@@ -142,7 +142,7 @@ def test_any_bytes_are_refused(decode: Decode, blob: bytes) -> None:
 
 @every_decoder
 @given(name=st.sampled_from(sorted(FILES)), part=st.floats(0, 1))
-def test_files_that_are_cut_are_refused(decode: Decode, name: str, part: float) -> None:
+def test_truncated_files_are_refused(decode: Decode, name: str, part: float) -> None:
     blob = FILES[name]
 
     tried(decode, blob[: int(len(blob) * part)])

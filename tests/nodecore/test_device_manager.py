@@ -62,7 +62,7 @@ FOUR = ((0,), (0,), (1,), (1,))
         ((None, None), (), 1, None),
     ],
 )
-def test_hints_name_the_nodes_with_devices(
+def test_hints_list_the_numa_nodes_with_devices(
     places: tuple[tuple[int, ...] | None, ...],
     held: tuple[int, ...],
     count: int,
@@ -80,7 +80,7 @@ def test_hints_name_the_nodes_with_devices(
     assert hints.pod_hints(state, (0, 1), wanted)[GPU] == found
 
 
-def test_hints_of_a_placed_container_lead_back_to_its_devices() -> None:
+def test_hints_of_an_allocated_container_point_to_its_devices() -> None:
     state = state_of(*FOUR).with_held("pod", "app", GPU, Held({1: ("gpu-2",)}, b""))
 
     assert hints.pod_hints(state, (0, 1), asking(1)) == {
@@ -93,7 +93,7 @@ def test_resources_that_no_plugin_offers_have_no_hints() -> None:
     assert hints.pod_hints(DeviceState(), (0, 1), asking(1)) == {}
 
 
-def test_devices_are_grouped_by_where_they_are() -> None:
+def test_devices_are_grouped_by_their_numa_node() -> None:
     devices = gpus((0,), (0, 1), (1,), None, (1,))
 
     assert filter_by_affinity(devices, frozenset(devices), 0b01) == ByAffinity(
@@ -104,7 +104,7 @@ def test_devices_are_grouped_by_where_they_are() -> None:
     )
 
 
-def test_a_device_that_the_plugin_does_not_list_any_more_is_near_no_node() -> None:
+def test_a_device_that_the_plugin_no_longer_lists_has_no_affinity() -> None:
     found = filter_by_affinity({"a": Device("a", (0,))}, frozenset("ab"), mask=1)
 
     assert found == ByAffinity(aligned=frozenset("a"), without=frozenset("b"))
@@ -122,7 +122,7 @@ def test_a_device_that_the_plugin_does_not_list_any_more_is_near_no_node() -> No
         (2, 0b10, (0,), None, (0, 2)),
     ],
 )
-def test_near_and_preferred_devices_are_chosen(
+def test_aligned_and_preferred_devices_are_chosen(
     count: int,
     mask: int | None,
     reusable: tuple[int, ...],
@@ -160,7 +160,7 @@ def test_near_and_preferred_devices_are_chosen(
         ),
     ],
 )
-def test_devices_that_cannot_be_given_are_refused(
+def test_devices_that_cannot_be_allocated_are_refused(
     state: DeviceState, count: int, message: str
 ) -> None:
     with pytest.raises(AllocationError) as error:
@@ -226,7 +226,7 @@ def test_allocated_devices_survive_a_restart() -> None:
         again.allocate(asking(2), Container("other", limits={GPU: 1}))
 
 
-def test_a_checkpoint_without_devices_is_as_go_writes_it() -> None:
+def test_a_checkpoint_without_devices_is_written_as_in_go() -> None:
     """A slice to which nothing was appended is null, not an empty list."""
     store = CountingStore()
     manager(FakeNode(), store).update(GPU, gpus(*FOUR).values())
@@ -234,7 +234,7 @@ def test_a_checkpoint_without_devices_is_as_go_writes_it() -> None:
     assert b'"PodDeviceEntries":null' in store.blobs[files.FILE]
 
 
-def test_a_bad_checkpoint_is_reported_and_the_state_is_empty() -> None:
+def test_an_invalid_checkpoint_is_reported_and_the_state_is_empty() -> None:
     store = CountingStore()
     store.blobs[files.FILE] = b'{"Data":{"RegisteredDevices":{"a":["1"]}},"Checksum":1}'
     made = DeviceManager((0,), FakeNode(), FakeNode(), CheckpointManager(store), Clock())
@@ -288,7 +288,7 @@ def test_a_plugin_that_does_not_answer_refuses_the_container() -> None:
     assert of.state.available(GPU) == ids(0, 1, 2, 3)
 
 
-def test_devices_of_pods_that_are_gone_return() -> None:
+def test_devices_of_deleted_pods_are_released() -> None:
     node = FakeNode([asking(4)])
     of = manager(node, CountingStore())
     of.register(GPU, FakePlugin())
@@ -302,7 +302,7 @@ def test_devices_of_pods_that_are_gone_return() -> None:
     assert [device.id for device in of.allocatable_devices()[GPU]] == sorted(ids(0, 1, 2, 3))
 
 
-def test_of_two_answers_for_the_same_thing_the_first_counts() -> None:
+def test_the_first_of_two_conflicting_plugin_answers_is_used() -> None:
     first = RunOptions({"A": "1"}, (DeviceNode("/dev/0", "/dev/x", "rw"),), cdi_devices=("c", "d"))
     second = RunOptions(
         {"A": "2", "B": "3"},
@@ -321,7 +321,7 @@ places = st.one_of(st.none(), st.lists(st.integers(0, 3), unique=True, max_size=
 
 
 @given(st.lists(places, min_size=1, max_size=8), st.data())
-def test_what_is_chosen_is_available_and_near_before_far(
+def test_chosen_devices_are_available_and_aligned_devices_come_first(
     where: list[tuple[int, ...] | None], data: st.DataObject
 ) -> None:
     devices = gpus(*where)

@@ -1,4 +1,4 @@
-"""The node refuses what the kubelet refuses, in its words, case by case."""
+"""The node refuses the pods that the kubelet refuses, with its messages, case by case."""
 
 from contextlib import nullcontext
 from dataclasses import replace
@@ -42,7 +42,7 @@ def test_pods_that_do_not_fit_are_refused(case: Json) -> None:
 
 
 @cases("admission", "unknown_resources")
-def test_extended_resources_that_the_node_does_not_know_are_left_out(case: Json) -> None:
+def test_extended_resources_unknown_to_the_node_are_ignored(case: Json) -> None:
     node = NodeFacts("node", {"pods": 10, **resources(case["allocatable"])})
     found = insufficient(Candidate(pod(case["pod"])), node, node.allocatable)
     left = total(pod(case["left"]))
@@ -52,7 +52,7 @@ def test_extended_resources_that_the_node_does_not_know_are_left_out(case: Json)
 
 
 @cases("admission", "victims")
-def test_pods_are_stopped_for_critical_ones(case: Json) -> None:
+def test_pods_are_evicted_for_critical_pods(case: Json) -> None:
     pods = [candidate(one) for one in case["pods"]]
     with pytest.raises(preemption.NoVictimsError) if case["refused"] else nullcontext():
         found = preemption.victims(candidate(case["preemptor"]), pods, case["missing"])
@@ -60,19 +60,19 @@ def test_pods_are_stopped_for_critical_ones(case: Json) -> None:
 
 
 @cases("admission", "distances")
-def test_pods_are_near_to_what_is_missing(case: Json) -> None:
+def test_the_distance_of_a_pod_to_the_missing_resources_is_computed(case: Json) -> None:
     found = preemption.distance(case["missing"], candidate(case["pod"]))
 
     assert found == pytest.approx(case["distance"])
 
 
 @cases("admission", "left_over")
-def test_what_a_pod_leaves_is_no_longer_missing(case: Json) -> None:
+def test_resources_of_an_evicted_pod_are_no_longer_missing(case: Json) -> None:
     assert preemption.left_over(case["missing"], [candidate(case["pod"])]) == case["left"]
 
 
 @cases("admission", "allowlists")
-def test_only_sysctls_of_a_namespace_can_be_allowed(case: Json) -> None:
+def test_only_namespaced_sysctls_can_be_allowed(case: Json) -> None:
     with pytest.raises(ConfigurationError) if case["refused"] else nullcontext():
         sysctls.check_allowlist(case["patterns"] or ())
 

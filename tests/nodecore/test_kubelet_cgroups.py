@@ -124,12 +124,12 @@ def reserved(case: Json) -> Mapping[str, int]:
 
 
 @cases("cgroups", "reservation")
-def test_the_node_keeps_what_is_reserved(case: Json) -> None:
+def test_the_node_keeps_the_reserved_resources(case: Json) -> None:
     assert reserved(case).items() <= resources(case["expected"]).items()
 
 
 @cases("cgroups", "enforced")
-def test_all_pods_together_are_limited(case: Json) -> None:
+def test_the_sum_of_all_pods_is_limited(case: Json) -> None:
     found = allocatable.enforced(
         resources(case["capacity"]), resources(case["system"]), resources(case["kube"])
     )
@@ -138,7 +138,7 @@ def test_all_pods_together_are_limited(case: Json) -> None:
 
 
 @cases("cgroups", "invalid")
-def test_more_cannot_be_reserved_than_there_is(case: Json) -> None:
+def test_reservations_cannot_exceed_the_capacity(case: Json) -> None:
     with pytest.raises(ConfigurationError) if case["refused"] else nullcontext():
         allocatable.allocatable(resources(case["capacity"]), reserved(case))
 
@@ -156,7 +156,7 @@ def test_memory_can_be_reserved_for_classes(case: Json) -> None:
 
 
 @cases("cgroups", "guaranteed_containers")
-def test_containers_are_guaranteed_by_their_own_resources(case: Json) -> None:
+def test_the_qos_of_a_container_follows_its_own_resources(case: Json) -> None:
     assert pod(case["pod"]).containers[0].is_guaranteed == case["guaranteed"]
 
 
@@ -173,7 +173,7 @@ def test_pods_are_known_by_their_cgroups(case: Json) -> None:
 
 
 @cases("cgroups", "exclusive")
-def test_containers_have_cpus_for_themselves(case: Json) -> None:
+def test_containers_have_exclusive_cpus(case: Json) -> None:
     asking = pod(case["pod"])
     held = {
         uid: {name: frozenset(cpus)}

@@ -126,7 +126,7 @@ def check_taken(case: Json, take: Callable[[], str]) -> None:
 
 
 @cases("cpu", "start")
-def test_the_policy_starts_from_a_state_that_suits_it(case: Json) -> None:
+def test_the_policy_starts_from_a_valid_state(case: Json) -> None:
     if case["error"]:
         with pytest.raises((StateError, ConfigurationError)) as error:
             static.start(policy(case), state(case))
@@ -214,7 +214,7 @@ def test_cpus_return_to_the_shared_pool(case: Json) -> None:
 
 
 @cases("cpu", "allocate_near")
-def test_cpus_near_the_hint_come_first(case: Json) -> None:
+def test_aligned_cpus_are_taken_first(case: Json) -> None:
     settings = StaticPolicy(cpu_topology(case["machine"]), EMPTY)
     amounts = {"cpu": str(case["count"]), "memory": "1G"}
     asking = pod(
@@ -251,7 +251,7 @@ def test_a_pod_with_pod_level_resources_gets_its_cpus(case: Json) -> None:
 
 
 @cases("cpu", "shared_pool")
-def test_containers_without_own_cpus_need_some_of_the_pods(case: Json) -> None:
+def test_containers_without_exclusive_cpus_need_shared_cpus_of_the_pod(case: Json) -> None:
     on = Features(pod_level_resource_managers="PodLevelResourceManagers" in case["features"])
     asking = pod(case["pod"])
     if case["refused"]:
@@ -262,7 +262,7 @@ def test_containers_without_own_cpus_need_some_of_the_pods(case: Json) -> None:
 
 
 @cases("cpu", "pod_cpus")
-def test_a_pod_needs_cpus_for_itself(case: Json) -> None:
+def test_the_exclusive_cpus_of_a_pod_are_counted(case: Json) -> None:
     assert exclusive_cpus_of_pod(pod(case["pod"]), features(case)) == case["cpus"]
 
 
@@ -279,7 +279,7 @@ def test_a_container_and_a_pod_have_hints(case: Json) -> None:
 
 
 @cases("cpu", "hints_with_options")
-def test_hints_prefer_sockets_if_asked_to(case: Json) -> None:
+def test_hints_prefer_sockets_with_the_option(case: Json) -> None:
     settings = StaticPolicy(cpu_topology(case["machine"]), EMPTY, options(case["options"]))
 
     found = pod_hints(settings, state(case), ReusableCpus(), pod(case["pod"]))
@@ -308,7 +308,7 @@ def test_options_are_read(case: Json) -> None:
 
 
 @cases("cpu", "options_of_machines")
-def test_options_suit_the_machine(case: Json) -> None:
+def test_options_are_checked_against_the_machine(case: Json) -> None:
     found = options(case["options"])
 
     def check() -> None:

@@ -52,7 +52,7 @@ def place(case: Json) -> int | None:
 
 
 @cases("devices", "allocate")
-def test_near_devices_are_taken_first(case: Json) -> None:
+def test_aligned_devices_are_taken_first(case: Json) -> None:
     listed = {one.id: one for one in devices(case["devices"])}
     request = PluginDeviceRequest("pod", "app", "resource", case["count"], place(case))
     taken = choose(listed, frozenset(listed), request)
@@ -67,7 +67,7 @@ def test_near_devices_are_taken_first(case: Json) -> None:
 
 
 @cases("devices", "asked_plugin")
-def test_the_plugin_is_asked_which_devices_it_prefers(case: Json) -> None:
+def test_the_plugin_chooses_its_preferred_devices(case: Json) -> None:
     listed = {one.id: one for one in devices(case["devices"])}
     asked: list[tuple[Ids, Ids, int]] = []
 
@@ -85,7 +85,7 @@ def test_the_plugin_is_asked_which_devices_it_prefers(case: Json) -> None:
 
 
 @cases("devices", "requests")
-def test_a_pod_needs_devices_at_one_time(case: Json) -> None:
+def test_the_devices_of_a_pod_at_one_time_are_counted(case: Json) -> None:
     wanted = total(pod(case["pod"]), "limits")
 
     counts = {name: wanted[name] for name in case["known"] if name in wanted}

@@ -95,7 +95,7 @@ def test_the_policy_needs_reserved_memory(case: Json) -> None:
 
 
 @cases("memory", "start")
-def test_the_policy_starts_from_a_state_that_suits_it(case: Json) -> None:
+def test_the_policy_starts_from_a_valid_state(case: Json) -> None:
     check_refusal(case, lambda: static.start(policy(case), state(case)))
 
 
@@ -178,7 +178,7 @@ def test_a_pod_has_hints(case: Json) -> None:
 
 
 @cases("memory", "pod_memory")
-def test_a_pod_needs_memory_at_one_time(case: Json) -> None:
+def test_the_memory_of_a_pod_at_one_time_is_counted(case: Json) -> None:
     assert requests.of_pod(pod(case["pod"]), Features()) == case["sizes"]
 
 
@@ -190,7 +190,7 @@ def test_nodes_in_use_join_no_other_group(case: Json) -> None:
 
 
 @cases("memory", "shared_pool")
-def test_containers_without_own_memory_need_some_of_the_pods(case: Json) -> None:
+def test_containers_without_pinned_memory_need_shared_memory_of_the_pod(case: Json) -> None:
     asking = pod(case["pod"])
     with refusal(case, AllocationError) as error:
         requests.check_shared_pool(asking, features(case))
@@ -215,7 +215,7 @@ def test_reserved_memory_is_spread_over_the_nodes(case: Json) -> None:
 
 
 @cases("memory", "managers")
-def test_the_manager_starts_if_its_settings_suit_the_machine(case: Json) -> None:
+def test_the_manager_starts_only_with_settings_valid_for_the_machine(case: Json) -> None:
     with refusal(case, ConfigurationError) as error:
         manager.configure(
             case["policy"], machine(case), resources(case["node_reserved"]), reservations(case)

@@ -55,7 +55,7 @@ def test_hints_are_merged(case: Json) -> None:
 
 
 @cases("topology", "none")
-def test_without_a_policy_hints_do_not_count(case: Json) -> None:
+def test_hints_are_ignored_without_a_policy(case: Json) -> None:
     found = policies.merge_hints(
         policies.NONE, NODES[4], [provider(one) for one in case["providers"]]
     )
@@ -64,7 +64,7 @@ def test_without_a_policy_hints_do_not_count(case: Json) -> None:
 
 
 @cases("topology", "single_nodes")
-def test_single_nodes_are_left(case: Json) -> None:
+def test_only_hints_of_single_numa_nodes_are_kept(case: Json) -> None:
     assert policies.single_node_only(lists(case["resources"])) == lists(case["left"])
 
 
@@ -74,7 +74,7 @@ def test_the_resource_that_needs_most_nodes_decides(case: Json) -> None:
 
 
 @cases("topology", "order")
-def test_of_two_hints_the_better_is_kept(case: Json) -> None:
+def test_the_better_of_two_hints_is_kept(case: Json) -> None:
     candidate = hint(case["candidate"])
     # Without a current hint, only one without a node is worse than the candidate.
     current = hint(case["current"]) if case["current"] else Hint(0, preferred=False)
@@ -98,7 +98,7 @@ def test_numa_nodes_are_read(case: Json) -> None:
 
 
 @cases("topology", "closer")
-def test_of_two_masks_the_closer_is_taken(case: Json) -> None:
+def test_the_closer_of_two_masks_is_taken(case: Json) -> None:
     distances = {int(node): of for node, of in (case["distances"] or {}).items()}
     current, candidate = mask(case["current"]) or 0, mask(case["candidate"]) or 0
 
@@ -127,7 +127,7 @@ def test_options_are_read(case: Json) -> None:
 
 
 @cases("topology", "managers")
-def test_the_manager_starts_if_its_settings_suit_the_machine(case: Json) -> None:
+def test_the_manager_starts_only_with_settings_valid_for_the_machine(case: Json) -> None:
     nodes = [NumaNode(node) for node in range(case["nodes"])]
 
     def start() -> None:

@@ -74,7 +74,7 @@ def argument(call: str, found: Any) -> Any:
 
 
 def answer(found: Any, wanted: Any) -> Any:
-    """Return what a call has returned in the form of the tables."""
+    """Return the result of a call in the form of the tables."""
     if isinstance(found, AttachedVolume):
         facts = {
             "device_path": found.device_path,
@@ -122,7 +122,7 @@ def play(case: Json) -> None:
 
 
 @cases("volumes", "desired")
-def test_pods_want_volumes(case: Json) -> None:
+def test_the_desired_volumes_of_pods_are_recorded(case: Json) -> None:
     play(case)
 
 
@@ -132,7 +132,7 @@ def test_volumes_are_attached_and_mounted(case: Json) -> None:
 
 
 @cases("volumes", "rounds")
-def test_rounds_lead_from_the_actual_to_the_desired_state(case: Json) -> None:
+def test_reconciliation_leads_from_the_actual_to_the_desired_state(case: Json) -> None:
     play(case)
 
 
@@ -142,5 +142,5 @@ def test_operations_exclude_each_other_and_wait(case: Json) -> None:
 
 
 @cases("volumes", "plugins")
-def test_plugins_come_and_go(case: Json) -> None:
+def test_plugins_are_registered_and_unregistered(case: Json) -> None:
     play(case)

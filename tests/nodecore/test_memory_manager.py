@@ -65,7 +65,7 @@ def free_mib(state: MemoryState) -> list[int]:
     return [node.memory["memory"].free // MIB for _, node in sorted(state.machine.items())]
 
 
-def test_huge_pages_and_what_is_reserved_are_no_memory_for_containers() -> None:
+def test_huge_pages_and_reserved_memory_are_not_allocatable_to_containers() -> None:
     states = initial(PAGES, RESERVED)
 
     assert states[0].memory == {
@@ -95,7 +95,7 @@ def test_a_node_that_is_used_alone_joins_no_group() -> None:
         given_to(state, asking(1000), 0, 1)
 
 
-def test_a_group_is_used_as_a_group_only() -> None:
+def test_a_group_of_numa_nodes_is_used_only_as_a_group() -> None:
     state = given_to(started(), asking(1000, "first"), 0, 1)
 
     assert free_mib(state) == [0, 800]
@@ -139,7 +139,7 @@ def test_too_much_memory_is_refused(nodes: tuple[int, ...], message: str) -> Non
         given_to(started(), asking(2000), *nodes)
 
 
-def test_huge_pages_that_no_node_has_are_refused() -> None:
+def test_huge_pages_of_a_missing_size_are_refused() -> None:
     wanted = pod(container(hugepages_2Mi=20 * MIB))
 
     with pytest.raises(AllocationError, match="no NUMA nodes with enough memory"):
@@ -176,7 +176,7 @@ def test_sidecars_keep_their_memory() -> None:
     assert free_mib(state) == [500, 900]
 
 
-def test_hints_of_a_placed_container_lead_back_to_its_nodes() -> None:
+def test_hints_of_an_allocated_container_point_to_its_numa_nodes() -> None:
     state = given_to(started(), asking(500), 1)
 
     assert found_hints(state, asking(500)) == [(0b10, True)]
@@ -184,14 +184,14 @@ def test_hints_of_a_placed_container_lead_back_to_its_nodes() -> None:
     assert hints.regenerate((), {"memory": 1}) is None
 
 
-def test_pods_that_are_not_guaranteed_have_no_preference_and_no_blocks() -> None:
+def test_pods_of_other_qos_classes_have_no_preference_and_no_blocks() -> None:
     burstable = pod(Container("app", {"memory": MIB}))
 
     assert static.pod_hints(POLICY, started(), ReusableMemory(), burstable) is None
     assert given_to(started(), burstable) == started()
 
 
-def test_a_pod_shares_its_memory_out_with_the_feature() -> None:
+def test_a_pod_divides_its_memory_among_its_containers_with_the_feature() -> None:
     wanted = whole_pod(container("own", memory_mib=100), Container("a"), cpu=4, memory_mib=400)
 
     state = static.allocate_pod(POLICY, started(), wanted, Hint(0b10, preferred=True))
@@ -205,7 +205,7 @@ def test_a_pod_shares_its_memory_out_with_the_feature() -> None:
     assert state == started()
 
 
-def test_a_pod_that_leaves_no_memory_to_share_is_refused() -> None:
+def test_a_pod_without_remaining_shared_memory_is_refused() -> None:
     wanted = whole_pod(container("own", memory_mib=400), Container("a"), cpu=4, memory_mib=400)
 
     with pytest.raises(EmptyPodSharedPoolError, match="leaving no memory for shared containers"):
@@ -234,7 +234,7 @@ def test_a_pod_that_leaves_no_memory_to_share_is_refused() -> None:
         (MemoryState(initial(PAGES, RESERVED)), "the expected machine state is different"),
     ],
 )
-def test_a_state_that_contradicts_the_machine_stops_the_start(
+def test_a_state_that_contradicts_the_machine_prevents_the_start(
     state: MemoryState, message: str
 ) -> None:
     with pytest.raises(StateError, match=message):
@@ -242,7 +242,7 @@ def test_a_state_that_contradicts_the_machine_stops_the_start(
 
 
 @pytest.mark.parametrize("order", [("first", "second"), ("second", "first")])
-def test_groups_that_overlap_do_not_stop_the_start_in_any_order(order: tuple[str, ...]) -> None:
+def test_overlapping_groups_do_not_prevent_the_start_in_any_order(order: tuple[str, ...]) -> None:
     """The topology manager may leave one node of a group: a container then joins it alone."""
     state = given_to(started(), asking(1000, "first"), 0, 1)
     state = given_to(state, asking(300, "second"), 1)
@@ -252,7 +252,7 @@ def test_groups_that_overlap_do_not_stop_the_start_in_any_order(order: tuple[str
     assert static.start(POLICY, reordered) == reordered
 
 
-def test_a_group_that_nobody_has_any_more_stops_the_start_as_in_the_kubelet() -> None:
+def test_an_unused_group_in_the_state_prevents_the_start_as_in_the_kubelet() -> None:
     """A pod that is refused halfway leaves its group behind on a node that others use."""
     before = given_to(started(), asking(1000, "first"), 0, 1)
     state = static.release(POLICY, given_to(before, asking(300, "second"), 1), "second", "app")
@@ -330,7 +330,7 @@ def test_a_created_container_frees_the_init_containers_before_it() -> None:
     assert free_mib(of.state) == [900, 900]
 
 
-def test_memory_of_pods_that_are_gone_returns() -> None:
+def test_memory_of_deleted_pods_is_released() -> None:
     node = FakeNode([asking(500)])
     of = manager(node, CountingStore())
     of.allocate(node.pods[0], node.pods[0].containers[0])
@@ -342,7 +342,7 @@ def test_memory_of_pods_that_are_gone_returns() -> None:
 
 
 @given(st.lists(st.integers(1, 1200), max_size=8), st.randoms(use_true_random=False))
-def test_memory_is_neither_lost_nor_made(sizes: list[int], order: Any) -> None:
+def test_the_sum_of_free_and_allocated_memory_is_constant(sizes: list[int], order: Any) -> None:
     state = started()
     placed = []
     for number, size in enumerate(sizes):

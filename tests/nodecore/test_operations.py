@@ -1,4 +1,4 @@
-"""Pending operations: which exclude each other, and how those that failed wait."""
+"""Pending operations: mutual exclusion, and the delay after a failure."""
 
 import pytest
 
@@ -56,7 +56,7 @@ def operations(clock: Clock) -> PendingOperations:
         (VOLUME, OperationKey("other"), True),
     ],
 )
-def test_operations_run_beside_each_other_if_nothing_is_shared(
+def test_operations_without_shared_objects_run_concurrently(
     first: OperationKey, second: OperationKey, both: bool, operations: PendingOperations
 ) -> None:
     operations.start(first, "first")
@@ -70,7 +70,7 @@ def test_operations_run_beside_each_other_if_nothing_is_shared(
 
 
 @pytest.mark.parametrize("error", [None, "broken"])
-def test_an_operation_that_has_ended_leaves_room(
+def test_a_finished_operation_admits_the_next_one(
     error: str | None, operations: PendingOperations, clock: Clock
 ) -> None:
     operations.start(VOLUME, "mount")
@@ -81,7 +81,7 @@ def test_an_operation_that_has_ended_leaves_room(
     assert operations.is_pending(VOLUME)
 
 
-def test_a_failed_operation_keeps_others_of_the_volume_apart(
+def test_a_failed_operation_does_not_affect_others_of_its_volume(
     operations: PendingOperations, clock: Clock
 ) -> None:
     """The end of one operation must not be taken for the end of another on the same volume."""
@@ -106,7 +106,9 @@ def of_pod(name: str) -> OperationKey:
     return OperationKey("volume", pod=name)
 
 
-def test_one_that_runs_counts_before_those_that_failed(operations: PendingOperations) -> None:
+def test_a_running_operation_takes_precedence_over_failed_ones(
+    operations: PendingOperations,
+) -> None:
     for name in ("one", "two", "three"):
         operations.start(of_pod(name), "unmount")
     for name in ("one", "two"):
@@ -116,7 +118,7 @@ def test_one_that_runs_counts_before_those_that_failed(operations: PendingOperat
         operations.start(VOLUME, "mount")
 
 
-def test_the_same_key_counts_before_others_that_failed(
+def test_a_failed_operation_of_the_same_key_takes_precedence(
     operations: PendingOperations, clock: Clock
 ) -> None:
     for name in ("one", "two", "three"):

@@ -21,7 +21,7 @@ NODES = 40
 
 
 @pytest.mark.parametrize("part", range(PARTS))
-def test_the_prediction_from_counts_is_what_the_managers_decide(part: int) -> None:
+def test_the_prediction_from_counts_equals_the_decision_of_the_managers(part: int) -> None:
     admitted = refused = 0
     for seed in range(part, WORLDS, PARTS):
         random = Random(seed)
@@ -47,7 +47,7 @@ def test_the_prediction_from_counts_is_what_the_managers_decide(part: int) -> No
     assert refused > WORLDS // PARTS
 
 
-def test_many_nodes_at_once_get_the_same_answer_as_each_alone() -> None:
+def test_predictions_for_many_nodes_equal_predictions_for_single_nodes() -> None:
     kinds: Counter[tuple[str, bool, bool]] = Counter()
     for seed in range(BATCHES):
         random = Random(seed)
@@ -65,7 +65,7 @@ def test_many_nodes_at_once_get_the_same_answer_as_each_alone() -> None:
     assert len(kinds) >= 9  # each policy admits and refuses, with and without preference
 
 
-def test_a_row_of_the_arrays_is_the_node_that_it_was_made_of() -> None:
+def test_a_row_of_the_arrays_predicts_as_its_node() -> None:
     random = Random(1)
     nodes = [random_zones(random) for _ in range(NODES)]
     arrays = stack(nodes)

@@ -72,7 +72,7 @@ def request(*containers: Wanted) -> PodRequest:
         ({"has_static_cpus": False}, Wanted(cpus=6), ""),
     ],
 )
-def test_the_reason_names_what_the_zones_lack(
+def test_the_reason_names_the_resources_that_the_zones_lack(
     changes: dict[str, Any], wanted: Wanted, text: str
 ) -> None:
     node = replace(NODE, **changes)
@@ -80,7 +80,7 @@ def test_the_reason_names_what_the_zones_lack(
     assert plain.predict(node, request(wanted)).admit == (not text)
 
 
-def test_the_reason_is_about_the_container_that_gets_nothing() -> None:
+def test_the_reason_is_about_the_container_that_does_not_fit() -> None:
     both = request(Wanted(cpus=4, devices={GPU: 1}), Wanted(cpus=2, devices={GPU: 2}))
     assert refusal(NODE, both) == ""
     again = request(*both.containers, Wanted(cpus=1))

@@ -1,4 +1,4 @@
-"""The managers over time: what comes back after a restart, and what reconciliation brings.
+"""The managers over time: state restored after a restart, and reconciliation.
 
 The cases of both tables are those of the kubelet's tests.
 """
@@ -63,7 +63,7 @@ def memory_manager(node: FakeNode, store: MemoryStore, features: Features) -> Me
 
 
 @RESTARTS
-def test_cpus_come_back_after_a_restart(
+def test_cpus_are_restored_after_a_restart(
     asking: Pod, features: Features, is_whole: bool, held: list[str]
 ) -> None:
     node, store = FakeNode([asking]), MemoryStore()
@@ -79,7 +79,7 @@ def test_cpus_come_back_after_a_restart(
 
 
 @RESTARTS
-def test_memory_comes_back_after_a_restart(
+def test_memory_is_restored_after_a_restart(
     asking: Pod, features: Features, is_whole: bool, held: list[str]
 ) -> None:
     node, store = FakeNode([asking]), MemoryStore()
@@ -125,7 +125,7 @@ class Runtime:
     ],
 )
 @pytest.mark.parametrize("is_init", [False, True])
-def test_what_is_recorded_is_brought_to_the_running_container(
+def test_recorded_cpus_are_applied_to_the_running_container(
     statuses: dict[str, dict[str, ContainerStatus]],
     fails: bool,
     success: list[str],
@@ -168,7 +168,7 @@ def test_a_container_is_updated_once_and_again_when_its_cpus_change() -> None:
     assert manager.state.containers == {}
 
 
-def test_a_container_without_any_cpu_is_left_as_it_is() -> None:
+def test_a_container_without_any_cpu_is_not_updated() -> None:
     own, shared = pod(container(cpu=3), uid="own"), pod(container(cpu=0.5), uid="shared")
     manager, runtime = (
         cpu_manager(FakeNode([shared, own]), MemoryStore(), is_strict=True),

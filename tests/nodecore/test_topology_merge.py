@@ -1,4 +1,4 @@
-"""Merging hints: the fold equals all combinations, and the policies admit what they should."""
+"""Merging hints: the fold equals all combinations, and each policy admits by its rule."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -31,7 +31,7 @@ TWO = NumaInfo((0, 1))
 
 
 @given(st.data(), st.integers(1, 9), st.integers(1, 6))
-def test_the_ands_of_tables_are_those_of_all_combinations(
+def test_the_intersections_of_tables_equal_all_combinations(
     data: st.DataObject, nodes: int, count: int
 ) -> None:
     masks = st.sets(st.integers(1, (1 << nodes) - 1), max_size=4)
@@ -45,7 +45,7 @@ def test_the_ands_of_tables_are_those_of_all_combinations(
 
 
 @pytest.mark.parametrize("nodes", [8, 9, 16])
-def test_ands_of_full_tables_do_not_overflow(nodes: int) -> None:
+def test_intersections_of_full_tables_do_not_overflow(nodes: int) -> None:
     full = np.ones(1 << nodes, np.bool_)
 
     found = all_ands([full] * 5, nodes)
@@ -98,7 +98,7 @@ def resources_of(draw: st.DrawFn) -> tuple[NumaInfo, list[list[Hint]]]:
 
 
 @given(resources_of())
-def test_the_fold_finds_what_all_combinations_find(
+def test_the_fold_equals_the_search_over_all_combinations(
     found: tuple[NumaInfo, list[list[Hint]]],
 ) -> None:
     numa, resources = found
@@ -149,7 +149,7 @@ def test_distances_decide_between_sets_of_the_same_size() -> None:
     assert merge_hints(BEST_EFFORT, numa, providers).hint == hint(0, 1)
 
 
-def test_an_unwanted_resource_has_no_say() -> None:
+def test_a_resource_without_hints_does_not_restrict_the_merge() -> None:
     assert filtered([None, {"gpu": None, "nic": []}]) == [
         [Hint(None, preferred=True)],
         [Hint(None, preferred=True)],
@@ -175,18 +175,18 @@ def test_more_than_eight_numa_nodes_are_refused_unless_allowed() -> None:
         ({"other": "true"}, "unknown Topology Manager Policy option"),
     ],
 )
-def test_bad_options_are_refused(options: dict[str, str], message: str) -> None:
+def test_invalid_options_are_refused(options: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         parse(options)
 
 
 @pytest.mark.parametrize("text", [" 9", "1_0", "\uff19", "9" * 40])
-def test_counts_of_nodes_are_numbers_as_go_reads_them(text: str) -> None:
+def test_counts_of_numa_nodes_are_parsed_as_in_go(text: str) -> None:
     with pytest.raises(ConfigurationError, match="unable to convert policy option to integer"):
         parse({"max-allowable-numa-nodes": text})
 
 
-def test_distances_that_lack_a_node_are_refused() -> None:
+def test_distances_without_a_numa_node_are_refused() -> None:
     nodes = [replace(node, distances=(10,)) for node in uniform(sockets=2).nodes]
 
     assert numa_info(nodes, with_distances=False) == TWO
@@ -194,7 +194,7 @@ def test_distances_that_lack_a_node_are_refused() -> None:
         numa_info(nodes, with_distances=True)
 
 
-def test_names_that_do_not_exist_are_refused() -> None:
+def test_unknown_names_are_refused() -> None:
     machine = uniform()
 
     with pytest.raises(ConfigurationError, match='unknown policy: "strict"'):
@@ -204,7 +204,7 @@ def test_names_that_do_not_exist_are_refused() -> None:
 
 
 @given(nodes)
-def test_masks_are_read_as_they_were_made(ids: list[int]) -> None:
+def test_masks_contain_the_ids_they_are_built_from(ids: list[int]) -> None:
     assert nodes_of(mask_of(ids)) == tuple(ids)
 
 

@@ -64,7 +64,7 @@ def test_hints_of_cpus_and_devices_are_merged(
     assert (alone.hint, alone.admit) == (single, single.preferred)
 
 
-def test_without_a_policy_every_node_is_possible() -> None:
+def test_every_node_is_feasible_without_a_policy() -> None:
     found = volcano.merge_hints(policies.NONE, TWO, [{"cpu": []}])
 
     assert (found.hint, found.admit) == (Hint(None, preferred=False), True)
@@ -124,7 +124,7 @@ def test_cpus_have_hints(count: int, free: str, expected: set[Hint]) -> None:
         (8, "1-7", (0, 1), ""),
     ],
 )
-def test_cpus_are_taken_near_the_hint(
+def test_cpus_are_taken_from_the_hinted_numa_nodes(
     count: int, free: str, nodes: tuple[int, ...], taken: str
 ) -> None:
     found = provider.take(MACHINE, cpus(free), count, mask_of(nodes))
@@ -140,7 +140,7 @@ def test_reserved_cpus_are_left_out() -> None:
     assert provider.hints(MACHINE, free, 0) is None
 
 
-def test_devices_prefer_the_fewest_nodes_that_have_them_now() -> None:
+def test_devices_prefer_the_fewest_numa_nodes_with_free_devices() -> None:
     assert volcano.device_hints({0: 1, 1: 3}, 2) == [
         hint(1, preferred=True),
         hint(0, 1, preferred=False),

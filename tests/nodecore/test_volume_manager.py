@@ -152,7 +152,7 @@ def manager(cluster: FakeCluster = CLUSTER, *, by_controller: bool = True) -> Vo
     return VolumeManager(cluster, Clock(), is_attached_by_controller=by_controller)
 
 
-def test_a_volume_goes_all_the_way_and_back() -> None:
+def test_a_volume_is_attached_mounted_and_unmounted() -> None:
     of = manager()
 
     assert of.run_once([POD], sources_ready=True) == []  # the node's status names it first
@@ -191,7 +191,7 @@ def test_the_node_attaches_itself_without_a_controller() -> None:
     assert kinds(of.run_once([], sources_ready=True)) == ["DETACH"]
 
 
-def test_nothing_is_taken_away_before_all_pods_are_known() -> None:
+def test_nothing_is_unmounted_before_all_pods_are_known() -> None:
     of = manager()
     of.actual.mark_volume_as_reconstructed(DISK_NAME, "gone", DISK)
 
@@ -205,14 +205,14 @@ def test_nothing_is_taken_away_before_all_pods_are_known() -> None:
     assert of.mounted_volumes_for_pod("gone") == {}
 
 
-def test_a_reconstructed_volume_that_is_wanted_is_mounted_again() -> None:
+def test_a_reconstructed_volume_of_a_pod_is_remounted() -> None:
     of = manager()
     of.actual.mark_volume_as_reconstructed(DISK_NAME, "uid", DISK)
 
     assert kinds(of.run_once([POD], sources_ready=True)) == ["MOUNT"]
 
 
-def test_a_changed_pod_has_its_secrets_mounted_again() -> None:
+def test_a_changed_pod_gets_its_secrets_remounted() -> None:
     of = manager()
     pod = replace(POD, volumes=[WantedVolume("token", spec=SECRET)])
     of.run_once([pod], sources_ready=True)
@@ -226,7 +226,7 @@ def test_a_changed_pod_has_its_secrets_mounted_again() -> None:
     assert (step.kind, step.key) == (StepKind.REMOUNT, OperationKey(SECRET_NAME, "uid"))
 
 
-def test_a_larger_volume_grows() -> None:
+def test_a_resized_volume_is_expanded() -> None:
     growing = replace(DISK, is_expandable=True, size_bytes=20)
     of = manager(FakeCluster(CLUSTER.claims, {"pv-1": Volume(growing, "claim-uid")}))
     of.actual.mark_volume_as_attached(DISK_NAME, growing)
@@ -237,7 +237,7 @@ def test_a_larger_volume_grows() -> None:
     assert of.run_once([POD], sources_ready=True) == []
 
 
-def test_another_selinux_label_is_an_error_of_the_pod() -> None:
+def test_a_conflicting_selinux_label_is_an_error_of_the_pod() -> None:
     labelled = replace(DISK, selinux_label="b")
     of = manager(FakeCluster(CLUSTER.claims, {"pv-1": Volume(labelled, "claim-uid")}))
     of.actual.mark_volume_as_attached(DISK_NAME, DISK)
@@ -322,7 +322,7 @@ def test_volumes_that_no_container_uses_are_not_mounted() -> None:
     assert of.desired.volumes_to_mount() == []
 
 
-def test_ending_pods_are_looked_at_only_after_a_restart() -> None:
+def test_terminating_pods_are_processed_only_after_a_restart() -> None:
     of = manager()
     ending = replace(POD, is_terminating=True)
     of.run_once([ending], sources_ready=False)
@@ -334,7 +334,7 @@ def test_ending_pods_are_looked_at_only_after_a_restart() -> None:
     assert later.desired.volumes_to_mount() == []
 
 
-def test_groups_of_volumes_are_groups_of_their_pods() -> None:
+def test_gids_of_volumes_are_supplemental_groups_of_their_pods() -> None:
     of = manager()
     of.actual.mark_volume_as_attached(DISK_NAME, DISK)
     for uid, gid in (("uid", "2000"), ("other", "3000")):
@@ -346,9 +346,7 @@ def test_groups_of_volumes_are_groups_of_their_pods() -> None:
 @pytest.mark.parametrize(
     ("gid", "groups"), [("777", [777]), ("555", []), ("a", []), ("", []), ("+7", [7]), ("1_0", [])]
 )
-def test_groups_that_are_no_number_or_that_the_pod_has_are_left_out(
-    gid: str, groups: list[int]
-) -> None:
+def test_malformed_gids_and_gids_of_the_pod_are_left_out(gid: str, groups: list[int]) -> None:
     of = manager()
     of.actual.mark_volume_as_attached(DISK_NAME, DISK)
     of.actual.mark_volume_as_mounted(DISK_NAME, "uid", replace(DISK, gid=gid))
@@ -356,7 +354,7 @@ def test_groups_that_are_no_number_or_that_the_pod_has_are_left_out(
     assert of.extra_supplemental_groups("uid", [555]) == groups
 
 
-def test_a_pod_waits_for_volumes_that_nothing_is_known_of() -> None:
+def test_a_pod_waits_for_unknown_volumes() -> None:
     local = VolumeSpec("vol2", "rbd", "image")
     volumes = [WantedVolume(name, spec=local) for name in ("vol2", "vol02")]
     volumes += [WantedVolume("vol3"), WantedVolume("vol03"), WantedVolume("idle", is_mounted=False)]
@@ -375,7 +373,7 @@ def test_a_pod_waits_for_volumes_that_nothing_is_known_of() -> None:
     )
 
 
-def test_errors_of_a_pod_whose_volumes_are_mounted_do_not_hold_it_up() -> None:
+def test_errors_of_a_pod_with_all_volumes_mounted_are_cleared() -> None:
     of = manager()
     of.run_once([POD], sources_ready=True)
     of.actual.mark_volume_as_attached(DISK_NAME, DISK)
@@ -396,7 +394,7 @@ def test_an_attached_volume_is_in_use_until_it_is_detached() -> None:
     assert of.volumes_in_use() == []
 
 
-def test_pods_that_are_still_mounted_are_waited_for() -> None:
+def test_pods_with_mounted_volumes_are_listed() -> None:
     of = manager()
     of.actual.mark_volume_as_attached(DISK_NAME, DISK)
     of.actual.mark_volume_as_mounted(DISK_NAME, "uid", DISK)
@@ -428,7 +426,7 @@ def test_a_volume_in_use_is_not_detached() -> None:
         actual.mark_volume_as_detached(DISK_NAME)
 
 
-def test_a_mount_that_failed_for_good_is_not_there_unless_it_was_found() -> None:
+def test_a_failed_mount_is_removed_unless_it_was_reconstructed() -> None:
     actual = ActualVolumes()
     actual.mark_volume_as_attached(DISK_NAME, DISK)
     actual.mark_volume_as_mounted(DISK_NAME, "uid", DISK, MountState.UNCERTAIN)
@@ -451,7 +449,7 @@ def test_at_most_ten_errors_of_a_pod_are_kept() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), max_size=12))
-def test_desired_volumes_are_those_of_the_pods_that_are_left(
+def test_desired_volumes_are_the_volumes_of_the_remaining_pods(
     changes: list[tuple[str, bool]],
 ) -> None:
     desired, left = DesiredVolumes(), set()
@@ -494,7 +492,7 @@ def test_plugins_are_registered_replaced_and_unregistered() -> None:
     assert not desired.exists("/p.sock")
 
 
-def test_what_is_no_plugin_is_refused() -> None:
+def test_invalid_plugins_are_refused() -> None:
     check_type("DRAPlugin", {"DRAPlugin": None}, "/p.sock")
     with pytest.raises(PluginError, match="no handler registered for plugin type: Other"):
         check_type("Other", {"DRAPlugin": None}, "/p.sock")

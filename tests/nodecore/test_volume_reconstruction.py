@@ -1,4 +1,4 @@
-"""After a restart, volumes are found in the directories of pods and taken away or kept."""
+"""After a restart, volumes are found in the directories of pods, and unmounted or kept."""
 
 import pytest
 
@@ -29,7 +29,7 @@ def of() -> VolumeManager:
     return VolumeManager(CLUSTER, Clock())
 
 
-def test_paths_of_pods_name_their_volumes() -> None:
+def test_volumes_are_named_by_the_paths_of_pods() -> None:
     assert volumes_in(
         [
             PATH,
@@ -44,7 +44,9 @@ def test_paths_of_pods_name_their_volumes() -> None:
     ]
 
 
-def test_nothing_is_unmounted_before_the_node_tells_what_is_attached(of: VolumeManager) -> None:
+def test_nothing_is_unmounted_before_the_node_status_lists_attached_volumes(
+    of: VolumeManager,
+) -> None:
     of.reconstruct([PATH], construct)
     assert kinds(of) == []
 
@@ -55,7 +57,7 @@ def test_nothing_is_unmounted_before_the_node_tells_what_is_attached(of: VolumeM
     assert (found.device_path, found.is_attachable) == ("/dev/sdb", True)
 
 
-def test_a_volume_that_is_not_attached_any_more_is_taken_away_too(of: VolumeManager) -> None:
+def test_a_detached_volume_is_unmounted_too(of: VolumeManager) -> None:
     of.reconstruct([PATH], construct)
     of.update_from_node_status({})
 
@@ -65,14 +67,14 @@ def test_a_volume_that_is_not_attached_any_more_is_taken_away_too(of: VolumeMana
     assert kinds(of) == [StepKind.UNMOUNT]
 
 
-def test_a_volume_that_a_pod_wants_is_mounted_once_more(of: VolumeManager) -> None:
+def test_a_reconstructed_volume_that_a_pod_uses_is_remounted(of: VolumeManager) -> None:
     of.reconstruct([PATH], construct)
     of.update_from_node_status({DISK_NAME: "/dev/sdb"})
 
     assert kinds(of, POD) == [StepKind.MOUNT]
 
 
-def test_volumes_that_nobody_knows_are_unmounted_once(of: VolumeManager) -> None:
+def test_volumes_of_unknown_plugins_are_unmounted_once(of: VolumeManager) -> None:
     of.reconstruct([PATH, UNKNOWN], construct)
     assert kinds(of, ready=False) == []
     assert of.take_orphans() == []
@@ -82,7 +84,7 @@ def test_volumes_that_nobody_knows_are_unmounted_once(of: VolumeManager) -> None
     assert of.take_orphans() == []
 
 
-def test_an_unknown_volume_that_a_pod_wants_is_left_to_its_mount(of: VolumeManager) -> None:
+def test_a_volume_without_metadata_that_a_pod_uses_is_no_orphan(of: VolumeManager) -> None:
     def nothing(_found: FoundVolume) -> VolumeSpec:
         raise VolumeError("no metadata file")
 

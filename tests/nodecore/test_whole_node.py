@@ -1,4 +1,4 @@
-"""A node with all managers: nothing is given twice, all returns, and a restart changes nothing."""
+"""A node with all managers: no double allocation, full release, unchanged by a restart."""
 
 from dataclasses import replace
 from itertools import combinations
@@ -132,7 +132,7 @@ configs = st.builds(
 
 
 @given(configs, st.data())
-def test_nothing_is_given_twice_and_a_restart_changes_nothing(
+def test_nothing_is_allocated_twice_and_a_restart_changes_nothing(
     config: NodeConfig, data: st.DataObject
 ) -> None:
     machine = Machine(config)

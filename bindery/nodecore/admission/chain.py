@@ -28,7 +28,8 @@ class Managers:
 
     Attributes:
         admit: the topology manager's decision; it allocates.
-        sanitized: the device manager's view of what the node has: pod UID and allocatable.
+        sanitized: maps a pod UID and the allocatable amounts to the amounts that the device manager
+            sees for the pod.
         stop: stops a pod that makes room for a critical one.
     """
 

@@ -75,9 +75,9 @@ class NodeFacts:
 
     Attributes:
         name: its name.
-        allocatable: what pods can have; "pods" is their number.
+        allocatable: resource -> the amount for pods; "pods" is their largest number.
         pods: the pods that run, without the candidate.
-        conditions: the pressures that it is under.
+        conditions: the conditions of the node that report pressure.
         allowed_sysctls: the unsafe sysctls that are allowed, and the safe ones; patterns end in *.
         has_supplemental_groups: whether the runtime supports supplementalGroupsPolicy.
         app_armor_error: why AppArmor profiles cannot be enforced for this pod, None if they can.

@@ -1,4 +1,4 @@
-"""The kubelet's own look at what the scheduler has decided: room, node name, ports, taints."""
+"""The kubelet's checks of the scheduler's decision: room, node name, ports, taints."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -33,9 +33,9 @@ class Insufficient:
 
     Attributes:
         resource: the resource.
-        requested: what the pod asks for.
-        used: what other pods have.
-        capacity: what the node has.
+        requested: the amount that the pod requests.
+        used: the amount of the other pods.
+        capacity: the allocatable amount of the node.
     """
 
     resource: str
@@ -118,8 +118,8 @@ def insufficient(
 ) -> list[Insufficient]:
     """Return the resources of which the node has too little.
 
-    Extended resources that the node does not know at all are left out: a cluster-level plugin may
-    serve them. So are those that a resource claim serves.
+    Two sorts of extended resources are not compared: resources that the node does not list, because
+    a cluster-level plugin may serve them, and resources that a resource claim serves.
     """
     found = []
     count, most = len(node.pods), allocatable.get(PODS, 0)

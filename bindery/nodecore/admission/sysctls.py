@@ -1,4 +1,4 @@
-"""Which sysctls a pod may set: those that belong to a namespace and that are allowed."""
+"""The sysctls that a pod may set: each must belong to a namespace and be allowed."""
 
 import re
 from collections.abc import Sequence

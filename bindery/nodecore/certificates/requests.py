@@ -53,12 +53,12 @@ class Template:
 
 @dataclass(frozen=True)
 class Leaf:
-    """What a certificate says.
+    """The content of a certificate.
 
     Attributes:
         template: the subject and the names of the certificate.
-        not_before_s: since when it counts, in seconds since 1970.
-        not_after_s: until when it counts.
+        not_before_s: begin of its validity, in seconds since the epoch.
+        not_after_s: end of its validity, in seconds since the epoch.
     """
 
     template: Template
@@ -66,7 +66,7 @@ class Leaf:
     not_after_s: float
 
     def is_expired(self, now_s: float) -> bool:
-        """Return whether it counts no longer."""
+        """Return whether the validity is over."""
         return now_s > self.not_after_s
 
     def satisfies(self, wanted: Template) -> bool:
@@ -149,7 +149,7 @@ def request_pem(key: PrivateKey, template: Template) -> bytes:
 
 
 def leaf_of(pem: bytes) -> Leaf:
-    """Return what the first certificate in `pem` says.
+    """Return the content of the first certificate in `pem`.
 
     Raises:
         CertificateError: there is none.

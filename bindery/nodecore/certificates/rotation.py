@@ -116,11 +116,11 @@ class CertificateManager:
         return self._pair
 
     def deadline_s(self) -> float:
-        """Return when the next certificate is to be requested; a time that is past means now."""
+        """Return the time of the next request for a certificate; a past time means now."""
         return self._deadline_s
 
     def to_request(self) -> Template | None:
-        """Return what to request now, None while there is nothing to do.
+        """Return the certificate to request now, or None.
 
         The caller sends one request at a time, and reports how each ended.
         """

@@ -23,7 +23,7 @@ _TIME_FORMAT: Final = "%Y-%m-%d-%H-%M-%S"
 
 
 class NoPairError(CertificateError):
-    """There is no certificate yet; one is to be requested."""
+    """There is no certificate yet; the node agent must request one."""
 
 
 @dataclass(frozen=True)

@@ -34,12 +34,12 @@ _FLOAT: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
 def eviction_reservation(thresholds: Mapping[str, str], capacity: Resources) -> dict[str, int]:
-    """Return what hard eviction thresholds keep free.
+    """Return resource -> the amount that hard eviction thresholds keep free.
 
     Args:
         thresholds: signal -> a quantity such as "100Mi", or a percentage such as "10%"; 0% and 100%
             are no thresholds.
-        capacity: what the machine has.
+        capacity: resource -> the amount in the machine.
 
     Raises:
         ConfigurationError: a signal is unknown, or its threshold is neither or out of range.

@@ -21,7 +21,7 @@ class Requirements:
 
 @dataclass(frozen=True)
 class AllocatedPod:
-    """What the node has allocated to a pod.
+    """The resources that are allocated to a pod.
 
     Attributes:
         containers: container name -> its resources.

@@ -40,7 +40,7 @@ class DeviceCheckpoint:
     """The content of the file.
 
     Attributes:
-        entries: what containers have.
+        entries: the devices of containers.
         registered: resource -> the ids of its healthy devices.
     """
 

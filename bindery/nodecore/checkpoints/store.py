@@ -139,7 +139,7 @@ class CheckpointManager:
 def restored(
     checkpoints: CheckpointManager, file: str, decode: Callable[[bytes], T], owner: str
 ) -> T | None:
-    """Return what a manager has written, None if it has not written anything yet.
+    """Return the state of a manager from its checkpoint, or None if there is no checkpoint yet.
 
     Args:
         checkpoints: where the file is.

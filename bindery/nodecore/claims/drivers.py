@@ -1,4 +1,4 @@
-"""The DRA drivers that have registered, and when their ResourceSlices are to be deleted."""
+"""The registered DRA drivers, and the times at which their ResourceSlices must be deleted."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -90,7 +90,7 @@ class Drivers:
         return next((one for one in reversed(instances) if one.is_connected), instances[-1])
 
     def to_wipe(self) -> list[str]:
-        """Return the drivers whose ResourceSlices are to be deleted now; each is returned once."""
+        """Return the drivers whose ResourceSlices must be deleted now, each driver once."""
         now = self._clock()
         due = sorted(driver for driver, at_s in self._wipe_at_s.items() if at_s <= now)
         for driver in due:

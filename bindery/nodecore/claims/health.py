@@ -27,10 +27,10 @@ class DeviceHealth:
     Attributes:
         pool: the device's pool.
         device: its name.
-        health: how it is.
-        message: what the driver says about it.
-        timeout_s: how long a report counts, 0 for the default.
-        updated_at_s: when it was reported.
+        health: whether the device is healthy.
+        message: the driver's text about the health.
+        timeout_s: seconds for which a report is valid, 0 for the default.
+        updated_at_s: time of the report, in seconds since the epoch.
     """
 
     pool: str

@@ -52,7 +52,7 @@ class ClaimInfo:
     """A claim on the node.
 
     Attributes:
-        state: what the checkpoint has of it.
+        state: the claim as in the checkpoint.
         is_prepared: whether its drivers have prepared it since the node agent started.
     """
 

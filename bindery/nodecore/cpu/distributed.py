@@ -53,7 +53,7 @@ def take_distributed(
 
 @dataclass
 class _Choice:
-    """A combination of NUMA nodes, and those that give one group more."""
+    """A combination of NUMA nodes, and the nodes in it that give one group more."""
 
     nodes: "Slice"
     remainder: "Slice | None"

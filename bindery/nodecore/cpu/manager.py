@@ -55,9 +55,9 @@ class ContainerStatus:
 
 @dataclass(frozen=True)
 class Reconciled:
-    """The containers whose CPUs are as recorded, and those that are left for the next time.
+    """Containers whose CPUs are as recorded, and containers that are left for the next time.
 
-    Each is the pod's name, the container's name and its id, as far as they are known.
+    An entry is the name of the pod, the name of the container and its id, as far as they are known.
     """
 
     success: list[tuple[str, str, str]] = field(default_factory=list)

@@ -57,7 +57,7 @@ def not_enough(count: int, available: CpuSet) -> AllocationError:
 
 
 class Accumulator:
-    """The CPUs taken so far, those that are free, and how many are still needed."""
+    """The CPUs taken so far, the free CPUs, and the number that is still needed."""
 
     def __init__(self, topology: CpuTopology, available: CpuSet, count: int) -> None:
         self._topology = topology

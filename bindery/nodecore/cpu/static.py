@@ -64,7 +64,7 @@ class StaticPolicy:
         return state.default - self.reserved
 
     def take(self, available: CpuSet, count: int) -> CpuSet:
-        """Return `count` of the `available` CPUs, chosen as the options say.
+        """Return `count` of the `available` CPUs, chosen by the options.
 
         Raises:
             AllocationError: there are not so many.

@@ -59,8 +59,8 @@ def devices_to_allocate(
 
     Args:
         state: the devices.
-        request: what is asked for.
-        preferred: asks the plugin, None if it does not answer.
+        request: the number of devices, and the devices to reuse.
+        preferred: returns the preference of the plugin; None if the plugin has none.
         is_running: whether the container ran already when the node agent started, and not all
             pods are known yet.
 
@@ -99,13 +99,13 @@ def choose(
     request: PluginDeviceRequest,
     preferred: Preferred | None = None,
 ) -> Ids:
-    """Return as many devices as are asked for; among equals, those with the lowest ids.
+    """Return the requested number of devices; of equal devices, the lowest ids first.
 
     Args:
         devices: all devices of the resource.
-        available: those that can be given, without the reusable ones.
-        request: what is asked for.
-        preferred: asks the plugin, None if it does not answer.
+        available: the free devices, without the reusable ones.
+        request: the number of devices, and the devices to reuse.
+        preferred: returns the preference of the plugin; None if the plugin has none.
 
     Raises:
         AllocationError: there are not enough.

@@ -35,7 +35,7 @@ class Plugin(Protocol):
     """Whether the plugin answers `preferred`."""
 
     def preferred(self, available: Ids, included: Ids, size: int) -> Iterable[str]:
-        """Return the ids that the plugin prefers of `available`, with those that are `included`."""
+        """Return the ids that the plugin prefers: from `available`, with all of `included`."""
 
     def allocate(self, ids: Ids) -> bytes | None:
         """Return the plugin's answer for a container as protobuf bytes, None without one."""

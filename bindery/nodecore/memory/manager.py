@@ -215,7 +215,7 @@ class MemoryManager:
         return self._state.blocks(pod_uid, container) or ()
 
     def allocatable_memory(self) -> list[Block]:
-        """Return what containers can have."""
+        """Return the allocatable memory, one block for each NUMA node and resource."""
         return [] if self._policy is None else static.allocatable(self._state)
 
     def remove_stale_state(self) -> None:

@@ -239,7 +239,7 @@ def release(
 
 
 def allocatable(state: MemoryState) -> list[Block]:
-    """Return what containers can have, one block for each NUMA node and resource."""
+    """Return the allocatable memory, one block for each NUMA node and resource."""
     return [
         Block((node,), resource, table.allocatable)
         for node, found in sorted(state.machine.items())

@@ -19,14 +19,14 @@ _ZONE_BITS: Final = (MAX_ZONES - 1).bit_length()
 def allocate(
     columns: Columns, wanted: Wanted, decided: Decisions, alive: Bools, *, is_last: bool
 ) -> Masks:
-    """Take a container's resources on all nodes; return the masks of zones that they are from.
+    """Take a container's resources on all nodes; return the masks of their zones.
 
     Args:
         columns: the nodes.
-        wanted: what the container asks for.
+        wanted: the request of the container.
         decided: the topology manager's choice.
-        alive: nodes that have not refused the pod; those that refuse now are set to False.
-        is_last: whether no container follows, so that what is left does not matter.
+        alive: nodes that have not refused the pod; nodes that refuse now are set to False.
+        is_last: whether no container follows, so that the rest need not be computed.
     """
     used = np.zeros(columns.size, np.uint8)
     for name, count in wanted.devices.items():

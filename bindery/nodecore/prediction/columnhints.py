@@ -1,6 +1,6 @@
-"""Hints of many nodes at once: on which zones a resource can be had.
+"""Hints of many nodes at once: the sets of zones that can serve a resource.
 
-The hints of a resource are a function of the mask: `has(mask)` tells for each column whether the
+The hints of a resource are a function of the mask: `has(mask)` returns for each column whether the
 mask is a hint. All hints with `fewest` zones are preferred.
 """
 

@@ -19,16 +19,16 @@ from bindery.nodecore.prediction.zones import is_memory
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a container, or a pod as a whole, asks of NUMA zones.
+    """The request of a container, or of a pod as a whole, for resources of NUMA zones.
 
     Attributes:
         cpus: CPUs for itself under the static CPU policy; 0 runs on the shared pool. Only
             Guaranteed pods with whole CPUs have some.
         memory: memory and huge pages under the static memory policy -> bytes; empty for pods that
             are not Guaranteed.
-        devices: extended resources -> count. Those that a node's zones do not list are ignored.
-        is_init: an init container that ends before the app starts; later containers reuse what it
-            has.
+        devices: extended resource -> count. Resources that a node's zones do not list are ignored.
+        is_init: an init container that ends before the app starts; later containers reuse its
+            resources.
     """
 
     cpus: int = 0

@@ -1,9 +1,9 @@
 """Merging hints: the best set of NUMA nodes for all resources at once.
 
-The kubelet tries every combination of one hint of each resource. A combination's nodes are those
-that all its hints have in common; it is preferred if all its hints are preferred and equal. Of all
-combinations the best by a fixed order wins, so that only the set of reachable results matters.
-Here that set is found without the combinations:
+The kubelet tries every combination of one hint of each resource. The nodes of a combination are the
+nodes in all its hints. A combination is preferred if all its hints are preferred and equal. Of all
+combinations the best by a fixed order wins, so that only the set of reachable results matters. Here
+that set is found without the combinations:
 
 - a preferred result is a mask that every resource prefers (or has no preference about);
 - the other results are all ANDs of one mask of each resource (`subsets`).

@@ -1,8 +1,8 @@
 """The rules of Volcano's plugin numa-aware, which differ from those of today's kubelet.
 
 Volcano merges hints as kubelets did before 1.24: a combination is preferred if all its hints are,
-whether or not their masks are equal, and of those that are not the narrowest wins. Predictions use
-the kubelet's rules (`merge`); these show what Volcano would have decided.
+whether or not their masks are equal. Of the other combinations, the narrowest wins. Predictions use
+the kubelet's rules (`merge`); the rules here return Volcano's decision.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -20,7 +20,7 @@ class MountState(StrEnum):
 
 
 class Found(StrEnum):
-    """What the actual state has of a mount that is to be there."""
+    """The actual state of a desired mount."""
 
     NOT_ATTACHED = "NotAttached"
     SELINUX_MISMATCH = "SELinuxMismatch"
@@ -274,7 +274,7 @@ class ActualVolumes:
         return attached is None or pod_uid not in attached.pods
 
     def is_mounted_elsewhere(self, volume: str, pod_uid: str) -> bool:
-        """Return whether a pod other than this one has the volume, certain or not."""
+        """Return whether a pod other than `pod_uid` has the volume, certain or not."""
         attached = self._volumes.get(volume)
         return attached is not None and bool(attached.pods.keys() - {pod_uid})
 

@@ -31,7 +31,7 @@ class PodVolume:
 
 @dataclass(frozen=True)
 class VolumeToMount:
-    """A mount that is to be there.
+    """A desired mount.
 
     Attributes:
         volume: the volume's name on the node.
@@ -39,7 +39,7 @@ class VolumeToMount:
         spec: the volume.
         is_attachable: whether it is attached to the node first.
         is_reported_in_use: whether the node's status names it.
-        size_bytes: the size that it is to have, 0 if that does not matter.
+        size_bytes: the desired size, 0 for any size.
         requested_at_s: when the pod asked for the mount.
         outer_names: its names in the pod.
     """
@@ -140,7 +140,7 @@ class DesiredVolumes:
         )
 
     def volumes_to_mount(self) -> list[VolumeToMount]:
-        """Return all mounts that are to be there, in the order of volumes and pods."""
+        """Return all desired mounts, in the order of volumes and pods."""
         return [
             VolumeToMount(
                 name,

@@ -83,8 +83,8 @@ class VolumeManager:
         """Bring the pods into the desired state and return the steps of this round.
 
         Volumes that a controller detaches are forgotten here; errors of pods are recorded here.
-        All other steps are for the caller: `start` of `pending`, the work, `finish`, and what the
-        work has changed into `actual`.
+        The caller executes the other steps: it calls `start` of `pending`, does the work, calls
+        `finish`, and records the result in `actual`.
         """
         self.populator.run_once(pods, sources_ready=sources_ready)
         readiness = Readiness(self.populator.has_added_pods, self.waits_for_node_status)
@@ -110,11 +110,11 @@ class VolumeManager:
     def reconstruct(self, paths: Iterable[str], construct: Construct) -> None:
         """Record the volumes of the last run, before the first round.
 
-        Nothing is unmounted until the node's status has told which of them are attached.
+        Nothing is unmounted until `update_from_node_status` has recorded the attached volumes.
 
         Args:
-            paths: what is below the directories of pods, relative to the kubelet's directory.
-            construct: asks a plugin what a volume is.
+            paths: the paths below the directories of pods, relative to the kubelet's directory.
+            construct: asks a plugin for the spec of a volume.
         """
         found = reconstruct(volumes_in(paths), construct, self.actual)
         self.waits_for_node_status = found.waiting
@@ -126,9 +126,9 @@ class VolumeManager:
         self.waits_for_node_status = frozenset()
 
     def take_orphans(self) -> list[FoundVolume]:
-        """Return the volumes of the last run that are to be unmounted unseen, once.
+        """Return, once, the volumes of the last run that no plugin knows and no pod needs.
 
-        There are none until all pods are in the desired state.
+        The list is empty until all pods are in the desired state.
         """
         if not self.populator.has_added_pods:
             return []

@@ -162,7 +162,7 @@ class Populator:
         self.has_added_pods = False
 
     def run_once(self, pods: Sequence[PodVolumes], *, sources_ready: bool) -> None:
-        """Look at all pods of the node, and then at those that are gone."""
+        """Add the volumes of all pods of the node, then remove the volumes of deleted pods."""
         self.find_and_add_new_pods(pods)
         self.find_and_remove_deleted_pods(pods)
         self.has_added_pods = self.has_added_pods or sources_ready

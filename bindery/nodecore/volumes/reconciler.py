@@ -10,7 +10,7 @@ from bindery.nodecore.volumes.specs import VolumeSpec
 
 
 class StepKind(StrEnum):
-    """What is to be done with a volume."""
+    """The operation of a step on a volume."""
 
     UNMOUNT = "volume_unmount"
     MOUNT = "volume_mount"
@@ -29,7 +29,7 @@ class Step:
     """A step.
 
     Attributes:
-        kind: what is to be done.
+        kind: the operation.
         volume: the volume's name on the node.
         spec: the volume.
         pod_uid: the pod, empty for steps that concern no single pod.
@@ -83,12 +83,12 @@ def plan(
 ) -> list[Step]:
     """Return the steps of one round, in order: unmount, mount or attach, then take away.
 
-    Steps whose volume has an operation that runs are left for a later round.
+    Volumes with a running operation get their steps in a later round.
 
     Args:
-        desired: what is to be there.
-        actual: what is there.
-        pending: the operations that run.
+        desired: the desired mounts.
+        actual: the present mounts.
+        pending: the running operations.
         readiness: whether volumes may be taken away.
         is_attached_by_controller: whether the attach-detach controller attaches volumes, which is
             the default, or the node itself.

@@ -35,11 +35,11 @@ Construct = Callable[[FoundVolume], VolumeSpec]
 
 @dataclass(frozen=True)
 class Reconstructed:
-    """What became of the volumes that were found.
+    """The outcome for the found volumes.
 
     Attributes:
         waiting: the volumes that need an entry of the node's status.
-        failed: those that their plugins do not know.
+        failed: the volumes that their plugins do not know.
     """
 
     waiting: frozenset[str] = frozenset()
