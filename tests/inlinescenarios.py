@@ -1,10 +1,10 @@
-"""Clusters that a scenario describes, so that a test can say its cluster in YAML."""
+"""Clusters from scenarios, so that a test can describe its cluster in YAML."""
 
 import textwrap
 
 from bindery.answers.source import Source
 from bindery.api.yamlfile import parse
-from bindery.scenario.beginning import snapshot_of
+from bindery.scenario.creation import snapshot_of
 from bindery.scenario.files import parse_scenario
 from bindery.scenario.format import Scenario
 

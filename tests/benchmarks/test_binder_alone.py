@@ -1,4 +1,4 @@
-"""The binder measured alone: its requests, its report, and that all laps work."""
+"""The benchmark of the binder alone: its requests, its report, and that all laps work."""
 
 from pathlib import Path
 
@@ -26,7 +26,7 @@ def laps(*rates: float) -> list[Lap]:
     return [Lap(100, 0.1, 100 / rate, {}) for rate in rates]
 
 
-def test_each_gang_is_one_request_with_what_is_handed_over_for_its_pods() -> None:
+def test_each_gang_is_one_bind_request_with_the_data_of_its_pods() -> None:
     pods = placed(25, World())
 
     requests = list(bind_requests(pods, [{"pluginData": {"x": n}} for n in range(25)], 10))
@@ -40,7 +40,7 @@ def test_each_gang_is_one_request_with_what_is_handed_over_for_its_pods() -> Non
 
 
 @pytest.mark.parametrize("plugins", [HamiDevicePlugins, Prompt])
-def test_neighbours_in_a_gang_lock_different_nodes(
+def test_consecutive_pods_of_a_gang_lock_different_nodes(
     plugins: type[HamiDevicePlugins | Prompt],
 ) -> None:
     pods = placed(20, HamiDevices(10, plugins))
@@ -49,7 +49,7 @@ def test_neighbours_in_a_gang_lock_different_nodes(
     assert [pod.node for pod in pods[:10]] == [pod.node for pod in pods[10:]]
 
 
-def test_percentiles_stay_within_what_was_measured() -> None:
+def test_percentiles_are_within_the_measured_range() -> None:
     delays = Delays(tuple(n / 100 for n in range(101)))
 
     assert delays.p50_s == pytest.approx(0.5)
@@ -57,7 +57,7 @@ def test_percentiles_stay_within_what_was_measured() -> None:
     assert Delays((0.1, 0.2)).p99_s < 0.2
 
 
-def test_rates_stand_beside_the_bare_client_of_the_same_size() -> None:
+def test_rates_are_compared_with_the_bare_client_of_the_same_size() -> None:
     found = Found(
         laps={
             binder.PLAIN: laps(80, 90, 85),
@@ -76,7 +76,7 @@ def test_rates_stand_beside_the_bare_client_of_the_same_size() -> None:
 
 
 @pytest.mark.parametrize(("waiting_s", "reached"), [(0.3, True), (0.5, False)])
-def test_delays_beside_waiting_requests_are_compared_with_idle_ones(
+def test_delays_with_waiting_requests_are_compared_with_idle_delays(
     waiting_s: float, reached: bool
 ) -> None:
     sizes = Sizes(nodes=20, pods=100, gang_size=10, runs=1)
@@ -92,13 +92,13 @@ def test_delays_beside_waiting_requests_are_compared_with_idle_ones(
     assert (bar.baseline, results.is_reached(bar)) == (0.2, reached)
 
 
-def test_what_was_not_measured_is_left_out() -> None:
+def test_unmeasured_values_are_omitted() -> None:
     assert list(summary.of_binder(Found(), SIZES)) == []
     alone = summary.of_binder(Found(laps={binder.PLAIN: laps(80)}), SIZES)
     assert [(each.value, each.ratio) for each in alone] == [(80, None)]
 
 
-def test_the_report_gives_the_binder_a_table_of_its_own(tmp_path: Path) -> None:
+def test_the_report_has_a_separate_table_for_the_binder(tmp_path: Path) -> None:
     source = tmp_path / "bench.json"
     found = Found(laps={binder.PLAIN: laps(80), binder.BARE: laps(100)})
     results.write(source, list(summary.of_binder(found, SIZES)))

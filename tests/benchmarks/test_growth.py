@@ -1,4 +1,4 @@
-"""From samples to the tables of how cycles grow, and into the document."""
+"""The tables of the growth of cycle times, from samples to the document."""
 
 from pathlib import Path
 
@@ -40,7 +40,7 @@ def test_one_size_has_no_exponent() -> None:
     assert growth.Growth("one", {500: 1.0, 125: 0.1}).exponent is None
 
 
-def test_a_bar_is_reached_or_missed_at_its_size_alone() -> None:
+def test_a_target_is_reached_or_missed_only_at_its_size() -> None:
     found = {each.name: results.is_reached(each) for each in measurements()}
 
     assert found["full cycle with reclaim, 500 nodes"] is True
@@ -50,14 +50,14 @@ def test_a_bar_is_reached_or_missed_at_its_size_alone() -> None:
     assert sum(reached is not None for reached in found.values()) == len(with_bars)
 
 
-def test_measurements_survive_the_file(tmp_path: Path) -> None:
+def test_measurements_survive_writing_and_reading(tmp_path: Path) -> None:
     results.write(tmp_path / "bench.json", measurements())
 
     assert results.read(tmp_path / "bench.json") == measurements()
 
 
 @pytest.mark.parametrize(("wall_per_cpu", "said"), [(1.0, "otherwise idle"), (2.0, "busy")])
-def test_the_report_changes_its_own_section_alone(
+def test_the_report_changes_only_its_own_section(
     tmp_path: Path, wall_per_cpu: float, said: str
 ) -> None:
     source, document = tmp_path / "bench.json", tmp_path / "cycles.md"
@@ -79,7 +79,7 @@ def test_a_document_without_markers_is_refused() -> None:
         report.rewritten("nothing here", report.ROOM, "text")
 
 
-def test_the_same_numbers_give_the_same_picture(tmp_path: Path) -> None:
+def test_equal_numbers_give_equal_charts(tmp_path: Path) -> None:
     series = growth.of(measurements(), growth.SECONDS)
 
     plot.draw(tmp_path / "one.svg", series)

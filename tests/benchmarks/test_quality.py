@@ -1,4 +1,4 @@
-"""The packing experiment: arrivals, measures, and that the engine decides one pod at a time."""
+"""The packing experiment: arrivals, measures, and the engine deciding one pod at a time."""
 
 from pathlib import Path
 
@@ -36,8 +36,8 @@ def data(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_numbers_are_those_of_go() -> None:
-    """The stream that Go documents by its playground: rand.Seed(1), ten times rand.Intn(100)."""
+def test_random_numbers_equal_the_numbers_of_go() -> None:
+    """The documented sequence of Go's playground: rand.Seed(1), ten times rand.Intn(100)."""
     draw = GoRandom(1)
 
     assert [draw.below(100) for _ in range(10)] == [81, 87, 47, 59, 81, 18, 25, 40, 56, 0]
@@ -64,7 +64,7 @@ def test_tasks_arrive_up_to_130_percent_after_each_has_arrived_once(data: Path) 
     assert run.arrivals != make_run(data, "default", 43).arrivals
 
 
-def test_a_trace_that_requests_more_is_thinned(data: Path) -> None:
+def test_a_trace_that_requests_more_than_the_load_is_reduced(data: Path) -> None:
     run = make_run(data, "heavy", 42)
 
     assert names(data) == ["default", "heavy"]
@@ -90,7 +90,7 @@ def test_a_column_is_the_mean_over_its_arrivals() -> None:
 
 
 @pytest.mark.parametrize("knows", [True, False])
-def test_a_cycle_with_many_arrivals_decides_as_many_cycles_with_one(
+def test_a_cycle_with_many_arrivals_decides_like_cycles_with_one_arrival(
     data: Path, *, knows: bool
 ) -> None:
     run = make_run(data, "default", 42)
@@ -106,7 +106,7 @@ def test_a_cycle_with_many_arrivals_decides_as_many_cycles_with_one(
 
 
 @pytest.mark.parametrize("policy", [*baselines.POLICIES, *experiments.POLICIES, "engine"])
-def test_no_policy_gives_a_node_more_than_it_has(data: Path, policy: str) -> None:
+def test_no_policy_exceeds_the_capacity_of_a_node(data: Path, policy: str) -> None:
     run = make_run(data, "default", 42)
 
     if policy == "engine":
@@ -123,7 +123,7 @@ def test_no_policy_gives_a_node_more_than_it_has(data: Path, policy: str) -> Non
 
 
 @pytest.mark.parametrize("seed", range(42, 47))
-def test_no_task_of_a_batch_displaces_an_earlier_one(data: Path, seed: int) -> None:
+def test_no_task_of_a_batch_displaces_an_earlier_task(data: Path, seed: int) -> None:
     run = make_run(data, "default", seed)
 
     singly = experiments.play(run, experiments.ONE_BY_ONE)
@@ -133,7 +133,7 @@ def test_no_task_of_a_batch_displaces_an_earlier_one(data: Path, seed: int) -> N
     assert at_once.tolist() >= singly.tolist()  # the first difference is in favour of the batch
 
 
-def test_a_batch_keeps_a_scarce_node_for_a_task_that_fits_nowhere_else() -> None:
+def test_a_batch_keeps_a_scarce_node_for_a_task_that_fits_only_there() -> None:
     nodes = (NodeRow("a", 8000, 1024, 1, "A"), NodeRow("b", 8000, 1024, 1, "B"))
     anywhere, on_a = TaskRow("one", 8000, 1, 1, 1000, ()), TaskRow("two", 8000, 1, 1, 1000, ("A",))
     run = Run(nodes, (anywhere,), (anywhere, on_a))  # the workload does not have the second kind
@@ -145,7 +145,7 @@ def test_a_batch_keeps_a_scarce_node_for_a_task_that_fits_nowhere_else() -> None
     assert at_once.tolist() == [True, True]
 
 
-def test_best_fit_takes_the_node_with_the_least_left() -> None:
+def test_best_fit_chooses_the_node_with_the_least_free_capacity() -> None:
     nodes = tuple(NodeRow(name, cpu, 1024, 2, "") for name, cpu in (("a", 64000), ("b", 8000)))
     tasks = (TaskRow("one", 4000, 1, 1, 1000, ()), TaskRow("two", 32000, 1, 2, 1000, ()))
 
@@ -154,7 +154,7 @@ def test_best_fit_takes_the_node_with_the_least_left() -> None:
     assert placed.all()  # the first task leaves the larger node whole
 
 
-def test_means_stand_beside_the_published_ones_of_the_same_seeds(data: Path) -> None:
+def test_means_are_compared_with_the_published_means_of_the_same_seeds(data: Path) -> None:
     results = [
         Result("default", KNOWN, seed, None, {100: 80.0 + seed, 130: 81.0 + seed}, {}, 1.0)
         for seed in (42, 43)

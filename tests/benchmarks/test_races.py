@@ -1,4 +1,4 @@
-"""What the races are run with, what is compared, and that every contender binds all pods."""
+"""The races: workloads, comparisons, and that every contender binds all pods."""
 
 import tempfile
 from collections import Counter
@@ -44,7 +44,7 @@ RACES = {
 
 @pytest.mark.parametrize("name", catalogue.workloads(700, 10))
 @pytest.mark.parametrize("pods", [601, 700])
-def test_a_workload_has_all_pods_and_its_gangs_have_their_sizes(name: str, pods: int) -> None:
+def test_a_workload_has_all_pods_in_gangs_of_their_sizes(name: str, pods: int) -> None:
     workload = catalogue.workloads(pods, 10)[name]
 
     wires = list(workload.pod_objects())
@@ -63,7 +63,7 @@ def test_a_workload_has_all_pods_and_its_gangs_have_their_sizes(name: str, pods:
     assert {pod["metadata"]["namespace"] for pod in wires} == set(workload.namespaces)
 
 
-def test_gangs_of_several_sizes_have_as_many_pods_of_each() -> None:
+def test_each_gang_size_has_the_same_number_of_pods() -> None:
     workload = catalogue.workloads(6000, 10)["mixed-gangs"]
 
     sizes = Counter(group["spec"]["minMember"] for group in workload.pod_groups())
@@ -72,7 +72,7 @@ def test_gangs_of_several_sizes_have_as_many_pods_of_each() -> None:
     assert pods == dict.fromkeys((2, 10, 100), 2000)
 
 
-def test_requests_that_write_are_counted_and_of_these_events() -> None:
+def test_write_requests_and_their_event_writes_are_counted() -> None:
     assert Writes.of(METRICS) == Writes(26, 5)
     assert Writes.of(METRICS).since(Writes(20, 5)) == Writes(6, 0)
 
@@ -80,7 +80,7 @@ def test_requests_that_write_are_counted_and_of_these_events() -> None:
 @pytest.mark.parametrize(
     ("pods_per_request", "gangs"), [(0, [1, 1, 1, 1]), (4, [2, 2]), (5, [2, 2]), (50, [4])]
 )
-def test_the_bare_client_shares_requests_up_to_a_number_of_pods(
+def test_the_bare_client_puts_gangs_into_one_request_up_to_a_number_of_pods(
     pods_per_request: int, gangs: list[int]
 ) -> None:
     drafts = list(loaded(1, Workload(8, (2,))).cycle())
@@ -90,7 +90,7 @@ def test_the_bare_client_shares_requests_up_to_a_number_of_pods(
     assert [len(request["spec"]["statements"]) for request in requests] == gangs
 
 
-def test_the_better_of_two_settings_is_what_bindery_is_compared_with() -> None:
+def test_bindery_is_compared_with_the_better_of_two_settings() -> None:
     measured = {each.name: each for each in summary.of_races(RACES)}
 
     better = measured["gangs: Bindery against kube-scheduler at its better setting"]
@@ -103,7 +103,7 @@ def test_the_better_of_two_settings_is_what_bindery_is_compared_with() -> None:
     assert (own.value, own.baseline, results.is_reached(own)) == (1.5, 1.0, True)
 
 
-def test_every_bar_of_the_races_is_of_something_that_is_measured() -> None:
+def test_every_target_of_the_races_is_of_a_measured_value() -> None:
     everything = {name: standing(100) for name in catalogue.contenders()}
     measured = {each.name for each in summary.of_races(everything)}
 
@@ -112,7 +112,7 @@ def test_every_bar_of_the_races_is_of_something_that_is_measured() -> None:
     assert bars <= measured
 
 
-def test_a_race_is_a_line_with_what_it_took() -> None:
+def test_each_race_is_a_row_with_its_measured_costs() -> None:
     rows = racetable.rows(list(summary.of_races(RACES)))
 
     assert rows[0] == ("race", *racetable.Column)

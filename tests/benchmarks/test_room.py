@@ -1,4 +1,4 @@
-"""The worlds in which making room is measured: at a small size cycles do in them what they say."""
+"""The worlds in which evictions are measured: at a small size, cycles have the stated results."""
 
 from dataclasses import replace
 
@@ -12,13 +12,13 @@ SMALL = 50
 
 
 @pytest.mark.parametrize("case", room.CASES, ids=lambda case: case.name)
-def test_every_case_does_what_is_right_at_a_small_size(case: room.Case) -> None:
+def test_every_case_has_its_expected_result_at_a_small_size(case: room.Case) -> None:
     lap = case.run(SMALL)
 
     assert lap.cpu_s > 0
 
 
-def test_a_cycle_that_does_something_else_fails_the_benchmark() -> None:
+def test_a_cycle_with_an_unexpected_result_fails_the_benchmark() -> None:
     world = roomworlds.large_gang(SMALL)
     wrong = replace(world, expected=replace(world.expected, evicted=world.expected.evicted - 1))
 
@@ -26,7 +26,7 @@ def test_a_cycle_that_does_something_else_fails_the_benchmark() -> None:
         room.cycle_in(wrong)
 
 
-def test_worlds_of_500_nodes_have_the_sizes_that_bars_are_set_for() -> None:
+def test_worlds_of_500_nodes_have_the_sizes_of_their_targets() -> None:
     gangs = roomworlds.scattered(500).expected
     large = roomworlds.large_gang(500).expected
     full = roomworlds.full_of_single_jobs(500)
@@ -38,7 +38,7 @@ def test_worlds_of_500_nodes_have_the_sizes_that_bars_are_set_for() -> None:
 
 
 @pytest.mark.parametrize("count", [4, 10, 125, 1000])
-def test_queues_stand_in_four_levels(count: int) -> None:
+def test_queues_are_in_four_levels(count: int) -> None:
     division = queuetrees.four_levels(count)
 
     assert len(division.tree.parent) == count
@@ -46,7 +46,7 @@ def test_queues_stand_in_four_levels(count: int) -> None:
 
 
 @pytest.mark.parametrize("wrong", ["too much", "too little", "nothing"])
-def test_a_wrong_division_is_seen(wrong: str) -> None:
+def test_a_wrong_division_of_shares_is_detected(wrong: str) -> None:
     of = queuetrees.four_levels(SMALL)
     share = fair_shares(of.tree, of.demand, of.total, of.unit, of.k_value)
     assert queuetrees.is_right(of, share)

@@ -20,7 +20,7 @@ def free_nodes(**racks: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     return free
 
 
-def test_best_fit_takes_the_smallest_rack_that_suffices_and_first_fit_the_first() -> None:
+def test_best_fit_chooses_the_smallest_sufficient_rack_and_first_fit_the_first() -> None:
     free = free_nodes(r1=16, r2=5, r3=8)
 
     first, best = first_fit(free, 4), best_fit(free, 4)
@@ -31,7 +31,7 @@ def test_best_fit_takes_the_smallest_rack_that_suffices_and_first_fit_the_first(
     assert set(best // RACK) == {2}
 
 
-def test_a_gang_that_no_rack_takes_goes_to_one_block() -> None:
+def test_a_gang_that_fits_no_rack_is_placed_in_one_block() -> None:
     free = free_nodes(r0=10, r4=10, r5=10, r6=2)
 
     nodes = best_fit(free, 20)
@@ -41,7 +41,7 @@ def test_a_gang_that_no_rack_takes_goes_to_one_block() -> None:
     assert best_fit(free, 33) is None
 
 
-def test_gangs_are_the_same_for_the_same_seed_and_within_their_bounds() -> None:
+def test_gangs_are_reproducible_by_seed_and_within_their_bounds() -> None:
     gangs = make_gangs(1, SHORT)
 
     assert gangs == make_gangs(1, SHORT)
@@ -51,14 +51,14 @@ def test_gangs_are_the_same_for_the_same_seed_and_within_their_bounds() -> None:
 
 
 @pytest.mark.parametrize("choose", [first_fit, best_fit])
-def test_no_node_has_two_gangs_by_a_simple_policy(choose: object) -> None:
+def test_simple_policies_place_no_two_gangs_on_one_node(choose: object) -> None:
     gangs = make_gangs(1, SHORT)
     assert callable(choose)
 
     check(play_policy(gangs, choose))
 
 
-def test_no_node_has_two_gangs_by_the_engine() -> None:
+def test_the_engine_places_no_two_gangs_on_one_node() -> None:
     gangs = make_gangs(1, Sizes(span_s=20.0, mean_runtime_s=20.0, load=0.5))
 
     placed = play_engine(gangs, SchedulerConfiguration(actions=("allocate",)), asks=True)

@@ -1,4 +1,4 @@
-"""`make demo`, as users run it: what it shows, and that it leaves nothing behind."""
+"""`make demo`, as users run it: its output, and that it leaves no processes."""
 
 import os
 import re
@@ -66,7 +66,7 @@ def demo(environment: dict[str, str], command: str) -> subprocess.CompletedProce
     )
 
 
-def test_the_demo_shows_gangs_and_devices_that_run_and_two_that_say_why_they_wait(
+def test_the_demo_shows_running_gangs_and_devices_and_two_waiting_gangs(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
     result = demo(environment, "run")
@@ -91,7 +91,7 @@ def test_the_demo_shows_gangs_and_devices_that_run_and_two_that_say_why_they_wai
     assert not list(tmp_path.glob("bindery-*"))
 
 
-def test_what_was_left_up_works_until_it_is_taken_down(
+def test_the_demo_cluster_works_until_demo_down_removes_it(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
     up = demo(environment, "up")
@@ -138,7 +138,7 @@ def test_what_was_left_up_works_until_it_is_taken_down(
     assert "is not up" in demo(environment, "down").stdout
 
 
-def test_a_demo_whose_process_dies_ends_at_once_and_names_it(
+def test_a_demo_with_a_dead_process_ends_at_once_and_names_it(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
     with subprocess.Popen(
@@ -167,7 +167,7 @@ def interruptible() -> Iterator[None]:
 
 @pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
-def test_a_demo_that_is_stopped_in_the_middle_leaves_no_process(
+def test_a_stopped_demo_leaves_no_process(
     environment: dict[str, str], tmp_path: Path, how: signal.Signals
 ) -> None:
     with subprocess.Popen([*DEMO, "run"], env=environment) as running:

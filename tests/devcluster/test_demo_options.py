@@ -10,7 +10,7 @@ from devcluster.demo.__main__ import app
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-def test_the_demo_takes_only_numbers_of_nodes_with_which_its_examples_run() -> None:
+def test_the_demo_accepts_only_numbers_of_nodes_that_its_examples_fit() -> None:
     files = ("gang.yaml", "elastic.yaml", "workloads/job.yaml")
     jobs = [
         body

@@ -1,4 +1,4 @@
-"""Which control plane is taken, and that its binaries are built whole or not at all."""
+"""The choice of the control plane, and the build of its binaries, complete or not at all."""
 
 import stat
 from pathlib import Path
@@ -42,7 +42,9 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return directory
 
 
-def test_an_explicit_kubeconfig_comes_first(built: Path, path: Path, tmp_path: Path) -> None:
+def test_an_explicit_kubeconfig_precedes_all_other_choices(
+    built: Path, path: Path, tmp_path: Path
+) -> None:
     program(path, "kind", "exit 0")
     program(path, "docker", "exit 0")
     kubeconfig = tmp_path / "kubeconfig"
@@ -60,7 +62,7 @@ def test_an_explicit_kubeconfig_that_is_missing_is_an_error(path: Path, tmp_path
         find.find(find.Options(), silent, {"BINDERY_KUBECONFIG": str(tmp_path / "missing")})
 
 
-def test_kind_is_taken_when_a_container_engine_answers(
+def test_kind_is_used_if_a_container_engine_answers(
     built: Path, path: Path, tmp_path: Path
 ) -> None:
     program(path, "kind", "exit 0")
@@ -72,7 +74,7 @@ def test_kind_is_taken_when_a_container_engine_answers(
 
 
 @pytest.mark.parametrize("engine", ["exit 1", "exec sleep 60"])
-def test_kind_is_passed_over_when_the_engine_does_not_answer(
+def test_kind_is_not_used_if_the_engine_does_not_answer(
     built: Path, path: Path, tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(find, "ENGINE_TIMEOUT_SECONDS", 0.2)
@@ -84,7 +86,7 @@ def test_kind_is_passed_over_when_the_engine_does_not_answer(
     assert isinstance(plane, LocalControlPlane)
 
 
-def test_kind_is_told_to_leave_the_users_kubeconfig_alone(
+def test_kind_does_not_write_the_kubeconfig_of_the_user(
     built: Path, path: Path, tmp_path: Path
 ) -> None:
     said = tmp_path / "said"
@@ -101,7 +103,7 @@ def test_kind_is_told_to_leave_the_users_kubeconfig_alone(
         assert f"--kubeconfig={plane.admin_kubeconfig}" in line.split()
 
 
-def test_the_binaries_in_kubebuilder_assets_are_preferred_to_built_ones(
+def test_binaries_in_kubebuilder_assets_precede_built_binaries(
     built: Path, path: Path, tmp_path: Path
 ) -> None:
     assets = tmp_path / "assets"
@@ -118,7 +120,7 @@ def test_the_binaries_in_kubebuilder_assets_are_preferred_to_built_ones(
     assert plane.binaries.kube_controller_manager == built / "kube-controller-manager"
 
 
-def test_the_cache_key_names_the_versions_and_follows_the_sums(
+def test_the_cache_key_contains_the_versions_and_depends_on_the_checksums(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = checkout.ROOT / "controlplane"
@@ -137,7 +139,7 @@ def test_the_cache_key_names_the_versions_and_follows_the_sums(
     assert build.key() != before
 
 
-def test_a_failed_build_says_what_the_compiler_said_and_leaves_no_binary(
+def test_a_failed_build_shows_the_compiler_output_and_leaves_no_binary(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -152,7 +154,7 @@ def test_a_failed_build_says_what_the_compiler_said_and_leaves_no_binary(
     assert [found.name for found in (build.cache_directory() / build.key()).iterdir()] == ["lock"]
 
 
-def test_a_binary_that_is_there_is_not_built_again(
+def test_an_existing_binary_is_not_built_again(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

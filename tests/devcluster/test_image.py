@@ -1,4 +1,4 @@
-"""The image of the components: what is in it, and that it is made again bit by bit."""
+"""The image of the components: its contents, and that its build is reproducible."""
 
 import gzip
 import importlib.metadata
@@ -32,7 +32,7 @@ def members(layer: oci.Layer) -> list[tarfile.TarInfo]:
         return tar.getmembers()
 
 
-def test_it_is_small_and_its_parts_are_all_of_it(built: Built) -> None:
+def test_the_image_is_small_and_its_listed_parts_are_complete(built: Built) -> None:
     in_layers = sum(each.size for layer in built.image.layers for each in members(layer))
 
     assert built.size == in_layers < MOST_MB * 1_000_000
@@ -41,7 +41,7 @@ def test_it_is_small_and_its_parts_are_all_of_it(built: Built) -> None:
     assert 0 <= rest.size < 1_000_000
 
 
-def test_it_runs_without_rights_and_nothing_in_it_gives_any(built: Built) -> None:
+def test_the_image_runs_unprivileged_and_has_no_setuid_files(built: Built) -> None:
     entries = [each for layer in built.image.layers for each in members(layer)]
 
     assert built.image.config["User"] == "65532:65532"
@@ -51,7 +51,7 @@ def test_it_runs_without_rights_and_nothing_in_it_gives_any(built: Built) -> Non
     assert open_to_all == ["tmp"]
 
 
-def test_its_modules_are_compiled_and_not_checked_by_time(built: Built) -> None:
+def test_modules_of_the_image_are_compiled_without_time_checks(built: Built) -> None:
     names = {each.name for layer in built.image.layers for each in members(layer)}
     sources = [
         Path(name)
@@ -82,7 +82,7 @@ def test_the_bill_of_materials_names_every_package(built: Built) -> None:
     assert bill["metadata"]["component"]["version"] == built.image.manifest.digest
 
 
-def test_engines_find_its_name_in_the_archive(built: Built) -> None:
+def test_the_archive_contains_the_name_of_the_image_for_engines(built: Built) -> None:
     with tarfile.open(built.archive) as tar:
         index, loadable = (
             json.load(tar.extractfile(name) or pytest.fail(name))
@@ -104,7 +104,7 @@ def test_engines_find_its_name_in_the_archive(built: Built) -> None:
         ("registry:5000/bindery:1", "registry:5000/bindery:1"),
     ],
 )
-def test_a_name_is_completed_as_engines_do(name: str, full: str) -> None:
+def test_an_image_name_is_completed_as_by_engines(name: str, full: str) -> None:
     assert oci.full_name(name) == full
 
 
@@ -116,7 +116,7 @@ def test_a_second_build_in_an_empty_cache_has_the_same_bytes(built: Built, tmp_p
     assert again.materials.read_bytes() == built.materials.read_bytes()
 
 
-def test_a_second_base_has_the_same_bytes(built: Built, tmp_path: Path) -> None:
+def test_a_second_build_of_the_base_has_the_same_bytes(built: Built, tmp_path: Path) -> None:
     made = Packages(tmp_path)
     made.download(print)
     fill(tmp_path / "root", made, made.chosen())
@@ -126,8 +126,8 @@ def test_a_second_base_has_the_same_bytes(built: Built, tmp_path: Path) -> None:
     assert again.diff_id == built.image.layers[0].diff_id
 
 
-def test_a_base_in_an_archive_is_kept_below_the_same_layers(built: Built, tmp_path: Path) -> None:
-    """A registry's base, compressed as registries have them; built in an empty cache."""
+def test_a_base_from_an_archive_is_kept_below_the_same_layers(built: Built, tmp_path: Path) -> None:
+    """The base of a registry, in its compressed form; built in an empty cache."""
     lowest, *_ = built.image.layers
     assert isinstance(lowest.blob.content, Path)
     packed = tmp_path / "layer.tar.gz"
@@ -145,7 +145,7 @@ def test_a_base_in_an_archive_is_kept_below_the_same_layers(built: Built, tmp_pa
     assert again.image.config["Env"][0] == "PATH=/opt/bindery/bin:/usr/bin"
 
 
-def test_a_file_that_is_no_image_is_refused_with_its_name(tmp_path: Path) -> None:
+def test_a_file_other_than_an_image_is_refused_with_its_name(tmp_path: Path) -> None:
     file = tmp_path / "notes.tar"
     file.write_text("notes")
 
@@ -153,7 +153,7 @@ def test_a_file_that_is_no_image_is_refused_with_its_name(tmp_path: Path) -> Non
         oci.read(file, tmp_path / "unpacked")
 
 
-def test_packages_of_installers_are_left_out(built: Built, tmp_path: Path) -> None:
+def test_packages_of_installers_are_omitted(built: Built, tmp_path: Path) -> None:
     names = {each.name for each in Packages(tmp_path).chosen()}
 
     assert {"libc6", "python3-minimal"} <= names

@@ -1,4 +1,4 @@
-"""The archive that a virtual machine's kernel starts with."""
+"""The archive from which a virtual machine's kernel boots."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ _NEEDED = {
     "bridge": "llc",
     "veth": "",
 }
-"""Module -> those that it depends on."""
+"""Module -> the modules on which it depends."""
 
 
 def unpacked(archive: bytes) -> dict[str, tuple[int, bytes]]:
@@ -38,7 +38,7 @@ def unpacked(archive: bytes) -> dict[str, tuple[int, bytes]]:
         place += (size + 3) // 4 * 4
 
 
-def test_modules_come_after_those_that_they_need(tmp_path: Path) -> None:
+def test_modules_follow_the_modules_that_they_require(tmp_path: Path) -> None:
     modules = tmp_path / "kernel"
     modules.mkdir()
     for name, needed in _NEEDED.items():

@@ -1,4 +1,4 @@
-"""The chart's resources on a real API server: what each component may do, and what not."""
+"""The chart's resources on a real API server, and the permissions of each component."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -94,7 +94,7 @@ def with_rows(text: str) -> dict[str, Any]:
     return {"grouper": {"rowFiles": {"mine.yaml": text}}}
 
 
-def test_plugins_of_an_own_image_and_their_arguments_are_accepted(
+def test_plugins_of_a_custom_image_and_their_arguments_are_accepted(
     control_plane: ControlPlane,
 ) -> None:
     racks = {"name": "racks", "arguments": {"label": "example.com/rack"}}
@@ -181,7 +181,7 @@ def test_wrong_values_are_refused_with_the_name_of_their_key(
         render(control_plane, values)
 
 
-def test_the_api_server_takes_the_deployments_under_the_restricted_standard(
+def test_the_api_server_accepts_the_deployments_under_the_restricted_standard(
     control_plane: ControlPlane, namespace: str
 ) -> None:
     """Warnings of the namespace's security standard are errors of this test."""
@@ -229,7 +229,7 @@ def rules(plane: ControlPlane, component: str, *plugins: str) -> dict[str, set[s
     return found
 
 
-def test_a_component_gets_the_rights_of_a_plugin_only_with_the_plugin(
+def test_a_component_gets_the_permissions_of_a_plugin_only_with_the_plugin(
     control_plane: ControlPlane,
 ) -> None:
     bare = rules(control_plane, "binder", "third-party")
@@ -249,7 +249,7 @@ def test_a_component_gets_the_rights_of_a_plugin_only_with_the_plugin(
     assert "watch" in rules(control_plane, "scheduler", "dra")["resourceslices"]
 
 
-def test_scaling_pods_have_a_namespace_and_rights_only_with_their_plugin(
+def test_scaling_pods_have_a_namespace_and_permissions_only_with_their_plugin(
     control_plane: ControlPlane,
 ) -> None:
     def in_namespace(*plugins: Mapping[str, object]) -> dict[str, list[str]]:
@@ -293,7 +293,7 @@ def install_second(plane: ControlPlane, *settings: str) -> str:
 
 
 @pytest.mark.usefixtures("of_another_release")
-def test_helm_refuses_a_second_binder_or_scheduler_of_a_pool_and_names_the_first_release(
+def test_helm_refuses_a_second_binder_or_scheduler_and_names_the_first_release(
     installation: Installation,
 ) -> None:
     plane = installation.control_plane
@@ -322,7 +322,7 @@ POOLS: Mapping[str, object] = {
 }
 
 
-def test_a_release_has_a_scheduler_for_each_node_pool_and_the_rest_once(
+def test_a_release_has_one_scheduler_per_node_pool_and_one_of_all_else(
     control_plane: ControlPlane,
 ) -> None:
     one, two = render(control_plane, {}), render(control_plane, POOLS)
@@ -378,14 +378,14 @@ def test_the_schedulers_of_a_release_share_no_pods_and_no_configuration(
         ({"nodePools": [{"name": "a", "configuration": {"nodePool": "b"}}]}, "nodePools/0/config"),
     ],
 )
-def test_node_pools_that_contradict_each_other_are_refused(
+def test_contradictory_node_pools_are_refused(
     control_plane: ControlPlane, values: dict[str, object], message: str
 ) -> None:
     with pytest.raises(ControlPlaneError, match=message):
         render(control_plane, values)
 
 
-def test_each_deployment_has_a_budget_and_a_network_policy_that_keeps_its_metrics(
+def test_each_deployment_has_a_disruption_budget_and_a_network_policy(
     control_plane: ControlPlane,
 ) -> None:
     documents = render(control_plane, {})
@@ -409,7 +409,7 @@ def test_each_deployment_has_a_budget_and_a_network_policy_that_keeps_its_metric
             assert ("from" in rule) == ("metrics" in ports)
 
 
-def test_helm_knows_its_kubernetes_version_without_a_cluster(control_plane: ControlPlane) -> None:
+def test_helm_renders_the_chart_without_a_cluster(control_plane: ControlPlane) -> None:
     chart = str(checkout.ROOT / "charts/bindery")
     text = control_plane.run([str(control_plane.helm_path), "template", "bindery", chart])
 

@@ -1,4 +1,4 @@
-"""The control plane of our own, and the processes that it is made of."""
+"""The local control plane, and its processes."""
 
 import os
 import signal
@@ -31,7 +31,7 @@ def wait_for_end(record: Record, timeout_s: float = 10.0) -> None:
 
 
 @pytest.mark.e2e
-def test_rbac_is_on(control_plane: ControlPlane, namespace: str) -> None:
+def test_rbac_is_enabled(control_plane: ControlPlane, namespace: str) -> None:
     account = f"--as=system:serviceaccount:{namespace}:default"
 
     with pytest.raises(ControlPlaneError, match="forbidden"):
@@ -39,7 +39,7 @@ def test_rbac_is_on(control_plane: ControlPlane, namespace: str) -> None:
 
 
 @pytest.mark.e2e
-def test_what_was_written_is_still_there_after_an_api_server_restart(
+def test_objects_are_kept_after_a_restart_of_the_api_server(
     control_plane: ControlPlane, namespace: str
 ) -> None:
     control_plane.kubectl("create", "configmap", "kept", f"--namespace={namespace}")
@@ -51,12 +51,12 @@ def test_what_was_written_is_still_there_after_an_api_server_restart(
 
 
 @pytest.mark.e2e
-def test_an_error_of_kubectl_is_told(control_plane: ControlPlane) -> None:
+def test_an_error_of_kubectl_is_raised_with_its_message(control_plane: ControlPlane) -> None:
     with pytest.raises(ControlPlaneError, match='"no-such-thing" not found'):
         control_plane.kubectl("get", "namespace", "no-such-thing")
 
 
-def test_a_tethered_process_dies_with_a_parent_that_is_killed(tmp_path: Path) -> None:
+def test_a_tethered_process_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
     program = (
         "import sys, time\n"
         "from pathlib import Path\n"
@@ -100,7 +100,7 @@ def test_a_recorded_process_is_stopped_by_its_pid(tmp_path: Path) -> None:
     assert not stop_recorded(record)
 
 
-def test_a_pid_that_was_given_to_another_process_is_left_alone() -> None:
+def test_a_pid_reused_by_another_process_is_not_killed() -> None:
     record = Record("gone", os.getpid(), "1")
 
     assert not stop_recorded(record)

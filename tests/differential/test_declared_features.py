@@ -1,4 +1,4 @@
-"""Which features a pod needs of its node is decided as by Kubernetes' own package."""
+"""The node features that a pod requires are inferred as by Kubernetes' own package."""
 
 from random import Random
 from typing import Any
@@ -37,7 +37,7 @@ def pod(seed: int) -> Manifest:
     return {"spec": spec}
 
 
-def test_a_pod_needs_the_features_that_kubernetes_infers() -> None:
+def test_a_pod_requires_the_features_that_kubernetes_infers() -> None:
     pods = [pod(seed) for seed in range(CASES)]
 
     answers = ask("features", pods)

@@ -1,14 +1,14 @@
-"""Bindery lets a pod go to exactly the nodes that kube-scheduler's own filters let through.
+"""The feasible nodes of a pod equal the result of kube-scheduler's own filters.
 
-Random clusters over affinity, spreading, host ports, taints and room; pods of other schedulers are
-among those that run, and some are nominated for a node. One pod is placed on the same state.
+Random clusters over affinity, spreading, host ports, taints and room; some running pods belong to
+other schedulers, and some pods are nominated for a node. One pod is placed on the same state.
 
-Rules in which the two differ by intent, and which the clusters therefore leave out:
+Bindery differs by intent in these rules, so the clusters leave them out:
 - readiness: kube-scheduler reads only the taints of a node that is not ready;
 - nominated pods: kube-scheduler counts their anti-affinity only for pods with such rules of their
   own, Bindery for all pods;
-- spread constraints whose selector selects everything count no pods: kube-scheduler counts those
-  that are nominated;
+- spread constraints whose selector selects everything count no pods: kube-scheduler counts
+  nominated pods;
 - node pools: topology spread constraints count nodes of the pool only.
 """
 
@@ -28,7 +28,7 @@ BATCH = 50
 
 
 @pytest.mark.parametrize("batch", range(CLUSTERS // BATCH))
-def test_the_feasible_nodes_are_those_of_kube_scheduler(batch: int) -> None:
+def test_the_feasible_nodes_equal_the_feasible_nodes_of_kube_scheduler(batch: int) -> None:
     seeds = range(batch * BATCH, (batch + 1) * BATCH)
     clusters = [RandomCluster(seed) for seed in seeds]
 
@@ -42,7 +42,7 @@ def test_the_feasible_nodes_are_those_of_kube_scheduler(batch: int) -> None:
     assert differences == {}, "seed: (only ours, only theirs)"
 
 
-def test_the_clusters_try_the_filters() -> None:
+def test_the_random_clusters_exercise_the_filters() -> None:
     clusters = [RandomCluster(seed) for seed in range(BATCH)]
 
     theirs = feasible_nodes([cluster.question for cluster in clusters])

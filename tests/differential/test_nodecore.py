@@ -1,4 +1,4 @@
-"""bindery.nodecore decides what the kubelet decides, and each loads the files of the other.
+"""bindery.nodecore decides as the kubelet does, and each loads the files of the other.
 
 Random machines, policies, options and pods go through CPU manager, memory manager and topology
 manager of Kubernetes (the Go program `controlplane/kubelet`) and through ours.
@@ -54,7 +54,7 @@ def test_hints_are_merged_as_the_topology_manager_does(first: int) -> None:
 
 
 @seeds_of_nodes
-def test_pods_get_what_the_managers_give_them(first: int) -> None:
+def test_pods_get_the_resources_that_the_kubelets_managers_allocate(first: int) -> None:
     seeds = range(first, first + BATCH)
     questions = [RandomNode(seed).question() for seed in seeds]
 
@@ -69,7 +69,7 @@ def test_pods_get_what_the_managers_give_them(first: int) -> None:
 
 
 @seeds_of_nodes
-def test_each_side_continues_from_the_files_of_the_other(first: int) -> None:
+def test_nodecore_and_the_kubelet_continue_from_the_files_of_the_other(first: int) -> None:
     seeds = range(first, first + BATCH)
     before = [RandomNode(seed).question() for seed in seeds]
     theirs = ask("kubelet", before)
@@ -173,7 +173,7 @@ def first_difference(ours: Json, theirs: Json) -> Any:
     return None
 
 
-def test_the_files_of_both_are_the_same_bytes() -> None:
+def test_the_files_of_nodecore_and_the_kubelet_have_the_same_bytes() -> None:
     """Only of machines without huge pages: with several resources the order of blocks is random."""
     questions = [RandomNode(seed).question() for seed in range(BATCH)]
     plain = [question for question in questions if not has_huge_pages(question)]
@@ -188,7 +188,7 @@ def decoded(files: dict[str, str]) -> dict[str, bytes]:
     return {name: base64.b64decode(blob) for name, blob in files.items()}
 
 
-def test_the_questions_try_admissions_and_refusals() -> None:
+def test_the_random_nodes_exercise_admissions_and_refusals() -> None:
     steps = [
         step
         for seed in range(60)

@@ -1,4 +1,4 @@
-"""Each plugin of the built kube-scheduler has a counterpart in Bindery, or a reason to have none.
+"""Each plugin of the built kube-scheduler has a counterpart in Bindery, or a documented reason.
 
 The program itself writes its complete configuration. A plugin that the next release adds, also one
 behind a feature gate, is on neither list below, and the test names it.
@@ -95,6 +95,6 @@ def test_no_list_names_a_plugin_that_kube_scheduler_no_longer_has(
     assert PLUGINS.keys() | ACTIONS.keys() | REASONS.keys() == found
 
 
-def test_the_counterparts_exist_and_are_on_by_default() -> None:
+def test_the_counterparts_exist_and_are_enabled_by_default() -> None:
     assert set(PLUGINS.values()) <= set(DEFAULT_PLUGINS)
     assert set(ACTIONS.values()) <= set(DEFAULT_ACTIONS)

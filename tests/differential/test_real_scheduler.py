@@ -1,7 +1,7 @@
-"""The program kube-scheduler itself, on a real API server, binds a pod where Bindery would.
+"""kube-scheduler itself, on a real API server, binds pods to the nodes that Bindery chooses.
 
-It shows one node at most, so less is compared than with its filters: whether the pod is bound, and
-that its node is one of those that Bindery finds. With one such node, it is that one.
+kube-scheduler shows one node at most, so less is compared than with its filters: whether the pod is
+bound, and whether its node is among the nodes that Bindery finds.
 """
 
 import asyncio
@@ -171,7 +171,7 @@ async def make_namespaces(client: Client, cluster: RandomCluster) -> None:
 
 
 @pytest.mark.usefixtures("kube_scheduler")
-async def test_kube_scheduler_binds_a_pod_where_bindery_would(client: Client) -> None:
+async def test_kube_scheduler_binds_a_pod_to_a_node_that_bindery_chooses(client: Client) -> None:
     for node in await client.list(NODES):  # what earlier tests have left is in the way
         with suppress(NotFoundError):
             await client.delete(NODES, node.metadata.name)

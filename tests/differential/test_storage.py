@@ -1,4 +1,4 @@
-"""Volumes, disks, claimed devices and declared features: Bindery's nodes are kube-scheduler's.
+"""Volumes, disks, claimed devices and declared features: feasible nodes as in kube-scheduler.
 
 Random clusters (`randomstorage`), asked as in `test_filters`.
 """
@@ -44,7 +44,7 @@ def feasible_places(engine: Engine, uid: str) -> set[str]:
 
 
 @pytest.mark.parametrize("batch", range(CLUSTERS // BATCH))
-def test_the_feasible_nodes_are_those_of_kube_scheduler(batch: int) -> None:
+def test_the_feasible_nodes_equal_the_feasible_nodes_of_kube_scheduler(batch: int) -> None:
     seeds = range(batch * BATCH, (batch + 1) * BATCH)
     clusters = [RandomStorage(seed) for seed in seeds]
 
@@ -58,7 +58,7 @@ def test_the_feasible_nodes_are_those_of_kube_scheduler(batch: int) -> None:
     assert differences == {}, "seed: (only ours, only theirs)"
 
 
-def test_the_clusters_try_volumes_devices_and_features() -> None:
+def test_the_random_clusters_exercise_volumes_devices_and_features() -> None:
     clusters = [RandomStorage(seed) for seed in range(BATCH)]
     plain = [{**each.question, "pod": _without_storage(each)} for each in clusters]
 

@@ -124,7 +124,7 @@ class Driver:
         return await self.corner.client.get(RESOURCE_CLAIMS, name, self.corner.namespace)
 
     async def report(self, claim: str, device: str, condition: str = "") -> None:
-        """Say in the claim's status that `condition` is true of `device`; "": no conditions."""
+        """Write `condition` as true of `device` into the claim's status; "": no conditions."""
         found = await self.claim(claim)
         assert found.status.allocation is not None
         result = found.status.allocation.devices.results[0]

@@ -34,7 +34,7 @@ class Gate(FaultProxy):
         self._numbers: dict[str, int] = {}
         """Name of a BindRequest -> its position in `bodies`."""
         self.keeps_lease_writes = False
-        """Whether nobody answers writes of Leases."""
+        """Whether writes of Leases get no answer."""
         self._limit = math.inf
         """How many creations may pass, counted from the first of all."""
         self._news = asyncio.Event()

@@ -85,7 +85,7 @@ async def delete_reservation(corner: Corner, stand_in: GpuDevicePlugins, user: P
 
 
 async def wait_healed(stand_in: GpuDevicePlugins, user: Pod) -> Sharer:
-    """Wait until `user` has a reservation that says its device; return it."""
+    """Wait until the reservation of `user` has its device annotation; return the reservation."""
     name = reservation_name(user.spec.node_name, *groups(user.metadata.labels))
 
     async def healed() -> Sharer | None:

@@ -1,8 +1,8 @@
-"""What controllers that do not run in the tests create from the examples: written down by hand.
+"""Handwritten objects, as controllers that do not run here would create them from the examples.
 
 `made` yields the objects of one example in steps: a later step comes when the pods of the earlier
-ones are bound. Names, labels and owners are those that the controllers write. What Kubernetes' own
-controllers make, and those of JobSet and LeaderWorkerSet, is left to them.
+steps are bound. Names, labels and owners are as the controllers write them. Objects of Kubernetes'
+own controllers, JobSet and LeaderWorkerSet are not here: these controllers run.
 """
 
 from collections.abc import Iterator, Mapping

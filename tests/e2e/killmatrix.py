@@ -31,7 +31,7 @@ _TRIES = 6
 blow after which a write is not repeated leaves the next blows to another run."""
 _GENTLE = (Blow.ERROR, Blow.CONFLICT, Blow.LOST)
 _KILLS = (Blow.KILLED_BEFORE, Blow.KILLED_AFTER)
-"""Each in the order in which they are dealt at a step: those that take effect are the last."""
+"""Each in the order of the blows at a step: blows that take effect are the last."""
 NEVER_MET = "never met"
 
 
@@ -67,7 +67,7 @@ async def play(corners: Corners, corner: Corner) -> None:
 async def steps_of(corners: Corners) -> list[Step]:
     """Play undisturbed; return all writes of the plugin in order, equal ones numbered.
 
-    What comes in some runs only, because somebody else was faster, is left to chance.
+    Writes of some runs only, which depend on the speed of other components, are left out.
     """
     runs = await asyncio.gather(*(_undisturbed(corners) for _ in range(_UNDISTURBED)))
     # How many writes of status several Statements take depends on when they end.
@@ -135,7 +135,7 @@ async def _volley(corners: Corners, runs: list[list[Strike]], outcomes: dict[Cel
 
 
 async def _run(corners: Corners, strikes: list[Strike], outcomes: dict[Cell, str]) -> None:
-    """Play once with blows; note in `outcomes` what came of those that were dealt."""
+    """Play once with blows; note the outcomes of the dealt blows in `outcomes`."""
     arena, outcome = corners.ground.arena, "ok"
     try:
         async with corners.lent() as corner:
@@ -156,7 +156,7 @@ async def _run(corners: Corners, strikes: list[Strike], outcomes: dict[Cell, str
 
 
 async def _unheld(corners: Corners, corner: Corner, strikes: list[Strike]) -> None:
-    """Wait for a kill at the last write of all, which ends the run though nobody was told so."""
+    """Wait for a kill at the last write of all, which ends the run without a further sign."""
     volley = corners.ground.arena.volley
 
     async def dealt() -> bool:
@@ -183,7 +183,7 @@ async def _shut(corner: Corner, *, is_shut: bool) -> None:
 
 
 async def _refused(corner: Corner, gangs: Sequence[Gang], observer: Observer) -> None:
-    """Wait until each gang's first Statement has failed, which says that all was taken back."""
+    """Wait until each gang's first Statement has failed: the binder has then undone its writes."""
 
     async def refused() -> bool:
         return len(_failed(observer)) >= len(gangs)
@@ -192,7 +192,7 @@ async def _refused(corner: Corner, gangs: Sequence[Gang], observer: Observer) ->
 
 
 async def _bound(corner: Corner, gangs: Sequence[Gang], observer: Observer) -> None:
-    """Wait until all is bound where it should be, and no request is there any more."""
+    """Wait until all pods are bound on the right nodes, and no request exists any more."""
     size = sum(gang.size for gang in gangs)
 
     async def bound() -> bool:
@@ -202,7 +202,7 @@ async def _bound(corner: Corner, gangs: Sequence[Gang], observer: Observer) -> N
     await _come_to(bound, "all is bound", corner, gangs, observer)
     failed = _failed(observer)
     assert len(failed) == len(gangs), f"what heals itself has cost a plan: {failed}"
-    shared = {len(request.siblings) for request in observer.requests.values()}
+    shared = {len(request.siblings) for request in observer.statements.values()}
     assert shared == {len(gangs)}, f"requests of {shared} Statements"
     places = {node for nodes in observer.nodes_of_pods.values() for node in nodes}
     assert places == {f"{corner.namespace}-{OTHER}"}, f"bound to {places}"
@@ -210,7 +210,7 @@ async def _bound(corner: Corner, gangs: Sequence[Gang], observer: Observer) -> N
 
 def _failed(observer: Observer) -> list[str]:
     """Return the messages of the Statements that have failed."""
-    statements = observer.requests.values()
+    statements = observer.statements.values()
     return [each.status.message for each in statements if each.status.phase == "Failed"]
 
 
@@ -221,12 +221,12 @@ async def _come_to(
     gangs: Sequence[Gang],
     observer: Observer,
 ) -> None:
-    """Wait until `probe` answers yes; tell what is known of the gang when it does not."""
+    """Wait until `probe` returns True; the error of a timeout describes the state of the gang."""
     try:
         await wait_for(probe, what)
     except AssertionError as error:
         conditions = [await corner.condition(gang) for gang in gangs]
-        said = [f"{r.status.phase}: {r.status.message}" for r in observer.requests.values()]
+        said = [f"{r.status.phase}: {r.status.message}" for r in observer.statements.values()]
         why = ", ".join(each.message if each is not None else "no condition" for each in conditions)
         raise AssertionError(f"{error}; {why}; requests: {said}") from error
 

@@ -1,8 +1,8 @@
-"""Where blows of the kill matrix are dealt: between the binder and the API server.
+"""The proxy that deals the blows of the kill matrix, between the binder and the API server.
 
-The proxy knows which corner a write concerns and notes it. A write that is to be met by a kill is
-held, undone or done but unanswered, until all gangs of the volley are so far: one kill then befalls
-each of them at its own write, and one start of the binder has to mend them all.
+The proxy finds the corner that a write concerns, and records the write. A write with a kill is
+held, undone or done but unanswered, until all gangs of the volley have reached theirs. One kill
+then hits each gang at its own write, and one start of the binder must mend them all.
 """
 
 import asyncio
@@ -74,13 +74,13 @@ class Volley:
         self.changed.set()
 
     def end(self, run: list[Strike]) -> None:
-        """Take in that a run has ended: what it has not met will not come."""
+        """Record that a run has ended: its remaining blows will not come."""
         self.awaited = [other for other in self.awaited if other is not run]
         self.held = [strike for strike in self.held if strike not in run]
         self.changed.set()
 
     def deal(self) -> None:
-        """Take in that the binder was killed."""
+        """Record that the binder was killed."""
         for strike in self.held:
             strike.deal()
         self.held.clear()
@@ -121,7 +121,7 @@ class Arena(FaultProxy):
         self.writes: dict[str, list[Step]] = {}
         """Corner -> the writes concerning it, in order, not numbered."""
         self._owners: dict[str, str] = {}
-        """Name of an object that was made for a corner, though it does not say so -> corner."""
+        """Name of an object that was created for a corner, without its name -> corner."""
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         strike = await self._note(request) if request.method != "GET" else None

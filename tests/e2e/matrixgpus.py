@@ -86,7 +86,7 @@ async def _config_maps(corner: Corner) -> list[ConfigMap]:
 
 @asynccontextmanager
 async def _kubelet(corner: Corner) -> AsyncIterator[None]:
-    """End reservation pods of the corner's nodes that are to go: nobody runs their containers."""
+    """End deleted reservation pods of the corner's nodes, which no kubelet runs."""
     ending: asyncio.Queue[Sharer] = asyncio.Queue()
 
     def see(change: Change[Sharer]) -> None:

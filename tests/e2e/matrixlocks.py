@@ -68,7 +68,7 @@ class LockedNodes(World):
         return left + await _locks(corner)
 
     async def amiss(self, corner: Corner) -> list[str]:
-        """Each must have been served once, as itself; nobody waits for the lock any more."""
+        """Return deviations: each pod is served once, and no pod waits for the lock any more."""
         plugin = self._device_plugins[corner.namespace]
         wrong = [f"device plugin: {text}" for text in plugin.failed]
         served = sorted(plugin.served)

@@ -1,7 +1,7 @@
-"""What a world of the kill matrix is: the words that `killmatrix` and the worlds share.
+"""The interface of a world of the kill matrix, shared by `killmatrix` and the worlds.
 
-A world is what one plugin works on, in a corner of the cluster. Each run of its gang, or of its
-gangs, has three phases; in each the world can say what is there that should not be.
+A world is the work of one plugin, in a corner of the cluster. Each run of its gang, or of its
+gangs, has three phases. In each phase the world can return the objects that should not exist.
 """
 
 import asyncio
@@ -110,11 +110,11 @@ class World(ABC):
 
     @abstractmethod
     async def left_over(self, corner: Corner) -> list[str]:
-        """Return what is still there of what the plugin has written; the gang is gone."""
+        """Return the remaining writes of the plugin after the gang is gone."""
 
 
 async def wait_until_none(find: Callable[[], Awaitable[list[str]]], what: str) -> None:
-    """Wait until `find` finds nothing; fails with what it has found at last."""
+    """Wait until `find` finds nothing; fails with its last findings."""
     deadline_s, pause_s = time.monotonic() + WAIT_S, 0.05
     while found := await find():
         assert time.monotonic() < deadline_s, f"{what}: {', '.join(found)}"

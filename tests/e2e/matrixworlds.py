@@ -42,7 +42,7 @@ class StaticVolumes(World):
             await Storage(corner).add_volume(name, "1Gi", None, storageClassName=storage_class)
 
     async def held(self, corner: Corner) -> list[str]:
-        """What the controller has bound stays so; Kubernetes knows no way back."""
+        """Volumes that the controller has bound stay bound: Kubernetes has no way back."""
         taken = [volume for volume in await _volumes(corner) if volume.spec.claim_ref is not None]
         return [f"volume {v.metadata.name}" for v in taken if v.status.phase != "Bound"]
 
@@ -58,7 +58,7 @@ class StaticVolumes(World):
 
 
 class ProvisionedVolumes(World):
-    """Volumes to be made where the claim says; the driver can make none on the first node."""
+    """Volumes that the driver provisions for the selected node, except for the first node."""
 
     plugin = _VOLUMES
 

@@ -36,7 +36,7 @@ class Operator:
     """The API version of its configuration file."""
     webhooks: Published
     pod_label: str
-    """What its pods have: its webhooks are asked about no others, as its own manifests say."""
+    """The label of its pods; its webhooks are called for these only, as in its own manifests."""
 
 
 JOBSET = Operator(
@@ -82,9 +82,9 @@ def running(plane: ControlPlane, operators: Sequence[Operator]) -> Iterator[None
 def install_definitions(
     plane: ControlPlane, names: Sequence[str], kinds: Sequence[str] = ()
 ) -> None:
-    """Install the definitions of these operators, and wait until they are served.
+    """Install the definitions of the operators `names`, and wait until they are served.
 
-    `kinds`: the plural names of those that are needed. Default: all.
+    `kinds`: the plural names of the needed kinds. Default: all.
     """
     files = [file for file in published.definition_files(names, print) if _defines(file)]
     chosen = [file for file in files if not kinds or file.stem.endswith(tuple(kinds))]

@@ -1,8 +1,8 @@
-"""What the MPI operator, KubeRay and Kubeflow Trainer create, created by the tests in their place.
+"""The objects of the MPI operator, KubeRay and Kubeflow Trainer, created by the tests instead.
 
 These controllers do not run here; their published definitions are installed. The names, labels and
-owner references are those that the controllers write. Jobs and JobSets among the objects are served
-by their own controllers.
+owner references are as the controllers write them. Jobs and JobSets among the objects are served by
+their own controllers.
 """
 
 from collections.abc import Mapping

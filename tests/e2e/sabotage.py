@@ -1,4 +1,4 @@
-"""How tests configure the plugin in `plugins/`, and what it has written down."""
+"""The configuration of the plugin in `plugins/`, and its journal."""
 
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass

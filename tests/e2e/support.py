@@ -297,7 +297,7 @@ class Corner:
         await wait_for(bound, f"{names} bound", timeout_s)
 
     async def wait_condition(self, gang: Gang, status: str, reason: str) -> Condition:
-        """Wait until the PodGroup says so; return its condition."""
+        """Wait until the PodGroup has the condition Scheduled with these values; return it."""
 
         async def said() -> Condition | None:
             condition = await self.condition(gang)
@@ -309,7 +309,7 @@ class Corner:
         return found
 
     async def wait_pods_say(self, gang: Gang, text: str) -> None:
-        """Wait until each pod says PodScheduled=False with `text` in the message."""
+        """Wait until each pod has PodScheduled=False with `text` in the message."""
 
         async def said() -> bool:
             conditions = [
@@ -365,10 +365,10 @@ class Observer:
         """Pod UID -> the nodes it was seen on, in order."""
         self.created_requests: list[str] = []
         """Names of the BindRequests, in the order in which they appeared."""
-        self.requests: dict[StatementKey, CommittedStatement] = {}
-        """Statements in BindRequests as they were last seen, also those that are gone."""
+        self.statements: dict[StatementKey, CommittedStatement] = {}
+        """The last seen states of Statements in BindRequests, deleted requests included."""
         self.live_requests: set[str] = set()
-        """Names of those that are there."""
+        """Names of the BindRequests that exist."""
         self.story: list[str] = []
         """What happened to pods, in order: "bound", "leaves" or "gone", and "nominated" or, for
         nowhere any more, "unnominated", each with the pod's name."""
@@ -421,7 +421,7 @@ class Observer:
     def _take_request(self, change: Change[BindRequest]) -> None:
         if change.type is EventType.ADDED:
             self.created_requests.append(change.object.metadata.name)
-        self.requests.update((each.key, each) for each in change.object.each())
+        self.statements.update((each.key, each) for each in change.object.each())
         if change.type is EventType.DELETED:
             self.live_requests.discard(change.object.metadata.name)
         else:

@@ -1,4 +1,4 @@
-"""The alerts of docs/operations.md work on processes that have just started and had no error."""
+"""The alerts of docs/operations.md work on processes that just started without errors."""
 
 import asyncio
 import re
@@ -51,7 +51,7 @@ async def started(
     return started
 
 
-async def test_every_series_of_an_alert_has_values_before_the_first_error(
+async def test_every_series_of_an_alert_is_exported_before_the_first_error(
     started: list[Component], corner: Corner, control_plane: ControlPlane
 ) -> None:
     await corner.add_queue("any", {"resources": {"cpu": {"quota": 2}}})
@@ -81,10 +81,10 @@ async def test_every_series_of_an_alert_has_values_before_the_first_error(
     await wait_for(leads, "the binder leads")
 
 
-async def test_a_queue_below_its_quota_whose_gang_fits_no_node_is_no_alert(
+async def test_a_queue_below_its_quota_with_a_gang_that_fits_no_node_fires_no_alert(
     started: list[Component], corner: Corner
 ) -> None:
-    """As in the demo: everything else runs, and nobody holds more than a fair share."""
+    """As in the demo: everything else runs, and no queue holds more than its fair share."""
     scheduler = started[0]
     entitled = await corner.add_queue("entitled", {"resources": {"cpu": {"quota": 6}}})
     other = await corner.add_queue("other", {"resources": {"cpu": {"quota": 1}}})

@@ -1,4 +1,4 @@
-"""The API server dies and comes back while gangs are being scheduled, and while nothing happens."""
+"""The API server is restarted while gangs are scheduled, and while the cluster is idle."""
 
 import asyncio
 import json
@@ -34,7 +34,7 @@ SETTLED_S = 12.0
 """The API server has its roles, and every watch is open again."""
 
 
-async def test_gangs_are_bound_whole_and_run_when_the_api_server_was_killed_in_the_middle(
+async def test_gangs_are_bound_whole_and_run_after_the_api_server_was_killed(
     corner: Corner, observer: Observer, components: Components, control_plane: ControlPlane
 ) -> None:
     if control_plane.is_shared:
@@ -69,7 +69,7 @@ async def test_gangs_are_bound_whole_and_run_when_the_api_server_was_killed_in_t
     assert all(component.process.is_running for component in (agent, binder, scheduler))
 
 
-async def test_a_restart_of_the_api_server_is_a_few_lines_in_the_log_of_each_component(
+async def test_a_restart_of_the_api_server_adds_few_log_lines_to_each_component(
     corner: Corner, components: Components, control_plane: ControlPlane
 ) -> None:
     if control_plane.is_shared:

@@ -16,7 +16,7 @@ def pool() -> str:
     return ""
 
 
-async def test_no_component_is_ever_forbidden_anything_and_idle_ones_write_leases_alone(
+async def test_no_request_is_forbidden_and_idle_components_write_only_leases(
     corner: Corner, components: Components
 ) -> None:
     scheduler, binder = components.start_scheduler(), components.start_binder()

@@ -1,7 +1,7 @@
-"""Bad asks for devices: refused with the reason at the pod or claim, and nothing else stops.
+"""Invalid device requests are refused with the reason at the pod or claim; other work continues.
 
-Shares of GPUs that make no sense are in test_e2e_gpu_sharing and test_e2e_webhook, registers and
-requests that cannot be read in tests/hami. Here no webhook runs: the scheduler says it itself.
+Invalid shares of GPUs are in `test_gpu_sharing` and `test_webhook`, unreadable registers and
+requests in tests/hami. No webhook runs here: the scheduler itself reports the errors.
 """
 
 import asyncio
@@ -89,7 +89,7 @@ async def annotate(corner: Corner, pod: str, annotations: Mapping[str, str | Non
     await corner.client.patch(PODS, pod, patch, namespace=corner.namespace)
 
 
-async def test_devices_that_somebody_has_written_on_a_pod_himself_are_refused_until_they_go(
+async def test_a_pod_with_forged_device_annotations_is_refused_until_they_are_removed(
     corner: Corner,
 ) -> None:
     node = await add_hami_node(corner)
@@ -115,7 +115,7 @@ async def test_devices_that_somebody_has_written_on_a_pod_himself_are_refused_un
 
 
 @pytest.mark.parametrize("text", ["", "GPU-0,NVIDIA", "GPU-0,NVIDIA,1,0:;"])
-async def test_who_rewrites_the_devices_of_a_bound_pod_gets_nothing_by_it(
+async def test_changed_device_annotations_of_a_bound_pod_free_no_device_memory(
     corner: Corner, text: str
 ) -> None:
     node = await add_hami_node(corner)
@@ -141,7 +141,7 @@ async def test_who_rewrites_the_devices_of_a_bound_pod_gets_nothing_by_it(
     ],
     ids=["does not compile here", "runs too long", "fails for the device"],
 )
-async def test_a_selector_that_cannot_be_used_is_told_at_the_pod_with_its_place(
+async def test_an_unusable_selector_is_reported_at_the_pod_with_its_position(
     corner: Corner, driver: Driver, expression: str, said: str
 ) -> None:
     """The API server has let them through."""
@@ -158,7 +158,7 @@ async def test_a_selector_that_cannot_be_used_is_told_at_the_pod_with_its_place(
     assert (await driver.claim("odd")).status.allocation is None
 
 
-async def test_a_request_cannot_name_a_claim_of_another_namespace(
+async def test_a_bind_request_for_a_claim_of_another_namespace_is_refused(
     corner: Corner, driver: Driver
 ) -> None:
     (node,) = await corner.add_nodes("a", cpu="8")

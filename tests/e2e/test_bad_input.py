@@ -1,4 +1,4 @@
-"""Bad input: refused or explained at the object or file it concerns; nothing else stops."""
+"""Invalid input is refused or explained at its object or file; other work continues."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -31,7 +31,7 @@ async def test_a_negative_minimum_is_refused_by_the_api_server_with_the_fields_n
         await corner.create_group(Gang("negative", size=0, min_member=-1))
 
 
-async def test_a_limit_that_does_not_parse_is_refused_by_the_api_server(corner: Corner) -> None:
+async def test_an_unparsable_limit_is_refused_by_the_api_server(corner: Corner) -> None:
     with pytest.raises(ApiError, match=r"spec\.resources\.gpu\.limit"):
         await corner.add_queue("odd", {"resources": {"gpu": {"limit": "3 apples"}}})
 
@@ -41,14 +41,14 @@ async def test_a_weight_below_zero_is_refused_by_the_api_server(corner: Corner) 
         await corner.add_queue("light", {"resources": {"gpu": {"overQuotaWeight": -1}}})
 
 
-async def test_an_allocatable_that_does_not_parse_is_refused_by_the_api_server(
+async def test_an_unparsable_allocatable_is_refused_by_the_api_server(
     corner: Corner,
 ) -> None:
     with pytest.raises(ApiError, match="quantities"):
         await corner.add_nodes("odd", cpu="3 apples")
 
 
-async def test_a_gang_of_an_unknown_priority_class_says_so_and_binds_when_it_comes(
+async def test_a_gang_of_an_unknown_priority_class_is_invalid_until_the_class_exists(
     corner: Corner,
 ) -> None:
     await corner.add_nodes("a", cpu="2")
@@ -70,7 +70,7 @@ async def test_a_gang_of_an_unknown_priority_class_says_so_and_binds_when_it_com
     await corner.client.delete(PRIORITY_CLASSES, name)
 
 
-async def test_pods_without_a_node_with_their_host_port_free_say_so(corner: Corner) -> None:
+async def test_pods_report_that_their_host_port_is_free_on_no_node(corner: Corner) -> None:
     await corner.add_nodes("a", cpu="2")
     container = {"name": "worker", "image": "worker", "ports": [port(8080)]}
     gang = Gang("ports", size=2, pod={"containers": [container]})
@@ -86,7 +86,7 @@ def port(number: int) -> dict[str, Any]:
     return {"containerPort": number, "hostPort": number}
 
 
-async def test_a_gang_of_a_queue_whose_parent_does_not_exist_says_so(corner: Corner) -> None:
+async def test_a_gang_reports_that_the_parent_of_its_queue_does_not_exist(corner: Corner) -> None:
     queue = await corner.add_queue("orphan", {"parent": f"{corner.namespace}-nobody"})
     gang = Gang("gang", size=1, queue=queue)
     await corner.submit(gang)
@@ -94,7 +94,7 @@ async def test_a_gang_of_a_queue_whose_parent_does_not_exist_says_so(corner: Cor
     assert condition.message == f"queue {corner.namespace}-nobody does not exist"
 
 
-async def test_a_running_scheduler_keeps_its_configuration_when_a_new_one_cannot_be_used(
+async def test_a_scheduler_keeps_its_configuration_if_the_new_one_is_invalid(
     corner: Corner, components: Components, control_plane: ControlPlane
 ) -> None:
     own = Corner(corner.client, corner.namespace, f"{corner.pool}-changing")
@@ -121,7 +121,7 @@ async def wait_for_errors(scheduler: Component, count: int) -> None:
     await wait_for(counted, f"{count} configuration errors")
 
 
-async def test_pods_that_name_a_podgroup_that_does_not_exist_have_an_event(corner: Corner) -> None:
+async def test_pods_of_a_podgroup_that_does_not_exist_have_an_event(corner: Corner) -> None:
     gang = Gang("nosuch", size=2)
     for index in range(2):
         await corner.create_pod(gang, index)

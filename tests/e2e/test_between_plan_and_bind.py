@@ -1,4 +1,4 @@
-"""What was planned changes before it is bound, or cannot be bound at all."""
+"""The cluster changes between plan and bind, or the plan cannot be bound."""
 
 import asyncio
 from dataclasses import replace
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.e2e
 
 
 @pytest.mark.usefixtures("scheduler")
-async def test_a_gang_whose_node_goes_between_plan_and_bind_is_bound_whole_elsewhere(
+async def test_a_gang_with_a_planned_node_deleted_is_bound_whole_elsewhere(
     corner: Corner, observer: Observer, components: Components
 ) -> None:
     await corner.add_nodes("a", "b", cpu="2")
@@ -45,7 +45,7 @@ async def test_a_gang_whose_node_goes_between_plan_and_bind_is_bound_whole_elsew
 
 
 @pytest.mark.usefixtures("scheduler")
-async def test_a_gang_whose_devices_are_withdrawn_between_plan_and_bind_gets_none_and_waits(
+async def test_a_gang_with_planned_devices_withdrawn_gets_none_and_waits(
     corner: Corner, observer: Observer, components: Components
 ) -> None:
     driver = Driver(corner)
@@ -61,7 +61,7 @@ async def test_a_gang_whose_devices_are_withdrawn_between_plan_and_bind_gets_non
     components.start_binder(binder_configuration(plugin)).wait_ready()
 
     async def refused() -> bool:
-        status = observer.requests[request.key].status
+        status = observer.statements[request.key].status
         return status.phase == "Failed" and "is no longer offered" in status.message
 
     await wait_for(refused, "the request fails and says why")
@@ -71,7 +71,7 @@ async def test_a_gang_whose_devices_are_withdrawn_between_plan_and_bind_gets_non
 
 
 @pytest.mark.usefixtures("scheduler")
-async def test_extra_pods_of_a_gang_whose_node_goes_between_plan_and_bind_are_not_bound_without_it(
+async def test_extra_pods_are_not_bound_if_planned_nodes_of_their_gang_are_deleted(
     corner: Corner, observer: Observer, components: Components
 ) -> None:
     await corner.add_nodes("a", cpu="2")
@@ -99,7 +99,7 @@ async def test_extra_pods_of_a_gang_whose_node_goes_between_plan_and_bind_are_no
 
 
 @pytest.mark.usefixtures("scheduler")
-async def test_a_pod_that_was_replaced_between_plan_and_bind_is_bound_with_its_gang(
+async def test_a_pod_replaced_between_plan_and_bind_is_bound_with_its_gang(
     corner: Corner, observer: Observer, components: Components
 ) -> None:
     await corner.add_nodes("a", "b", cpu="2")
@@ -114,13 +114,13 @@ async def test_a_pod_that_was_replaced_between_plan_and_bind_is_bound_with_its_g
 
     await corner.wait_bound(gang)
     await corner.wait_nothing_left()
-    assert observer.requests[request.key].status.bound_pods == []
+    assert observer.statements[request.key].status.bound_pods == []
     assert observer.nodes_of_pods[replaced.pod_uid] == []
     assert observer.nodes_of_pods[successor.metadata.uid] != []
 
 
 @pytest.mark.usefixtures("scheduler")
-async def test_a_gang_of_which_a_pod_is_deleted_while_it_is_bound_is_completed_by_its_successor(
+async def test_the_successor_of_a_pod_deleted_during_binding_completes_the_gang(
     corner: Corner, observer: Observer, installation: Installation, tmp_path: Path
 ) -> None:
     gang = Gang("gang", size=4)
@@ -142,7 +142,7 @@ async def test_a_gang_of_which_a_pod_is_deleted_while_it_is_bound_is_completed_b
         await corner.wait_nothing_left()
 
 
-async def test_a_request_that_nobody_carries_out_is_cleared_in_time_and_planned_anew(
+async def test_a_bind_request_without_a_binder_times_out_and_the_gang_is_planned_again(
     corner: Corner, observer: Observer, components: Components
 ) -> None:
     impatient = replace(corner, pool=f"{corner.pool}-impatient")
@@ -166,7 +166,7 @@ async def test_a_request_that_nobody_carries_out_is_cleared_in_time_and_planned_
 
 
 @pytest.mark.usefixtures("scheduler", "plugin_path")
-async def test_a_gang_that_a_node_refuses_is_planned_once_more_on_other_nodes(
+async def test_a_gang_refused_by_a_node_is_planned_once_more_on_other_nodes(
     corner: Corner, observer: Observer, components: Components, tmp_path: Path
 ) -> None:
     refusing, *others = await corner.add_nodes("a", "b", "c", cpu="2")
@@ -184,7 +184,7 @@ async def test_a_gang_that_a_node_refuses_is_planned_once_more_on_other_nodes(
 
 
 @pytest.mark.usefixtures("scheduler", "plugin_path")
-async def test_a_gang_that_its_only_node_refuses_waits_and_is_not_tried_again_and_again(
+async def test_a_gang_refused_by_its_only_node_waits_without_repeated_attempts(
     corner: Corner, observer: Observer, components: Components, tmp_path: Path
 ) -> None:
     [refusing] = await corner.add_nodes("a", cpu="2")

@@ -1,4 +1,4 @@
-"""kill -9 of the binder at every step of a transaction: a restart ends what it has begun."""
+"""kill -9 of the binder at every step of a transaction: a restart completes the transaction."""
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -51,7 +51,7 @@ async def check_whole(corner: Corner, gang: Gang) -> None:
     ("write", "after"),
     [pytest.param(*each, id=f"{each[0]}-{'after' if each[1] else 'before'}") for each in moments()],
 )
-async def test_a_gang_is_whole_after_a_binder_was_killed(
+async def test_a_gang_is_bound_whole_after_the_binder_was_killed(
     corner: Corner,
     observer: Observer,
     proxied: tuple[TrapProxy, Components],
@@ -76,7 +76,7 @@ async def test_a_gang_is_whole_after_a_binder_was_killed(
 @pytest.mark.parametrize(
     ("step", "at"), [("pre_bind", 1), ("pre_bind", SIZE), ("post_bind", 2), ("rollback", 2)]
 )
-async def test_a_gang_is_whole_after_a_binder_died_in_a_plugin(
+async def test_a_gang_is_bound_whole_after_the_binder_died_in_a_plugin(
     corner: Corner, observer: Observer, components: Components, tmp_path: Path, step: str, at: int
 ) -> None:
     first, *_ = await corner.add_nodes("a", "b", "c", cpu="2")

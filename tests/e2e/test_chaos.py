@@ -1,4 +1,4 @@
-"""A minute of the attack that `make chaos` carries on for an hour; ten minutes in a long run."""
+"""One minute of the attack of `make chaos`, which takes an hour; ten minutes in a long run."""
 
 import secrets
 
@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(2400)]
 ATTACK_S = 600 if IS_LONG else 45
 
 
-async def test_nothing_is_bound_twice_half_bound_or_left_over_under_churn_kills_and_cut_connections(
+async def test_no_pod_is_bound_twice_and_no_gang_is_half_bound_under_churn_and_kills(
     installation: Installation,
 ) -> None:
     seed = secrets.randbits(32)

@@ -1,4 +1,4 @@
-"""A gang that needs a feature of the kubelet runs on nodes that declare it: a real API server."""
+"""Gangs that require a kubelet feature run on nodes that declare it, on the real API server."""
 
 import pytest
 
@@ -23,7 +23,7 @@ RESTARTS = {
 }
 
 
-async def test_a_gang_that_needs_a_feature_goes_to_nodes_that_declare_it(
+async def test_a_gang_that_requires_a_feature_runs_on_nodes_that_declare_it(
     corner: Corner, components: Components
 ) -> None:
     pool = f"--node-pool={corner.pool}"

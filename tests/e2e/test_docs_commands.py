@@ -1,4 +1,4 @@
-"""The kubectl commands of the pages for administrators work as they are written."""
+"""The kubectl commands of the pages for administrators work as written."""
 
 import os
 import re
@@ -131,7 +131,7 @@ def kinds_in(path: Path) -> set[str]:
     return {item["kind"] for item in items}
 
 
-def test_the_backup_has_every_kind_of_its_table_and_can_be_restored(
+def test_the_backup_contains_every_kind_of_its_table_and_can_be_restored(
     saved: None,
     control_plane: ControlPlane,
     environment: dict[str, str],
@@ -186,7 +186,7 @@ def commands_of(page: str) -> list[str]:
 
 
 @pytest.mark.parametrize("page", ["troubleshooting.md", "status.md"])
-def test_the_commands_of_a_page_work(
+def test_all_commands_of_a_page_succeed(
     page: str, saved: None, environment: dict[str, str], tmp_path: Path
 ) -> None:
     commands = commands_of(page)

@@ -65,7 +65,7 @@ def devices_of(claims: Sequence[ResourceClaim]) -> list[tuple[str, str]]:
     )
 
 
-async def test_a_gang_gets_devices_from_a_template_and_the_next_pod_waits_for_them(
+async def test_a_gang_gets_devices_from_a_template_and_the_next_pod_waits_for_a_free_one(
     corner: Corner, driver: Driver
 ) -> None:
     (node,) = await corner.add_nodes("a", cpu="8")
@@ -91,7 +91,7 @@ async def test_a_gang_gets_devices_from_a_template_and_the_next_pod_waits_for_th
     await corner.wait_bound(late)
 
 
-async def test_a_device_that_its_driver_reports_without_conditions_is_not_given_twice(
+async def test_a_device_reported_without_conditions_is_not_allocated_twice(
     corner: Corner, driver: Driver
 ) -> None:
     """The API server then writes `conditions: null`."""
@@ -156,7 +156,7 @@ async def test_pods_share_a_named_claim_on_the_node_of_its_device(
     assert {pod.spec.node_name for pod in await corner.pods(gang)} == {pool}
 
 
-async def test_a_pod_is_bound_once_the_driver_says_that_the_device_is_ready(
+async def test_a_pod_is_bound_after_the_driver_reports_its_device_ready(
     corner: Corner, driver: Driver
 ) -> None:
     _, gang = await claim_what_must_be_attached(corner, driver)
@@ -165,7 +165,7 @@ async def test_a_pod_is_bound_once_the_driver_says_that_the_device_is_ready(
     await corner.wait_bound(gang)
 
 
-async def test_a_gang_is_not_bound_to_a_device_that_is_withdrawn_while_it_is_prepared(
+async def test_a_gang_is_not_bound_to_a_device_withdrawn_during_preparation(
     corner: Corner, driver: Driver
 ) -> None:
     node, gang = await claim_what_must_be_attached(corner, driver)
@@ -179,7 +179,7 @@ async def test_a_gang_is_not_bound_to_a_device_that_is_withdrawn_while_it_is_pre
     assert await corner.bound_count(gang) == 0
 
 
-async def test_a_device_that_fails_to_attach_is_given_back(corner: Corner, driver: Driver) -> None:
+async def test_a_device_that_fails_to_attach_is_released(corner: Corner, driver: Driver) -> None:
     _, gang = await claim_what_must_be_attached(corner, driver)
     await driver.report("fabric", "gpu-0", "Broken")
 
@@ -192,7 +192,7 @@ async def test_a_device_that_fails_to_attach_is_given_back(corner: Corner, drive
     assert await corner.bound_count(gang) == 0
 
 
-async def test_a_pod_waits_for_a_claim_that_is_in_another_namespace_only(
+async def test_a_pod_waits_for_a_claim_that_exists_only_in_another_namespace(
     corner: Corner, driver: Driver
 ) -> None:
     (node,) = await corner.add_nodes("a", cpu="8")
@@ -210,7 +210,7 @@ async def test_a_pod_waits_for_a_claim_that_is_in_another_namespace_only(
         await corner.client.delete(RESOURCE_CLAIMS, claim, "default")
 
 
-async def test_a_request_that_is_deleted_while_its_devices_are_waited_for_leaves_nothing(
+async def test_a_bind_request_deleted_while_its_devices_attach_leaves_nothing(
     corner: Corner, driver: Driver
 ) -> None:
     (node,) = await corner.add_nodes("a", cpu="8")
@@ -254,10 +254,10 @@ async def test_a_request_that_is_deleted_while_its_devices_are_waited_for_leaves
     await wait_for(as_it_was, "the claim is as it was")
 
 
-async def test_a_claim_of_another_pod_is_refused_by_the_binder(
+async def test_the_binder_refuses_a_claim_that_was_created_for_another_pod(
     corner: Corner, driver: Driver
 ) -> None:
-    """A request that says that a claim was made for the pod must be right about it."""
+    """A BindRequest with `isOwn` must name a claim that was created for the pod."""
     (node,) = await corner.add_nodes("a", cpu="8")
     await driver.publish(node, gpus(1))  # so that nothing but the claim is wrong
     await driver.make_claim("other")
@@ -284,14 +284,16 @@ async def test_a_claim_of_another_pod_is_refused_by_the_binder(
     assert (await driver.claim("other")).status.allocation is None
 
 
-async def test_the_api_server_refuses_what_does_not_compile(corner: Corner, driver: Driver) -> None:
-    """What Bindery itself says is in the tests of the allocator: here it never comes so far."""
+async def test_the_api_server_refuses_a_selector_that_does_not_compile(
+    corner: Corner, driver: Driver
+) -> None:
+    """Bindery's own message is tested with the allocator; here the API server refuses first."""
     selector = {"cel": {"expression": "device.nope == 1"}}
     with pytest.raises(InvalidError, match="undefined field 'nope'"):
         await driver.make_claim("wrong", selectors=[selector])
 
 
-async def test_devices_serve_extended_resources_and_their_claims_go_with_the_pods(
+async def test_devices_serve_extended_resources_and_their_claims_are_deleted_with_the_pods(
     corner: Corner, driver: Driver
 ) -> None:
     (node,) = await corner.add_nodes("a", cpu="8")

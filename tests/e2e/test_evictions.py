@@ -138,7 +138,7 @@ async def queues(corner: Corner) -> tuple[str, str]:
     return await corner.add_queue("rich", ONE_CPU), await corner.add_queue("poor", ONE_CPU)
 
 
-async def test_reclaim_takes_another_victim_when_a_disruption_budget_guards_the_first(
+async def test_reclaim_evicts_another_victim_if_a_disruption_budget_protects_the_first(
     corner: Corner,
     observer: Observer,
     components: Components,
@@ -194,7 +194,7 @@ async def keeps_the_trail(corner: Corner, gone: Gang, claimant: Gang) -> None:
     await wait_for(told, "the eviction is an event at the gang and at the pod")
 
 
-async def test_a_gang_whose_victims_are_all_guarded_says_so_and_does_not_ask_again_and_again(
+async def test_a_gang_with_only_protected_victims_reports_it_and_does_not_retry_constantly(
     corner: Corner,
     observer: Observer,
     components: Components,
@@ -233,7 +233,7 @@ async def test_a_gang_whose_victims_are_all_guarded_says_so_and_does_not_ask_aga
 
 
 @pytest.mark.usefixtures("scheduler", "observer")
-async def test_a_budget_that_asks_for_none_lets_all_victims_go(
+async def test_a_budget_with_min_available_0_permits_all_evictions(
     corner: Corner, components: Components
 ) -> None:
     await start_nodes(corner, components, 1, cpu=2)
@@ -255,7 +255,7 @@ async def test_a_budget_that_asks_for_none_lets_all_victims_go(
     ],
     ids=["pods that are not ready", "pods without a controller"],
 )
-async def test_a_budget_that_refuses_all_the_same_is_told_in_the_api_servers_words(
+async def test_an_unforeseen_eviction_refusal_is_reported_with_the_api_servers_message(
     corner: Corner,
     components: Components,
     rule: Mapping[str, Any],
@@ -286,10 +286,10 @@ async def test_a_budget_that_refuses_all_the_same_is_told_in_the_api_servers_wor
 
 
 @pytest.mark.usefixtures("scheduler")
-async def test_a_plan_that_a_budget_allows_by_halves_is_completed_by_another_victim(
+async def test_a_plan_half_refused_by_a_budget_is_completed_with_another_victim(
     corner: Corner, observer: Observer, components: Components
 ) -> None:
-    """Each of the guarded pods may go by itself, but not both."""
+    """Each of the protected pods may be evicted by itself, but not both."""
     rich = await corner.add_queue("rich", ONE_CPU)
     poor = await corner.add_queue("poor", {"resources": {"cpu": {"quota": "2"}}})
     await start_nodes(corner, components, 1, cpu=3)
@@ -307,7 +307,7 @@ async def test_a_plan_that_a_budget_allows_by_halves_is_completed_by_another_vic
 
 
 @pytest.mark.usefixtures("scheduler")
-async def test_a_preemptor_keeps_its_node_while_its_victim_takes_its_grace_period(
+async def test_a_preemptor_keeps_its_node_during_the_grace_period_of_its_victim(
     corner: Corner, observer: Observer, components: Components
 ) -> None:
     await start_nodes(corner, components, 2)
@@ -413,7 +413,7 @@ async def proxied(installation: Installation, tmp_path: Path) -> AsyncIterator[P
     [(3, False), (4, False), (3, True)],
     ids=["after-the-first", "after-the-last", "after-the-first-with-a-standby"],
 )
-async def test_a_gang_gets_its_room_though_the_scheduler_was_killed_after_an_eviction(
+async def test_a_gang_gets_its_room_after_the_scheduler_was_killed_during_evictions(
     corner: Corner, proxied: Proxied, components: Components, at: int, has_standby: bool
 ) -> None:
     proxy, schedulers = proxied

@@ -1,4 +1,4 @@
-"""Users of a queue take turns, with the definition of queues on the real API server."""
+"""Users of a queue take turns; the Queue definition is checked by the real API server."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from tests.e2e.support import Corner, Gang
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("scheduler", "binder")]
 
 
-async def test_a_young_gang_of_another_user_comes_before_old_ones_of_one_who_holds_more(
+async def test_a_newer_gang_precedes_older_gangs_of_a_user_with_more_resources(
     corner: Corner,
 ) -> None:
     queue = await corner.add_queue("shared", {"fairUsers": {}})
@@ -35,6 +35,6 @@ async def test_a_young_gang_of_another_user_comes_before_old_ones_of_one_who_hol
     assert await corner.bound_count(old) == 0
 
 
-async def test_the_api_server_refuses_a_label_that_cannot_be_one(corner: Corner) -> None:
+async def test_the_api_server_refuses_an_invalid_label_key(corner: Corner) -> None:
     with pytest.raises(InvalidError, match=r"spec\.fairUsers\.label"):
         await corner.add_queue("bad", {"fairUsers": {"label": "no label"}})

@@ -1,4 +1,4 @@
-"""A gang's way from Pending to Bound, and its conditions while it waits."""
+"""A gang from Pending to Bound, and its conditions while it waits."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from tests.e2e.support import Corner, Gang, Observer, wait_for
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("scheduler", "binder")]
 
 
-async def test_a_gang_binds_whole_by_one_request_runs_and_succeeds(
+async def test_a_gang_is_bound_whole_by_one_bind_request_and_succeeds(
     corner: Corner, components: Components, observer: Observer
 ) -> None:
     agent = components.start_hollow_nodes(
@@ -54,7 +54,7 @@ async def tells_where_it_went(corner: Corner, gang: Gang) -> None:
     await wait_for(told, "gang, request and pods have events that name their nodes")
 
 
-async def test_a_gang_that_lacks_one_node_binds_nothing_says_why_and_binds_when_it_comes(
+async def test_a_gang_that_lacks_one_node_reports_the_reason_and_is_bound_when_it_is_added(
     corner: Corner, observer: Observer
 ) -> None:
     await corner.add_nodes("a", "b", cpu="1")
@@ -75,7 +75,7 @@ async def test_a_gang_that_lacks_one_node_binds_nothing_says_why_and_binds_when_
     assert len(observer.created_requests) == 1
 
 
-async def test_a_gang_waits_for_its_topology_and_then_stays_in_one_domain(corner: Corner) -> None:
+async def test_a_gang_waits_for_its_topology_and_is_bound_in_one_domain(corner: Corner) -> None:
     await corner.add_nodes("a", cpu="1")
     (large,) = await corner.add_nodes("b", cpu="2")
     tree = f"{corner.namespace}-hosts"
@@ -98,7 +98,7 @@ async def test_a_gang_waits_for_its_topology_and_then_stays_in_one_domain(corner
     await corner.client.delete(TOPOLOGIES, tree)
 
 
-async def test_a_gang_of_which_pods_have_not_come_waits_for_them(corner: Corner) -> None:
+async def test_a_gang_waits_for_its_missing_pods(corner: Corner) -> None:
     await corner.add_nodes("a", cpu="8")
     gang = Gang("late", size=2, min_member=3)
     await corner.submit(gang)
@@ -111,7 +111,7 @@ async def test_a_gang_of_which_pods_have_not_come_waits_for_them(corner: Corner)
     await corner.wait_bound(Gang("late", size=3))
 
 
-async def test_an_elastic_job_starts_with_its_minimum_and_grows_as_room_comes(
+async def test_an_elastic_job_starts_with_its_minimum_and_grows_when_nodes_are_added(
     corner: Corner, observer: Observer
 ) -> None:
     await corner.add_nodes("a", cpu="3")
@@ -131,7 +131,9 @@ async def test_an_elastic_job_starts_with_its_minimum_and_grows_as_room_comes(
     await corner.wait_nothing_left()
 
 
-async def test_a_gang_over_its_queues_limit_waits_until_the_other_one_goes(corner: Corner) -> None:
+async def test_a_gang_over_the_limit_of_its_queue_waits_until_the_other_gang_ends(
+    corner: Corner,
+) -> None:
     await corner.add_nodes("a", cpu="8")
     queue = await corner.add_queue("small", {"resources": {"cpu": {"limit": "3"}}})
     first, second = Gang("first", size=2, queue=queue), Gang("second", size=2, queue=queue)

@@ -1,4 +1,4 @@
-"""Reservation pods when something goes wrong: each test has the only binder."""
+"""Failures around reservation pods; each test runs the only binder."""
 
 from pathlib import Path
 
@@ -31,7 +31,7 @@ from tests.kube.faultproxy import Stream
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("scheduler")]
 
 
-async def test_a_reservation_that_gets_no_device_in_time_leaves_nothing_and_comes_again(
+async def test_a_reservation_without_a_device_times_out_and_is_created_again(
     corner: Corner, components: Components, stand_in: GpuDevicePlugins
 ) -> None:
     components.start_binder(binder_configuration(sharing(deadline_s=1.0))).wait_ready()
@@ -49,7 +49,7 @@ async def test_a_reservation_that_gets_no_device_in_time_leaves_nothing_and_come
     await bound(corner, "a")
 
 
-async def test_a_binder_that_starts_removes_reservations_whose_users_are_gone_and_no_others(
+async def test_a_starting_binder_removes_only_reservations_without_users(
     corner: Corner, components: Components, stand_in: GpuDevicePlugins
 ) -> None:
     binder = components.start_binder(binder_configuration(sharing())).wait_ready()
@@ -67,7 +67,7 @@ async def test_a_binder_that_starts_removes_reservations_whose_users_are_gone_an
     assert stand_in.reservations()[0].groups == groups(stays.metadata.labels)
 
 
-async def test_a_binder_that_dies_while_it_reserves_finishes_when_it_comes_back(
+async def test_a_binder_killed_during_a_reservation_completes_it_after_a_restart(
     corner: Corner, components: Components, stand_in: GpuDevicePlugins
 ) -> None:
     binder = components.start_binder(binder_configuration(sharing())).wait_ready()
@@ -84,7 +84,7 @@ async def test_a_binder_that_dies_while_it_reserves_finishes_when_it_comes_back(
     assert stand_in.ever_given == 1
 
 
-async def test_a_config_map_of_somebody_else_is_left_alone(
+async def test_a_foreign_config_map_is_not_changed(
     corner: Corner,
     components: Components,
     stand_in: GpuDevicePlugins,
@@ -102,7 +102,7 @@ async def test_a_config_map_of_somebody_else_is_left_alone(
     await submit_share(corner, "a", {**HALF, CONFIG_MAP_ANNOTATION: "mine"})
 
     async def refused() -> bool:
-        messages = [request.status.message for request in observer.requests.values()]
+        messages = [request.status.message for request in observer.statements.values()]
         return any("does not belong to the pod" in message for message in messages)
 
     await wait_for(refused, "the request says why")
@@ -113,7 +113,7 @@ async def test_a_config_map_of_somebody_else_is_left_alone(
         await corner.client.get(CONFIG_MAPS, "mine-0-evar", corner.namespace)
 
 
-async def test_a_gang_that_is_rolled_back_gives_its_reservation_back_before_it_says_so(
+async def test_a_rolled_back_gang_releases_its_reservation_before_it_reports_the_failure(
     corner: Corner, components: Components, stand_in: GpuDevicePlugins, observer: Observer
 ) -> None:
     components.start_binder(binder_configuration(sharing())).wait_ready()
@@ -124,7 +124,7 @@ async def test_a_gang_that_is_rolled_back_gives_its_reservation_back_before_it_s
     await submit_shares(corner, "gang", HALF, taken)
 
     async def failed() -> bool:
-        return any(request.status.phase == "Failed" for request in observer.requests.values())
+        return any(request.status.phase == "Failed" for request in observer.statements.values())
 
     await wait_for(failed, "the gang is rolled back")
     found = await corner.client.list(SHARERS, namespace=RESERVATION_NAMESPACE)
@@ -133,7 +133,7 @@ async def test_a_gang_that_is_rolled_back_gives_its_reservation_back_before_it_s
     assert stand_in.ever_given == 1
 
 
-async def test_a_reservation_that_is_deleted_is_made_again_and_pods_are_told_of_another_device(
+async def test_a_deleted_reservation_is_recreated_and_pods_report_a_changed_device(
     corner: Corner, components: Components, stand_in: GpuDevicePlugins
 ) -> None:
     components.start_binder(binder_configuration(sharing())).wait_ready()
@@ -155,7 +155,7 @@ async def test_a_reservation_that_is_deleted_is_made_again_and_pods_are_told_of_
     assert "This pod still uses GPU 1" in await wait_event(corner, b, "GpuReservationMoved")
 
 
-async def test_a_reservation_goes_although_the_end_of_its_only_user_was_never_seen(
+async def test_a_reservation_is_removed_if_the_end_of_its_only_user_was_not_watched(
     corner: Corner,
     components: Components,
     stand_in: GpuDevicePlugins,
@@ -194,7 +194,7 @@ def whole_gpus(name: str, count: int) -> Gang:
     return Gang(name, count, pod={"containers": [container]})
 
 
-async def test_the_gpu_of_a_reservation_stays_taken_until_the_node_has_ended_its_pod(
+async def test_the_gpu_of_a_reservation_is_taken_until_its_pod_has_terminated(
     corner: Corner, components: Components, stand_in: GpuDevicePlugins
 ) -> None:
     components.start_binder(binder_configuration(sharing())).wait_ready()

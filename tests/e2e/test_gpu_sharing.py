@@ -1,4 +1,4 @@
-"""Shares of GPUs from the annotation to the container's environment, and back."""
+"""Shares of GPUs, from the annotation to the container's environment and to their release."""
 
 import asyncio
 
@@ -28,7 +28,7 @@ def binder(module_components: Components) -> Component:
 
 
 @pytest.mark.usefixtures("binder")
-async def test_two_pods_share_a_gpu_a_third_opens_another_and_the_reservation_leaves_with_the_last(
+async def test_two_pods_share_a_gpu_and_the_last_pod_releases_its_reservation(
     corner: Corner, components: Components, stand_in: GpuDevicePlugins
 ) -> None:
     start_gpu_nodes(components, corner, 1, gpus=2).wait_ready()
@@ -76,7 +76,7 @@ async def test_a_pod_gets_parts_of_several_gpus(
 
 
 @pytest.mark.usefixtures("binder")
-async def test_shares_that_make_no_sense_are_refused_at_the_pod(
+async def test_invalid_shares_are_reported_at_the_pod(
     corner: Corner, components: Components, stand_in: GpuDevicePlugins
 ) -> None:
     start_gpu_nodes(components, corner, 1, gpus=1).wait_ready()
@@ -90,7 +90,7 @@ async def test_shares_that_make_no_sense_are_refused_at_the_pod(
 
 
 @pytest.mark.usefixtures("binder")
-async def test_many_pods_that_come_and_go_never_lose_the_reservation_under_them(
+async def test_pods_never_lose_their_reservation_under_churn(
     corner: Corner, components: Components, stand_in: GpuDevicePlugins
 ) -> None:
     start_gpu_nodes(components, corner, 1, gpus=2).wait_ready()

@@ -1,4 +1,4 @@
-"""Workloads of the real kube-controller-manager become gangs, with nobody writing a PodGroup."""
+"""Workloads of the real kube-controller-manager become gangs without PodGroups from users."""
 
 import asyncio
 from typing import Any
@@ -50,7 +50,7 @@ def maker(corner: Corner) -> Maker:
     return Maker(corner)
 
 
-async def test_each_kind_of_kubernetes_gets_the_pod_groups_that_it_needs(
+async def test_each_workload_kind_of_kubernetes_gets_its_pod_groups(
     maker: Maker, grouper: Component
 ) -> None:
     await maker.corner.add_nodes("a", cpu="16")
@@ -86,7 +86,7 @@ async def test_each_kind_of_kubernetes_gets_the_pod_groups_that_it_needs(
     assert [s for s in calls if s.labels["code"] in ("401", "403")] == []
 
 
-async def test_who_is_evicted_for_a_job_reads_the_name_of_the_job(
+async def test_events_of_victims_name_the_job_that_they_were_evicted_for(
     maker: Maker,
     grouper: Component,  # it makes the PodGroups
 ) -> None:
@@ -113,7 +113,7 @@ async def test_who_is_evicted_for_a_job_reads_the_name_of_the_job(
     await wait_for(room_is_made, "the claimant reads the name of the Job")
 
 
-async def test_the_last_pod_of_a_job_runs_when_the_others_have_succeeded_and_are_gone(
+async def test_the_last_pod_of_a_job_runs_after_the_others_succeeded_and_were_deleted(
     maker: Maker, grouper: Component
 ) -> None:
     """With the minimum of the first wave it would wait for ever."""
@@ -144,7 +144,7 @@ async def test_the_last_pod_of_a_job_runs_when_the_others_have_succeeded_and_are
     await wait_for(minimum_is_one, "the minimum is that of the pods that are left")
 
 
-async def test_what_is_wrong_with_one_workload_is_said_there_and_stops_no_other(
+async def test_an_error_in_one_workload_is_reported_there_and_does_not_affect_others(
     maker: Maker, grouper: Component
 ) -> None:
     """An owner of a kind that is not installed, and a queue that waits for bound pods to end."""
@@ -177,7 +177,7 @@ async def test_what_is_wrong_with_one_workload_is_said_there_and_stops_no_other(
     assert owners["lost"].spec.get("minMember", 1) == 1
 
 
-async def test_a_pod_group_stays_while_pods_are_bound_under_it(
+async def test_a_pod_group_is_kept_while_it_has_bound_pods(
     maker: Maker, grouper: Component
 ) -> None:
     client, namespace = maker.corner.client, maker.corner.namespace
@@ -220,7 +220,7 @@ async def start_now(maker: Maker, name: str, cron_job: Plain) -> None:
     await maker.create(JOBS, job)
 
 
-async def test_a_label_of_an_owner_counts_from_when_it_is_there_until_it_is_gone(
+async def test_a_label_of_an_owner_is_effective_while_it_exists(
     maker: Maker, grouper: Component
 ) -> None:
     job = await maker.create(JOBS, maker.job("train", 2))
@@ -268,7 +268,7 @@ async def test_a_label_of_an_owner_counts_from_when_it_is_there_until_it_is_gone
     await asks_for_nodes(None)
 
 
-async def test_a_job_waits_for_the_grouper_then_runs_whole_and_to_its_end(
+async def test_a_job_waits_for_the_grouper_and_then_runs_whole_to_completion(
     maker: Maker, grouper: Component, components: Components
 ) -> None:
     corner = maker.corner
@@ -295,7 +295,7 @@ async def test_a_job_waits_for_the_grouper_then_runs_whole_and_to_its_end(
     assert metric(grouper, "bindery_grouper_writes_total", verb="update") == 0
 
 
-async def test_the_group_of_an_orphaned_job_goes_and_its_pods_run_on(
+async def test_the_group_of_an_orphaned_job_is_deleted_and_its_pods_continue(
     maker: Maker, grouper: Component, control_plane: ControlPlane
 ) -> None:
     """The garbage collector removes the references to the Job, and so deletes nothing."""

@@ -103,7 +103,7 @@ async def start(components: Components) -> Component:
     return await ready(components.start_grouper(ALONE))
 
 
-async def test_a_kill_at_any_write_changes_nothing_of_what_becomes_of_it(
+async def test_a_kill_at_any_write_does_not_change_the_final_pod_groups(
     maker: Maker, proxied: Proxied
 ) -> None:
     proxy, components = proxied
@@ -125,7 +125,7 @@ async def test_a_kill_at_any_write_changes_nothing_of_what_becomes_of_it(
         await blow("DELETE", 1, after=after, act=played.skip(f"last-{when}-0"))
 
 
-async def test_an_event_is_written_once_whatever_befalls_its_write(
+async def test_an_event_is_written_once_despite_any_failure_of_its_write(
     maker: Maker, proxied: Proxied
 ) -> None:
     proxy, components = proxied
@@ -161,7 +161,7 @@ async def test_an_event_is_written_once_whatever_befalls_its_write(
 
 
 async def queue_is_kept(maker: Maker) -> None:
-    """Wait until it is said of the Job that its queue is kept, and check that it is."""
+    """Wait for the event of the Job that its queue is kept, and check that the queue is kept."""
 
     async def told() -> bool:
         found = await maker.corner.events("QueueKept")
@@ -173,7 +173,7 @@ async def queue_is_kept(maker: Maker) -> None:
     assert await maker.corner.events("PodGroupRefused") == [], "it was not even tried"
 
 
-async def test_the_queue_is_kept_from_the_moment_when_a_pod_is_bound(
+async def test_the_queue_is_kept_as_soon_as_a_pod_is_bound(
     maker: Maker, components: Components
 ) -> None:
     """No scheduler runs: the mark that pods are charged to the queue is never set."""
@@ -196,7 +196,7 @@ async def test_the_queue_is_kept_from_the_moment_when_a_pod_is_bound(
     await queue_is_kept(maker)
 
 
-async def test_the_queue_is_kept_when_pods_are_charged_while_the_change_is_written(
+async def test_the_queue_is_kept_if_pods_are_charged_while_its_change_is_written(
     maker: Maker, proxied: Proxied
 ) -> None:
     proxy, components = proxied
@@ -222,7 +222,7 @@ async def test_the_queue_is_kept_when_pods_are_charged_while_the_change_is_writt
     await queue_is_kept(maker)
 
 
-async def test_two_groupers_at_once_write_what_one_would(
+async def test_two_simultaneous_groupers_write_the_same_as_one(
     maker: Maker, components: Components
 ) -> None:
     pair = [components.start_grouper(ALONE, name=f"grouper-{number}") for number in range(2)]
@@ -246,7 +246,7 @@ async def test_two_groupers_at_once_write_what_one_would(
     ]
 
 
-async def test_it_goes_on_when_the_api_server_was_restarted(
+async def test_the_grouper_continues_after_a_restart_of_the_api_server(
     maker: Maker, components: Components, control_plane: ControlPlane
 ) -> None:
     if control_plane.is_shared:

@@ -1,4 +1,4 @@
-"""Owners that the grouper does not know, may not read, or that are gone or installed later."""
+"""Owners of unknown or unreadable kinds, deleted owners, and kinds that are installed later."""
 
 import asyncio
 import json
@@ -123,7 +123,7 @@ def refusals(grouper: Component) -> list[str]:
     ]
 
 
-async def test_pods_and_jobs_of_an_owner_that_may_not_be_read_are_grouped_until_it_may(
+async def test_pods_and_jobs_of_an_unreadable_owner_are_grouped_until_it_is_readable(
     maker: Maker, grouper: Component, control_plane: ControlPlane, group: str, definition: str
 ) -> None:
     """The kind is installed while the grouper runs, and its role knows nothing of it."""
@@ -179,7 +179,7 @@ async def test_pods_and_jobs_of_an_owner_that_may_not_be_read_are_grouped_until_
         await asyncio.to_thread(control_plane.kubectl, "delete", "--filename=-", stdin=text)
 
 
-async def test_the_group_of_a_kind_that_is_not_installed_goes_with_its_last_pod(
+async def test_the_group_of_a_kind_that_is_not_installed_is_deleted_with_its_last_pod(
     maker: Maker, grouper: Component, group: str
 ) -> None:
     """The garbage collector does not delete what an object of such a kind owns."""
@@ -193,7 +193,7 @@ async def test_the_group_of_a_kind_that_is_not_installed_goes_with_its_last_pod(
     await maker.wait_groups(0)
 
 
-async def test_nothing_is_made_for_pods_that_a_deleted_job_leaves_behind(
+async def test_no_group_is_created_for_pods_left_by_a_deleted_job(
     maker: Maker, grouper: Component
 ) -> None:
     finalizers = {"metadata": {"finalizers": ["example.com/hold"]}}

@@ -1,4 +1,4 @@
-"""What tenants and time can do to a scheduler through a real API server: other gangs bind on."""
+"""Hostile and outdated objects on the real API server: other gangs are still bound."""
 
 import asyncio
 import subprocess
@@ -39,7 +39,9 @@ async def another_gang_still_binds(corner: Corner) -> AsyncIterator[None]:
     await corner.wait_bound(gang)
 
 
-async def test_a_chain_of_sub_groups_is_invalid_and_ends_nothing(corner: Corner) -> None:
+async def test_a_deep_chain_of_sub_groups_is_invalid_and_does_not_stop_the_scheduler(
+    corner: Corner,
+) -> None:
     chain = [{"name": f"s{i}", **({"parent": f"s{i - 1}"} if i else {})} for i in range(950)]
     gang = Gang("deep", size=1, group={"subGroups": chain})
     await corner.submit(gang)
@@ -49,7 +51,7 @@ async def test_a_chain_of_sub_groups_is_invalid_and_ends_nothing(corner: Corner)
     assert "levels deep" in condition.message
 
 
-async def test_a_pod_whose_request_cannot_be_read_spoils_no_snapshot(
+async def test_a_pod_with_an_unparsable_request_does_not_break_the_snapshot(
     corner: Corner, control_plane: ControlPlane, tmp_path: Path
 ) -> None:
     await corner.add_nodes("a", cpu="2")
@@ -73,7 +75,7 @@ async def test_a_pod_whose_request_cannot_be_read_spoils_no_snapshot(
     assert "container worker: cpu: '9E' is" in huge.stdout
 
 
-async def test_a_claim_that_is_nested_too_deeply_to_be_read_ends_no_watch(
+async def test_a_claim_nested_too_deeply_to_decode_does_not_end_the_watch(
     corner: Corner, scheduler: Component, binder: Component
 ) -> None:
     def malformed() -> list[float]:
@@ -105,7 +107,7 @@ async def test_a_claim_that_is_nested_too_deeply_to_be_read_ends_no_watch(
     await corner.client.delete(RESOURCE_CLAIMS, "deep", corner.namespace)
 
 
-async def test_queues_that_are_too_deep_say_so(corner: Corner) -> None:
+async def test_queues_deeper_than_the_maximum_report_it(corner: Corner) -> None:
     parent: str | None = None
     for number in range(34):
         spec = {} if parent is None else {"parent": parent}
@@ -121,7 +123,7 @@ async def test_queues_that_are_too_deep_say_so(corner: Corner) -> None:
     assert condition.status == "False"
 
 
-async def test_a_status_that_was_meant_for_an_unbound_pod_is_not_written_to_a_bound_one(
+async def test_a_status_computed_for_an_unbound_pod_is_not_written_to_a_bound_pod(
     corner: Corner, client: Client
 ) -> None:
     await corner.add_nodes("a", cpu="2")
@@ -157,7 +159,7 @@ async def test_a_status_that_was_meant_for_an_unbound_pod_is_not_written_to_a_bo
     assert not [line for line in logs if line["log_level"] == "warning"]
 
 
-async def test_a_gang_in_a_namespace_that_is_being_deleted_is_left_alone(
+async def test_a_gang_in_a_terminating_namespace_is_not_scheduled(
     corner: Corner, client: Client
 ) -> None:
     name = f"{corner.namespace}-ending"
@@ -203,7 +205,7 @@ def later_stages(*minima: int) -> dict[str, object]:
     return {"minMember": 1, "subGroups": [{"name": "first", "minMember": 1}, *after]}
 
 
-async def test_a_number_of_pods_beyond_any_gang_is_refused_by_the_api_server(
+async def test_excessive_pod_counts_and_timeouts_are_refused_by_the_api_server(
     corner: Corner,
 ) -> None:
     with pytest.raises(InvalidError, match="less than or equal to 100000"):
@@ -214,7 +216,9 @@ async def test_a_number_of_pods_beyond_any_gang_is_refused_by_the_api_server(
 
 
 @pytest.mark.parametrize("minima", [[100_000], [1] * 400], ids=["one large stage", "many stages"])
-async def test_later_stages_of_any_size_delay_nobody(corner: Corner, minima: list[int]) -> None:
+async def test_later_stages_of_any_size_do_not_delay_other_gangs(
+    corner: Corner, minima: list[int]
+) -> None:
     await corner.add_nodes("a", cpu="2")
     labels = {SUB_GROUP_LABEL: "first"}
     hostile = Gang("hostile", size=1, cpu="1m", group=later_stages(*minima), labels=labels)

@@ -1,4 +1,4 @@
-"""The gang of the README, made by a real Job, is evicted whole and comes back whole."""
+"""The gang of the README, created by a real Job, is evicted whole and runs again whole."""
 
 from pathlib import Path
 from typing import Any
@@ -50,7 +50,7 @@ def example(corner: Corner, queue: str) -> tuple[dict[str, Any], dict[str, Any]]
 
 
 async def living(corner: Corner) -> dict[str, Pod]:
-    """Return the Job's pods that run and are not told to stop, by UID."""
+    """Return the running pods of the Job that are not being deleted, by UID."""
     pods = await corner.client.list(
         PODS, namespace=corner.namespace, label_selector="job-name=gang"
     )
@@ -61,7 +61,7 @@ async def living(corner: Corner) -> dict[str, Pod]:
     }
 
 
-async def test_a_job_whose_gang_was_reclaimed_whole_runs_again_whole(
+async def test_a_job_runs_again_whole_after_its_gang_was_reclaimed(
     corner: Corner, components: Components
 ) -> None:
     options = [f"--node-pool={corner.pool}", f"--name-prefix={corner.namespace}-", f"--cpu={SIZE}"]

@@ -1,4 +1,4 @@
-"""Every plugin by every write by everything that can befall it: nothing leaks, and the work ends.
+"""Every plugin, every write and every kind of failure: nothing leaks, and the work completes.
 
 Run `pytest -s tests/e2e/test_kill_matrix.py` to see the tables; they are also part of what a
 failure reports.
@@ -79,14 +79,14 @@ async def shared_ground(
 
 
 @pytest.mark.parametrize("name", WORLDS)
-async def test_nothing_leaks_and_the_work_ends_whatever_befalls_a_write(
+async def test_nothing_leaks_and_the_work_completes_despite_any_failure_of_a_write(
     name: str, ground: Ground, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await attack(name, WORLDS[name], ground, capsys)
 
 
 @pytest.mark.parametrize("name", NEIGHBOURS)
-async def test_each_gang_of_a_request_is_bound_whole_whatever_befalls_a_write_of_any(
+async def test_each_gang_of_a_bind_request_is_bound_whole_despite_any_failure_of_a_write(
     name: str, shared_ground: Ground, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await attack(name, NEIGHBOURS[name], shared_ground, capsys)

@@ -1,4 +1,4 @@
-"""Kinds that are installed while the scheduler runs are found."""
+"""Kinds that are installed while the scheduler runs are watched."""
 
 import asyncio
 import contextlib
@@ -67,7 +67,7 @@ async def followed(
 
 
 @pytest.mark.usefixtures("installation")
-async def test_a_kind_that_is_installed_later_is_watched(client: Client) -> None:
+async def test_a_kind_installed_later_is_watched(client: Client) -> None:
     group = f"g{uuid.uuid4().hex[:8]}.example.com"
     kind = Resource(group, "v1", "laters", "Later", False, Later)
     seen = Seen()

@@ -70,7 +70,7 @@ class Recount:
                     self.problems.append(f"{held} of {most} cores after {pod.metadata.name}")
 
 
-async def test_a_queue_is_charged_what_its_bound_pods_hold_while_nodes_are_deleted_under_load(
+async def test_a_queue_is_charged_for_all_its_bound_pods_while_nodes_are_deleted(
     corner: Corner,
 ) -> None:
     seed = secrets.randbits(32)

@@ -1,4 +1,4 @@
-"""A scheduler that no longer leads writes nothing to any object."""
+"""A scheduler that lost its Lease writes to no object."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -57,7 +57,7 @@ async def scheduler(
 
 @pytest.mark.usefixtures("installation")
 @pytest.mark.parametrize("kind", ["queues", "podgroups"])
-async def test_a_status_write_that_waits_to_be_tried_again_ends_with_the_lease(
+async def test_a_status_write_that_waits_for_its_retry_ends_with_the_lease(
     corner: Corner, control_plane: ControlPlane, tmp_path: Path, kind: str
 ) -> None:
     queue = await corner.add_queue("team", {})
@@ -85,7 +85,7 @@ async def test_a_status_write_that_waits_to_be_tried_again_ends_with_the_lease(
 
 
 @pytest.mark.usefixtures("installation")
-async def test_a_commit_that_waits_to_be_tried_again_ends_with_the_lease(
+async def test_a_commit_that_waits_for_its_retry_ends_with_the_lease(
     corner: Corner, control_plane: ControlPlane, tmp_path: Path
 ) -> None:
     """The next leader has listed the requests by then, and would give the room away again."""
@@ -114,10 +114,10 @@ async def test_a_commit_that_waits_to_be_tried_again_ends_with_the_lease(
 
 @pytest.mark.usefixtures("installation")
 @pytest.mark.parametrize("was_standby", [False, True], ids=["first", "standby"])
-async def test_a_term_is_announced_before_the_leader_looks_at_the_cluster(
+async def test_a_term_is_announced_before_the_leader_lists_the_cluster(
     corner: Corner, control_plane: ControlPlane, tmp_path: Path, was_standby: bool
 ) -> None:
-    """What an earlier leader has sent then comes before the list, or is refused by the binder.
+    """Writes of an earlier leader then precede the list, or are refused by the binder.
 
     Each kind is listed once if the first attempt wins; a standby has listed everything before.
     """
@@ -160,7 +160,7 @@ async def test_a_term_is_announced_before_the_leader_looks_at_the_cluster(
 
 
 async def take(corner: Corner, lease: str) -> None:
-    """Let somebody else hold the Lease for long."""
+    """Let another holder hold the Lease for an hour."""
     spec = {"holderIdentity": "another", "leaseTransitions": 99, "leaseDurationSeconds": 3600}
     await corner.client.patch(LEASES, lease, {"spec": spec}, namespace=SOON.namespace)
 

@@ -1,4 +1,4 @@
-"""Gangs that were marked for other schedulers, on the real API server.
+"""Gangs with the labels and annotations of other schedulers, on the real API server.
 
 Grove, KubeRay and Kueue are played: the pods are as these write them.
 """
@@ -140,7 +140,7 @@ async def create(corner: Corner, kind: Any, name: str, spec: Mapping[str, Any]) 
     await corner.client.create(kind, body, corner.namespace)
 
 
-async def test_a_gang_that_grove_marked_for_kai(corner: Corner) -> None:
+async def test_a_gang_created_by_grove_for_kai_is_bound_whole(corner: Corner) -> None:
     await corner.add_nodes("a", cpu="2")
     for clique, count in (("decode", 2), ("prefill", 1)):
         await submit(
@@ -170,7 +170,7 @@ async def test_a_gang_that_grove_marked_for_kai(corner: Corner) -> None:
     await wait_bound(corner, "decode-0", "decode-1", "prefill-0")
 
 
-async def test_a_gang_that_kuberay_marked_for_volcano(corner: Corner) -> None:
+async def test_a_gang_created_by_kuberay_for_volcano_is_bound_whole(corner: Corner) -> None:
     await corner.add_nodes("a", cpu="2")
     mark = {"scheduling.k8s.io/group-name": "ray-llama-pg", "volcano.sh/task-spec": "workers"}
     await create(
@@ -188,7 +188,7 @@ async def test_a_gang_that_kuberay_marked_for_volcano(corner: Corner) -> None:
     await wait_bound(corner, "llama-head", "llama-w0", "llama-w1")
 
 
-async def test_a_group_of_plain_pods_of_kueue(corner: Corner) -> None:
+async def test_a_plain_pod_group_of_kueue_is_bound_whole(corner: Corner) -> None:
     await corner.add_nodes("a", cpu="4")
     marks: dict[str, Any] = {
         "labels": {"kueue.x-k8s.io/pod-group-name": "plain"},

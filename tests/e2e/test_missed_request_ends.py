@@ -1,4 +1,4 @@
-"""The end of a BindRequest that no event has shown frees nothing before its pods are known."""
+"""The end of a BindRequest that was not watched frees no room before its pods are listed."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ WAIT_S = 60.0
 
 
 @pytest.mark.usefixtures("installation")
-async def test_a_request_that_is_bound_and_removed_unseen_holds_its_room_until_its_pods_are_listed(
+async def test_a_bind_request_removed_unwatched_holds_its_room_until_its_pods_are_listed(
     control_plane: ControlPlane, corner: Corner, tmp_path: Path
 ) -> None:
     gang = Gang("g", size=1)

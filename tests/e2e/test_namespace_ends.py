@@ -81,7 +81,7 @@ STATES: dict[str, tuple[str, Callable[[Corner, str], Awaitable[None]]]] = {
 
 
 @pytest.mark.parametrize("state", STATES)
-async def test_a_namespace_ends_while_the_pods_of_its_job(
+async def test_a_namespace_is_deleted_while_pods_of_its_job_run_wait_or_are_evicted(
     state: str, corner: Corner, components: Components
 ) -> None:
     options = [f"--node-pool={corner.pool}", f"--name-prefix={corner.namespace}-", f"--cpu={CPUS}"]

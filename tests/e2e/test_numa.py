@@ -1,4 +1,4 @@
-"""Pods on hollow nodes that refuse what they cannot align to their NUMA zones."""
+"""Pods on hollow nodes that refuse pods that they cannot align to NUMA zones."""
 
 from collections.abc import Sequence
 from random import Random
@@ -58,7 +58,7 @@ async def played(
 
 
 @pytest.mark.timeout(LOAD_TIMEOUT_S)
-async def test_nodes_refuse_nothing_that_could_be_known(
+async def test_nodes_refuse_no_pod_for_a_predictable_reason(
     corner: Corner, components: Components
 ) -> None:
     outcome = await played(corner, components, FULL if IS_LONG else SAMPLE, [NUMA])
@@ -67,7 +67,7 @@ async def test_nodes_refuse_nothing_that_could_be_known(
     assert outcome.phases["Succeeded"] > sum(outcome.reasons.values())
 
 
-async def test_a_gang_that_no_node_can_align_waits_and_says_so(
+async def test_a_gang_that_no_node_can_align_waits_and_reports_it(
     corner: Corner, components: Components
 ) -> None:
     load = Load(corner, components, SAMPLE, Random(1))
@@ -93,7 +93,7 @@ async def test_a_gang_that_no_node_can_align_waits_and_says_so(
 @pytest.mark.skipif(not IS_LONG, reason="a comparison of minutes; make test-long")
 @pytest.mark.timeout(LOAD_TIMEOUT_S)
 @pytest.mark.parametrize("instead", ["none", "believer"])
-async def test_without_the_prediction_or_its_ledger_nodes_refuse_pods(
+async def test_nodes_refuse_pods_without_the_prediction_or_its_ledger(
     corner: Corner, components: Components, instead: str
 ) -> None:
     plugins = [] if instead == "none" else [PluginConfiguration(name=instead)]

@@ -1,4 +1,4 @@
-"""What an older definition of a kind let in: a clear condition, shown by commands, and no harm."""
+"""Objects that were valid under an older definition get a condition and do no harm."""
 
 import subprocess
 import sys
@@ -62,7 +62,7 @@ async def create(
 
 
 async def condition(corner: Corner, resource: Resource[Any], name: str) -> Condition:
-    """Wait for the condition that says that the object is invalid."""
+    """Wait for the condition that reports the object as invalid."""
     namespace = corner.namespace if resource.namespaced else ""
 
     async def said() -> Condition | None:
@@ -95,7 +95,7 @@ async def test_a_weight_below_zero_is_a_condition_of_the_queue(corner: Corner) -
     await good_gang_binds(corner)
 
 
-async def test_a_podgroup_that_cannot_be_read_says_so_until_it_is_mended(corner: Corner) -> None:
+async def test_an_unreadable_podgroup_reports_it_until_it_is_corrected(corner: Corner) -> None:
     await create(corner, POD_GROUPS, "odd", {"minMember": "two"})
 
     said = await condition(corner, POD_GROUPS, "odd")
@@ -114,7 +114,7 @@ async def test_a_podgroup_that_cannot_be_read_says_so_until_it_is_mended(corner:
     await corner.wait_condition(odd, "True", "Scheduled")
 
 
-async def test_commands_show_what_cannot_be_read_and_all_the_rest(
+async def test_commands_show_unreadable_objects_and_all_others(
     corner: Corner, control_plane: ControlPlane, tmp_path: Path
 ) -> None:
     name = f"{corner.namespace}-odd"

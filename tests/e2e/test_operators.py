@@ -1,4 +1,4 @@
-"""Workloads whose pods come in stages, leaders and exclusive domains.
+"""Workloads with pods in stages, with leaders, and with exclusive domains.
 
 JobSet's and LeaderWorkerSet's own controllers run; the tests play those of MPIJob, RayJob and
 TrainJob (see playedoperators.py).
@@ -95,7 +95,7 @@ def after(name: str, status: str) -> dict[str, Any]:
     return {"dependsOn": [{"name": name, "status": status}]}
 
 
-async def test_stages_of_a_job_set_run_one_after_the_other_to_its_end(maker: Maker) -> None:
+async def test_stages_of_a_job_set_run_one_after_the_other_to_completion(maker: Maker) -> None:
     pipe = job_set(
         maker,
         "pipe",
@@ -158,7 +158,7 @@ async def test_a_train_job_runs_its_initialiser_and_then_its_nodes(maker: Maker)
     await wait_complete(maker, "tune")
 
 
-async def test_each_job_of_an_exclusive_job_set_has_a_rack_of_its_own(maker: Maker) -> None:
+async def test_each_job_of_an_exclusive_job_set_has_its_own_rack(maker: Maker) -> None:
     exclusive = {"alpha.jobset.sigs.k8s.io/exclusive-topology": names.RACK_LABEL}
     jobs = replicated(maker, "slices", 2, 60, replicas=2)
     await maker.create(JOB_SETS, job_set(maker, "exclusive", jobs, annotations=exclusive))
@@ -168,7 +168,7 @@ async def test_each_job_of_an_exclusive_job_set_has_a_rack_of_its_own(maker: Mak
     await own_racks(maker, pods, "jobset.sigs.k8s.io/job-index")
 
 
-async def test_workers_come_when_their_leader_is_ready_and_stay_in_its_rack(maker: Maker) -> None:
+async def test_workers_start_when_their_leader_is_ready_and_run_in_its_rack(maker: Maker) -> None:
     template = maker.template("serve")
     exclusive = {"leaderworkerset.sigs.k8s.io/exclusive-topology": names.RACK_LABEL}
     serve = {
@@ -189,7 +189,7 @@ async def test_workers_come_when_their_leader_is_ready_and_stay_in_its_rack(make
     await own_racks(maker, pods, "leaderworkerset.sigs.k8s.io/group-index")
 
 
-async def test_the_segments_of_a_group_whose_leader_comes_first_have_a_rack_each(
+async def test_each_segment_of_a_leader_first_group_has_its_own_rack(
     maker: Maker,
 ) -> None:
     levels = {names.SEGMENT_REQUIRED_KEY: names.RACK_LABEL}
@@ -230,7 +230,7 @@ async def rival_waits(maker: Maker) -> bool:
 
 
 @pytest.mark.parametrize("operator", [MpiOperator, KubeRay])
-async def test_the_pod_that_comes_last_finds_its_room_although_another_gang_waits_for_it(
+async def test_the_last_pod_gets_its_reserved_room_although_another_gang_waits(
     maker: Maker, operator: type[MpiOperator | KubeRay]
 ) -> None:
     """The launcher of an MPIJob, and the submitter of a RayJob."""
@@ -253,7 +253,7 @@ async def test_the_pod_that_comes_last_finds_its_room_although_another_gang_wait
     assert len(await maker.groups()) == 2
 
 
-async def test_the_pods_of_a_stateful_set_in_order_find_room_for_all_of_them(maker: Maker) -> None:
+async def test_room_for_all_pods_of_an_ordered_stateful_set_is_reserved(maker: Maker) -> None:
     ring = maker.server("StatefulSet", "ring", 3, cpu="2")
     ring["metadata"]["annotations"] = {names.MIN_MEMBER_KEY: "3"}
     ring["spec"]["podManagementPolicy"] = "OrderedReady"

@@ -1,4 +1,4 @@
-"""The chart's pods, started as a kubelet starts them: user 65532, no HOME, a read-only root."""
+"""The chart's pods, started as by a kubelet: user 65532, no HOME, a read-only root."""
 
 import json
 import secrets
@@ -111,7 +111,7 @@ class Kubelet:
 
 
 def loopback_address() -> str:
-    """Return an address of this machine that nobody else uses."""
+    """Return a random loopback address, so that no other process uses it."""
     return ".".join(["127", *(str(1 + secrets.randbelow(254)) for _ in range(3))])
 
 
@@ -145,7 +145,7 @@ def hollow_pod(spec: dict[str, Any], prefix: str) -> dict[str, Any]:
 async def test_every_component_of_the_chart_works_in_its_pod(
     corner: Corner, kubelet: Kubelet
 ) -> None:
-    """The binder once asked for the name of its user, who has none."""
+    """The binder once looked up the name of its user; user 65532 has no name."""
     kubelet.install_webhook()
     specs = kubelet.deployments()
     assert set(specs) == {"scheduler", "binder", "grouper", "webhook"}

@@ -1,4 +1,4 @@
-"""Nodes are requested for gangs that lack room, with the chart's role, on the real API server.
+"""Nodes are requested for gangs without room, with the chart's role, on the real API server.
 
 A stand-in answers the requests; no cluster-autoscaler runs.
 """
@@ -77,7 +77,7 @@ async def wait_nothing_requested(corner: Corner) -> None:
     await wait_for(nothing, "no requests and no templates are left")
 
 
-async def test_a_gang_gets_the_nodes_that_were_requested_for_it_and_nothing_is_evicted(
+async def test_a_gang_gets_its_requested_nodes_and_nothing_is_evicted(
     corner: Corner, autoscaler: StandInAutoscaler
 ) -> None:
     low, high = await contested(corner)
@@ -101,7 +101,7 @@ async def test_a_gang_gets_the_nodes_that_were_requested_for_it_and_nothing_is_e
     assert await corner.bound_count(low) == 2
 
 
-async def test_room_is_made_when_the_request_fails(
+async def test_pods_are_evicted_if_the_provisioning_request_fails(
     corner: Corner, autoscaler: StandInAutoscaler
 ) -> None:
     low, high = await contested(corner)
@@ -118,7 +118,7 @@ async def test_room_is_made_when_the_request_fails(
     await wait_nothing_requested(corner)
 
 
-async def test_a_request_of_somebody_else_with_the_name_stays_and_an_event_says_so(
+async def test_a_foreign_request_of_the_same_name_is_kept_and_reported_by_an_event(
     corner: Corner,
 ) -> None:
     spec = {

@@ -1,4 +1,4 @@
-"""Commands plan with the configuration of the scheduler that leads, and name it."""
+"""Commands plan with the configuration of the leading scheduler, and name it."""
 
 import asyncio
 import json
@@ -47,7 +47,7 @@ async def of_scheduler(ask: Ask, *arguments: str) -> dict[str, Any]:
     return found
 
 
-async def test_commands_plan_as_the_scheduler_does_that_leads(
+async def test_commands_plan_as_the_leading_scheduler_does(
     corner: Corner,
     components: Components,
     configuration: SchedulerConfiguration,
@@ -99,7 +99,7 @@ async def test_commands_plan_as_the_scheduler_does_that_leads(
     assert different in other
 
 
-async def test_a_killed_scheduler_is_named_in_place_of_a_promise(
+async def test_explain_names_a_dead_scheduler_and_predicts_the_next_leaders_cycle(
     corner: Corner, components: Components, configuration: SchedulerConfiguration, ask: Ask
 ) -> None:
     scheduler = components.start_scheduler(configuration)
@@ -120,7 +120,7 @@ async def test_a_killed_scheduler_is_named_in_place_of_a_promise(
     assert "A cycle now" not in answer
 
 
-async def test_a_change_of_the_file_that_cannot_be_used_is_shown_until_it_is_mended(
+async def test_an_invalid_change_of_the_file_is_shown_until_it_is_corrected(
     corner: Corner,
     components: Components,
     configuration: SchedulerConfiguration,
@@ -155,7 +155,7 @@ async def test_a_change_of_the_file_that_cannot_be_used_is_shown_until_it_is_men
     assert metric(scheduler, "bindery_configuration_unusable") == 0
 
 
-async def test_a_pod_of_a_node_pool_without_a_scheduler_is_told_which_pool_was_meant(
+async def test_explain_suggests_the_node_pool_for_a_misspelled_one(
     corner: Corner, components: Components, configuration: SchedulerConfiguration, ask: Ask
 ) -> None:
     scheduler = components.start_scheduler(configuration)
@@ -175,7 +175,7 @@ async def test_a_pod_of_a_node_pool_without_a_scheduler_is_told_which_pool_was_m
     assert "What to do: Correct the label scheduling.bindery.dev/node-pool" in answer
 
 
-async def test_a_configuration_that_is_too_large_is_not_planned_with_and_that_is_told(
+async def test_commands_report_the_defaults_if_the_configuration_is_too_large(
     corner: Corner, components: Components, configuration: SchedulerConfiguration, ask: Ask
 ) -> None:
     patterns = tuple(f"vendor-{index}.com/accelerator" for index in range(1000))
@@ -193,9 +193,7 @@ async def test_a_configuration_that_is_too_large_is_not_planned_with_and_that_is
     assert "Configuration: the defaults, because the scheduler's is too large" in answer
 
 
-async def test_without_a_lease_the_defaults_are_planned_with_and_that_is_told(
-    corner: Corner, ask: Ask
-) -> None:
+async def test_commands_report_the_defaults_if_there_is_no_lease(corner: Corner, ask: Ask) -> None:
     await corner.client.delete(LEASES, scheduler_lease(corner.pool), SHORT_LEASES.namespace)
     await corner.add_nodes("a")
 

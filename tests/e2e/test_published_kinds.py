@@ -1,4 +1,4 @@
-"""What Bindery writes and reads of other projects is as their published modules have it."""
+"""Objects of other projects fit the definitions that the projects publish."""
 
 import json
 from collections.abc import Iterator
@@ -48,7 +48,7 @@ def test_the_example_of_an_mpi_job_fits_the_definition_of_the_mpi_operator(
 
 @pytest.mark.usefixtures("definitions")
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_example_fits_the_definition_that_its_operator_publishes(
+def test_each_example_fits_the_published_definition_of_its_operator(
     kind: str, control_plane: ControlPlane, namespace: str
 ) -> None:
     check(kind, control_plane, namespace)
@@ -65,7 +65,7 @@ def check(kind: str, control_plane: ControlPlane, namespace: str) -> None:
     )
 
 
-def test_the_fingerprint_of_the_published_pods_is_the_published_one() -> None:
+def test_the_fingerprint_of_the_published_pods_equals_the_published_fingerprint() -> None:
     file = published.POD_FINGERPRINT.fetch(print) / "pods.json"
     pods = [(pod["namespace"], pod["name"]) for pod in json.loads(file.read_bytes())]
     assert podfingerprint.sign(pods) == "pfp0v001e477a4e3b2fc0ec6"

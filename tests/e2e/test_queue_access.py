@@ -1,4 +1,4 @@
-"""Queues say which namespaces may use them, with the chart's roles and the real webhook."""
+"""Access of namespaces to queues, with the chart's roles and the real webhook."""
 
 from collections.abc import Awaitable
 from typing import Any
@@ -57,7 +57,7 @@ async def refusal(work: Awaitable[object]) -> str:
     return ""
 
 
-async def test_without_the_webhook_the_pod_waits_with_the_reason_and_its_job_says_so(
+async def test_without_the_webhook_the_pod_waits_and_its_job_reports_the_reason(
     corner: Corner, scheduler: Component
 ) -> None:
     queue = await corner.add_queue("closed", {"namespaces": {"names": ["nobody"]}})
@@ -85,7 +85,7 @@ async def test_without_the_webhook_the_pod_waits_with_the_reason_and_its_job_say
 
 
 @pytest.mark.usefixtures("scheduler", "binder")
-async def test_the_namespaces_label_gives_the_queue_of_gangs_and_pods(corner: Corner) -> None:
+async def test_the_label_of_the_namespace_sets_the_queue_of_gangs_and_pods(corner: Corner) -> None:
     await corner.add_nodes("n")
     small = await corner.add_queue("small", {"resources": {"cpu": {"limit": "1"}}})
     await label(corner, queue=small)
@@ -107,7 +107,7 @@ async def test_the_namespaces_label_gives_the_queue_of_gangs_and_pods(corner: Co
 class TestWithTheWebhook(OneWebhook):
     """These share a namespace and a webhook."""
 
-    async def test_objects_that_may_not_use_a_queue_are_refused_with_the_reason(
+    async def test_objects_without_access_to_a_queue_are_refused_with_the_reason(
         self, corner: Corner
     ) -> None:
         queue = await corner.add_queue("closed", {"namespaces": {"names": ["nobody"]}})
@@ -135,7 +135,9 @@ class TestWithTheWebhook(OneWebhook):
         assert not await refusal(create(JOBS, job(corner, "free"), namespace))
         await corner.client.delete(JOBS, "free", namespace)
 
-    async def test_the_pods_of_an_enabled_namespace_go_to_bindery(self, corner: Corner) -> None:
+    async def test_pods_of_an_enabled_namespace_are_assigned_to_bindery(
+        self, corner: Corner
+    ) -> None:
         await label(corner, enabled="true")
         spec = {"containers": [{"name": "a", "image": "a"}]}
 
@@ -155,7 +157,7 @@ class TestWithTheWebhook(OneWebhook):
         assert excepted == "default-scheduler"
         await label(corner, enabled=None)
 
-    async def test_what_is_wrong_with_a_queue_is_said_at_once(self, corner: Corner) -> None:
+    async def test_an_invalid_change_of_a_queue_is_refused_at_once(self, corner: Corner) -> None:
         top = await corner.add_queue("top", {})
         low = await corner.add_queue("low", {"parent": top})
 

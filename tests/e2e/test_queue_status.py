@@ -1,4 +1,4 @@
-"""Queue objects on the real API server: right numbers, a condition for each fault, idle silence."""
+"""The status of queues on the real API server: numbers, conditions, and no writes when idle."""
 
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
@@ -36,7 +36,7 @@ async def status_of(corner: Corner, queue: str) -> QueueStatus:
 
 
 async def wait_status(corner: Corner, queue: str, **wanted: Any) -> QueueStatus:
-    """Wait until the queue says so; `wanted`: fields of its status."""
+    """Wait until the status of the queue has the fields `wanted`."""
     last: list[QueueStatus] = []
 
     async def said() -> QueueStatus | None:
@@ -83,7 +83,7 @@ async def wait_cycles(scheduler: Component, count: int) -> None:
     await wait_for(planned, f"{count} cycles")
 
 
-async def test_a_queue_says_what_its_gangs_hold_and_ask_for_and_then_is_left_alone(
+async def test_a_queue_reports_held_and_requested_resources_and_is_not_written_again(
     corner: Corner, scheduler: Component
 ) -> None:
     await corner.add_nodes("a", "b", cpu="2")
@@ -113,7 +113,7 @@ async def test_a_queue_says_what_its_gangs_hold_and_ask_for_and_then_is_left_alo
     assert queue_writes(scheduler) - written <= 6
 
 
-async def test_many_changes_of_one_queue_are_few_writes(
+async def test_many_changes_of_one_queue_cause_few_writes(
     corner: Corner, scheduler: Component
 ) -> None:
     await corner.add_nodes("a", cpu="40")
@@ -130,7 +130,7 @@ async def test_many_changes_of_one_queue_are_few_writes(
     assert queue_writes(scheduler) - written < 10
 
 
-async def test_what_somebody_else_writes_over_a_status_is_put_right(
+async def test_a_status_overwritten_by_another_client_is_corrected(
     corner: Corner, scheduler: Component
 ) -> None:
     queue = await corner.add_queue("touched", FREE)
@@ -150,7 +150,7 @@ async def good_gang_binds(corner: Corner) -> None:
     await wait_condition(corner, queue, "Ready", "Valid")
 
 
-async def test_queues_on_a_cycle_say_so_until_it_is_cut_and_others_go_on(
+async def test_queues_on_a_cycle_report_it_until_it_is_cut_and_other_queues_are_served(
     corner: Corner, scheduler: Component
 ) -> None:
     names = {each: f"{corner.namespace}-{each}" for each in "abc"}
@@ -176,7 +176,7 @@ async def test_queues_on_a_cycle_say_so_until_it_is_cut_and_others_go_on(
     await corner.wait_bound(gang)
 
 
-async def test_a_queue_whose_parent_is_missing_says_so_until_it_comes(
+async def test_a_queue_reports_a_missing_parent_until_it_exists(
     corner: Corner, scheduler: Component
 ) -> None:
     org = f"{corner.namespace}-org"
@@ -204,7 +204,7 @@ async def test_a_queue_whose_parent_is_missing_says_so_until_it_comes(
     ],
     ids=["a quantity that fits no ledger", "two rules for one resource"],
 )
-async def test_a_spec_that_only_the_scheduler_can_judge_is_a_condition(
+async def test_a_spec_that_only_the_scheduler_can_validate_has_a_condition(
     corner: Corner, scheduler: Component, spec: Mapping[str, Any], message: str
 ) -> None:
     queue = await corner.add_queue("odd", spec)
@@ -245,7 +245,7 @@ def set_priority(control_plane: ControlPlane, queue: str, priority: int | str) -
     control_plane.kubectl("patch", kind, queue, "--type=merge", f"--patch={change}")
 
 
-async def test_what_an_older_definition_let_in_is_a_condition_too(
+async def test_a_spec_that_was_valid_under_an_older_definition_has_a_condition(
     corner: Corner, scheduler: Component, control_plane: ControlPlane
 ) -> None:
     queue = await corner.add_queue("old", FREE)
@@ -332,7 +332,7 @@ def classed(name: str, of: str) -> Gang:
     return Gang(name, 1, group={"priorityClassName": of})
 
 
-async def test_a_gang_of_a_class_that_never_preempts_waits_its_turn(
+async def test_a_gang_of_a_non_preempting_class_waits_for_free_room(
     corner: Corner, scheduler: Component
 ) -> None:
     await corner.add_nodes("a", cpu="1")
@@ -350,7 +350,7 @@ async def test_a_gang_of_a_class_that_never_preempts_waits_its_turn(
         await corner.wait_bound(waits)
 
 
-async def test_the_default_class_ranks_gangs_that_name_none(
+async def test_the_default_priority_class_applies_to_gangs_without_a_class(
     corner: Corner, scheduler: Component
 ) -> None:
     await corner.add_nodes("a", cpu="1")

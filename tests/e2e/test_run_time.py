@@ -1,4 +1,4 @@
-"""Counts in the status of gangs, and gangs at the end of their run time."""
+"""Counts in the status of gangs, and the end of a gang's run time."""
 
 import pytest
 
@@ -28,7 +28,7 @@ async def status_of(corner: Corner, gang: Gang, **counts: int) -> PodGroupStatus
     return status
 
 
-async def test_a_gang_that_starts_and_ends_costs_a_few_writes_whatever_its_size(
+async def test_a_gang_costs_few_writes_regardless_of_its_size(
     corner: Corner, components: Components, pool: str
 ) -> None:
     scheduler = components.start_scheduler(scheduler_configuration(pool)).wait_ready()
@@ -47,7 +47,7 @@ async def test_a_gang_that_starts_and_ends_costs_a_few_writes_whatever_its_size(
     assert sum(written) <= 8, "while pods come, their binding, their start, a part's end, the end"
 
 
-async def test_a_gang_is_evicted_at_the_end_of_its_time_and_waits_after_a_restart(
+async def test_a_gang_is_evicted_at_the_end_of_its_run_time_and_waits_after_a_restart(
     corner: Corner, components: Components, pool: str
 ) -> None:
     def start() -> Component:

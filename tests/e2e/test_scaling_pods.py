@@ -85,7 +85,7 @@ async def wait_covered(corner: Corner, *groups: list[Pod]) -> list[Pod]:
     return found
 
 
-async def test_shares_get_a_scaling_pod_which_goes_when_their_node_is_there(
+async def test_shares_get_a_scaling_pod_that_is_deleted_when_their_node_exists(
     corner: Corner, components: Components, scheduler: Component, stand_in: GpuDevicePlugins
 ) -> None:
     (a,) = await submit_shares(corner, "a", HALF)
@@ -112,7 +112,7 @@ async def test_shares_get_a_scaling_pod_which_goes_when_their_node_is_there(
     await wait_covered(corner)
 
 
-async def test_a_scheduler_that_is_killed_at_any_moment_leaves_one_set_of_scaling_pods(
+async def test_a_scheduler_killed_at_any_time_leaves_one_set_of_scaling_pods(
     corner: Corner, components: Components, scheduler: Component
 ) -> None:
     (first,) = await submit_shares(corner, "first", HALF)
@@ -131,7 +131,7 @@ async def test_a_scheduler_that_is_killed_at_any_moment_leaves_one_set_of_scalin
     await wait_covered(corner)
 
 
-async def test_a_scaling_pod_that_is_refused_is_an_event_of_its_share_and_holds_up_no_other(
+async def test_a_refused_scaling_pod_is_an_event_of_its_share_and_does_not_delay_others(
     corner: Corner, components: Components
 ) -> None:
     name = f"{corner.namespace}-going"
@@ -148,7 +148,7 @@ async def test_a_scaling_pod_that_is_refused_is_an_event_of_its_share_and_holds_
     assert all(name in event.note for event in events)
 
 
-async def test_a_scaling_pod_that_somebody_has_deleted_comes_again_with_the_next(
+async def test_a_deleted_scaling_pod_is_created_again_with_the_next_one(
     corner: Corner, scheduler: Component
 ) -> None:
     first = await submit_share(corner, "a", HALF)

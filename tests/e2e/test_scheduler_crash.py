@@ -1,4 +1,4 @@
-"""kill -9 of the scheduler in the middle of a commit: what it left is finished or cleared."""
+"""kill -9 of the scheduler during a commit: incomplete Statements are completed or cleared."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -34,7 +34,7 @@ async def start_scheduler(proxied: Proxied, pool: str, max_pods: int = 500) -> C
 
 @pytest.mark.parametrize("after", [False, True], ids=["before-commit", "after-commit"])
 @pytest.mark.parametrize("at", [1, 3])
-async def test_gangs_are_bound_whole_after_a_scheduler_was_killed_at_a_commit(
+async def test_gangs_are_bound_whole_after_the_scheduler_was_killed_during_a_commit(
     corner: Corner, observer: Observer, proxied: Proxied, at: int, after: bool
 ) -> None:
     victim = await start_scheduler(proxied, corner.pool)
@@ -48,10 +48,10 @@ async def test_gangs_are_bound_whole_after_a_scheduler_was_killed_at_a_commit(
     await start_scheduler(proxied, corner.pool)
     await corner.wait_bound(*gangs)
     await corner.wait_nothing_left()
-    assert len(observer.requests) == len(gangs), "no gang was committed twice"
+    assert len(observer.statements) == len(gangs), "no gang was committed twice"
 
 
-async def test_a_gang_that_is_bound_while_no_scheduler_runs_says_so_once_one_does(
+async def test_a_gang_bound_while_no_scheduler_runs_reports_it_when_one_starts(
     corner: Corner, observer: Observer, binder: Component, proxied: Proxied
 ) -> None:
     first = await start_scheduler(proxied, corner.pool)
@@ -119,10 +119,10 @@ async def kill_between_parts(corner: Corner, proxied: Proxied, at: int) -> Split
     return SplitGang(corner, gang, proxied, used, *(set(nodes) - {used}))
 
 
-async def test_gangs_are_whole_or_unbound_after_crashes_between_the_parts_of_a_statement(
+async def test_gangs_are_whole_or_unbound_after_crashes_between_parts_of_a_statement(
     corner: Corner, observer: Observer, installation: Installation, tmp_path: Path
 ) -> None:
-    """Three crashes at once, because what is incomplete is cleared after half a minute only."""
+    """Three crashes at once, because incomplete Statements are cleared only after 30 s."""
     async with AsyncExitStack() as stack:
 
         async def crash(name: str, at: int) -> SplitGang:
@@ -142,7 +142,7 @@ async def test_gangs_are_whole_or_unbound_after_crashes_between_the_parts_of_a_s
         )
 
 
-async def test_the_rest_of_a_gang_is_not_bound_when_the_node_of_its_committed_part_has_gone(
+async def test_a_gang_is_not_bound_in_part_if_the_node_of_its_committed_part_is_deleted(
     corner: Corner, observer: Observer, proxied: Proxied
 ) -> None:
     split = await kill_between_parts(corner, proxied, at=1)

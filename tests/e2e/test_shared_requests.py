@@ -1,4 +1,4 @@
-"""Gangs that share a BindRequest: each ends by itself."""
+"""Gangs that share a BindRequest end independently."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -53,7 +53,7 @@ async def commit_together(
     return others
 
 
-async def test_a_deleted_podgroup_or_pod_ends_its_own_statement_only(
+async def test_a_deleted_podgroup_or_pod_ends_only_its_own_statement(
     corner: Corner, observer: Observer, behind_gate: Gated, components: Components
 ) -> None:
     gate, schedulers = behind_gate
@@ -81,7 +81,7 @@ async def test_a_deleted_podgroup_or_pod_ends_its_own_statement_only(
     await corner.wait_nothing_left()
     reasons = {
         each.spec.pod_group.name: (each.status.phase, each.status.reason)
-        for each in observer.requests.values()
+        for each in observer.statements.values()
         if each.spec.pod_group is not None and len(each.siblings) > 1
     }
     assert reasons.pop(whole.name)[0] == "Succeeded"
@@ -94,7 +94,7 @@ async def test_a_deleted_podgroup_or_pod_ends_its_own_statement_only(
     await corner.wait_nothing_left()
 
 
-async def test_a_new_scheduler_counts_the_gangs_in_shared_requests_and_commits_none_again(
+async def test_a_new_scheduler_counts_gangs_in_shared_requests_and_commits_none_twice(
     corner: Corner, observer: Observer, behind_gate: Gated, components: Components
 ) -> None:
     gate, schedulers = behind_gate

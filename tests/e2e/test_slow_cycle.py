@@ -1,4 +1,4 @@
-"""A cycle that takes long, or for ever, because of a plugin that was installed beside Bindery."""
+"""A cycle that is slow or hangs because of a third-party plugin."""
 
 import asyncio
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ RENEWALS = 30
 
 @dataclass(frozen=True)
 class Files:
-    """How a test and the plugin tell each other where they are."""
+    """Files by which a test and the plugin wait for each other."""
 
     begun: Path
     go_on: Path
@@ -66,7 +66,7 @@ async def health(scheduler: Component) -> int:
         return answer.status
 
 
-async def test_the_lease_is_kept_and_probes_are_answered_however_long_a_cycle_takes(
+async def test_the_lease_is_kept_and_probes_are_answered_during_a_slow_cycle(
     corner: Corner, components: Components, files: Files
 ) -> None:
     configuration = files.configuration(corner.pool, max_cycle_s=600)
@@ -94,7 +94,7 @@ async def test_the_lease_is_kept_and_probes_are_answered_however_long_a_cycle_ta
     await asyncio.to_thread(scheduler.stop)
 
 
-async def test_a_cycle_that_hangs_ends_the_process_and_gives_the_lease_back(
+async def test_a_cycle_that_hangs_ends_the_process_and_releases_the_lease(
     corner: Corner, components: Components, files: Files
 ) -> None:
     configuration = files.configuration(corner.pool, max_cycle_s=1)

@@ -1,4 +1,4 @@
-"""A gang whose pods come in stages, on the real API server: selected by labels, room kept."""
+"""A gang with stages on the real API server: selection by labels, and reserved room."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -83,7 +83,7 @@ async def wait_refused(corner: Corner, name: str) -> None:
     await wait_for(refused, f"{name} waits")
 
 
-async def test_the_room_of_later_pods_outlives_a_scheduler_that_was_killed(
+async def test_the_room_of_later_pods_is_kept_after_the_scheduler_was_killed(
     corner: Corner, observer: Observer, components: Components
 ) -> None:
     first = await start(components, corner)
@@ -107,7 +107,7 @@ async def test_the_room_of_later_pods_outlives_a_scheduler_that_was_killed(
         assert not pod.spec.node_name
 
 
-async def test_a_first_stage_waits_until_the_later_one_has_room_too(
+async def test_a_first_stage_waits_until_the_later_stage_has_room(
     corner: Corner, observer: Observer, components: Components
 ) -> None:
     await start(components, corner)

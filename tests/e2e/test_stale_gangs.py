@@ -1,4 +1,4 @@
-"""What is left of a gang that has lost its minimum, on the real API server."""
+"""Gangs that stay below their minimum, on the real API server."""
 
 import asyncio
 
@@ -16,7 +16,7 @@ GRACE_S = 3
 
 
 async def submit(corner: Corner, gang: Gang) -> None:
-    """Create the PodGroup of `gang`, and its pods by a controller that replaces those that go."""
+    """Create the PodGroup of `gang`, and its pods by a controller that replaces deleted pods."""
     await corner.create_group(gang)
     labels = {NODE_POOL_LABEL: corner.pool, "app": gang.name}
     container = {
@@ -45,7 +45,7 @@ async def submit(corner: Corner, gang: Gang) -> None:
     await corner.client.create(REPLICA_SETS, body, corner.namespace)
 
 
-async def test_a_gang_that_stays_below_its_minimum_goes_and_waits_as_one(
+async def test_a_gang_that_stays_below_its_minimum_is_evicted_and_waits_whole(
     corner: Corner, observer: Observer
 ) -> None:
     nodes = await corner.add_nodes("a", "b", "c", cpu="1")

@@ -1,4 +1,4 @@
-"""`bindery status`: who leads, and whether grouper and webhook answer."""
+"""`bindery status`: the leaders, and whether grouper and webhook answer."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ def rows_of(done: Done) -> Rows:
     return {row["component"]: row for row in json.loads(done.stdout)}
 
 
-async def test_status_names_the_leaders_and_the_lease_that_ended(
+async def test_status_names_the_leaders_and_the_expired_lease(
     corner: Corner, components: Components, command_line: CommandLine, reader: Path
 ) -> None:
     configuration = scheduler_configuration(corner.pool, leader_election=SHORT_LEASES)
@@ -76,7 +76,7 @@ async def test_status_names_the_leaders_and_the_lease_that_ended(
 
 @pytest.mark.parametrize("policy", ["Fail", "Ignore"])
 @pytest.mark.usefixtures("installation")  # brings the kinds
-async def test_status_asks_the_webhook_and_creates_nothing(
+async def test_status_calls_the_webhook_and_creates_nothing(
     corner: Corner, control_plane: ControlPlane, command_line: CommandLine, policy: str
 ) -> None:
     async def webhook() -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A tenant does not get his running gang out of his queue; who may assign to another moves it."""
+"""A tenant moves a running gang to another queue only with the right to assign to it."""
 
 import subprocess
 from collections.abc import AsyncIterator
@@ -123,7 +123,7 @@ async def test_a_tenant_cannot_take_running_pods_out_of_their_queue(
     assert await corner.bound_count(following) == 0
 
 
-async def test_who_may_assign_to_a_queue_moves_a_running_gang_there(
+async def test_a_tenant_with_the_right_to_assign_moves_a_running_gang_to_a_queue(
     corner: Corner,
     components: Components,
     binder: Component,

@@ -1,4 +1,4 @@
-"""What running pods were granted is not their owner's to extend: to stay, or to keep a rack."""
+"""Owners cannot extend the grants of running pods: non-preemptible room, or an exclusive rack."""
 
 import contextlib
 from collections.abc import AsyncIterator, Mapping
@@ -77,7 +77,7 @@ async def recorded(corner: Corner, gang: Gang) -> set[str | None]:
     return {pod.metadata.annotations.get(CHARGED_PREEMPTIBILITY_ANNOTATION) for pod in pods}
 
 
-async def test_running_pods_on_borrowed_room_do_not_become_non_preemptible(
+async def test_running_pods_over_the_quota_cannot_become_non_preemptible(
     corner: Corner,
     components: Components,
     binder: Component,
@@ -114,7 +114,7 @@ async def test_running_pods_on_borrowed_room_do_not_become_non_preemptible(
     await corner.wait_bound(wants)
 
 
-async def test_pods_within_the_quota_become_non_preemptible_and_stay_it_after_a_restart(
+async def test_pods_within_the_quota_become_and_stay_non_preemptible_after_a_restart(
     corner: Corner,
     components: Components,
     binder: Component,
@@ -170,7 +170,7 @@ async def put_on(by: Client, corner: Corner, name: str, node: str, **metadata: A
     await by.create(PODS, body, corner.namespace)
 
 
-async def test_nobody_closes_a_rack_that_was_not_granted(
+async def test_a_tenant_cannot_close_a_rack_that_was_not_granted(
     corner: Corner, components: Components, binder: Component, pool: str, tenant_client: Client
 ) -> None:
     scheduler = start_scheduler(components, pool)
@@ -215,7 +215,7 @@ def _one_each() -> Mapping[str, Any]:
     }
 
 
-async def test_a_granted_rack_is_recorded_and_held_after_a_restart(
+async def test_a_granted_rack_is_recorded_and_kept_after_a_restart(
     corner: Corner, components: Components, binder: Component, pool: str
 ) -> None:
     scheduler = start_scheduler(components, pool)

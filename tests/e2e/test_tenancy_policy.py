@@ -1,4 +1,4 @@
-"""What the chart's admission policy refuses to tenants, and what it lets through."""
+"""Requests of tenants that the chart's admission policy refuses or permits."""
 
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
@@ -83,7 +83,7 @@ async def node(corner: Corner) -> str:
     return name
 
 
-async def test_what_is_recorded_on_a_bound_pod_is_not_its_owners_to_change(
+async def test_an_owner_cannot_change_the_records_of_a_bound_pod(
     corner: Corner, tenant_client: Client, node: str
 ) -> None:
     ours = corner.namespace
@@ -133,7 +133,7 @@ async def test_what_is_recorded_on_a_bound_pod_is_not_its_owners_to_change(
     ],
 )
 @pytest.mark.parametrize("scheduler", ["bindery", "default-scheduler", "hami-scheduler"])
-async def test_a_pod_that_its_owner_puts_on_a_node_brings_no_devices(
+async def test_a_pod_created_with_a_node_name_cannot_have_device_annotations(
     corner: Corner,
     tenant_client: Client,
     node: str,
@@ -153,7 +153,7 @@ async def test_a_pod_that_its_owner_puts_on_a_node_brings_no_devices(
         )
 
 
-async def test_a_pod_that_waits_carries_what_its_owner_asks_and_no_records(
+async def test_an_owner_can_change_requests_of_a_waiting_pod_but_not_add_records(
     corner: Corner, tenant_client: Client
 ) -> None:
     ours = corner.namespace
@@ -176,7 +176,7 @@ async def test_a_pod_that_waits_carries_what_its_owner_asks_and_no_records(
             await create(tenant_client, ours, f"b{number}", **{"annotations": {}, **attack})
 
 
-async def test_what_the_binder_wrote_on_a_pod_that_waits_for_its_node_stays(
+async def test_an_owner_cannot_change_records_of_the_binder_on_a_waiting_pod(
     corner: Corner, tenant_client: Client
 ) -> None:
     ours = corner.namespace
@@ -188,7 +188,7 @@ async def test_what_the_binder_wrote_on_a_pod_that_waits_for_its_node_stays(
                 await change(tenant_client, ours, "a", annotations={key: value})
 
 
-async def test_other_schedulers_prepare_their_own_pods(
+async def test_other_schedulers_can_annotate_their_own_pods(
     corner: Corner, tenant_client: Client
 ) -> None:
     ours = corner.namespace
@@ -199,7 +199,7 @@ async def test_other_schedulers_prepare_their_own_pods(
     await change(tenant_client, ours, "hami", annotations={TO_ALLOCATE: "GPU-a,NVIDIA,1,1:;"})
 
 
-async def test_a_device_plugin_writes_devices_and_nothing_else(
+async def test_a_device_plugin_can_change_only_device_annotations(
     installation: Installation, corner: Corner, tenant_client: Client, node: str
 ) -> None:
     ours, plane = corner.namespace, installation.control_plane

@@ -1,4 +1,4 @@
-"""A tenant with `edit` in one namespace asks about his own gangs, and reads no names of others."""
+"""A tenant with `edit` in one namespace sees only that namespace's gangs in the answers."""
 
 import asyncio
 import json
@@ -80,7 +80,7 @@ def ask(command_line: CommandLine, access: Path) -> Ask:
     return run
 
 
-async def test_a_tenant_learns_his_turn_and_the_figures_of_his_queue(
+async def test_a_tenant_sees_the_turn_of_a_gang_and_the_numbers_of_its_queue(
     scene: Scene, ask: Ask
 ) -> None:
     async def told() -> bool:
@@ -125,7 +125,7 @@ async def test_a_tenant_learns_his_turn_and_the_figures_of_his_queue(
     assert (gang["name"], gang["turn"], gang["queue"]) == ("mine", "3/3", scene.queue)
 
 
-async def test_a_tenant_cannot_ask_about_a_namespace_of_others(scene: Scene, ask: Ask) -> None:
+async def test_a_tenant_cannot_ask_about_another_namespace(scene: Scene, ask: Ask) -> None:
     for arguments in (("explain", "x"), ("get", "gangs"), ("get", "queues")):
         done = await asyncio.to_thread(ask, *arguments, "-n", scene.other.namespace)
 

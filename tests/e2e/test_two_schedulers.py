@@ -1,4 +1,4 @@
-"""Two schedulers for the same pods: with an election one acts, without one they do no harm."""
+"""Two schedulers for the same pods: one acts with an election, and both do no harm without."""
 
 import asyncio
 from collections import Counter
@@ -52,7 +52,7 @@ async def test_two_schedulers_without_an_election_bind_every_gang_whole_and_once
     await corner.wait_nothing_left()
 
 
-async def test_when_the_leading_scheduler_is_killed_the_other_takes_over_with_a_higher_token(
+async def test_a_standby_takes_over_with_a_higher_token_when_the_leader_is_killed(
     corner: Corner, observer: Observer, components: Components
 ) -> None:
     configuration = scheduler_configuration(corner.pool, leader_election=SHORT_LEASES)
@@ -78,7 +78,7 @@ async def test_when_the_leading_scheduler_is_killed_the_other_takes_over_with_a_
     assert is_leading(pair[0])
     tokens = {
         request.spec.pod_group.name: request.fencing_token
-        for request in observer.requests.values()
+        for request in observer.statements.values()
         if request.spec.pod_group is not None
     }
     assert tokens["after"] > tokens["before"] > 0
@@ -86,7 +86,7 @@ async def test_when_the_leading_scheduler_is_killed_the_other_takes_over_with_a_
     stale = await a_request_of_an_earlier_leader(corner, tokens["before"])
 
     async def refused() -> CommittedStatement | None:
-        seen = observer.requests.get(stale.key)
+        seen = observer.statements.get(stale.key)
         return seen if seen is not None and seen.status.phase == "Failed" else None
 
     seen = await wait_for(refused, "the earlier leader's request is refused")
@@ -97,7 +97,7 @@ async def test_when_the_leading_scheduler_is_killed_the_other_takes_over_with_a_
 
 
 @pytest.mark.parametrize("comes_first", ["late", "own"])
-async def test_gangs_that_two_leaders_commit_with_different_neighbours_are_bound_whole_and_once(
+async def test_gangs_committed_by_two_leaders_in_different_requests_are_bound_once(
     corner: Corner, observer: Observer, installation: Installation, tmp_path: Path, comes_first: str
 ) -> None:
     """Requests of a leader without a Lease reach the API server when another one leads."""
@@ -137,9 +137,13 @@ async def test_gangs_that_two_leaders_commit_with_different_neighbours_are_bound
         await corner.wait_bound(*(gang for gang in gangs if gang is not ended))
         await corner.wait_nothing_left()
 
-    by_gang = Counter(s.spec.pod_group.name for s in observer.requests.values() if s.spec.pod_group)
+    by_gang = Counter(
+        s.spec.pod_group.name for s in observer.statements.values() if s.spec.pod_group
+    )
     assert [by_gang[s["podGroup"]["name"]] for s in shared] == [1, *[2] * (left - 1)]
-    stale = [s for s in observer.requests.values() if s.key.statement in {e["id"] for e in shared}]
+    stale = [
+        s for s in observer.statements.values() if s.key.statement in {e["id"] for e in shared}
+    ]
     refused = [s for s in stale if s.status.reason == "StaleScheduler"]
     assert all(s.status.bound_pods == [] for s in refused)
     # What is late may find all pods, or one of them, on the nodes that it names.

@@ -1,4 +1,4 @@
-"""What a pod calls its owner is the word of its creator: it must cost the API server little."""
+"""Made-up owner references of pods cost the API server little."""
 
 import asyncio
 import secrets
@@ -65,7 +65,7 @@ def reference(api_version: str, kind: str) -> Reference:
     return Reference(api_version, kind, "x", f"{kind}-{secrets.token_hex(8)}", "default")
 
 
-async def test_kinds_that_do_not_exist_or_may_not_be_read_are_asked_for_together(
+async def test_missing_and_unreadable_kinds_are_looked_up_together(
     installation: Installation,
 ) -> None:
     made_up = [
@@ -102,7 +102,7 @@ async def test_kinds_that_do_not_exist_or_may_not_be_read_are_asked_for_together
         assert sent <= 2, f"only the watch goes on, but {sent / OLD_INTERVAL_S:.1f} requests/s"
 
 
-async def test_a_kind_that_only_a_name_leads_to_is_forgotten_with_its_workload(
+async def test_a_kind_looked_up_by_name_is_forgotten_with_its_workload(
     installation: Installation,
 ) -> None:
     told: list[str] = []
@@ -124,7 +124,7 @@ async def test_a_kind_that_only_a_name_leads_to_is_forgotten_with_its_workload(
         assert requests() == after
 
 
-async def test_an_owner_is_known_until_it_is_deleted_and_then_gone(
+async def test_an_owner_is_known_until_it_is_deleted(
     installation: Installation, client: Client, namespace: str
 ) -> None:
     container = {"name": "worker", "image": "worker"}

@@ -1,4 +1,4 @@
-"""Time-based shares on the real API server: an hour in a minute, and the record that survives.
+"""Time-based shares on the real API server: an hour in a minute, and the stored record.
 
 The scheduler's own `process.run` runs in the test's process, with its ServiceAccount's rights, so
 that a clock can be given to it; binder, API server and hollow nodes are what they always are.
@@ -198,7 +198,7 @@ async def minute_passes(clock: Clock, workload: Workload) -> None:
 
 
 @pytest.mark.timeout(600)
-async def test_what_two_queues_used_evens_out_over_an_hour(
+async def test_the_usage_of_two_queues_becomes_equal_over_an_hour(
     corner: Corner, components: Components, inside: Inside, record_name: str
 ) -> None:
     prefix = f"{corner.namespace}-"
@@ -233,7 +233,7 @@ async def test_what_two_queues_used_evens_out_over_an_hour(
         assert (used(early), used(late)) == pytest.approx(together, abs=0.02)
 
 
-async def test_a_record_that_is_malformed_begins_anew_and_stops_nothing(
+async def test_a_malformed_record_is_started_again_and_stops_nothing(
     corner: Corner, inside: Inside, record_name: str
 ) -> None:
     await corner.client.patch(
@@ -257,7 +257,7 @@ async def test_a_record_that_is_malformed_begins_anew_and_stops_nothing(
     assert sample("bindery_usage_errors_total", operation="decode") == errors + 1
 
 
-async def test_without_its_prometheus_the_scheduler_goes_on_and_says_so(
+async def test_the_scheduler_continues_without_its_prometheus_and_reports_it(
     corner: Corner, inside: Inside
 ) -> None:
     with socket.socket() as taken:
@@ -290,7 +290,7 @@ async def test_without_its_prometheus_the_scheduler_goes_on_and_says_so(
     assert sample("bindery_usage_stale") == 1
 
 
-async def test_the_scheduler_may_touch_no_other_configmap(inside: Inside, record_name: str) -> None:
+async def test_the_scheduler_may_write_no_other_configmap(inside: Inside, record_name: str) -> None:
     kubeconfig = inside.installation.kubeconfigs["scheduler"]
     async with Client.connect(kubeconfig, user_agent="bindery-test/0") as client:
         await client.get(CONFIG_MAPS, record_name, RECORDS)

@@ -1,4 +1,4 @@
-"""The ConfigMap with the record of past usage: who may overwrite it, on the real API server."""
+"""The ConfigMap with the record of past usage, and its overwriting, on the real API server."""
 
 import secrets
 from collections.abc import AsyncIterator
@@ -57,7 +57,7 @@ class Scheduler:
         self.leadership = Leadership(self.term, lambda: 0.0, 1.0)
 
     def see(self, at: float, held: float) -> float:
-        """Look at a queue that holds `held` of 8; return what it has used."""
+        """Account a queue that holds `held` of 8 GPUs at `at`; return its usage."""
         moment = Moment(START + at, ["a"], ["gpu"], np.array([[held]]), np.array([8.0]))
         return float(self.record.account(moment)[0, 0])
 
@@ -79,7 +79,7 @@ async def text(client: Client, namespace: str, name: str) -> str:
     return (found.data or {})[KEY]
 
 
-async def test_the_next_leader_goes_on_where_the_last_one_ended(
+async def test_the_next_leader_continues_the_record_of_the_last_one(
     client: Client, namespace: str, name: str
 ) -> None:
     first, second = (Scheduler(client, namespace, name, term) for term in (1, 2))
@@ -95,7 +95,7 @@ async def test_the_next_leader_goes_on_where_the_last_one_ended(
     assert decode(await text(client, namespace, name))[1] == 2
 
 
-async def test_a_leader_of_an_earlier_term_does_not_write_over_a_later_one(
+async def test_a_leader_of_an_earlier_term_does_not_overwrite_a_later_one(
     client: Client, namespace: str, name: str
 ) -> None:
     late, next_one = (Scheduler(client, namespace, name, term) for term in (1, 2))
@@ -111,7 +111,7 @@ async def test_a_leader_of_an_earlier_term_does_not_write_over_a_later_one(
     assert history.parts(Decay(3600), START + 600).tolist() == [[0.25]]
 
 
-async def test_what_somebody_else_did_to_the_configmap_is_written_over(
+async def test_changes_of_other_clients_to_the_configmap_are_overwritten(
     client: Client, namespace: str, name: str
 ) -> None:
     scheduler = Scheduler(client, namespace, name, 1)
@@ -125,7 +125,7 @@ async def test_what_somebody_else_did_to_the_configmap_is_written_over(
     assert scheduler.heard.reasons == []
 
 
-async def test_a_record_that_could_not_be_read_is_not_written_over(
+async def test_an_unreadable_record_is_not_overwritten(
     installation: Installation, client: Client, namespace: str, name: str
 ) -> None:
     first = Scheduler(client, namespace, name, 1)
@@ -145,7 +145,7 @@ async def test_a_record_that_could_not_be_read_is_not_written_over(
     assert await text(client, namespace, name) == before
 
 
-async def test_who_has_lost_the_lease_writes_nothing(
+async def test_a_scheduler_that_lost_the_lease_writes_nothing(
     client: Client, namespace: str, name: str
 ) -> None:
     scheduler = Scheduler(client, namespace, name, 1)

@@ -40,7 +40,7 @@ async def provisioner(storage: Storage) -> AsyncIterator[ProvisionerStandIn]:
         yield stand_in
 
 
-async def test_a_gang_gets_the_smallest_local_volumes_that_fit_and_stands_where_they_are(
+async def test_a_gang_gets_the_smallest_local_volumes_that_fit_and_runs_on_their_nodes(
     corner: Corner, storage: Storage, observer: Observer
 ) -> None:
     a, b, _ = await corner.add_nodes("a", "b", "c")
@@ -82,7 +82,7 @@ async def test_a_volume_is_provisioned_for_the_planned_node_before_the_pod_is_bo
     assert claim.spec.volume_name == f"pvc-{claim.metadata.uid}"
 
 
-async def test_a_node_for_which_no_volume_can_be_made_is_left_for_another(
+async def test_a_node_without_provisionable_volumes_is_left_for_another(
     corner: Corner, storage: Storage, provisioner: ProvisionerStandIn
 ) -> None:
     a, b = await corner.add_nodes("a", "b")
@@ -98,7 +98,7 @@ async def test_a_node_for_which_no_volume_can_be_made_is_left_for_another(
     assert provisioner.made == {"data": b}
 
 
-async def test_an_immediate_claim_is_waited_for_and_its_volume_decides_the_node(
+async def test_a_pod_waits_for_its_immediate_claim_and_runs_on_the_node_of_its_volume(
     corner: Corner, storage: Storage
 ) -> None:
     _, b = await corner.add_nodes("a", "b")
@@ -113,7 +113,7 @@ async def test_an_immediate_claim_is_waited_for_and_its_volume_decides_the_node(
     assert await storage.node_of(gang) == b
 
 
-async def test_a_volume_that_is_promised_to_a_claim_decides_the_node(
+async def test_a_pod_runs_on_the_node_of_a_volume_reserved_for_its_claim(
     corner: Corner, storage: Storage
 ) -> None:
     a, b = await corner.add_nodes("a", "b")
@@ -132,7 +132,7 @@ async def test_a_volume_that_is_promised_to_a_claim_decides_the_node(
     assert (await storage.wait_claim_bound("data")).spec.volume_name == promised
 
 
-async def test_a_generic_ephemeral_volume_is_made_for_its_pod(
+async def test_a_generic_ephemeral_volume_is_created_for_its_pod(
     corner: Corner, storage: Storage, provisioner: ProvisionerStandIn
 ) -> None:
     await corner.add_nodes("a")
@@ -145,7 +145,7 @@ async def test_a_generic_ephemeral_volume_is_made_for_its_pod(
     assert set(provisioner.made) == {"g-0-scratch", "g-1-scratch"}
 
 
-async def test_a_claim_of_another_owner_is_not_taken_for_an_ephemeral_one(
+async def test_a_claim_of_another_owner_is_not_used_as_an_ephemeral_volume(
     corner: Corner, storage: Storage
 ) -> None:
     await corner.add_nodes("a")
@@ -158,7 +158,7 @@ async def test_a_claim_of_another_owner_is_not_taken_for_an_ephemeral_one(
     await corner.wait_pods_say(gang, '"g-0-scratch" was not created for pod g-0')
 
 
-async def test_a_claim_for_one_pod_alone_is_handed_on_when_that_pod_goes(
+async def test_a_read_write_once_pod_claim_is_usable_after_its_pod_is_deleted(
     corner: Corner, storage: Storage, provisioner: ProvisionerStandIn
 ) -> None:
     await corner.add_nodes("a")
@@ -176,7 +176,7 @@ async def test_a_claim_for_one_pod_alone_is_handed_on_when_that_pod_goes(
     assert list(provisioner.made) == ["one"]
 
 
-async def test_no_more_volumes_come_to_a_node_than_can_be_attached(
+async def test_a_node_gets_no_more_volumes_than_it_can_attach(
     corner: Corner, storage: Storage, provisioner: ProvisionerStandIn
 ) -> None:
     (a,) = await corner.add_nodes("a")
@@ -199,7 +199,7 @@ async def test_no_more_volumes_come_to_a_node_than_can_be_attached(
     assert len(provisioner.made) == 3
 
 
-async def test_a_driver_that_tells_its_capacity_is_asked_for_no_more(
+async def test_a_driver_provisions_no_volumes_beyond_its_published_capacity(
     corner: Corner, storage: Storage, provisioner: ProvisionerStandIn
 ) -> None:
     a, b = await corner.add_nodes("a", "b")
@@ -217,7 +217,7 @@ async def test_a_driver_that_tells_its_capacity_is_asked_for_no_more(
     assert provisioner.made == {"medium": b}
 
 
-async def test_a_pod_whose_claim_does_not_exist_says_so_and_is_bound_when_it_comes(
+async def test_a_pod_with_a_missing_claim_reports_it_and_is_bound_when_it_exists(
     corner: Corner, storage: Storage
 ) -> None:
     (a,) = await corner.add_nodes("a")

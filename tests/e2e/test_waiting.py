@@ -1,4 +1,4 @@
-"""A gang that waits is told where people look: conditions, events on pods, metrics."""
+"""A waiting gang is reported where users look: conditions, events on pods, metrics."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -22,7 +22,7 @@ async def events_by_object(corner: Corner, reason: str) -> dict[str, int]:
     return {name: names.count(name) for name in names}
 
 
-async def test_a_gang_that_needs_no_pods_is_told_to_wait_when_none_fits(
+async def test_a_gang_with_minimum_0_is_reported_as_waiting_if_no_pod_fits(
     corner: Corner, scheduler: Component
 ) -> None:
     await corner.add_nodes("a", cpu="2")
@@ -50,7 +50,7 @@ async def test_a_gang_that_needs_no_pods_is_told_to_wait_when_none_fits(
     await wait_for(counted, "the metrics count the gang")
 
 
-async def test_the_events_of_a_large_gang_are_as_few_as_those_of_a_small_one(
+async def test_a_large_gang_has_as_few_events_as_a_small_one(
     corner: Corner,
 ) -> None:
     await corner.add_nodes("a", cpu="2")
@@ -79,7 +79,7 @@ async def not_running(corner: Corner, gang: Gang) -> Condition | None:
     return next((each for each in conditions if each.type == PODS_NOT_RUNNING), None)
 
 
-async def test_bound_pods_that_do_not_start_are_told_with_the_reasons_of_their_nodes(
+async def test_bound_pods_that_do_not_start_are_reported_with_the_reasons_of_their_nodes(
     corner: Corner,
 ) -> None:
     (name,) = await corner.add_nodes("a", cpu="2")
@@ -124,7 +124,7 @@ async def test_bound_pods_that_do_not_start_are_told_with_the_reasons_of_their_n
     assert (await corner.group(gang)).status.state == "Running"
 
 
-async def test_a_gang_whose_deleted_pods_are_on_a_dead_node_says_which_node_and_why(
+async def test_a_gang_with_deleted_pods_on_a_dead_node_reports_the_node_and_the_reason(
     corner: Corner,
 ) -> None:
     (name,) = await corner.add_nodes("dead", cpu="2")

@@ -48,7 +48,7 @@ def access(webhooks: Webhooks) -> Path:
 
 
 async def create(corner: Corner, name: str, annotations: Mapping[str, str], **spec: Any) -> RawPod:
-    """Create a pod as users do, prepared by nobody."""
+    """Create a pod as users do, without the fields that components add."""
     container = {"name": "worker", "image": "worker", **spec.pop("container", {})}
     body = {
         "apiVersion": "v1",
@@ -68,7 +68,7 @@ async def create(corner: Corner, name: str, annotations: Mapping[str, str], **sp
     return await corner.client.create(RAW_PODS, body, corner.namespace)
 
 
-async def test_a_share_is_prepared_and_comes_to_its_gpu(
+async def test_a_share_is_prepared_and_gets_its_gpu(
     corner: Corner,
     components: Components,
     webhooks: Webhooks,
@@ -117,7 +117,7 @@ class TestWhatOneWebhookAnswers(OneWebhook):
             ({f"{GROUP}/podgroup": "a"}, {}, f"did you mean the annotation {GROUP}/pod-group?"),
         ],
     )
-    async def test_a_pod_that_makes_no_sense_is_refused_with_the_reason(
+    async def test_an_invalid_pod_is_refused_with_the_reason(
         self,
         corner: Corner,
         annotations: Mapping[str, str],
@@ -130,7 +130,7 @@ class TestWhatOneWebhookAnswers(OneWebhook):
 
         assert reason in refused.value.message
 
-    async def test_pods_of_other_schedulers_and_without_shares_stay_as_they_are(
+    async def test_pods_of_other_schedulers_and_pods_without_shares_are_not_changed(
         self, corner: Corner
     ) -> None:
         others = await create(corner, "others", {"gpu-fraction": "7"}, schedulerName="by-hand")
@@ -145,7 +145,7 @@ async def annotate(corner: Corner, name: str, annotations: Mapping[str, str | No
     await corner.client.patch(RAW_PODS, f"{name}-0", patch, namespace=corner.namespace)
 
 
-async def test_devices_of_hami_that_somebody_has_made_up_are_refused_with_the_annotation(
+async def test_forged_devices_of_hami_are_refused_with_the_name_of_the_annotation(
     corner: Corner, webhooks: Webhooks, access: Path
 ) -> None:
     webhooks.plugins = (PluginConfiguration(name="hami"),)
@@ -164,7 +164,7 @@ async def test_devices_of_hami_that_somebody_has_made_up_are_refused_with_the_an
         await create(corner, "b", {"hami.io/gpu-scheduler-policy": "up"}, container=limits)
 
 
-async def test_a_change_that_makes_no_sense_is_refused_and_every_other_is_let_through(
+async def test_invalid_changes_are_refused_and_all_others_are_permitted(
     corner: Corner, webhooks: Webhooks
 ) -> None:
     await create(corner, "old", {"gpu-fraction": "7"})  # before there was a webhook
@@ -194,7 +194,7 @@ async def serving(webhooks: Webhooks, access: Path) -> Webhooks:
     return webhooks
 
 
-async def test_certificates_and_authorities_are_renewed_and_no_pod_is_refused_meanwhile(
+async def test_no_pod_is_refused_while_certificates_and_authorities_are_renewed(
     corner: Corner, webhooks: Webhooks, access: Path
 ) -> None:
     short = {"certificate_seconds": 9, "authority_seconds": 21, "overlap_seconds": 2}
@@ -221,7 +221,7 @@ async def test_certificates_and_authorities_are_renewed_and_no_pod_is_refused_me
     await wait_for(same, "both replicas serve the same certificate")
 
 
-async def test_the_secret_goes_with_the_webhook_configurations(
+async def test_the_secret_is_deleted_with_the_webhook_configurations(
     webhooks: Webhooks, access: Path, control_plane: ControlPlane
 ) -> None:
     """As `helm uninstall` deletes them, while replicas still run."""
@@ -235,7 +235,7 @@ async def test_the_secret_goes_with_the_webhook_configurations(
     assert await webhooks.has_secret(expected=False)
 
 
-async def test_a_damaged_secret_is_made_anew(
+async def test_a_damaged_secret_is_replaced(
     corner: Corner, serving: Webhooks, control_plane: ControlPlane
 ) -> None:
     before = await served_certificate(serving.port)

@@ -1,4 +1,4 @@
-"""A webhook that hangs costs workloads of other schedulers nothing, and Bindery's a second each."""
+"""A webhook that hangs delays only workloads of Bindery, by one second each."""
 
 import asyncio
 import json
@@ -87,7 +87,7 @@ async def pods_of(client: Client, namespace: str, name: str) -> int:
     return sum(pod.metadata.labels.get("app") == name for pod in pods)
 
 
-async def test_a_foreign_deployment_does_not_wait_for_a_webhook_that_hangs(
+async def test_a_deployment_of_another_scheduler_does_not_wait_for_a_webhook_that_hangs(
     corner: Corner, hanging: Hanging
 ) -> None:
     client, ours = corner.client, corner.namespace
@@ -129,7 +129,9 @@ async def test_a_foreign_deployment_does_not_wait_for_a_webhook_that_hangs(
     assert hanging.calls > before
 
 
-async def test_each_call_ends_after_a_second(control_plane: ControlPlane, hanging: Hanging) -> None:
+async def test_every_webhook_has_a_timeout_of_one_second(
+    control_plane: ControlPlane, hanging: Hanging
+) -> None:
     kinds = "validatingwebhookconfigurations,mutatingwebhookconfigurations"
     text = control_plane.kubectl("get", kinds, "bindery-webhook", "--output=json")
     timeouts = [

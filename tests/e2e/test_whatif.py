@@ -1,4 +1,4 @@
-"""`bindery whatif` against the cluster: its answer for each example is what then happens.
+"""`bindery whatif` against the cluster: each example then ends as its answer predicted.
 
 All examples are asked about in one submission, and then created. kube-controller-manager serves
 Jobs, Deployments and StatefulSets; JobSets and LeaderWorkerSets have their own controllers. For
@@ -239,7 +239,7 @@ class Played:
 
 
 def foretold(command_line: CommandLine, kubeconfig: Path, arguments: list[str]) -> dict[str, Fate]:
-    """Return what `bindery whatif` says of each gang, by the name of its PodGroup without UID."""
+    """Return the fate of each gang by `bindery whatif`; keys: names of PodGroups without UID."""
     done = command_line("--kubeconfig", str(kubeconfig), "whatif", *arguments, "-o", "json")
     assert done.returncode == 1, f"some examples wait: {done.stderr}"
     assert "warning" not in done.stderr
@@ -285,7 +285,7 @@ async def becomes(corner: Corner, said: dict[str, Fate]) -> None:
 
 
 def plain_name(meta: Meta, deployments: Mapping[str, str]) -> str:
-    """Return the name of a PodGroup without what nobody can know before."""
+    """Return the name of a PodGroup without the parts that are generated at its creation."""
     if not meta.owner_references:
         return meta.name
     owner = meta.owner_references[0]
@@ -294,7 +294,7 @@ def plain_name(meta: Meta, deployments: Mapping[str, str]) -> str:
     return meta.name.replace(f"-{owner.uid[:8]}", "")
 
 
-async def test_every_example_becomes_what_was_said_of_it(
+async def test_every_example_ends_as_whatif_predicted(
     corner: Corner, command_line: CommandLine, asker: Path, queues: Path
 ) -> None:
     asked = [text for path in (*FOLDERS, *OWN_KINDS) for text in ("-f", str(path))]

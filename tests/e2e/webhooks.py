@@ -83,7 +83,7 @@ class Webhooks:
         return component.wait_ready()
 
     def remove(self) -> None:
-        """Stop what was started, and let the API server call nobody."""
+        """Stop the started components, after deleting the configurations of the webhooks."""
         self.delete_configurations()
         # Before the Secret goes, which a replica that runs would make anew.
         for component in self.started:
@@ -103,7 +103,7 @@ class Webhooks:
         return (f"secret/{_NAME}" in names.split()) is expected
 
     def trusted(self) -> str:
-        """Return the authorities that the API server is told to trust, in base64."""
+        """Return the authorities that the API server trusts for the webhook, in base64."""
         return self.plane.kubectl(
             "get",
             "mutatingwebhookconfigurations",
@@ -112,7 +112,7 @@ class Webhooks:
         )
 
     async def wait_trusted(self) -> None:
-        """Wait until both configurations trust somebody."""
+        """Wait until both configurations have an authority."""
         both = "validatingwebhookconfigurations,mutatingwebhookconfigurations"
         path = "--output=jsonpath={.items[*].webhooks[0].clientConfig.caBundle}"
         async with asyncio.timeout(30):

@@ -32,7 +32,7 @@ def handovers(binder: Component) -> float:
     return float(found.group(1)) if found else 0.0
 
 
-async def test_a_pod_is_written_locked_bound_and_released_as_hami_does_it(
+async def test_a_pod_is_annotated_locked_bound_and_released_as_by_hami(
     hami: HamiCluster, share_binder: Share
 ) -> None:
     node = await hami.add_node()
@@ -64,7 +64,7 @@ async def test_a_pod_is_written_locked_bound_and_released_as_hami_does_it(
     assert done.metadata.annotations[NVIDIA.allocated_key] == DEVICES
 
 
-async def test_fifty_pods_go_through_the_lock_of_one_node_none_lost_and_none_twice(
+async def test_fifty_pods_pass_the_lock_of_one_node_exactly_once_each(
     hami: HamiCluster, start_binder: Start
 ) -> None:
     node = await hami.add_node()
@@ -88,7 +88,7 @@ async def test_fifty_pods_go_through_the_lock_of_one_node_none_lost_and_none_twi
     assert handovers(binder) == 50.0
 
 
-async def test_pods_with_several_containers_keep_the_lock_until_the_last_is_served(
+async def test_a_pod_keeps_the_lock_until_its_last_container_is_served(
     hami: HamiCluster, share_binder: Share
 ) -> None:
     node = await hami.add_node()
@@ -105,7 +105,7 @@ async def test_pods_with_several_containers_keep_the_lock_until_the_last_is_serv
     assert sorted(served[:2] for served in plugin.served) == [("a", "a"), ("a", "a"), ("b", "b")]
 
 
-async def test_a_slow_holder_keeps_its_own_node_alone(
+async def test_a_slow_lock_holder_delays_only_its_own_node(
     hami: HamiCluster, share_binder: Share
 ) -> None:
     slow, quick = await hami.add_node(0), await hami.add_node(1)
@@ -132,7 +132,7 @@ async def test_a_slow_holder_keeps_its_own_node_alone(
     assert [served[:2] for served in plugin.served] == [("stuck", "stuck"), ("behind", "behind")]
 
 
-async def test_a_live_holder_is_never_robbed_however_old_its_lock(
+async def test_a_lock_of_a_live_holder_is_never_taken_regardless_of_its_age(
     hami: HamiCluster, start_binder: Start
 ) -> None:
     node = await hami.add_node()
@@ -207,7 +207,7 @@ async def legacy(hami: HamiCluster, node: str) -> str:
 @pytest.mark.parametrize(
     "make", [gone, unbound_and_expired, ended, created_again, allocated, malformed, legacy]
 )
-async def test_a_dead_lock_is_healed(
+async def test_a_lock_of_a_dead_holder_is_released(
     hami: HamiCluster,
     start_binder: Start,
     make: Callable[[HamiCluster, str], object],
@@ -227,7 +227,7 @@ async def test_a_dead_lock_is_healed(
     assert ("next", "next", DEVICES) in plugin.served
 
 
-async def test_a_holder_that_is_deleted_makes_way_at_once(
+async def test_a_lock_is_released_at_once_when_its_holder_is_deleted(
     hami: HamiCluster, share_binder: Share
 ) -> None:
     node = await hami.add_node()
@@ -270,7 +270,7 @@ async def test_forged_annotations_are_replaced_and_others_removed(
     assert annotations["mine"] == "stays"
 
 
-async def test_devices_that_cannot_be_read_fail_their_pod_and_nothing_else(
+async def test_unreadable_devices_fail_only_their_pod(
     hami: HamiCluster, share_binder: Share
 ) -> None:
     node = await hami.add_node()
@@ -306,7 +306,7 @@ async def test_devices_that_cannot_be_read_fail_their_pod_and_nothing_else(
     assert succeeded.status.phase == "Succeeded"
 
 
-async def test_a_gang_that_loses_its_request_in_the_queue_leaves_nothing(
+async def test_a_gang_with_a_request_deleted_in_the_lock_queue_leaves_nothing(
     hami: HamiCluster, share_binder: Share
 ) -> None:
     node = await hami.add_node()
@@ -340,7 +340,7 @@ async def test_a_gang_that_loses_its_request_in_the_queue_leaves_nothing(
 
 
 @pytest.mark.parametrize("after", ["written", "locked", "bound"])
-async def test_a_binder_that_is_killed_leaves_a_gang_that_the_next_one_finishes(
+async def test_the_next_binder_completes_the_gang_of_a_killed_one(
     hami: HamiCluster, start_binder: Start, after: str
 ) -> None:
     node = await hami.add_node()
@@ -376,7 +376,7 @@ async def test_a_binder_that_is_killed_leaves_a_gang_that_the_next_one_finishes(
     assert all(admitted == served for admitted, served, _ in plugin.served)
 
 
-async def test_a_lock_is_taken_over_from_a_stock_scheduler_when_it_lets_go(
+async def test_a_lock_of_a_stock_scheduler_is_taken_after_its_release(
     hami: HamiCluster, share_binder: Share
 ) -> None:
     node = await hami.add_node()
@@ -411,7 +411,7 @@ async def test_a_lock_is_taken_over_from_a_stock_scheduler_when_it_lets_go(
         {names.DEVICES_RECORD: None},
     ],
 )
-async def test_devices_that_are_rewritten_while_a_pod_waits_for_the_lock_are_not_served(
+async def test_devices_changed_while_a_pod_waits_for_the_lock_are_not_served(
     hami: HamiCluster, start_binder: Start, rewritten: dict[str, str | None]
 ) -> None:
     node = await hami.add_node()
@@ -437,7 +437,7 @@ async def test_devices_that_are_rewritten_while_a_pod_waits_for_the_lock_are_not
     assert handovers(binder) == 2.0  # given back when it was seen, and taken again
 
 
-async def test_what_is_rewritten_after_the_last_look_is_overwritten_by_the_binding(
+async def test_annotations_changed_after_the_last_check_are_overwritten_by_the_binding(
     hami: HamiCluster,
 ) -> None:
     node = await hami.add_node()

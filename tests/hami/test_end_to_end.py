@@ -46,7 +46,7 @@ def ready() -> dict[str, str]:
 
 @asynccontextmanager
 async def heartbeats(hami: HamiCluster, node: str) -> AsyncIterator[None]:
-    """Keep the node ready: the node controller gives up those that are silent for 50 seconds."""
+    """Keep the node ready: the node controller marks nodes without a heartbeat for 50 seconds."""
 
     async def beat() -> None:
         while True:
@@ -98,7 +98,7 @@ def says(pod: Pod) -> str:
     return " ".join(condition.message for condition in pod.status.conditions or ())
 
 
-async def test_devices_are_planned_written_locked_and_known_again_after_a_restart(
+async def test_devices_are_planned_and_bound_and_recovered_after_a_restart(
     hami: HamiCluster, components: Components
 ) -> None:
     node = await add_hami_node(hami)
@@ -134,7 +134,7 @@ async def test_devices_are_planned_written_locked_and_known_again_after_a_restar
     assert all(admitted == served for admitted, served, _ in plugin.served)
 
 
-async def test_fifty_pods_come_to_one_node_by_its_lock_none_lost_and_none_twice(
+async def test_fifty_pods_are_bound_to_one_node_by_its_lock_exactly_once_each(
     hami: HamiCluster, components: Components
 ) -> None:
     node = await add_hami_node(hami, shares=50)
@@ -158,7 +158,7 @@ async def test_fifty_pods_come_to_one_node_by_its_lock_none_lost_and_none_twice(
     assert sorted(plugin.served) == sorted((n, n, "GPU-0,NVIDIA,200,0:;") for n in all_names)
 
 
-async def test_a_register_that_breaks_stops_its_node_and_no_other_pod(
+async def test_a_malformed_register_blocks_its_node_until_it_is_corrected(
     hami: HamiCluster, components: Components
 ) -> None:
     node = await add_hami_node(hami)
@@ -184,7 +184,7 @@ async def test_a_register_that_breaks_stops_its_node_and_no_other_pod(
     assert [device.uuid for slot in slots for device in slot] == ["GPU-0"]
 
 
-async def test_the_limit_of_a_namespace_holds_and_follows_its_quota(
+async def test_the_limit_of_a_namespace_follows_its_resource_quota(
     hami: HamiCluster, components: Components
 ) -> None:
     node = await add_hami_node(hami)

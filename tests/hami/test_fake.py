@@ -49,7 +49,7 @@ async def admit(plugin: HamiDevicePlugin, pod: Pod) -> None:
 
 
 @pytest.mark.parametrize(("before", "served"), [(names.BIND_PHASE, 1), (NVIDIA.to_allocate_key, 0)])
-async def test_a_node_is_released_of_a_pod_that_is_gone_when_its_phase_is_written(
+async def test_a_node_lock_is_released_if_the_pod_is_deleted_before_its_phase_is_written(
     hami: HamiCluster, before: str, served: int
 ) -> None:
     node = await hami.add_node()
@@ -64,7 +64,7 @@ async def test_a_node_is_released_of_a_pod_that_is_gone_when_its_phase_is_writte
     assert await hami.lock(node) is None
 
 
-async def test_without_a_lock_a_running_pod_is_not_taken_for_the_one_that_is_meant(
+async def test_a_running_pod_is_not_served_without_a_lock(
     hami: HamiCluster,
 ) -> None:
     node = await hami.add_node()
@@ -84,7 +84,7 @@ async def test_without_a_lock_a_running_pod_is_not_taken_for_the_one_that_is_mea
         ("GPU-0,NVIDIA,1000:;", "pod annotation format error, missing fields"),
     ],
 )
-async def test_devices_that_cannot_be_allocated_fail_their_pod_with_hamis_words(
+async def test_devices_that_cannot_be_allocated_fail_their_pod_with_hamis_message(
     hami: HamiCluster, to_allocate: str, says: str
 ) -> None:
     node = await hami.add_node()
@@ -98,7 +98,7 @@ async def test_devices_that_cannot_be_allocated_fail_their_pod_with_hamis_words(
     assert await hami.lock(node) is None
 
 
-async def test_a_lock_that_cannot_be_read_fails_the_pod_and_stays(hami: HamiCluster) -> None:
+async def test_an_unreadable_lock_fails_the_pod_and_is_kept(hami: HamiCluster) -> None:
     node = await hami.add_node()
     pod = await bound_pod(hami, node, DEVICES)
     await hami.set_lock(node, "not,a,lock,at all")

@@ -1,4 +1,4 @@
-"""Which devices pods get on a node: never more than there is, and by each vendor's rule."""
+"""The fit of pods to the devices of a node: within capacity, and by each vendor's rule."""
 
 from collections.abc import Sequence
 
@@ -58,7 +58,7 @@ policies = st.lists(st.sampled_from(DevicePolicy), max_size=2).map(tuple)
 
 
 @given(st.lists(st.tuples(amounts, policies), max_size=25), st.integers(1, 4))
-def test_no_device_is_ever_given_more_often_than_it_has_room(
+def test_no_device_is_allocated_beyond_its_capacity(
     pods: Sequence[tuple[dict[str, int], tuple[DevicePolicy, ...]]], cards: int
 ) -> None:
     where, usage, holders = node(*(card(i, numa=i % 2) for i in range(cards))), NodeUsage(), []
@@ -80,7 +80,7 @@ def test_no_device_is_ever_given_more_often_than_it_has_room(
     assert all(not (u.shares or u.memory_mib or u.cores) for u in usage.now.used.values())
 
 
-def test_fitting_changes_nothing_of_what_the_node_has() -> None:
+def test_fitting_does_not_change_the_node() -> None:
     tally = Tally()
     Fitting(node(card(0)), ask(gpu=1, gpumem=100), SPREAD, tally).run()
 
@@ -102,7 +102,7 @@ def test_fitting_changes_nothing_of_what_the_node_has() -> None:
         ({"gpu": 2, "gpumem": 1}, [card(0, healthy=False)], "NodeInsufficientDevice"),
     ],
 )
-def test_what_is_short_is_said_in_hamis_words_and_of_how_many_devices(
+def test_missing_capacity_is_reported_as_by_hami_with_the_number_of_devices(
     amounts: dict[str, int], devices: list[NodeDevice], says: str
 ) -> None:
     fitting = Fitting(node(*devices), ask(**amounts), SPREAD, Tally())
@@ -111,7 +111,7 @@ def test_what_is_short_is_said_in_hamis_words_and_of_how_many_devices(
     assert str(fitting.reasons) == says
 
 
-def test_what_was_against_devices_for_a_container_that_fits_is_not_said() -> None:
+def test_reasons_for_containers_that_fit_are_not_reported() -> None:
     first = requests.read_container({"nvidia.com/gpu": "1", "nvidia.com/gpumem": "9000"})
     second = requests.read_container({"nvidia.com/gpu": "1", "nvidia.com/gpumem": "99000"})
     both = ShapeRequest(PodRequest((first, second), frozenset(), True), Wishes())
@@ -121,13 +121,13 @@ def test_what_was_against_devices_for_a_container_that_fits_is_not_said() -> Non
     assert str(fitting.reasons) == "2/2 CardInsufficientMemory"
 
 
-def test_modes_that_a_pod_names_are_the_only_ones() -> None:
+def test_only_devices_in_the_modes_of_the_pod_are_used() -> None:
     where = node(card(0, mode="mps"), card(1, mode="hami-core"))
 
     assert indexes(where, ask(Wishes(modes="hami-core"), gpu=1, gpumem=1)) == [1]
 
 
-def test_cards_with_scaled_cores_are_not_taken_whole_by_a_hundred() -> None:
+def test_one_hundred_cores_do_not_fill_a_card_with_scaled_cores() -> None:
     where, usage = node(card(0, cores=200)), NodeUsage()
     whole = ask(gpu=1, gpumem=100, gpucores=100)
     first = Fitting(where, whole, SPREAD, usage.now).run()
@@ -137,7 +137,7 @@ def test_cards_with_scaled_cores_are_not_taken_whole_by_a_hundred() -> None:
     assert indexes(where, whole, usage.now) == [0]
 
 
-def test_linked_groups_of_kunlun_are_given_together() -> None:
+def test_linked_groups_of_kunlun_are_allocated_together() -> None:
     cards = [card(i, type="kunlun") for i in range(8)]
     four = of_vendor(**{"kunlunxin.com/xpu": 4})
     free = [each for each in cards if each.index not in (0, 7)]
@@ -154,7 +154,7 @@ def test_modules_of_ascend_910c_are_never_split() -> None:
     assert indexes(node(*cards, word="Ascend910C"), two) == [0, 1, 4, 5]
 
 
-def test_neurons_are_given_in_runs() -> None:
+def test_neurons_are_allocated_in_contiguous_ranges() -> None:
     cards = [card(i, type="AWSNeuron", cores=3) for i in (0, 2, 3, 4, 5, 6, 7)]
     pair = of_vendor(**{"aws.amazon.com/neuron": 2})
     four = of_vendor(**{"aws.amazon.com/neuron": 4})
@@ -163,7 +163,7 @@ def test_neurons_are_given_in_runs() -> None:
     assert indexes(node(*cards, word="AWSNeuron"), four) == [4, 5, 6, 7]
 
 
-def test_single_neuron_cores_are_told_apart_by_bits() -> None:
+def test_single_neuron_cores_are_identified_by_bits() -> None:
     where, usage = node(card(0, type="AWSNeuron", cores=3), word="AWSNeuron"), NodeUsage()
     core = of_vendor(**{"aws.amazon.com/neuroncore": 1})
     bits = []
@@ -174,7 +174,7 @@ def test_single_neuron_cores_are_told_apart_by_bits() -> None:
     assert bits == [1, 2]
 
 
-def test_slices_of_one_card_have_one_size_with_kunlun() -> None:
+def test_slices_of_one_kunlun_card_have_the_same_size() -> None:
     where, usage = node(card(0, type="XPU", memory_mib=98304), word="XPU"), NodeUsage()
     small = of_vendor(**{"kunlunxin.com/vxpu": 1, "kunlunxin.com/vxpu-memory": 20_000})
     large = of_vendor(**{"kunlunxin.com/vxpu": 1, "kunlunxin.com/vxpu-memory": 40_000})
@@ -202,19 +202,19 @@ WHOLE = MigProfile(name="7g.40gb", memory_mib=40192, cores=100, placements=(MigP
 A100 = card(0, mode="mig", memory_mib=40960, mig_profiles=(WHOLE, SMALL, HALF))
 
 
-def test_the_smallest_instance_goes_to_the_high_end() -> None:
+def test_a_mig_instance_of_the_smallest_sufficient_profile_takes_the_highest_slot() -> None:
     assert mig.choose(A100, 1000, [], ()) == (SMALL, MigPlacement(6, 1))
     assert mig.choose(A100, 5000, [], ()) == (HALF, MigPlacement(4, 4))
     assert mig.choose(A100, 5000, [MigPlacement(6, 1)], ()) == (HALF, MigPlacement(0, 4))
     assert mig.choose(A100, 30000, [MigPlacement(6, 1)], ()) is None
 
 
-def test_preferred_profiles_come_first_by_name_or_by_slices() -> None:
+def test_preferred_mig_profiles_are_used_first_by_name_or_by_slices() -> None:
     assert mig.choose(A100, 1000, [], ("3g",)) == (HALF, MigPlacement(4, 4))
     assert mig.choose(A100, 1000, [], ("7g.40gb", "3g")) == (WHOLE, MigPlacement(0, 8))
 
 
-def test_instances_of_one_pod_take_places_of_their_own() -> None:
+def test_mig_instances_of_one_pod_take_separate_placements() -> None:
     wanted = ask(gpu=3, gpumem=4000)
     found = Fitting(node(A100), wanted, SPREAD, Tally()).run()
 
@@ -234,12 +234,12 @@ def test_instances_of_one_pod_take_places_of_their_own() -> None:
         ({"nvidia.com/numa-bind": "maybe"}, "neither true nor false"),
     ],
 )
-def test_wishes_that_cannot_be_read_are_named(annotations: dict[str, str], says: str) -> None:
+def test_unreadable_preferences_are_named(annotations: dict[str, str], says: str) -> None:
     with pytest.raises(HamiFormatError, match=says):
         wishes.read(annotations, [BY_WORD["NVIDIA"]])
 
 
-def test_blank_wishes_are_none() -> None:
+def test_blank_preferences_are_ignored() -> None:
     blank = dict.fromkeys(wishes.keys([BY_WORD["NVIDIA"]]), " ")
     read = wishes.read(blank, [BY_WORD["NVIDIA"]])
 

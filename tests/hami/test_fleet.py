@@ -1,4 +1,4 @@
-"""What a bound pod is believed to hold when nothing but its annotations is known."""
+"""The devices that a bound pod is counted with when only its annotations are known."""
 
 import json
 
@@ -56,7 +56,7 @@ UNRECORDED = {key: text for key, text in BY_BINDER.items() if key != RECORD}
         ({**BY_BINDER, **SMALL, RECORD: '{"pod":"uid","node":"n0"}'}, LITTLE, False),
     ],
 )
-def test_the_binders_record_is_believed_and_not_what_stands_beside_it(
+def test_the_record_of_the_binder_is_used_and_not_other_annotations(
     annotations: dict[str, str], holds: dict[str, Holding], is_recorded: bool
 ) -> None:
     held = read_held(pod(annotations), VENDORS)
@@ -75,13 +75,13 @@ def test_the_binders_record_is_believed_and_not_what_stands_beside_it(
         {**UNRECORDED, NVIDIA.allocated_key: "GPU-0,NVIDIA,1,1:GPU-1,NVIDIA,1,1:;"},
     ],
 )
-def test_devices_of_another_node_or_that_nobody_asked_for_are_not_held(
+def test_devices_of_another_node_or_without_a_request_are_not_counted(
     annotations: dict[str, str],
 ) -> None:
     assert read_held(pod(annotations), VENDORS) is None
 
 
-def test_a_pod_that_hami_has_bound_holds_the_single_device_that_its_limit_names() -> None:
+def test_a_pod_bound_by_hami_holds_the_single_device_of_its_limit() -> None:
     limits = {"huawei.com/Ascend910C": "1"}
     container = Container(name="c", resources=ResourceRequirements(limits=limits))
     annotations = {"hami.io/Ascend910C-devices-allocated": "npu-0,Ascend910C,65536,20:;"}
@@ -95,7 +95,7 @@ def test_a_pod_that_hami_has_bound_holds_the_single_device_that_its_limit_names(
     assert held.devices == {"npu-0": Holding(1, 65536, 20)}
 
 
-def test_what_a_pod_was_seen_bound_with_stays_whatever_is_written_onto_it_later() -> None:
+def test_devices_at_the_first_sight_of_a_bound_pod_are_kept_despite_later_changes() -> None:
     fleet = Fleet(VENDORS)
     fleet.put_pod(pod(BY_BINDER))
     fleet.put_pod(pod(SMALL))

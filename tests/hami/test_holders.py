@@ -1,4 +1,4 @@
-"""When a node's lock may be taken from somebody else."""
+"""The conditions under which a node's lock may be taken from its holder."""
 
 import pytest
 from msgspec import structs
@@ -53,7 +53,7 @@ LIVE = holders.judge(LOCK, holder("n0"), "n0", EXPIRE_S)
         (LIVE, 1_000_000.0, 0.0, False),
     ],
 )
-def test_a_lock_is_taken_only_once_it_is_strictly_older_than_its_time(
+def test_a_lock_is_taken_only_if_it_is_older_than_its_expiry_time(
     judgement: Judgement, age_s: float, found_s: float, taken: bool
 ) -> None:
     now_s, first_s = SINCE_S + age_s, SINCE_S + found_s
@@ -78,7 +78,7 @@ def test_a_lock_is_taken_only_once_it_is_strictly_older_than_its_time(
         (successor(), EXPIRE_S + 1, "Recreated"),
     ],
 )
-def test_a_lock_that_nobody_waits_for_is_left_to_a_pod_that_may_live(
+def test_a_lock_without_waiters_is_kept_while_its_pod_may_be_alive(
     pod: HolderPod | None, age_s: float, reason: str
 ) -> None:
     assert holders.left_behind(LOCK, pod, SINCE_S + age_s, EXPIRE_S) == reason

@@ -1,10 +1,10 @@
-"""The ledger of HAMi's devices under Statements: what is undone leaves no trace."""
+"""The ledger of HAMi's devices under Statements: undone operations leave no trace."""
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bindery.api.yamlfile import parse
-from bindery.scenario.faults import Faults
+from bindery.scenario.events import Faults
 from bindery.scenario.files import parse_scenario
 from bindery.scenario.planning import Planner
 from bindery.scheduler.ledgers.base import LedgerRefusalError
@@ -53,7 +53,7 @@ def numbers(ledger: HamiLedger) -> dict[str, dict[str, object]]:
     }
 
 
-def test_what_runs_counts_against_the_quota_of_its_namespace_from_the_start() -> None:
+def test_running_pods_count_against_the_quota_of_their_namespace() -> None:
     with planner().engine.session() as session:
         assert ledger_of(session).budget.held("default", MEMORY) == (14_000, 9_000)
 
@@ -68,7 +68,7 @@ steps = st.lists(
 
 @settings(deadline=None, max_examples=examples(60))
 @given(steps, st.integers(0, 12))
-def test_going_back_restores_every_device(doings: list[tuple[str, int, bool]], keep: int) -> None:
+def test_undo_restores_every_device(doings: list[tuple[str, int, bool]], keep: int) -> None:
     with planner().engine.session() as session:
         ledger = ledger_of(session)
         tasks = sorted(session.state.tasks.values(), key=lambda task: task.name)
@@ -95,7 +95,7 @@ def test_going_back_restores_every_device(doings: list[tuple[str, int, bool]], k
 @settings(deadline=None, max_examples=examples(60))
 @given(steps)
 @example([("pipeline", 11, False), ("evict", 30, False), ("allocate", 59, False)])
-def test_no_plan_takes_more_of_a_device_than_it_has(doings: list[tuple[str, int, bool]]) -> None:
+def test_no_plan_exceeds_the_capacity_of_a_device(doings: list[tuple[str, int, bool]]) -> None:
     with planner().engine.session() as session:
         ledger = ledger_of(session)
         tasks = sorted(session.state.tasks.values(), key=lambda task: task.name)

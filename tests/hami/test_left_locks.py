@@ -1,4 +1,4 @@
-"""Locks that a dead binder has left: at pods that wait for them, at pods that are gone.
+"""Locks left by a dead binder, held by waiting pods or by deleted pods.
 
 Found by the kill matrix (tests/e2e/test_kill_matrix.py) and by tests/e2e/chaos.
 """
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.e2e
 Start = Callable[..., Component]
 
 
-async def test_a_lock_left_at_a_pod_further_back_in_the_queue_holds_up_nobody(
+async def test_a_lock_held_by_a_later_pod_of_the_queue_delays_no_other(
     hami: HamiCluster, start_binder: Start
 ) -> None:
     node = await hami.add_node()
@@ -39,7 +39,7 @@ async def test_a_lock_left_at_a_pod_further_back_in_the_queue_holds_up_nobody(
     assert sorted(served[:2] for served in plugin.served) == [(name, name) for name in pods]
 
 
-async def test_locks_of_pods_that_are_gone_or_have_ended_are_released_though_nobody_waits(
+async def test_locks_of_deleted_or_ended_pods_are_released_without_waiters(
     hami: HamiCluster, start_binder: Start
 ) -> None:
     gone, ended, live, nobody = [await hami.add_node(number) for number in range(4)]

@@ -1,4 +1,4 @@
-"""Who gets a node's lock next: the urgent first, and no namespace is kept out by another."""
+"""The order of waiters for a node's lock: by priority, and fair between namespaces."""
 
 import time
 from collections.abc import AsyncIterator, Callable
@@ -26,7 +26,7 @@ async def other(hami: HamiCluster) -> AsyncIterator[HamiCluster]:
     await hami.client.delete(NAMESPACES, cluster.namespace)
 
 
-async def test_urgent_pods_and_other_namespaces_do_not_wait_for_a_long_queue_to_end(
+async def test_urgent_pods_and_other_namespaces_do_not_wait_for_a_long_queue(
     hami: HamiCluster, other: HamiCluster, start_binder: Start
 ) -> None:
     node = await hami.add_node()
@@ -63,7 +63,7 @@ async def test_urgent_pods_and_other_namespaces_do_not_wait_for_a_long_queue_to_
     assert order.index("few1") < 8
 
 
-async def test_a_namespace_with_few_pods_does_not_wait_for_what_is_written_onto_many(
+async def test_a_namespace_with_few_pods_does_not_wait_for_writes_of_one_with_many(
     hami: HamiCluster, other: HamiCluster, components: Components
 ) -> None:
     node = await hami.add_node()

@@ -1,7 +1,7 @@
-"""Registers of devices, MIG instances and locks: what peers write, byte for byte."""
+"""Registers of devices, MIG instances and locks, byte for byte as other programs write them."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 import pytest
@@ -31,15 +31,15 @@ JSON = (
 FIELDS = "GPU-0055,10,32768,100,NVIDIA-Tesla V100-PCIE-32GB,0,true,1,hami-core:"
 
 
-def test_a_register_is_written_as_go_writes_it() -> None:
+def test_a_register_is_encoded_as_in_go() -> None:
     assert nodedevices.encode_json([V100]) == JSON
-    assert nodedevices.encode_fields([V100]) == FIELDS
+    assert encode_fields([V100]) == FIELDS
     assert nodedevices.encode_json([NodeDevice(id="<&>\u2028")]) == (
         '[{"id":"\\u003c\\u0026\\u003e\\u2028"}]'
     )
 
 
-def test_both_forms_are_read() -> None:
+def test_both_forms_of_a_register_are_read() -> None:
     assert nodedevices.decode(JSON) == nodedevices.decode(FIELDS) == (V100,)
 
 
@@ -49,7 +49,7 @@ def test_the_old_form_without_index_and_mode_is_read() -> None:
     assert (device.index, device.mode, device.numa) == (0, "hami-core", 1)
 
 
-def test_what_go_omits_is_zero_and_health_that_is_not_said_is_bad() -> None:
+def test_fields_omitted_by_go_are_zero_and_a_missing_health_is_unhealthy() -> None:
     (device,) = nodedevices.decode('[{"id":"GPU-a","custominfo":{"x":1}}]')
 
     assert (device.index, device.numa, device.healthy) == (0, 0, False)
@@ -110,7 +110,7 @@ def test_an_empty_register_is_no_devices(text: str) -> None:
     assert nodedevices.decode(text) == ()
 
 
-def test_metax_and_enflame_register_in_forms_of_their_own() -> None:
+def test_metax_and_enflame_have_separate_forms_of_registers() -> None:
     (metax,) = nodedevices.decode_metax(
         '[{"uuid":"u","totalDevCount":16,"totalCompute":100,"totalVRam":65536,"healthy":true}]',
         "Metax-SGPU",
@@ -146,22 +146,22 @@ near_json = st.recursive(
 
 @pytest.mark.parametrize("read", READERS)
 @given(text=st.text() | near_json.map(json.dumps))
-def test_any_text_is_read_or_refused(read: Callable[[str], object], text: str) -> None:
+def test_any_text_is_decoded_or_refused(read: Callable[[str], object], text: str) -> None:
     with suppress(HamiFormatError):
         read(text)
 
 
 @given(st.text(alphabet=st.sampled_from("GPU,:0123456789truefalse-"), max_size=60))
-def test_reading_a_register_again_gives_the_same(text: str) -> None:
+def test_a_register_survives_encoding_and_decoding(text: str) -> None:
     try:
         devices = nodedevices.decode_fields(text)
     except HamiFormatError:
         return
-    assert nodedevices.decode_fields(nodedevices.encode_fields(devices)) == devices
+    assert nodedevices.decode_fields(encode_fields(devices)) == devices
     assert nodedevices.decode_json(nodedevices.encode_json(devices)) == devices
 
 
-def test_mig_instances_are_written_without_what_the_device_plugin_adds() -> None:
+def test_mig_instances_are_written_without_fields_of_the_device_plugin() -> None:
     planned = MigAllocation(
         container_index=1,
         device_index=0,
@@ -220,3 +220,13 @@ def test_a_lock_is_read_and_written(text: str, found: NodeLock) -> None:
 def test_a_malformed_lock_is_refused(text: str) -> None:
     with pytest.raises(HamiFormatError):
         lock.decode(text)
+
+
+def encode_fields(devices: Sequence[NodeDevice]) -> str:
+    """Return the form with nine fields, as older device plugins write it."""
+    texts = (
+        f"{d.id},{d.count},{d.memory_mib},{d.cores},{d.type},{d.numa},"
+        f"{str(d.healthy).lower()},{d.index},{d.mode}:"
+        for d in devices
+    )
+    return "".join(texts) or ":"

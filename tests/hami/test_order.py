@@ -1,4 +1,4 @@
-"""Which devices are taken of those that fit: HAMi's order, and cards that belong together."""
+"""The choice among devices that fit: HAMi's order, and linked cards."""
 
 import pytest
 
@@ -43,7 +43,7 @@ def cards() -> list[NodeDevice]:
         ((MUTEX, TOPOLOGY), False, [0, 3, 1, 2]),
     ],
 )
-def test_devices_are_taken_in_the_order_in_which_hami_scans_them(
+def test_devices_are_chosen_in_the_scan_order_of_hami(
     policies: tuple[DevicePolicy, ...], by_numa: bool, wanted: list[int]
 ) -> None:
     found = order.in_order(cards(), SCORES, policies, by_numa=by_numa)
@@ -52,7 +52,7 @@ def test_devices_are_taken_in_the_order_in_which_hami_scans_them(
 
 
 @pytest.mark.parametrize("policies", [(BINPACK,), (SPREAD,), (MUTEX,), (NUMA,), (TOPOLOGY,)])
-def test_of_equal_devices_the_highest_index_goes_first_however_they_are_registered(
+def test_the_highest_index_of_equal_devices_is_chosen_in_any_register_order(
     policies: tuple[DevicePolicy, ...],
 ) -> None:
     equal = [card(index) for index in (2, 0, 3, 1)]
@@ -76,7 +76,7 @@ def npus(*free: int) -> HamiNode:
 
 
 @pytest.mark.parametrize("policies", [(SPREAD,), (TOPOLOGY,), (BINPACK, TOPOLOGY)])
-def test_modules_of_ascend_910c_are_whole_whatever_the_policy(
+def test_modules_of_ascend_910c_are_whole_with_any_policy(
     policies: tuple[DevicePolicy, ...],
 ) -> None:
     two = of_vendor(**{"huawei.com/Ascend910C": 2})
@@ -92,7 +92,7 @@ def test_a_single_ascend_910c_is_a_module_of_two() -> None:
     assert taken(npus(1, 2), one, (SPREAD,)) is None
 
 
-def test_topology_keeps_kunluns_wings_and_neurons_runs() -> None:
+def test_the_topology_policy_keeps_wings_of_kunlun_and_ranges_of_neurons() -> None:
     xpus = node(*(card(i, type="kunlun") for i in (1, 2, 3, 4, 5, 6)), word="kunlun")
     neurons = node(*(card(i, type="AWSNeuron", cores=3) for i in (0, 2, 3)), word="AWSNeuron")
 
@@ -102,7 +102,7 @@ def test_topology_keeps_kunluns_wings_and_neurons_runs() -> None:
     assert taken(neurons, pair, (TOPOLOGY,)) == [2, 3]
 
 
-def test_topology_binds_to_one_numa_node_where_that_is_asked_for() -> None:
+def test_the_topology_policy_uses_one_numa_node_if_requested() -> None:
     links = {"GPU-0": {"GPU-1": 500}, "GPU-1": {"GPU-0": 500}}
     where = HamiNode({"NVIDIA": tuple(cards())}, pair_scores=links)
 
@@ -110,7 +110,7 @@ def test_topology_binds_to_one_numa_node_where_that_is_asked_for() -> None:
     assert taken(where, ask(Wishes(binds_numa=True), gpu=2, gpumem=1), (TOPOLOGY,)) == [1, 3]
 
 
-def test_topology_without_measured_links_spreads() -> None:
+def test_the_topology_policy_spreads_without_measured_links() -> None:
     where, usage = node(card(0), card(1), card(2)), NodeUsage()
     small = ask(gpu=1, gpumem=100)
     devices: list[int] = []
@@ -123,7 +123,7 @@ def test_topology_without_measured_links_spreads() -> None:
     assert sorted(devices) == [0, 1, 2]
 
 
-def test_a_numa_node_whose_free_cards_are_not_linked_is_passed_over() -> None:
+def test_a_numa_node_with_unlinked_free_cards_is_skipped() -> None:
     free = [
         card(i, type="Ascend910C", cores=20, numa=numa)
         for i, numa in ((1, 1), (2, 1), (4, 0), (5, 0))
@@ -134,13 +134,13 @@ def test_a_numa_node_whose_free_cards_are_not_linked_is_passed_over() -> None:
     assert taken(node(*free, word="Ascend910C"), bound, (SPREAD,)) == [4, 5]
 
 
-def test_a_card_that_can_be_cut_serves_several_instances_of_one_numa_node() -> None:
+def test_a_partitionable_card_serves_several_instances_of_one_numa_node() -> None:
     wanted = ask(Wishes(binds_numa=True), gpu=3, gpumem=4000)
 
     assert indexes(node(A100), wanted) == [0]
 
 
-def test_devices_in_use_are_refused_to_who_wants_idle_ones() -> None:
+def test_the_mutex_policy_refuses_devices_in_use() -> None:
     tally = Tally()
     tally.used["GPU-3"] = Holding(1, 100, 0)
     found = Fitting(node(*cards()), ask(gpu=1, gpumem=1), (MUTEX,), tally).run()

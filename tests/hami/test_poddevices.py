@@ -1,4 +1,4 @@
-"""The devices of a pod in HAMi's annotation: what each version writes, byte for byte."""
+"""The devices of a pod in HAMi's annotation, byte for byte for each version."""
 
 import pytest
 from hypothesis import given
@@ -30,7 +30,7 @@ WRITTEN = [
 
 
 @pytest.mark.parametrize(("text", "slots"), WRITTEN)
-def test_devices_are_written_as_hami_writes_them(text: str, slots: poddevices.Slots) -> None:
+def test_devices_are_encoded_as_by_hami(text: str, slots: poddevices.Slots) -> None:
     assert poddevices.encode(slots) == text
     assert poddevices.decode(text) == slots
 
@@ -45,7 +45,7 @@ def test_devices_are_written_as_hami_writes_them(text: str, slots: poddevices.Sl
         ("GPU-a,NVIDIA,+1,02:;", "GPU-a,NVIDIA,1,2:;"),  # strconv reads both
     ],
 )
-def test_what_other_versions_write_is_read(text: str, same_as: str) -> None:
+def test_annotations_of_other_versions_are_read(text: str, same_as: str) -> None:
     assert poddevices.encode(poddevices.decode(text)) == same_as
 
 
@@ -62,13 +62,13 @@ def test_what_other_versions_write_is_read(text: str, same_as: str) -> None:
         ("GPU-a,NVIDIA,1,x:;", "cores 'x'"),
     ],
 )
-def test_malformed_devices_are_named(text: str, says: str) -> None:
+def test_malformed_devices_are_named_in_the_error(text: str, says: str) -> None:
     with pytest.raises(HamiFormatError, match=says):
         poddevices.decode(text)
 
 
 @given(st.text(alphabet=st.sampled_from("GPU-a,:;0123456789 _+-[]é"), max_size=60) | st.text())
-def test_any_text_is_read_or_refused_and_reading_again_gives_the_same(text: str) -> None:
+def test_any_text_is_refused_or_survives_encoding_and_decoding(text: str) -> None:
     try:
         slots = poddevices.decode(text)
     except HamiFormatError:
@@ -87,17 +87,17 @@ devices = st.builds(
 
 
 @given(st.lists(st.lists(devices, max_size=3).map(tuple), max_size=4).map(tuple))
-def test_what_is_written_is_read_back(slots: poddevices.Slots) -> None:
+def test_devices_survive_encoding_and_decoding(slots: poddevices.Slots) -> None:
     assert poddevices.decode(poddevices.encode(slots)) == slots
 
 
 @pytest.mark.parametrize("uuid", ["", "a:b", "a;b", "a,b"])
-def test_a_device_that_would_break_the_text_is_not_written(uuid: str) -> None:
+def test_a_device_with_a_separator_is_not_written(uuid: str) -> None:
     with pytest.raises(HamiFormatError, match="cannot be written"):
         poddevices.encode(((gpu(uuid, 1, 1),),))
 
 
-def test_slots_that_lost_their_empty_ones_find_their_containers_by_count() -> None:
+def test_slots_without_the_empty_ones_are_matched_to_containers_by_count() -> None:
     two = (gpu("GPU-a", 1, 1), gpu("GPU-b", 1, 1))
     one = (gpu("GPU-c", 1, 1),)
 
@@ -105,7 +105,7 @@ def test_slots_that_lost_their_empty_ones_find_their_containers_by_count() -> No
     assert poddevices.align(((), one, two, (), ()), [0, 1, 2]) == ((), one, two)
 
 
-def test_devices_that_no_container_asks_for_are_refused() -> None:
+def test_devices_without_a_container_request_are_refused() -> None:
     with pytest.raises(HamiFormatError, match="slots of"):
         poddevices.align(((gpu("GPU-a", 1, 1),),), [2])
 
@@ -115,7 +115,7 @@ def test_a_mig_instance_in_the_uuid_belongs_to_its_card() -> None:
     assert gpu("GPU-a", 1, 1).device == "GPU-a"
 
 
-def test_init_containers_hold_only_what_the_others_do_not() -> None:
+def test_init_containers_hold_only_the_excess_over_other_containers() -> None:
     slots = (
         (gpu("GPU-a", 5000, 10),),
         (gpu("GPU-a", 1000, 20),),

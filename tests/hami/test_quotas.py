@@ -32,7 +32,7 @@ def quota(name: str, **hard: str) -> ResourceQuota:
         ({"requests.nvidia.com/gpumem": "5", "limits.cpu": "1", "limits.nvidia.com/gpu": "1"}, {}),
     ],
 )
-def test_limits_of_memory_and_cores_are_read_in_their_vendors_units(
+def test_limits_of_memory_and_cores_are_read_in_the_units_of_the_vendor(
     hard: dict[str, str], limits: dict[str, int]
 ) -> None:
     found = Limits()
@@ -42,7 +42,7 @@ def test_limits_of_memory_and_cores_are_read_in_their_vendors_units(
     assert found.namespaces == ({"team"} if limits else set())
 
 
-def test_the_lowest_limit_counts_for_as_long_as_its_quota_is_there() -> None:
+def test_the_lowest_limit_applies_while_its_quota_exists() -> None:
     found, low = Limits(), quota("low", **{"limits.nvidia.com/gpumem": "10"})
     found.put(quota("high", **{"limits.nvidia.com/gpumem": "20"}))
     found.put(low)
@@ -56,7 +56,7 @@ def test_the_lowest_limit_counts_for_as_long_as_its_quota_is_there() -> None:
     assert found.of("team") == {}
 
 
-def test_devices_count_in_the_unit_in_which_they_are_limited() -> None:
+def test_devices_are_counted_in_the_unit_of_their_limit() -> None:
     two = [Holding(1, 1000, 0b11), Holding(1, 500, 0b01)]
 
     assert amounts(BY_WORD["NVIDIA"], two) == {"nvidia.com/gpumem": 1500, "nvidia.com/gpucores": 4}
@@ -65,7 +65,7 @@ def test_devices_count_in_the_unit_in_which_they_are_limited() -> None:
     assert amounts(BY_WORD["kunlun"], two) == {}
 
 
-def test_the_least_that_a_pod_counts_for_is_its_containers_or_its_largest_init_container() -> None:
+def test_a_pod_counts_at_least_its_containers_or_its_largest_init_container() -> None:
     def container(memory: int) -> requests.ContainerRequests:
         return requests.read_container(
             {"nvidia.com/gpu": "2", "nvidia.com/gpumem": str(memory), "nvidia.com/gpucores": "10"}
@@ -80,7 +80,7 @@ def test_the_least_that_a_pod_counts_for_is_its_containers_or_its_largest_init_c
     assert least(pod, []) == {}
 
 
-def test_promises_count_as_soon_as_they_are_made_and_what_leaves_until_it_has_gone() -> None:
+def test_reservations_count_at_once_and_leaving_pods_count_until_they_are_gone() -> None:
     limits = Limits()
     limits.put(quota("a", **{"limits.nvidia.com/gpumem": "10"}))
     budget, six = Budget(limits), {"nvidia.com/gpumem": 6}

@@ -1,4 +1,4 @@
-"""What containers ask of each vendor's devices, and the table of vendors."""
+"""Container requests for devices of each vendor, and the table of vendors."""
 
 from dataclasses import dataclass
 
@@ -23,20 +23,20 @@ def ask(**amounts: str) -> DeviceRequest:
     return found
 
 
-def test_a_gpu_alone_is_a_whole_one() -> None:
+def test_a_gpu_request_without_shares_is_a_whole_gpu() -> None:
     found = ask(gpu="1")
 
     assert (found.memory_percent, found.cores, found.is_exclusive) == (100, 100, True)
 
 
-def test_memory_that_is_named_wins_over_its_percentage() -> None:
+def test_memory_in_mib_precedes_a_percentage() -> None:
     # The API server writes 3000 as 3k.
     found = ask(gpu="1", gpumem="3k", gpumem_percentage="50", gpucores="30")
 
     assert (found.memory_mib, found.cores, found.is_exclusive) == (3000, 30, False)
 
 
-def test_who_asks_for_part_of_the_memory_alone_shares_the_cores() -> None:
+def test_a_request_for_a_part_of_the_memory_shares_the_cores() -> None:
     assert ask(gpu="2", gpumem="1000").cores == 0
     assert ask(gpu="2", gpumem_percentage="50").cores == 0
     assert ask(gpu="2", gpumem_percentage="100").cores == 100
@@ -57,7 +57,7 @@ def test_who_asks_for_part_of_the_memory_alone_shares_the_cores() -> None:
         ({"aws.amazon.com/neuroncore": "3"}, "1 or even"),
     ],
 )
-def test_what_devices_cannot_give_is_refused_by_name(amounts: dict[str, str], says: str) -> None:
+def test_impossible_device_requests_are_refused_by_name(amounts: dict[str, str], says: str) -> None:
     with pytest.raises(HamiFormatError, match=says):
         requests.read_container(amounts)
 
@@ -111,7 +111,7 @@ def test_each_vendor_counts_memory_and_cores_in_its_own_way(
     assert (found.memory_mib, found.cores) == (memory_mib, cores)
 
 
-def test_a_single_device_of_a_module_asks_for_the_module() -> None:
+def test_a_request_for_one_device_of_a_module_is_for_the_module() -> None:
     one = Resources(limits={"huawei.com/Ascend910C": "1"})
     two = Resources(limits={"huawei.com/Ascend910C": "2"})
     alone, whole = requests.read_pod([], [one]), requests.read_pod([], [two])
@@ -124,7 +124,7 @@ def test_a_single_device_of_a_module_asks_for_the_module() -> None:
     assert alone.counts(BY_WORD["Ascend910C"]) == [1]
 
 
-def test_a_pod_has_a_slot_for_each_container_and_knows_its_passing_ones() -> None:
+def test_a_pod_has_a_slot_for_each_container_and_marks_non_sidecar_init_containers() -> None:
     gpu = Resources(limits={"nvidia.com/gpu": "1", "nvidia.com/gpumem": "100"})
     pod = requests.read_pod([(gpu, False), (None, True)], [Resources(), gpu])
 
@@ -134,7 +134,7 @@ def test_a_pod_has_a_slot_for_each_container_and_knows_its_passing_ones() -> Non
     assert pod.names_shares
 
 
-def test_limits_win_over_requests() -> None:
+def test_limits_precede_requests() -> None:
     asked = Resources(
         requests={"nvidia.com/gpu": "1", "nvidia.com/gpumem": "1"},
         limits={"nvidia.com/gpu": "1", "nvidia.com/gpumem": "2"},
@@ -145,7 +145,7 @@ def test_limits_win_over_requests() -> None:
     assert pod.slots[0][0].memory_mib == 2
 
 
-def test_a_pod_without_devices_asks_for_nothing() -> None:
+def test_a_pod_without_devices_has_no_request() -> None:
     assert requests.read_pod([(None, False)], [Resources(requests={"cpu": "1"})]) is None
 
 
@@ -170,7 +170,7 @@ def test_keys_of_different_vendors_differ() -> None:
         assert len(keys) == len(set(keys))
 
 
-def test_rows_say_where_devices_come_from() -> None:
+def test_each_vendor_row_has_a_source_of_devices() -> None:
     for vendor in VENDORS:
         assert (vendor.capacity is not None) == (vendor.register is Register.CAPACITY)
         assert bool(vendor.register_key) == (vendor.register is not Register.CAPACITY)

@@ -1,4 +1,4 @@
-"""The settings of the binder's plugin hami, and what HAMi's own settings mean to it."""
+"""The settings of the binder's plugin hami, and its use of HAMi's own settings."""
 
 import pytest
 
@@ -15,14 +15,14 @@ from bindery.binder.plugins.hami.plugin import Hami, HamiArguments
         ({"HAMI_NODELOCK_EXPIRE": "1m30.5s"}, 90.5),
     ],
 )
-def test_locks_expire_by_default_when_hamis_environment_says(
+def test_the_default_expiry_of_locks_is_from_hamis_environment(
     environment: dict[str, str], seconds: float
 ) -> None:
     assert default_expire_s(environment) == seconds
 
 
 @pytest.mark.parametrize("text", ["5", "soon", "-5m", "0s", "5 m"])
-def test_an_environment_that_is_no_duration_is_named(text: str) -> None:
+def test_an_invalid_duration_in_the_environment_is_named(text: str) -> None:
     with pytest.raises(ValueError, match="HAMI_NODELOCK_EXPIRE"):
         default_expire_s({"HAMI_NODELOCK_EXPIRE": text})
 
@@ -35,7 +35,7 @@ def test_an_environment_that_is_no_duration_is_named(text: str) -> None:
         ({}, "soon", 300.0),
     ],
 )
-def test_the_plugins_own_setting_wins_over_the_environment(
+def test_the_setting_of_the_plugin_precedes_the_environment(
     monkeypatch: pytest.MonkeyPatch, arguments: dict[str, float], variable: str, seconds: float
 ) -> None:
     monkeypatch.setenv("HAMI_NODELOCK_EXPIRE", variable)

@@ -1,4 +1,4 @@
-"""What is written onto pods: byte for byte for every vendor, and taken off again exactly."""
+"""Annotations written to pods, byte for byte for every vendor, and their exact rollback."""
 
 import pytest
 
@@ -22,7 +22,7 @@ def of(word: str, memory_mib: int = 1024, cores: int = 10, uuid: str = "u-1") ->
 
 
 @pytest.mark.parametrize("vendor", VENDORS, ids=lambda vendor: vendor.word)
-def test_every_vendor_gets_its_devices_under_its_keys(vendor: object) -> None:
+def test_devices_of_every_vendor_are_written_under_its_keys(vendor: object) -> None:
     row = BY_WORD[vendor.word]  # type: ignore[attr-defined]
     written = assignments.annotations(of(row.word), "n1", NOW_S)
 
@@ -75,7 +75,7 @@ def test_every_vendor_gets_its_devices_under_its_keys(vendor: object) -> None:
         ("AWSNeuron", 0, 3, {"AWS_NEURON_IDS": "1", "NEURON_ALLOCATED": "false"}),
     ],
 )  # fmt: skip
-def test_what_else_a_vendors_plugin_reads_is_written(
+def test_additional_keys_of_a_vendors_plugin_are_written(
     word: str, memory_mib: int, cores: int, extras: dict[str, str]
 ) -> None:
     written = assignments.annotations(of(word, memory_mib, cores), "n1", NOW_S)
@@ -83,7 +83,7 @@ def test_what_else_a_vendors_plugin_reads_is_written(
     assert extras.items() <= written.items()
 
 
-def test_mig_instances_travel_from_the_scheduler_to_the_pod() -> None:
+def test_mig_instances_of_the_scheduler_are_written_to_the_pod() -> None:
     instance = MigAllocation(
         container_index=0,
         device_index=0,
@@ -112,12 +112,12 @@ def test_mig_instances_travel_from_the_scheduler_to_the_pod() -> None:
         {"devices": {}, "mig": "[{}]"},
     ],
 )
-def test_devices_that_nobody_can_have_handed_over_are_refused(data: dict[str, object]) -> None:
+def test_impossible_device_data_of_a_request_is_refused(data: dict[str, object]) -> None:
     with pytest.raises(HamiFormatError):
         assignments.from_data(data)
 
 
-def test_a_rollback_takes_off_what_was_written_and_nothing_else() -> None:
+def test_a_rollback_removes_only_the_written_keys() -> None:
     given = of("NVIDIA")
     written = {
         k: v
@@ -139,7 +139,7 @@ def test_a_rollback_takes_off_what_was_written_and_nothing_else() -> None:
     assert not any("mine" in path for path in removed)
 
 
-def test_a_rollback_leaves_what_another_scheduler_has_written_since() -> None:
+def test_a_rollback_keeps_later_writes_of_another_scheduler() -> None:
     theirs = {names.ASSIGNED_NODE: "n2", "hami.io/vgpu-devices-allocated": "u-1,NVIDIA,1024,10:;"}
     pod = HolderPod(metadata=Meta(uid="uid", annotations=theirs))
 
@@ -170,7 +170,7 @@ OTHER_RECORD = assignments.written(of("NVIDIA", 1), "uid", "n1", NOW_S)[RECORD]
         ({RECORD: None}, RECORD),
     ],
 )
-def test_annotations_that_are_not_as_the_binder_wrote_them_are_named(
+def test_annotations_that_differ_from_the_binders_are_named(
     changes: dict[str, str | None], key: str
 ) -> None:
     present = {k: text for k, text in {**WRITTEN, **changes}.items() if text is not None}
@@ -188,14 +188,14 @@ def test_annotations_that_are_not_as_the_binder_wrote_them_are_named(
         ({TO_ALLOCATE: "x", RECORD: ""}, TO_ALLOCATE),
     ],
 )
-def test_an_unbound_pod_without_a_record_of_its_own_has_forged_its_devices(
+def test_devices_of_an_unbound_pod_without_its_own_record_are_forged(
     annotations: dict[str, str], forged: str
 ) -> None:
     assert assignments.forged_key(annotations, "uid") == forged
     assert bool(assignments.forged_key(annotations, "another")) == bool(annotations)
 
 
-def test_a_node_name_that_is_too_long_for_a_label_gets_none() -> None:
+def test_a_node_name_too_long_for_a_label_is_not_written_as_one() -> None:
     patch = pods.prepared(of("NVIDIA"), "uid", "n" * 64, NOW_S)
 
     assert "labels" not in patch["metadata"]
@@ -220,7 +220,7 @@ def test_admission_names_forged_annotations_and_bad_requests() -> None:
     assert admission.problems(manifest({"nvidia.com/gpu": "1"})) == []
 
 
-def test_admission_gives_a_gpu_to_who_names_only_a_part_of_one() -> None:
+def test_admission_adds_a_gpu_to_requests_for_only_memory_or_cores() -> None:
     pod = manifest({"nvidia.com/gpumem": "1000"})
     changed = admission.with_defaults(pod)
 
@@ -228,7 +228,7 @@ def test_admission_gives_a_gpu_to_who_names_only_a_part_of_one() -> None:
     assert pod == manifest({"nvidia.com/gpumem": "1000"})
 
 
-def test_admission_rounds_a_single_device_of_a_module_up() -> None:
+def test_admission_rounds_a_single_device_up_to_its_module() -> None:
     pod = manifest({"huawei.com/Ascend910C": "1"})
     pod["spec"]["containers"][0]["resources"]["requests"] = {"huawei.com/Ascend910C": "1"}  # type: ignore[index]
     resources = admission.with_defaults(pod)["spec"]["containers"][0]["resources"]

@@ -64,14 +64,14 @@ def configuration(component: str) -> dict[str, Any]:
         (SCHEMA["definitions"]["binderPlugins"]["items"], BinderPluginConfiguration),
     ],
 )
-def test_the_values_schema_knows_every_key_of_the_configuration(
+def test_the_values_schema_contains_every_key_of_the_configuration(
     schema: dict[str, Any], model: type[BaseModel]
 ) -> None:
     assert set(schema["properties"]) == keys(model) - FIXED_BY_THE_CHART
     assert schema["additionalProperties"] is False
 
 
-def test_the_values_schema_names_the_actions_that_there_are() -> None:
+def test_the_values_schema_lists_all_actions() -> None:
     assert configuration("scheduler")["properties"]["actions"]["items"]["enum"] == list(ACTIONS)
 
 
@@ -81,28 +81,28 @@ def test_the_default_values_fit_their_schema() -> None:
     jsonschema.validate(yaml.safe_load((CHART / "values.yaml").read_text()), SCHEMA)
 
 
-def test_the_policy_guards_the_keys_that_are_written(tmp_path: Path) -> None:
+def test_the_admission_policy_guards_the_keys_of_the_models(tmp_path: Path) -> None:
     podkeys.write(tmp_path / "pod-keys.yaml")
 
     written = (CHART / "files" / "pod-keys.yaml").read_text()
     assert written == (tmp_path / "pod-keys.yaml").read_text(), "run `make crds`"
 
 
-def test_the_grouper_may_read_the_owners_that_have_a_row(tmp_path: Path) -> None:
+def test_the_grouper_may_read_the_owners_of_all_rows(tmp_path: Path) -> None:
     ownerkinds.write(tmp_path / "owner-kinds.yaml")
 
     written = (CHART / "files" / "owner-kinds.yaml").read_text()
     assert written == (tmp_path / "owner-kinds.yaml").read_text(), "run `make crds`"
 
 
-def test_the_chart_knows_the_plugins_their_arguments_and_the_keys_of_rows(tmp_path: Path) -> None:
+def test_the_chart_contains_all_plugins_arguments_and_keys_of_rows(tmp_path: Path) -> None:
     chartnames.write(tmp_path / "known-names.yaml")
 
     written = (CHART / "files" / "known-names.yaml").read_text()
     assert written == (tmp_path / "known-names.yaml").read_text(), "run `make crds`"
 
 
-def test_every_key_of_pods_is_known_by_who_writes_it() -> None:
+def test_the_webhook_knows_every_key_of_pods() -> None:
     of_pods = {
         value
         for name, value in vars(names).items()
@@ -126,7 +126,9 @@ def test_every_key_of_pods_is_known_by_who_writes_it() -> None:
 
 
 @pytest.mark.e2e
-def test_the_rendered_configuration_is_the_models_default(installation: Installation) -> None:
+def test_the_rendered_configuration_equals_the_defaults_of_the_models(
+    installation: Installation,
+) -> None:
     assert installation.scheduler_configuration == SchedulerConfiguration(
         tenancy_policy_enforced=True, grouper=GrouperExpectation(wait_for_groups=True)
     )

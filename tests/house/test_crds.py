@@ -1,4 +1,4 @@
-"""The CustomResourceDefinitions: they come from the models, and the API server holds to them."""
+"""The CustomResourceDefinitions: generated from the models, and enforced by the API server."""
 
 import filecmp
 from pathlib import Path
@@ -19,7 +19,9 @@ FILES = sorted(f"{kind.kind_info.plural}.yaml" for kind in definitions.KINDS)
 
 
 @pytest.mark.parametrize("directory", ["crds", "charts/bindery/crds"])
-def test_the_written_definitions_are_those_of_the_models(directory: str, tmp_path: Path) -> None:
+def test_the_committed_definitions_are_generated_from_the_models(
+    directory: str, tmp_path: Path
+) -> None:
     definitions.write(tmp_path)
 
     assert sorted(path.name for path in (ROOT / directory).iterdir()) == FILES
@@ -81,7 +83,7 @@ def create(cluster: Administrator, kind: str, spec: dict[str, Any]) -> dict[str,
 
 
 @pytest.mark.e2e
-def test_a_pod_group_gets_the_models_defaults(cluster: Administrator) -> None:
+def test_a_pod_group_gets_the_defaults_of_the_model(cluster: Administrator) -> None:
     created = create(cluster, "PodGroup", {})
 
     assert created == {"minMember": 1, "preemptionDelaySeconds": 0}
@@ -134,7 +136,7 @@ def test_a_pod_group_gets_the_models_defaults(cluster: Administrator) -> None:
         ("BindRequest", {"statements": [{"id": "s", "pods": []}]}, r"pods.*at least 1"),
     ],
 )
-def test_bad_input_is_refused_with_the_name_of_its_field(
+def test_invalid_input_is_refused_with_the_name_of_its_field(
     cluster: Administrator, kind: str, spec: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ApiError, match=message):
@@ -142,7 +144,7 @@ def test_bad_input_is_refused_with_the_name_of_its_field(
 
 
 @pytest.mark.e2e
-def test_the_template_of_a_stage_is_kept_as_it_is(cluster: Administrator) -> None:
+def test_the_template_of_a_stage_is_stored_unchanged(cluster: Administrator) -> None:
     container = {"name": "main", "image": "train", "ports": [{"containerPort": 1}]}
     template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [container]}}
     stage = {"name": "node", "after": [{"subGroup": "init", "condition": "Complete"}]}
@@ -158,9 +160,7 @@ def test_the_template_of_a_stage_is_kept_as_it_is(cluster: Administrator) -> Non
 
 @pytest.mark.e2e
 @pytest.mark.parametrize("limit", [-1, 8, "-1", "8", "1500m", "64Gi", "1e3", "0.5", "5E", ".5"])
-def test_quantities_are_taken_as_kubernetes_writes_them(
-    cluster: Administrator, limit: int | str
-) -> None:
+def test_quantities_of_kubernetes_are_accepted(cluster: Administrator, limit: int | str) -> None:
     spec = {"resources": {"memory": {"limit": limit}}}
 
     created = create(cluster, "Queue", spec)
@@ -169,7 +169,7 @@ def test_quantities_are_taken_as_kubernetes_writes_them(
 
 
 @pytest.mark.e2e
-def test_what_a_plugin_hands_over_is_kept_as_it_is(cluster: Administrator) -> None:
+def test_plugin_data_is_stored_unchanged(cluster: Administrator) -> None:
     data = {"volumes": {"claims": [{"name": "scratch"}]}}
     pod = {"podName": "a", "podUID": "1", "selectedNode": "n", "pluginData": data}
 
@@ -179,13 +179,13 @@ def test_what_a_plugin_hands_over_is_kept_as_it_is(cluster: Administrator) -> No
 
 
 @pytest.mark.e2e
-def test_the_announcement_of_a_fencing_token_needs_no_statement(cluster: Administrator) -> None:
+def test_a_bind_request_with_only_a_fencing_token_is_accepted(cluster: Administrator) -> None:
     created = create(cluster, "BindRequest", {"fencingToken": 3})
 
     assert created == {"fencingToken": 3, "backoffLimit": 5}
 
 
-def test_the_page_of_configuration_keys_is_the_models() -> None:
+def test_the_page_of_configuration_keys_is_generated_from_the_models() -> None:
     page = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
 
     assert page == reference.page(), "the models changed: run `make crds`"

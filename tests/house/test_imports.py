@@ -1,4 +1,4 @@
-"""The import directions of the house, as pyproject.toml states them."""
+"""The import directions of the packages, as configured in pyproject.toml."""
 
 import subprocess
 import sys
@@ -9,7 +9,7 @@ import grimp
 import pytest
 
 
-def test_no_package_imports_against_the_direction_of_the_house() -> None:
+def test_no_package_imports_against_the_configured_direction() -> None:
     # In a process of its own: the linter's configuration of logging disables loggers of this one.
     command = Path(sys.executable).with_name("lint-imports")
 
@@ -18,7 +18,7 @@ def test_no_package_imports_against_the_direction_of_the_house() -> None:
     assert result.returncode == 0, result.stdout + result.stderr
 
 
-def test_no_modules_import_each_other_in_a_circle() -> None:
+def test_no_modules_import_each_other_on_a_cycle() -> None:
     graph = grimp.build_graph("bindery", "devcluster")
     order = TopologicalSorter(
         {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}

@@ -1,4 +1,4 @@
-"""Every Job that users copy has the recipe of docs/evictions.md: it survives a reclaim."""
+"""Every Job in the documentation follows the recipe of docs/evictions.md and survives a reclaim."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -55,7 +55,7 @@ JOBS = found()
 
 
 @pytest.mark.parametrize("name", JOBS)
-def test_a_job_that_users_copy_survives_a_reclaim(name: str) -> None:
+def test_every_documented_job_survives_a_reclaim(name: str) -> None:
     spec = JOBS[name]
     assert spec.get("completionMode") == "Indexed"
     assert spec.get("backoffLimitPerIndex", 0) >= 1

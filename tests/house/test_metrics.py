@@ -9,7 +9,7 @@ ROOT = Path(__file__).resolve().parents[2]
 NAME = re.compile(r'"(bindery_[a-z_]+)"')
 
 
-def test_the_docs_name_every_series() -> None:
+def test_the_docs_list_every_series() -> None:
     documented = "".join(path.read_text() for path in (ROOT / "docs").glob("*.md"))
     exported = {
         name

@@ -1,4 +1,4 @@
-"""Names that users write lead to the code, and a word has one meaning."""
+"""Names in configurations lead to the code, and a word has one meaning."""
 
 import ast
 import re
@@ -37,7 +37,7 @@ def shipped() -> Iterator[tuple[str, str, str]]:
 
 
 @pytest.mark.parametrize(("package", "name", "module"), sorted(shipped()))
-def test_a_plugin_is_one_word_and_its_module_or_package_has_its_name(
+def test_a_plugin_name_is_one_word_and_the_name_of_its_module_or_package(
     package: str, name: str, module: str
 ) -> None:
     assert ONE_WORD.fullmatch(name)
@@ -45,7 +45,7 @@ def test_a_plugin_is_one_word_and_its_module_or_package_has_its_name(
 
 
 @pytest.mark.parametrize("name", registry.ACTIONS)
-def test_an_action_is_one_word(name: str) -> None:
+def test_an_action_name_is_one_word(name: str) -> None:
     assert ONE_WORD.fullmatch(name)
 
 
@@ -69,7 +69,7 @@ def test_a_topology_domain_is_not_called_a_zone(stage: str) -> None:
     assert not found
 
 
-def test_no_class_name_stands_for_three_ideas() -> None:
+def test_no_class_name_has_three_meanings() -> None:
     places: defaultdict[str, set[str]] = defaultdict(set)
     for path in PRODUCT.rglob("*.py"):
         module = path.relative_to(PRODUCT)

@@ -1,4 +1,4 @@
-"""docs/nodecore.md: its functions exist, its examples are true, and the signatures are current."""
+"""docs/nodecore.md: its functions exist, its examples pass, and the signatures are current."""
 
 import doctest
 import importlib
@@ -24,7 +24,7 @@ def test_every_function_of_the_page_exists() -> None:
     assert list(missing()) == []
 
 
-def test_names_that_do_not_exist_are_found() -> None:
+def test_names_that_do_not_exist_are_detected() -> None:
     package = importlib.import_module(PACKAGE)
 
     assert resolved(package, "cpu.packed.take_packed")
@@ -45,7 +45,7 @@ def test_every_section_has_an_example() -> None:
     assert without == ["The proof"]
 
 
-def test_the_examples_are_true() -> None:
+def test_the_examples_pass_as_doctests() -> None:
     names: dict[str, Any] = {}
     failures: list[str] = []
     runner = doctest.DocTestRunner()
@@ -57,7 +57,7 @@ def test_the_examples_are_true() -> None:
     assert failures == []
 
 
-def test_the_signatures_are_those_of_the_source() -> None:
+def test_the_signatures_equal_the_source() -> None:
     page = nodecorereference.PAGE.read_text(encoding="utf-8")
 
     assert page == nodecorereference.page(), "nodecore changed: run `make crds`"

@@ -1,4 +1,4 @@
-"""The Markdown pages lead to what is there, and the package says that it is typed."""
+"""Links of the Markdown pages are valid, and the package declares its type information."""
 
 import re
 from importlib.resources import files
@@ -34,5 +34,5 @@ def test_every_page_is_linked_from_another() -> None:
     assert alone == set()
 
 
-def test_the_package_has_type_information_for_its_users() -> None:
+def test_the_package_contains_the_marker_of_type_information() -> None:
     assert (files("bindery") / "py.typed").is_file()

@@ -1,4 +1,4 @@
-"""The page about plugins: its examples work as they stand, and its tables are complete."""
+"""The page about plugins: its examples work unchanged, and its tables are complete."""
 
 import re
 import sys
@@ -21,6 +21,7 @@ from bindery.api.configuration import (
 from bindery.api.plugins import PluginConfigurationError
 from bindery.binder.plugins import interface as binder_points
 from bindery.binder.plugins import registry as binder_registry
+from bindery.kube.objects.bindrequests import BindRequestSpec
 from bindery.scheduler.plugins import registry as scheduler_registry
 from bindery.scheduler.plugins.interface import jobs, nodes, state
 from tests.binder import binderworld, fakebinder, quicktime
@@ -97,7 +98,7 @@ def test_the_binder_plugin_writes_the_rack_when_a_gang_is_bound() -> None:
     assert {pod.annotations["example.com/rack"] for pod in world.pods.values()} == {"r1"}
 
 
-def test_the_binder_plugin_keeps_a_gang_without_racks_from_its_nodes() -> None:
+def test_the_binder_plugin_fails_a_gang_on_nodes_without_racks() -> None:
     (plugin,) = binder_registry.build([PluginConfiguration(name="racks")])
     world = binderworld.World()
     binderworld.gang(world, 2)
@@ -114,7 +115,7 @@ def test_the_binder_plugin_keeps_a_gang_without_racks_from_its_nodes() -> None:
     assert (request.status.phase, request.status.reason) == ("Failed", "NoRack")
 
 
-def test_the_configurations_of_the_page_are_the_defaults_and_one_more() -> None:
+def test_the_configurations_of_the_page_are_the_defaults_and_its_plugin() -> None:
     scheduler = SchedulerConfiguration(plugins=LISTS["scheduler"])
     binder = BinderConfiguration(plugins=LISTS["binder and webhook"])
 
@@ -123,7 +124,20 @@ def test_the_configurations_of_the_page_are_the_defaults_and_one_more() -> None:
     assert names(scheduler_registry.load(scheduler.plugins).plugins) == names(scheduler.plugins)
 
 
-def test_an_argument_that_a_plugin_of_the_page_does_not_know_is_an_error() -> None:
+def test_the_request_of_the_page_has_the_data_of_the_plugin_where_the_binder_reads_it() -> None:
+    (request,) = (
+        yaml.safe_load(text) for kind, text in BLOCKS if kind == "yaml" and "pluginData" in text
+    )
+
+    spec = msgspec.convert(request["spec"], BindRequestSpec)
+
+    assert msgspec.to_builtins(spec.statements[0].pods[0])["pluginData"] == {
+        "racks": {"rack": "r1"}
+    }
+    assert set(request["spec"]) == {"statements"}
+
+
+def test_an_unknown_argument_of_a_plugin_of_the_page_is_an_error() -> None:
     misspelt = [PluginConfiguration(name="racks", arguments={"lable": "x"})]
 
     with pytest.raises(PluginConfigurationError, match=r"plugins\[0\]\.arguments\.lable: "):
@@ -133,7 +147,7 @@ def test_an_argument_that_a_plugin_of_the_page_does_not_know_is_an_error() -> No
 
 
 @pytest.mark.parametrize("interface", [jobs, nodes, state, binder_points])
-def test_the_page_has_every_extension_point_with_its_methods(interface: ModuleType) -> None:
+def test_the_page_lists_every_extension_point_with_its_methods(interface: ModuleType) -> None:
     rows = dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", PAGE, re.MULTILINE))
     points = {
         name: value

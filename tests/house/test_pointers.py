@@ -1,4 +1,4 @@
-"""What a module docstring names exists: modules, functions, plugins, files and make targets.
+"""Modules, functions, plugins, files and make targets in module docstrings exist.
 
 A pointer is a path that ends in `.py` or a name in backticks. It is looked up from the module
 outwards: in the module itself, among what the modules beside it define, then as a module or package
@@ -43,13 +43,13 @@ OF_OTHERS = {
 """Names in backticks that lead nowhere in this package, and should not."""
 
 
-def test_every_pointer_of_a_module_docstring_resolves() -> None:
+def test_every_reference_in_a_module_docstring_resolves() -> None:
     broken = {str(path.relative_to(ROOT)): list(unresolved(path)) for path in MODULES}
 
     assert {path: pointers for path, pointers in broken.items() if pointers} == {}
 
 
-def test_who_uses_a_module_imports_it() -> None:
+def test_documented_users_of_a_module_import_it() -> None:
     wrong = [
         f"{path.relative_to(ROOT)}: {user} does not import it"
         for path in MODULES
@@ -62,7 +62,7 @@ def test_who_uses_a_module_imports_it() -> None:
     assert wrong == []
 
 
-def test_a_pointer_to_nothing_is_found(tmp_path: Path) -> None:
+def test_a_broken_reference_is_detected(tmp_path: Path) -> None:
     lying = tmp_path / "lying.py"
     lying.write_text('"""Called by `nobody` and gone.py, after `make nonsense`."""\n')
 

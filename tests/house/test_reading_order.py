@@ -1,4 +1,4 @@
-"""The indexes of docs/ and of the decisions are complete, and pages lead on in their order."""
+"""The indexes of docs/ and of the decisions are complete, and pages link to the next page."""
 
 import re
 from itertools import pairwise
@@ -36,7 +36,7 @@ def test_every_page_has_one_line_in_the_index() -> None:
     assert sum(map(len, parts())) >= 40
 
 
-def test_every_page_leads_to_the_next_one_of_its_part() -> None:
+def test_every_page_links_to_the_next_page_of_its_part() -> None:
     wrong = [
         f"{page.name}: {[each.name for each in next_of(page)]} in place of {following.name}"
         for pages in parts()
@@ -47,7 +47,7 @@ def test_every_page_leads_to_the_next_one_of_its_part() -> None:
     assert wrong == []
 
 
-def test_the_last_page_of_a_part_leads_nowhere() -> None:
+def test_the_last_page_of_a_part_has_no_next_page() -> None:
     assert [page for *_, page in parts() if next_of(page)] == []
 
 

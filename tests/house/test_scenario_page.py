@@ -1,4 +1,4 @@
-"""docs/scenarios.md names every key that a scenario accepts, in the section of its part."""
+"""docs/scenarios.md lists every key of scenarios, in the section of its part."""
 
 import re
 import typing
@@ -75,12 +75,12 @@ def sections() -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_the_page_names_every_key(name: str) -> None:
+def test_the_page_lists_every_key(name: str) -> None:
     text = sections()[SECTIONS[name]]
     keys = [field.alias or key for key, field in MODELS[name].model_fields.items()]
 
     assert [key for key in keys if not re.search(rf"[`{{ \"]{key}[`:, }}]", text)] == []
 
 
-def test_the_sections_are_of_models_that_exist() -> None:
+def test_every_section_has_a_model() -> None:
     assert SECTIONS.keys() == MODELS.keys()

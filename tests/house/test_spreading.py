@@ -1,4 +1,4 @@
-"""How tests are spread over workers: one computes while the others wait for control planes."""
+"""The distribution of tests to workers: one computes while the others wait for control planes."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,7 +11,7 @@ from tests.spreading import APART, DEMO, Spread, longest_first
 
 
 class Worker:
-    """A worker of xdist that is only told what to run."""
+    """A worker of xdist that records the tests that it should run."""
 
     def __init__(self, number: int) -> None:
         self.gateway = SimpleNamespace(id=f"gw{number}")
@@ -60,7 +60,7 @@ def of_kind(kind: str, files: int) -> list[str]:
     return [f"test_{kind}_{file}.py::test_{n}" for file in range(files) for n in range(4)]
 
 
-def test_every_test_runs_once_and_those_of_a_file_in_one_worker(folder: Path) -> None:
+def test_every_test_runs_once_and_each_file_in_one_worker(folder: Path) -> None:
     tests = of_kind("e2e", 7) + of_kind("pure", 9)
 
     runs = played(folder, 4, tests)
@@ -77,7 +77,7 @@ def test_the_last_worker_never_starts_a_control_plane(folder: Path) -> None:
     assert all("pure" not in test for run in others for test in run)
 
 
-def test_the_others_help_with_what_computes_once_they_have_waited_for_all(folder: Path) -> None:
+def test_the_other_workers_run_pure_tests_after_all_end_to_end_tests(folder: Path) -> None:
     *others, last = played(folder, 3, of_kind("pure", 12) + of_kind("e2e", 2))
 
     assert [test for test in last if "e2e" in test] == []
@@ -85,17 +85,17 @@ def test_the_others_help_with_what_computes_once_they_have_waited_for_all(folder
 
 
 @pytest.mark.parametrize("kind", ["e2e", "pure"])
-def test_tests_of_one_kind_keep_all_workers_busy(kind: str, folder: Path) -> None:
+def test_tests_of_one_kind_are_distributed_to_all_workers(kind: str, folder: Path) -> None:
     assert all(len(run) >= 8 for run in played(folder, 3, of_kind(kind, 12)))
 
 
-def test_two_workers_take_what_comes(folder: Path) -> None:
+def test_two_workers_run_tests_of_both_kinds(folder: Path) -> None:
     runs = played(folder, 2, of_kind("e2e", 4) + of_kind("pure", 4))
 
     assert all(any("e2e" in test for test in run) for run in runs)
 
 
-def test_long_tests_of_a_file_go_to_several_workers(folder: Path) -> None:
+def test_tests_of_a_long_file_are_distributed_to_several_workers(folder: Path) -> None:
     assert DEMO in APART
     (folder / DEMO).parent.mkdir(parents=True)
     (folder / DEMO).write_text("pytestmark = pytest.mark.e2e\n")
@@ -105,7 +105,7 @@ def test_long_tests_of_a_file_go_to_several_workers(folder: Path) -> None:
     assert all(runs)
 
 
-def test_what_takes_longest_comes_first() -> None:
+def test_the_longest_tests_run_first() -> None:
     items: list[Any] = [
         SimpleNamespace(nodeid=name) for name in ("tests/a.py::x", f"{DEMO}::x", "tests/a.py::y")
     ]

@@ -1,4 +1,4 @@
-"""Rules of the house that no linter knows."""
+"""Rules of the code that no linter checks."""
 
 import ast
 import re
@@ -17,7 +17,7 @@ MOST_LINES_OF_A_FUNCTION = 70
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_module_can_be_held_in_the_head(path: Path) -> None:
+def test_modules_and_functions_are_within_their_maximum_length(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     tree = ast.parse(text)
 
@@ -33,12 +33,12 @@ def test_a_module_can_be_held_in_the_head(path: Path) -> None:
     assert not too_long
 
 
-def test_the_tests_that_begin_first_exist() -> None:
+def test_the_files_of_tests_that_run_first_exist() -> None:
     assert [file for file in LONGEST if not (ROOT / file).is_file()] == []
 
 
-def test_no_test_is_skipped_where_everything_is_required() -> None:
-    """Tests skip by `lacking`; only those of `make test-long` are left out by their size."""
+def test_no_test_is_skipped_if_everything_is_required() -> None:
+    """Tests skip by `lacking`; only the tests of `make test-long` are skipped by their size."""
     sources = {each: each.read_text(encoding="utf-8") for each in sorted(TESTS.rglob("*.py"))}
     by_hand = re.compile(r"pytest\.(skip|importorskip)\(|mark\.skip\b|skipif\((?!not IS_LONG)")
 
@@ -47,7 +47,7 @@ def test_no_test_is_skipped_where_everything_is_required() -> None:
     ]
 
 
-def test_what_a_machine_lacks_is_skipped_and_fails_where_everything_is_required(
+def test_tests_without_a_requirement_skip_or_fail_if_everything_is_required(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("BINDERY_REQUIRE", raising=False)

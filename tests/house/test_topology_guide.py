@@ -1,4 +1,4 @@
-"""The examples of docs/topology.md are objects that the API server and the scheduler take."""
+"""The examples of docs/topology.md are accepted by the API server and the scheduler."""
 
 import re
 from pathlib import Path

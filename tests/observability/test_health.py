@@ -1,4 +1,4 @@
-"""The health server, asked over HTTP."""
+"""The health server, over HTTP."""
 
 import socket
 
@@ -20,13 +20,13 @@ def fail() -> bool:
     raise RuntimeError("no connection")
 
 
-async def test_a_component_whose_checks_pass_is_ready() -> None:
+async def test_a_component_is_ready_if_its_checks_pass() -> None:
     async with HealthServer(Listening(0), {"watch": lambda: True}) as server:
         assert await get(server, "/readyz") == (200, "ok\n")
         assert await get(server, "/healthz") == (200, "ok\n")
 
 
-async def test_failing_checks_are_named_one_a_line() -> None:
+async def test_failing_checks_are_listed_one_per_line() -> None:
     checks = {"pods": lambda: False, "nodes": lambda: True, "lease": fail}
     async with HealthServer(Listening(0), checks) as server:
         assert await get(server, "/readyz") == (
@@ -36,13 +36,13 @@ async def test_failing_checks_are_named_one_a_line() -> None:
         assert (await get(server, "/healthz"))[0] == 200, "not ready is not dead"
 
 
-async def test_liveness_has_checks_of_its_own() -> None:
+async def test_liveness_has_separate_checks() -> None:
     async with HealthServer(Listening(0), {}, liveness={"cycle": lambda: False}) as server:
         assert await get(server, "/healthz") == (503, "cycle: failing\n")
         assert await get(server, "/readyz") == (200, "ok\n")
 
 
-async def test_a_check_is_asked_anew_each_time() -> None:
+async def test_a_check_runs_at_each_request() -> None:
     state = {"ready": False}
     async with HealthServer(Listening(0), {"x": lambda: state["ready"]}) as server:
         assert (await get(server, "/readyz"))[0] == 503
@@ -60,28 +60,28 @@ async def test_metrics_are_served_in_the_text_format() -> None:
     assert "bound_pods_total 3.0" in text
 
 
-async def test_by_default_it_listens_on_this_machine_only() -> None:
+async def test_the_server_listens_on_loopback_by_default() -> None:
     async with HealthServer(Listening(0), {}) as server:
         assert (await get(server, "/healthz"))[0] == 200
         with pytest.raises(OSError, match="refused"):
             socket.create_connection(("127.0.0.2", server.port))
 
 
-async def test_metrics_with_a_port_of_their_own_are_not_beside_the_probes() -> None:
+async def test_metrics_with_a_separate_port_are_not_served_with_the_probes() -> None:
     async with HealthServer(Listening(0, metrics_port=0), {}) as server:
         assert (await get(server, "/metrics"))[0] == 404
         assert (await get(server, "/metrics", server.metrics_port))[0] == 200
         assert (await get(server, "/healthz", server.metrics_port))[0] == 404
 
 
-async def test_a_port_that_is_taken_is_named_and_what_was_opened_before_is_closed() -> None:
+async def test_a_port_in_use_is_named_and_earlier_ports_are_closed() -> None:
     async with HealthServer(Listening(0), {}) as first:
         with pytest.raises(ListenError, match=f"127.0.0.1 port {first.port}: .*in use"):
             async with HealthServer(Listening(0, metrics_port=first.port), {}):
                 pass
 
 
-def test_no_series_says_when_another_was_created() -> None:
+def test_no_series_of_creation_times_are_exported() -> None:
     registry = CollectorRegistry()
     Counter("served", "Served.", registry=registry).inc()
 

@@ -1,4 +1,4 @@
-"""Logs: one JSON object a line, whoever logs."""
+"""Logs: one JSON object per line, from any logger."""
 
 import io
 import json
@@ -30,7 +30,7 @@ def lines(stream: io.StringIO) -> list[dict[str, Any]]:
     return [json.loads(line) for line in stream.getvalue().splitlines()]
 
 
-def test_a_line_has_the_fields_of_the_house_first(stream: io.StringIO) -> None:
+def test_a_line_starts_with_the_common_fields(stream: io.StringIO) -> None:
     logs.configure("scheduler", "info", stream)
     structlog.get_logger().info("gang bound", gang="ns/g", pods=8)
 
@@ -54,7 +54,7 @@ def test_ids_bound_to_the_context_are_on_every_line(stream: io.StringIO) -> None
     assert "cycle" not in idle
 
 
-def test_the_lines_of_a_process_that_must_start_fast_have_the_same_form(
+def test_lines_of_the_plain_logger_of_reservations_have_the_same_form(
     stream: io.StringIO,
 ) -> None:
     plainlogs.configure("reservation", "info", stream)
@@ -75,7 +75,7 @@ def test_the_lines_of_a_process_that_must_start_fast_have_the_same_form(
     )
 
 
-def test_a_logger_made_before_configure_obeys_it(stream: io.StringIO) -> None:
+def test_a_logger_created_before_configure_follows_it(stream: io.StringIO) -> None:
     early = structlog.get_logger()
     logs.configure("binder", "warning", stream)
     early.info("unheard")
@@ -121,7 +121,7 @@ def test_exceptions_stay_on_one_line(stream: io.StringIO) -> None:
         ),
     ],
 )
-def test_a_server_that_a_library_cannot_reach_or_that_refuses_is_a_warning_without_a_traceback(
+def test_unreachable_and_refusing_servers_are_warnings_without_a_traceback(
     stream: io.StringIO, error: Exception
 ) -> None:
     logs.configure("binder", "info", stream)
@@ -136,7 +136,7 @@ def test_a_server_that_a_library_cannot_reach_or_that_refuses_is_a_warning_witho
     assert "exception" not in line
 
 
-def test_of_the_attempts_of_kopf_only_the_last_one_is_logged_as_a_warning(
+def test_only_the_last_attempt_of_kopf_is_logged_as_a_warning(
     stream: io.StringIO,
 ) -> None:
     logs.configure("binder", "info", stream)
@@ -155,7 +155,7 @@ def test_every_attempt_of_kopf_is_logged_at_level_debug(stream: io.StringIO) -> 
     assert len(lines(stream)) == 1
 
 
-def test_other_errors_of_the_system_keep_their_traceback(stream: io.StringIO) -> None:
+def test_other_operating_system_errors_keep_their_traceback(stream: io.StringIO) -> None:
     logs.configure("binder", "info", stream)
     try:
         Path("/no/such/file").read_bytes()
@@ -167,7 +167,7 @@ def test_other_errors_of_the_system_keep_their_traceback(stream: io.StringIO) ->
     assert line["exception"].endswith("No such file or directory: '/no/such/file'")
 
 
-def test_values_that_are_no_json_are_written_as_text(stream: io.StringIO) -> None:
+def test_values_other_than_json_are_written_as_text(stream: io.StringIO) -> None:
     logs.configure("binder", "info", stream)
     structlog.get_logger().info("odd", error=KeyError("k"), where={("ns", "p")})
 
@@ -175,6 +175,6 @@ def test_values_that_are_no_json_are_written_as_text(stream: io.StringIO) -> Non
     assert line["error"] == "'k'"
 
 
-def test_a_level_that_does_not_exist_is_refused() -> None:
+def test_an_unknown_level_is_refused() -> None:
     with pytest.raises(ValueError, match="'loud' is not one of"):
         logs.configure("binder", "loud")

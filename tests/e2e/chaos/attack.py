@@ -35,7 +35,7 @@ class Plan:
 
 
 async def attack(installation: Installation, plan: Plan) -> Figures:
-    """Attack an installation for as long as `plan` says; return what was counted and found."""
+    """Attack an installation for the time of `plan`; return the counts and the findings."""
     figures, random = Figures(plan.seed), Random(plan.seed)  # no secrets
     plane = installation.control_plane
     name = f"chaos-{plan.seed:x}"

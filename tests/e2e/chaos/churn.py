@@ -42,7 +42,7 @@ class Churn:
     random: Random
     figures: Figures
     gangs: dict[str, Submitted] = field(default_factory=dict)
-    """Name -> gang; those that are being deleted are not in it."""
+    """Name -> gang, without gangs that are being deleted."""
     _count: int = 0
 
     async def live(self, until: Callable[[], bool]) -> None:

@@ -1,7 +1,7 @@
-"""A binder plugin that breaks things where it is told to, found by the binder as any other.
+"""A binder plugin that breaks things on request, found by the binder as any other plugin.
 
-The tests put this folder on PYTHONPATH; the dist-info beside it holds the entry point. What it
-does is configured by arguments, and written to a journal that the tests read.
+The tests put this folder on PYTHONPATH; the dist-info beside it holds the entry point. Its
+arguments configure its actions, and it writes them to a journal that the tests read.
 """
 
 import os

@@ -29,7 +29,7 @@ class Sluggard:
         self._job, self._begun, self._go_on = arguments.job, arguments.begun, arguments.go_on
 
     def invalid(self, session: object, job: Any) -> None:  # noqa: ARG002
-        """Say nothing against any job, but say it late."""
+        """Find no job invalid, but return late for the configured job."""
         if job.key.name == self._job:
             self._begun.touch()
             while not self._go_on.exists():

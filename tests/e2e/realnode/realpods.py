@@ -65,7 +65,7 @@ async def submit_job(corner: Corner, gang: Gang) -> None:
 
 
 async def running_pods(corner: Corner, gang: Gang) -> dict[str, Pod]:
-    """Return the pods of `gang` that run and are not told to stop, by UID."""
+    """Return the running pods of `gang` that are not being deleted, by UID."""
     return {
         pod.metadata.uid: pod
         for pod in await corner.pods(gang)

@@ -1,4 +1,4 @@
-"""A hollow node does with a pod what a real one does.
+"""A hollow node treats a pod as a real node does.
 
 It is admitted or refused, with the reason and message, has the same phases and conditions, and gets
 the same CPUs, memory and devices by the checkpoints of the two kubelets.
@@ -156,7 +156,7 @@ def played(
 
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("case", CASES)
-def test_a_hollow_node_does_what_a_real_one_does(
+def test_a_hollow_node_treats_each_pod_as_a_real_node_does(
     played: dict[str, tuple[Played, Played]], case: str
 ) -> None:
     real, hollow = played[case]
@@ -213,10 +213,10 @@ def _of(checkpoint: Mapping[str, Any], running: set[str]) -> dict[str, Any]:
     return {name: entry for name, entry in entries.items() if name in running}
 
 
-def test_a_hollow_node_describes_itself_as_a_real_one_does(
+def test_a_hollow_node_reports_resources_features_and_labels_as_a_real_node(
     hollow_files: Path, cluster: RealCluster
 ) -> None:
-    """Of the labels, only those that every kubelet sets."""
+    """Only the labels that every kubelet sets are compared."""
     real, hollow = (
         json.loads(cluster.control_plane.kubectl("get", "node", name, "--output=json"))
         for name in (REAL, HOLLOW)

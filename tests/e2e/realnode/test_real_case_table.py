@@ -1,4 +1,4 @@
-"""The documented table of pods is that of the cases."""
+"""The documented table of pods equals the table made from the cases."""
 
 import pytest
 
@@ -10,7 +10,7 @@ def inside() -> None:
     """No node is needed."""
 
 
-def test_the_document_has_the_table_of_the_cases() -> None:
+def test_the_document_contains_the_table_of_the_cases() -> None:
     text = nodetable.DOCUMENT.read_text()
 
     assert nodetable.written(text) == text, "python -m tests.e2e.realnode.nodetable"

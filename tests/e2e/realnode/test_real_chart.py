@@ -97,7 +97,7 @@ def test_the_components_run_as_the_charts_pods_and_schedule_a_gang(
     assert {pod["spec"]["schedulerName"] for pod in release.pods("default")} == {"bindery"}
 
 
-def test_the_webhook_is_called_by_its_service(release: Release) -> None:
+def test_the_webhook_is_called_through_its_service(release: Release) -> None:
     senseless = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -114,7 +114,7 @@ def test_the_webhook_is_called_by_its_service(release: Release) -> None:
         )
 
 
-def test_helm_test_finds_that_all_components_work(release: Release) -> None:
+def test_helm_test_passes_when_all_components_work(release: Release) -> None:
     known = release.objects()
 
     output = release.helm("test", "bindery")
@@ -123,7 +123,7 @@ def test_helm_test_finds_that_all_components_work(release: Release) -> None:
     assert {each for each in release.objects() - known if not each.startswith("lease.")} == set()
 
 
-def test_a_drain_of_a_node_moves_the_components_and_gangs_run_on(release: Release) -> None:
+def test_draining_a_node_moves_the_components_and_gangs_continue(release: Release) -> None:
     release.submit("drained-1", "drained-2")
 
     release.plane.kubectl(
@@ -141,7 +141,7 @@ def test_a_drain_of_a_node_moves_the_components_and_gangs_run_on(release: Releas
     until(lambda: all_ready(release), "all components are ready again")
 
 
-def test_an_upgrade_in_the_middle_of_gangs_loses_and_doubles_nothing(release: Release) -> None:
+def test_an_upgrade_while_gangs_run_loses_and_duplicates_no_pods(release: Release) -> None:
     names = [f"upgraded-{number}" for number in range(6)]
     old = {pod["metadata"]["uid"] for pod in release.pods()}
     release.submit(*names[:3])
@@ -161,7 +161,7 @@ def test_an_upgrade_in_the_middle_of_gangs_loses_and_doubles_nothing(release: Re
     assert release.plane.kubectl("get", webhooks, path)
 
 
-def test_uninstall_leaves_the_definitions_and_nothing_else(
+def test_uninstall_leaves_only_the_custom_resource_definitions(
     release: Release, before: set[str]
 ) -> None:
     release.plane.kubectl("delete", "jobs", "--all", "--namespace=default")

@@ -1,4 +1,4 @@
-"""`make demo-real`, as users run it: what it shows, what is left up, and that it goes whole."""
+"""`make demo-real`, as users run it: its output, the nodes that stay up, and their removal."""
 
 import os
 import subprocess
@@ -46,7 +46,7 @@ def demo(environment: dict[str, str], command: str) -> subprocess.CompletedProce
     )
 
 
-def test_what_the_demo_left_up_on_real_nodes_can_be_used_until_it_is_taken_down(
+def test_real_nodes_of_the_demo_are_usable_until_demo_down_removes_them(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
     up = demo(environment, "up")

@@ -1,4 +1,4 @@
-"""Device plugins that grow, shrink, die and refuse: what becomes of gangs."""
+"""Gangs on nodes with device plugins that grow, shrink, die and refuse allocations."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -51,7 +51,7 @@ async def wait_offered(client: Client, count: int) -> None:
     await wait_for(is_offered, f"the node has {count} devices")
 
 
-async def test_a_gang_waits_until_a_device_plugin_has_grown(
+async def test_a_gang_waits_until_a_device_plugin_adds_devices(
     corner: Corner, observer: Observer, devices: Devices, cluster: RealCluster
 ) -> None:
     devices.write(healthy=1)
@@ -67,7 +67,7 @@ async def test_a_gang_waits_until_a_device_plugin_has_grown(
     assert found == ["d0", "d1"]
 
 
-async def test_pods_keep_the_devices_that_turn_unhealthy_and_others_do_not_get_them(
+async def test_unhealthy_devices_stay_with_their_pods_and_are_not_allocated_again(
     corner: Corner, observer: Observer, devices: Devices
 ) -> None:
     first = gang("first", 2)
@@ -101,7 +101,7 @@ async def test_a_gang_waits_while_a_device_plugin_is_dead(
     await wait_phase(corner, patient, "Running")
 
 
-async def test_a_gang_that_a_device_plugin_refuses_is_told_and_its_like_avoids_the_node(
+async def test_a_refusal_by_a_device_plugin_is_reported_and_equal_gangs_avoid_the_node(
     corner: Corner, observer: Observer, devices: Devices
 ) -> None:
     devices.write(refusal="no such luck")
@@ -112,7 +112,7 @@ async def test_a_gang_that_a_device_plugin_refuses_is_told_and_its_like_avoids_t
     await wait_phase(corner, gang("like", 1), "Running")
 
 
-async def test_a_gang_is_told_when_no_zone_has_all_that_its_pod_asks_for(
+async def test_a_topology_affinity_error_is_reported_and_equal_gangs_avoid_the_node(
     corner: Corner, observer: Observer, devices: Devices
 ) -> None:
     """The policy is single-numa-node; the devices report a zone without CPUs."""

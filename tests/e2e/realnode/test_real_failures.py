@@ -1,4 +1,4 @@
-"""Processes of nodes and of Bindery end in the middle; kubelets refuse what they cannot hold."""
+"""Processes of nodes and of Bindery are killed; kubelets refuse pods that do not fit."""
 
 import json
 from collections.abc import Iterator
@@ -76,7 +76,7 @@ def on(node: RealNode) -> dict[str, dict[str, str]]:
 
 
 @pytest.mark.parametrize("service", ["kubelet", "containerd"])
-async def test_containers_go_on_when_a_service_of_their_node_is_killed(
+async def test_containers_continue_when_a_service_of_their_node_is_killed(
     corner: Corner, observer: Observer, cluster: RealCluster, node: RealNode, service: str
 ) -> None:
     gang = Gang("counter", 2, pod=running(COUNTING) | on(node))
@@ -98,7 +98,7 @@ async def test_containers_go_on_when_a_service_of_their_node_is_killed(
 
 
 @pytest.mark.skipif(not IS_LONG, reason="the kubelet's own work; make test-long")
-async def test_a_container_that_is_killed_is_started_again_in_its_place(
+async def test_a_killed_container_is_restarted_in_its_pod(
     corner: Corner, observer: Observer, node: RealNode
 ) -> None:
     gang = Gang("again", 2, pod=running("sleep 600") | on(node) | {"restartPolicy": "OnFailure"})
@@ -116,7 +116,7 @@ async def test_a_container_that_is_killed_is_started_again_in_its_place(
     assert not await corner.events("Evicted")
 
 
-async def test_a_job_whose_container_is_killed_becomes_whole_again(
+async def test_a_job_with_a_killed_container_is_complete_again(
     corner: Corner, observer: Observer, node: RealNode
 ) -> None:
     gang = Gang("whole", 2, pod=running("sleep 600") | on(node))
@@ -133,7 +133,7 @@ async def test_a_job_whose_container_is_killed_becomes_whole_again(
     await wait_for(is_whole, "another pod is in the place of the one that failed")
 
 
-async def test_jobs_of_a_node_that_loses_its_power_run_again(
+async def test_jobs_of_a_node_that_loses_power_run_again(
     corner: Corner, observer: Observer, cluster: RealCluster, node: RealNode
 ) -> None:
     """Its disk is lost, too: the node comes back empty, under its name."""
@@ -151,7 +151,7 @@ async def test_jobs_of_a_node_that_loses_its_power_run_again(
     await wait_for(others_run, "the gang runs again")
 
 
-async def test_a_pod_that_its_kubelet_refuses_is_lost_with_the_reason(
+async def test_a_pod_refused_by_its_kubelet_fails_with_the_reason(
     corner: Corner, node: RealNode
 ) -> None:
     """The scheduler cannot know of a static pod while its kubelet is down."""

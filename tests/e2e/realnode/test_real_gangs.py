@@ -1,4 +1,4 @@
-"""The life of gangs on real nodes: containers run, get their signals, and are logged."""
+"""The life cycle of gangs on real nodes: containers run, receive signals, and are logged."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from tests.e2e.support import Corner, Gang, Observer, wait_for
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("scheduler", "binder")]
 
 
-async def test_a_gang_runs_to_its_end_and_its_logs_can_be_read(
+async def test_a_gang_runs_to_completion_and_its_logs_are_readable(
     corner: Corner, observer: Observer, cluster: RealCluster
 ) -> None:
     gang = Gang(
@@ -35,7 +35,7 @@ async def test_a_gang_runs_to_its_end_and_its_logs_can_be_read(
     await wait_for(finished, "the PodGroup says that its gang has ended")
 
 
-async def test_a_reclaimed_gang_gets_sigterm_and_its_grace_period(
+async def test_a_reclaimed_gang_receives_sigterm_and_its_grace_period(
     corner: Corner, cluster: RealCluster
 ) -> None:
     """Both queues are entitled to one half of the devices; the first one took all."""

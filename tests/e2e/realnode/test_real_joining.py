@@ -1,4 +1,4 @@
-"""Nodes join by certificate requests, and renew their certificates before they end."""
+"""Nodes join by certificate requests, and renew their certificates before they expire."""
 
 import time
 from pathlib import Path
@@ -27,7 +27,7 @@ def inside() -> None:
         lacking(reason, part="realnode")
 
 
-def test_three_nodes_stay_ready_while_their_certificates_of_a_minute_are_renewed(
+def test_nodes_stay_ready_while_their_one_minute_certificates_are_renewed(
     tmp_path: Path,
 ) -> None:
     with RealCluster(tmp_path, print, certificate_s=CERTIFICATE_S) as cluster:

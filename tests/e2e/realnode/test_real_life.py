@@ -31,7 +31,7 @@ def cordons(cluster: RealCluster) -> Iterator[RealCluster]:
     cluster.control_plane.kubectl("uncordon", *cluster.nodes)
 
 
-async def test_an_elastic_gang_grows_into_what_is_free_and_gives_it_back(corner: Corner) -> None:
+async def test_an_elastic_gang_grows_into_free_devices_and_gives_them_back(corner: Corner) -> None:
     """Two nodes have four devices."""
     occupant = Gang("occupant", 2, pod=running("sleep 600", devices=1))
     await corner.submit(occupant)
@@ -50,7 +50,7 @@ async def test_an_elastic_gang_grows_into_what_is_free_and_gives_it_back(corner:
 
 
 @pytest.mark.skipif(not IS_LONG, reason="its parts are in other tests; make test-long")
-async def test_a_preempted_job_saves_and_comes_back_when_there_is_room(
+async def test_a_preempted_job_saves_its_state_and_resumes_when_there_is_room(
     corner: Corner, cluster: RealCluster
 ) -> None:
     directory = {"path": f"{SHARED}/{corner.namespace}", "type": "DirectoryOrCreate"}
@@ -74,7 +74,7 @@ async def test_a_preempted_job_saves_and_comes_back_when_there_is_room(
     assert not before.keys() & after.keys()
 
 
-async def test_the_room_of_workers_is_kept_until_their_leader_is_really_ready(
+async def test_room_of_workers_is_reserved_until_their_leader_passes_its_readiness_probe(
     corner: Corner, cluster: RealCluster
 ) -> None:
     """Two nodes have four devices; the leader's readiness probe looks for a file."""
@@ -109,7 +109,7 @@ async def test_the_room_of_workers_is_kept_until_their_leader_is_really_ready(
     assert await corner.bound_count(rival) == 0
 
 
-async def test_a_gang_with_init_containers_and_sidecars_ends_with_its_main_containers(
+async def test_a_gang_with_sidecars_completes_with_its_main_containers(
     corner: Corner, cluster: RealCluster
 ) -> None:
     pod = running("cat /shared/found; sleep 1", mounts={"/shared": {"emptyDir": {}}})
@@ -139,7 +139,7 @@ async def test_a_gang_with_init_containers_and_sidecars_ends_with_its_main_conta
     await wait_for(finished, "the PodGroup says that its gang has ended")
 
 
-async def test_a_job_moves_as_a_whole_when_its_node_is_drained(
+async def test_all_pods_of_a_job_move_when_their_node_is_drained(
     corner: Corner, observer: Observer, cordons: RealCluster
 ) -> None:
     plane = cordons.control_plane

@@ -1,4 +1,4 @@
-"""However a launcher of real nodes ends, nothing of them is left on the machine."""
+"""A launcher of real nodes leaves nothing on the machine, regardless of how it ends."""
 
 import os
 import signal
@@ -34,7 +34,7 @@ def left_by(launcher: int, directory: Path) -> list[str]:
 
 
 def left_of(directory: Path) -> list[str]:
-    """Return the processes and mounts that name a directory below this one.
+    """Return the processes and mounts that name a path below `directory`.
 
     Mounts name the directory of the node, also those in the namespaces of its containers.
     """
@@ -67,7 +67,7 @@ ENDS = {
 
 
 @pytest.mark.parametrize("end", list(ENDS) * 5 if IS_LONG else list(ENDS)[:3])
-def test_a_launcher_that_ends_leaves_nothing(tmp_path: Path, end: str) -> None:
+def test_a_launcher_leaves_nothing_when_it_ends(tmp_path: Path, end: str) -> None:
     how, until = ENDS[end]
     command = [sys.executable, str(LAUNCHER), str(tmp_path)]
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}

@@ -1,4 +1,4 @@
-"""Volumes, devices and claims: what the scheduler decided is what containers find."""
+"""Containers find the volumes, devices and claims that the scheduler chose."""
 
 import asyncio
 from typing import Any
@@ -48,7 +48,7 @@ async def test_containers_find_the_contents_of_their_volumes(
     assert logs(cluster, corner, "reader-0") == "mapsecretreader-0empty\n"
 
 
-async def test_a_gang_gets_its_local_volumes_and_the_node_that_has_them(
+async def test_a_gang_runs_on_the_node_of_its_local_volumes(
     corner: Corner, cluster: RealCluster
 ) -> None:
     """The claims wait for their first consumer; only node-2 has volumes."""
@@ -74,7 +74,7 @@ async def test_a_gang_gets_its_local_volumes_and_the_node_that_has_them(
     assert written == {"writer-0\n", "writer-1\n"}
 
 
-async def test_pods_get_the_devices_that_their_node_counts_and_not_one_more(
+async def test_pods_never_get_more_devices_than_their_node_has(
     corner: Corner, cluster: RealCluster
 ) -> None:
     """Each of two nodes has two devices: of three pairs, two run, and the third waits whole."""
@@ -104,7 +104,7 @@ async def test_pods_get_the_devices_that_their_node_counts_and_not_one_more(
     await wait_phase(corner, pairs[2], "Running")
 
 
-async def test_claimed_devices_are_prepared_for_the_containers_that_claim_them(
+async def test_claimed_devices_are_prepared_for_their_containers(
     corner: Corner, cluster: RealCluster
 ) -> None:
     """Kubernetes' test driver turns a claim's parameter into a variable of its containers."""

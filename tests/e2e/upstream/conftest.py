@@ -1,6 +1,7 @@
-"""A control plane of their own for tests of API groups that are off by default.
+"""A separate control plane for tests of API groups that are off by default.
 
-A module says which by `FEATURES`, `IS_NEXT` (the next Kubernetes) and `VERSION` of upstream's API.
+A module chooses them by `FEATURES`, `IS_NEXT` (the next Kubernetes) and `VERSION` of upstream's
+API.
 """
 
 from collections.abc import AsyncIterator, Iterator

@@ -1,4 +1,4 @@
-"""Upstream's PodGroups of Kubernetes 1.36, on an API server with the feature gates on."""
+"""The PodGroups of Kubernetes 1.36, on an API server with the feature gates on."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -52,7 +52,9 @@ async def test_a_gang_of_three_waits_for_room_for_three(corner: Corner, upstream
     await upstream.wait_said("train", SCHEDULED, ["True", "Scheduled"])
 
 
-async def test_a_basic_group_is_not_held_back(corner: Corner, upstream: Upstream) -> None:
+async def test_pods_of_a_basic_group_are_bound_individually(
+    corner: Corner, upstream: Upstream
+) -> None:
     await corner.add_nodes("a", cpu="2")
     await upstream.create("many", basic())
     await upstream.submit("many", "w0", "w1", "w2")
@@ -61,7 +63,9 @@ async def test_a_basic_group_is_not_held_back(corner: Corner, upstream: Upstream
     await upstream.wait_said("many", SCHEDULED, ["True", "Scheduled"])
 
 
-async def test_pods_wait_for_a_group_that_comes_later(corner: Corner, upstream: Upstream) -> None:
+async def test_pods_wait_for_a_group_that_is_created_later(
+    corner: Corner, upstream: Upstream
+) -> None:
     await corner.add_nodes("a", cpu="4")
     await upstream.submit("late", "w0", "w1")
 
@@ -78,7 +82,7 @@ async def test_pods_wait_for_a_group_that_comes_later(corner: Corner, upstream: 
     await upstream.wait_bound("late", 2)
 
 
-async def test_a_condition_is_written_although_the_grouper_was_killed_at_it(
+async def test_a_condition_is_written_although_the_grouper_was_killed_at_the_write(
     corner: Corner,
     upstream: Upstream,
     grouper: Component,
@@ -151,7 +155,7 @@ async def test_pods_of_two_schedulers_are_an_error(corner: Corner, upstream: Ups
     await upstream.wait_bound("mixed", 2)
 
 
-async def test_the_group_of_another_scheduler_is_left_alone(
+async def test_the_group_of_another_scheduler_is_not_changed(
     corner: Corner, upstream: Upstream
 ) -> None:
     await corner.add_nodes("a", cpu="4")
@@ -170,7 +174,7 @@ async def test_the_group_of_another_scheduler_is_left_alone(
     assert found.spec == theirs.spec
 
 
-async def test_a_queue_is_named_at_the_group(corner: Corner, upstream: Upstream) -> None:
+async def test_the_label_of_the_group_sets_the_queue(corner: Corner, upstream: Upstream) -> None:
     queue = await corner.add_queue("small", {"resources": {"cpu": {"limit": 1}}})
     await corner.add_nodes("a", cpu="4")
     kind, namespace = upstream.kind(), corner.namespace
@@ -189,7 +193,7 @@ async def test_a_queue_is_named_at_the_group(corner: Corner, upstream: Upstream)
     assert [each.spec.queue for each in await upstream.ours()] == [queue]
 
 
-async def test_a_job_that_kubernetes_makes_a_gang_is_one(
+async def test_a_job_with_a_gang_from_kubernetes_is_bound_as_a_gang(
     corner: Corner, upstream: Upstream
 ) -> None:
     await corner.add_nodes("a", cpu="2")
@@ -222,7 +226,7 @@ async def test_three_hundred_pods_share_a_claim_of_their_group(
     assert (consumer.api_group, consumer.uid) == ("scheduling.k8s.io", group.metadata.uid)
 
 
-async def test_a_claim_that_the_group_does_not_share_is_the_pods(
+async def test_a_claim_that_the_group_does_not_share_belongs_to_its_pod(
     corner: Corner, upstream: Upstream, driver: Driver
 ) -> None:
     (node,) = await corner.add_nodes("a", cpu="8")
@@ -239,7 +243,7 @@ async def test_a_claim_that_the_group_does_not_share_is_the_pods(
 
 
 @pytest.mark.parametrize(("mode", "left"), [("Pod", 1), ("PodGroup", 0)])
-async def test_a_group_goes_pod_by_pod_or_as_a_whole(
+async def test_the_disruption_mode_decides_whether_a_group_is_evicted_whole(
     corner: Corner, upstream: Upstream, mode: str, left: int
 ) -> None:
     for name, value in (("upstream-low", 10), ("upstream-high", 90)):

@@ -1,4 +1,4 @@
-"""Upstream's API of Kubernetes 1.37: composite groups, minima that change, Jobs with scheduling."""
+"""The PodGroup API of Kubernetes 1.37: composite groups, changed minima, Jobs with scheduling."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ IS_NEXT = True
 SCHEDULED = "PodGroupInitiallyScheduled"
 
 
-async def test_a_minimum_that_is_lowered_lets_a_gang_start(
+async def test_a_gang_starts_when_its_minimum_is_lowered(
     corner: Corner, upstream: Upstream
 ) -> None:
     await corner.add_nodes("a", cpu="2")
@@ -43,7 +43,7 @@ async def test_a_minimum_that_is_lowered_lets_a_gang_start(
     await upstream.wait_said("train", SCHEDULED, ["True", "Scheduled"])
 
 
-async def test_a_group_that_was_scheduled_stays_so(corner: Corner, upstream: Upstream) -> None:
+async def test_a_scheduled_group_keeps_its_condition(corner: Corner, upstream: Upstream) -> None:
     await corner.add_nodes("a", cpu="2")
     await upstream.create("train", gang(2))
     await upstream.submit("train", "w0", "w1")
@@ -97,7 +97,7 @@ async def make_tree(upstream: Upstream, count: int, zone: str = "", rack: str = 
 
 
 @pytest.mark.parametrize(("count", "bound"), [(1, 2), (2, 0)])
-async def test_so_many_groups_of_a_composite_group_are_needed(
+async def test_a_composite_group_is_bound_only_with_its_minimum_of_groups(
     corner: Corner, upstream: Upstream, count: int, bound: int
 ) -> None:
     await corner.add_nodes("a", cpu="2")
@@ -119,7 +119,7 @@ async def test_so_many_groups_of_a_composite_group_are_needed(
         await upstream.wait_said(name, SCHEDULED, ["True", "Scheduled"])
 
 
-async def test_the_domain_of_a_group_is_inside_that_of_the_group_above(
+async def test_the_domain_of_a_group_is_within_the_domain_of_its_parent_group(
     corner: Corner, upstream: Upstream
 ) -> None:
     zone, rack = f"{corner.namespace}/zone", f"{corner.namespace}/rack"
@@ -143,7 +143,7 @@ async def test_the_domain_of_a_group_is_inside_that_of_the_group_above(
     assert places["left"] | places["right"] == set(nodes[1:])
 
 
-async def test_the_gang_of_a_job_with_scheduling(corner: Corner, upstream: Upstream) -> None:
+async def test_a_job_with_scheduling_is_bound_as_a_gang(corner: Corner, upstream: Upstream) -> None:
     await corner.add_nodes("a", cpu="2")
     group = await upstream.create_job("train", scheduling={"schedulingPolicy": {"gang": {}}})
     await upstream.wait_said(group, SCHEDULED, ["False", "Unschedulable"])

@@ -1,4 +1,4 @@
-"""What is predicted of pods on NUMA zones is what a real kubelet does."""
+"""A real kubelet places pods on NUMA zones as predicted."""
 
 from random import Random
 
@@ -25,7 +25,7 @@ TIMEOUT_S = 3600
 
 @pytest.mark.timeout(TIMEOUT_S)
 @pytest.mark.parametrize("setting", ALL if IS_LONG else SAMPLE, ids=str)
-async def test_a_kubelet_does_with_every_pod_what_was_predicted(
+async def test_a_kubelet_treats_every_pod_as_predicted(
     cluster: RealCluster, client: Client, namespace: str, setting: Setting
 ) -> None:
     """Pods arrive, end and are refused in a random order, which the setting decides."""

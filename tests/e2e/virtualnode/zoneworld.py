@@ -85,11 +85,11 @@ class Setting:
 
 @dataclass(frozen=True)
 class Actual:
-    """What the kubelet has done with a pod."""
+    """The outcome of a pod at the kubelet."""
 
     admission: Admission
     files: Mapping[str, bytes]
-    """Its checkpoints after that."""
+    """The checkpoints of the kubelet after the admission."""
 
     def zones(self, uid: str, cpus: Mapping[int, CpuSet]) -> int:
         """Return the mask of the zones that the pod has something of, by the checkpoints."""
