@@ -75,16 +75,19 @@ async def test_a_restart_of_the_api_server_adds_few_log_lines_to_each_component(
     if control_plane.is_shared:
         lacking("this cluster's API server is not ours to kill")
     arguments = [f"--node-pool={corner.pool}", f"--name-prefix={corner.namespace}-"]
-    started = [
-        components.start_hollow_nodes(3, [*arguments, "--remove-on-exit"]),
-        components.start_scheduler(scheduler_configuration(corner.pool)),
-        components.start_grouper(),
-        components.start_binder(),
-    ]
     webhooks = Webhooks(control_plane, corner.namespace)
     try:
         access = await asyncio.to_thread(webhooks.install)
-        started.append(await asyncio.to_thread(webhooks.start, access))
+        webhook = await asyncio.to_thread(webhooks.start, access)
+        # A webhook is ready before its first publications are answered, which a kill would fail.
+        await webhooks.wait_trusted()
+        started = [
+            webhook,
+            components.start_hollow_nodes(3, [*arguments, "--remove-on-exit"]),
+            components.start_scheduler(scheduler_configuration(corner.pool)),
+            components.start_grouper(),
+            components.start_binder(),
+        ]
         for each in started:
             await asyncio.to_thread(each.wait_ready)
         before = {each.name: len(_lines(each)) for each in started}

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import time
 from collections.abc import AsyncGenerator
 
 import pytest
@@ -151,3 +152,25 @@ async def test_the_last_failure_names_the_number_of_attempts_and_the_whole_time(
     assert found is not None
     assert int(found[1]) > 1
     assert float(found[2]) > 0.0
+
+
+class _Unreachable(_Silent):
+    """A server that refuses connections, for a process that is busy after each attempt."""
+
+    def __init__(self, busy_s: float) -> None:
+        self.timeouts_s: list[float] = []
+        self._busy_s = busy_s
+
+    async def send(self, request: ApiRequest, timeout_s: float) -> Answer:
+        self.timeouts_s.append(timeout_s)
+        asyncio.get_running_loop().call_soon(time.sleep, self._busy_s)
+        raise UnreachableError(f"{request.verb} {request.resource}: connection refused")
+
+
+async def test_no_attempt_begins_after_the_timeout_of_the_call() -> None:
+    server = _Unreachable(busy_s=0.15)
+
+    with pytest.raises(UnreachableError, match="connection refused"):
+        await Caller(server, timeout_s=0.1).call(read(PODS, "list", "/api/v1/pods"))
+
+    assert len(server.timeouts_s) == 1

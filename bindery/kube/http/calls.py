@@ -84,14 +84,15 @@ class Caller:
                     remaining_s=give_up_s - now_s(),
                     draw=self.draw(),
                 )
-                if delay_s is None:
+                if delay_s is not None:
+                    await asyncio.sleep(delay_s)
+                if delay_s is None or now_s() >= give_up_s:
                     if attempt and type(failure) in (OutcomeUnknownError, UnreachableError):
                         waited = f"attempt {attempt + 1}, after {now_s() - begin_s:.1f} s in all"
                         whole = type(failure)(f"{failure} ({waited})")
                         whole.is_of_outage = failure.is_of_outage
                         raise whole from failure
                     raise
-            await asyncio.sleep(delay_s)
             attempt += 1
 
     async def ask(self, resource: Resource[T], request: ApiRequest) -> T:

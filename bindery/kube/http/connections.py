@@ -8,7 +8,7 @@ is repeated here. Invariant: a connection with an incomplete answer is closed.
 import asyncio
 import socket
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -51,9 +51,16 @@ class Connections:
         self._open: set[Connection] = set()
 
     async def exchange(
-        self, method: str, target: str, headers: Mapping[str, str], body: bytes | None
+        self,
+        method: str,
+        target: str,
+        headers: Mapping[str, str],
+        body: bytes | None,
+        sending: Callable[[], None],
     ) -> Answer:
         """Send one request and return its answer.
+
+        `sending` is called right before the first byte is sent.
 
         Raises:
             NotConnectedError: no byte was sent.
@@ -62,6 +69,7 @@ class Connections:
         """
         request = self._request(method, target, headers, body)
         connection = self._take_idle() or await self._connect()
+        sending()
         try:
             answer = await connection.exchange(request)
         except BaseException:

@@ -8,7 +8,7 @@ aiohttp session, and with a proxy all requests do. Every failure is raised as a 
 
 import asyncio
 import socket
-from collections.abc import AsyncGenerator, AsyncIterable
+from collections.abc import AsyncGenerator, AsyncIterable, Callable
 from functools import cache
 from time import perf_counter
 from typing import NoReturn
@@ -78,27 +78,32 @@ class Transport:
 
     async def _send(self, request: ApiRequest, timeout_s: float) -> Answer:
         sent = False
+
+        def sending() -> None:
+            nonlocal sent
+            sent = True
+
         try:
             async with asyncio.timeout(timeout_s), self._slots:
-                sent = True
-                return await send_as(self._credentials, lambda: self._exchange(request))
+                return await send_as(self._credentials, lambda: self._exchange(request, sending))
         except TimeoutError as error:
             text = f"{request.verb} {request.resource}: no answer in {timeout_s:.1f} s"
             if sent:
                 _count(request, "lost")
                 raise OutcomeUnknownError(text) from error
             _count(request, "unreachable")
-            raise UnreachableError(f"{text}: all connections are busy") from error
+            raise UnreachableError(f"{text}: no connection was free or could be made") from error
 
-    async def _exchange(self, request: ApiRequest) -> Answer:
+    async def _exchange(self, request: ApiRequest, sending: Callable[[], None]) -> Answer:
         started_s = perf_counter()
         given = headers(request, self._credentials, self._user_agent)
         try:
             if self._credentials.proxy is not None:
+                sending()  # aiohttp does not show when a connection is made
                 answer = await self._by_session(request, given)
             else:
                 answer = await self._connections.exchange(
-                    request.method, request.target, given, request.body
+                    request.method, request.target, given, request.body, sending
                 )
         except (aiohttp.ClientError, NotConnectedError, OSError) as error:
             raise _failure(request, error) from error

@@ -1,4 +1,4 @@
-"""Requests of a command to a server that accepts connections and does not answer."""
+"""Requests to a server that accepts connections and does not answer."""
 
 import json
 import socket
@@ -28,16 +28,17 @@ def kubeconfig(directory: Path, server: str) -> Path:
     return path
 
 
+@pytest.mark.parametrize("is_command", [False, True], ids=["process", "command"])
 @pytest.mark.parametrize(
     ("scheme", "error"), [("https", UnreachableError), ("http", OutcomeUnknownError)]
 )
 async def test_the_outcome_is_unknown_only_after_something_was_sent(
-    tmp_path: Path, port: int, scheme: str, error: type[Exception]
+    tmp_path: Path, port: int, scheme: str, error: type[Exception], is_command: bool
 ) -> None:
     """With TLS the handshake does not end, so that nothing of the request leaves."""
     path = kubeconfig(tmp_path, f"{scheme}://127.0.0.1:{port}")
     async with Client.connect(
-        path, user_agent="bindery-test/0", request_timeout_s=0.3, is_command=True
+        path, user_agent="bindery-test/0", request_timeout_s=0.3, is_command=is_command
     ) as client:
         with pytest.raises(error, match="no answer"):
             await client.create(CONFIG_MAPS, {"metadata": {"name": "a"}}, "default")
