@@ -38,11 +38,7 @@ _NOTHING: Final[Mapping[str, tuple[Device, ...]]] = MappingProxyType({})
 
 
 def amount(text: str | int) -> str:
-    """Return a quantity as text.
-
-    Raises:
-        ValueError: `text` is not a quantity, or negative.
-    """
+    """Return a quantity as text; raises ValueError if `text` is not a quantity, or negative."""
     if quantity.parse(text, "memory") < 0:
         raise ValueError(f"{text!r} is negative")
     return str(text)

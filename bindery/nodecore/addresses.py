@@ -2,6 +2,7 @@
 
 import ipaddress
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -37,7 +38,6 @@ class Address:
 
     Attributes:
         kind: "Hostname", "InternalIP", "ExternalIP", "InternalDNS" or "ExternalDNS".
-        address: the address.
     """
 
     kind: str
@@ -49,8 +49,6 @@ class Settings:
     """The settings of a node from which its addresses follow.
 
     Attributes:
-        name: the node's name.
-        hostname: its host name.
         node_ips: its IP addresses, at most two; 0.0.0.0 and :: only choose the family.
         is_external: whether an external cloud provider looks after the node.
     """
@@ -122,10 +120,8 @@ def _is_first_given(settings: Settings) -> bool:
 
 
 def _found(settings: Settings, lookup: Lookup) -> str:
-    try:
+    with suppress(ValueError):  # the host name may be a name
         return str(ipaddress.ip_address(settings.hostname))
-    except ValueError:
-        pass  # the host name is a name
     other: str | None = None
     for one in lookup.by_name(settings.name):
         try:
@@ -184,9 +180,6 @@ class Instance:
     Attributes:
         provider_id: its id, such as "aws:///zone/id".
         kind: its instance type.
-        zone: its zone.
-        region: its region.
-        addresses: its addresses.
     """
 
     provider_id: str = ""
@@ -198,13 +191,7 @@ class Instance:
 
 @dataclass(frozen=True)
 class CloudNode:
-    """What a cloud provider adds to a node.
-
-    Attributes:
-        provider_id: `spec.providerID`.
-        labels: the node's labels.
-        addresses: the node's addresses.
-    """
+    """What a cloud provider adds to a node."""
 
     provider_id: str
     labels: Mapping[str, str] = field(default_factory=dict)

@@ -1,6 +1,7 @@
 """Checkpoint files of any kind: what they are, whether they are intact, what stands in them."""
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import combinations
@@ -56,10 +57,7 @@ class FileContent:
     """An intact checkpoint file.
 
     Attributes:
-        kind: what it is.
-        version: the version of its format.
         policy: the policy that wrote it, "-" for kinds without one.
-        entries: what stands in it.
         findings: what contradicts itself in it.
     """
 
@@ -102,10 +100,7 @@ def kind_of(content: Json) -> CheckpointKind:
 def convert(blob: bytes, version: int, containers: ContainerIds) -> bytes:
     """Return a file of the CPU manager or the memory manager in another version.
 
-    Args:
-        blob: the file, of any version.
-        version: 1, 2 or 3 for the CPU manager, 1 or 2 for the memory manager.
-        containers: container id -> pod UID and container name, from or to version 1 of the former.
+    `containers`: needed from or to version 1 of the CPU manager.
 
     Raises:
         CheckpointError: the file cannot be read, there is no such version of it, the version has
@@ -176,10 +171,8 @@ def _cpu_version(blob: bytes) -> tuple[int, cpu.CpuCheckpoint]:
     try:
         return 2, cpu.decode_v2(blob)
     except CorruptCheckpointError:
-        try:
+        with suppress(CorruptCheckpointError):
             return 3, cpu.decode_v3(blob)  # without pods, only the checksum tells the version
-        except CorruptCheckpointError:
-            pass
         raise
 
 
@@ -250,10 +243,8 @@ def _memory_version(blob: bytes) -> tuple[int, memory.MemoryCheckpoint]:
     try:
         return 1, memory.decode_v1(blob)
     except CorruptCheckpointError:
-        try:
+        with suppress(CorruptCheckpointError):
             return 2, memory.decode_v2(blob)  # without pods, only the checksum tells the version
-        except CorruptCheckpointError:
-            pass
         raise
 
 

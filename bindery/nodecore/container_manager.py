@@ -42,31 +42,24 @@ class NodeConfig:
     """The settings of a node, as in the kubelet's configuration.
 
     Attributes:
-        machine: the hardware.
         capacity: resource -> the amount in the machine.
         system_reserved: resource -> the amount for the system.
         kube_reserved: resource -> the amount for the node agent and the runtime.
         hard_eviction: signal -> threshold.
         cpu_policy: "none" or "static".
-        cpu_options: the CPU policy's options.
         reserved_cpus: the reserved CPUs, if they are named.
         memory_policy: "None" or "Static".
         reserved_memory: how reserved memory is spread over the NUMA nodes.
-        topology_policy: the topology manager's policy.
         topology_scope: "container" or "pod".
-        topology_options: the topology manager's options.
         cgroup_driver: "cgroupfs" or "systemd".
         cgroup_root: the cgroup below which kubepods is.
         cgroups_per_qos: whether pods and QoS classes have cgroups of their own.
         qos_reserved: resource -> how much of requests the lower classes cannot use, such as "50%".
         pod_pids_limit: how many processes a pod can have, 0 for any number.
         enforce_cpu_limits: whether CPU limits become quotas.
-        cpu_period_us: the CFS period.
-        subsystems: the mounted controllers.
         has_swap: whether the machine has swap on.
         fail_swap_on: whether the node refuses to start then.
         memory_reservation: how MemoryQoS protects requested memory.
-        features: the feature gates.
     """
 
     machine: Machine
@@ -109,15 +102,8 @@ class ContainerManager:
     """The resource managers of a node.
 
     They are made in the kubelet's order: topology, devices, CPU, memory; the last three are asked
-    for hints and allocate in this order. Claims are restored first at the start.
-
-    Args:
-        config: the settings.
-        node: the pods of the node.
-        checkpoints: where the CPU manager and the memory manager write.
-        device_checkpoints: where the device manager writes.
-        clock: returns seconds.
-        claims: the DRA manager, None if no pod on the node has resource claims.
+    for hints and allocate in this order. Claims are restored first at the start. `claims` is None
+    if no pod on the node has resource claims.
 
     Raises:
         ConfigurationError: the settings contradict themselves or the machine.
@@ -178,9 +164,7 @@ class ContainerManager:
     ) -> CheckpointError | None:
         """Restore the managers' states; return the error if the devices' state is lost.
 
-        Args:
-            containers: the containers that run already.
-            has_file: whether there is a file at a path.
+        `containers`: the containers that run already.
 
         Raises:
             RestoreError: a checkpoint cannot be used.
@@ -320,13 +304,7 @@ class ContainerManager:
         parse: Callable[[bytes], RunOptions],
         claiming: ClaimingPod | None = None,
     ) -> RunOptions:
-        """Return what devices and claims add to a container.
-
-        Args:
-            pod: the pod.
-            container: one of its containers.
-            parse: reads the answer of a device plugin.
-            claiming: the claims of the pod, None without any.
+        """Return what devices and claims add to a container; `parse` reads a plugin's answer.
 
         Raises:
             AllocationError: the container cannot have its devices.
@@ -341,12 +319,7 @@ class ContainerManager:
     def plugin_handlers(
         self, connect: Connect, drivers: Drivers | None = None
     ) -> dict[PluginType, PluginHandler]:
-        """Return who serves the plugins of each type.
-
-        Args:
-            connect: connects to a device plugin.
-            drivers: the DRA drivers, None if the node has no DRA manager.
-        """
+        """Return who serves the plugins of each type; `drivers` is None without DRA manager."""
         handlers: dict[PluginType, PluginHandler] = {
             PluginType.DEVICE: DeviceHandler(self.devices, connect)
         }

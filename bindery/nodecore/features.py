@@ -53,13 +53,7 @@ _NEEDS_RUNTIME: Final = "UserNamespacesHostNetworkSupport"
 def declared_features(
     features: Features, runtime_has_user_namespaces_on_host_network: bool
 ) -> tuple[str, ...] | None:
-    """Return `status.declaredFeatures` of the node, sorted; None if it declares nothing.
-
-    Args:
-        features: the kubelet's gates.
-        runtime_has_user_namespaces_on_host_network: whether the container runtime can give a pod
-            of the host network a user namespace.
-    """
+    """Return `status.declaredFeatures` of the node, sorted; None if it declares nothing."""
     if not features.node_declared_features:
         return None
     return tuple(

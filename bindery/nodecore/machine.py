@@ -9,7 +9,6 @@ class Core:
     """A physical core.
 
     Attributes:
-        socket: the socket that it is in.
         threads: the ids of its logical CPUs.
         uncore_cache: the id of its last-level cache, None when it is not known.
     """
@@ -34,8 +33,6 @@ class NumaNode:
     Attributes:
         id: its id; ids need not be dense.
         cores: its cores; a node with memory only has none.
-        memory_bytes: its memory.
-        huge_pages: its huge pages by size.
         distances: the distance to each node by id, None when it is not known.
     """
 

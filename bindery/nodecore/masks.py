@@ -11,11 +11,7 @@ HIGHEST_ID: Final = 63
 
 
 def mask_of(nodes: Iterable[int]) -> int:
-    """Return the mask of `nodes`.
-
-    Raises:
-        ConfigurationError: an id is not between 0 and 63.
-    """
+    """Return the mask of `nodes`; raises ConfigurationError if an id is not between 0 and 63."""
     mask = 0
     for node in nodes:
         if not 0 <= node <= HIGHEST_ID:
@@ -30,22 +26,13 @@ def nodes_of(mask: int) -> tuple[int, ...]:
     return tuple(node for node in range(mask.bit_length()) if mask >> node & 1)
 
 
-def is_narrower(mask: int, other: int) -> bool:
-    """Return whether `mask` has fewer nodes than `other`, or as many and lower ids."""
-    return narrowness(mask) < narrowness(other)
-
-
 def narrowness(mask: int) -> tuple[int, int]:
     """Return a sort key: the number of nodes, then the mask as a number."""
     return mask.bit_count(), mask
 
 
 def sums(values: Mapping[int, int]) -> dict[int, int]:
-    """Return the sum of `values` over every set of nodes but the empty one, small sets first.
-
-    Args:
-        values: the value of each node by its id.
-    """
+    """Return the sum of `values` over every set of nodes but the empty one, small sets first."""
     nodes = tuple(sorted(values))
     found = [0]
     for node in nodes:

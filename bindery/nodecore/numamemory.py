@@ -29,7 +29,6 @@ class NumaNodeState:
 
     Attributes:
         assignments: number of blocks on the node, one for each resource of a container.
-        memory: resource -> its amounts.
         cells: the group of NUMA nodes that are used together, with the node itself.
     """
 

@@ -19,8 +19,6 @@ class OperationKey:
 
     Attributes:
         subject: the volume, or the socket of a plugin; empty if operations never conflict.
-        pod: the pod.
-        node: the node.
     """
 
     subject: str
@@ -63,9 +61,7 @@ class Backoff:
     """How long an operation waits after failures in a row.
 
     Attributes:
-        failed_at_s: when it failed last.
         wait_s: how long it waits since then; 0 if it has not failed.
-        error: how it failed last.
     """
 
     failed_at_s: float = 0.0
@@ -96,11 +92,7 @@ class _Operation:
 
 
 class PendingOperations:
-    """Running operations, and failed operations that wait for their next attempt.
-
-    Args:
-        clock: returns seconds.
-    """
+    """Running operations, and failed operations that wait for their next attempt."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock

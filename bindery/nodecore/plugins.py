@@ -43,9 +43,7 @@ class Socket:
     """A socket on which a plugin can be registered.
 
     Attributes:
-        path: the socket.
         uuid: distinguishes the socket from an earlier one with the same path.
-        created_at_s: when it was seen.
     """
 
     path: str
@@ -83,12 +81,7 @@ class PluginStep:
 
 
 class DesiredPlugins:
-    """The sockets that are there.
-
-    Args:
-        clock: returns seconds.
-        new_uuid: returns a new UUID.
-    """
+    """The sockets that are there."""
 
     def __init__(self, clock: Callable[[], float], new_uuid: Callable[[], str]) -> None:
         self._clock = clock

@@ -32,9 +32,6 @@ class Container:
     """A container.
 
     Attributes:
-        name: its name.
-        requests: its resource requests.
-        limits: its resource limits.
         is_sidecar: an init container with `restartPolicy: Always`.
         claimed: extended resources that a resource claim of the pod serves, not a device plugin.
     """
@@ -59,16 +56,10 @@ class Pod:
     """A pod.
 
     Attributes:
-        uid: its UID.
-        containers: its app containers.
         init_containers: its init containers with the sidecars, in order.
-        name: its name.
-        namespace: its namespace.
         requests: the requests of the pod as a whole (pod-level resources), None without them.
-        limits: the limits of the pod as a whole.
         qos_class: the class in the pod's status; computed when it is None.
         overhead: what running the pod takes beyond its containers.
-        priority: its priority, None without one.
     """
 
     uid: str
@@ -162,11 +153,6 @@ def long_running_total(
 
     It is the larger of what the app containers and sidecars hold together, and of what any init
     container holds with the sidecars before it.
-
-    Args:
-        pod: the pod.
-        wanted: returns what a container asks for, by resource.
-        resource: the resource.
     """
     largest_init = sidecars = 0
     for container in pod.init_containers:
@@ -180,12 +166,7 @@ def long_running_total(
 
 
 def total(pod: Pod, kind: str = "requests") -> dict[str, int]:
-    """Return what the pod asks for as a whole, as the scheduler and the kubelet count it.
-
-    Args:
-        pod: the pod.
-        kind: "requests" or "limits".
-    """
+    """Return the pod's "requests" or "limits" as a whole, as scheduler and kubelet count them."""
 
     def wanted(container: Container) -> Resources:
         found: Resources = getattr(container, kind)

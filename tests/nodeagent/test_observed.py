@@ -7,13 +7,13 @@ import pytest
 from bindery.nodeagent import topologyreport
 from bindery.nodeagent.hardware import HollowMachine, KubeletSettings, with_machine
 from bindery.nodeagent.kubelet import HollowKubelet, Stores
-from bindery.nodeagent.observed import FILES, ObservedKubelet
 from bindery.nodecore import pods
 from bindery.nodecore.admission.facts import Candidate
 from bindery.nodecore.checkpoints.store import CheckpointManager, MemoryStore
 from bindery.nodecore.errors import NodeCoreError
 from bindery.nodecore.machine import uniform
 from bindery.nodecore.pods import Pod
+from tests.e2e.virtualnode.observed import FILES, ObservedKubelet
 
 GIB = 1 << 30
 SETTINGS = {

@@ -29,18 +29,12 @@ class Candidate:
     """A pod that asks to run on the node.
 
     Attributes:
-        pod: its containers and resources.
-        labels: its labels.
         is_static: whether it is a static pod or its mirror; these have no owner in the API.
         tolerates_memory_pressure: whether it tolerates the taint of this condition.
         tolerates_no_execute: whether it tolerates all NoExecute taints of the node.
         matches_node_affinity: whether the node matches its node selector and required affinity.
-        node_name: the node that it names, empty for none.
         os: `spec.os.name`, None without it.
-        sysctls: the names of its sysctls.
-        host_network: whether it is in the node's network.
         host_ipc: whether it is in the node's IPC namespace.
-        host_ports: the ports of the node that it takes.
         strict_supplemental_groups: whether `supplementalGroupsPolicy` is Strict.
         required_features: the features that its node must declare, sorted.
         is_pending: whether it has not started yet.
@@ -74,7 +68,6 @@ class NodeFacts:
     """The node.
 
     Attributes:
-        name: its name.
         allocatable: resource -> the amount for pods; "pods" is their largest number.
         pods: the pods that run, without the candidate.
         conditions: the conditions of the node that report pressure.

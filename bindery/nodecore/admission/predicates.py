@@ -32,7 +32,6 @@ class Insufficient:
     """The node has too little of a resource.
 
     Attributes:
-        resource: the resource.
         requested: the amount that the pod requests.
         used: the amount of the other pods.
         capacity: the allocatable amount of the node.
@@ -95,10 +94,7 @@ def failures(
 ) -> list[Failure]:
     """Return all reasons why the pod does not fit, in the kubelet's order.
 
-    Args:
-        candidate: the pod.
-        node: the node.
-        allocatable: its resources after device plugins have been looked at.
+    `allocatable`: the node's resources after device plugins have been looked at.
     """
     found: list[Failure] = [*insufficient(candidate, node, allocatable)]
     if not candidate.matches_node_affinity:

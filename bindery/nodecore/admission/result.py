@@ -10,13 +10,7 @@ UNEXPECTED: Final = "UnexpectedAdmissionError"
 
 @dataclass(frozen=True)
 class Admission:
-    """Whether a pod may run.
-
-    Attributes:
-        admit: whether it may.
-        reason: the word in the pod's status when it may not.
-        message: the sentence in the pod's status when it may not.
-    """
+    """Whether a pod may run; if not, with the word and the sentence for its status."""
 
     admit: bool
     reason: str = ""

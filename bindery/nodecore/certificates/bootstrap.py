@@ -21,7 +21,6 @@ class BootstrapServer:
     """The API server of the bootstrap kubeconfig.
 
     Attributes:
-        server: its URL.
         ca_file: the file of its certificate authority, empty without one.
         ca_data: the certificate authority itself in base64, empty without it.
         is_insecure: whether its certificate is not verified.
@@ -34,12 +33,7 @@ class BootstrapServer:
 
 
 def is_valid(certificate: bytes | None, now_s: float) -> bool:
-    """Return whether the client certificate of a kubeconfig can be used.
-
-    Args:
-        certificate: the PEM data, None without a kubeconfig.
-        now_s: seconds since 1970.
-    """
+    """Return whether the client certificate of a kubeconfig can be used; None: no kubeconfig."""
     if certificate is None:
         return False
     try:

@@ -41,8 +41,6 @@ class Template:
     Attributes:
         common_name: the node's user.
         organizations: the user's groups.
-        dns_names: DNS names.
-        ip_addresses: IP addresses.
     """
 
     common_name: str
@@ -53,13 +51,7 @@ class Template:
 
 @dataclass(frozen=True)
 class Leaf:
-    """The content of a certificate.
-
-    Attributes:
-        template: the subject and the names of the certificate.
-        not_before_s: begin of its validity, in seconds since the epoch.
-        not_after_s: end of its validity, in seconds since the epoch.
-    """
+    """The content of a certificate; times are seconds since the epoch."""
 
     template: Template
     not_before_s: float
@@ -89,10 +81,7 @@ def serving_template(
 ) -> Template | None:
     """Return what the node's serving certificate is for, None while it has no IP address.
 
-    Args:
-        node: the node's name.
-        addresses: its addresses.
-        allow_dns_only: whether a DNS name is enough (AllowDNSOnlyNodeCSR).
+    `allow_dns_only`: whether a DNS name is enough (AllowDNSOnlyNodeCSR).
     """
     dns_names, ips = names_of(addresses)
     if not ips and not (allow_dns_only and dns_names):

@@ -43,12 +43,7 @@ class TransportAction(StrEnum):
 
 
 def deadline_s(leaf: Leaf, jitter: float) -> float:
-    """Return when to rotate: after 70% to 90% of the certificate's life.
-
-    Args:
-        leaf: the certificate.
-        jitter: a random number from 0 to 1.
-    """
+    """Return when to rotate: after 70% to 90% of the certificate's life; `jitter`: from 0 to 1."""
     total_s = leaf.not_after_s - leaf.not_before_s
     return leaf.not_before_s + total_s * (1 + _JITTER * jitter) - total_s * _TAKEN_OFF
 
@@ -56,9 +51,7 @@ def deadline_s(leaf: Leaf, jitter: float) -> float:
 def wait_s(failures: int, jitter: float) -> float:
     """Return how long to wait after failures in a row: 2, 4, 8, 16 and then 32 seconds.
 
-    Args:
-        failures: how often the request has failed.
-        jitter: a random number from 0 to 1; the first waits get up to 10% longer by it.
+    `jitter`, from 0 to 1, makes the first waits up to 10% longer.
     """
     if failures == 0:
         return 0.0
@@ -155,11 +148,7 @@ class CertificateManager:
         self._deadline_s = self._clock() + wait_s(self._failures, self._random())
 
     def signed(self, certificate: bytes, key: bytes) -> Pair:
-        """Keep the new certificate.
-
-        Raises:
-            CertificateError: it cannot be read or kept.
-        """
+        """Keep the new certificate; raises CertificateError if it cannot be read or kept."""
         self._pair = self._store.update(certificate, key)
         self._failures = 0
         self._is_forced = False

@@ -74,11 +74,8 @@ def memory_high(
 ) -> int | None:
     """Return memory.high of a container in bytes, None if it is not throttled.
 
-    Args:
-        request: its memory request.
-        limit: its memory limit, 0 without one; then the node's memory is the limit.
-        allocatable: the node's memory for pods, 0 if it is not known.
-        factor: the throttling factor.
+    Without a `limit` (0), the node's memory for pods is the limit; `allocatable` is 0 if that is
+    not known.
     """
     ceiling = limit or allocatable
     if request == limit or ceiling <= 0:

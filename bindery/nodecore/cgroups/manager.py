@@ -110,11 +110,7 @@ class CgroupManager:
         self.update(cgroup, content)
 
     def update(self, cgroup: CgroupName, content: CgroupValues) -> None:
-        """Set values of the cgroup.
-
-        Raises:
-            CgroupError: it is not there.
-        """
+        """Set values of the cgroup; raises CgroupError if it is not there."""
         path = self.name(cgroup)
         if not self._files.exists(path):
             raise CgroupError(f"cgroup {path} doesn't exist")

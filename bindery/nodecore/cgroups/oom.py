@@ -14,13 +14,8 @@ def score_adjustment(
     """Return the adjustment, from -997 to 1000.
 
     Burstable containers are in between: the more of the node's memory one requests, the lower. A
-    sidecar is at most as high as the app containers.
-
-    Args:
-        pod: the pod.
-        container: one of its containers.
-        node_memory: the machine's memory in bytes.
-        is_node_critical: whether the pod has the class system-node-critical.
+    sidecar is at most as high as the app containers. `is_node_critical`: whether the pod has the
+    class system-node-critical.
     """
     if is_node_critical or pod.qos == QosClass.GUARANTEED:
         return GUARANTEED

@@ -1,7 +1,6 @@
 """The pod container manager: the cgroup of each pod."""
 
 from collections.abc import Callable
-from typing import Protocol
 
 from bindery.nodecore.cgroups import names
 from bindery.nodecore.cgroups.manager import CgroupManager
@@ -13,39 +12,8 @@ Describe = Callable[[Pod], tuple[CgroupName, CgroupValues]]
 """Returns the cgroup of a pod, and its values."""
 
 
-class PodContainerManager(Protocol):
-    """Makes and removes the cgroups of pods."""
-
-    def exists(self, pod: Pod) -> bool:
-        """Return whether the pod's cgroup is there."""
-
-    def ensure_exists(self, pod: Pod) -> None:
-        """Create the pod's cgroup if it is not there; raises CgroupError."""
-
-    def name(self, pod: Pod) -> tuple[CgroupName, str]:
-        """Return the pod's cgroup, and its path as the driver has it."""
-
-    def destroy(self, cgroup: CgroupName) -> None:
-        """Kill the processes of a pod's cgroup and remove it; raises CgroupError."""
-
-    def reduce_cpu_limits(self, cgroup: CgroupName) -> None:
-        """Give a pod's cgroup the least CPU shares; raises CgroupError."""
-
-    def pods(self) -> dict[str, CgroupName]:
-        """Return the cgroups of pods that are there, by pod UID."""
-
-    def pod_uid(self, path: str) -> str | None:
-        """Return the UID of the pod whose cgroup has this path, None if it is no pod's."""
-
-
 class PodCgroups:
-    """The cgroups of pods below those of the QoS classes.
-
-    Args:
-        cgroups: the node's cgroups.
-        classes: the cgroup of each QoS class.
-        describe: returns the cgroup of a pod, and its values.
-    """
+    """The cgroups of pods below those of the QoS classes."""
 
     def __init__(
         self, cgroups: CgroupManager, classes: dict[QosClass, CgroupName], describe: Describe
@@ -82,11 +50,7 @@ class PodCgroups:
         self._cgroups.destroy(cgroup)
 
     def reduce_cpu_limits(self, cgroup: CgroupName) -> None:
-        """Give a pod's cgroup the least CPU shares.
-
-        Raises:
-            CgroupError: it is not there.
-        """
+        """Give a pod's cgroup the least CPU shares; raises CgroupError if it is not there."""
         self._cgroups.reduce_cpu_limits(cgroup)
 
     def memory_usage(self, pod: Pod) -> int:
@@ -102,11 +66,7 @@ class PodCgroups:
         return self._cgroups.config(self._describe(pod)[0], resource)
 
     def set_config(self, pod: Pod, content: CgroupValues) -> None:
-        """Set values of the pod's cgroup.
-
-        Raises:
-            CgroupError: it is not there.
-        """
+        """Set values of the pod's cgroup; raises CgroupError if it is not there."""
         self._cgroups.update(self._describe(pod)[0], content)
 
     def pods(self) -> dict[str, CgroupName]:
@@ -156,3 +116,7 @@ class NoPodCgroups:
     def pod_uid(self, path: str) -> str | None:  # noqa: ARG002
         """Return None: no cgroup is a pod's."""
         return None
+
+
+PodContainerManager = PodCgroups | NoPodCgroups
+"""Makes and removes the cgroups of pods."""

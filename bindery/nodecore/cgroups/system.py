@@ -28,8 +28,6 @@ class Mount:
     """A mount point.
 
     Attributes:
-        path: where it is.
-        kind: the type of its file system.
         options: its options; of cgroup v1, controllers are among them.
     """
 
@@ -53,11 +51,7 @@ class Subsystems:
 
 @dataclass(frozen=True)
 class Status:
-    """What the node lacks without being unable to run pods.
-
-    Attributes:
-        soft_requirements: the first thing that is missing, empty if nothing is.
-    """
+    """The first thing that the node lacks without being unable to run pods; empty for none."""
 
     soft_requirements: str = ""
 
@@ -76,10 +70,6 @@ def subsystems(mounts: Iterable[Mount], *, is_unified: bool) -> Subsystems:
 
 def check_requirements(found: Subsystems, has_file: Callable[[str], bool]) -> Status:
     """Check that all needed controllers are mounted; return what else is missing.
-
-    Args:
-        found: the mounted controllers.
-        has_file: whether there is a file at a path.
 
     Raises:
         ConfigurationError: a controller is not mounted.
@@ -102,9 +92,7 @@ def tunables_to_write(
 ) -> dict[str, int]:
     """Return the kernel settings to change.
 
-    Args:
-        read: returns the value of a setting.
-        protect_defaults: whether other values are an error instead.
+    `protect_defaults`: whether other values are an error instead.
 
     Raises:
         ConfigurationError: a setting has another value and must not be changed.

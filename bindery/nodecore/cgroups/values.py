@@ -38,11 +38,8 @@ class CgroupValues:
     """What is set on a cgroup; None leaves a value as it is.
 
     Attributes:
-        memory_limit: bytes.
         cpu_shares: CPU shares, also on cgroup v2, where the weight follows from them.
         cpu_quota_us: CFS quota; -1 for none.
-        cpu_period_us: CFS period.
-        pids_limit: the number of processes.
         huge_pages: size of a page in bytes -> bytes.
         cpus: the CPUs of the cgroup, empty to leave them.
         unified: other files of cgroup v2 and their content.
@@ -68,12 +65,7 @@ def of_pod(
 ) -> CgroupValues:
     """Return the values of a pod's cgroup.
 
-    Args:
-        pod: the pod.
-        enforce_cpu_limits: false if quotas are off or the pod has CPUs for itself.
-        period_us: the CFS period.
-        memory_reservation: how requested memory is protected.
-        features: with `memory_qos`, it is.
+    `enforce_cpu_limits` is false if quotas are off or the pod has CPUs for itself.
     """
     requests, limits = requests_with_overhead(pod), limits_with_overhead(pod)
     quota = conversions.quota_us(limits.get(CPU, 0), period_us)
@@ -103,14 +95,8 @@ def of_qos_classes(
 ) -> dict[QosClass, CgroupValues]:
     """Return the values of the cgroups of the QoS classes. Guaranteed is the root of all pods.
 
-    Args:
-        pods: the active pods.
-        page_sizes: the sizes of huge pages of the machine, in bytes.
-        allocatable_memory: the node's memory for pods, 0 if it is not known.
-        reserved_memory_percent: how much of requested memory the lower classes cannot use
-            (`qos-reserved`), None for nothing.
-        memory_reservation: how requested memory is protected.
-        features: with `memory_qos`, it is.
+    `allocatable_memory` is 0 if it is not known. `reserved_memory_percent`: how much of requested
+    memory the lower classes cannot use (`qos-reserved`).
     """
     sums = {qos: {CPU: 0, MEMORY: 0} for qos in QosClass}
     for pod in pods:
@@ -150,10 +136,7 @@ def of_resources(
 ) -> CgroupValues:
     """Return the values of the cgroup of the node's pods, or of a reservation.
 
-    Args:
-        amounts: resources, with "pid" for processes.
-        compressible_only: whether only CPU shares are set.
-        cpus: all CPUs of the machine if no container can have CPUs for itself, else empty.
+    `cpus`: all CPUs of the machine if no container can have CPUs for itself, else empty.
     """
     shares = conversions.shares(amounts[CPU]) if CPU in amounts else None
     if compressible_only:
@@ -178,12 +161,7 @@ def huge_page_limits(amounts: Resources) -> dict[int, int]:
 
 
 def files_v1(values: CgroupValues, page_sizes: Iterable[int] = ()) -> dict[str, str]:
-    """Return the files of cgroup v1 and their content.
-
-    Args:
-        values: the values.
-        page_sizes: the sizes of huge pages of the machine; those without a limit get 0.
-    """
+    """Return the files of cgroup v1 and their content; `page_sizes` without a limit get 0."""
     files = {
         "memory.limit_in_bytes": values.memory_limit,
         "cpu.shares": values.cpu_shares,
@@ -198,12 +176,7 @@ def files_v1(values: CgroupValues, page_sizes: Iterable[int] = ()) -> dict[str, 
 
 
 def files_v2(values: CgroupValues, page_sizes: Iterable[int] = ()) -> dict[str, str]:
-    """Return the files of cgroup v2 and their content.
-
-    Args:
-        values: the values.
-        page_sizes: the sizes of huge pages of the machine; those without a limit get 0.
-    """
+    """Return the files of cgroup v2 and their content; `page_sizes` without a limit get 0."""
     files: dict[str, str] = {}
     if values.memory_limit:
         files["memory.max"] = str(values.memory_limit)

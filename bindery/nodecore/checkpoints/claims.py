@@ -31,9 +31,6 @@ class PreparedClaim:
     """A resource claim on the node.
 
     Attributes:
-        uid: the claim's UID.
-        name: its name.
-        namespace: its namespace.
         pod_uids: the pods that use it here.
         drivers: driver -> the devices that it prepared.
     """

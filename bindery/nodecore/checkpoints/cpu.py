@@ -27,7 +27,6 @@ class CpuCheckpointV1:
     """Version 1.
 
     Attributes:
-        policy: the name of the policy.
         default: the CPUs of the shared pool, in the list format.
         entries: container id -> list of CPUs.
     """
@@ -124,10 +123,8 @@ def decode_v1(blob: bytes) -> CpuCheckpointV1:
 def decode_v2(blob: bytes, *, pod_level_managers: bool = False) -> CpuCheckpointV2:
     """Return the checkpoint of version 2 in `blob`. A checksum of 0 is accepted.
 
-    Args:
-        blob: the file.
-        pod_level_managers: whether the feature PodLevelResourceManagers is on. When it is off, a
-            checksum over an object called CPUManagerCheckpointV2 is accepted too.
+    Without the feature PodLevelResourceManagers, a checksum over an object called
+    CPUManagerCheckpointV2 is accepted too.
 
     Raises:
         DecodeError: the blob has another form.

@@ -21,9 +21,6 @@ class DeviceEntry:
     """The devices of one resource that a container has.
 
     Attributes:
-        pod_uid: the pod.
-        container: the container's name.
-        resource: the extended resource.
         devices: NUMA node, or `NO_NUMA_NODE` -> device ids.
         response: the plugin's ContainerAllocateResponse, as protobuf bytes; None is Go's nil.
     """
@@ -40,7 +37,6 @@ class DeviceCheckpoint:
     """The content of the file.
 
     Attributes:
-        entries: the devices of containers.
         registered: resource -> the ids of its healthy devices.
     """
 

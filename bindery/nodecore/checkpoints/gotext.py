@@ -53,11 +53,7 @@ def to_json(value: object) -> bytes:
 
 
 def from_json(blob: bytes | str) -> Json:
-    """Return the JSON object in `blob`.
-
-    Raises:
-        DecodeError: it is none.
-    """
+    """Return the JSON object in `blob`; raises DecodeError if it is none."""
     try:
         text = blob.decode() if isinstance(blob, bytes) else blob
         value = json.loads(text, parse_constant=_no_constant)
@@ -80,12 +76,7 @@ def from_json(blob: bytes | str) -> Json:
 def field(container: Any, name: str, kind: type, place: str, default: Any) -> Any:
     """Return the field `name`, which Go's decoder finds in any spelling of upper and lower case.
 
-    Args:
-        container: the JSON object.
-        name: the field's name as Go writes it.
-        kind: the type that its value must have.
-        place: the Go struct, for the message.
-        default: the value when the field is absent.
+    `place`: the Go struct, for the message.
 
     Raises:
         DecodeError: the container is no object, or the value has another type.
@@ -120,11 +111,7 @@ def items(values: Any, kind: type, path: str) -> tuple[Any, ...]:
 
 
 def texts(values: Any, path: str) -> dict[str, str]:
-    """Return an object whose values are texts.
-
-    Raises:
-        DecodeError: it is none.
-    """
+    """Return an object whose values are texts; raises DecodeError if it is none."""
     if not isinstance(values, dict):
         raise wrong_type(values, path, "map[string]string")
     items(list(values.values()), str, path)

@@ -29,7 +29,6 @@ class MemoryCheckpoint:
     """The content of the file.
 
     Attributes:
-        policy: the name of the policy.
         machine: NUMA node -> its state.
         entries: pod UID -> container name -> its blocks of memory.
         pod_entries: pod UID -> its blocks; None in version 1.
@@ -76,10 +75,8 @@ class MemoryCheckpoint:
 def decode_v1(blob: bytes, *, pod_level_managers: bool = False) -> MemoryCheckpoint:
     """Return the checkpoint of version 1 in `blob`. A checksum of 0 is accepted.
 
-    Args:
-        blob: the file.
-        pod_level_managers: whether the feature PodLevelResourceManagers is on. When it is off, a
-            checksum over an object called MemoryManagerCheckpointV1 is accepted too.
+    Without the feature PodLevelResourceManagers, a checksum over an object called
+    MemoryManagerCheckpointV1 is accepted too.
 
     Raises:
         DecodeError: the blob has another form.

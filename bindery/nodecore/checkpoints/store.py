@@ -141,11 +141,7 @@ def restored(
 ) -> T | None:
     """Return the state of a manager from its checkpoint, or None if there is no checkpoint yet.
 
-    Args:
-        checkpoints: where the file is.
-        file: the checkpoint's name.
-        decode: reads it; raises CheckpointError.
-        owner: the manager, as the error names it.
+    `decode` raises CheckpointError. `owner`: the manager, as the error names it.
 
     Raises:
         RestoreError: the file cannot be used; the administrator has to drain the node.

@@ -21,7 +21,6 @@ class Instance:
     Attributes:
         endpoint: its socket.
         service: the service that it is called by.
-        is_connected: whether the connection to it is up.
     """
 
     endpoint: str
@@ -33,9 +32,6 @@ class Drivers:
     """The registered instances of each driver.
 
     Several instances of a driver may be there at one time, as in a rolling update.
-
-    Args:
-        clock: returns seconds.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -105,11 +101,7 @@ class Drivers:
 
 
 def choose_service(driver: str, endpoint: str, services: Sequence[str]) -> str:
-    """Return the first of a driver's services that is known.
-
-    Raises:
-        ClaimError: none is.
-    """
+    """Return the first of a driver's services that is known; raises ClaimError if none is."""
     where = f"invalid supported gRPC versions of DRA driver plugin {driver} at endpoint {endpoint}"
     if not services:
         raise ClaimError(f"{where}: empty list of supported gRPC services (aka supported versions)")

@@ -16,9 +16,7 @@ class PodClaim:
     """A claim in a pod's spec.
 
     Attributes:
-        name: its name in the pod.
         claim_name: the ResourceClaim; None if it is generated from a template.
-        is_generated: whether it is generated from a template.
     """
 
     name: str
@@ -40,10 +38,6 @@ class ClaimingPod:
     """A pod, as far as its claims go.
 
     Attributes:
-        uid: its UID.
-        name: its name.
-        namespace: its namespace.
-        claims: the claims of its spec.
         generated: name in the pod -> the generated ResourceClaim, None if none is needed.
         uses: container -> the claims that it uses, with the request or "" for all requests.
         requested: container -> extended resources that it requests.
@@ -74,11 +68,7 @@ class ClaimingPod:
         return self.generated[claim.name]
 
     def claim_names(self) -> list[str]:
-        """Return the ResourceClaims of the pod.
-
-        Raises:
-            ClaimError: one is not generated yet.
-        """
+        """Return the ResourceClaims of the pod; raises ClaimError if one is not generated yet."""
         names = [self.claim_name(claim) for claim in self.claims]
         return [name for name in (*names, self.extended_claim) if name is not None]
 
@@ -157,9 +147,6 @@ class ResourceClaim:
     """A ResourceClaim of the API.
 
     Attributes:
-        uid: its UID.
-        name: its name.
-        namespace: its namespace.
         owner_uid: the UID of the pod that controls it, None without one.
         reserved_for: the UIDs of the pods that may use it.
         drivers: the drivers of its allocation; None if it is not allocated.

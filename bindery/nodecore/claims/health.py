@@ -25,9 +25,6 @@ class DeviceHealth:
     """The health of a device.
 
     Attributes:
-        pool: the device's pool.
-        device: its name.
-        health: whether the device is healthy.
         message: the driver's text about the health.
         timeout_s: seconds for which a report is valid, 0 for the default.
         updated_at_s: time of the report, in seconds since the epoch.

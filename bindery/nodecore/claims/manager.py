@@ -76,14 +76,7 @@ class ClaimInfo:
 
 
 class ClaimManager:
-    """The claims that pods on the node use.
-
-    Args:
-        checkpoints: where the checkpoint is.
-        node: the pods of the node.
-        get_claim: reads a ResourceClaim from the API.
-        find_driver: finds a registered driver.
-    """
+    """The claims that pods on the node use."""
 
     def __init__(
         self,

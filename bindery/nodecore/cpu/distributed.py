@@ -25,12 +25,7 @@ def take_distributed(
 ) -> CpuSet:
     """Return `count` of the `available` CPUs in equal parts over as few NUMA nodes as possible.
 
-    Args:
-        topology: the machine.
-        available: the CPUs to choose from.
-        count: how many to take.
-        group_size: CPUs are handed out in groups of this size; the threads of a core, or 1.
-        spread_over_cores: as in `take_packed`.
+    CPUs are handed out in groups of `group_size`: the threads of a core, or 1.
 
     Raises:
         AllocationError: there are fewer CPUs than `count`, or the choice cannot be carried out.

@@ -65,12 +65,6 @@ def generate(policy: StaticPolicy, available: CpuSet, reusable: CpuSet, count: i
 
     All reusable CPUs must lie in the set. A hint is preferred if no smaller set could ever have
     room, counting all CPUs of the machine.
-
-    Args:
-        policy: the policy.
-        available: the CPUs that can be taken.
-        reusable: CPUs of the pod that can be taken too.
-        count: how many are needed.
     """
     numa = policy.topology.numa
     details = policy.topology.details

@@ -82,14 +82,8 @@ def configure(
 ) -> StaticPolicy | None:
     """Return the policy of a configuration; None is the policy without exclusive CPUs.
 
-    Args:
-        policy: "none" or "static".
-        options: the policy's options.
-        topology: the CPUs of the machine.
-        reserved_milli: the millicores that are reserved for the system, None if not known.
-        reserved: the CPUs that are reserved, if they are named.
-        topology_policy: the topology manager's policy.
-        features: the feature gates.
+    `reserved_milli`: millicores for the system, None if not known. `reserved`: the CPUs for the
+    system, if they are named.
 
     Raises:
         ConfigurationError: the settings contradict themselves or the machine.
@@ -154,10 +148,7 @@ class CpuManager:
         return NONE if self._policy is None else static.NAME
 
     def start(self, containers: ContainerIds) -> None:
-        """Restore the state from the checkpoint.
-
-        Args:
-            containers: the containers that run already.
+        """Restore the state from the checkpoint; `containers` run already.
 
         Raises:
             RestoreError: the checkpoint cannot be used.
@@ -171,11 +162,7 @@ class CpuManager:
             self._change(static.start(self._policy, loaded))
 
     def allocate(self, pod: Pod, container: Container) -> None:
-        """Give the container its CPUs.
-
-        Raises:
-            AllocationError: it cannot have them.
-        """
+        """Give the container its CPUs; raises AllocationError if it cannot have them."""
         if self._policy is None:
             return
         self.remove_stale_state()
@@ -254,12 +241,7 @@ class CpuManager:
             self._release(pod_uid, container)
 
     def reconcile(self, statuses: Statuses, update: UpdateCpus) -> Reconciled:
-        """Set the CPUs of the running containers whose CPUs have changed.
-
-        Args:
-            statuses: the containers of the pods, as the runtime reports them.
-            update: sets the CPUs of a container.
-        """
+        """Set the CPUs of the running containers whose CPUs have changed."""
         self.remove_stale_state()
         result = Reconciled()
         for pod in self._node.active_pods():

@@ -17,15 +17,10 @@ def take_packed(
 ) -> CpuSet:
     """Return `count` of the `available` CPUs, as close together as the kubelet takes them.
 
-    Whole NUMA nodes and sockets come first, then whole caches if asked for, whole cores, and
-    single CPUs. At each level, units with fewer free CPUs come first.
-
-    Args:
-        topology: the machine.
-        available: the CPUs to choose from.
-        count: how many to take.
-        spread_over_cores: take single CPUs over many cores rather than whole cores.
-        align_by_uncore: prefer CPUs that share a last-level cache.
+    Whole NUMA nodes and sockets come first, then whole caches if asked for, whole cores, and single
+    CPUs. At each level, units with fewer free CPUs come first. `spread_over_cores`: take single
+    CPUs over many cores rather than whole cores. `align_by_uncore`: prefer CPUs that share a
+    last-level cache.
 
     Raises:
         AllocationError: there are fewer CPUs than `count`.

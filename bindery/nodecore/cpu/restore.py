@@ -4,6 +4,8 @@ An older version is migrated. What cannot be read stops the start: the kubelet a
 administrator to drain the node and to delete the file.
 """
 
+from contextlib import suppress
+
 from bindery.nodecore.checkpoints import cpu as files
 from bindery.nodecore.checkpoints.store import CheckpointManager, restored
 from bindery.nodecore.containers import ContainerIds
@@ -19,16 +21,10 @@ def load(
     containers: ContainerIds,
     *,
     features: Features = DEFAULT,
-    file: str = files.FILE,
 ) -> CpuState:
     """Return the state in the checkpoint; without one, write and return the empty state.
 
-    Args:
-        checkpoints: where the file is.
-        policy: the policy's name; the file must have the same.
-        containers: the running containers, to migrate a file of version 1.
-        features: which versions are read and written.
-        file: the checkpoint's name.
+    `containers`: the running containers, to migrate a file of version 1.
 
     Raises:
         RestoreError: the file is corrupt, of another policy, or has CPUs that are no list.
@@ -37,10 +33,10 @@ def load(
     def decode(blob: bytes) -> CpuState:
         return _state(migrated(blob, containers, features=features), policy)
 
-    state = restored(checkpoints, file, decode, "CPU manager")
+    state = restored(checkpoints, files.FILE, decode, "CPU manager")
     if state is None:
         state = CpuState()
-        save(checkpoints, policy, state, features=features, file=file)
+        save(checkpoints, policy, state, features=features)
     return state
 
 
@@ -50,10 +46,9 @@ def save(
     state: CpuState,
     *,
     features: Features = DEFAULT,
-    file: str = files.FILE,
 ) -> None:
     """Write `state` in the version that the features ask for."""
-    checkpoints.create(file, encode(policy, state, features=features))
+    checkpoints.create(files.FILE, encode(policy, state, features=features))
 
 
 def encode(policy: str, state: CpuState, *, features: Features = DEFAULT) -> bytes:
@@ -80,10 +75,8 @@ def migrated(
         CheckpointError: no version fits, or a container of version 1 is unknown.
     """
     if features.pod_level_resource_managers:
-        try:
+        with suppress(CheckpointError):  # an older version
             return files.decode_v3(blob)
-        except CheckpointError:
-            pass  # an older version
     try:
         second = files.decode_v2(blob, pod_level_managers=features.pod_level_resource_managers)
     except CheckpointError:

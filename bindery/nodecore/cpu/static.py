@@ -37,10 +37,7 @@ class StaticPolicy:
     """The settings of the static policy on a machine.
 
     Attributes:
-        topology: the CPUs of the machine.
         reserved: the CPUs that no container has for itself.
-        options: the policy's options.
-        features: the feature gates.
     """
 
     topology: CpuTopology
@@ -91,7 +88,6 @@ class ReusableCpus:
 
     Attributes:
         pod_uid: the pod that was served last; no other pod has reusable CPUs.
-        cpus: its reusable CPUs.
     """
 
     pod_uid: str = ""
@@ -185,15 +181,8 @@ def allocate(
 ) -> Allocation:
     """Give the container its CPUs and return the new state.
 
-    A container that has CPUs already keeps them. One that is to have none changes nothing.
-
-    Args:
-        policy: the policy.
-        state: the state before.
-        reusable: the CPUs that the pod's init containers leave.
-        pod: the pod.
-        container: one of its containers.
-        mask: the NUMA nodes that the topology manager chose, None for any.
+    A container that has CPUs already keeps them. One that is to have none changes nothing. `mask`:
+    the NUMA nodes that the topology manager chose, None for any.
 
     Raises:
         SmtAlignmentError: the request cannot be met with whole cores only.

@@ -17,8 +17,6 @@ class CpuInfo:
     """Where a logical CPU is.
 
     Attributes:
-        numa: its NUMA node.
-        socket: its socket.
         core: its core; the id is the lowest CPU of the core, which is unique on the machine.
         uncore: its last-level cache; the socket's id when the caches are not known.
     """
@@ -35,11 +33,7 @@ class CpuTopology:
 
     Attributes:
         details: logical CPU -> where it is.
-        num_cpus: the number of logical CPUs.
-        num_cores: the number of cores.
-        num_sockets: the number of sockets.
         num_numa: the number of NUMA nodes that have CPUs.
-        num_uncore: the number of last-level caches.
     """
 
     details: Mapping[int, CpuInfo]

@@ -13,14 +13,7 @@ from bindery.nodecore.topology.hints import Hint
 def hints(
     topology: CpuTopology, available: CpuSet, count: int, reserved: CpuSet = EMPTY
 ) -> list[Hint] | None:
-    """Return the hints for whole CPUs of a container; None, which is no preference, for none.
-
-    Args:
-        topology: the CPUs of the machine.
-        available: the CPUs that no container has.
-        count: how many the container requests; its QoS class does not matter.
-        reserved: the CPUs that are kept for the system.
-    """
+    """Return the hints for whole CPUs of a container; None, which is no preference, for none."""
     if count == 0:
         return None
     policy = StaticPolicy(topology, reserved)
@@ -37,13 +30,6 @@ def take(
     """Return the CPUs of a container: those near `mask` first; none if there are not so many.
 
     They are taken as the kubelet takes them (`packed`).
-
-    Args:
-        topology: the CPUs of the machine.
-        available: the CPUs that no container has.
-        count: how many are needed.
-        mask: the NUMA nodes of the best hint, None for any.
-        reserved: the CPUs that are kept for the system.
     """
     left = available - reserved
     near = left if mask is None else left & topology.cpus_in(masks.nodes_of(mask))

@@ -32,10 +32,6 @@ class PluginDeviceRequest:
     """A container's request for devices of one resource.
 
     Attributes:
-        pod_uid: the pod.
-        container: the container.
-        resource: the resource.
-        count: how many devices.
         mask: the NUMA nodes that the topology manager chose, None for any.
         reusable: devices of the pod's init containers.
     """
@@ -57,12 +53,8 @@ def devices_to_allocate(
 ) -> Ids:
     """Return the devices to give, none if the container has them already.
 
-    Args:
-        state: the devices.
-        request: the number of devices, and the devices to reuse.
-        preferred: returns the preference of the plugin; None if the plugin has none.
-        is_running: whether the container ran already when the node agent started, and not all
-            pods are known yet.
+    `is_running`: whether the container ran already when the node agent started, and not all pods
+    are known yet.
 
     Raises:
         AllocationError: the devices are not there, not healthy, or the request has changed.
@@ -101,11 +93,7 @@ def choose(
 ) -> Ids:
     """Return the requested number of devices; of equal devices, the lowest ids first.
 
-    Args:
-        devices: all devices of the resource.
-        available: the free devices, without the reusable ones.
-        request: the number of devices, and the devices to reuse.
-        preferred: returns the preference of the plugin; None if the plugin has none.
+    `available`: the free devices, without the reusable ones.
 
     Raises:
         AllocationError: there are not enough.

@@ -54,13 +54,6 @@ def generate(
 
     Reusable devices with a known place must all lie in the set. A hint is preferred if no smaller
     set could ever have so many, counting all devices.
-
-    Args:
-        devices: all devices of the resource.
-        numa_nodes: the NUMA nodes of the machine.
-        available: the devices that can be given.
-        reusable: devices of the pod that can be given too.
-        count: how many are needed.
     """
     places = {
         one: masks.mask_of(_known(device.numa_nodes, numa_nodes)) for one, device in devices.items()

@@ -65,15 +65,7 @@ class Capacity:
 
 
 class DeviceManager:
-    """The state of the device manager; a hint provider of the topology manager.
-
-    Args:
-        numa_nodes: the NUMA nodes of the machine.
-        node: the pods of the node.
-        affinity: the topology manager.
-        checkpoints: where the checkpoint is.
-        clock: returns seconds.
-    """
+    """The state of the device manager; a hint provider of the topology manager."""
 
     def __init__(
         self,
@@ -101,10 +93,8 @@ class DeviceManager:
     def start(self, running: Iterable[tuple[str, str]] = ()) -> CheckpointError | None:
         """Restore what containers hold; return the error if the checkpoint is unusable.
 
-        A bad checkpoint does not stop the start: the state is empty then.
-
-        Args:
-            running: pod UID and name of the containers that run already.
+        A bad checkpoint does not stop the start: the state is empty then. `running`: pod UID and
+        name of the containers that run already.
         """
         self._running = frozenset(running)
         if files.FILE not in self._checkpoints.list():
@@ -175,11 +165,7 @@ class DeviceManager:
         """Return what the plugins' answers add to a container.
 
         Devices that are lost, as after a restart without a checkpoint, are allocated once more.
-
-        Args:
-            pod: the pod.
-            container: one of its containers.
-            parse: reads a plugin's answer.
+        `parse` reads a plugin's answer.
 
         Raises:
             AllocationError: the container cannot have its devices.

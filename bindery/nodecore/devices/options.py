@@ -24,15 +24,7 @@ class Mount:
 
 @dataclass(frozen=True)
 class RunOptions:
-    """What one plugin, or all together, add to a container.
-
-    Attributes:
-        envs: environment variables.
-        devices: device files.
-        mounts: mounts.
-        annotations: annotations for the runtime.
-        cdi_devices: names of CDI devices.
-    """
+    """What one plugin, or all together, add to a container."""
 
     envs: Mapping[str, str] = field(default_factory=dict)
     devices: tuple[DeviceNode, ...] = ()

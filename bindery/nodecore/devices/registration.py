@@ -15,12 +15,7 @@ Connect = Callable[[str, str], Plugin]
 
 
 class DeviceHandler:
-    """Registers device plugins with a device manager.
-
-    Args:
-        manager: the device manager.
-        connect: connects to a plugin.
-    """
+    """Registers device plugins with a device manager."""
 
     def __init__(self, manager: DeviceManager, connect: Connect) -> None:
         self._manager = manager

@@ -16,7 +16,6 @@ class Device:
     """A device as its plugin reports it.
 
     Attributes:
-        id: its id.
         numa_nodes: the NUMA nodes that it is near to; None if the plugin reports none.
         healthy: whether it can be given.
     """

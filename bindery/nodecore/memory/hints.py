@@ -24,11 +24,6 @@ def calculate(machine: Machine, requests: Requests, reusable: Reusable) -> dict[
 
     A group of several NUMA nodes is possible only if each of them is unused or used as exactly
     this group. A hint is preferred if no smaller group could ever have room.
-
-    Args:
-        machine: the state of each NUMA node.
-        requests: what is needed.
-        reusable: what the pod's init containers leave.
     """
     tables = {
         resource: {node: state.memory.get(resource, _NO_MEMORY) for node, state in machine.items()}

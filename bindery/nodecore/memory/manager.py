@@ -34,13 +34,8 @@ def configure(
 ) -> StaticMemoryPolicy | None:
     """Return the policy of a configuration; None is the policy without reserved memory.
 
-    Args:
-        policy: "None" or "Static".
-        machine: the hardware.
-        node_reserved: resource -> bytes that are reserved on the node in all: for kube and the
-            system, and for memory the hard eviction threshold.
-        reservations: how these are spread over the NUMA nodes.
-        features: the feature gates.
+    `node_reserved`: what is reserved on the node in all, for kube and the system, and for memory
+    the hard eviction threshold. `reservations`: how this is spread over the NUMA nodes.
 
     Raises:
         ConfigurationError: the settings contradict themselves or the machine.
@@ -120,10 +115,7 @@ class MemoryManager:
         return NONE if self._policy is None else static.NAME
 
     def start(self, containers: ContainerIds) -> None:
-        """Restore the state from the checkpoint.
-
-        Args:
-            containers: the containers that run already.
+        """Restore the state from the checkpoint; `containers` run already.
 
         Raises:
             RestoreError: the checkpoint cannot be used.
@@ -148,11 +140,7 @@ class MemoryManager:
         self._state = loaded
 
     def allocate(self, pod: Pod, container: Container) -> None:
-        """Give the container its memory.
-
-        Raises:
-            AllocationError: it cannot have it.
-        """
+        """Give the container its memory; raises AllocationError if it cannot have it."""
         if self._policy is None:
             return
         self.remove_stale_state()

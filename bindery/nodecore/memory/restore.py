@@ -1,5 +1,7 @@
 """Reading and writing the memory manager's state as a checkpoint."""
 
+from contextlib import suppress
+
 from bindery.nodecore.checkpoints import memory as files
 from bindery.nodecore.checkpoints.store import CheckpointManager, restored
 from bindery.nodecore.errors import CheckpointError
@@ -12,7 +14,6 @@ def load(
     policy: str,
     *,
     features: Features = DEFAULT,
-    file: str = files.FILE,
 ) -> MemoryState:
     """Return the state in the checkpoint; without one, write and return the empty state.
 
@@ -20,11 +21,11 @@ def load(
         RestoreError: the file is corrupt or of another policy.
     """
     state = restored(
-        checkpoints, file, lambda blob: _state(blob, policy, features), "memory manager"
+        checkpoints, files.FILE, lambda blob: _state(blob, policy, features), "memory manager"
     )
     if state is None:
         state = MemoryState()
-        save(checkpoints, policy, state, features=features, file=file)
+        save(checkpoints, policy, state, features=features)
     return state
 
 
@@ -34,10 +35,9 @@ def save(
     state: MemoryState,
     *,
     features: Features = DEFAULT,
-    file: str = files.FILE,
 ) -> None:
     """Write `state` in the version that the features ask for."""
-    checkpoints.create(file, encode(policy, state, features=features))
+    checkpoints.create(files.FILE, encode(policy, state, features=features))
 
 
 def encode(policy: str, state: MemoryState, *, features: Features = DEFAULT) -> bytes:
@@ -53,10 +53,8 @@ def decode(blob: bytes, *, features: Features = DEFAULT) -> files.MemoryCheckpoi
         CheckpointError: neither version fits.
     """
     if features.pod_level_resource_managers:
-        try:
+        with suppress(CheckpointError):  # an older version
             return files.decode_v2(blob)
-        except CheckpointError:
-            pass  # an older version
     return files.decode_v1(blob, pod_level_managers=features.pod_level_resource_managers)
 
 

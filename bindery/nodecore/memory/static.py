@@ -25,9 +25,7 @@ class StaticMemoryPolicy:
     """The settings of the static memory policy on a machine.
 
     Attributes:
-        machine: the hardware.
         reserved: NUMA node -> resource -> bytes that are kept for the system.
-        features: the feature gates.
 
     Raises:
         ConfigurationError: no memory is reserved.
@@ -163,14 +161,6 @@ def allocate(
 
     A container that has blocks already keeps them.
 
-    Args:
-        policy: the policy.
-        state: the state before.
-        reusable: the memory that the pod's init containers leave.
-        pod: the pod.
-        container: one of its containers.
-        hint: what the topology manager decided.
-
     Raises:
         AllocationError: no NUMA nodes have the memory, or only nodes that others use.
     """
@@ -262,12 +252,6 @@ def choose_group(
     hint: Hint,
 ) -> tuple[int, ...]:
     """Return the NUMA nodes to take memory from: those of the hint, extended if they are full.
-
-    Args:
-        machine: the state of each NUMA node.
-        wanted: what is needed.
-        reusable: what the pod's init containers leave.
-        hint: what the topology manager decided.
 
     Raises:
         AllocationError: there are none.

@@ -82,11 +82,8 @@ def release(states: NodeStates, blocks: Iterable[Block]) -> NodeStates:
 def expected(states: NodeStates, blocks: Iterable[tuple[str, Block]]) -> NodeStates:
     """Return the states after recorded blocks are charged.
 
-    Blocks of small groups come first, so that larger groups leave them room.
-
-    Args:
-        states: the states without blocks.
-        blocks: the owner, as the error names it, and the block.
+    Blocks of small groups come first, so that larger groups leave them room. `blocks`: each with
+    its owner, as the error names it.
 
     Raises:
         StateError: a block has a NUMA node or a resource that the machine lacks.
@@ -114,12 +111,8 @@ def is_same(one: NodeStates, other: NodeStates, groups: Iterable[Sequence[int]] 
     order in which blocks were charged decides which node of the group has them.
 
     Groups that overlap leave more open: the block that was charged last decides which group a node
-    is in. The kubelet compares with its blocks in random order; here any order may fit.
-
-    Args:
-        one: the recorded state.
-        other: the state that follows from the recorded blocks.
-        groups: the groups of these blocks, to allow for overlaps.
+    is in. The kubelet compares with its blocks in random order; here any order may fit. `one` is
+    the recorded state. `groups`: those of the recorded blocks, to allow for overlaps.
     """
     if one.keys() != other.keys():
         return False

@@ -194,13 +194,8 @@ def packed(
     """Return how many CPUs of each zone the CPU manager's packed choice takes.
 
     Whole zones that are not larger than what is still needed come first, then whole cores and then
-    single CPUs of the zones with the fewest available CPUs.
-
-    Args:
-        available: the CPUs of each zone that can be taken.
-        sizes: all CPUs of each zone.
-        split: the available CPUs of each zone that are not whole cores.
-        count: how many are needed, at most what is available.
+    single CPUs of the zones with the fewest available CPUs. `split`: the available CPUs of each
+    zone that are not whole cores.
     """
     left = list(available)
     for zone in _fullest_first(left):

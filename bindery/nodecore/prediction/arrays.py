@@ -123,12 +123,8 @@ def stack(nodes: Sequence[NodeZones]) -> ZoneArrays:
 def used_alone(resources: Sequence[str], free: Floats, totals: Floats) -> NDArray[np.uint8]:
     """Return `ZoneArrays.groups` for nodes of which only counts are known.
 
-    A zone with less free memory than total counts as used alone.
-
-    Args:
-        resources: the names of the R resources.
-        free: float64 [N, Z, R].
-        totals: float64 [N, Z, R].
+    A zone with less free memory than total counts as used alone. `free`, `totals`: float64 [N, Z,
+    R].
     """
     of_memory = [is_memory(name) for name in resources]
     is_used = (free < totals)[:, :, of_memory].any(axis=2)

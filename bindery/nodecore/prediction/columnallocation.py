@@ -21,12 +21,8 @@ def allocate(
 ) -> Masks:
     """Take a container's resources on all nodes; return the masks of their zones.
 
-    Args:
-        columns: the nodes.
-        wanted: the request of the container.
-        decided: the topology manager's choice.
-        alive: nodes that have not refused the pod; nodes that refuse now are set to False.
-        is_last: whether no container follows, so that the rest need not be computed.
+    `alive`: nodes that have not refused the pod; nodes that refuse now are set to False. `is_last`:
+    whether no container follows, so that the rest need not be computed.
     """
     used = np.zeros(columns.size, np.uint8)
     for name, count in wanted.devices.items():
@@ -115,11 +111,7 @@ def _spread(
 def packed(available: Floats, sizes: Floats, split: Floats, count: Floats) -> Floats:
     """Return how many CPUs of each zone the packed choice takes; see `account.packed`.
 
-    Args:
-        available: float64 [Z, m].
-        sizes: float64 [Z, m].
-        split: float64 [Z, m].
-        count: float64 [m]; at most what is available.
+    `count`: float64 [m], at most what is available; the others: float64 [Z, m].
     """
     left, needed = available, count.astype(np.float64)
     if ((available > 0) & (available == sizes)).any():

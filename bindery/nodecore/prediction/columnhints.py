@@ -122,9 +122,7 @@ class Memory:
     def narrowest(self, nodes: NDArray[np.intp], inside: Masks) -> Masks:
         """Return the narrowest hint of each node that has all zones of a mask, 0 if none has.
 
-        Args:
-            nodes: the m columns to ask.
-            inside: uint8 [m]; the masks.
+        `nodes`: the m columns to ask. `inside`: uint8 [m]; the masks.
         """
         order = np.array([0, *reversed(by_narrowness(self._columns.zones))], np.uint8)
         weights = np.argsort(order).astype(np.uint8)  # the narrowest mask has the largest
@@ -191,9 +189,7 @@ class Memory:
 def enough_on(rows: Floats | NDArray[np.float32], size: float) -> Bools:
     """Return for all masks whether the sum of their rows is at least `size`; bool [2^Z, m].
 
-    Args:
-        rows: float64 [Z, m], or float32 for counts, which it holds exactly up to 2^24.
-        size: what is needed.
+    `rows`: float64 [Z, m], or float32 for counts, which it holds exactly up to 2^24.
     """
     # Two short tables of sums, for the lower and the upper zones, instead of 2^Z sums.
     half = len(rows) // 2

@@ -39,8 +39,6 @@ class Decisions:
 
     Attributes:
         masks: uint8 [n]; 0 is no preference.
-        preferred: bool [n].
-        admit: bool [n].
     """
 
     masks: Masks
@@ -164,11 +162,7 @@ def _order(zones: int, fewest: int) -> tuple[NDArray[np.uint8], Masks]:
 def _nearest(columns: Columns, reached: Bools, best: Masks, nodes: NDArray[np.intp]) -> Masks:
     """Return the nearest of the masks in `reached` that have as many zones as the best.
 
-    Args:
-        columns: all nodes.
-        reached: bool [2^Z, m].
-        best: uint8 [m].
-        nodes: the m columns that are asked.
+    `reached`: bool [2^Z, m]. `best`: uint8 [m]. `nodes`: the m columns that are asked.
     """
     if not columns.has_distances:
         return best

@@ -84,12 +84,7 @@ class Columns:
     ) -> Floats | None:
         """Return the mean distance within `mask` for each column, 0 where it does not count.
 
-        None if it counts nowhere.
-
-        Args:
-            mask: the zones.
-            policy: the code of the policy that has no such option.
-            nodes: the columns to ask.
+        None if it counts nowhere. `policy`: the code of the policy that has no such option.
         """
         if self._distances is None:
             return None

@@ -68,11 +68,7 @@ def take(node: NodeZones, request: PodRequest, zones: int) -> NodeZones:
 
 
 def _decide(node: NodeZones, account: Account, wanted: Wanted) -> Merged:
-    """Return the topology manager's choice.
-
-    Raises:
-        TopologyAffinityError: it refuses.
-    """
+    """Return the topology manager's choice; raises TopologyAffinityError if it refuses."""
     everything = (1 << len(node.free)) - 1
     numa = NumaInfo(nodes_of(everything), dict(enumerate(node.distances)))
     options = TopologyOptions(prefer_closest=node.prefer_closest)

@@ -46,10 +46,7 @@ def predict(
 ) -> Predictions:
     """Return what each node will decide about a pod that asks for `request`.
 
-    Args:
-        arrays: the zones of all nodes.
-        request: what the pod asks for.
-        nodes: the rows to ask, K of them; None for all.
+    `nodes`: the rows to ask, K of them; None for all.
     """
     rows = np.arange(len(arrays.zone_count)) if nodes is None else nodes
     counts = arrays.zone_count[rows]

@@ -61,12 +61,7 @@ def check_node_count(count: int, options: TopologyOptions = NO_OPTIONS) -> None:
 class TopologyManager:
     """Decides for each container or pod on which NUMA nodes it gets its resources.
 
-    Args:
-        nodes: the NUMA nodes of the machine.
-        policy: the name of the policy.
-        scope: "container" or "pod".
-        options: the policy's options.
-        features: the feature gates.
+    `scope`: "container" or "pod".
 
     Raises:
         ConfigurationError: a name is unknown, or the machine has too many NUMA nodes.

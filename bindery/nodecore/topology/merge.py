@@ -55,11 +55,7 @@ def merge(
     """Return the best combination of one hint of each resource.
 
     Without any combination that has a node, the result is all nodes, not preferred.
-
-    Args:
-        numa: the NUMA nodes.
-        resources: the hints of each resource, as `filtered` returns them.
-        prefer_closest: whether distances decide between sets with as many nodes.
+    `prefer_closest`: whether distances decide between sets with as many nodes.
     """
     everything = numa.everything
     key: Key = numa.closeness if prefer_closest else narrowness
@@ -89,12 +85,8 @@ def order(hint: Hint, fewest: int, key: Key = narrowness) -> tuple[int, int, Any
 
     Preferred hints come first. Of the others, the best have as many nodes as the resource that
     needs most; then come smaller sets, of which the larger is better, and then larger sets, of
-    which the smaller is better. Hints without a node come last.
-
-    Args:
-        hint: a merged hint.
-        fewest: the nodes of the resource that needs most, as `widest_minimum` returns them.
-        key: the order of masks that are otherwise equal.
+    which the smaller is better. Hints without a node come last. `fewest`: as `widest_minimum`
+    returns it. `key`: the order of masks that are otherwise equal.
     """
     mask = hint.mask or 0
     count = mask.bit_count()
@@ -121,12 +113,7 @@ def _preferred(everything: int, resources: Sequence[Sequence[Hint]]) -> set[int]
 
 
 def reachable(numa: NumaInfo, resources: Sequence[Sequence[Hint]]) -> list[int]:
-    """Return the masks of all combinations, without the empty one.
-
-    Args:
-        numa: the NUMA nodes.
-        resources: the hints of each resource, at least one for each.
-    """
+    """Return the masks of all combinations, without the empty one."""
     everything = numa.everything
     choices = [
         {everything if hint.mask is None else hint.mask & everything for hint in hints}

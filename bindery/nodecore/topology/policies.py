@@ -20,12 +20,7 @@ NO_OPTIONS: Final = TopologyOptions()
 
 @dataclass(frozen=True)
 class Merged:
-    """What a policy makes of the hints.
-
-    Attributes:
-        hint: the best hint.
-        admit: whether a pod with it may run.
-    """
+    """The best hint by a policy, and whether a pod with it may run."""
 
     hint: Hint
     admit: bool
@@ -39,12 +34,6 @@ def merge_hints(
 ) -> Merged:
     """Return the best hint by the policy named `policy`, and whether it admits the pod.
 
-    Args:
-        policy: one of the names above.
-        numa: the NUMA nodes of the machine.
-        providers: the hints of each provider.
-        options: the topology manager's options.
-
     Raises:
         ConfigurationError: there is no such policy.
     """
@@ -53,11 +42,7 @@ def merge_hints(
 
 
 def check_name(policy: str) -> None:
-    """Check that there is a policy of this name.
-
-    Raises:
-        ConfigurationError: there is none.
-    """
+    """Check that there is a policy of this name; raises ConfigurationError if there is none."""
     if policy not in _POLICIES:
         raise ConfigurationError(f'unknown policy: "{policy}"')
 

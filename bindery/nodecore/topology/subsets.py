@@ -19,11 +19,8 @@ _PRODUCT_BITS: Final = 32
 def all_ands(tables: Sequence[NDArray[np.bool_]], nodes: int) -> NDArray[np.bool_]:
     """Return where a mask is the AND of one mask of each table; bool [2^nodes, ...].
 
-    The empty mask counts in no table, and its row in the result has no meaning.
-
-    Args:
-        tables: at least one; bool [2^nodes, ...].
-        nodes: how many NUMA nodes there are, at most 31.
+    The empty mask counts in no table, and its row in the result has no meaning. `tables`: at least
+    one; bool [2^nodes, ...]. `nodes`: at most 31.
     """
     reached, left = tables[0], list(tables[1:])
     at_once = max(1, _PRODUCT_BITS // nodes - 1)

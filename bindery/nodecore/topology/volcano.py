@@ -55,10 +55,6 @@ def device_hints(free: Mapping[int, int], count: int) -> list[Hint] | None:
     """Return the hints for devices; the smallest sets of nodes that have so many are preferred.
 
     None, which is no preference, on machines with more than 16 NUMA nodes that have devices.
-
-    Args:
-        free: NUMA node -> free devices.
-        count: how many are needed.
     """
     if len(free) > MOST_DEVICE_NODES:
         return None
@@ -68,11 +64,7 @@ def device_hints(free: Mapping[int, int], count: int) -> list[Hint] | None:
 
 
 def scores(zones: Mapping[str, int]) -> dict[str, int]:
-    """Return the score of each node, from 0 to 100: fewer zones are better.
-
-    Args:
-        zones: node -> how many zones the pod would get there.
-    """
+    """Return the score of each node, from 0 to 100: fewer `zones` are better."""
     most = max(zones.values(), default=0)
     if most == 0:
         return dict.fromkeys(zones, HIGHEST_SCORE)

@@ -46,8 +46,6 @@ class AttachedVolume:
 
     Attributes:
         name: its name on the node.
-        spec: the volume.
-        device_path: where its device is.
         is_attachable: whether the node detaches it; None for a volume that was found after a
             restart, until the node's status has it.
         device: whether it is mounted for the node.
@@ -87,11 +85,7 @@ class ActualVolumes:
     ) -> None:
         """Record that the volume is attached, or only the path of its device if it is already.
 
-        Args:
-            volume: its name on the node.
-            spec: the volume.
-            device_path: where its device is.
-            is_certain: false for a volume that was found after a restart.
+        `is_certain` is false for a volume that was found after a restart.
         """
         found = self._volumes.get(volume)
         if found is None:
@@ -103,9 +97,7 @@ class ActualVolumes:
     def update_reconstructed(self, volume: str, device_path: str | None) -> None:
         """Record the node's status of a volume that was found after a restart.
 
-        Args:
-            volume: its name on the node.
-            device_path: where its device is, None if the node's status does not name it.
+        `device_path` is None if the node's status does not name the volume.
         """
         found = self._volumes.get(volume)
         if found is None:
@@ -116,11 +108,7 @@ class ActualVolumes:
             found.is_attachable = device_path is not None
 
     def mark_volume_as_detached(self, volume: str) -> None:
-        """Record that the volume is detached.
-
-        Raises:
-            VolumeStateError: pods still have it.
-        """
+        """Record that the volume is detached; raises VolumeStateError if pods still have it."""
         found = self._volumes.get(volume)
         if found is not None and found.pods:
             raise VolumeStateError(

@@ -19,9 +19,7 @@ class PodVolume:
     """A volume of a pod.
 
     Attributes:
-        spec: the volume.
         outer_names: its names in the pod; one claim can be used by several volumes.
-        requested_at_s: when the pod asked for the mount.
     """
 
     spec: VolumeSpec
@@ -35,12 +33,9 @@ class VolumeToMount:
 
     Attributes:
         volume: the volume's name on the node.
-        pod_uid: the pod.
-        spec: the volume.
         is_attachable: whether it is attached to the node first.
         is_reported_in_use: whether the node's status names it.
         size_bytes: the desired size, 0 for any size.
-        requested_at_s: when the pod asked for the mount.
         outer_names: its names in the pod.
     """
 

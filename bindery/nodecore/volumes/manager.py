@@ -57,10 +57,7 @@ class Waiting:
 class VolumeManager:
     """The state of the node's volumes and the questions about it.
 
-    Args:
-        cluster: claims and volumes.
-        clock: returns seconds.
-        is_attached_by_controller: whether the attach-detach controller attaches volumes.
+    `is_attached_by_controller`: whether the attach-detach controller attaches volumes.
     """
 
     def __init__(
@@ -111,10 +108,7 @@ class VolumeManager:
         """Record the volumes of the last run, before the first round.
 
         Nothing is unmounted until `update_from_node_status` has recorded the attached volumes.
-
-        Args:
-            paths: the paths below the directories of pods, relative to the kubelet's directory.
-            construct: asks a plugin for the spec of a volume.
+        `paths`: below the directories of pods, relative to the kubelet's directory.
         """
         found = reconstruct(volumes_in(paths), construct, self.actual)
         self.waits_for_node_status = found.waiting
@@ -178,12 +172,7 @@ class VolumeManager:
         return bool(self.actual.mounted_of_pod(pod_uid, possibly=True))
 
     def extra_supplemental_groups(self, pod_uid: str, groups: Collection[int] = ()) -> list[int]:
-        """Return the groups that the pod gets for its volumes.
-
-        Args:
-            pod_uid: the pod.
-            groups: the groups that it asks for itself; these are left out.
-        """
+        """Return the groups that the pod gets for its volumes, beyond `groups` of its own."""
         found = {
             int(mounted.spec.gid)
             for _, uid, mounted in self.actual.mounted_volumes()

@@ -21,12 +21,10 @@ class VolumeClaim:
     """A PersistentVolumeClaim.
 
     Attributes:
-        uid: its UID.
         volume: the PersistentVolume that it names, empty for none.
         is_bound: whether its phase is Bound.
         is_deleted: whether it is being deleted and nothing protects it any more.
         owner_uid: the pod that it was made for, empty for none.
-        size_bytes: the size in its status.
     """
 
     uid: str
@@ -78,10 +76,6 @@ class PodVolumes:
     """A pod with its volumes.
 
     Attributes:
-        uid: its UID.
-        name: its name.
-        namespace: its namespace.
-        volumes: its volumes.
         is_terminating: whether its containers are to end.
         is_over: whether it needs nothing of the node any more.
     """
@@ -138,14 +132,7 @@ def volume_spec(
 
 
 class Populator:
-    """Brings the volumes of pods into the desired state, and takes them out again.
-
-    Args:
-        desired: the desired state.
-        actual: the actual state.
-        cluster: claims and volumes.
-        clock: returns seconds.
-    """
+    """Brings the volumes of pods into the desired state, and takes them out again."""
 
     def __init__(
         self,

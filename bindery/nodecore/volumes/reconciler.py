@@ -29,9 +29,7 @@ class Step:
     """A step.
 
     Attributes:
-        kind: the operation.
         volume: the volume's name on the node.
-        spec: the volume.
         pod_uid: the pod, empty for steps that concern no single pod.
         message: the error to report.
     """
@@ -83,15 +81,8 @@ def plan(
 ) -> list[Step]:
     """Return the steps of one round, in order: unmount, mount or attach, then take away.
 
-    Volumes with a running operation get their steps in a later round.
-
-    Args:
-        desired: the desired mounts.
-        actual: the present mounts.
-        pending: the running operations.
-        readiness: whether volumes may be taken away.
-        is_attached_by_controller: whether the attach-detach controller attaches volumes, which is
-            the default, or the node itself.
+    Volumes with a running operation get their steps in a later round. `is_attached_by_controller`:
+    whether the attach-detach controller attaches volumes, which is the default, or the node itself.
     """
     steps: list[Step] = []
     if readiness.may_unmount:

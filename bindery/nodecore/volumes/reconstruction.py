@@ -17,8 +17,6 @@ class FoundVolume:
     """A volume in a pod's directory.
 
     Attributes:
-        pod_uid: the pod.
-        plugin: the plugin that made it.
         name: its name: of the PersistentVolume, or of the volume in the pod.
         is_block: whether it is a device.
     """
@@ -60,13 +58,7 @@ def volumes_in(paths: Iterable[str]) -> list[FoundVolume]:
 def reconstruct(
     found: Iterable[FoundVolume], construct: Construct, actual: ActualVolumes
 ) -> Reconstructed:
-    """Record volumes in the actual state; nothing about them is certain.
-
-    Args:
-        found: the volumes.
-        construct: asks their plugins.
-        actual: the actual state, which is changed.
-    """
+    """Record volumes in the actual state; nothing about them is certain."""
     waiting: set[str] = set()
     failed = []
     for one in found:
@@ -88,10 +80,7 @@ def update_from_node_status(
 ) -> None:
     """Record which reconstructed volumes are attached, and where.
 
-    Args:
-        waiting: the volumes.
-        attached: volume -> path of its device, as the node's status has them.
-        actual: the actual state, which is changed.
+    `attached`: volume -> path of its device, as the node's status has them.
     """
     for name in waiting:
         actual.update_reconstructed(name, attached.get(name))

@@ -19,7 +19,6 @@ class VolumeSpec:
         is_device_mountable: whether it is mounted once for all pods first.
         requires_remount: whether it is mounted again when its pod changes, as secrets are.
         is_expandable: whether the node grows its file system.
-        is_read_only: whether it is mounted read-only.
         is_block: whether pods use it as a device.
         size_bytes: the size that it is to have, 0 if that does not matter.
         gid: the group that pods get for it, empty for none.

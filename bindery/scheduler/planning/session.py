@@ -179,11 +179,7 @@ class Session(SessionFacts):
     # -- between plugins -----------------------------------------------------------------------
 
     def ledger(self, kind: type[L]) -> L:
-        """Return the ledger of this type.
-
-        Raises:
-            LookupError: no plugin offers one.
-        """
+        """Return the ledger of this type; raises LookupError if no plugin offers one."""
         found = self._ledger_by_type[kind]
         assert isinstance(found, kind)
         return found

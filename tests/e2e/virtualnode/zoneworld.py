@@ -23,7 +23,6 @@ from bindery.nodeagent import hardware, topologyreport
 from bindery.nodeagent.candidates import candidate_of, core_pod
 from bindery.nodeagent.hardware import KubeletSettings
 from bindery.nodeagent.kubelet import HollowKubelet, Stores
-from bindery.nodeagent.observed import FILES, ObservedKubelet
 from bindery.nodeagent.pod_objects import HollowPod
 from bindery.nodecore import checkpointfiles, pods, sysfs
 from bindery.nodecore.admission.result import ADMITTED, Admission
@@ -37,6 +36,7 @@ from bindery.nodecore.prediction.plain import Prediction
 from bindery.nodecore.prediction.requests import request_of
 from bindery.scheduler.plugins.numa import reports
 from devcluster.realnode.cluster import RealCluster
+from tests.e2e.virtualnode.observed import FILES, ObservedKubelet
 
 T = TypeVar("T")
 
