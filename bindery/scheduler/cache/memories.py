@@ -14,7 +14,6 @@ class ClusterMemory(Protocol[Key_contra]):
 
     def forget(self, key: Key_contra, /) -> None:
         """Drop what is known of a deleted object; a key that is not known changes nothing."""
-        ...
 
 
 class CommitCounts:

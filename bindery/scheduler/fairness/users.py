@@ -18,11 +18,9 @@ class Standings(Protocol):
 
     def part(self, user: str) -> float:
         """Return what `user` holds now, as a part of the queue's share."""
-        ...
 
     def changes(self) -> Sequence[str]:
         """Return the users whose part has changed, in order; the sequence only grows."""
-        ...
 
 
 class _Entry(NamedTuple):

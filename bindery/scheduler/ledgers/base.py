@@ -50,7 +50,6 @@ class Ledger(Protocol):
     @property
     def name(self) -> str:
         """Name of the ledger in errors and logs."""
-        ...
 
     def apply(self, operation: Operation) -> None:
         """Enter `operation`.
@@ -58,8 +57,6 @@ class Ledger(Protocol):
         Raises:
             LedgerRefusalError: it does not fit; the ledger is unchanged.
         """
-        ...
 
     def revert(self, operation: Operation) -> None:
         """Undo `operation` exactly. Cannot fail."""
-        ...

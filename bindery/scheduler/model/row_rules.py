@@ -22,23 +22,18 @@ class RowRules(Protocol):
     @property
     def version(self) -> int:
         """Grows with each change of the other members."""
-        ...
 
     def open_now(self) -> BoolColumn:
         """Return a mask of the rows on which a pod may be placed now. Do not write to it."""
-        ...
 
     def open_later(self) -> BoolColumn:
         """Return a mask of the rows that are open after all releasing pods have gone."""
-        ...
 
     def scores(self) -> NDArray[np.float64] | None:
         """Return the scores of the rows; None if there are none."""
-        ...
 
     def failures(self) -> Iterable[NodeFailure]:
         """Return the reasons against nodes, after all releasing pods have gone."""
-        ...
 
 
 class ClosedRows:

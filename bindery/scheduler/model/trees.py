@@ -20,22 +20,18 @@ class Tree(Protocol):
     @property
     def levels(self) -> Sequence[str]:
         """The names of the levels, widest first."""
-        ...
 
     def domains(self, level: int) -> NDArray[np.intp]:
         """Return node row -> domain at `level`, or NOWHERE. Do not write to it."""
-        ...
 
     def names(self, level: int) -> Sequence[str]:
         """Return domain -> its name; "" for a number that is not in use."""
-        ...
 
     def ranks(self, level: int) -> NDArray[np.intp]:
         """Return domain -> its position among all domains of `level`, in the order of the tree.
 
         Domains of one parent are adjacent.
         """
-        ...
 
 
 class _Level:

@@ -24,7 +24,6 @@ class Columns(Protocol):
 
     def __getitem__(self, place: Any, /) -> Any:
         """Return the values at `place`, as numpy does."""
-        ...
 
 
 class DevicesView(Protocol):
@@ -32,52 +31,40 @@ class DevicesView(Protocol):
 
     def count(self, row: int) -> int:
         """Return the number of devices of the node at `row`."""
-        ...
 
     def counts(self, rows: Rows) -> NDArray[np.int64]:
         """Return the number of devices of each of `rows`."""
-        ...
 
     def memory_mib(self, rows: Rows | int) -> NDArray[np.int64]:
         """Return the memory of one device of each of `rows`, in MiB; 0 if not known."""
-        ...
 
     def used(self, row: int, device: int) -> int:
         """Return the held and promised amount of a device, without the releasing amount."""
-        ...
 
     @property
     def has_shared(self) -> bool:
         """Whether a device is held in part, or a node has more tenants than devices."""
-        ...
 
     def is_shared(self, row: int, device: int) -> bool:
         """Return whether a device has a GPU group."""
-        ...
 
     def free(self, rows: Rows) -> NDArray[np.int64]:
         """Return the free part of each device after all releases [device, position in rows]."""
-        ...
 
     def portions(self, share: GpuShare, rows: Rows) -> NDArray[np.int64]:
         """Return `share` as a portion of a device of each of `rows`."""
-        ...
 
     def fits_now(self, share: GpuShare, rows: Rows) -> BoolColumn:
         """Return a mask of `rows`: enough devices have idle room for `share`."""
-        ...
 
     def fits_later(self, share: GpuShare, rows: Rows) -> BoolColumn:
         """Return a mask of `rows`: `share` fits when all releasing pods have gone."""
-        ...
 
     def joins_now(self, share: GpuShare, rows: Rows) -> BoolColumn:
         """Return a mask of `rows`: `share` fits on devices that already have a GPU group."""
-        ...
 
     def joins_later(self, share: GpuShare, rows: Rows) -> BoolColumn:
         """Return the same as `joins_now`, for when all releasing pods have gone."""
-        ...
 
 
 class NodesView(Protocol):
@@ -86,55 +73,44 @@ class NodesView(Protocol):
     @property
     def axis(self) -> ResourceAxis:
         """The names and units of resources."""
-        ...
 
     @property
     def rows(self) -> Mapping[str, int]:
         """Node name -> row."""
-        ...
 
     @property
     def nodes(self) -> Sequence[Node | None]:
         """The node of each row; None for a row without a node."""
-        ...
 
     @property
     def version(self) -> int:
         """Grows when labels, taints, allocatable or readiness of a node change."""
-        ...
 
     @property
     def allocatable(self) -> Columns:
         """Allocatable amounts of the nodes."""
-        ...
 
     @property
     def idle(self) -> Columns:
         """Allocatable minus used; negative on an over-committed node."""
-        ...
 
     @property
     def releasing(self) -> Columns:
         """The part of the used amounts that pods are releasing."""
-        ...
 
     @property
     def pipelined(self) -> Columns:
         """Amounts promised to pipelined pods out of idle and releasing room."""
-        ...
 
     @property
     def devices(self) -> DevicesView:
         """GPUs one by one."""
-        ...
 
     def image_percent(self, used: UsedImages) -> Columns:
         """Return how much of the images of a pod each node has, 0 to 100 [node row]."""
-        ...
 
     def name(self, row: int) -> str:
         """Return the name of the node at `row`."""
-        ...
 
     def demands(
         self, request: Request, rows: Rows
@@ -143,19 +119,15 @@ class NodesView(Protocol):
 
         The amount is an array if it differs between nodes.
         """
-        ...
 
     def serves(self, index: int, rows: Rows) -> BoolColumn:
         """Return on which of `rows` devices of a class serve the resource at `index`."""
-        ...
 
     def least_on_nodes(self, request: Request) -> Request:
         """Return the smallest amounts of `request` in these columns, on any node."""
-        ...
 
     def least(self, request: Request) -> Request:
         """Return `request` with its smallest amounts over all nodes."""
-        ...
 
 
 class PodCountsView(Protocol):
@@ -164,12 +136,10 @@ class PodCountsView(Protocol):
     @property
     def version(self) -> int:
         """Grows with each change."""
-        ...
 
     @property
     def by_day(self) -> Mapping[str, Mapping[Shape, int]]:
         """Day of creation (`2026-01-31`, UTC; "" if not known) -> shape -> number of pods."""
-        ...
 
 
 class QueuesView(Protocol):
@@ -178,7 +148,6 @@ class QueuesView(Protocol):
     @property
     def entries(self) -> Sequence[QueueEntry]:
         """The queue of each row."""
-        ...
 
 
 class StateView(Protocol):
@@ -187,22 +156,18 @@ class StateView(Protocol):
     @property
     def axis(self) -> ResourceAxis:
         """The names and units of resources."""
-        ...
 
     @property
     def nodes(self) -> NodesView:
         """The nodes."""
-        ...
 
     @property
     def queues(self) -> QueuesView:
         """The queues."""
-        ...
 
     @property
     def pod_counts(self) -> PodCountsView:
         """The number of pods by shape and day of creation."""
-        ...
 
 
 class QueueSums(Protocol):
@@ -211,22 +176,18 @@ class QueueSums(Protocol):
     @property
     def chains(self) -> Sequence[Sequence[int]]:
         """Queue row -> the row itself and those of its ancestors, bottom up."""
-        ...
 
     @property
     def allocated(self) -> Columns:
         """Amounts held by active pods."""
-        ...
 
     @property
     def non_preemptible(self) -> Columns:
         """The part of `allocated` held by pods that may not be evicted for others."""
-        ...
 
     @property
     def releasing(self) -> Columns:
         """Amounts still held by evicted and deleted pods."""
-        ...
 
 
 class SharesView(Protocol):
@@ -235,29 +196,22 @@ class SharesView(Protocol):
     @property
     def quota(self) -> Columns:
         """Quotas; infinite for no quota."""
-        ...
 
     @property
     def limit(self) -> Columns:
         """Limits; infinite for no limit."""
-        ...
 
     def is_over(self, row: int) -> bool:
         """Return whether the queue is above its fair share of cores, of memory and of GPUs."""
-        ...
 
     def fits_quota(self, row: int, added: Mapping[int, int]) -> bool:
         """Return whether the queue stays within its quota with `added` (resource -> units)."""
-        ...
 
     def is_undeserving(self, row: int, added: Mapping[int, int]) -> bool:
         """Return whether, with `added`, the queue holds a resource with a fair share of 0."""
-        ...
 
     def dominant(self, row: int, added: Mapping[int, int] | None = None) -> float:
         """Return the queue's largest ratio of allocated plus `added` to its allocatable share."""
-        ...
 
     def size(self, row: int) -> float:
         """Return the size of the queue's allocatable share."""
-        ...

@@ -22,43 +22,34 @@ class PlanningView(SessionView, Protocol):
     @property
     def state(self) -> PlanState:
         """Columns and jobs."""
-        ...
 
     @property
     def plugins(self) -> PluginSet:
         """The plugins by extension point."""
-        ...
 
     @property
     def calls(self) -> PluginCalls:
         """The combined answers of plugins."""
-        ...
 
     @property
     def packing(self) -> PackingPolicies:
         """How pods are packed."""
-        ...
 
     @property
     def timer(self) -> AttemptTimer:
         """The time of the attempt under way."""
-        ...
 
     @property
     def node_ledger(self) -> NodeLedger:
         """The changes of the plan on nodes."""
-        ...
 
     @property
     def position(self) -> NDArray[np.intp]:
         """Node row -> position in `order`."""
-        ...
 
     @property
     def reservations(self) -> Reservations:
         """Room that is reserved for gangs that do not fit now."""
-        ...
 
     def nominated(self, job: Job) -> Nominated | None:
         """Return the nominated pods of other schedulers that count for pods of `job`."""
-        ...

@@ -31,4 +31,3 @@ class HasFindings(Protocol):
 
     def take_findings(self) -> Findings:
         """Return what was found since the last call; called once a cycle."""
-        ...

@@ -56,7 +56,6 @@ class RunTimeLimitView(Protocol):
 
     def text(self) -> str:
         """Return the limit as the end of a sentence."""
-        ...
 
 
 class MemoryView(Protocol):
@@ -65,15 +64,12 @@ class MemoryView(Protocol):
     @property
     def cooldown_s(self) -> float:
         """For how long a node is avoided after a failure."""
-        ...
 
     def avoided_nodes(self, job: Job) -> Sequence[str]:
         """Return the names of the nodes of the job's recent binding failures."""
-        ...
 
     def postponed(self, job: Job) -> str | None:
         """Return why the job is not planned for now; None if it is."""
-        ...
 
 
 class PackingView(Protocol):
@@ -82,15 +78,12 @@ class PackingView(Protocol):
     @property
     def strategies(self) -> PackingStrategies:
         """The configured strategies."""
-        ...
 
     def is_packed(self, shape: Shape) -> bool:
         """Return whether a plugin decides alone how pods of `shape` are packed."""
-        ...
 
     def chosen_devices(self, task: Task, row: int) -> Sequence[str] | None:
         """Return the devices for `task` from the first plugin with an answer."""
-        ...
 
 
 class SessionView(Protocol):
@@ -101,109 +94,86 @@ class SessionView(Protocol):
     @property
     def now(self) -> float:
         """The time of the cycle: seconds since the epoch."""
-        ...
 
     @property
     def state(self) -> StateView:
         """Nodes and queues as columns, valid for one cycle: do not keep them."""
-        ...
 
     @property
     def memory(self) -> MemoryView:
         """The results of earlier cycles."""
-        ...
 
     @property
     def order(self) -> NDArray[np.intp]:
         """Node rows, sorted by node name."""
-        ...
 
     @property
     def labels(self) -> LabelColumns:
         """Label values as columns over node rows."""
-        ...
 
     @property
     def has_soft_taints(self) -> bool:
         """Whether any node has a taint of effect PreferNoSchedule."""
-        ...
 
     @property
     def largest_allocatable(self) -> NDArray[np.int64]:
         """The largest allocatable amount of any node [resource], at least 1."""
-        ...
 
     @property
     def is_releasing(self) -> bool:
         """Whether room is being released on any node."""
-        ...
 
     def passing(self, shape: Shape) -> BoolColumn:
         """Return the combined mask of all `NodeFilter`s for pods of `shape` [node row]."""
-        ...
 
     # -- jobs and pods -------------------------------------------------------------------------
 
     def priority(self, job: Job) -> int:
         """Return the priority of `job`."""
-        ...
 
     def priority_is_known(self, job: Job) -> bool:
         """Return whether the job's PriorityClass exists, if it names one."""
-        ...
 
     def pending_since(self, job: Job) -> float:
         """Return when `job` began to wait: seconds since the epoch."""
-        ...
 
     def running_since(self, job: Job) -> float:
         """Return when the first pod of `job` was bound: seconds since the epoch."""
-        ...
 
     def next_pods(self, job: Job) -> Sequence[Task]:
         """Return the next pods of `job` to place together: its gang, or one extra pod."""
-        ...
 
     def pod(self, task: Task) -> Pod | None:
         """Return the pod of `task`; None if it is bound, or belongs to another scheduler."""
-        ...
 
     def handed_over(self, plugin: str) -> Iterator[tuple[Uid, str, Mapping[str, Any]]]:
         """Yield UID, node name and `pluginData` of `plugin` for each pod at the binder."""
-        ...
 
     # -- queues --------------------------------------------------------------------------------
 
     @property
     def queue_ledger(self) -> QueueSums:
         """The held amounts of queues."""
-        ...
 
     @property
     def shares(self) -> SharesView:
         """The quotas, limits and fair shares of queues."""
-        ...
 
     @property
     def reserved_in_queues(self) -> IntColumns | None:
         """The reserved amounts of queues [resource, queue row]; None without reservations."""
-        ...
 
     def queue_row(self, job: Job) -> int:
         """Return the row of the job's queue."""
-        ...
 
     def queue_problem(self, row: int) -> tuple[str, str] | None:
         """Return why the queue at `row` cannot be used: (reason, message), or None."""
-        ...
 
     def exceeded_limit(self, job: Job) -> RunTimeLimitView | None:
         """Return the run time limit that `job` has reached; None if it may go on."""
-        ...
 
     def access_refusal(self, job: Job) -> AccessRefusal | None:
         """Return why `job` may not use its queue in this way; None if it may."""
-        ...
 
     # -- other plugins -------------------------------------------------------------------------
 
@@ -213,9 +183,7 @@ class SessionView(Protocol):
         Raises:
             LookupError: no configured plugin has such a ledger.
         """
-        ...
 
     @property
     def packing(self) -> PackingView:
         """How pods are packed."""
-        ...

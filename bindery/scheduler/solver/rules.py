@@ -67,44 +67,36 @@ class Rule(Protocol):
     @property
     def name(self) -> str:
         """The action's name, for events and metrics."""
-        ...
 
     @property
     def moves_all(self) -> bool:
         """Whether every victim must find another place."""
-        ...
 
     @property
     def most_jobs(self) -> int | None:
         """Maximum number of jobs whose pods may be evicted; None means no limit."""
-        ...
 
     def against_claim(self, session: Session, claim: RoomClaim) -> Iterator[Refusal]:
         """Yield why no room may be made for `claim` at all."""
-        ...
 
     def eligible(self, session: Session, claim: RoomClaim, table: VictimTable) -> BoolColumn:
         """Return which units of `table` may be evicted for `claim`, before any of them is.
 
         The vectors of `against_unit`: a unit is left out only if `against_unit` yields a refusal.
         """
-        ...
 
     def movable(self, session: Session, claim: RoomClaim, table: VictimTable) -> BoolColumn:
         """Return which units may be evicted for `claim` if they find other places."""
-        ...
 
     def against_unit(
         self, session: Session, claim: RoomClaim, unit: EvictionUnit
     ) -> Iterator[UnitRefusal]:
         """Yield why `unit` may not be evicted next, after the evictions of the plan so far."""
-        ...
 
     def against_plan(
         self, session: Session, claim: RoomClaim, killed: Sequence[EvictionUnit]
     ) -> Iterator[Refusal]:
         """Yield why the whole plan is not acceptable. `killed`: units without another place."""
-        ...
 
 
 class SparingRule(Rule, Protocol):
@@ -113,7 +105,6 @@ class SparingRule(Rule, Protocol):
     @property
     def has_spared(self) -> bool:
         """Whether it has refused such a victim; if not, the other rule finds no more."""
-        ...
 
 
 def is_empty(refusals: Iterator[object]) -> bool:

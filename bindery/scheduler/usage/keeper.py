@@ -23,11 +23,9 @@ class UsageKeeper(Protocol):
 
     def kept(self, leadership: Leadership) -> AbstractAsyncContextManager[None]:
         """Return the context in which it works; entered for one term."""
-        ...
 
     def configure(self, configuration: UsageConfiguration) -> None:
         """Use `configuration` from now on, except for the source."""
-        ...
 
 
 class NoKeeper:

@@ -24,7 +24,6 @@ class UsageSource(Protocol):
 
     def account(self, moment: Moment) -> Amounts:
         """Record `moment`; return usage as a part of capacity [resource, queue]."""
-        ...
 
 
 class GivenUsage:

@@ -9,4 +9,3 @@ class Plugin(Protocol):
     @property
     def name(self) -> str:
         """The plugin's name in the configuration, and its key in `pluginData`."""
-        ...

@@ -24,7 +24,6 @@ class QueueOrder(Protocol):
         Called at every level of the tree. The key may depend on the amounts of this queue, but not
         on those of other queues.
         """
-        ...
 
 
 @runtime_checkable
@@ -43,7 +42,6 @@ class VictimOrder(Protocol):
         `released` has the amounts that `job` would release (position on the resource axis ->
         units). The queue's amounts no longer include the plan's evictions so far.
         """
-        ...
 
 
 @runtime_checkable
@@ -52,7 +50,6 @@ class JobOrder(Protocol):
 
     def job_key(self, session: SessionView, job: Job) -> SortKey:
         """Return the sort key of `job`."""
-        ...
 
 
 @runtime_checkable
@@ -61,7 +58,6 @@ class PodOrder(Protocol):
 
     def pod_key(self, session: SessionView, task: Task) -> SortKey:
         """Return the sort key of `task`."""
-        ...
 
 
 # ---- gates ----
@@ -73,7 +69,6 @@ class JobValid(Protocol):
 
     def invalid(self, session: SessionView, job: Job) -> Refusal | None:
         """Return why `job` cannot be planned, whatever is free; None if it can."""
-        ...
 
 
 @runtime_checkable
@@ -85,7 +80,6 @@ class TaskValid(Protocol):
 
         Also called for running pods before they are moved; `session.pod` is None for those.
         """
-        ...
 
 
 @runtime_checkable
@@ -96,7 +90,6 @@ class CapacityGate(Protocol):
         self, session: SessionView, job: Job, tasks: Sequence[Task]
     ) -> Refusal | None:
         """Return why `tasks` of `job` may not be placed now; None if they may."""
-        ...
 
 
 @runtime_checkable
@@ -105,7 +98,6 @@ class JobReady(Protocol):
 
     def is_ready(self, session: SessionView, job: Job) -> bool:
         """Return whether the active pods of `job`, planned ones included, may be bound."""
-        ...
 
 
 @runtime_checkable
@@ -114,7 +106,6 @@ class JobPipelined(Protocol):
 
     def is_pipelined(self, session: SessionView, job: Job) -> bool:
         """Return whether `job` has enough placed and promised pods to keep its promises."""
-        ...
 
 
 @runtime_checkable
@@ -126,7 +117,6 @@ class WaitsForRelease(Protocol):
 
         If so, their nodes are promised to them. Called for each gang that has all its places.
         """
-        ...
 
 
 # ---- making room: consulted by reclaim, preempt and consolidation ----
@@ -138,7 +128,6 @@ class JobStarving(Protocol):
 
     def is_starving(self, session: SessionView, job: Job) -> bool:
         """Return whether room may be made for `job`."""
-        ...
 
 
 @runtime_checkable
@@ -150,7 +139,6 @@ class VictimFilter(Protocol):
 
     def may_evict(self, session: SessionView, victim: Task, preemptor: Job, action: str) -> bool:
         """Return whether `action` may evict or move `victim` for `preemptor`."""
-        ...
 
 
 # ---- explanations ----
@@ -162,7 +150,6 @@ class RoomExplanation(Protocol):
 
     def explain_room(self, session: SessionView, job: Job) -> RoomNote | None:
         """Return a note about room that is made or expected for `job`, or None."""
-        ...
 
 
 @runtime_checkable
@@ -171,4 +158,3 @@ class WaitExplanation(Protocol):
 
     def explain_wait(self, session: SessionView, job: Job, task: Task, message: str) -> str | None:
         """Return a sentence to append to `message`, the result of the last transaction, or None."""
-        ...

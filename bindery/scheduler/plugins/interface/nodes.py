@@ -31,7 +31,6 @@ class NodeFilter(Protocol):
 
     def node_failures(self, session: SessionView, shape: Shape) -> Iterable[NodeFailure]:
         """Yield the reasons against nodes; a node without a reason passes."""
-        ...
 
 
 @runtime_checkable
@@ -40,7 +39,6 @@ class JobNodeFilter(Protocol):
 
     def job_node_failures(self, session: SessionView, job: Job) -> Iterable[NodeFailure]:
         """Yield the reasons against nodes for `job`; usually none."""
-        ...
 
 
 @runtime_checkable
@@ -53,11 +51,9 @@ class TaskNodeFilter(Protocol):
         If so, no vectors are shared between these pods, and each pod costs O(nodes). The answer
         must depend on `shape` alone.
         """
-        ...
 
     def task_node_failures(self, session: SessionView, task: Task) -> Iterable[NodeFailure]:
         """Yield the reasons against nodes for `task`, at this point of the plan."""
-        ...
 
 
 @runtime_checkable
@@ -66,7 +62,6 @@ class NodeRoom(Protocol):
 
     def keeps_room_for(self, shape: Shape) -> bool:
         """Return whether pods of `shape` need this room. Must not change during a session."""
-        ...
 
     def has_room(self, session: SessionView, shape: Shape, rows: Rows, later: bool) -> BoolColumn:
         """Return for each of `rows` whether one more pod of `shape` fits.
@@ -75,11 +70,9 @@ class NodeRoom(Protocol):
         The answer for a row may depend on this row only; it is computed again after each operation
         on the row.
         """
-        ...
 
     def no_room_text(self, shape: Shape) -> str:
         """Return the text for the nodes without room, after their count: `insufficient …`."""
-        ...
 
 
 @runtime_checkable
@@ -91,7 +84,6 @@ class RoomBySums(Protocol):
 
         Reservations for such pods compare sums, which is faster.
         """
-        ...
 
 
 # ---- scores ----
@@ -112,7 +104,6 @@ class NodeScore(Plugin, Protocol):
         A score may depend on its own row only: after a placement, the engine asks for the score of
         that one node again.
         """
-        ...
 
 
 # ---- rules in which one placement changes many nodes ----
@@ -131,7 +122,6 @@ class PlacementRules(Plugin, Protocol):
         Called once in a session for each shape with own rules, and for each shape with labels that
         rules of other pods refer to. The plugin's ledger keeps the returned object up to date.
         """
-        ...
 
 
 @runtime_checkable
@@ -142,7 +132,6 @@ class NominatedRules(Protocol):
         self, session: SessionView, shape: Shape, nominated: Mapping[int, Sequence[Uid]]
     ) -> RowRules | None:
         """Return rules by `nominated` (node row -> pods), each node with its own; None for none."""
-        ...
 
 
 # ---- domains ----
@@ -154,7 +143,6 @@ class CandidateDomains(Protocol):
 
     def domains(self, session: SessionView, job: Job) -> Iterable[BoolColumn] | None:
         """Return masks over node rows, best first; None if the job needs no domain."""
-        ...
 
 
 @runtime_checkable
@@ -168,7 +156,6 @@ class GangDomains(Protocol):
 
         Not asked if `CandidateDomains` has domains for it. `freeable`: see `DomainAsk`.
         """
-        ...
 
 
 @runtime_checkable
@@ -184,15 +171,12 @@ class GroupDomains(Protocol):
 
         Candidates of the first rank with a plan are compared; those of higher ranks are not tried.
         """
-        ...
 
     def no_domain_text(self, session: SessionView, ask: DomainAsk) -> str:
         """Return why there is no candidate for `ask`."""
-        ...
 
     def tree_positions(self, session: SessionView, constraint: Constraint) -> NDArray[np.intp]:
         """Return node row -> position; the rows of each domain are adjacent, at every level."""
-        ...
 
 
 # ---- packing ----
@@ -207,14 +191,12 @@ class PackingPolicy(Plugin, Protocol):
 
         They must not change.
         """
-        ...
 
     def packs(self, session: SessionView, shape: Shape) -> bool:
         """Return whether this plugin's scores alone pack pods of `shape`. Must be fast.
 
         Other plugins then have no score for packing. Not called if the plugin has the weight 0.
         """
-        ...
 
     def worth_waiting(
         self, session: SessionView, shape: Shape, row: int, rows: Rows
@@ -224,7 +206,6 @@ class PackingPolicy(Plugin, Protocol):
         Pods of `shape` fit at `row` now, and at `rows` after all releasing pods have gone. Called
         for each pod while there are releasing pods.
         """
-        ...
 
     def choose_devices(self, session: SessionView, task: Task, row: int) -> Sequence[str] | None:
         """Return the devices of the node for a GPU share, best first; the ledger takes the first.
@@ -232,4 +213,3 @@ class PackingPolicy(Plugin, Protocol):
         The id of a GPU is its index on the node, from 0. None leaves the choice to the next plugin.
         Not called for pods that request whole devices.
         """
-        ...

@@ -26,7 +26,6 @@ class Watches(Protocol):
 
         Kinds that the API server does not serve are ignored.
         """
-        ...
 
     def observe(self, change: Change[KubeObject]) -> bool:
         """Process a change of one of these kinds; called between cycles only.
@@ -34,7 +33,6 @@ class Watches(Protocol):
         A new plugin gets every existing object as ADDED. Returns whether cached results of its
         `node_failures` may be outdated.
         """
-        ...
 
 
 @runtime_checkable
@@ -43,7 +41,6 @@ class SessionPreparation(Protocol):
 
     def prepare(self, session: SessionView) -> None:
         """Update what time changes. Called before any other method gets the session."""
-        ...
 
 
 @runtime_checkable
@@ -52,7 +49,6 @@ class Supports(Protocol):
 
     def supported_needs(self) -> Collection[Need]:
         """Return the supported needs; they must not change."""
-        ...
 
 
 @runtime_checkable
@@ -61,7 +57,6 @@ class OffersGpus(Protocol):
 
     def offered_gpus(self, state: StateView) -> Mapping[int, int]:
         """Return node row -> number of such GPUs; `NO_ROW` for GPUs that several nodes can use."""
-        ...
 
 
 # ---- the plugin's own ledger ----
@@ -73,7 +68,6 @@ class LedgerProvider(Protocol):
 
     def ledger(self, session: SessionView, state: PlanState) -> Ledger:
         """Return the ledger for this session; it may write the columns of `state`."""
-        ...
 
 
 # ---- BindRequests ----
@@ -87,7 +81,6 @@ class BindRequestMutation(Protocol):
         self, session: SessionView, operations: Sequence[Operation]
     ) -> Mapping[str, str]:
         """Return annotations for the BindRequest."""
-        ...
 
 
 @runtime_checkable
@@ -96,7 +89,6 @@ class BindData(Plugin, Protocol):
 
     def bind_data(self, session: SessionView, task: Task, row: int) -> Mapping[str, Any] | None:
         """Return the JSON object for `task` in `pluginData`, or None for none."""
-        ...
 
 
 @runtime_checkable
@@ -111,4 +103,3 @@ class BindEffects(Plugin, Protocol):
         `data` is the result of `bind_data`. The changed pod may be among the objects. Called before
         `pod` has its node name.
         """
-        ...
