@@ -43,11 +43,7 @@ class AddressPool:
         self._owners[address], self._addresses[uid] = uid, address
 
     def take(self, uid: str, node: str = "") -> str:
-        """Return the address of pod `uid` on `node`, a free one if it has none.
-
-        Raises:
-            NoAddressLeftError: all are held.
-        """
+        """Return the address of a pod, else a free one; raises NoAddressLeftError without any."""
         if uid in self._addresses:
             return self._addresses[uid]
         if len(self._owners) >= self._count:

@@ -32,13 +32,9 @@ _REPORT_S: Final = 5.0
 class HollowAgent:
     """Keeps `nodes`, with their pods and NUMA zones.
 
-    Args:
-        client: the connection to the API server.
-        nodes: the nodes to run.
-        checkpoints: where the kubelets write their checkpoints; None keeps them in memory.
-        topology_delay_s: how long changes of zones are collected before they are reported.
-        clock: returns seconds since the epoch.
-        random: spreads actions that would otherwise happen at the same moment.
+    `checkpoints`: None keeps them in memory. `topology_delay_s`: how long changes of zones are
+    collected before they are reported. `random` spreads actions that would otherwise happen at the
+    same moment.
     """
 
     def __init__(

@@ -25,11 +25,7 @@ _HASHABLE = tuple[tuple[str, str], ...]
 
 
 def candidate_of(pod: HollowPod, node: Node) -> Candidate:
-    """Return the input of the admission checks of `node` for `pod`.
-
-    Raises:
-        QuantityError: an amount is not a quantity.
-    """
+    """Return the input of the admission checks of `node`; raises QuantityError."""
     spec = pod.spec
     tolerations = spec.tolerations or ()
     node_taints = node.spec.taints or ()
@@ -69,11 +65,7 @@ def _is_selected(pod: HollowPod, node: Node) -> bool:
 
 
 def core_pod(pod: HollowPod) -> pods.Pod:
-    """Return the fields of `pod` that the resource managers read.
-
-    Raises:
-        QuantityError: an amount is not a quantity.
-    """
+    """Return the fields of `pod` that resource managers read; raises QuantityError."""
     spec = pod.spec
     served = _served_by_claims(pod)
     qos = pod.status.qos_class

@@ -204,7 +204,6 @@ class HollowMachine:
     """The machine of a hollow node as its kubelet sees it.
 
     Attributes:
-        config: hardware and settings.
         devices: resource -> its devices.
         allocatable: resource -> the amounts available to pods, in the units of
             `nodecore.pods.Resources`.
@@ -235,11 +234,8 @@ def machine_of(
 ) -> HollowMachine:
     """Return the machine of a node.
 
-    Args:
-        resources: the node's capacity, as quantities.
-        gpu_resource: the name of the GPU resource.
-        numa: the NUMA zones; None for one zone.
-        kubelet: the kubelet's settings; None for its defaults, with nothing reserved.
+    `resources`: the node's capacity. `numa`: None for one zone. `kubelet`: None for its defaults,
+    with nothing reserved.
 
     Raises:
         ValueError: the numbers contradict each other, or the kubelet would not start with them.
@@ -261,11 +257,7 @@ def with_machine(
 ) -> HollowMachine:
     """Return `machine` as a kubelet with `settings` sees it.
 
-    Args:
-        machine: the hardware, such as `sysfs.machine_of` reads it.
-        capacity: the node's capacity, without huge pages.
-        settings: the kubelet's settings.
-        devices: devices by resource.
+    `capacity`: the node's, without huge pages.
 
     Raises:
         ValueError: the kubelet would not start with them.

@@ -85,11 +85,7 @@ def encode(held: Held) -> str:
 
 
 def decode(text: str) -> Held:
-    """Return the record in the annotation's `text`.
-
-    Raises:
-        StateError: `text` is not the expected JSON.
-    """
+    """Return the record in an annotation; raises StateError for other text."""
     try:
         return _DECODER.decode(text)
     except msgspec.DecodeError as error:
@@ -104,11 +100,7 @@ def restore(
 ) -> None:
     """Write the checkpoints that a kubelet with `pods` would start from.
 
-    Args:
-        manager: a manager that has started without pods.
-        pods: pod UID -> the resources of its containers.
-        checkpoints: where the CPU manager and the memory manager write.
-        device_checkpoints: where the device manager writes.
+    `manager` has started without pods. `pods`: UID -> the resources of the containers.
 
     Raises:
         StateError: the records contradict each other or the machine.

@@ -30,13 +30,7 @@ PREEMPTED: Final = Admission(
 
 @dataclass(frozen=True)
 class Stores:
-    """The checkpoint stores of a kubelet.
-
-    Attributes:
-        managers: store of the CPU manager and the memory manager.
-        devices: store of the device manager.
-        outlive: whether the stores survive a restart of the agent.
-    """
+    """The checkpoint stores of a kubelet; `outlive`: whether they survive the agent."""
 
     managers: CheckpointManager
     devices: CheckpointManager
@@ -103,9 +97,7 @@ class HollowKubelet:
         """Restore the resources of containers. Return a description of records that were lost, or
         None.
 
-        Args:
-            running: the pods that already run.
-            held: pod UID -> record; used if the stores do not survive the agent.
+        `held`: pod UID -> record; used if the stores do not survive the agent.
 
         Raises:
             NodeCoreError: a checkpoint cannot be used; a kubelet would not start.
@@ -151,11 +143,7 @@ class HollowKubelet:
     ) -> Admission:
         """Return whether a pod may run; the first answer for a pod is final.
 
-        Args:
-            candidate: the pod.
-            allocatable: the node's amounts available to pods.
-            starts: whether the containers start immediately; otherwise call `start_containers`
-                later.
+        `starts`: whether the containers start immediately; otherwise call `start_containers` later.
         """
         uid = candidate.pod.uid
         known = self.answer(uid)

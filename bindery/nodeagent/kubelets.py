@@ -34,12 +34,9 @@ log = structlog.get_logger(__name__)
 class Kubelets:
     """A kubelet for each node.
 
-    Args:
-        node_object: returns the Node object from the API server.
-        changed: called with a node when its pods or their resources have changed.
-        complain: called with a node and a sentence about lost records.
-        clock: returns seconds since the epoch.
-        checkpoints: a directory with one directory for each node; None keeps them in memory.
+    `changed` is called with a node when its pods or their resources have changed, `complain` with a
+    node and a sentence about lost records. `checkpoints`: a directory with one directory for each
+    node; None keeps them in memory.
     """
 
     def __init__(

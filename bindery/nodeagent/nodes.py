@@ -83,9 +83,8 @@ class _State:
 class NodeKeeper:
     """Registers `nodes`, renews their Leases and refreshes their status.
 
-    Args:
-        prepare: starts the kubelet of a node; returns the reason if the kubelet does not start.
-        on_registered: called with a node when its pods may be run.
+    `prepare` starts the kubelet of a node; it returns the reason if the kubelet does not start.
+    `on_registered` is called with a node when its pods may be run.
     """
 
     def __init__(

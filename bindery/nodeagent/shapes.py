@@ -100,11 +100,7 @@ class NodeShape(ApiModel):
         return self
 
     def machine(self) -> HollowMachine:
-        """Return the machine of each of the nodes.
-
-        Raises:
-            ValueError: a kubelet would not start on it.
-        """
+        """Return the machine of each node; raises ValueError if a kubelet would not start on it."""
         return machine_of(_resources(self), names.GPU_RESOURCE, self.numa, self.kubelet)
 
 
@@ -144,11 +140,7 @@ class HollowNode:
 
 
 def expand(shapes: tuple[NodeShape, ...]) -> tuple[HollowNode, ...]:
-    """Return the nodes of `shapes`, in order.
-
-    Raises:
-        ValueError: there are more nodes than made-up addresses.
-    """
+    """Return the nodes of `shapes` in order; raises ValueError if there are too many."""
     if sum(shape.count for shape in shapes) > NODE_ADDRESSES.num_addresses - 2:
         raise ValueError(f"at most {NODE_ADDRESSES.num_addresses - 2} nodes fit one process")
     address = int(NODE_ADDRESSES.network_address)

@@ -33,9 +33,7 @@ log = structlog.get_logger(__name__)
 class TopologyKeeper:
     """Writes the reports of nodes.
 
-    Args:
-        kubelet: returns the kubelet of a node; None before the kubelet has started.
-        node_uid: returns the UID of a registered Node, by name.
+    `kubelet` returns None before the kubelet of the node has started.
     """
 
     def __init__(

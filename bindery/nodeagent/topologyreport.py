@@ -1,9 +1,8 @@
 """Builds the NodeResourceTopology of a node from its kubelet's state. Pure.
 
-Used by `topologies` for hollow nodes; `observed` provides the state of a real kubelet. As with the
-published exporters, a zone lists only resources that are allocated by zone: CPUs under the static
-policy, memory and huge pages under the Static policy, and devices. CPUs used by containers on
-shared CPUs are not deducted, as in the kubelet.
+Used by `topologies` for hollow nodes. As with the published exporters, a zone lists only resources
+that are allocated by zone: CPUs under the static policy, memory and huge pages under the Static
+policy, and devices. CPUs used by containers on shared CPUs are not deducted, as in the kubelet.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -162,11 +162,7 @@ class CloudAddresses:
             self._error = error
 
     def addresses(self) -> tuple[Address, ...]:
-        """Return the last addresses that the provider reported.
-
-        Raises:
-            AddressError: it has not reported any yet.
-        """
+        """Return the last reported addresses; raises AddressError before the first report."""
         if self._addresses is None:
             reason = self._error or "no answer yet"
             raise AddressError(f"failed to get node address from cloud provider: {reason}")

@@ -79,11 +79,7 @@ def read(blob: bytes) -> FileContent:
 
 
 def kind_of(content: Json) -> CheckpointKind:
-    """Return the kind of a file by its fields.
-
-    Raises:
-        DecodeError: it is none of the kubelet's.
-    """
+    """Return the kind of a file by its fields; raises DecodeError if it is no checkpoint."""
     fields = {key.lower() for key in content}
     data = next((value for key, value in content.items() if key.lower() == "data"), None)
     if "defaultcpuset" in fields:

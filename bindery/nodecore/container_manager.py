@@ -193,11 +193,7 @@ class ContainerManager:
         )
 
     def node_allocatable(self) -> dict[str, int]:
-        """Return what the node reports as allocatable.
-
-        Raises:
-            ConfigurationError: more is reserved than there is.
-        """
+        """Return the allocatable of the node; raises ConfigurationError if it is negative."""
         return allocatable.allocatable(self.config.capacity, self.node_allocatable_reservation())
 
     def pod_cgroup_root(self) -> str:
@@ -226,11 +222,7 @@ class ContainerManager:
         )
 
     def update_qos_cgroups(self, cgroups: CgroupManager) -> None:
-        """Write the cgroups of the QoS classes; missing cgroups are created.
-
-        Raises:
-            CgroupError: a cgroup cannot be written.
-        """
+        """Write the cgroups of the QoS classes, also missing ones; raises CgroupError."""
         if not self.config.cgroups_per_qos:
             return
         classes = self.qos_containers_info()

@@ -11,11 +11,7 @@ _INTEGER: Final = re.compile("[+-]?[0-9]{1,18}")
 
 
 def parse_bool(name: str, text: str) -> bool:
-    """Return the value of the option `name`.
-
-    Raises:
-        ConfigurationError: the text is no boolean.
-    """
+    """Return the value of the option `name`; raises ConfigurationError for no boolean."""
     if text not in _TRUE | _FALSE:
         raise ConfigurationError(
             f'bad value for option "{name}": strconv.ParseBool: parsing "{text}": invalid syntax'

@@ -89,11 +89,7 @@ class DesiredPlugins:
         self._sockets: dict[str, Socket] = {}
 
     def add_or_update(self, path: str) -> None:
-        """Record a socket; one that is there already counts as a new one.
-
-        Raises:
-            PluginError: the path is empty.
-        """
+        """Record a socket; a known one counts as new. Raises PluginError for an empty path."""
         if not path:
             raise PluginError("socket path is empty")
         self._sockets[path] = Socket(path, self._new_uuid(), self._clock())
@@ -176,11 +172,7 @@ def endpoint_of(socket_path: str, endpoint: str) -> str:
 
 
 def check_type(kind: str, handlers: Mapping[str, object], socket_path: str) -> None:
-    """Check that a handler serves plugins of this type.
-
-    Raises:
-        PluginError: no handler does; the text goes to the plugin.
-    """
+    """Raise PluginError, with a text for the plugin, if no handler serves this type."""
     if kind not in handlers:
         raise PluginError(
             "RegisterPlugin error -- no handler registered for plugin type: "

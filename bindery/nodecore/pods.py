@@ -98,11 +98,7 @@ class Pod:
 
     @classmethod
     def from_manifest(cls, manifest: Mapping[str, Any]) -> "Pod":
-        """Return what nodecore reads of a pod's JSON.
-
-        Raises:
-            QuantityError: an amount is no quantity.
-        """
+        """Return what nodecore reads of a pod's JSON; raises QuantityError for a wrong amount."""
         metadata, spec = manifest.get("metadata", {}), manifest.get("spec", {})
         whole = spec.get("resources")
         status = manifest.get("status", {})

@@ -33,11 +33,7 @@ _log = structlog.get_logger()
 
 
 class ConfigurationFile:
-    """The configuration in the file at `path`; without a file, the defaults.
-
-    Raises:
-        FileError: the file is not valid.
-    """
+    """The configuration in the file at `path`, else the defaults; raises FileError."""
 
     def __init__(self, path: Path | None) -> None:
         self.path = path

@@ -50,11 +50,7 @@ class GangStatuses:
     ) -> None:
         """Make it.
 
-        Args:
-            engine: the engine, after each cycle.
-            writer: writes the statuses.
-            undecided: returns the jobs whose evictions of earlier cycles may still be refused.
-            clock: returns seconds since the epoch.
+        `undecided` returns the jobs whose evictions of earlier cycles may still be refused.
         """
         self._engine, self._writer, self._clock = engine, writer, clock
         self._undecided = undecided

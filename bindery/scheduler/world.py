@@ -208,12 +208,9 @@ class World(Objects):
         return "" if refused is None else refused[1]
 
     def evict(self, uid: Uid, *, comes_back: bool = True, gone_at: float | None = None) -> None:
-        """Start the deletion of a pod.
+        """Start the deletion of a pod that has not gone; it will have gone at `gone_at`; None: now.
 
-        Args:
-            uid: of a pod that has not gone.
-            comes_back: whether its controller creates it again.
-            gone_at: when it will have gone, in seconds since the epoch; None: now.
+        `comes_back`: whether its controller creates it again.
         """
         pod = self.pods[uid]
         if not comes_back:

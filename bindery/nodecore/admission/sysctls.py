@@ -45,11 +45,7 @@ class _Pattern:
 
 
 def check_allowlist(patterns: Sequence[str]) -> None:
-    """Check that all patterns name sysctls of a namespace.
-
-    Raises:
-        ConfigurationError: one does not.
-    """
+    """Raise ConfigurationError if one of `patterns` names no sysctl of a namespace."""
     for pattern in patterns:
         _parsed(pattern)
 

@@ -138,11 +138,7 @@ def request_pem(key: PrivateKey, template: Template) -> bytes:
 
 
 def leaf_of(pem: bytes) -> Leaf:
-    """Return the content of the first certificate in `pem`.
-
-    Raises:
-        CertificateError: there is none.
-    """
+    """Return the first certificate in `pem`; raises CertificateError if there is none."""
     try:
         certificate = x509.load_pem_x509_certificates(pem)[0]
     except ValueError as error:

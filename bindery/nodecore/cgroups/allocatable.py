@@ -102,11 +102,7 @@ def parse_qos_reserved(settings: Mapping[str, str]) -> dict[str, int]:
 
 
 def parse_percentage(text: str) -> int:
-    """Return the number of a percentage such as "50%".
-
-    Raises:
-        ConfigurationError: it is no whole percentage from 0% to 100%.
-    """
+    """Return the whole number of a percentage such as "50%"; raises ConfigurationError."""
     if not text.endswith("%"):
         raise ConfigurationError(f"percentage expected, got '{text}'")
     try:
@@ -142,11 +138,7 @@ def reservation(
 
 
 def allocatable(capacity: Resources, reserved: Resources) -> dict[str, int]:
-    """Return what the node reports as allocatable.
-
-    Raises:
-        ConfigurationError: more is reserved than there is.
-    """
+    """Return the allocatable of the node; raises ConfigurationError if too much is reserved."""
     errors = [
         f'Resource "{name}" has a reservation of {amount} but capacity of {capacity.get(name, 0)}. '
         "Expected capacity >= reservation."

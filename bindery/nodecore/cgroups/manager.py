@@ -82,11 +82,7 @@ class CgroupManager:
         return names.from_systemd(path) if is_systemd else names.from_cgroupfs(path)
 
     def validate(self, cgroup: CgroupName) -> None:
-        """Check that the cgroup is there with all controllers that it needs.
-
-        Raises:
-            CgroupError: it is not.
-        """
+        """Raise CgroupError unless the cgroup has all controllers that it needs."""
         path = self.name(cgroup)
         if not self._files.exists(path):
             raise CgroupError(f"cgroup {path} doesn't exist")

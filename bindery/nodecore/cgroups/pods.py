@@ -27,11 +27,7 @@ class PodCgroups:
         return self._cgroups.exists(self._describe(pod)[0])
 
     def ensure_exists(self, pod: Pod) -> None:
-        """Create the pod's cgroup if it is not there.
-
-        Raises:
-            CgroupError: it cannot be created.
-        """
+        """Create the pod's cgroup if it is not there; raises CgroupError if that fails."""
         cgroup, content = self._describe(pod)
         if not self._cgroups.exists(cgroup):
             self._cgroups.create(cgroup, content)
@@ -42,11 +38,7 @@ class PodCgroups:
         return cgroup, self._cgroups.name(cgroup)
 
     def destroy(self, cgroup: CgroupName) -> None:
-        """Kill the processes of a pod's cgroup and remove it.
-
-        Raises:
-            CgroupError: processes are left.
-        """
+        """Kill the processes of a cgroup and remove it; raises CgroupError if some are left."""
         self._cgroups.destroy(cgroup)
 
     def reduce_cpu_limits(self, cgroup: CgroupName) -> None:
@@ -58,11 +50,7 @@ class PodCgroups:
         return self._cgroups.memory_usage(self._describe(pod)[0])
 
     def config(self, pod: Pod, resource: str) -> CgroupValues:
-        """Return the values that are set on the pod's cgroup for "cpu" or "memory".
-
-        Raises:
-            CgroupError: they cannot be read.
-        """
+        """Return the "cpu" or "memory" values of the pod's cgroup; raises CgroupError."""
         return self._cgroups.config(self._describe(pod)[0], resource)
 
     def set_config(self, pod: Pod, content: CgroupValues) -> None:

@@ -104,11 +104,7 @@ class CheckpointManager:
         self._store = store
 
     def create(self, key: str, blob: bytes) -> None:
-        """Write the checkpoint `key`, replacing an older one.
-
-        Raises:
-            CheckpointError: the key is not allowed.
-        """
+        """Write the checkpoint `key`; raises CheckpointError if the key is not allowed."""
         self._store.write(_checked(key), blob)
 
     def get(self, key: str) -> bytes:
@@ -124,11 +120,7 @@ class CheckpointManager:
         return blob
 
     def remove(self, key: str) -> None:
-        """Remove the checkpoint `key`; one that does not exist is no error.
-
-        Raises:
-            CheckpointError: the key is not allowed.
-        """
+        """Remove the checkpoint `key`, if any; raises CheckpointError for a wrong key."""
         self._store.remove(_checked(key))
 
     def list(self) -> list[str]:

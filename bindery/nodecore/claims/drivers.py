@@ -73,11 +73,7 @@ class Drivers:
         self._sync(driver)
 
     def find(self, driver: str) -> Instance:
-        """Return the newest connected instance of a driver, else the newest.
-
-        Raises:
-            ClaimError: none is registered.
-        """
+        """Return the newest instance, connected ones first; raises ClaimError if none is known."""
         if not driver:
             raise ClaimError("DRA driver name is empty")
         instances = self._instances.get(driver, [])
@@ -121,11 +117,7 @@ class DriverHandler:
         self._drivers = drivers
 
     def validate(self, name: str, endpoint: str, versions: Sequence[str]) -> None:
-        """Check a driver; its versions are the services that it has.
-
-        Raises:
-            ClaimError: no service of it is known.
-        """
+        """Raise ClaimError if none of the services of a driver, its `versions`, is known."""
         choose_service(name, endpoint, versions)
 
     def register(self, name: str, endpoint: str, versions: Sequence[str]) -> None:

@@ -56,11 +56,7 @@ class ClaimingPod:
     mappings: Sequence[Mapped] = ()
 
     def claim_name(self, claim: PodClaim) -> str | None:
-        """Return the ResourceClaim of a claim in the pod, None if none is needed.
-
-        Raises:
-            ClaimError: it is not generated yet.
-        """
+        """Return the name of a ResourceClaim, None for none; raises ClaimError before it exists."""
         if not claim.is_generated:
             return claim.claim_name
         if claim.name not in self.generated:

@@ -198,11 +198,7 @@ class ClaimManager:
         return found
 
     def of_container(self, pod: ClaimingPod, container: str) -> list[ClaimInfo]:
-        """Return the claims that a container uses.
-
-        Raises:
-            ClaimError: one of them is not on the node.
-        """
+        """Return the claims that a container uses; raises ClaimError if one is not here."""
         found = []
         for name in pod.requests(container):
             info = self._claims.get((pod.namespace, name))

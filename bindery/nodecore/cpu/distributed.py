@@ -138,11 +138,7 @@ def _take_choice(
     *,
     spread_over_cores: bool,
 ) -> None:
-    """Take the shares of the chosen NUMA nodes and then the rest.
-
-    Raises:
-        AllocationError: the nodes do not have what was counted.
-    """
+    """Take the shares of the chosen NUMA nodes, then the rest; raises AllocationError."""
 
     def take(node: int, count: int) -> None:
         free = taking.free_in(topology.numa, node)

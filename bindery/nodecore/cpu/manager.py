@@ -172,11 +172,7 @@ class CpuManager:
         self._change(done.state)
 
     def allocate_pod(self, pod: Pod) -> None:
-        """Give a pod with pod-level resources its CPUs.
-
-        Raises:
-            AllocationError: it cannot have them.
-        """
+        """Give a pod with pod-level resources its CPUs; raises AllocationError if it cannot."""
         if self._policy is None:
             return
         self.remove_stale_state()

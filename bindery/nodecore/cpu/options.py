@@ -80,11 +80,7 @@ def parse(options: Mapping[str, str], features: Features = DEFAULT) -> CpuOption
 
 
 def check_machine(options: CpuOptions, topology: CpuTopology, topology_policy: str) -> None:
-    """Check that the options suit the machine and the topology manager's policy.
-
-    Raises:
-        ConfigurationError: they do not.
-    """
+    """Raise ConfigurationError if the options do not suit machine and topology policy."""
     if not options.align_by_socket:
         return
     if topology_policy == SINGLE_NUMA_NODE:

@@ -34,11 +34,7 @@ def exclusive_cpus_of_pod(pod: Pod, features: Features) -> int:
 
 
 def check_shared_pool(pod: Pod, features: Features) -> None:
-    """Check that the containers without CPUs of their own are left some of the pod's.
-
-    Raises:
-        EmptyPodSharedPoolError: nothing is left for them.
-    """
+    """Raise EmptyPodSharedPoolError if containers without own CPUs have none of the pod's."""
     total = exclusive_cpus_of_pod(pod, features)
     taken = 0
     shares = False

@@ -61,11 +61,7 @@ class StaticPolicy:
         return state.default - self.reserved
 
     def take(self, available: CpuSet, count: int) -> CpuSet:
-        """Return `count` of the `available` CPUs, chosen by the options.
-
-        Raises:
-            AllocationError: there are not so many.
-        """
+        """Return `count` of the `available` CPUs by the options; raises AllocationError."""
         options = self.options
         spread = options.distribute_across_cores
         if options.distribute_across_numa:

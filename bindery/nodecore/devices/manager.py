@@ -140,11 +140,7 @@ class DeviceManager:
         return Capacity(known, healthy, tuple(deleted))
 
     def allocate(self, pod: Pod, container: Container) -> None:
-        """Give the container its devices and write the checkpoint.
-
-        Raises:
-            AllocationError: it cannot have them, or the plugin fails.
-        """
+        """Give the container its devices and write the checkpoint; raises AllocationError."""
         if self._reusable[0] != pod.uid:
             self._reusable = (pod.uid, {})
         reusable = self._reusable[1]

@@ -22,11 +22,7 @@ class DeviceHandler:
         self._connect = connect
 
     def validate(self, name: str, endpoint: str, versions: Sequence[str]) -> None:
-        """Check a plugin that the plugin watcher has found; its name is the resource.
-
-        Raises:
-            PluginError: it cannot be registered.
-        """
+        """Raise PluginError if the plugin for the resource `name` cannot be registered."""
         del endpoint
         if not set(versions) & set(_SUPPORTED):
             raise PluginError(
@@ -39,11 +35,7 @@ class DeviceHandler:
             )
 
     def register(self, name: str, endpoint: str, versions: Sequence[str]) -> None:
-        """Connect to a plugin and take it for its resource.
-
-        Raises:
-            PluginError: it cannot be reached.
-        """
+        """Connect to a plugin and take it for its resource; raises PluginError if it fails."""
         del versions
         self._manager.register(name, self._connect(name, endpoint))
 
@@ -54,11 +46,7 @@ class DeviceHandler:
 
 
 def check_request(version: str, resource: str) -> None:
-    """Check what a plugin asks that registers itself at the kubelet's socket.
-
-    Raises:
-        PluginError: it cannot be registered.
-    """
+    """Raise PluginError if a plugin that registers at the kubelet's socket must not."""
     if version not in _SUPPORTED:
         raise PluginError(
             f'requested API version "{version}" is not supported by kubelet. Supported version is '

@@ -150,11 +150,7 @@ class MemoryManager:
         self._change(done.state)
 
     def allocate_pod(self, pod: Pod) -> None:
-        """Give a pod with pod-level resources its memory.
-
-        Raises:
-            AllocationError: it cannot have it.
-        """
+        """Give a pod with pod-level resources its memory; raises AllocationError if it cannot."""
         if self._policy is None:
             return
         self.remove_stale_state()

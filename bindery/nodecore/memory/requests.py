@@ -36,11 +36,7 @@ def of_pod(pod: Pod, features: Features) -> dict[str, int]:
 
 
 def check_shared_pool(pod: Pod, features: Features) -> None:
-    """Check that the containers without memory of their own are left some of the pod's.
-
-    Raises:
-        EmptyPodSharedPoolError: nothing is left for them.
-    """
+    """Raise EmptyPodSharedPoolError if containers without own memory have none of the pod's."""
     total = of_pod(pod, features)
     taken: dict[str, int] = {}
     shares = False

@@ -47,11 +47,7 @@ def encode(policy: str, state: MemoryState, *, features: Features = DEFAULT) -> 
 
 
 def decode(blob: bytes, *, features: Features = DEFAULT) -> files.MemoryCheckpoint:
-    """Return the content of a file of either version; the error is that of version 1.
-
-    Raises:
-        CheckpointError: neither version fits.
-    """
+    """Return a file of either version; raises the CheckpointError of version 1 for neither."""
     if features.pod_level_resource_managers:
         with suppress(CheckpointError):  # an older version
             return files.decode_v2(blob)

@@ -28,11 +28,7 @@ def huge_pages_resource(size_kib: int) -> str:
 
 
 def initial(machine: Machine, reserved: Reserved) -> dict[int, NumaNodeState]:
-    """Return the state of all NUMA nodes while no container has memory.
-
-    Raises:
-        ConfigurationError: more is reserved than a NUMA node has.
-    """
+    """Return the state without containers; raises ConfigurationError if too much is reserved."""
     return {node.id: _initial(node, reserved.get(node.id, {})) for node in machine.nodes}
 
 

@@ -47,11 +47,7 @@ class HintProvider(Protocol):
 
 
 def check_node_count(count: int, options: TopologyOptions = NO_OPTIONS) -> None:
-    """Check that the topology manager serves a machine with so many NUMA nodes.
-
-    Raises:
-        ConfigurationError: it does not.
-    """
+    """Raise ConfigurationError if the machine has too many NUMA nodes."""
     if count > options.max_nodes:
         raise ConfigurationError(
             f"unsupported on machines with more than {options.max_nodes} NUMA Nodes"

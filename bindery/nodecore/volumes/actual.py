@@ -139,11 +139,7 @@ class ActualVolumes:
             attached.selinux_label = spec.selinux_label
 
     def mark_volume_as_unmounted(self, volume: str, pod_uid: str) -> None:
-        """Record that the pod does not have the volume any more.
-
-        Raises:
-            VolumeStateError: the volume is not attached.
-        """
+        """Record that the pod has the volume no more; raises VolumeStateError if detached."""
         self._attached(volume).pods.pop(pod_uid, None)
 
     def mark_volume_as_reconstructed(
@@ -161,29 +157,17 @@ class ActualVolumes:
     def mark_device_as_mounted(
         self, volume: str, device_path: str = "", selinux_label: str = ""
     ) -> None:
-        """Record that the volume is mounted for the node.
-
-        Raises:
-            VolumeStateError: the volume is not attached.
-        """
+        """Record that the node has the mount; raises VolumeStateError if detached."""
         self._set_device(volume, MountState.MOUNTED, device_path, selinux_label)
 
     def mark_device_as_uncertain(
         self, volume: str, device_path: str = "", selinux_label: str = ""
     ) -> None:
-        """Record that it is unknown whether the volume is mounted for the node.
-
-        Raises:
-            VolumeStateError: the volume is not attached.
-        """
+        """Record that the node may have the mount; raises VolumeStateError if detached."""
         self._set_device(volume, MountState.UNCERTAIN, device_path, selinux_label)
 
     def mark_device_as_unmounted(self, volume: str) -> None:
-        """Record that the volume is not mounted for the node any more.
-
-        Raises:
-            VolumeStateError: the volume is not attached.
-        """
+        """Record that the node has no mount; raises VolumeStateError if detached."""
         self._set_device(volume, MountState.NOT_MOUNTED)
 
     def mark_mount_failed(
@@ -205,11 +189,7 @@ class ActualVolumes:
             self.mark_volume_as_unmounted(volume, pod_uid)
 
     def mark_device_mount_failed(self, volume: str, *, is_final: bool = True) -> None:
-        """Record that a mount for the node has failed, with the rules of `mark_mount_failed`.
-
-        Raises:
-            VolumeStateError: the volume is not attached.
-        """
+        """Record a failed mount for the node like `mark_mount_failed`; raises VolumeStateError."""
         attached = self._attached(volume)
         if attached.device == MountState.NOT_MOUNTED and not is_final:
             self.mark_device_as_uncertain(volume)

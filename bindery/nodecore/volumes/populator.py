@@ -101,11 +101,7 @@ class VolumeApi(Protocol):
 def volume_spec(
     pod: PodVolumes, wanted: WantedVolume, cluster: VolumeApi
 ) -> tuple[VolumeSpec, VolumeClaim | None]:
-    """Return the volume that a pod is to have, and its claim.
-
-    Raises:
-        VolumeError: the claim or the volume cannot be used.
-    """
+    """Return the volume that a pod is to have, and its claim; raises VolumeError."""
     if wanted.claim is None and not wanted.is_ephemeral:
         if wanted.spec is None:
             raise VolumeError(f"volume {wanted.name} has no source")

@@ -57,11 +57,7 @@ class UnknownActionError(Exception):
 
 
 def make(configuration: SchedulerConfiguration) -> Sequence[Action]:
-    """Return the configured actions in their order.
-
-    Raises:
-        UnknownActionError: the configuration names one that does not exist.
-    """
+    """Return the configured actions in order; raises UnknownActionError."""
     for index, name in enumerate(configuration.actions):
         if name not in ACTIONS:
             raise UnknownActionError(index, name)

@@ -15,11 +15,7 @@ def refusal_of_job(
 ) -> AccessRefusal | None:
     """Return why the pending pods of `job` may not be planned in its queue; None if they may.
 
-    Args:
-        queues: the queues.
-        job: a job with a row for its queue.
-        pods: the unbound pods.
-        namespaces: the namespaces.
+    `pods`: the unbound pods.
     """
     entries = [queues.entries[row] for row in queues.chain(queues.rows[job.queue])]
     chain = [(entry.name, entry.access) for entry in entries if entry.access is not None]

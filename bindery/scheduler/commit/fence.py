@@ -26,12 +26,8 @@ _log = structlog.get_logger()
 async def announce(client: Client, lease: str, namespace: str, pool: str, token: int) -> None:
     """Create the announcement of `token`; return once it exists.
 
-    Args:
-        client: the scheduler's.
-        lease: the name of the Lease, after which the announcement is named.
-        namespace: that of the Lease.
-        pool: the node pool of the scheduler.
-        token: the fencing token of the term; 0 without an election, when none is needed.
+    `lease`: the name of the Lease, after which the announcement is named. `token`: the fencing
+    token of the term; 0 without an election, when none is needed.
     """
     if not token:
         return

@@ -90,13 +90,7 @@ class RequestWriter:
         wake: Callable[[], None],
         configuration: Callable[[], BindRequestConfiguration] = BindRequestConfiguration,
     ) -> None:
-        """Make a writer that creates nothing before `begin`.
-
-        Args:
-            client: the scheduler's.
-            wake: wakes the loop.
-            configuration: returns the current one; a change counts from the next request on.
-        """
+        """Make a writer that creates nothing before `begin`; `wake` wakes the loop."""
         self._client = client
         self._wake = wake
         self._configuration = configuration

@@ -36,11 +36,7 @@ class QueueTree:
     seniority: NDArray[np.int64]
 
     def depths(self) -> NDArray[np.intp]:
-        """Return the depth of each queue: 0 under the root.
-
-        Raises:
-            ValueError: the parents form a cycle.
-        """
+        """Return the depth of each queue, 0 under the root; raises ValueError on a cycle."""
         depth = np.zeros(len(self.parent), dtype=np.intp)
         ancestor = self.parent.copy()
         for _ in range(len(self.parent) + 1):

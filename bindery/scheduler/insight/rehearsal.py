@@ -187,11 +187,8 @@ def rehearse(
 ) -> RehearsalOutcome:
     """Return the outcome of `submitted`: play a world with and a world without it.
 
-    Args:
-        make_world: is called twice and must return equal worlds.
-        submitted: the objects that are there from the start.
-        arrivals: the pods of `submitted` that come later.
-        workloads: `Kind/name` of the workloads of which gangs were made.
+    `make_world` is called twice and must return equal worlds. `arrivals`: the pods of `submitted`
+    that come later. `workloads`: `Kind/name` of the workloads of which gangs were made.
     """
     known_as = workloads or {}
     without = _Play(make_world())

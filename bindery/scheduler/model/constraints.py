@@ -58,11 +58,7 @@ class Constraint:
 
 
 def read(asked: TopologyConstraint | None) -> Constraint | None:
-    """Return the constraint that a PodGroup has; None if it has none.
-
-    Raises:
-        ConstraintError: it contradicts itself.
-    """
+    """Return the constraint of a PodGroup, None for none; raises ConstraintError."""
     if asked is None or asked == TopologyConstraint():
         return None
     uses_tiers = asked.hyper_node_tier is not None or asked.mode is not None

@@ -76,11 +76,7 @@ def offers(node: Node, resource: str) -> bool:
 
 
 def allocatable_of(node: Node) -> Mapping[str, int]:
-    """Return the allocatable amounts of `node` by resource.
-
-    Raises:
-        QuantityError: a quantity does not parse.
-    """
+    """Return the allocatable amounts of `node` by resource; raises QuantityError."""
     amounts: dict[str, int] = {}
     for name, text in (node.status.allocatable or {}).items():
         try:

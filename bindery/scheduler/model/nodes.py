@@ -275,11 +275,7 @@ class NodeTable:
     # -- what the cache writes -----------------------------------------------------------------
 
     def put(self, node: Node) -> int:
-        """Add or update a node; return its row.
-
-        Raises:
-            QuantityError: its allocatable does not parse; nothing has changed.
-        """
+        """Add or update a node; return its row. Raises QuantityError and changes nothing."""
         # Parse first: an error must leave the table unchanged.
         amounts = allocatable_of(node)
         row = self.rows.get(node.metadata.name, NO_ROW)

@@ -17,11 +17,7 @@ _RESIZE_PENDING, _INFEASIBLE = "PodResizePending", "Infeasible"
 
 
 def effective_spec(pod: Pod) -> PodSpec:
-    """Return the spec of `pod` with the requests that count on its node.
-
-    Raises:
-        QuantityError: a request does not parse.
-    """
+    """Return `pod`'s spec with the requests that count on its node; raises QuantityError."""
     spec, status = pod.spec, pod.status
     known = {
         each.name: each

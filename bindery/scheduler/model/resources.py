@@ -274,11 +274,7 @@ def _requests(container: Container) -> dict[str, int]:
 
 
 def _parse(quantities: Mapping[str, str]) -> dict[str, int]:
-    """Return `quantities` in integer units.
-
-    Raises:
-        QuantityError: one does not parse; the message has the resource.
-    """
+    """Return `quantities` in integer units; a QuantityError names the resource."""
     amounts = {}
     for name, text in quantities.items():
         try:

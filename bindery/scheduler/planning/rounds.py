@@ -137,11 +137,7 @@ class Turn:
         return self._known | self._members | self._tried.keys()
 
     def take(self, work: Iterable[Job]) -> Iterator[Job]:
-        """Yield jobs of `work` until the deadline passes; at least one.
-
-        Raises:
-            CycleStoppedError: the cycle must stop.
-        """
+        """Yield jobs of `work`, at least one, until the deadline; raises CycleStoppedError."""
         self.is_cut = yield from self._take(work, self._kind)
 
     def take_newcomers(self, work: Iterable[Job]) -> Iterator[Job]:

@@ -178,11 +178,7 @@ class SessionView(Protocol):
     # -- other plugins -------------------------------------------------------------------------
 
     def ledger(self, kind: type[L]) -> L:
-        """Return the session's ledger of this type.
-
-        Raises:
-            LookupError: no configured plugin has such a ledger.
-        """
+        """Return the session's ledger of this type; raises LookupError if there is none."""
 
     @property
     def packing(self) -> PackingView:

@@ -72,15 +72,10 @@ def gang_status(
     late: Sequence[LateStart],
     around: Around,
 ) -> GangStatus | None:
-    """Return the status of `group`; None if it must not change now.
+    """Return the status of `group`, of the gang `job`; None if it must not change now.
 
-    Args:
-        job: the gang.
-        group: its present PodGroup.
-        report: the last cycle's report about the gang, if it waits.
-        record: its last evictions by this process.
-        late: its bound pods that do not run, by cause.
-        around: further input.
+    `report`: of the last cycle, if the gang waits. `record`: its last evictions by this process.
+    `late`: its bound pods that do not run, by cause.
     """
     if any(_is_being_evicted(task) for task in job.tasks.values()):
         return None  # the outcome of the evictions is known in the next cycle
@@ -105,10 +100,7 @@ def charged_queue(job: Job, *, is_guarded: bool) -> str | None:
 
     While the field is set, the admission policy guards changes of `spec.queue`, and such a change
     moves bound pods. So it is set only when all bound pods are charged to the queue in the spec.
-
-    Args:
-        job: the gang.
-        is_guarded: whether the admission policy is installed.
+    `is_guarded`: whether the admission policy is installed.
     """
     charged = {name for name, count in job.charged.items() if count}
     if not charged or not is_guarded:

@@ -60,11 +60,7 @@ def encode(history: History, term: int, most_bytes: int = MOST_BYTES) -> str:
 
 
 def decode(text: str) -> tuple[History, int]:
-    """Return the history in `text` and the term of its writer.
-
-    Raises:
-        RecordError: the text is not valid; the error has the reason.
-    """
+    """Return the history in `text` and its writer's term; raises RecordError with a reason."""
     try:
         record = msgspec.json.decode(text, type=_Record)
     except (msgspec.DecodeError, RecursionError) as error:

@@ -21,11 +21,7 @@ class RecordStore:
         """None if the ConfigMap did not exist."""
 
     async def load(self) -> str:
-        """Return the text of the record; "" if there is none.
-
-        Raises:
-            KubeError: the ConfigMap cannot be read.
-        """
+        """Return the text of the record, "" if there is none; raises KubeError."""
         try:
             found = await self._client.get(CONFIG_MAPS, self.name, self.namespace)
         except NotFoundError:

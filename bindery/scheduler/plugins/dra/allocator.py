@@ -166,11 +166,7 @@ class _Search:
     # -- one device ------------------------------------------------------------------------------
 
     def _take(self, place: "_Place", candidate: CandidateDevice) -> bool:
-        """Take a free device and return True, or change nothing and return False.
-
-        Raises:
-            AllocationError: a selector failed for the device.
-        """
+        """Take a free device or change nothing; return whether. A selector may fail."""
         record, taken = candidate.record, self._taken
         shared = record.device.allow_multiple_allocations
         # As in Kubernetes, a failed selector matters only once the search reaches the device.

@@ -54,11 +54,7 @@ class DeviceView:
 
 
 def view(driver: str, device: Device) -> DeviceView:
-    """Return the variables of expressions for `device` of `driver`.
-
-    Raises:
-        SelectorError: an attribute or a capacity is invalid.
-    """
+    """Return the variables for `device` of `driver`; raises SelectorError for invalid parts."""
     attributes: dict[str, dict[str, object]] = {}
     for name, attribute in device.attributes.items():
         domain, identifier = _qualified(name, driver)
@@ -86,9 +82,7 @@ def view(driver: str, device: Device) -> DeviceView:
 class Selectors:
     """Compiled expressions, and the errors of rejected ones.
 
-    Args:
-        clock: returns elapsed seconds.
-        cpu_clock: returns seconds of processor time; reading it is slower.
+    `cpu_clock`: seconds of processor time; reading it is slower than `clock`.
     """
 
     def __init__(
@@ -115,11 +109,7 @@ class Selectors:
         )
 
     def check(self, expression: str) -> None:
-        """Check that `expression` can be used.
-
-        Raises:
-            SelectorError: it does not compile, or is too costly.
-        """
+        """Raise SelectorError if `expression` does not compile, or is too costly."""
         self._program(expression)
 
     def matches(self, expression: str, device: DeviceView) -> bool:

@@ -36,20 +36,12 @@ PreRelease = tuple[tuple[bool, int, str], ...]
 
 
 def quantity_value(text: str | float) -> CelMap:
-    """Return the quantity `text` as a CEL value.
-
-    Raises:
-        QuantityError: `text` is not a quantity.
-    """
+    """Return the quantity `text` as a CEL value; raises QuantityError if it is none."""
     return {_QUANTITY: str(nano(text))}
 
 
 def version_value(text: str) -> CelMap:
-    """Return the semantic version `text` as a CEL value.
-
-    Raises:
-        ValueError: `text` is not a semantic version.
-    """
+    """Return the semantic version `text` as a CEL value; raises ValueError if it is none."""
     if _VERSION.fullmatch(text) is None:
         raise ValueError(f"{text!r} is not a semantic version")
     return {_SEMVER: text.partition("+")[0]}

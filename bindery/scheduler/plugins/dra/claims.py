@@ -66,11 +66,7 @@ class PreparedClaim:
 def prepare(
     spec: DeviceClaim, classes: Mapping[str, DeviceClass], selectors: Selectors
 ) -> PreparedClaim:
-    """Return `spec`, prepared for the search.
-
-    Raises:
-        ClaimError: a class does not exist, or the spec is invalid.
-    """
+    """Return `spec`, prepared for the search; raises ClaimError if it is not valid."""
     requests = tuple(_alternatives(request, classes, selectors) for request in spec.requests)
     for index, constraint in enumerate(spec.constraints):
         try:

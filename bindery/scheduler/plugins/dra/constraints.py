@@ -22,11 +22,7 @@ _KINDS: Final = (
 
 
 class Constraint:
-    """One constraint, with the values of the chosen devices in order.
-
-    Raises:
-        ValueError: the constraint is of an unknown kind.
-    """
+    """One constraint, with the values of the chosen devices; raises ValueError if unknown."""
 
     def __init__(self, declared: DeviceConstraint) -> None:
         attribute = declared.match_attribute or declared.distinct_attribute

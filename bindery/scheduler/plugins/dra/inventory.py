@@ -55,11 +55,7 @@ class DeviceRecord:
         return self.device.all_nodes if held else self.slice.all_nodes
 
     def view(self) -> DeviceView:
-        """Return the device for selectors.
-
-        Raises:
-            SelectorError: an attribute or a capacity is invalid.
-        """
+        """Return the device for selectors; raises SelectorError for invalid parts."""
         if self._view is None:
             try:
                 self._view = view(self.id.driver, self.device)

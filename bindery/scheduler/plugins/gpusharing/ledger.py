@@ -126,11 +126,7 @@ class DeviceLedger:
         return tuple(groups)
 
     def _demand_slots(self, places: Places, *, now: bool) -> None:
-        """Check the room for the reservation pods of new groups.
-
-        Raises:
-            LedgerRefusalError: the node has too little.
-        """
+        """Raise LedgerRefusalError without room for the reservation pods of new groups."""
         new, row, nodes = len(self._table.opened_by(places, now=now)), places.row, self._nodes
         if not new:
             return
