@@ -34,9 +34,7 @@ class AddressPool:
         self._addresses: dict[str, str] = {}  # pod uid -> address
 
     def reserve(self, uid: str, address: str) -> None:
-        """Record that pod `uid` has `address`; if several pods have an address, the first one holds
-        it.
-        """
+        """Record that pod `uid` has `address`; of several pods with it, the first one holds it."""
         if self._addresses.get(uid) == address or address in self._owners:
             return
         self.release(uid)

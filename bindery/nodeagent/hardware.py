@@ -110,9 +110,7 @@ class ReservedMemory(ApiModel):
 
 
 class KubeletSettings(ApiModel):
-    """Fields of `KubeletConfiguration` (kubelet.config.k8s.io/v1beta1) that affect admission and
-    resources.
-    """
+    """Fields of `KubeletConfiguration` (v1beta1) that affect admission and resources."""
 
     cpu_manager_policy: str = "none"
     cpu_manager_policy_options: dict[str, str] = Field(default_factory=dict)
@@ -407,9 +405,7 @@ def _threshold(text: str) -> str:
 
 
 def _as_value_error(action: Callable[[], T]) -> T:
-    """Return the result of `action`; convert an error of `nodecore` to a ValueError, a mistake in
-    the file.
-    """
+    """Return the result of `action`; an error of `nodecore` is a mistake in the file."""
     try:
         return action()
     except NodeCoreError as error:

@@ -56,9 +56,7 @@ _DECODER: Final = msgspec.json.Decoder(dict[str, HeldContainer])
 
 
 def of_pod(manager: ContainerManager, uid: str, containers: Iterable[str]) -> Held:
-    """Return the resources that the containers of the pod `uid` hold; containers without any are
-    left out.
-    """
+    """Return what each container of the pod `uid` holds, without containers that hold nothing."""
     cpus = manager.cpu.state.containers.get(uid, {})
     memory = manager.memory.state.containers.get(uid, {})
     devices = manager.devices.state.held.get(uid, {})

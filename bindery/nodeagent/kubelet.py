@@ -62,10 +62,7 @@ _PLUGIN: Final = HollowPlugin()
 
 
 class HollowKubelet:
-    """The kubelet of the node called `name`.
-
-    Decisions about the admission of pods are kept until `release`.
-    """
+    """The kubelet of the node called `name`. Decisions about pods are kept until `release`."""
 
     def __init__(
         self,
@@ -191,9 +188,7 @@ class HollowKubelet:
         return (one.pod for one in self._admitted.values())
 
     def release(self, uid: str) -> bool:
-        """Release the resources of the pod `uid`, which has ended; return whether the pod was
-        known.
-        """
+        """Release the resources of the ended pod `uid`; return whether the pod was known."""
         was_refused = self._refused.pop(uid, None) is not None
         if uid not in self._admitted:
             return was_refused

@@ -109,9 +109,7 @@ class Kubelets:
         return answer
 
     def release(self, name: str, uid: str) -> None:
-        """Release the resources of the pod `uid` on the node `name`; the pod has ended or is
-        deleted.
-        """
+        """Release the resources of the pod `uid` on the node `name`, ended or deleted."""
         node, kubelet = self._nodes.get(name), self.kubelet(name)
         if node is None or kubelet is None:
             return

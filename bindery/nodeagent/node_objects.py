@@ -58,10 +58,7 @@ def adoption_patch(node: HollowNode, existing: Node, now_s: float) -> Body:
 
 
 def label_patch(node: HollowNode, existing: Node) -> Body | None:
-    """Return the merge patch that updates the shape's labels; None if they are up to date.
-
-    Other labels are kept.
-    """
+    """Return the merge patch of the shape's labels, None for no change; others are kept."""
     differing = {
         key: value
         for key, value in node.labels.items()

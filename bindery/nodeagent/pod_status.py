@@ -145,9 +145,7 @@ def _conditions(pod: HollowPod, now_s: float, ended: str = "") -> dict[str, Any]
 
 
 def _containers(pod: HollowPod, state: Mapping[str, Any], started: str) -> dict[str, Any]:
-    """Return the statuses of all containers: the init containers have ended, the others are in
-    `state`.
-    """
+    """Return the statuses of all containers: init containers have ended, others are in `state`."""
     statuses: dict[str, Any] = {
         "containerStatuses": [
             _container(pod, container, state) for container in pod.spec.containers

@@ -72,9 +72,7 @@ class PodKey(NamedTuple):
 
 
 class PodKeeper:
-    """Runs, ends and deletes the pods of registered nodes; `registered` returns such a node by
-    name.
-    """
+    """Runs, ends and deletes the pods of nodes; `registered` returns such a node by name."""
 
     def __init__(
         self,
@@ -186,9 +184,7 @@ class PodKeeper:
     async def _attempt(
         self, step: Step, key: PodKey, pod: HollowPod, node: HollowNode
     ) -> float | None:
-        """Execute `step`; return the seconds until the next check, or None to wait for a change of
-        the pod.
-        """
+        """Execute `step`; return the seconds until the next check, None to wait for a change."""
         try:
             await self._carry_out(step, key, pod, node)
         except NotFoundError:

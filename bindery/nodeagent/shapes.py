@@ -223,9 +223,7 @@ def _capacity(shape: NodeShape, machine: HollowMachine) -> dict[str, str]:
 
 
 def _allocatable(capacity: Mapping[str, str], machine: HollowMachine) -> dict[str, str]:
-    """Return the amounts available to pods; amounts without reservations are written as in the
-    capacity.
-    """
+    """Return the amounts for pods; those without reservations are written as in the capacity."""
     whole = pods.resources(capacity)
     return {
         name: text if amount == whole[name] else _quantity(name, amount)

@@ -31,10 +31,7 @@ log = structlog.get_logger(__name__)
 
 
 class TopologyKeeper:
-    """Writes the reports of nodes.
-
-    `kubelet` returns None before the kubelet of the node has started.
-    """
+    """Writes the reports of nodes. `kubelet` returns None before its start."""
 
     def __init__(
         self,

@@ -44,8 +44,5 @@ class InternalContainerLifecycle:
         self.topology.add_container(pod, container, container_id)
 
     def post_stop(self, container_id: str) -> None:
-        """Record that the container has stopped.
-
-        Its CPUs and memory stay until its pod is gone: it may be restarted.
-        """
+        """Record that the container has stopped; its CPUs and memory stay until its pod is gone."""
         self.topology.remove_container(container_id)

@@ -48,10 +48,7 @@ class GangStatuses:
         undecided: Callable[[], Collection[JobKey]],
         clock: Clock,
     ) -> None:
-        """Make it.
-
-        `undecided` returns the jobs whose evictions of earlier cycles may still be refused.
-        """
+        """`undecided`: returns the jobs whose evictions of earlier cycles may still be refused."""
         self._engine, self._writer, self._clock = engine, writer, clock
         self._undecided = undecided
 

@@ -208,10 +208,7 @@ class World(Objects):
         return "" if refused is None else refused[1]
 
     def evict(self, uid: Uid, *, comes_back: bool = True, gone_at: float | None = None) -> None:
-        """Start the deletion of a pod that has not gone; it will have gone at `gone_at`; None: now.
-
-        `comes_back`: whether its controller creates it again.
-        """
+        """Start the deletion of a pod; it will have gone at `gone_at`, None: now."""
         pod = self.pods[uid]
         if not comes_back:
             self._ended.add(uid)

@@ -18,7 +18,7 @@ from bindery.scheduler.insight.rehearsal import (
     RehearsalOutcome,
     RehearsedEviction,
 )
-from bindery.scheduler.insight.sharechanges import ShareChange
+from bindery.scheduler.insight.shares import ShareChange
 from bindery.scheduler.model.jobs import JobKey
 
 _FATES = {

@@ -25,11 +25,7 @@ TUNABLES: Final[Mapping[str, int]] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Mount:
-    """A mount point.
-
-    Attributes:
-        options: its options; of cgroup v1, controllers are among them.
-    """
+    """A mount point with its file system; with cgroup v1, controllers are among its options."""
 
     path: str
     kind: str

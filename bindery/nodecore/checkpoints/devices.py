@@ -34,11 +34,7 @@ class DeviceEntry:
 
 @dataclass(frozen=True)
 class DeviceCheckpoint:
-    """The content of the file.
-
-    Attributes:
-        registered: resource -> the ids of its healthy devices.
-    """
+    """The content of the file; `registered`: resource -> the ids of its healthy devices."""
 
     entries: tuple[DeviceEntry, ...] | None
     registered: Mapping[str, tuple[str, ...]] | None

@@ -13,11 +13,7 @@ class ClaimError(NodeCoreError):
 
 @dataclass(frozen=True)
 class PodClaim:
-    """A claim in a pod's spec.
-
-    Attributes:
-        claim_name: the ResourceClaim; None if it is generated from a template.
-    """
+    """A claim in a pod's spec; without `claim_name` it is generated from a template."""
 
     name: str
     claim_name: str | None = None

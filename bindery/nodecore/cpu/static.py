@@ -34,11 +34,7 @@ class SmtAlignmentError(AllocationError):
 
 @dataclass(frozen=True)
 class StaticPolicy:
-    """The settings of the static policy on a machine.
-
-    Attributes:
-        reserved: the CPUs that no container has for itself.
-    """
+    """The settings of the static policy; no container has the `reserved` CPUs for itself."""
 
     topology: CpuTopology
     reserved: CpuSet

@@ -53,10 +53,7 @@ def charge(states: NodeStates, group: Sequence[int], resource: str, size: int) -
 
 
 def release(states: NodeStates, blocks: Iterable[Block]) -> NodeStates:
-    """Return the states after `blocks` are given back.
-
-    A node without assignments is alone in its group again.
-    """
+    """Return the states without `blocks`; a node without assignments is alone in its group."""
     after = dict(states)
     for block in blocks:
         size = block.size

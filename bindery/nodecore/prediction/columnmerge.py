@@ -35,11 +35,7 @@ _BEST_EFFORT = POLICIES.index(BEST_EFFORT)
 
 @dataclass(frozen=True)
 class Decisions:
-    """The choice for each of n nodes.
-
-    Attributes:
-        masks: uint8 [n]; 0 is no preference.
-    """
+    """The choice for each of n nodes. `masks`: uint8 [n]; 0 is no preference."""
 
     masks: Masks
     preferred: Bools

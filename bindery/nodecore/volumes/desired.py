@@ -16,11 +16,7 @@ class VolumeConflictError(NodeCoreError):
 
 @dataclass(frozen=True)
 class PodVolume:
-    """A volume of a pod.
-
-    Attributes:
-        outer_names: its names in the pod; one claim can be used by several volumes.
-    """
+    """A volume of a pod with its names there: one claim can be used by several volumes."""
 
     spec: VolumeSpec
     outer_names: tuple[str, ...]

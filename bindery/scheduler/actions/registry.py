@@ -3,13 +3,13 @@
 The configuration sets their order. api/configuration.py has the default order and its reasons.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
 
 from bindery.api.configuration import SchedulerConfiguration
 from bindery.api.spelling import no_such
 from bindery.scheduler.actions.allocate import Allocate
 from bindery.scheduler.actions.backfill import Backfill
-from bindery.scheduler.actions.base import Action
 from bindery.scheduler.actions.consolidation import ConsolidationRule, most_moved
 from bindery.scheduler.actions.keeping_quotas import QuotaKeepingReclaim
 from bindery.scheduler.actions.making_room import MakeRoom
@@ -18,6 +18,29 @@ from bindery.scheduler.actions.reclaim import ReclaimRule
 from bindery.scheduler.actions.reserving import Reserver
 from bindery.scheduler.actions.runtimelimit import RunTimeLimit
 from bindery.scheduler.actions.stalegangeviction import StaleGangEviction
+from bindery.scheduler.planning.rounds import Turn
+from bindery.scheduler.planning.session import Session
+from bindery.scheduler.planning.statement import Commit
+
+
+class Action(Protocol):
+    """One step of a cycle."""
+
+    @property
+    def name(self) -> str:
+        """The name in the configuration."""
+
+    @property
+    def tries_jobs(self) -> bool:
+        """Whether it tries waiting jobs one by one; the next cycle can then continue it."""
+
+    @property
+    def fills(self) -> bool:
+        """Whether it only uses free room; it then also runs if a cycle continues a later action."""
+
+    def execute(self, session: Session, turn: Turn) -> Iterator[Commit]:
+        """Plan what `turn` allows; yield the operations of each Statement when it is committed."""
+
 
 Maker = Callable[[SchedulerConfiguration], Action]
 

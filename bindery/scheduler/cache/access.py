@@ -13,10 +13,7 @@ from bindery.scheduler.model.queues import QueueTable
 def refusal_of_job(
     queues: QueueTable, job: Job, pods: Mapping[Uid, Pod], namespaces: Namespaces
 ) -> AccessRefusal | None:
-    """Return why the pending pods of `job` may not be planned in its queue; None if they may.
-
-    `pods`: the unbound pods.
-    """
+    """Return why the pending pods of `job` may not be planned in its queue; None if they may."""
     entries = [queues.entries[row] for row in queues.chain(queues.rows[job.queue])]
     chain = [(entry.name, entry.access) for entry in entries if entry.access is not None]
     if not chain:  # the usual case

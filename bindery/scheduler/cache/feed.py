@@ -43,10 +43,7 @@ class Feed:
         further: Sequence[Resource[Any]] = (),
         look_again_s: float = LOOK_AGAIN_S,
     ) -> None:
-        """`further`: kinds of plugins; kinds that the API server does not serve are not watched.
-
-        `look_again_s`: seconds between two looks for kinds that are not served yet.
-        """
+        """`further`: kinds of plugins; kinds that the API server does not serve are not watched."""
         self._client = client
         self._cluster = cluster
         self._further = further

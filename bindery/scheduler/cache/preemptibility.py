@@ -14,10 +14,7 @@ from bindery.scheduler.model.jobs import Job, Task, TaskStatus, Uid
 
 
 class ChargedPreemptibility:
-    """As what pods count.
-
-    `trusts_records`: whether only Bindery can write the records on pods.
-    """
+    """As what pods count. `trusts_records`: whether only Bindery can write the records on pods."""
 
     def __init__(self, classes: PriorityClasses, holds: Holds, *, trusts_records: bool) -> None:
         self._classes = classes

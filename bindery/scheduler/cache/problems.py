@@ -13,10 +13,7 @@ _MOST_MISTAKES: Final = 5
 
 
 def mistakes(pod: Pod, known: Pod | None) -> Iterator[ObjectProblem]:
-    """Yield the problems with keys of `pod`, or with their values, that have no effect.
-
-    `known`: its last state, of which the problems were reported.
-    """
+    """Yield the problems with keys or values of `pod` without effect, unless `known` had them."""
     meta, old = pod.metadata, known.metadata if known is not None else Meta()
     if (meta.annotations, meta.labels) == (old.annotations, old.labels):
         return

@@ -34,8 +34,7 @@ from bindery.scheduler.cache.reading import (
     shows_its_binding,
     status_by_pod,
 )
-from bindery.scheduler.cache.task_queues import TaskQueues, is_to_record
-from bindery.scheduler.cache.unknown_queues import drop_unknown_queues
+from bindery.scheduler.cache.task_queues import TaskQueues, drop_unknown_queues, is_to_record
 from bindery.scheduler.model.jobs import NO_ROW, Job, JobKey, Task, TaskStatus, Uid
 from bindery.scheduler.model.nominations import is_nominated
 from bindery.scheduler.model.shapes import Shape
@@ -87,11 +86,7 @@ class TaskStore:
     # -- pods ----------------------------------------------------------------------------------
 
     def put_pod(self, pod: Pod) -> bool:
-        """Add or update a pod.
-
-        Returns:
-            Whether a plan may change: not if the pod only shows its expected binding.
-        """
+        """Add or update a pod; return whether a plan may change: not by an expected binding."""
         uid = Uid(pod.metadata.uid)
         status = status_by_pod(pod)
         ours = pod.spec.scheduler_name == self._scheduler_name
@@ -214,10 +209,7 @@ class TaskStore:
             self.refresh(uid)
 
     def note_stuck(self, before: float) -> Sequence[JobKey]:
-        """Mark as stuck the pods that should have been gone `before` (seconds since the epoch).
-
-        Return their jobs.
-        """
+        """Mark as stuck the pods that should have been gone `before`; return their jobs."""
         self._stuck_before = before
         changed = [uid for uid in sorted(self._leaving) if self.refresh(uid)]
         return [self._state.tasks[uid].job for uid in changed if uid in self._state.tasks]

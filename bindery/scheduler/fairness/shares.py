@@ -128,10 +128,7 @@ class Shares:
         return self.part(row, held)
 
     def part(self, row: int, held: NDArray[np.float64]) -> float:
-        """Return the largest part, over all resources, of the queue's allocatable share in `held`.
-
-        `held`: [resource] amounts, of the queue or of one of its users.
-        """
+        """Return the largest part, over all resources, that `held` is of the queue's share."""
         share = self._whole[:, row]
         ratio = np.divide(held, share, out=held * NOTHING, where=share > 0)
         return float(np.max(ratio[self.counted], initial=0.0))

@@ -15,8 +15,7 @@ from bindery.kube.objects.queues import Queue
 from bindery.kube.objects.watched import KubeObject, Node, Pod
 from bindery.scheduler.insight.arrivals import Arrival, Arrivals, LaterStage
 from bindery.scheduler.insight.comeback import Comeback, Fate, comeback
-from bindery.scheduler.insight.sharechanges import ShareChange, share_changes
-from bindery.scheduler.insight.shares import cluster_shares
+from bindery.scheduler.insight.shares import ShareChange, cluster_shares, share_changes
 from bindery.scheduler.insight.waiting import (
     Explanation,
     PlannedEviction,

@@ -4,7 +4,7 @@ A session has it only while a job waits in such a queue.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,16 @@ from bindery.scheduler.ledgers.base import Operation, OperationKind
 from bindery.scheduler.model.jobs import NO_ROW, Job, JobKey, Task
 from bindery.scheduler.model.resources import Request
 from bindery.scheduler.model.state import PlanState
-from bindery.scheduler.model.users import user_of
+
+
+def user_of(label: str, of_group: Mapping[str, str], of_pods: Iterable[Mapping[str, str]]) -> str:
+    """Return the user of a job: the value of `label` of its PodGroup, else of its pods.
+
+    If its pods differ, the first value in alphabetical order counts. "" if none has the label.
+    `of_group`, `of_pods`: the labels of the PodGroup and of each pod.
+    """
+    values = (labels.get(label) for labels in of_pods)
+    return of_group.get(label) or min((value for value in values if value), default="")
 
 
 class UserLedger:

@@ -13,10 +13,7 @@ from bindery.scheduler.model.nodereading import not_ready_text
 
 
 def unended_text(job: Job, nodes: Sequence[Node | None]) -> str:
-    """Return which deleted pods of `job` do not end, since when and why; empty if all do.
-
-    `nodes`: by row.
-    """
+    """Return which deleted pods of `job` do not end, since when and why; empty if all do."""
     causes: dict[str, list[Task]] = {}
     for task in job.tasks.values():
         cause = _cause(task, nodes)

@@ -47,10 +47,7 @@ def last_end(job: Job, tasks: Iterable[Task], now: float) -> float:
 
 
 class ExpectedEnds:
-    """All running pods with a known end, in order of their ends.
-
-    Built once per session, for the first reservation.
-    """
+    """All running pods with a known end, in order of their ends; built when first needed."""
 
     def __init__(self, state: PlanState, now: float) -> None:
         found: list[tuple[float, Task]] = []

@@ -146,10 +146,7 @@ class NodeTable:
         return charged
 
     def changes_devices(self, node: Node) -> bool:
-        """Return whether the known `node` has other GPUs than before.
-
-        If so, its pods count other amounts in their queues.
-        """
+        """Return whether the known `node` has other GPUs, so that its pods count other amounts."""
         old = self.nodes[self.rows[node.metadata.name]]
         if old is None:
             return False

@@ -93,10 +93,7 @@ def obstacle(pod: Pod) -> Obstacle | None:
 
 
 def late_starts(job: Job, nodes: NodeTable, now: float) -> Sequence[LateStart]:
-    """Return the bound pods of `job` that do not run, by cause, most pods first.
-
-    `now`: seconds since the epoch.
-    """
+    """Return the bound pods of `job` that do not run, by cause, most pods first."""
     causes: dict[tuple[StartReason, str], list[Task]] = {}
     for task in job.tasks.values():
         cause = _cause(task, nodes, now)

@@ -3,17 +3,62 @@
 The cluster cache owns and updates it. A session borrows it for one cycle.
 """
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from bindery.api.configuration import DisruptionConfiguration
 from bindery.scheduler.model.jobs import NO_ROW, Job, JobKey, Task, TaskStatus, Uid
 from bindery.scheduler.model.nodes import NodeTable
 from bindery.scheduler.model.nominations import Nominations
-from bindery.scheduler.model.podcounts import PodCounts
 from bindery.scheduler.model.queues import QueueTable
 from bindery.scheduler.model.resources import ResourceAxis
-from bindery.scheduler.model.shapes import Need
+from bindery.scheduler.model.shapes import Need, Shape
+
+_DAY_LENGTH = len("2026-01-31")
+
+
+class PodCounts:
+    """Counts the pods of this scheduler and its node pool in any state, ended pods included.
+
+    Written by cache/tasks.py. Plugins derive the typical workload from the counts.
+    """
+
+    def __init__(self) -> None:
+        self._by_day: dict[str, Counter[Shape]] = {}
+        self.version = 0
+        """Grows with each change."""
+
+    @property
+    def by_day(self) -> Mapping[str, Mapping[Shape, int]]:
+        """Day of creation (`2026-01-31`, UTC; "" if not known) -> shape -> number of pods."""
+        return self._by_day
+
+    def add(self, task: Task) -> None:
+        """Count `task`."""
+        if task.is_ours and task.is_of_pool:
+            self._by_day.setdefault(task.created[:_DAY_LENGTH], Counter())[task.shape] += 1
+            self.version += 1
+
+    def remove(self, task: Task) -> None:
+        """Undo `add`; the shape and creation time of `task` must be the same."""
+        if not (task.is_ours and task.is_of_pool):
+            return
+        day = task.created[:_DAY_LENGTH]
+        counts = self._by_day[day]
+        counts[task.shape] -= 1
+        if not counts[task.shape]:
+            del counts[task.shape]
+            if not counts:
+                del self._by_day[day]
+        self.version += 1
+
+    def recount(self, tasks: Iterable[Task]) -> None:
+        """Replace all counts by those of `tasks`."""
+        self._by_day.clear()
+        self.version += 1
+        for task in tasks:
+            self.add(task)
 
 
 @dataclass

@@ -131,7 +131,7 @@ class NodesView(Protocol):
 
 
 class PodCountsView(Protocol):
-    """How many pods of each shape exist; see `model.podcounts`."""
+    """How many pods of each shape exist; see `model.state`."""
 
     @property
     def version(self) -> int:

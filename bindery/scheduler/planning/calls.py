@@ -41,9 +41,7 @@ class PackingPolicies:
         return next((devices for devices in choices if devices is not None), None)
 
     def worth_waiting(self, shape: Shape, row: int, rows: Rows) -> BoolColumn | None:
-        """Return a mask of `rows`: the rows that a policy prefers to `row`. The first policy with
-        such rows decides.
-        """
+        """Return a mask of `rows` that a policy prefers to `row`; the first policy decides."""
         for policy in self._policies:
             better = policy.worth_waiting(self._session, shape, row, rows)
             if better is not None and better.any():
@@ -143,10 +141,7 @@ class PluginCalls:
     # -- domains and scores --------------------------------------------------------------------
 
     def job_domains(self, job: Job, freeable: IntColumns | None = None) -> Iterator[Domain]:
-        """Yield the domains of the whole `job` from plugins, best first.
-
-        `freeable`: see `DomainAsk`.
-        """
+        """Yield the domains of the whole `job` from plugins, best first (see `DomainAsk`)."""
         for plugin in self._plugins.of(nodes.CandidateDomains):
             domains = plugin.domains(self._session, job)
             if domains is not None:

@@ -16,10 +16,7 @@ from bindery.scheduler.plugins.registry import PluginSet
 
 
 def bind_effects(plugins: PluginSet, pod: Pod, binding: PodBinding) -> list[KubeObject]:
-    """Return the objects, including `pod`, after the work of the binder.
-
-    The node of the pod is not set yet.
-    """
+    """Return the objects, including `pod` without its node, after the work of the binder."""
     effects: list[KubeObject] = []
     if binding.selected_gpu_groups:
         labels = {**pod.metadata.labels, **group_labels(binding.selected_gpu_groups)}

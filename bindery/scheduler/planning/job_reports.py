@@ -1,13 +1,31 @@
 """The report of one job and its pods at the end of the cycle. Pure."""
 
+from collections.abc import Collection
+
 from bindery.scheduler.model.jobs import Job, Task, TaskStatus
 from bindery.scheduler.model.reasons import LACKS_ROOM, JobReason
+from bindery.scheduler.model.shapes import Need, ignored_text
 from bindery.scheduler.model.shortages import gated_text
-from bindery.scheduler.planning.gang_notes import notes
 from bindery.scheduler.planning.hopeless import can_run
 from bindery.scheduler.planning.reports import JobReport, PodReport, ReservationReport
 from bindery.scheduler.planning.session import Session
 from bindery.scheduler.plugins.interface.jobs import RoomExplanation, WaitExplanation
+
+
+def notes(job: Job, supported: Collection[Need]) -> str:
+    """Return which fields of `job` have no effect, and why; "" if all have one."""
+    ignored = ignored_text((task.shape for task in job.tasks.values()), supported)
+    return "; ".join(text for text in (_queue_text(job), ignored) if text)
+
+
+def _queue_text(job: Job) -> str:
+    if job.queue == job.named_queue or not job.exists:
+        return ""
+    return (
+        f"its bound pods are charged to queue {job.queue}: "
+        f"queue {job.named_queue} applies when they have ended"
+    )
+
 
 _BY_SIZE = frozenset({JobReason.UNSCHEDULABLE, JobReason.OVER_LIMIT, JobReason.FITS_NO_NODE})
 """The reasons of jobs that may be too large for every node or for a limit."""

@@ -51,10 +51,7 @@ class ShapeVectors:
         bonus: NDArray[np.float64] | None = None,
         nominated: Nominated | None = None,
     ) -> None:
-        """`bonus`: node row -> what is added to its score; None for nothing.
-
-        `nominated`: the nominated pods that count.
-        """
+        """`bonus`: node row -> what is added to its score. `nominated`: the pods that count."""
         self._bonus = bonus
         self._nominated = nominated
         self._session = session
@@ -168,10 +165,7 @@ class ShapeVectors:
         self.now[positions] = np.where(fits, self._scores(rows), _NOWHERE)
 
     def _fits(self, rows: Rows, *, differs_later: bool) -> tuple[BoolColumn, BoolColumn]:
-        """Return masks of `rows`: nodes have room for the request now, and after all releases.
-
-        `differs_later`: whether any room is being released or kept.
-        """
+        """Return masks of `rows`: room for the request now, and later if `differs_later`."""
         request, nodes = self._shape.request, self._session.state.nodes
         all_idle = nodes.idle
         if len(rows) == 1 and not differs_later and self._nominated is None:
@@ -221,10 +215,7 @@ class Placement:
         return JobFinder(self, tuple(against), domain, self._session.nominated(job))
 
     def shared(self, shape: Shape, nominated: Nominated | None) -> ShapeVectors:
-        """Return the vectors of `shape` that all jobs without own node filters share.
-
-        `nominated`: the nominated pods that count.
-        """
+        """Return the vectors of `shape` that all jobs without own node filters share."""
         return self._kept(self._vectors, shape.plain, nominated, None)
 
     def beside(self, shape: Shape, nominated: Nominated | None, closed: BoolColumn) -> ShapeVectors:
@@ -258,10 +249,7 @@ class Placement:
         self._vectors, self._beside, self._rules = {}, {}, {}
 
     def rules(self, shape: Shape, nominated: Nominated | None) -> Combined | None:
-        """Return the rules about other pods for `shape`; None if there are none.
-
-        `nominated`: the nominated pods that count.
-        """
+        """Return the rules about other pods for `shape`; None if there are none."""
         if shape.unruled is None and nominated is None:
             return None
         key = shape, nominated
@@ -315,10 +303,7 @@ class Placement:
         bonus: NDArray[np.float64] | None = None,
         nominated: Nominated | None = None,
     ) -> ShapeVectors:
-        """Return new vectors of `shape`, restricted to `allowed` (mask over rows) if given.
-
-        `bonus`, `nominated`: see `ShapeVectors`.
-        """
+        """Return new vectors of `shape`, restricted to `allowed` (mask over rows) if given."""
         passing = self._filters.passing(self._session, shape)
         mask = passing if allowed is None else passing & allowed
         return ShapeVectors(self._session, shape, mask, self.rooms(shape), bonus, nominated)
@@ -424,10 +409,7 @@ class JobFinder:
         return self._allowed & tied
 
     def allowed_for(self, task: Task, *, emptied: bool = False) -> BoolColumn:
-        """Return the rows that `task` may use, apart from room, as a new mask.
-
-        `emptied`: include rows that it may use after evictions.
-        """
+        """Return a new mask of rows for `task` apart from room; `emptied`: after evictions."""
         allowed = self.allowed(task.shape).copy()
         rules = self._rules(task.shape)
         of_rules = rules.failures() if rules is not None else ()
@@ -437,10 +419,7 @@ class JobFinder:
         return allowed
 
     def exclude(self, task: Task, row: int, reason: str) -> None:
-        """Exclude the node at `row` for `task`, and for equal pods if it has no own filters.
-
-        `reason`: why a ledger refused it.
-        """
+        """Exclude the node at `row` for `task`, and equal pods without own filters."""
         filtered = self._placement.is_filtered(task.shape)
         # Never the shared vectors: other jobs may still use the node.
         vectors = self._vectors(task) if filtered else self._own_vectors(task.shape)

@@ -20,18 +20,12 @@ Item = TypeVar("Item")
 
 
 def serving_key(session: PlanningView, row: int, job: Job) -> SortKey:
-    """Return the key of the queue at `row`; the queue with the smallest key is served next.
-
-    `job`: the next job of the queue.
-    """
+    """Return the key of the queue at `row`; the queue with the smallest key is served next."""
     return (*session.calls.queue_key(row, job), *_age(session, row))
 
 
 def victim_key(session: PlanningView, row: int, job: Job, released: Mapping[int, int]) -> SortKey:
-    """Return the key of the queue at `row`; the queue with the largest key loses the next victim.
-
-    `job`: the job of that victim. `released`: what the job would release, by resource.
-    """
+    """Return the key of the queue at `row`; the queue with the largest loses the next victim."""
     return (*session.calls.victim_key(row, job, released), *_age(session, row))
 
 
@@ -88,10 +82,7 @@ class QueueWalk(ABC, Generic[Item]):
             heapq.heapify(heap)
 
     def _settle(self, above: int) -> None:
-        """Move the first queue below `above` to its new position after an item was taken.
-
-        A single queue needs no key.
-        """
+        """Move the first queue below `above` to its new position after an item was taken."""
         heap = self._below[above]
         _, row = heap[0]
         if not self._has(row) and not self._below[row]:

@@ -33,10 +33,7 @@ def exceeds_idle(session: Session, claim: RoomClaim) -> Task | None:
 
 
 def can_never_fit(context: SearchContext, eligible: BoolColumn) -> Task | None:
-    """Return a pod of the claim that fits on no node even without the eligible victims, or None.
-
-    `eligible`: mask over the units of the victim table.
-    """
+    """Return a pod of the claim that fits on no node even without the eligible victims, or None."""
     session, claim, table = context.session, context.claim, context.table
     nodes = session.state.nodes
     room = nodes.idle + nodes.releasing - nodes.pipelined

@@ -27,10 +27,7 @@ _TAKEN, _SPARED = range(2)
 
 
 def victims(session: Session, table: VictimTable, among: BoolColumn) -> Iterator[int]:
-    """Yield the units of `among` (mask) in the order of eviction.
-
-    Lazy: the first few units are usually enough.
-    """
+    """Yield the units of `among` (mask) in the order of eviction; mostly the first few suffice."""
     waiting = {queue: _Line(units) for queue, units in _by_queue(table, among)}
     waiting = {queue: line for queue, line in waiting.items() if line}
     if len(waiting) == 1:  # no queues to compare, so no plugin is called

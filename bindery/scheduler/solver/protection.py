@@ -70,10 +70,7 @@ def unprotected(
     own: int,
     action: Action,
 ) -> BoolColumn:
-    """Return the units of `among` (mask) that have run for the minimum runtime of their queue.
-
-    `own`: row of the claimant's queue.
-    """
+    """Return the units of `among` (mask) that have run for the minimum runtime of their queue."""
     mask = among.copy()
     for queue, of_queue in table.by_queue.items():
         least_s = min_runtime_s(session, own, queue, action)

@@ -81,10 +81,7 @@ def _is_protected(core: Sequence[Task], quota: PinnedQuota) -> bool:
 
 
 def _extras(job: Job, running: Sequence[Task], free: AbstractSet[Uid]) -> Iterable[list[Task]]:
-    """Yield the groups of `free` pods that can go while the gang keeps its minimum.
-
-    `running`: running pods in the order of eviction.
-    """
+    """Yield the groups of `free` pods that can go while the gang keeps its minimum."""
     surplus = job.placed.total - job.min_member
     spare_roles = {role: job.placed.roles[role] - least for role, least in job.roles.items()}
     spare_leaves: dict[str, int] = {}
@@ -114,10 +111,7 @@ def _extras(job: Job, running: Sequence[Task], free: AbstractSet[Uid]) -> Iterab
 
 
 def _optional(job: Job, group: Group, pinned: AbstractSet[str]) -> Iterable[Group]:
-    """Yield satisfied groups beyond the minimum of `group`, the last of the spec first.
-
-    `pinned`: names of leaves with pods that may not go.
-    """
+    """Yield satisfied groups beyond the minimum of `group`, the last of the spec first."""
     satisfied = [child for child in group.children if child.is_satisfied(job.lacking)]
     # A later stage that runs is worth as much as the first: the one is of no use without the other.
     surplus = sum(not child.after for child in satisfied) - group.needed_children

@@ -1,8 +1,10 @@
 """The possible victims: running pods and their units of eviction, as columns."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,13 +13,98 @@ from bindery.api.configuration import DisruptionConfiguration, VictimPreference
 from bindery.api.disruption import Asks
 from bindery.scheduler.ledgers.base import LedgerRefusalError
 from bindery.scheduler.model.columns import BoolColumn, IntColumns
-from bindery.scheduler.model.jobs import Task
+from bindery.scheduler.model.jobs import Job, JobKey, Task
 from bindery.scheduler.model.pinned_quota import PinnedQuota
 from bindery.scheduler.model.verdicts import LAST, SortKey
 from bindery.scheduler.planning.session import Session
-from bindery.scheduler.solver.preferences import PodCost, preference
-from bindery.scheduler.solver.returning import Returning
 from bindery.scheduler.solver.units import EvictionUnit, MayGo, may_go, units
+
+_UNKNOWN = -1
+
+
+class Returning:
+    """Whether the pods of `units` would be placed again after their eviction; only these are moved.
+
+    A pod returns only if a controller creates a replacement, and starts only if no plugin refuses
+    its job. The check runs before the eviction, while the gang is whole. Answers are kept.
+    """
+
+    def __init__(self, session: Session, units: Sequence[EvictionUnit]) -> None:
+        self._session = session
+        self._units = units
+        self._answers = np.full(len(units), _UNKNOWN, dtype=np.int8)
+        """EvictionUnit -> 1 if all its pods return, 0 if not."""
+        self._of_jobs: dict[JobKey, bool] = {}
+
+    def of(self, index: int) -> bool:
+        """Return whether all pods of the unit at `index` would be placed again."""
+        if self._answers[index] == _UNKNOWN:
+            self._answers[index] = self._ask(self._units[index])
+        return bool(self._answers[index])
+
+    def among(self, mask: BoolColumn) -> BoolColumn:
+        """Return the units of `mask` whose pods would all be placed again."""
+        for index in np.flatnonzero(mask & (self._answers == _UNKNOWN)).tolist():
+            self._answers[index] = self._ask(self._units[index])
+        return np.asarray(mask & (self._answers == 1))
+
+    def _ask(self, unit: EvictionUnit) -> bool:
+        job = unit.job
+        if job.key not in self._of_jobs:
+            self._of_jobs[job.key] = _may_be_planned(self._session, job)
+        return self._of_jobs[job.key] and all(
+            task.is_recreated and self._session.calls.task_refusal(task) is None
+            for task in unit.tasks
+        )
+
+
+def _may_be_planned(session: Session, job: Job) -> bool:
+    """Return whether plugins would let `job`, in its present state, be planned and bound."""
+    return session.calls.invalid(job) is None and session.calls.is_ready(job)
+
+
+@dataclass(frozen=True, slots=True)
+class PodCost:
+    """What the eviction of a pod costs."""
+
+    share: float
+    """The largest part of the cluster that the pod holds of any resource."""
+    started_at: float
+    """Time of its binding: seconds since the epoch."""
+    checkpoint_at: float
+    """Time of the last checkpoint of its work, or 0."""
+
+
+def preference(kind: VictimPreference, pods: Sequence[PodCost], now: float) -> float:
+    """Return the rank of `pods` as victims: where plugins make no difference, the largest goes."""
+    return _PREFERENCES[kind](pods, now)
+
+
+def _newest(pods: Sequence[PodCost], now: float) -> float:  # noqa: ARG001
+    return 0.0  # the order of jobs ends in their creation
+
+
+def _youngest(pods: Sequence[PodCost], now: float) -> float:  # noqa: ARG001
+    return min((pod.started_at for pod in pods), default=0.0)
+
+
+def _cheapest(pods: Sequence[PodCost], now: float) -> float:  # noqa: ARG001
+    return -sum(pod.share for pod in pods)
+
+
+def _least_work_lost(pods: Sequence[PodCost], now: float) -> float:
+    return -sum(
+        pod.share * max(0.0, now - max(pod.started_at, min(pod.checkpoint_at, now))) for pod in pods
+    )
+
+
+_PREFERENCES: Final[Mapping[VictimPreference, Callable[[Sequence[PodCost], float], float]]] = {
+    VictimPreference.NEWEST: _newest,
+    VictimPreference.YOUNGEST: _youngest,
+    VictimPreference.CHEAPEST: _cheapest,
+    VictimPreference.LEAST_WORK_LOST: _least_work_lost,
+}
+
 
 _MOST_RECOUNTED = 64
 """Up to this many changed units, the sums are updated unit by unit; above, they are recomputed."""

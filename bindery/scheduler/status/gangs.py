@@ -23,7 +23,7 @@ from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.shapes import Need
 from bindery.scheduler.model.shortages import gated_text, shortage
 from bindery.scheduler.model.starts import LateStart, late_text
-from bindery.scheduler.planning.gang_notes import notes
+from bindery.scheduler.planning.job_reports import notes
 from bindery.scheduler.planning.reports import JobReport
 
 _ENDED = frozenset(status for status in TaskStatus if status.has_ended)

@@ -137,9 +137,7 @@ class Packing:
 def pack(
     gangs: Iterable[Sequence[ShareWant]], most_gpus: int, overhead: Amounts, fits: Fits
 ) -> list[Pack]:
-    """Return packs for `gangs`, the first ones first; a gang above the limit is left out
-    completely.
-    """
+    """Return packs for `gangs`, the first ones first; gangs above the limit are left out whole."""
     packing = Packing(most_gpus, overhead, fits)
     for gang in gangs:
         packing.add(gang)

@@ -6,7 +6,7 @@ each shape gets a copy of the event.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
@@ -17,13 +17,35 @@ from bindery.api.names import API_VERSION
 from bindery.api.states import EVICTED
 from bindery.api.times import seconds
 from bindery.kube.events.book import ObjectReference, Occurrence, Severity
+from bindery.kube.objects.watched import OwnerReference
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.model.evictions import Eviction, known_name
 from bindery.scheduler.model.jobs import JobKey, Task, TaskStatus, Uid
 from bindery.scheduler.model.reasons import STILL_COMING, JobReason
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.planning.reports import CycleReport, JobReport
-from bindery.scheduler.status.owners import owner_of
+
+
+def owner_of(cluster: Cluster, key: JobKey) -> ObjectReference | None:
+    """Return the object that owns the PodGroup of a job, else the controller of its waiting pods.
+
+    None without such an object.
+    """
+    group, job = cluster.groups.get(key), cluster.state.jobs.get(key)
+    owner = _first(group.metadata.owner_references) if group is not None else None
+    for uid in job.pending if owner is None and job is not None else ():
+        pod = cluster.pods.get(uid)
+        owner = _first(pod.metadata.owner_references) if pod is not None else None
+        break
+    if owner is None:
+        return None
+    return ObjectReference(owner.api_version, owner.kind, key.namespace, owner.name, owner.uid)
+
+
+def _first(references: Iterable[OwnerReference]) -> OwnerReference | None:
+    """Return the controller among `references`, else the first of them."""
+    return min(references, key=lambda each: not each.controller, default=None)
+
 
 GROUPED_WITHIN_S: Final = 15.0
 """Age from which a pod that waits for its PodGroup has a condition and an event."""

@@ -48,10 +48,7 @@ class TemplateDraft:
 
 
 def templates(alike: Iterable[Sequence[Pod]]) -> list[TemplateDraft]:
-    """Return one template for all pods that are equal to an autoscaler.
-
-    `alike`: groups of pods that are equal to the scheduler.
-    """
+    """Return one template for all pods equal to an autoscaler, of groups equal to the scheduler."""
     found: dict[str, TemplateDraft] = {}
     for pods in alike:
         draft = TemplateDraft(_pod_spec(pods[0]), pods[0].metadata.labels)

@@ -26,10 +26,7 @@ NOTE_EVERY_S = 5.0
 
 @dataclass(frozen=True)
 class Moment:
-    """The figures of all queues at one time.
-
-    Amounts are [resource, queue], in units of `quantity.scale`.
-    """
+    """The figures of all queues; amounts are [resource, queue] in units of `quantity.scale`."""
 
     resources: tuple[str, ...] = ()
     queues: tuple[str, ...] = ()
@@ -50,10 +47,7 @@ class QueueFigures(Collector):
         self._moment = Moment()
 
     def note(self, state: PlanState, fair: Amounts, now: float) -> None:
-        """Record the figures after a cycle, unless the last note is recent.
-
-        `fair`: [resource, queue], fair shares. `now`: seconds since the epoch.
-        """
+        """Record the figures after a cycle, unless the last note is recent."""
         # A negative difference means that the clock was set back.
         if 0 <= now - self._noted_at < NOTE_EVERY_S:
             return

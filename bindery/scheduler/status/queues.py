@@ -59,10 +59,7 @@ class QueueStatuses:
         return self.cluster.state.queues.version != self._version
 
     def writes(self, report: CycleReport, now: float) -> list[QueueWrite]:
-        """Return the needed writes, sorted by name.
-
-        `report`: of the last cycle. `now`: seconds since the epoch.
-        """
+        """Return the needed writes after the cycle of `report`, sorted by name."""
         table = self.cluster.state.queues
         if self.has_news:
             self._version, self._verdicts = table.version, verdicts(table)

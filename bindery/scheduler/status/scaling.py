@@ -204,10 +204,7 @@ def demand(
     arguments: ScalingArguments,
     covered: Collection[str],
 ) -> ScalingDemand:
-    """Return the demand for scaling pods after the cycle of `report`.
-
-    `covered`: UIDs of the pods with scaling pods.
-    """
+    """Return the demand for scaling pods after the cycle; `covered`: UIDs with such pods."""
     collector = _Collector(cluster, configuration, arguments)
     order: list[tuple[tuple[int, str, str], list[list[ShareWant]]]] = []
     for job_report in report.jobs.values():
@@ -258,9 +255,7 @@ class _Collector:
     def gangs(
         self, job: Job, report: JobReport, covered: Collection[str]
     ) -> Iterator[list[ShareWant]]:
-        """Yield groups of shares that must fit together: the gang's minimum, then each further
-        share.
-        """
+        """Yield shares that must fit together: the gang's minimum, then each further share."""
         reason = report.waits_for or report.reason
         if reason not in LACKS_ROOM and reason not in _UNDECIDED:
             return

@@ -48,9 +48,7 @@ _log = structlog.get_logger()
 
 
 class ScalingWriter:
-    """Creates and deletes scaling pods to fit the demand. `clock` returns seconds since the
-    epoch.
-    """
+    """Creates and deletes scaling pods to fit the demand. `clock`: seconds since the epoch."""
 
     def __init__(self, client: Client, events: EventRecorder, clock: Callable[[], float]) -> None:
         self._client, self._events, self._clock = client, events, clock

@@ -15,7 +15,7 @@ from bindery.kube.watches.decoding import LenientDecoder
 from bindery.kube.watches.store import Malformed
 from bindery.scheduler.cache.defects import DefectStage
 from bindery.scheduler.cache.observers import WATCHED
-from bindery.scheduler.cache.unknown_queues import MOST_UNKNOWN_QUEUES
+from bindery.scheduler.cache.task_queues import MOST_UNKNOWN_QUEUES
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.model.resources import MOST_UNOFFERED
 from bindery.scheduler.status.conditions import pending_writes

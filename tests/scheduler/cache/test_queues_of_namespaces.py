@@ -11,7 +11,7 @@ from bindery.kube.objects.queueaccess import AccessReason
 from bindery.kube.objects.queues import NamespaceRule, Queue, QueueSpec
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.model.jobs import JobKey
-from bindery.scheduler.status.owners import owner_of
+from bindery.scheduler.status.job_events import owner_of
 from tests.scheduler.recounting import recount, view
 from tests.scheduler.schedulerworld import (
     NAMESPACE,

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bindery.scheduler.fairness.users import UserTurns
-from bindery.scheduler.model.users import user_of
+from bindery.scheduler.ledgers.users import user_of
 
 USERS = ("ann", "bob", "")
 users = st.sampled_from(USERS)

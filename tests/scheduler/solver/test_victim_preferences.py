@@ -8,7 +8,7 @@ from bindery.api.configuration import DisruptionConfiguration, VictimPreference
 from bindery.api.disruption import KARPENTER_ANNOTATION
 from bindery.api.names import DO_NOT_DISRUPT_ANNOTATION
 from bindery.api.times import timestamp
-from bindery.scheduler.solver.preferences import PodCost, preference
+from bindery.scheduler.solver.victims import PodCost, preference
 from tests.scheduler.schedulerworld import Clock, add, engine_with, group, modify, node, plan, pod
 
 NOW = 10_000.0

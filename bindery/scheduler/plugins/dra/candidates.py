@@ -8,12 +8,25 @@ the search fails when it reaches the device and not before, as in Kubernetes.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from bindery.kube.objects.claims import DeviceToleration
+from bindery.kube.objects.devices import Device
+from bindery.kube.objects.taints import tolerates
 from bindery.scheduler.plugins.dra.capacity import consumption
 from bindery.scheduler.plugins.dra.cel import SelectorError, Selectors
 from bindery.scheduler.plugins.dra.claims import DeviceWish
 from bindery.scheduler.plugins.dra.inventory import DeviceRecord, NodePool, Pool
-from bindery.scheduler.plugins.dra.taints import is_kept_away
 from bindery.scheduler.plugins.dra.usage import DeviceId
+
+
+def is_kept_away(device: Device, tolerations: Sequence[DeviceToleration]) -> bool:
+    """Return whether `device` has a taint without a match in `tolerations` (KEP-5055).
+
+    Only the effects NoSchedule and NoExecute count, as in Kubernetes.
+    """
+    return any(
+        taint.effect in ("NoSchedule", "NoExecute") and not tolerates(tolerations, taint)
+        for taint in device.taints
+    )
 
 
 class AllocationError(Exception):

@@ -22,17 +22,55 @@ from bindery.kube.objects.watched import KubeObject, Node, Pod
 from bindery.kube.watches.store import Change, EventType
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.jobs import Job, Task
+from bindery.scheduler.model.node_refusals import node_refusal
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.model.state import PlanState
 from bindery.scheduler.model.verdicts import NodeFailure, Rows
-from bindery.scheduler.plugins.findings import Findings
+from bindery.scheduler.plugins.findings import Findings, NodeAnswer
 from bindery.scheduler.plugins.numa.ledger import NumaLedger
-from bindery.scheduler.plugins.numa.outcomes import Outcomes
 from bindery.scheduler.plugins.numa.predictor import Predictor
 from bindery.scheduler.plugins.numa.reasons import Reasons
 from bindery.scheduler.plugins.numa.reported_zones import ReportedZones
 from bindery.scheduler.plugins.numa.table import NO_SLOT
 from bindery.scheduler.plugins.view import SessionView
+
+_ADMITTED = frozenset({"Running", "Succeeded"})
+
+
+class Outcomes:
+    """The answers of nodes about pods with predicted zones, since the last call of `take`.
+
+    Each pod counts once, when its state changes while this process watches it.
+    """
+
+    def __init__(self) -> None:
+        self._answers: list[NodeAnswer] = []
+
+    def note(self, pod: Pod, previous: KubeObject | None, *, gone: bool) -> None:
+        """Note a new state of a pod."""
+        if gone or not isinstance(previous, Pod) or previous.status.phase == pod.status.phase:
+            return
+        if previous.metadata.uid != pod.metadata.uid or _is_decided(previous):
+            return
+        record = pod.metadata.annotations.get(NUMA_ZONES_ANNOTATION)
+        if numaplacement.from_record(record, pod.metadata.uid) is None:
+            return
+        refusal = node_refusal(pod)
+        if refusal is not None:
+            self._answers.append(NodeAnswer(refusal.reason))
+        elif pod.status.phase in _ADMITTED:
+            self._answers.append(NodeAnswer(""))
+
+    def take(self) -> tuple[NodeAnswer, ...]:
+        """Return the answers since the last call."""
+        taken = tuple(self._answers)
+        self._answers.clear()
+        return taken
+
+
+def _is_decided(pod: Pod) -> bool:
+    return pod.status.phase in _ADMITTED or pod.status.phase == "Failed"
+
 
 _NO_ROOM: Final = "cannot align it to their NUMA zones"
 

@@ -37,10 +37,7 @@ class Reasons:
         return known[1]
 
     def common(self, ask: Ask, slots: NDArray[np.intp], nodes: ZoneArrays) -> str:
-        """Return the reason of the nodes at `slots`; with the nodes' names if they differ.
-
-        `nodes`: what counts as free.
-        """
+        """Return the reason of the nodes at `slots`; with the nodes' names if they differ."""
         groups = self._by_reason(ask, slots, nodes)
         if len(groups) == 1:
             return next(iter(groups))

@@ -70,10 +70,7 @@ def reconcile(
     ask_of: Callable[[Pod], Ask | None],
     admit: Admit,
 ) -> ReconciledNode:
-    """Return what is free on a node by the report in `history` and the observed `pods`.
-
-    `ask_of`: returns what a pod asks of zones.
-    """
+    """Return what is free on a node by the report in `history` and the observed `pods`."""
     records = {uid: each.record for uid, each in pods.coming.items()}
     history = with_pods(history, pods.bound, records, ask_of)
     history = replace(history, parts=_parts(history, axis))

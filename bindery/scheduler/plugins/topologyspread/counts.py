@@ -49,10 +49,7 @@ class SpreadCounts:
         return np.asarray(self.allowed(is_own=is_own)[self._of_row])
 
     def is_open(self, row: int, *, is_own: bool, nominated: int = 0) -> bool:
-        """Return whether the domain of the node at `row` may get one more pod.
-
-        `nominated`: further pods to count on this node.
-        """
+        """Return whether the node at `row` may get one more pod beside `nominated` others."""
         domain = self._of_row[row]
         if domain == NO_DOMAIN:
             return False

@@ -55,10 +55,7 @@ class SpreadRules:
         return self.open_now()
 
     def is_open(self, row: int, nominated: Sequence[Labelled] = ()) -> bool:
-        """Return whether a pod may be placed on the node at `row`.
-
-        `nominated`: further pods to count on this node.
-        """
+        """Return whether the node at `row` may get one more pod beside `nominated` others."""
         return all(
             each.is_open(
                 row,

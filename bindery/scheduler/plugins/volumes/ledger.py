@@ -5,12 +5,12 @@ which is then taken, or a new one for the pod's node. A choice is undone with th
 that uses it.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
-from bindery.kube.objects.disks import CsiVolume
+from bindery.kube.objects.disks import CsiVolume, Disk
 from bindery.kube.objects.storage import PersistentVolume, PersistentVolumeClaim
 from bindery.kube.watches.store import Key, key_of
 from bindery.scheduler.ledgers.base import LedgerRefusalError, Operation, OperationKind
@@ -21,9 +21,47 @@ from bindery.scheduler.model.shapes import Need
 from bindery.scheduler.model.verdicts import NodeFailure
 from bindery.scheduler.plugins.volumes.attachments import Attachments
 from bindery.scheduler.plugins.volumes.catalog import SELECTED_NODE, Catalog, PodVolumes, is_bound
-from bindery.scheduler.plugins.volumes.diskusers import DiskUsers
 from bindery.scheduler.plugins.volumes.matching import CandidateVolume, Matching, requested_bytes
 from bindery.scheduler.plugins.volumes.nodeindex import NodeIndex
+
+
+class _User(NamedTuple):
+    uid: Uid
+    row: int
+    is_read_only: bool
+
+
+class DiskUsers:
+    """The in-tree disks of pods on nodes, of the plan and at the binder, that exclude others."""
+
+    def __init__(self, catalog: Catalog, nodes: NodeTable) -> None:
+        self._users: defaultdict[str, Counter[_User]] = defaultdict(Counter)
+        """Name of a disk -> how often a pod has it on a node: a plan may move it there again."""
+        for uid, pod in catalog.disk_users.items():
+            self.add(uid, nodes.rows.get(pod.node_name, NO_ROW), pod.disks)
+
+    def add(self, uid: Uid, row: int, disks: tuple[Disk, ...]) -> None:
+        """Enter `disks` of the pod `uid` on the node at `row`; `NO_ROW` enters nothing."""
+        for disk in disks if row != NO_ROW else ():
+            for name in disk.names:
+                self._users[name][_User(uid, row, disk.is_read_only)] += 1
+
+    def remove(self, uid: Uid, row: int, disks: tuple[Disk, ...]) -> None:
+        """Undo `add`."""
+        for disk in disks:
+            for name in disk.names:
+                self._users[name] -= Counter((_User(uid, row, disk.is_read_only),))
+
+    def closed_rows(self, uid: Uid, disks: tuple[Disk, ...]) -> set[int]:
+        """Return the rows where another pod has one of `disks` and one of both may write to it."""
+        return {
+            user.row
+            for disk in disks
+            for name in disk.names
+            for user in self._users.get(name, ())
+            if user.uid != uid and not (disk.is_read_only and user.is_read_only)
+        }
+
 
 SINGLE_USER: Final = "ReadWriteOncePod"
 _DISK_IN_USE: Final = "had no available disk"
