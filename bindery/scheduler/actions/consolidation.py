@@ -1,6 +1,6 @@
 """consolidation: running jobs move closer together, so that a waiting job fits."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -9,9 +9,8 @@ from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.verdicts import Refusal
 from bindery.scheduler.planning.session import Session
-from bindery.scheduler.solver import protection, rules
-from bindery.scheduler.solver.rules import RoomClaim, UnitRefusal
-from bindery.scheduler.solver.units import EvictionUnit
+from bindery.scheduler.solver import protection
+from bindery.scheduler.solver.rules import RoomClaim, Rule
 from bindery.scheduler.solver.victims import VictimTable
 
 
@@ -26,7 +25,7 @@ def most_moved(configuration: SchedulerConfiguration) -> int:
     return configuration.consolidation_max_moved
 
 
-class ConsolidationRule:
+class ConsolidationRule(Rule):
     """Preemptible jobs move for a preemptible job that waits. `most_jobs`: see `Rule`."""
 
     name = "consolidation"
@@ -49,25 +48,3 @@ class ConsolidationRule:
     def eligible(self, session: Session, claim: RoomClaim, table: VictimTable) -> BoolColumn:  # noqa: ARG002
         """Return all units: a move costs only the time of a restart."""
         return np.ones(len(table.units), dtype=np.bool_)
-
-    def movable(self, session: Session, claim: RoomClaim, table: VictimTable) -> BoolColumn:
-        """Return all units: each of them must find another place."""
-        return self.eligible(session, claim, table)
-
-    def against_unit(
-        self,
-        session: Session,  # noqa: ARG002
-        claim: RoomClaim,
-        unit: EvictionUnit,
-    ) -> Iterator[UnitRefusal]:
-        """Refuse units of the job itself."""
-        return rules.own_units(claim, unit)
-
-    def against_plan(
-        self,
-        session: Session,  # noqa: ARG002
-        claim: RoomClaim,  # noqa: ARG002
-        killed: Sequence[EvictionUnit],
-    ) -> Iterator[Refusal]:
-        """Refuse plans that kill: every unit must have another place."""
-        return rules.kills(killed)

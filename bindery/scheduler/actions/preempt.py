@@ -1,23 +1,21 @@
 """preempt: inside a queue, jobs of higher priority take the place of jobs of lower priority."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.verdicts import Refusal
 from bindery.scheduler.planning.session import Session
 from bindery.scheduler.solver import protection
-from bindery.scheduler.solver.rules import RoomClaim, UnitRefusal
+from bindery.scheduler.solver.rules import RoomClaim, Rule, UnitRefusal
 from bindery.scheduler.solver.units import EvictionUnit
 from bindery.scheduler.solver.victims import VictimTable
 
 
-class PreemptRule:
+class PreemptRule(Rule):
     """Victims are preemptible, of the same queue, and of strictly lower priority."""
 
     name = "preempt"
-    moves_all = False
-    most_jobs = None
 
     def against_claim(self, session: Session, claim: RoomClaim) -> Iterator[Refusal]:
         """Refuse a job that must wait longer first, or never preempts."""
@@ -28,10 +26,6 @@ class PreemptRule:
         queue = session.queue_row(claim.job)
         mask = (table.queue == queue) & (table.priority < session.priority(claim.job))
         return protection.unprotected(session, table, mask, queue, "preempt")
-
-    def movable(self, session: Session, claim: RoomClaim, table: VictimTable) -> BoolColumn:
-        """Return the same units: no others may be moved."""
-        return self.eligible(session, claim, table)
 
     def against_unit(
         self, session: Session, claim: RoomClaim, unit: EvictionUnit
@@ -46,12 +40,3 @@ class PreemptRule:
                 lambda: f"its priority {theirs} is not below the {mine} of the one that waits",
             )
         yield from protection.against_unit(session, claim, unit, "preempt")
-
-    def against_plan(
-        self,
-        session: Session,  # noqa: ARG002
-        claim: RoomClaim,  # noqa: ARG002
-        killed: Sequence[EvictionUnit],  # noqa: ARG002
-    ) -> Iterator[Refusal]:
-        """Refuse no plan: the queue itself holds no more than before."""
-        yield from ()

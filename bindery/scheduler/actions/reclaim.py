@@ -18,17 +18,15 @@ from bindery.scheduler.model.resources import total
 from bindery.scheduler.model.verdicts import Refusal
 from bindery.scheduler.planning.session import Session
 from bindery.scheduler.solver import protection
-from bindery.scheduler.solver.rules import RoomClaim, UnitRefusal
+from bindery.scheduler.solver.rules import RoomClaim, Rule, UnitRefusal
 from bindery.scheduler.solver.units import EvictionUnit
 from bindery.scheduler.solver.victims import VictimTable
 
 
-class ReclaimRule:
+class ReclaimRule(Rule):
     """The claims, victims and amounts of reclaim."""
 
     name = "reclaim"
-    moves_all = False
-    most_jobs = None
 
     def against_claim(self, session: Session, claim: RoomClaim) -> Iterator[Refusal]:
         """Refuse a claim if its queue would exceed its fair share of a requested resource."""

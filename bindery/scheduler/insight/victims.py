@@ -4,7 +4,7 @@ The solver runs with fewer and fewer rules until it finds a plan. Then the plan 
 step, and all rules are asked about each victim. All Statements are discarded.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,7 +22,7 @@ from bindery.scheduler.planning.statement import Plan
 from bindery.scheduler.solver.bounds import exceeds_idle
 from bindery.scheduler.solver.claims import next_claim
 from bindery.scheduler.solver.context import SearchContext
-from bindery.scheduler.solver.rules import RoomClaim, Rule, UnitRefusal, kills, own_units
+from bindery.scheduler.solver.rules import RoomClaim, Rule
 from bindery.scheduler.solver.search import Search
 from bindery.scheduler.solver.units import EvictionUnit
 from bindery.scheduler.solver.victims import VictimTable
@@ -76,7 +76,7 @@ class VictimPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class _Permissive:
+class _Permissive(Rule):
     """A rule that lets all units of `among` (mask) go."""
 
     among: BoolColumn
@@ -92,28 +92,6 @@ class _Permissive:
     def eligible(self, session: Session, claim: RoomClaim, table: VictimTable) -> BoolColumn:  # noqa: ARG002
         """Return the units of `among`."""
         return self.among.copy()
-
-    def movable(self, session: Session, claim: RoomClaim, table: VictimTable) -> BoolColumn:
-        """Return the same units: `moves_all` decides whether they must move."""
-        return self.eligible(session, claim, table)
-
-    def against_unit(
-        self,
-        session: Session,  # noqa: ARG002
-        claim: RoomClaim,
-        unit: EvictionUnit,
-    ) -> Iterator[UnitRefusal]:
-        """Refuse units of the job itself."""
-        return own_units(claim, unit)
-
-    def against_plan(
-        self,
-        session: Session,  # noqa: ARG002
-        claim: RoomClaim,  # noqa: ARG002
-        killed: Sequence[EvictionUnit],
-    ) -> Iterator[Refusal]:
-        """Refuse a plan that kills units which must move."""
-        return kills(killed if self.moves_all else ())
 
 
 def cheapest_victims(

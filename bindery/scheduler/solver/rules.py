@@ -62,19 +62,17 @@ class UnitRefusal(NamedTuple):
 
 
 class Rule(Protocol):
-    """The rule of one action. Refusals are generators: the first one decides."""
+    """The rule of one action. Refusals are generators: the first one decides.
 
-    @property
-    def name(self) -> str:
-        """The action's name, for events and metrics."""
+    What a rule does not define spares only the job that waits, and pods that must move.
+    """
 
-    @property
-    def moves_all(self) -> bool:
-        """Whether every victim must find another place."""
-
-    @property
-    def most_jobs(self) -> int | None:
-        """Maximum number of jobs whose pods may be evicted; None means no limit."""
+    name: str
+    """The action's name, for events and metrics."""
+    moves_all: bool = False
+    """Whether every victim must find another place."""
+    most_jobs: int | None = None
+    """Maximum number of jobs whose pods may be evicted; None means no limit."""
 
     def against_claim(self, session: Session, claim: RoomClaim) -> Iterator[Refusal]:
         """Yield why no room may be made for `claim` at all."""
@@ -87,16 +85,27 @@ class Rule(Protocol):
 
     def movable(self, session: Session, claim: RoomClaim, table: VictimTable) -> BoolColumn:
         """Return which units may be evicted for `claim` if they find other places."""
+        return self.eligible(session, claim, table)
 
     def against_unit(
-        self, session: Session, claim: RoomClaim, unit: EvictionUnit
+        self,
+        session: Session,  # noqa: ARG002
+        claim: RoomClaim,
+        unit: EvictionUnit,
     ) -> Iterator[UnitRefusal]:
         """Yield why `unit` may not be evicted next, after the evictions of the plan so far."""
+        if unit.job is claim.job:
+            yield UnitRefusal(JobReason.NOT_ALLOWED, lambda: "it belongs to the job that waits")
 
     def against_plan(
-        self, session: Session, claim: RoomClaim, killed: Sequence[EvictionUnit]
+        self,
+        session: Session,  # noqa: ARG002
+        claim: RoomClaim,  # noqa: ARG002
+        killed: Sequence[EvictionUnit],
     ) -> Iterator[Refusal]:
         """Yield why the whole plan is not acceptable. `killed`: units without another place."""
+        if self.moves_all and killed:
+            yield Refusal(JobReason.NOT_ALLOWED, "not every pod that moves has another place")
 
 
 class SparingRule(Rule, Protocol):
@@ -110,15 +119,3 @@ class SparingRule(Rule, Protocol):
 def is_empty(refusals: Iterator[object]) -> bool:
     """Return whether there are no refusals; at most one is computed."""
     return next(refusals, None) is None
-
-
-def own_units(claim: RoomClaim, unit: EvictionUnit) -> Iterator[UnitRefusal]:
-    """Refuse units of the job that waits itself."""
-    if unit.job is claim.job:
-        yield UnitRefusal(JobReason.NOT_ALLOWED, lambda: "it belongs to the job that waits")
-
-
-def kills(killed: Sequence[EvictionUnit]) -> Iterator[Refusal]:
-    """Refuse plans that kill, for rules under which every victim must find another place."""
-    if killed:
-        yield Refusal(JobReason.NOT_ALLOWED, "not every pod that moves has another place")
