@@ -37,7 +37,7 @@ class GangEviction:
 
 def eviction_of(group: PodGroup | None) -> GangEviction | None:
     """Return the last evictions of `group`; None if none is recorded."""
-    condition = find(group, EVICTED) if group is not None else None
+    condition = find(group.status.conditions, EVICTED) if group is not None else None
     return None if group is None or condition is None else _eviction(group, condition)
 
 
@@ -53,7 +53,7 @@ def evicted_for(
     found = [
         (condition.last_transition_time or "", _eviction(group, condition))
         for group in groups
-        if (condition := find(group, EVICTED)) is not None
+        if (condition := find(group.status.conditions, EVICTED)) is not None
         and _key(group) != key
         and (condition.last_transition_time or "") >= since
         and is_made_for(condition.message, claimant, group.metadata.namespace)

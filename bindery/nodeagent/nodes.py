@@ -130,10 +130,6 @@ class NodeKeeper:
         reference = ObjectReference(NODES.api_version, NODES.kind, "", node.name, node.name)
         self._events.warning(reference, reason, problem)
 
-    def is_ours(self, name: str) -> bool:
-        """Return whether this agent runs the node `name`, registered or not."""
-        return name in self._states
-
     @property
     def healthy(self) -> bool:
         """Whether the watch is alive and the Leases of all registered nodes are valid."""

@@ -219,13 +219,11 @@ class PodKeeper:
                 record = self._kubelets.held(node, pod.metadata.uid)
                 patch = pod_status.running(pod, node.address, address, now, held=record)
                 await self._write(key, patch)
-            case Finish(exit_code):
-                await self._write(key, pod_status.ended(pod, exit_code, now))
             case ReadinessChange():
                 await self._write(key, pod_status.turned(pod, now))
             case Expire():
                 await self._write(key, pod_status.expired(pod, now))
-            case Stop(exit_code):
+            case Finish(exit_code) | Stop(exit_code):
                 await self._write(key, pod_status.ended(pod, exit_code, now))
             case Remove():
                 await self._client.delete(

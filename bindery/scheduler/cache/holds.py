@@ -10,7 +10,7 @@ order of their events.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -114,18 +114,7 @@ class Holds:
     def assume(self, statement: StatementKey, spec: StatementSpec, now: float) -> None:
         """Add holds for the pods of `statement`, which is about to be written."""
         self.assumed[statement] = Assumption(spec, now)
-        holds = {
-            Uid(pod.pod_uid): Hold(
-                pod.selected_node,
-                data=pod.plugin_data,
-                gpu_groups=tuple(pod.selected_gpu_groups),
-                queue=spec.queue,
-                is_preemptible=not pod.non_preemptible,
-                pod_group=_group_of(spec),
-            )
-            for pod in spec.pods
-        }
-        self._replace(_assumed(statement), holds)
+        self._replace(_assumed(statement), _holds(spec))
 
     def forget(self, statement: StatementKey) -> Iterable[Uid]:
         """End the holds of a Statement that could not be written; return its pods."""
@@ -142,22 +131,10 @@ class Holds:
             self._live.discard(known)
         else:
             self._live.add(known)
-        changed = self._replace(
-            known,
-            {
-                Uid(pod.pod_uid): Hold(
-                    pod.selected_node,
-                    pod.pod_uid in bound,
-                    data=pod.plugin_data,
-                    gpu_groups=tuple(pod.selected_gpu_groups),
-                    queue=statement.spec.queue,
-                    is_preemptible=not pod.non_preemptible,
-                    pod_group=_group_of(statement.spec),
-                )
-                for pod in statement.spec.pods
-                if not final or pod.pod_uid in bound
-            },
-        )
+        holds = _holds(statement.spec, bound)
+        if final:
+            holds = {uid: hold for uid, hold in holds.items() if hold.is_bound}
+        changed = self._replace(known, holds)
         if statement.key not in self.assumed:
             return changed
         return sorted({*changed, *self.forget(statement.key)})
@@ -219,8 +196,20 @@ def owner_and_commit(statement: str) -> tuple[Uid, int]:
     return Uid(owner), int(digits) if is_number else 0
 
 
-def _group_of(spec: StatementSpec) -> str:
-    return spec.pod_group.uid if spec.pod_group is not None else ""
+def _holds(spec: StatementSpec, bound: Collection[str] = ()) -> dict[Uid, Hold]:
+    """Return the holds of the pods of a Statement, of which `bound` are bound."""
+    return {
+        Uid(pod.pod_uid): Hold(
+            pod.selected_node,
+            pod.pod_uid in bound,
+            data=pod.plugin_data,
+            gpu_groups=tuple(pod.selected_gpu_groups),
+            queue=spec.queue,
+            is_preemptible=not pod.non_preemptible,
+            pod_group=spec.pod_group.uid if spec.pod_group is not None else "",
+        )
+        for pod in spec.pods
+    }
 
 
 def _assumed(statement: StatementKey) -> Carried:

@@ -221,12 +221,13 @@ def _group_write(
     status = gang_status(job, group, report, record, late, around)
     if status is None:
         return
+    present = group.status.conditions or ()
     old_and_new = [
-        (find(group, new.type), new)
+        (find(present, new.type), new)
         for new in (status.scheduled, status.evicted, status.not_running)
         if new is not None
     ]
-    ends = status.not_running is None and find(group, PODS_NOT_RUNNING) is not None
+    ends = status.not_running is None and find(present, PODS_NOT_RUNNING) is not None
     state = group.status.state or GangState.WAITING
     counted = figures(job, group, status.state, now)
     queue = charged_queue(job, is_guarded=cluster.is_guarded)
@@ -238,7 +239,7 @@ def _group_write(
     dated_ones = [dated(new, old, now) for old, new in old_and_new]
     kinds = {PODS_NOT_RUNNING, *(condition.type for condition in dated_ones)}
     is_coming = status.scheduled.reason in STILL_COMING
-    others = [each for each in group.status.conditions or () if each.type not in kinds]
+    others = [each for each in present if each.type not in kinds]
     yield ConditionWrite(
         ReportedKind.POD_GROUP,
         group.metadata,
@@ -316,7 +317,7 @@ def _pod_write(pod: Pod, new: Condition, node_name: str, now: float) -> Iterator
         yield replace(writes[0], nominated_node=node_name)
     else:
         # Only the node changes. A write always has a condition, so the present one is repeated.
-        condition = _find(conditions, new.type) or new
+        condition = find(conditions, new.type) or new
         yield ConditionWrite(
             ReportedKind.POD,
             pod.metadata,
@@ -330,13 +331,9 @@ def _pod_write(pod: Pod, new: Condition, node_name: str, now: float) -> Iterator
 def _write(
     subject: ReportedKind, meta: Meta, conditions: Sequence[Condition], new: Condition, now: float
 ) -> Iterator[ConditionWrite]:
-    old = _find(conditions, new.type)
+    old = find(conditions, new.type)
     if same_words(old, new):
         return
     new = dated(new, old, now)
     others = tuple(condition for condition in conditions if condition.type != new.type)
     yield ConditionWrite(subject, meta, new, (*others, new), is_urgent=new.status == "False")
-
-
-def _find(conditions: Sequence[Condition], kind: str) -> Condition | None:
-    return next((condition for condition in conditions if condition.type == kind), None)

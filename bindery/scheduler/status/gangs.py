@@ -5,7 +5,7 @@ restarted scheduler writes the same. Called by `conditions`, which compares it w
 """
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -108,10 +108,9 @@ def charged_queue(job: Job, *, is_guarded: bool) -> str | None:
     return job.named_queue if charged == {job.named_queue} else None
 
 
-def find(group: PodGroup, kind: str) -> Condition | None:
-    """Return the condition of `group` with type `kind`; None if it has none."""
-    conditions = group.status.conditions or ()
-    return next((condition for condition in conditions if condition.type == kind), None)
+def find(conditions: Iterable[Condition] | None, kind: str) -> Condition | None:
+    """Return the condition with type `kind`; None without one."""
+    return next((condition for condition in conditions or () if condition.type == kind), None)
 
 
 def _is_being_evicted(task: Task) -> bool:
@@ -166,7 +165,7 @@ def _scheduled(
     around: Around,
 ) -> Condition:
     """Return the condition `Scheduled` of a gang in `state`; `note`: its fields without effect."""
-    old = find(group, SCHEDULED_CONDITION)
+    old = find(group.status.conditions, SCHEDULED_CONDITION)
     if state is GangState.FINISHED and not job.tasks and old is not None:
         return old  # its pods are deleted and cannot be counted any more
     if state in _HAS_ITS_MINIMUM or (report is not None and report.satisfied):
@@ -226,7 +225,7 @@ def _pods(count: int) -> str:
 
 def _evicted(group: PodGroup, record: EvictionRecord | None) -> Condition | None:
     """Return the condition about the last evictions; True unless the gang has recovered."""
-    old = find(group, EVICTED)
+    old = find(group.status.conditions, EVICTED)
     if record is None:  # this process evicted none of its pods: the condition stays
         return old
     reason = _REASONS.get(record.action, record.action.capitalize() or EVICTED)
