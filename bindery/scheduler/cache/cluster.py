@@ -229,7 +229,7 @@ class Cluster:
         self._tasks.sweep_queues()
         for change in self._costs.due():
             self.intake.apply(change)
-        self._tasks.admit_waiting()
+        self._tasks.reshape(self._tasks.shapes.due())
         self._tasks.note_time(now)
         self.changed_jobs.update(self.starting.late(now))
         self.promises.expire(now)

@@ -151,10 +151,6 @@ class TaskStore:
                 self._state.pod_counts.add(task)
                 self._enter(task)
 
-    def admit_waiting(self) -> None:
-        """Let pods be planned for whose shapes their namespace has room now."""
-        self.reshape(self.shapes.due())
-
     def _believe_users(self, reservation: Pod) -> None:
         """Enter the shares of pods that are proven by `reservation`."""
         for user in self._grants.reservation_seen(reservation):

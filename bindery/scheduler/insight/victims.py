@@ -13,7 +13,7 @@ from bindery.scheduler.actions.consolidation import ConsolidationRule
 from bindery.scheduler.insight.objections import BUDGET, BlockingBudget, Judge, Objection
 from bindery.scheduler.ledgers.base import OperationKind
 from bindery.scheduler.model.columns import BoolColumn
-from bindery.scheduler.model.jobs import NO_ROW, Job, JobKey, Task
+from bindery.scheduler.model.jobs import NO_ROW, Job, JobKey
 from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.verdicts import Refusal
 from bindery.scheduler.planning.next_pods import Barred
@@ -110,7 +110,7 @@ def cheapest_victims(
     claim = next_claim(session, job, Barred(session.placement))
     if claim is None:
         return None
-    table = VictimTable(session, _is_somewhere)
+    table = VictimTable(session, lambda _, task: task.row != NO_ROW and task.is_ours)
     judge = Judge(session, claim, table, actions, blocking_budget)
     hardness = judge.hardness(table)
     others = np.array([unit.job is not job for unit in table.units], dtype=np.bool_)
@@ -138,10 +138,6 @@ def cheapest_victims(
         if plans:
             return min(plans, key=lambda plan: (plan.killed_pods, plan.pod_count))
     return None
-
-
-def _is_somewhere(session: Session, task: Task) -> bool:  # noqa: ARG001
-    return task.row != NO_ROW and task.is_ours
 
 
 @dataclass(frozen=True, slots=True)

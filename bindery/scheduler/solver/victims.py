@@ -1,10 +1,9 @@
 """The possible victims: running pods and their units of eviction, as columns."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +18,8 @@ from bindery.scheduler.model.verdicts import LAST, SortKey
 from bindery.scheduler.planning.session import Session
 from bindery.scheduler.solver.units import EvictionUnit, MayGo, may_go, units
 
+_MOST_RECOUNTED = 64
+"""Up to this many changed units, the sums are updated unit by unit; above, they are recomputed."""
 _UNKNOWN = -1
 
 
@@ -77,37 +78,18 @@ class PodCost:
 
 def preference(kind: VictimPreference, pods: Sequence[PodCost], now: float) -> float:
     """Return the rank of `pods` as victims: where plugins make no difference, the largest goes."""
-    return _PREFERENCES[kind](pods, now)
-
-
-def _newest(pods: Sequence[PodCost], now: float) -> float:  # noqa: ARG001
-    return 0.0  # the order of jobs ends in their creation
-
-
-def _youngest(pods: Sequence[PodCost], now: float) -> float:  # noqa: ARG001
-    return min((pod.started_at for pod in pods), default=0.0)
-
-
-def _cheapest(pods: Sequence[PodCost], now: float) -> float:  # noqa: ARG001
-    return -sum(pod.share for pod in pods)
-
-
-def _least_work_lost(pods: Sequence[PodCost], now: float) -> float:
-    return -sum(
-        pod.share * max(0.0, now - max(pod.started_at, min(pod.checkpoint_at, now))) for pod in pods
-    )
-
-
-_PREFERENCES: Final[Mapping[VictimPreference, Callable[[Sequence[PodCost], float], float]]] = {
-    VictimPreference.NEWEST: _newest,
-    VictimPreference.YOUNGEST: _youngest,
-    VictimPreference.CHEAPEST: _cheapest,
-    VictimPreference.LEAST_WORK_LOST: _least_work_lost,
-}
-
-
-_MOST_RECOUNTED = 64
-"""Up to this many changed units, the sums are updated unit by unit; above, they are recomputed."""
+    match kind:
+        case VictimPreference.NEWEST:
+            return 0.0  # the order of jobs ends in their creation
+        case VictimPreference.YOUNGEST:
+            return min((pod.started_at for pod in pods), default=0.0)
+        case VictimPreference.CHEAPEST:
+            return -sum(pod.share for pod in pods)
+        case VictimPreference.LEAST_WORK_LOST:
+            return -sum(
+                pod.share * max(0.0, now - max(pod.started_at, min(pod.checkpoint_at, now)))
+                for pod in pods
+            )
 
 
 def _sort_keys(session: Session, units: Sequence[EvictionUnit]) -> list[SortKey]:
