@@ -137,9 +137,6 @@ class SessionView(Protocol):
     def pending_since(self, job: Job) -> float:
         """Return when `job` began to wait: seconds since the epoch."""
 
-    def running_since(self, job: Job) -> float:
-        """Return when the first pod of `job` was bound: seconds since the epoch."""
-
     def next_pods(self, job: Job) -> Sequence[Task]:
         """Return the next pods of `job` to place together: its gang, or one extra pod."""
 

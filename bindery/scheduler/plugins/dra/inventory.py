@@ -130,10 +130,6 @@ class Inventory:
         """Return all pools."""
         return self._pools.values()
 
-    def pool(self, pool: PoolId) -> Pool | None:
-        """Return the pool `pool`, if it exists."""
-        return self._pools.get(pool)
-
     def for_node(
         self, node_name: str, satisfies: Callable[[NodeSelector], bool]
     ) -> tuple[NodePool, ...]:

@@ -72,10 +72,6 @@ class SpreadLedger:
             rules = self._rules[shape] = self._made_rules(shape)
         return rules
 
-    def counted(self) -> Iterator[tuple[Shape, SpreadRules]]:
-        """Yield all rules with their shapes, for comparison with a count from scratch."""
-        yield from self._rules.items()
-
     # -- inside ----------------------------------------------------------------------------------
 
     def _count(self, shape: Shape, row: int, number: int) -> None:
