@@ -88,11 +88,12 @@ def _of_tiers(tree: HyperNodeTree, constraint: Constraint) -> Levels:
     tiers, most = tree.tiers, constraint.tier
     if most is None:
         return Levels(tree, range(len(tiers) - 1, -1, -1), True)
+    # The whole cluster is above all HyperNodes, as in Volcano.
+    highest = tiers[0] if tiers else 0
+    if most == highest + 1 and not constraint.is_exclusive and (tiers or not tree.problems):
+        return Levels(tree, range(len(tiers) - 1, -1, -1), True)
     if not tiers:
         raise TopologyProblem(f"there are no HyperNodes{problems_text(tree)}")
-    # The whole cluster is above all HyperNodes, as in Volcano.
-    if most == tiers[0] + 1 and not constraint.is_exclusive:
-        return Levels(tree, range(len(tiers) - 1, -1, -1), True)
     if most > tiers[0]:
         raise TopologyProblem(
             f"tier {most} is above the tree: the highest tier of a HyperNode is {tiers[0]}"
