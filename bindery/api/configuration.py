@@ -196,6 +196,9 @@ class SchedulerConfiguration(ApiModel):
     stuck_in_releasing_seconds: float = Field(default=120.0, ge=0)
     """Time after the grace period within which a terminating pod is expected to end. Afterwards,
     plans no longer count on the pod's resources."""
+    max_stage_timeout_seconds: float = Field(default=3600.0, ge=0)
+    """Maximum time for which room is kept for a later stage of a gang, whatever
+    `stageTimeoutSeconds` its PodGroup has."""
     consolidation_max_moved: NonNegative = 16
     """Maximum number of jobs that are moved for one waiting job."""
     staleness_grace_period_seconds: float = 60.0

@@ -92,6 +92,7 @@ class Engine:
         self.configuration = configuration
         self.past.configure(configuration.usage)
         self.cluster.state.disruption = configuration.disruption
+        self.cluster.state.max_stage_timeout_s = configuration.max_stage_timeout_seconds
         failures = self.cluster.failures
         failures.cooldown_s = configuration.failed_node_cooldown_seconds
         failures.set_aside.attempt_s = configuration.attempt_seconds

@@ -8,7 +8,7 @@ waits: all its places are promised for this cycle, and nothing is bound early.
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from bindery.scheduler.actions.reserved_places import TAKEN, ReservedPlaces
@@ -31,7 +31,7 @@ from bindery.scheduler.planning.placement import JobFinder
 from bindery.scheduler.planning.ranks import lay_out
 from bindery.scheduler.planning.rounds import Turn
 from bindery.scheduler.planning.session import Session
-from bindery.scheduler.planning.stage_rooms import keep_rooms, own_stages
+from bindery.scheduler.planning.stage_rooms import keep_rooms, later_pods, own_stages
 from bindery.scheduler.planning.staging import gathering
 from bindery.scheduler.planning.statement import Commit, Savepoint, Statement
 from bindery.scheduler.planning.work_list import WorkList
@@ -146,6 +146,8 @@ class Attempts:
         """Allocate only takes room, so these bounds hold until the session ends."""
         self._unfit: dict[Shape, str] = {}
         """Why no node takes a pod, even if it is empty."""
+        self._over_quota: list[Task] = []
+        """Extra pods that are planned as preemptible, as they are over the quota."""
         self._reserved_places = session.once(ReservedPlaces, ReservedPlaces)
 
     def serve(self, job: Job) -> Commit | UncommittedResult:
@@ -192,10 +194,17 @@ class Attempts:
     def _serve_wish(self, job: Job, wish: Wish) -> Commit | UncommittedResult:
         """Place all pods of `wish`, or none, in the first domain that has room."""
         session, tried = self._session, False
-        for domain in session.calls.job_domains(job):
+        self._take_over_quota_back()
+
+        def pods() -> Sequence[Task]:
+            return [*session.next_pods(job), *later_pods(session, job, wish.starts)]
+
+        for domain in session.calls.job_domains(job, pods):
             served = self._serve_in(job, wish, domain)
             if served is not UncommittedResult.WAITS:
+                self._over_quota.clear()
                 return served
+            self._take_over_quota_back()
             tried = True
         if not tried:
             self._refuse(
@@ -234,7 +243,7 @@ class Attempts:
 
     def _note_missing_domain(self, job: Job, nest: Nest) -> None:
         """Refuse `job` because a group of its pods has no domain to try, if that is the reason."""
-        ask = nest.without_domain
+        ask = nest.take_ask()
         if ask is not None:
             text = self._session.calls.no_domain_text(ask)
             self._refuse(job, Refusal(JobReason.UNSCHEDULABLE, text))
@@ -294,6 +303,8 @@ class Attempts:
             task, refusal = refused[0]
             return Refusal(refusal.reason, f"pod {task.name}: {refusal.message}")
         over = session.calls.over_capacity(job, tasks)
+        if over is not None and self._may_run_over_quota(job, tasks, over):
+            over = session.calls.over_capacity(job, tasks)
         if over is not None:
             unfit = None if ABOVE_LIMIT_ALONE in over.message else self._never_fits(tasks)
             if unfit is not None:  # to wait for the queue would not help
@@ -313,6 +324,27 @@ class Attempts:
                 barred.add_shape(task)
                 return task
         return None
+
+    def _may_run_over_quota(self, job: Job, tasks: Sequence[Task], over: Refusal) -> bool:
+        """Let extra pods of a non-preemptible gang be preemptible where they exceed the quota.
+
+        The gang keeps its minimum in the quota; a pod's own annotation comes first.
+        """
+        is_extra = job.is_elastic and job.is_satisfied
+        if over.reason != JobReason.NON_PREEMPTIBLE_OVER_QUOTA or not is_extra:
+            return False
+        pinned = [task for task in tasks if not task.is_preemptible]
+        if any(task.own_preemptible is not None for task in pinned):
+            return False
+        for task in pinned:
+            task.is_preemptible = True
+        self._over_quota += pinned
+        return True
+
+    def _take_over_quota_back(self) -> None:
+        for task in self._over_quota:
+            task.is_preemptible = False
+        self._over_quota.clear()
 
     def _never_fits(self, tasks: Sequence[Task]) -> Task | None:
         """Return the first of `tasks` that no node takes, even if it is empty; None if all fit."""
@@ -335,7 +367,7 @@ class Attempts:
         statement, finder, later = attempt.statement, attempt.finder, list[int]()
         while (place := finder.best_or_kept(task, kept_row)) is not None:
             try:
-                if place.fits_now:
+                if place.fits_now and place.row not in attempt.opening:
                     statement.allocate(task, place.row)
                 else:
                     statement.pipeline(task, place.row)
@@ -348,7 +380,13 @@ class Attempts:
                     return True
                 statement.rollback(Savepoint(statement.savepoint() - 1))
                 finder.exclude(task, place.row, TAKEN)
-        return any(promise(statement, task, row) for row in later)
+        if not any(promise(statement, task, row) for row in later):
+            return False
+        # Equal pods that follow are promised such nodes, too.
+        attempt.opening.update(later)
+        for row in later:
+            finder.readmit(task, row)
+        return True
 
     def _promise(self, job: Job, statement: Statement, tasks: Sequence[Task]) -> UncommittedResult:
         """Turn the placed gang into promises and keep them for this session."""
@@ -408,6 +446,8 @@ class _Attempt:
     wanted: WantedPods
     finder: JobFinder
     barred: Barred
+    opening: set[int] = field(default_factory=set)
+    """Rows that a ledger opens only after releases."""
 
     @property
     def is_of_equals(self) -> bool:

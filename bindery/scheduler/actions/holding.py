@@ -90,7 +90,7 @@ def _hold(session: Session, job: Job, attempts: Attempts, *, only_in_place: bool
     for stage in job.stages:
         if stage.name not in names:
             session.memory.let_room_go(job, stage.name)
-    until = kept_until(job, stages)
+    until = kept_until(job, stages, session.state.max_stage_timeout_s)
     due = [stage for stage in stages if _is_kept(session, until[stage.name])]
     reports = _hold_by_sums(session, job, due, until)
     aside = session.memory.set_aside(job)

@@ -1,32 +1,31 @@
 """The common part of reclaim, preempt and consolidation: one search for each waiting job."""
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import islice
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bindery.scheduler.actions.fruitless import FruitlessSearches
 from bindery.scheduler.ledgers.base import OperationKind
-from bindery.scheduler.model.columns import IntColumns
-from bindery.scheduler.model.jobs import Job, Task
+from bindery.scheduler.model.domains import Freeable
+from bindery.scheduler.model.jobs import Job, Task, Uid
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.planning.attempt_timer import AttemptKind
 from bindery.scheduler.planning.by_size import largest_first
 from bindery.scheduler.planning.futures import take_out
 from bindery.scheduler.planning.next_pods import Barred
-from bindery.scheduler.planning.pod_domains import PodDomains, pod_domains
+from bindery.scheduler.planning.pod_domains import PodDomains, pod_domains, pod_without_domain
 from bindery.scheduler.planning.rounds import Turn
 from bindery.scheduler.planning.session import Session
 from bindery.scheduler.planning.stage_rooms import keep_rooms
 from bindery.scheduler.planning.statement import Commit, Plan, Statement
 from bindery.scheduler.planning.work_list import WorkList
 from bindery.scheduler.plugins.interface.jobs import VictimFilter
-from bindery.scheduler.plugins.interface.nodes import CandidateDomains, GangDomains
+from bindery.scheduler.plugins.interface.nodes import CandidateDomains
 from bindery.scheduler.solver.bounds import exceeds_idle
 from bindery.scheduler.solver.claims import do_without, next_claim, starts
 from bindery.scheduler.solver.context import SearchContext
@@ -172,19 +171,23 @@ class MakeRoom:
     ) -> tuple[Search | Rearrangement | None, Task | None]:
         """Return what `_find` returns, with victims that `rule` allows."""
         table, lost = _table(session), None
-        freeable, first = _freeable(session, claim, rule)
+        freeable = _freeable(session, claim, rule)
         start = statement.savepoint()
         best: _Candidate | None = None
-        offered = pod_domains(
-            session, claim.job, claim.tasks, freeable=freeable, first_victim=first
-        )
-        for found in islice(offered, _MOST_CHOICES):
+
+        def choices(tasks: Sequence[Task]) -> Iterator[PodDomains]:
+            return pod_domains(session, claim.job, tasks, freeable=freeable)
+
+        offered = list(islice(choices(claim.tasks), _MOST_CHOICES))
+        if not offered:
+            return None, pod_without_domain(claim.tasks, choices)
+        for found in offered:
             context = SearchContext(session, statement, claim, rule, table, found)
             search, without = _search_in(context)
             lost = without or lost
             if search is None:
                 continue
-            if found.are_everywhere:
+            if len(offered) == 1:
                 return search, None
             plan = _Candidate(_cost(statement, found), search, statement.extract())
             statement.rollback(start)
@@ -216,20 +219,20 @@ def _search_in(
     return None, lost
 
 
-def _freeable(
-    session: Session, claim: RoomClaim, rule: Rule
-) -> tuple[IntColumns | None, NDArray[np.intp] | None]:
-    """Return what all pods hold that may go or move for `claim`: [resource, node].
-
-    And the place of the first of them on each node; None and None for a job without constraint.
-    """
-    if not claim.job.is_constrained:
-        return None, None
+def _freeable(session: Session, claim: RoomClaim, rule: Rule) -> Freeable | None:
+    """Return what the pods hold that may go or move for `claim`; None if it needs no domain."""
+    job = claim.job
+    if not job.is_constrained and not session.calls.are_tied(job, lambda: claim.tasks):
+        return None
     table = _table(session)
     eligible = rule.eligible(session, claim, table)
     eligible = (eligible | rule.movable(session, claim, table)) & table.alive
-    held = table.evictable(eligible, range(len(session.state.axis)))
-    return held, table.first_places(eligible)
+    pods: Collection[Uid] = ()
+    if job.unit_count or any(each.is_exclusive for _, each in job.constraints()):
+        units = (table.units[index] for index in np.flatnonzero(eligible).tolist())
+        pods = {task.uid for unit in units for task in unit.tasks}
+    room = table.evictable(eligible, range(len(session.state.axis)))
+    return Freeable(room, table.first_places(eligible), pods)
 
 
 def _searches(context: SearchContext) -> Iterator[Search | Rearrangement]:
@@ -345,7 +348,7 @@ def _likeness(session: Session, claim: RoomClaim) -> Hashable:
     sees_job = any(
         p.domains(session, job) is not None for p in session.plugins.of(CandidateDomains)
     )
-    sees_job |= any(p.gang_domains(session, job, None) for p in session.plugins.of(GangDomains))
+    sees_job |= session.calls.are_tied(job, lambda: claim.tasks)
     if sees_job or session.plugins.of(VictimFilter):  # they see the job itself
         return None
     # Its other pods tie it to their domain.

@@ -16,6 +16,7 @@ from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.resources import total
 from bindery.scheduler.model.verdicts import Refusal
+from bindery.scheduler.planning.holdings import Holdings
 from bindery.scheduler.planning.session import Session
 from bindery.scheduler.solver import protection
 from bindery.scheduler.solver.rules import RoomClaim, Rule, UnitRefusal
@@ -30,9 +31,8 @@ class ReclaimRule(Rule):
 
     def against_claim(self, session: Session, claim: RoomClaim) -> Iterator[Refusal]:
         """Refuse a claim if its queue would exceed its fair share of a requested resource."""
-        shares, ledger = session.shares, session.queue_ledger
-        row = session.queue_row(claim.job)
-        with_claim = ledger.allocated[:, row] + _request(session, claim)
+        shares, row = session.shares, session.queue_row(claim.job)
+        with_claim = _held(session, row) + _request(session, claim)
         if ((with_claim > shares.fair[:, row]) & shares.requested(claim.request)).any():
             yield Refusal(
                 JobReason.OVER_FAIR_SHARE, "with this job its queue would be above its fair share"
@@ -113,7 +113,7 @@ class ReclaimRule(Rule):
         """
         shares, queues = session.shares, session.state.queues.entries
         requested = shares.requested(claim.request)
-        held = session.queue_ledger.allocated[:, other]
+        held = _held(session, other)
         with_claim = self._with_claim(session, claim, own)
         # The quota is guaranteed: a claim within it needs less to win than one beyond it.
         within_quota = not ((with_claim > shares.quota[:, own]) & requested).any()
@@ -124,7 +124,7 @@ class ReclaimRule(Rule):
 
     def _with_claim(self, session: Session, claim: RoomClaim, own: int) -> NDArray[np.float64]:
         """Return what `own` holds with the claim; the ledger already counts its placed pods."""
-        held = session.queue_ledger.allocated[:, own].astype(np.float64)
+        held = _held(session, own).astype(np.float64)
         for index, amount in claim.waiting_request().items():
             held[index] += amount
         return held
@@ -138,6 +138,10 @@ class ReclaimRule(Rule):
         """
         nodes = session.state.nodes
         lost = total(nodes.demand(task.row, task.shape.request) for task in unit.tasks)
+        if unit.is_core:
+            beside = session.once(Holdings, Holdings).of(unit.job)
+            for index in np.flatnonzero(beside).tolist():
+                lost[index] = lost.get(index, 0) + int(beside[index])
         involved = {index: lost.get(index, 0) for index in (*claim.request, *lost)}
         with_claim = self._with_claim(session, claim, levels[0])
         return self._saturated(session, with_claim, levels, involved)
@@ -155,16 +159,23 @@ class ReclaimRule(Rule):
         [resource]. `lost`: the involved resources, and what `levels[1]` is still to lose of each
         (position on the axis -> units).
         """
-        (own, other), shares, ledger = levels, session.shares, session.queue_ledger
+        (own, other), shares = levels, session.shares
+        held = _held(session, other)
         for index, amount in lost.items():
             # A queue with a fair share of 0 cannot be compared; it may lose all of it.
             if not shares.counted[index] or shares.fair[index, other] <= 0:
                 continue
             mine = _ratio(with_claim[index], shares.fair[index, own])
-            left = _ratio(float(ledger.allocated[index, other] - amount), shares.fair[index, other])
+            left = _ratio(float(held[index] - amount), shares.fair[index, other])
             if mine > 1 and mine >= left:
                 return True
         return False
+
+
+def _held(session: Session, row: int) -> NDArray[np.int64]:
+    """Return what pods of the queue at `row` hold, and gangs beside their pods: [resource]."""
+    beside = session.once(Holdings, Holdings).of_queue(row)
+    return np.asarray(session.queue_ledger.allocated[:, row] + beside)
 
 
 def _request(session: Session, claim: RoomClaim) -> NDArray[np.float64]:
@@ -212,7 +223,7 @@ def _within_text(session: Session, claim: RoomClaim, row: int) -> str:
         return f"queue {name} holds no requested resource that shares apply to"
     index = gpu if gpu in requested else int(requested[0])
     quota, share = shares.quota[index, row], shares.allocatable[index, row]
-    units = int(session.queue_ledger.allocated[index, row])
+    units = int(_held(session, row)[index])
     word, most = ("quota", quota) if units <= quota else ("share", share)
     if np.isinf(most):
         return f"queue {name} is within its {word}, which is unlimited"

@@ -6,7 +6,7 @@ of a gang only comes nearer while the gang is served first.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -18,19 +18,24 @@ from bindery.api.times import timestamp
 from bindery.scheduler.actions.later_places import LaterPlaces, at_later_moments, has_rules
 from bindery.scheduler.actions.reserved_places import ReservedPlaces
 from bindery.scheduler.model.columns import IntColumns
-from bindery.scheduler.model.domains import Domain
-from bindery.scheduler.model.jobs import Job, Task
+from bindery.scheduler.model.domains import Domain, Freeable
+from bindery.scheduler.model.jobs import Job, Task, Uid
 from bindery.scheduler.model.packing import Item, pack, pack_with_shortfall
 from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.resources import Request, total
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.model.verdicts import Rows
 from bindery.scheduler.planning.next_pods import Barred
-from bindery.scheduler.planning.pod_domains import DomainFinders, PodDomains, pod_domains
+from bindery.scheduler.planning.pod_domains import (
+    DomainFinders,
+    PodDomains,
+    pod_domains,
+    pod_without_domain,
+)
 from bindery.scheduler.planning.reservations import Reservation
 from bindery.scheduler.planning.session import Session
 from bindery.scheduler.solver.bounds import slots
-from bindery.scheduler.solver.claims import next_claim
+from bindery.scheduler.solver.claims import do_without, next_claim
 
 _ONE_BY_ONE = 4
 """How many moments are tried before some are left out, from the first at which sums suffice."""
@@ -98,14 +103,21 @@ def find(session: Session, job: Job) -> Reservation | None:
     None: it never fits on nodes of this size, the limit of its queue never allows it, or it does
     not wait for room.
     """
-    claim = next_claim(session, job, Barred(session.placement))
-    if claim is None:
-        return None
     best: Reservation | None = None
     nodes = session.state.nodes
     held = np.maximum(nodes.allocatable - nodes.foreign - nodes.idle, 0)
-    offered = pod_domains(session, job, claim.tasks, freeable=held, is_widest_only=True)
-    several = list(islice(offered, _CHOICES_TRIED))
+    freeable = Freeable(held, pods=session.state.tasks)  # any pod may have ended by then
+
+    def choices(tasks: Sequence[Task]) -> Iterator[PodDomains]:
+        return pod_domains(session, job, tasks, freeable=freeable, is_widest_only=True)
+
+    barred = Barred(session.placement)
+    while (claim := next_claim(session, job, barred)) is not None:
+        several = list(islice(choices(claim.tasks), _CHOICES_TRIED))
+        if several or not do_without(barred, claim, pod_without_domain(claim.tasks, choices)):
+            break
+    if claim is None:
+        return None
     # Pods that require each other are never placed apart; only their own domains ensure it.
     tied = [found for found in several if found.whole.of_shapes]
     for found in tied or several:
@@ -143,6 +155,8 @@ class _Timeline:
         room = nodes.idle + nodes.releasing - nodes.pipelined
         self._now: IntColumns = room if others.kept is None else room + others.kept
         """Free room now: [resource, node]."""
+        self._empty_at = _last_end(session, found.going)
+        """When the exclusive domains are empty; infinite if that is not known."""
         self._promised: IntColumns = sum((each.needs for each in others.all), np.zeros_like(room))
         """The needs of gangs with earlier reservations: [resource, node]."""
         self._held: IntColumns = session.queue_ledger.allocated.copy()
@@ -228,7 +242,7 @@ class _Timeline:
 
     def _is_possible(self, moment: float) -> bool:
         """Return whether queues and sums of room let the gang start at `moment`."""
-        if not self._queues_allow(moment):
+        if moment < self._empty_at or not self._queues_allow(moment):
             return False
         room = self._room(moment)
         return all(
@@ -270,10 +284,15 @@ class _Timeline:
         return self._reservation(rows, None, np.inf, len(awaited))
 
     def _needs(self, rows: Sequence[int]) -> IntColumns:
+        """Return what is reserved: the requests of the pods, and exclusive domains as a whole."""
         needs = np.zeros_like(self._now)
+        nodes = self._session.state.nodes
+        for mask in self._domains.exclusive_nodes:
+            needs[:, mask] = np.maximum(nodes.allocatable - nodes.foreign, 0)[:, mask]
+        taken = np.zeros_like(needs)
         for item, row in zip(self._gang.items, rows, strict=True):
-            needs[list(item.request.indices), row] += item.request.amounts
-        return needs
+            taken[list(item.request.indices), row] += item.request.amounts
+        return np.maximum(needs, taken)
 
     def _reservation(
         self, rows: Sequence[int], start: float | None, until: float, awaited: int
@@ -298,6 +317,13 @@ class _Timeline:
         if self._places is None or start is None:
             return []
         return list(zip(self._gang.tasks, rows, strict=True))
+
+
+def _last_end(session: Session, pods: Collection[Uid]) -> float:
+    """Return when the last of `pods` ends: seconds since the epoch; infinite if it is not known."""
+    ends = session.expected_ends
+    of_pod = {task.uid: float(end) for task, end in zip(ends.tasks, ends.end, strict=True)}
+    return max((of_pod.get(uid, np.inf) for uid in pods), default=-np.inf)
 
 
 def _gang(

@@ -5,7 +5,7 @@ group of pods is placed in a domain of its own, inside the domain of the group a
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -19,8 +19,9 @@ from bindery.scheduler.model.verdicts import Refusal
 from bindery.scheduler.planning import next_pods
 from bindery.scheduler.planning.by_size import largest_part
 from bindery.scheduler.planning.nesting import Nest
-from bindery.scheduler.planning.next_pods import WantedPods
+from bindery.scheduler.planning.next_pods import Barred, WantedPods
 from bindery.scheduler.planning.placement import JobFinder
+from bindery.scheduler.planning.pod_domains import PodDomains, pod_domains, pod_without_domain
 from bindery.scheduler.planning.session import Session
 from bindery.scheduler.planning.staging import awaited, first_groups, groups_of
 from bindery.scheduler.planning.statement import Statement
@@ -145,6 +146,36 @@ class Placing:
             is_new=not any(job.placed.groups[name] + job.promised.groups[name] for name in names),
         )
 
+    def of_fitting(
+        self,
+        choose: Callable[[Barred], Sequence[Task]],
+        place: Callable[[Sequence[Task]], bool],
+    ) -> bool:
+        """Run `place` for chosen pods, without pods for which no domain has room.
+
+        `choose`: returns the first pods without the barred pods; empty if too few are left.
+        """
+        nest, barred = self.nest, Barred(self._session.placement)
+        nest.give_back(None)
+        first_ask, tasks = None, choose(barred)
+        while not place(tasks):
+            ask = nest.take_ask()
+            first_ask = first_ask or ask
+            lost = pod_without_domain(tasks, self._domains) if ask is not None else None
+            if lost is None or lost.is_future:  # a later stage cannot do without its pods
+                break
+            barred.add_shape(lost)
+            tasks = choose(barred)
+            if not tasks:
+                break
+        else:
+            return True
+        nest.give_back(first_ask)
+        return False
+
+    def _domains(self, tasks: Sequence[Task]) -> Iterator[PodDomains]:
+        return pod_domains(self._session, self._job, tasks, within=self.nest.domain)
+
     def in_job(self, tasks: Sequence[Task], attempt: Callable[[], bool]) -> bool:
         """Run `attempt` for `tasks` in the domain of the job."""
         key = self._job.key
@@ -198,8 +229,13 @@ def _gang(job: Job, tasks: Sequence[Task], starts: frozenset[str], placing: Plac
 
     if job.topology is None:
         return attempt()
-    wanted = next_pods.of_gang(job, tasks).all() or ()
-    return placing.in_job([*wanted, *placing.futures(starts)], attempt)
+    candidates = next_pods.of_gang(job, tasks)
+
+    def choose(barred: Barred) -> Sequence[Task]:
+        wanted = candidates.next(barred)
+        return () if wanted is None else [*wanted, *placing.futures(starts)]
+
+    return placing.of_fitting(choose, lambda chosen: placing.in_job(chosen, attempt))
 
 
 class _SubGroups:
@@ -215,10 +251,11 @@ class _SubGroups:
         self._starts = starts
         self._size: Callable[[Group], float] | None = None
         """The size of a group, if the largest group is placed first."""
-        self._of_leaf: defaultdict[str, list[Task]] = defaultdict(list)
+        of_leaf: defaultdict[str, list[Task]] = defaultdict(list)
         for task in tasks:
-            self._of_leaf[task.sub_group].append(task)
-        self._waiting = {name: len(tasks) for name, tasks in self._of_leaf.items()}
+            of_leaf[task.sub_group].append(task)
+        self._of_leaf: Mapping[str, Sequence[Task]] = of_leaf
+        self._waiting = {name: len(tasks) for name, tasks in of_leaf.items()}
 
     def place(self, path: Sequence[Group], placing: Placing) -> bool:
         """Place the missing pods of the last group of `path`, which begins at the root.
@@ -232,8 +269,7 @@ class _SubGroups:
         def attempt() -> bool:
             return self.place(below, placing) and self._place_later(group, placing)
 
-        wanted = self._wanted(path[-1])
-        return placing.in_groups((group,), [*wanted, *self._later(group, placing)], attempt)
+        return self._in_group(group, path[-1], placing, attempt)
 
     def satisfy_all(self, root: Group, placing: Placing) -> bool:
         """Place the missing pods of all sub-groups, in the domain that is chosen already."""
@@ -282,7 +318,9 @@ class _SubGroups:
         """Place the missing pods of `group`, in the domain that is chosen already."""
 
         def attempt(leaf: Group) -> bool:
-            return placing.place(next_pods.of_leaf(self._job, leaf, self._of_leaf[leaf.name]))
+            return placing.place(
+                next_pods.of_leaf(self._job, leaf, self._of_leaf.get(leaf.name, ()))
+            )
 
         return gangs.satisfy(
             group,
@@ -297,8 +335,20 @@ class _SubGroups:
         def attempt() -> bool:
             return self.satisfy(group, placing) and self._place_later(group, placing)
 
-        tasks = self._tasks(group, placing) if group.topology else ()
-        return placing.in_groups((group,), tasks, attempt)
+        return self._in_group(group, group, placing, attempt)
+
+    def _in_group(
+        self, group: Group, placed: Group, placing: Placing, attempt: Callable[[], bool]
+    ) -> bool:
+        """Run `attempt` in the domain of `group` for the pods of `placed`, a group below it."""
+        constraint = self._job.topology if group is self._job.tree else group.topology
+        if constraint is None:
+            return attempt()
+
+        def choose(barred: Barred) -> Sequence[Task]:
+            return [*self._wanted(placed, barred), *self._later(group, placing)]
+
+        return placing.of_fitting(choose, lambda tasks: placing.in_groups((group,), tasks, attempt))
 
     def _place_later(self, group: Group, placing: Placing) -> bool:
         """Place the later stages below `group`, if they share a domain.
@@ -315,13 +365,20 @@ class _SubGroups:
         return placing.futures(self._starts, group) if self._starts else ()
 
     def _tasks(self, group: Group, placing: Placing) -> Sequence[Task]:
-        """Return the pods that `group` takes next, and those of the later stages below it."""
+        """Return the pods that `group` takes next, and the future pods of later stages below it."""
         return [*self._wanted(group), *self._later(group, placing)]
 
-    def _wanted(self, group: Group) -> Sequence[Task]:
-        """Return the pods that `group` takes next if all fit."""
-        counts = gangs.wanted(group, self._job.lacking, self._waiting) or {}
-        return [task for name, count in counts.items() for task in self._of_leaf[name][:count]]
+    def _wanted(self, group: Group, barred: Barred | None = None) -> Sequence[Task]:
+        """Return the pods that `group` takes next if all fit; `barred` pods are left out."""
+        of_leaf, waiting = self._of_leaf, self._waiting
+        if barred is not None:
+            of_leaf = {
+                name: [task for task in tasks if task not in barred]
+                for name, tasks in of_leaf.items()
+            }
+            waiting = {name: len(tasks) for name, tasks in of_leaf.items()}
+        counts = gangs.wanted(group, self._job.lacking, waiting) or {}
+        return [task for name, count in counts.items() for task in of_leaf.get(name, ())[:count]]
 
 
 def _one(job: Job, task: Task, placing: Placing) -> bool:

@@ -6,6 +6,7 @@ as when such pods are placed. The pods of a job in one queue change together, or
 owner gets one event about a refusal; the pods are tried again in each cycle.
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
@@ -58,6 +59,19 @@ class Pinning:
         if to_pin:
             self._pin(to_pin)
 
+    def _are_extras(self, key: JobKey, tasks: Sequence[Task]) -> bool:
+        """Return whether the gang has its minimum in the quota without `tasks`."""
+        job = self._state.jobs[key]
+        pinned = sum(not t.is_preemptible for t in job.tasks.values() if t.status.is_active)
+        is_by_job = all(task.own_preemptible is None for task in tasks)
+        return job.is_elastic and is_by_job and pinned >= max(job.min_member, 1)
+
+    def _pin_extras(self, row: int, tasks: Sequence[Task], quota: PinnedQuota) -> None:
+        """Let those extra pods be non-preemptible that the quota has room for, the oldest first."""
+        in_order = sorted(tasks, key=lambda task: (task.bound_at or math.inf, task.order))
+        fitting = [task for task in in_order if not quota.take(row, [task])]
+        self._tasks.charge_as(fitting, is_preemptible=False)
+
     def _pin(self, asked: Mapping[tuple[JobKey, int], Sequence[Task]]) -> None:
         queues, quota = self._state.queues, PinnedQuota(self._state)
         least_refused: dict[tuple[int, Shape], int] = {}
@@ -70,6 +84,10 @@ class Pinning:
             chain = [(entry.name, entry.access) for entry in entries]
             refusal = refusal_of_pins(chain, key.namespace, self._namespaces)
             reason, text = (refusal.reason, refusal.text) if refusal is not None else ("", "")
+            if self._are_extras(key, tasks):
+                if refusal is None:
+                    self._pin_extras(row, tasks, quota)
+                continue
             if refusal is None:
                 reason, text = JobReason.NON_PREEMPTIBLE_OVER_QUOTA, quota.take(row, tasks)
             if not text:

@@ -3,7 +3,7 @@
 Planning asks for candidates with a `DomainAsk`; plugins answer with `Domain`s, best first.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,9 +11,21 @@ from numpy.typing import NDArray
 
 from bindery.scheduler.model.columns import BoolColumn, IntColumns
 from bindery.scheduler.model.constraints import Constraint
-from bindery.scheduler.model.jobs import NO_ROW, Job, Task, TaskStatus
+from bindery.scheduler.model.jobs import NO_ROW, Job, Task, TaskStatus, Uid
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.model.verdicts import Rows
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Freeable:
+    """Room that evictions, or time, could free."""
+
+    room: IntColumns
+    """Amounts: [resource, node]."""
+    first_victim: NDArray[np.intp] | None = None
+    """Node row -> place of its first pod that may go, in the order of eviction; None if unknown."""
+    pods: Collection[Uid] = frozenset()
+    """The pods that may leave an exclusive domain."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,10 +42,8 @@ class DomainAsk:
     """Whether a pod, of any job, belongs to the group: for an exclusive domain."""
     within: BoolColumn | None = None
     """The domain of the group above (mask over node rows); None for all nodes."""
-    freeable: IntColumns | None = None
-    """What evictions could free [resource, node]; None if none are possible."""
-    first_victim: NDArray[np.intp] | None = None
-    """Node row -> place of its first pod that may go, in the order of eviction; None if unknown."""
+    freeable: Freeable | None = None
+    """The room beside idle and released room; None for none."""
     taken: IntColumns | None = None
     """The requests of other pods of the plan that are not placed yet [resource, node]."""
     is_widest_only: bool = False
@@ -54,6 +64,10 @@ class Domain:
     """Node row -> what is added to its score, so that pods fill one part of it after the other."""
     of_shapes: Mapping[Shape, BoolColumn] = field(default_factory=dict)
     """Narrower masks for pods of some shapes."""
+    is_exclusive: bool = False
+    """Whether pods of others must stay out of it."""
+    going: frozenset[Uid] = frozenset()
+    """Pods of others that must go before it can be used, as it is exclusive."""
 
 
 NO_ROWS: Rows = np.zeros(0, dtype=np.intp)

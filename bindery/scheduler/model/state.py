@@ -3,6 +3,7 @@
 The cluster cache owns and updates it. A session borrows it for one cycle.
 """
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -82,6 +83,8 @@ class PlanState:
     is_later: bool = False
     """Whether the plan is about a later moment, at which releasing pods have gone."""
     disruption: DisruptionConfiguration = field(default_factory=DisruptionConfiguration)
+    max_stage_timeout_s: float = math.inf
+    """Maximum time for which room is kept for a later stage."""
     """The pods that are not evicted, and the order in which others are."""
 
     def __post_init__(self) -> None:

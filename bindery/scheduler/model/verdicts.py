@@ -4,13 +4,15 @@ Plugins return them, the session and the solver apply them, and conditions and `
 show them.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bindery.scheduler.model.columns import BoolColumn
+from bindery.scheduler.model.jobs import JobKey
 
 SortKey = tuple[Any, ...]
 """Compared element by element; smaller keys come first."""
@@ -52,6 +54,8 @@ class NodeFailure:
     """Whether it would remain after any evictions."""
     is_shared: bool = False
     """Whether other jobs have the very same mask, so that their pods can share vectors."""
+    closed_by: Mapping[JobKey, BoolColumn] = field(default_factory=dict)
+    """Job -> the nodes that are closed as long as it has pods that stay, as a mask."""
 
 
 class _Last:

@@ -3,14 +3,14 @@
 The plugins of the points that are called most are found once a session.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bindery.scheduler.model.columns import BoolColumn, IntColumns
-from bindery.scheduler.model.domains import EVERYWHERE, Domain, DomainAsk
-from bindery.scheduler.model.jobs import Job, Task
+from bindery.scheduler.model.columns import BoolColumn
+from bindery.scheduler.model.domains import EVERYWHERE, Domain, DomainAsk, Freeable
+from bindery.scheduler.model.jobs import Job, JobKey, Task
 from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.shapes import Shape, unmet_text
 from bindery.scheduler.model.verdicts import Refusal, Rows, SortKey
@@ -140,19 +140,40 @@ class PluginCalls:
 
     # -- domains and scores --------------------------------------------------------------------
 
-    def job_domains(self, job: Job, freeable: IntColumns | None = None) -> Iterator[Domain]:
-        """Yield the domains of the whole `job` from plugins, best first (see `DomainAsk`)."""
+    def job_domains(
+        self, job: Job, pods: nodes.NextPods, freeable: Freeable | None = None
+    ) -> Iterator[Domain]:
+        """Yield the domains of the whole `job` from plugins, best first.
+
+        `pods`: returns the pods that are placed together. `freeable`: see `DomainAsk`.
+        """
         for plugin in self._plugins.of(nodes.CandidateDomains):
             domains = plugin.domains(self._session, job)
             if domains is not None:
                 yield from map(Domain, domains)
                 return
-        for offering in self._plugins.of(nodes.GangDomains):
-            offered = offering.gang_domains(self._session, job, freeable)
-            if offered is not None:
-                yield from offered
-                return
-        yield EVERYWHERE
+        yield from self._gang_domains(job, pods, freeable) or (EVERYWHERE,)
+
+    def are_tied(self, job: Job, pods: nodes.NextPods) -> bool:
+        """Return whether a rule other than topology keeps `pods` of `job` together."""
+        return self._gang_domains(job, pods, None) is not None
+
+    def _gang_domains(
+        self, job: Job, pods: nodes.NextPods, freeable: Freeable | None
+    ) -> Iterable[Domain] | None:
+        offered = (
+            plugin.gang_domains(self._session, job, pods, freeable)
+            for plugin in self._plugins.of(nodes.GangDomains)
+        )
+        return next((domains for domains in offered if domains is not None), None)
+
+    def held_domains(self) -> dict[JobKey, BoolColumn]:
+        """Return job -> the node rows that it keeps for itself, as a mask."""
+        found: dict[JobKey, BoolColumn] = {}
+        for plugin in self._plugins.of(nodes.HoldsDomains):
+            for key, rows in plugin.held_domains(self._session).items():
+                found[key] = found[key] | rows if key in found else rows
+        return found
 
     def group_domains(self, ask: DomainAsk) -> Iterator[Domain]:
         """Yield the domains for the pods of `ask`, best first; none without a plugin for them."""

@@ -44,9 +44,9 @@ class Nest:
         self._statement = statement
         self._ranks = 0
         """Sum of the ranks of the domains chosen so far."""
-        self.without_domain: DomainAsk | None = None
-        """The last ask for which no domain could be tried."""
-        self._domain = domain
+        self._without_domain: DomainAsk | None = None
+        self.domain = domain
+        """The domain that is chosen so far."""
         self.finder: JobFinder = session.placement.finder(job, domain)
 
     def inside(
@@ -65,11 +65,11 @@ class Nest:
         """
         if constraint is None or not constraint.limits or not tasks:
             return attempt()
-        outer, finder, ranks = self._domain, self.finder, self._ranks
+        outer, finder, ranks = self.domain, self.finder, self._ranks
         beside = NO_ROWS if is_new else rows_beside(self._job, tasks, is_member)
         ask = DomainAsk(self._job, constraint, tasks, beside, is_member, outer.nodes)
         found = self._best(ask, attempt)
-        self._domain, self.finder = outer, finder
+        self.domain, self.finder = outer, finder
         self._ranks = ranks + (found.rank + found.cost[1] if found is not None else 0)
         return found is not None
 
@@ -95,11 +95,20 @@ class Nest:
         if best is not None:
             statement.replay(best.plan)
         elif not tried:
-            self.without_domain = ask
+            self._without_domain = ask
         return best
 
+    def take_ask(self) -> DomainAsk | None:
+        """Return the last ask for which no domain could be tried, and forget it; None for none."""
+        ask, self._without_domain = self._without_domain, None
+        return ask
+
+    def give_back(self, ask: DomainAsk | None) -> None:
+        """Let `take_ask` return `ask` again."""
+        self._without_domain = ask
+
     def _enter(self, domain: Domain) -> None:
-        if self._domain.of_shapes:
-            domain = replace(domain, of_shapes=self._domain.of_shapes)
-        self._domain, self._ranks = domain, 0
+        if self.domain.of_shapes:
+            domain = replace(domain, of_shapes=self.domain.of_shapes)
+        self.domain, self._ranks = domain, 0
         self.finder = self._session.placement.finder(self._job, domain)

@@ -114,6 +114,12 @@ class ShapeVectors:
         self._later[position] = False
         self.now[position] = _NOWHERE
 
+    def readmit(self, row: int) -> None:
+        """Undo `exclude`."""
+        position = self._session.position[row]
+        self._allowed[position] = True
+        self._refresh(np.array([position]))
+
     def _worth_waiting(self, row: int, later: BoolColumn, rules: Combined | None) -> Place | None:
         """Return the place that plugins prefer to wait for, although the pod fits at `row` now."""
         rows = self._session.order[later]
@@ -346,6 +352,10 @@ class JobFinder:
         if nodes is not None:
             against = (*against, NodeFailure(self._outside, ~nodes))
         self._against = against
+        self.closed_by = {
+            job: rows for failure in against for job, rows in failure.closed_by.items()
+        }
+        """Job -> the rows that are closed as long as it has pods that stay, as a mask."""
         masks = [~failure.nodes for failure in against]
         self._allowed: BoolColumn | None = np.logical_and.reduce(masks) if masks else None
         self._own: dict[Shape, ShapeVectors] = {}
@@ -410,10 +420,13 @@ class JobFinder:
 
     def allowed_for(self, task: Task, *, emptied: bool = False) -> BoolColumn:
         """Return a new mask of rows for `task` apart from room; `emptied`: after evictions."""
-        allowed = self.allowed(task.shape).copy()
+        allowed = self._placement.passing(task.shape).copy()
         rules = self._rules(task.shape)
         of_rules = rules.failures() if rules is not None else ()
-        for failure in (*self._placement.task_failures(task), *of_rules):
+        tied = self._of_shapes.get(task.shape)
+        if tied is not None:
+            allowed &= tied
+        for failure in (*self._against, *self._placement.task_failures(task), *of_rules):
             if failure.is_lasting or not emptied:
                 allowed &= ~failure.nodes
         return allowed
@@ -425,6 +438,12 @@ class JobFinder:
         vectors = self._vectors(task) if filtered else self._own_vectors(task.shape)
         vectors.exclude(row)
         self._refused[task.uid if filtered else task.shape][row] = reason
+
+    def readmit(self, task: Task, row: int) -> None:
+        """Undo `exclude`."""
+        filtered = self._placement.is_filtered(task.shape)
+        (self._vectors(task) if filtered else self._own_vectors(task.shape)).readmit(row)
+        self._refused[task.uid if filtered else task.shape].pop(row, None)
 
     def against(self, task: Task) -> Iterator[NodeFailure]:
         """Yield the failures of nodes for `task` beyond the failures for its shape."""

@@ -5,15 +5,15 @@ domains first: that of the whole gang, and inside it one for each constrained su
 are upper bounds, so the caller tries several choices.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from bindery.scheduler.model.columns import IntColumns
+from bindery.scheduler.model.columns import BoolColumn, IntColumns
 from bindery.scheduler.model.constraints import Constraint
-from bindery.scheduler.model.domains import EVERYWHERE, Domain, DomainAsk, rows_beside
+from bindery.scheduler.model.domains import EVERYWHERE, Domain, DomainAsk, Freeable, rows_beside
 from bindery.scheduler.model.jobs import Job, Task, Uid
 from bindery.scheduler.model.packing import Item, pack
 from bindery.scheduler.model.parts import IsMember, split
@@ -33,9 +33,15 @@ class PodDomains:
     """Sum of the ranks of the domains: the lower, the closer are the pods."""
 
     @property
-    def are_everywhere(self) -> bool:
-        """Whether they restrict no pod."""
-        return self.whole is EVERYWHERE and not self.narrower
+    def exclusive_nodes(self) -> list[BoolColumn]:
+        """The masks over node rows of the domains that others must stay out of."""
+        domains = {id(each): each for each in (self.whole, *self.narrower.values())}.values()
+        return [each.nodes for each in domains if each.is_exclusive and each.nodes is not None]
+
+    @property
+    def going(self) -> frozenset[Uid]:
+        """The pods of others that must go before the domains can be used."""
+        return self.whole.going.union(*(each.going for each in self.narrower.values()))
 
     def of(self, task: Task) -> Domain:
         """Return the domain of `task`."""
@@ -73,26 +79,46 @@ def pod_domains(
     job: Job,
     tasks: Sequence[Task],
     *,
-    freeable: IntColumns | None = None,
-    first_victim: NDArray[np.intp] | None = None,
+    freeable: Freeable | None = None,
     is_widest_only: bool = False,
+    within: Domain | None = None,
 ) -> Iterator[PodDomains]:
     """Yield choices of domains for `tasks` of `job`, best first; none if no domain has room.
 
-    `freeable`, `first_victim` and `is_widest_only`: see `DomainAsk`.
+    `freeable` and `is_widest_only`: see `DomainAsk`. `within`: the domain around all choices; None
+    for the domains that plugins offer for the job.
     """
-    chooser = _Chooser(session, job, freeable, first_victim, is_widest_only=is_widest_only)
+    chooser = _Chooser(session, job, freeable, is_widest_only=is_widest_only)
     groups = _groups(job, tasks)
 
     def in_job(task: Task) -> bool:
         return task.job == job.key
 
-    for outer in session.calls.job_domains(job, freeable):
+    around = (
+        session.calls.job_domains(job, lambda: tasks, freeable) if within is None else (within,)
+    )
+    for outer in around:
         for whole in chooser.domains(job.topology, tasks, in_job, outer, None):
             if groups:
                 yield from chooser.narrowed(whole, groups)
             else:
                 yield PodDomains(whole, rank=whole.rank)
+
+
+def pod_without_domain(
+    tasks: Sequence[Task], choices: Callable[[Sequence[Task]], Iterable[PodDomains]]
+) -> Task | None:
+    """Return the first of `tasks` with which no domains have room; None if all have room.
+
+    `choices`: returns the choices of domains for some of the pods.
+    """
+
+    def has_none(count: int) -> bool:
+        return next(iter(choices(tasks[:count])), None) is None
+
+    counts = range(1, len(tasks) + 1)
+    at = bisect_left(counts, True, key=has_none)
+    return tasks[at] if at < len(tasks) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,15 +172,13 @@ class _Chooser:
         self,
         session: Session,
         job: Job,
-        freeable: IntColumns | None,
-        first_victim: NDArray[np.intp] | None,
+        freeable: Freeable | None,
         *,
         is_widest_only: bool,
     ) -> None:
         self._session = session
         self._job = job
         self._freeable = freeable
-        self._first_victim = first_victim
         self._is_widest_only = is_widest_only
 
     def domains(
@@ -181,7 +205,6 @@ class _Chooser:
             is_member=is_member,
             within=within.nodes,
             freeable=self._freeable,
-            first_victim=self._first_victim,
             taken=taken,
             is_widest_only=self._is_widest_only,
         )
@@ -228,7 +251,7 @@ class _Chooser:
         nodes = self._session.state.nodes
         room = nodes.idle + nodes.releasing - nodes.pipelined - taken
         if self._freeable is not None:
-            room = room + self._freeable
+            room = room + self._freeable.room
         items = []
         for task in tasks:
             open_rows = self._session.placement.passing(task.shape)

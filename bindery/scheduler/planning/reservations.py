@@ -9,14 +9,16 @@ minus what ending pods give back by then, and never more than it has.
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bindery.scheduler.ledgers.base import Operation, OperationKind
 from bindery.scheduler.ledgers.nodes import NodeLedger
 from bindery.scheduler.ledgers.queues import QueueLedger
 from bindery.scheduler.model.columns import IntColumns
-from bindery.scheduler.model.jobs import Job, Task
+from bindery.scheduler.model.jobs import Job, Task, Uid
 from bindery.scheduler.model.nodes import NodeTable
 from bindery.scheduler.model.resources import Request
 
@@ -61,8 +63,23 @@ class Reservation:
         return self.may_be_lent and self.start is not None and self.start >= end
 
 
+class _Kept(NamedTuple):
+    """The reserved room at one moment."""
+
+    in_force: Sequence[Reservation]
+    entries: tuple[tuple[int, Request], ...]
+    on_nodes: IntColumns | None
+    in_queues: IntColumns | None
+
+
 class Reservations:
-    """The reservations of a session, in the order of creation."""
+    """The reservations of a session, in the order of creation.
+
+    As a ledger, they let the room of later stages go with the last pod of their gang that the plan
+    evicts, and keep it again if the eviction is undone.
+    """
+
+    name = "reservations"
 
     def __init__(self, nodes: NodeTable, node_ledger: NodeLedger, queues: QueueLedger) -> None:
         self._nodes = nodes
@@ -72,6 +89,8 @@ class Reservations:
         """Node row and reserved amounts."""
         self._in_force: Sequence[Reservation] = ()
         """The reservations whose room is kept at the moment."""
+        self._ended: dict[Job, tuple[Uid, _Kept]] = {}
+        """Gang whose running pods are all evicted -> the last of them, and what was kept before."""
         self.all: list[Reservation] = []
         self.kept: IntColumns | None = None
         """Reserved amounts on nodes: [resource, node]; None without reservations."""
@@ -154,14 +173,43 @@ class Reservations:
 
     def close(self) -> None:
         """Drop all reservations."""
+        self._ended.clear()
         self._keep(())
+
+    # ---- the ledger -----------------------------------------------------------------------------
+
+    def apply(self, operation: Operation) -> None:
+        """Let the room of the stages of a gang go with its last pod."""
+        if operation.kind is not OperationKind.EVICT or not self.all:
+            return
+        job = next((e.job for e in self.all if e.stage and e.job.key == operation.task.job), None)
+        # The pod itself still counts: tasks change after the ledgers.
+        if job is not None and job not in self._ended and job.running_total <= 1:
+            before = _Kept(self._in_force, tuple(self._kept), self.kept, self.kept_in_queues)
+            self._ended[job] = operation.task.uid, before
+            self._keep(self._in_force)
+
+    def revert(self, operation: Operation) -> None:
+        """Keep the room again that the eviction has let go."""
+        if operation.kind is not OperationKind.EVICT or not self._ended:
+            return
+        task = operation.task
+        job = next((job for job, (uid, _) in self._ended.items() if uid == task.uid), None)
+        if job is not None:
+            _, before = self._ended.pop(job)
+            self._take_back()
+            for row, request in before.entries:
+                self._node_ledger.keep(row, request, 1)
+                self._kept.append((row, request))
+            self._in_force, _, self.kept, self.kept_in_queues = before
+
+    # ---- inside ---------------------------------------------------------------------------------
 
     def _keep(self, reservations: Sequence[Reservation]) -> None:
         """Replace all reserved room with the room of `reservations`."""
         # Take back the old room first: the new room is computed from the room that is left.
-        for row, request in self._kept:
-            self._node_ledger.keep(row, request, -1)
-        self._kept.clear()
+        self._take_back()
+        reservations = [e for e in reservations if not e.stage or e.job not in self._ended]
         self._in_force = reservations
         self.kept = self.kept_in_queues = None
         if not reservations:
@@ -175,6 +223,11 @@ class Reservations:
         )
         self.kept = kept
         self._enter(kept)
+
+    def _take_back(self) -> None:
+        for row, request in self._kept:
+            self._node_ledger.keep(row, request, -1)
+        self._kept.clear()
 
     def _enter(self, kept: IntColumns) -> None:
         """Reserve `kept` [resource, node] on the nodes."""

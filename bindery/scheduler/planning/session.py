@@ -127,6 +127,7 @@ class Session(SessionFacts):
         """Jobs below their minimum."""
         self.reservations = Reservations(self.state.nodes, self.node_ledger, self.queue_ledger)
         """Room that is reserved for gangs that do not fit now, and for later stages."""
+        self.ledgers.append(self.reservations)
         self.futures = Futures(self.state, cluster.future_task, self.passing, self.timer.check)
         """The pods of later stages that do not exist, while a plan is made for them."""
         self.stage_reports: dict[Job, list[StageReport]] = {}

@@ -11,7 +11,7 @@ import numpy as np
 
 from bindery.scheduler.cache.stage_rooms import KeptPlace
 from bindery.scheduler.model.columns import IntColumns
-from bindery.scheduler.model.jobs import Job
+from bindery.scheduler.model.jobs import Job, Task
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.model.stages import Stage
 from bindery.scheduler.planning.futures import Placed
@@ -27,6 +27,12 @@ def own_stages(job: Job, starts: Collection[str]) -> frozenset[str]:
     return frozenset((*starts, *later))
 
 
+def later_pods(session: Session, job: Job, starts: Collection[str]) -> list[Task]:
+    """Return the future pods of the stages that run at the same time as the groups `starts`."""
+    stages = awaited(job, starts) if starts else ()
+    return [task for stage in stages for task in session.futures.of(job, stage)]
+
+
 def keep_rooms(
     session: Session, job: Job, starts: Collection[str], placed: Sequence[Placed]
 ) -> None:
@@ -38,7 +44,7 @@ def keep_rooms(
         own_stages(job, starts),
         [reservation(session, job, stage, counts(room)) for stage, room in rooms if room],
     )
-    until = kept_until(job, stages)
+    until = kept_until(job, stages, session.state.max_stage_timeout_s)
     session.stage_reports[job] = [
         note_room(session, job, stage, room, until[stage.name]) for stage, room in rooms
     ]

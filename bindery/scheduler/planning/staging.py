@@ -78,7 +78,7 @@ def _group(job: Job, name: str) -> Group:
     return job.groups[name]
 
 
-def kept_until(job: Job, stages: Sequence[Stage]) -> dict[str, float | None]:
+def kept_until(job: Job, stages: Sequence[Stage], max_timeout_s: float) -> dict[str, float | None]:
     """Return stage -> the time at which its room is released; None: not known yet.
 
     The time is minus infinity if the pods of the sub-groups before the stage no longer exist.
@@ -96,15 +96,16 @@ def kept_until(job: Job, stages: Sequence[Stage]) -> dict[str, float | None]:
         }
         earlier = [found[other] for other, _ in stage.after if other in found]
         before = (task for task in job.tasks.values() if task.sub_group in leaves)
-        found[stage.name] = _latest([*_ends(job, before), *earlier])
+        timeout_s = min(job.stage_timeout_s, max_timeout_s)
+        found[stage.name] = _latest([*_ends(before, timeout_s), *earlier])
     return found
 
 
-def _ends(job: Job, tasks: Iterable[Task]) -> Iterator[float | None]:
+def _ends(tasks: Iterable[Task], timeout_s: float) -> Iterator[float | None]:
     for task in tasks:
         if task.status.is_active or task.status is TaskStatus.SUCCEEDED:
             bound_at = task.bound_at if task.bound_at is not None else _created(task)
-            yield bound_at + job.stage_timeout_s if bound_at is not None else None
+            yield bound_at + timeout_s if bound_at is not None else None
 
 
 def _created(task: Task) -> float | None:

@@ -41,6 +41,12 @@ def evict_unit(context: SearchContext, gone: Sequence[int], index: int) -> bool:
     return True
 
 
+def units_to_empty(context: SearchContext) -> list[int]:
+    """Return the units with the pods that must go before the domains of the claim can be used."""
+    units = (context.table.of_pod[uid] for uid in context.domains.going)
+    return sorted(set(units), key=lambda index: int(context.table.place[index]))
+
+
 def promise(statement: Statement, task: Task, row: int) -> bool:
     """Promise `task` the node at `row`; return False if a ledger refuses."""
     try:

@@ -7,6 +7,7 @@ pod that gets its own node again does not move.
 """
 
 from collections.abc import Sequence
+from itertools import chain
 
 from bindery.scheduler.model.jobs import Job, Task
 from bindery.scheduler.planning.pod_domains import DomainFinders
@@ -19,6 +20,7 @@ from bindery.scheduler.solver.moves import (
     keep_in_place,
     move_all,
     promise,
+    units_to_empty,
 )
 from bindery.scheduler.solver.order import victims
 from bindery.scheduler.solver.rules import is_empty
@@ -54,19 +56,25 @@ class Rearrangement:
         session, claim, table = self._session, self._claim, self._table
         eligible = self._rule.eligible(session, claim, table) & table.alive
         pods = len(claim.tasks)
+        movable = permitted(session, claim, table, eligible, self._rule.name)
+        first = units_to_empty(self._context)
         # A claim that fits without moves was refused for another reason, and moves cannot help.
-        if pods >= _MOST_PODS or self._place():
+        if pods >= _MOST_PODS or not movable[first].all() or (not first and self._place()):
             return False
-        for index in victims(
-            session, table, permitted(session, claim, table, eligible, self._rule.name)
-        ):
+        movable[first] = False
+        for index in chain(first, victims(session, table, movable)):
             if not table.returning.of(index):  # it would be killed, not moved
+                if index in first:
+                    return False
                 continue
             pods += len(table.units[index].tasks)
             if pods > _MOST_PODS or len(self.gone) == _MOST_VICTIMS:
                 return False
             allowed = is_empty(self._rule.against_unit(session, claim, table.units[index]))
-            if allowed and self._evict(index) and self._place():
+            if not (allowed and self._evict(index)):
+                if index in first:
+                    return False
+            elif len(self.gone) >= len(first) and self._place():
                 self._spare()
                 keep_in_place(self._statement)
                 return is_empty(self._rule.against_plan(session, claim, ()))
@@ -112,7 +120,7 @@ class Rearrangement:
         """Leave out victims, the last first, if all pods still find places without their move."""
         # Each trial starts from nothing: a place that one victim frees may suit another.
         best, plan = list(self.gone), self._statement.extract()
-        for index in reversed(tuple(self.gone)):
+        for index in reversed(self.gone[len(units_to_empty(self._context)) :]):
             trial = [i for i in best if i != index]
             self._statement.rollback(_START)
             self.gone = []

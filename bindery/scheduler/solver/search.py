@@ -22,6 +22,7 @@ from bindery.scheduler.solver.moves import (
     keep_in_place,
     move_victims,
     promise,
+    units_to_empty,
 )
 from bindery.scheduler.solver.order import victims as victims_in_order
 from bindery.scheduler.solver.room import lacks_room, shortfall, useful_nodes
@@ -60,6 +61,10 @@ class Search:
         self._waits = False
         """Whether a pod has been promised room that is not free yet."""
         self._finders = DomainFinders(session, claim.job, context.domains)
+        self._closed_by = session.placement.finder(claim.job).closed_by
+        """Job -> the rows that it closes to the claim, as a mask."""
+        self._to_empty = units_to_empty(context)
+        """The units that must go before the domains of the claim can be used."""
         self.gone: list[int] = []
         """Units that are evicted, in the order in which they were chosen."""
         self.lost: Task | None = None
@@ -70,7 +75,7 @@ class Search:
 
         If it returns False, the caller must undo the Statement.
         """
-        if not self._is_possible() or not self._place_all():
+        if not self._is_possible() or not self._empty() or not self._place_all():
             return False
         # Without victims, the claim uses room that is being released, or it lacks something else.
         if not self.gone:
@@ -84,6 +89,10 @@ class Search:
         # The caller reads it: the next claim leaves out the pods that need as much.
         self.lost = can_never_fit(self._context, self._left)
         return self.lost is None
+
+    def _empty(self) -> bool:
+        """Evict what must go before the domains of the claim can be used; return whether it did."""
+        return all(self._left[i] and self._evict(i) for i in self._to_empty if i not in self.gone)
 
     def _is_acceptable(self) -> bool:
         """Leave out needless victims, move the others where possible, and ask the rule."""
@@ -180,17 +189,45 @@ class Search:
     def _go_back(self, savepoint: Savepoint, chosen: int) -> None:
         """Go back to `savepoint`, at which `chosen` units were evicted."""
         self._statement.rollback(savepoint)
-        self._left[self.gone[chosen:]] = True
+        back = self.gone[chosen:]
+        self._left[back] = True
         del self.gone[chosen:]
+        self._renew_finders(back)
+
+    def _renew_finders(self, changed: Sequence[int]) -> None:
+        """Make new finders if the units `changed` open or close nodes to the claim."""
+        if self._closed_by and any(self._closes(index) is not None for index in changed):
+            self._finders = DomainFinders(self._session, self._claim.job, self._context.domains)
+
+    def _closes(self, index: int) -> BoolColumn | None:
+        """Return the rows that the job of a unit closes to the claim, as a mask; None for none."""
+        return self._closed_by.get(self._table.units[index].job.key)
+
+    def _closing(self, rows: BoolColumn) -> BoolColumn:
+        """Return the units of jobs that close one of `rows` (mask) to the claim, as a mask."""
+        found = np.zeros(len(self._table.units), dtype=np.bool_)
+        for index, unit in enumerate(self._table.units) if self._closed_by else ():
+            closed = self._closed_by.get(unit.job.key)
+            found[index] = closed is not None and bool((closed & rows).any())
+        return found
+
+    def _lacks_room(self, task: Task, row: int) -> bool:
+        """Return whether `task` does not fit at `row`, or the node is closed to its job."""
+        is_closed = bool(self._closed_by) and not self._finders.of(task).allowed(task.shape)[row]
+        return is_closed or lacks_room(self._session, task, row)
 
     def _nodes_in_order(self, useful: BoolColumn) -> Iterator[int]:
         """Yield up to `NODES_TRIED` useful nodes, in the order of the first victim on each."""
         table = self._table
         on_useful = np.zeros(len(table.units), dtype=np.bool_)
         on_useful[table.unit[useful[table.row]]] = True
+        on_useful |= self._closing(useful)
         seen: set[int] = set()
         for index in self._in_order(self._left & on_useful):
-            for row in table.row[table.pods(index)].tolist():
+            rows = table.row[table.pods(index)].tolist()
+            if (closed := self._closes(index)) is not None:
+                rows += np.flatnonzero(closed & useful).tolist()
+            for row in rows:
                 if useful[row] and row not in seen:
                     seen.add(row)
                     yield row
@@ -202,14 +239,16 @@ class Search:
         session, table = self._session, self._table
         here = np.zeros(len(table.units), dtype=np.bool_)
         here[table.unit[table.row == row]] = True
+        if self._closed_by:
+            here |= self._closing(np.arange(len(session.state.nodes.nodes)) == row)
         savepoint, before = self._statement.savepoint(), len(self.gone)
-        lacking = lacks_room(session, task, row)
+        lacking = self._lacks_room(task, row)
         for index in self._in_order(self._left & here):
             if not lacking:
                 break
             if self._left[index]:
                 self._evict(index)
-                lacking = lacks_room(session, task, row)
+                lacking = self._lacks_room(task, row)
         if lacking:
             return False
         chosen, needed = self.gone[before:], shortfall(session, task, row)
@@ -220,7 +259,7 @@ class Search:
                 continue
             self._go_back(savepoint, before)
             others = [other for other in chosen if other != index]
-            if all(map(self._evict_alone, others)) and not lacks_room(session, task, row):
+            if all(map(self._evict_alone, others)) and not self._lacks_room(task, row):
                 chosen, needed = others, needed + freed
         if self.gone[before:] == chosen:
             return True
@@ -248,6 +287,7 @@ class Search:
             return False
         self._left[index] = False
         self.gone.append(index)
+        self._renew_finders((index,))
         return True
 
     def _spare(self) -> None:
@@ -264,7 +304,9 @@ class Search:
         best, plan = list(self.gone), self._statement.extract()
         for index in (None, *reversed(self.gone)):
             trial = [i for i in best if i != index]
-            if index is not None and self._table.goes_with_its_core(index, trial):
+            if index is not None and (
+                index in self._to_empty or self._table.goes_with_its_core(index, trial)
+            ):
                 continue
             self._go_back(start, 0)
             going = np.zeros(len(self._table.units), dtype=np.bool_)

@@ -1,6 +1,6 @@
 """The possible victims: running pods and their units of eviction, as columns."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,7 +12,7 @@ from bindery.api.configuration import DisruptionConfiguration, VictimPreference
 from bindery.api.disruption import Asks
 from bindery.scheduler.ledgers.base import LedgerRefusalError
 from bindery.scheduler.model.columns import BoolColumn, IntColumns
-from bindery.scheduler.model.jobs import Job, JobKey, Task
+from bindery.scheduler.model.jobs import Job, JobKey, Task, Uid
 from bindery.scheduler.model.pinned_quota import PinnedQuota
 from bindery.scheduler.model.verdicts import LAST, SortKey
 from bindery.scheduler.planning.session import Session
@@ -92,6 +92,26 @@ def preference(kind: VictimPreference, pods: Sequence[PodCost], now: float) -> f
             )
 
 
+def _kept_needs(session: Session) -> dict[Job, IntColumns]:
+    """Return gang -> the room that is kept for its later stages: [resource, node]."""
+    found: dict[Job, IntColumns] = {}
+    for each in session.reservations.all:
+        if each.stage:
+            found[each.job] = found[each.job] + each.needs if each.job in found else each.needs
+    return found
+
+
+def _places(
+    unit: EvictionUnit, needs: Mapping[Job, IntColumns]
+) -> Iterator[tuple[int, Task | None]]:
+    """Yield the rows of the pods of `unit`, and after a core those of the room that is kept."""
+    for task in unit.tasks:
+        yield task.row, task
+    if unit.is_core and unit.job in needs:
+        for row in np.flatnonzero(needs[unit.job].any(axis=0)).tolist():
+            yield row, None
+
+
 def _sort_keys(session: Session, units: Sequence[EvictionUnit]) -> list[SortKey]:
     """Return for each unit the sort key of its job, after the eviction of its earlier units.
 
@@ -161,31 +181,35 @@ class VictimTable:
 
     def __init__(self, session: Session, allowed: MayGo = may_go) -> None:
         self.units: list[EvictionUnit] = []
-        unit_of: list[int] = []
-        rows: list[int] = []
-        requests: list[Task] = []
-        quota = PinnedQuota(session.state)
+        quota, needs = PinnedQuota(session.state), _kept_needs(session)
         for job in session.state.jobs.values():
-            found: list[EvictionUnit] = []
             with session.guarded(job):
-                found = units(session, job, quota, allowed)
-            for unit in found:
-                for task in unit.tasks:
-                    unit_of.append(len(self.units))
-                    rows.append(task.row)
-                    requests.append(task)
-                self.units.append(unit)
-        self.row: NDArray[np.intp] = np.array(rows, dtype=np.intp)
+                self.units += units(session, job, quota, allowed)
+        held = [
+            (index, row, task)
+            for index, unit in enumerate(self.units)
+            for row, task in _places(unit, needs)
+        ]
+        self.row: NDArray[np.intp] = np.array([row for _, row, _ in held], dtype=np.intp)
         """Pod -> node row."""
-        self.unit: NDArray[np.intp] = np.array(unit_of, dtype=np.intp)
-        """Pod -> its unit. The pods of a unit are adjacent."""
+        self.unit: NDArray[np.intp] = np.array([index for index, _, _ in held], dtype=np.intp)
+        """Pod -> its unit. The pods of a unit are adjacent.
+
+        The room that is kept on a node for later stages counts as a pod of the core: it goes with
+        the gang.
+        """
+        self._pods = [task for _, _, task in held]
+        """None for kept room."""
         self._first: NDArray[np.intp] = np.searchsorted(self.unit, np.arange(len(self.units) + 1))
-        self.request: NDArray[np.int64] = np.zeros((len(session.state.axis), len(rows)), np.int64)
-        """[resource, pod]: what each pod takes on its node."""
         self._nodes = session.state.nodes
-        for pod, task in enumerate(requests):
-            request = session.state.nodes.demand(task.row, task.shape.request)
-            self.request[list(request.indices), pod] = request.amounts
+        self.request: NDArray[np.int64] = np.zeros((len(session.state.axis), len(held)), np.int64)
+        """[resource, pod]: what each pod takes on its node."""
+        for pod, (index, row, task) in enumerate(held):
+            if task is None:
+                self.request[:, pod] = needs[self.units[index].job][:, row]
+            else:
+                request = self._nodes.demand(row, task.shape.request)
+                self.request[list(request.indices), pod] = request.amounts
         self.returning = Returning(session, self.units)
         """The check whether units would be placed again after their eviction."""
         count = len(self.units)
@@ -261,10 +285,17 @@ class VictimTable:
         return np.asarray(held[:, self.row[pods] == row].sum(axis=1))
 
     @cached_property
+    def of_pod(self) -> Mapping[Uid, int]:
+        """Pod -> its unit."""
+        return {task.uid: index for index, unit in enumerate(self.units) for task in unit.tasks}
+
+    @cached_property
     def _charged(self) -> NDArray[np.int64]:
         """[resource, pod]: what queues count for each pod."""
         charged = np.zeros_like(self.request)
-        for pod, task in enumerate(task for unit in self.units for task in unit.tasks):
+        for pod, task in enumerate(self._pods):
+            if task is None:  # queues do not count kept room as pods
+                continue
             request = self._nodes.charge(task.row, task.shape.request)
             charged[list(request.indices), pod] = request.amounts
         return charged

@@ -7,6 +7,7 @@ device plugin does not offer it, the plugin chooses devices, and the binder crea
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -34,6 +35,7 @@ from bindery.kube.objects.watched import ExtendedClaimStatus, KubeObject, Meta, 
 from bindery.kube.watches.store import Change
 from bindery.scheduler.model.claimed_gpus import requested_gpus
 from bindery.scheduler.model.columns import BoolColumn
+from bindery.scheduler.model.domains import Domain, Freeable
 from bindery.scheduler.model.holdings import held
 from bindery.scheduler.model.jobs import Job, Task
 from bindery.scheduler.model.reasons import ABOVE_LIMIT_ALONE, JobReason
@@ -42,12 +44,14 @@ from bindery.scheduler.model.shapes import Need, Shape
 from bindery.scheduler.model.state import PlanState
 from bindery.scheduler.model.verdicts import NodeFailure, Refusal, Rows
 from bindery.scheduler.model.views import StateView
+from bindery.scheduler.plugins.dra import together
 from bindery.scheduler.plugins.dra.claim_cache import ClaimCache
 from bindery.scheduler.plugins.dra.claims import ClaimError
 from bindery.scheduler.plugins.dra.gpu_offers import GpuOffers
 from bindery.scheduler.plugins.dra.ledger import ClaimLedger
 from bindery.scheduler.plugins.dra.node_fit import NodeFit
 from bindery.scheduler.plugins.dra.references import ClaimKey, ClaimReferenceError
+from bindery.scheduler.plugins.interface.nodes import NextPods
 from bindery.scheduler.plugins.view import SessionView
 
 
@@ -172,6 +176,18 @@ class DynamicResources:
         # `later` and not `now`: the ledger distinguishes room that is still being released.
         if signature:
             yield from self._node_fit.failures(nodes, signature, ledger.later)
+
+    def gang_domains(
+        self, session: SessionView, job: Job, pods: NextPods, freeable: Freeable | None
+    ) -> Iterator[Domain] | None:
+        """Return the nodes to try for pods of `job` that share a claim; None if none do."""
+        if not job.stages and not any(
+            Need.RESOURCE_CLAIMS in task.shape.needs for task in job.pending.values()
+        ):
+            return None
+        return together.domains(
+            session, pods(), partial(self.task_node_failures, session), freeable
+        )
 
     def keeps_room_for(self, shape: Shape) -> bool:
         """Return whether pods of `shape` request resources that device classes serve."""

@@ -3,16 +3,16 @@
 Placement consults them. An answer covers all nodes, or all given rows, at once.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bindery.scheduler.model.columns import BoolColumn, IntColumns
+from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.constraints import Constraint
-from bindery.scheduler.model.domains import Domain, DomainAsk
-from bindery.scheduler.model.jobs import Job, Task, Uid
+from bindery.scheduler.model.domains import Domain, DomainAsk, Freeable
+from bindery.scheduler.model.jobs import Job, JobKey, Task, Uid
 from bindery.scheduler.model.row_rules import RowRules
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.model.verdicts import NodeFailure, Rows
@@ -137,6 +137,10 @@ class NominatedRules(Protocol):
 # ---- domains ----
 
 
+NextPods = Callable[[], Sequence[Task]]
+"""Returns the pods of a job that are placed together next."""
+
+
 @runtime_checkable
 class CandidateDomains(Protocol):
     """Offers sets of nodes for a whole job; the first set that fits is used."""
@@ -150,12 +154,23 @@ class GangDomains(Protocol):
     """Offers domains for pods of a gang that must be together, for a reason other than topology."""
 
     def gang_domains(
-        self, session: SessionView, job: Job, freeable: IntColumns | None
+        self, session: SessionView, job: Job, pods: NextPods, freeable: Freeable | None
     ) -> Iterable[Domain] | None:
         """Return the domains to try for the next pods of `job`, best first; None if it needs none.
 
-        Not asked if `CandidateDomains` has domains for it. `freeable`: see `DomainAsk`.
+        Not asked if `CandidateDomains` has domains for it. `pods`: returns the pods that are placed
+        together, future pods of later stages included; called only if a rule needs it, as it takes
+        time. `freeable`: see `DomainAsk`.
         """
+
+
+@runtime_checkable
+class HoldsDomains(Protocol):
+    """Keeps sets of nodes for jobs that other jobs cannot use, whatever room they have."""
+
+    def held_domains(self, session: SessionView) -> Mapping[JobKey, BoolColumn]:
+        """Return job -> the node rows that it keeps for itself, as a mask."""
+        ...
 
 
 @runtime_checkable

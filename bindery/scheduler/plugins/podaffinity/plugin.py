@@ -15,14 +15,14 @@ from bindery.kube.objects.resources import Resource
 from bindery.kube.objects.watched import KubeObject
 from bindery.kube.watches.store import Change
 from bindery.scheduler.ledgers.base import Ledger
-from bindery.scheduler.model.columns import IntColumns
-from bindery.scheduler.model.domains import Domain
+from bindery.scheduler.model.domains import Domain, Freeable
 from bindery.scheduler.model.jobs import Job, Task, Uid
 from bindery.scheduler.model.pod_catalog import WATCHED
 from bindery.scheduler.model.row_rules import ClosedRows, RowRules
 from bindery.scheduler.model.shapes import Need, Shape
 from bindery.scheduler.model.state import PlanState
 from bindery.scheduler.model.verdicts import SortKey
+from bindery.scheduler.plugins.interface.nodes import NextPods
 from bindery.scheduler.plugins.podaffinity import tied
 from bindery.scheduler.plugins.podaffinity.catalog import TermCatalog
 from bindery.scheduler.plugins.podaffinity.ledger import AffinityLedger
@@ -68,12 +68,13 @@ class PodAffinity:
         return session.ledger(AffinityLedger).rules(shape)
 
     def gang_domains(
-        self, session: SessionView, job: Job, freeable: IntColumns | None
+        self, session: SessionView, job: Job, pods: NextPods, freeable: Freeable | None
     ) -> Iterator[Domain] | None:
         """Return the domains to try for the next pods of `job`; None if they require none."""
-        if not any(task.shape.rules.affinity for task in job.pending.values()):
+        # Future pods of later stages may have terms that no pod has.
+        if not job.stages and not any(t.shape.rules.affinity for t in job.pending.values()):
             return None
-        return tied.domains(session, session.next_pods(job), freeable)
+        return tied.domains(session, pods(), freeable)
 
     def nominated_rules(
         self, session: SessionView, shape: Shape, nominated: Mapping[int, Sequence[Uid]]

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bindery.scheduler.model.columns import BoolColumn, IntColumns
-from bindery.scheduler.model.domains import EVERYWHERE, Domain
+from bindery.scheduler.model.domains import EVERYWHERE, Domain, Freeable
 from bindery.scheduler.model.fits import pods_per_node
 from bindery.scheduler.model.jobs import Task
 from bindery.scheduler.model.label_domains import NO_DOMAIN
@@ -34,7 +34,7 @@ class _Tied:
 
 
 def domains(
-    session: SessionView, tasks: Sequence[Task], freeable: IntColumns | None
+    session: SessionView, tasks: Sequence[Task], freeable: Freeable | None
 ) -> Iterator[Domain] | None:
     """Return the domains to try for `tasks`, pods of one gang; None if they require none.
 
@@ -70,7 +70,7 @@ def _tried(
     session: SessionView,
     groups: Sequence[_Tied],
     counts: Counter[Shape],
-    freeable: IntColumns | None,
+    freeable: Freeable | None,
 ) -> Iterator[Domain]:
     yield EVERYWHERE
     choices = [_Room(session, group, counts, freeable).masks() for group in groups]
@@ -92,7 +92,7 @@ class _Room:
         session: SessionView,
         group: _Tied,
         counts: Counter[Shape],
-        freeable: IntColumns | None,
+        freeable: Freeable | None,
     ) -> None:
         ledger, nodes = session.ledger(AffinityLedger), session.state.nodes
         self._session = session
@@ -105,7 +105,7 @@ class _Room:
         later = nodes.idle[:] + nodes.releasing[:] - nodes.pipelined[:]
         now = np.minimum(nodes.idle[:], later)
         if freeable is not None:
-            later = later + freeable
+            later = later + freeable.room
         self._fits_now = np.ones(self._count, dtype=np.bool_)
         self._fits_later = self._fits_now.copy()
         self._sum = np.zeros(self._count, dtype=np.int64)

@@ -5,7 +5,7 @@ Everything up to the choice is computed on arrays; masks are made one by one, wh
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from bindery.scheduler.model.columns import BoolColumn, IntColumns
 from bindery.scheduler.model.domains import Domain, DomainAsk
 from bindery.scheduler.model.fits import pods_per_node
+from bindery.scheduler.model.jobs import Uid
 from bindery.scheduler.model.resources import total
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.model.trees import NOWHERE
@@ -98,23 +99,37 @@ class Candidates:
     """The domains that may have room for the pods of `ask`."""
 
     def __init__(
-        self, session: SessionView, ask: DomainAsk, levels: Levels, closed: BoolColumn | None
+        self,
+        session: SessionView,
+        ask: DomainAsk,
+        levels: Levels,
+        *,
+        closed: BoolColumn | None = None,
+        later: BoolColumn | None = None,
+        going: Mapping[Uid, int] | None = None,
     ) -> None:
-        """Compute the room. `closed`: rows that the pods may not use; None for none."""
+        """Compute the room.
+
+        `closed`: rows that the pods may not use; `later`: rows that they may use after releases;
+        None for none. `going`: pods that must go before their domain can be used -> row.
+        """
         self._session = session
         self._ask = ask
         self._levels = levels
         self._closed = closed
+        self._going = going or {}
         nodes = session.state.nodes
         self._rows = len(nodes.nodes)
-        later = nodes.idle[:] + nodes.releasing[:] - nodes.pipelined[:]
-        now = np.minimum(nodes.idle[:], later)
+        room = nodes.idle[:] + nodes.releasing[:] - nodes.pipelined[:]
+        now = np.minimum(nodes.idle[:], room)
+        if later is not None:
+            now = now * ~later
         if ask.freeable is not None:
-            later = later + ask.freeable
+            room = room + ask.freeable.room
         if ask.taken is not None:
-            now, later = now - ask.taken, later - ask.taken
+            now, room = now - ask.taken, room - ask.taken
         self._now: IntColumns = now
-        self._later: IntColumns = later
+        self._later: IntColumns = room
         self._need: Counter[Shape] = Counter(task.shape for task in ask.tasks)
         self._open = {shape: self._allowed(shape) for shape in self._need}
         self.fits: dict[Shape, tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
@@ -122,7 +137,7 @@ class Candidates:
             allowed = self._open[shape]
             self.fits[shape] = (
                 pods_per_node(nodes, shape.request, now, count) * allowed,
-                pods_per_node(nodes, shape.request, later, count) * allowed,
+                pods_per_node(nodes, shape.request, room, count) * allowed,
             )
 
     def __iter__(self) -> Iterator[Domain]:
@@ -208,7 +223,15 @@ class Candidates:
             if self._closed is not None:
                 mask &= ~self._closed
             name = f"{self._levels.name(level)} {self._levels.tree.names(level)[domain]}"
-            yield Domain(mask, rank, name, self._bonus(mask, level))
+            going = frozenset(uid for uid, row in self._going.items() if mask[row])
+            yield Domain(
+                mask,
+                rank,
+                name,
+                self._bonus(mask, level),
+                is_exclusive=self._ask.constraint.is_exclusive,
+                going=going,
+            )
 
     def _beside(self, sums: Sums) -> NDArray[np.int64]:
         """Return domain -> number of other pods of the group."""
@@ -252,7 +275,8 @@ class Candidates:
 
         Nodes are taken in the order of their first victims, until all pods fit.
         """
-        count, first = len(sums.now), self._ask.first_victim
+        count, freeable = len(sums.now), self._ask.freeable
+        first = freeable.first_victim if freeable is not None else None
         last = np.zeros(count, np.intp)
         if first is None:
             return last

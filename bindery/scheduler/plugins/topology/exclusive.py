@@ -2,17 +2,25 @@
 
 A gang with an exclusive domain enters no domain with pods of other gangs, and keeps them out of its
 own. It has a domain once pods of it were placed there with this constraint. Only pods that this
-scheduler plans count: agents on every node do not.
+scheduler plans count: agents on every node do not. Pods that are being released keep a domain until
+they have gone: until then, a pod for which they make room is promised its place.
 """
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator
+from functools import partial
 
 import numpy as np
 
-from bindery.scheduler.ledgers.base import Ledger, Operation
+from bindery.scheduler.ledgers.base import (
+    Ledger,
+    LedgerRefusalError,
+    Operation,
+    OperationKind,
+)
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.constraints import Constraint
-from bindery.scheduler.model.jobs import NO_ROW, Job, JobKey, Task, TaskStatus
+from bindery.scheduler.model.jobs import NO_ROW, Job, JobKey, Task, TaskStatus, Uid
 from bindery.scheduler.model.parts import IsMember, of_unit
 from bindery.scheduler.model.state import PlanState
 from bindery.scheduler.model.trees import NOWHERE
@@ -34,16 +42,111 @@ class Occupancy(Ledger):
         self._changes = 0
         self._cached: tuple[int, dict[JobKey, BoolColumn]] = (-1, {})
         """Changes of the plan, and then job -> rows of its exclusive domains."""
+        self._changed: set[JobKey] = set()
+        """Jobs with exclusive domains whose pods have changed since then."""
+        self._staying: defaultdict[int, dict[Uid, Task]] | None = None
+        """See `_on_rows`; None: not counted yet."""
+        self._evictions = 0
+        self._leaving: tuple[int, list[Task]] = (-1, [])
+        """Evictions of the plan, and the pods that were being released then."""
         self.closed: BoolColumn | None = None
         """The rows of all exclusive domains, as of the last `closed_to`; None for none."""
 
     def apply(self, operation: Operation) -> None:
-        """Note a change of the plan."""
-        self._changes += operation.task.job in self._keys
+        """Note a change of the plan; refuse a pod in the exclusive domain of another gang."""
+        if self._jobs() and operation.kind is not OperationKind.EVICT:
+            self._check(operation)
+        self._note(operation, leaves=operation.kind is OperationKind.EVICT)
 
     def revert(self, operation: Operation) -> None:
         """Note a change of the plan."""
-        self._changes += operation.task.job in self._keys
+        self._note(operation, leaves=operation.kind is not OperationKind.EVICT)
+
+    def _note(self, operation: Operation, *, leaves: bool) -> None:
+        task = operation.task
+        if task.job in self._keys:
+            self._changes += 1
+            self._changed.add(task.job)
+        self._evictions += operation.kind is OperationKind.EVICT
+        if self._staying is not None and not task.reserves_gpu:
+            here = self._staying[operation.row]
+            if leaves:
+                here.pop(task.uid, None)
+            else:
+                here[task.uid] = task
+
+    def _check(self, operation: Operation) -> None:
+        own, row = operation.task.job, operation.row
+        is_closed = any(rows[row] for key, rows in self.held().items() if key != own)
+        if is_closed or self._meets_others(operation):
+            raise LedgerRefusalError("pods of another gang are in the exclusive domain")
+        if operation.kind is OperationKind.ALLOCATE and self._is_being_emptied(operation):
+            text = "the exclusive domain is free when pods that are being deleted have gone"
+            raise LedgerRefusalError(text, fits_later=True)
+
+    def _meets_others(self, operation: Operation) -> bool:
+        """Return whether the pod would share its exclusive domain with pods that stay."""
+        staying = self._on_rows()
+        return any(
+            not is_member(other)
+            for domain, is_member in self._own_domains(operation)
+            for row in np.flatnonzero(domain).tolist()
+            for other in staying.get(row, {}).values()
+        )
+
+    def _own_domains(self, operation: Operation) -> Iterator[tuple[BoolColumn, IsMember]]:
+        """Yield the exclusive domains that the pod enters (masks), each with their members."""
+        task, row = operation.task, np.array([operation.row], dtype=np.intp)
+        for constraint, is_member in _exclusive_of(self._state.jobs[task.job], task):
+            yield self._domains_of(constraint, row), is_member
+
+    def _on_rows(self) -> dict[int, dict[Uid, Task]]:
+        """Return row -> the planned pods there that are not being released."""
+        if self._staying is None:
+            self._staying = defaultdict(dict)
+            for task in self._placed():
+                if task.status is not TaskStatus.RELEASING:
+                    self._staying[task.row][task.uid] = task
+        return self._staying
+
+    def _is_being_emptied(self, operation: Operation) -> bool:
+        """Return whether an exclusive domain has pods that go, of its gang or from the pod's."""
+        if not self._jobs() or not (leaving := self.leaving()):
+            return False
+        own, keys = operation.task.job, {task.job for task in leaving}
+        for other in self._jobs():
+            if other.key != own and other.key in keys:
+                going = self._held_by(other, TaskStatus.RELEASING)
+                if going is not None and going[operation.row]:
+                    return True
+        return any(
+            domain[each.row] and not is_member(each)
+            for domain, is_member in self._own_domains(operation)
+            for each in leaving
+        )
+
+    def leaving(self) -> list[Task]:
+        """Return the planned pods that are being released."""
+        if self._leaving[0] != self._evictions:
+            found = [task for task in self._placed() if task.status is TaskStatus.RELEASING]
+            self._leaving = self._evictions, found
+        return self._leaving[1]
+
+    def held(self) -> dict[JobKey, BoolColumn]:
+        """Return job -> the rows of its exclusive domains, when released pods have gone."""
+        changes, held = self._cached
+        if changes != self._changes:
+            masks = {
+                job.key: self._held_by(job)
+                if changes < 0 or job.key in self._changed
+                else held.get(job.key)
+                for job in self._jobs()
+            }
+            held = {key: mask for key, mask in masks.items() if mask is not None}
+            self._cached = (self._changes, held)
+            self._changed.clear()
+            self.closed = np.logical_or.reduce(list(held.values())) if held else None
+        return held
 
     def closed_to(self, job: Job) -> BoolColumn | None:
         """Return the rows in exclusive domains of other jobs, as a mask; None if there are none.
@@ -52,15 +155,7 @@ class Occupancy(Ledger):
         """
         if not self._jobs():
             return None
-        changes, held = self._cached
-        if changes != self._changes:
-            held = {}
-            for other in self._jobs():
-                mask = self._held_by(other)
-                if mask is not None:
-                    held[other.key] = mask
-            self._cached = (self._changes, held)
-            self.closed = np.logical_or.reduce(list(held.values())) if held else None
+        held = self.held()
         if job.key not in held:
             return self.closed
         masks = [mask for key, mask in held.items() if key != job.key]
@@ -73,9 +168,14 @@ class Occupancy(Ledger):
             return ()
         return job.exclusive_levels(task.sub_group, task.exclusive_unit)
 
-    def taken_by_others(self, constraint: Constraint, is_member: IsMember) -> BoolColumn:
-        """Return the rows of domains of `constraint` with pods that are no members, as a mask."""
-        rows = [task.row for task in self._placed() if not is_member(task)]
+    def others(self, is_member: IsMember) -> list[Task]:
+        """Return the planned pods that are no members and stay."""
+        on_rows = self._on_rows().values()
+        return [task for tasks in on_rows for task in tasks.values() if not is_member(task)]
+
+    def domains_with(self, constraint: Constraint, tasks: Iterable[Task]) -> BoolColumn:
+        """Return the rows of domains of `constraint` with one of the placed `tasks`, as a mask."""
+        rows = [task.row for task in tasks]
         return self._domains_of(constraint, np.array(rows, dtype=np.intp))
 
     def rows_of(self, is_member: IsMember) -> Rows:
@@ -97,14 +197,18 @@ class Occupancy(Ledger):
             self._keys = {job.key for job in self._exclusive}
         return self._exclusive
 
-    def _held_by(self, job: Job) -> BoolColumn | None:
+    def _held_by(self, job: Job, status: TaskStatus | None = None) -> BoolColumn | None:
+        """Return the rows of the exclusive domains of `job`, by its pods that stay.
+
+        `status`: by its pods in this status.
+        """
         masks = []
-        for constraint, rows in self._holdings(job):
+        for constraint, rows in self._holdings(job, status):
             if len(rows):
                 masks.append(self._domains_of(constraint, rows))
         return np.logical_or.reduce(masks) if masks else None
 
-    def _holdings(self, job: Job) -> Iterator[tuple[Constraint, Rows]]:
+    def _holdings(self, job: Job, status: TaskStatus | None) -> Iterator[tuple[Constraint, Rows]]:
         """Yield the exclusive constraints of `job`, each with the rows of pods that hold a domain.
 
         A constraint added after a pod got its place does not count: other pods may be there.
@@ -112,8 +216,7 @@ class Occupancy(Ledger):
         placed = [
             task
             for task in job.tasks.values()
-            if (task.status.holds_room or task.status is TaskStatus.PIPELINED)
-            and task.row != NO_ROW
+            if (_stays(task) if status is None else task.status is status) and task.row != NO_ROW
         ]
         for name, constraint in job.constraints():
             if constraint.is_exclusive:
@@ -138,6 +241,27 @@ class Occupancy(Ledger):
         column = padded(levels.tree, levels.allowed[-1], len(nodes.nodes))
         domains = np.unique(column[rows]) if len(rows) else column[:0]
         return np.isin(column, domains[domains != NOWHERE])
+
+
+def _stays(task: Task) -> bool:
+    """Return whether `task` has a place, or is promised one, and is not being released."""
+    holds_room = task.status.holds_room and task.status is not TaskStatus.RELEASING
+    return holds_room or task.status is TaskStatus.PIPELINED
+
+
+def _exclusive_of(job: Job, task: Task) -> Iterator[tuple[Constraint, IsMember]]:
+    """Yield the exclusive constraints for `task` of `job`, each with the members of its group."""
+    for name, constraint in job.constraints():
+        leaves = job.leaves_of(name)
+        if constraint.is_exclusive and (leaves is None or task.sub_group in leaves):
+            yield constraint, partial(_is_in, job.key, leaves)
+    unit = task.exclusive_unit
+    if unit is not None:
+        yield of_unit(unit), lambda other: other.exclusive_unit == unit
+
+
+def _is_in(job: JobKey, leaves: Collection[str] | None, task: Task) -> bool:
+    return task.job == job and (leaves is None or task.sub_group in leaves)
 
 
 def _has(task: Task, level: str) -> bool:

@@ -17,9 +17,10 @@ from bindery.kube.objects.resources import NODES, Resource
 from bindery.kube.objects.topology import HYPER_NODES, TOPOLOGIES
 from bindery.kube.objects.watched import KubeObject
 from bindery.kube.watches.store import Change
+from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.constraints import Constraint
 from bindery.scheduler.model.domains import Domain, DomainAsk
-from bindery.scheduler.model.jobs import Job, Task
+from bindery.scheduler.model.jobs import Job, JobKey, Task
 from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.state import PlanState
 from bindery.scheduler.model.trees import NOWHERE
@@ -63,8 +64,17 @@ class Topology:
         occupancy = session.ledger(Occupancy)
         closed = occupancy.closed_to(job)
         if closed is not None:
-            text, is_shared = "in the exclusive domain of another gang", closed is occupancy.closed
-            yield NodeFailure(text, closed, is_lasting=False, is_shared=is_shared)
+            yield NodeFailure(
+                "in the exclusive domain of another gang",
+                closed,
+                is_lasting=False,
+                is_shared=closed is occupancy.closed,
+                closed_by={key: rows for key, rows in occupancy.held().items() if key != job.key},
+            )
+
+    def held_domains(self, session: SessionView) -> Mapping[JobKey, BoolColumn]:
+        """Return job -> the rows of its exclusive domains."""
+        return session.ledger(Occupancy).held()
 
     def invalid(self, session: SessionView, job: Job) -> Refusal | None:
         """Refuse a job with a constraint that no tree can serve."""
@@ -122,7 +132,7 @@ class Topology:
 
     def _candidates(self, session: SessionView, ask: DomainAsk, levels: Levels) -> Candidates:
         if not ask.constraint.is_exclusive:
-            return Candidates(session, ask, levels, None)
+            return Candidates(session, ask, levels)
         occupancy, coming = session.ledger(Occupancy), {task.uid for task in ask.tasks}
 
         def is_other(task: Task) -> bool:
@@ -130,5 +140,16 @@ class Topology:
 
         # Pods without a PodGroup may belong together, too.
         ask = replace(ask, beside=occupancy.rows_of(is_other))
-        closed = occupancy.taken_by_others(ask.constraint, ask.is_member)
-        return Candidates(session, ask, levels, closed)
+        others, constraint = occupancy.others(ask.is_member), ask.constraint
+        leaving = [task for task in occupancy.leaving() if not ask.is_member(task)]
+        may_go = ask.freeable.pods if ask.freeable is not None else ()
+        going = {task.uid: task.row for task in others if task.uid in may_go}
+        stay = [task for task in others if task.uid not in going]
+        return Candidates(
+            session,
+            ask,
+            levels,
+            closed=occupancy.domains_with(constraint, stay),
+            later=occupancy.domains_with(constraint, leaving),
+            going=going,
+        )
