@@ -16,6 +16,7 @@ from bindery.scheduler.actions.reserving import Reserver
 from bindery.scheduler.actions.wishes import Placing, Wish, wishes
 from bindery.scheduler.ledgers.base import LedgerRefusalError
 from bindery.scheduler.model.domains import Domain
+from bindery.scheduler.model.holdings import is_elastic
 from bindery.scheduler.model.jobs import Job, Task, TaskStatus
 from bindery.scheduler.model.parts import Divider
 from bindery.scheduler.model.reasons import ABOVE_LIMIT_ALONE, JobReason
@@ -330,7 +331,7 @@ class Attempts:
 
         The gang keeps its minimum in the quota; a pod's own annotation comes first.
         """
-        is_extra = job.is_elastic and job.is_satisfied
+        is_extra = is_elastic(job) and job.is_satisfied
         if over.reason != JobReason.NON_PREEMPTIBLE_OVER_QUOTA or not is_extra:
             return False
         pinned = [task for task in tasks if not task.is_preemptible]

@@ -16,7 +16,7 @@ from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.resources import total
 from bindery.scheduler.model.verdicts import Refusal
-from bindery.scheduler.planning.holdings import Holdings
+from bindery.scheduler.planning.held_room import HeldRoom
 from bindery.scheduler.planning.session import Session
 from bindery.scheduler.solver import protection
 from bindery.scheduler.solver.rules import RoomClaim, Rule, UnitRefusal
@@ -139,7 +139,7 @@ class ReclaimRule(Rule):
         nodes = session.state.nodes
         lost = total(nodes.demand(task.row, task.shape.request) for task in unit.tasks)
         if unit.is_core:
-            beside = session.once(Holdings, Holdings).of(unit.job)
+            beside = session.once(HeldRoom, HeldRoom).of(unit.job)
             for index in np.flatnonzero(beside).tolist():
                 lost[index] = lost.get(index, 0) + int(beside[index])
         involved = {index: lost.get(index, 0) for index in (*claim.request, *lost)}
@@ -174,7 +174,7 @@ class ReclaimRule(Rule):
 
 def _held(session: Session, row: int) -> NDArray[np.int64]:
     """Return what pods of the queue at `row` hold, and gangs beside their pods: [resource]."""
-    beside = session.once(Holdings, Holdings).of_queue(row)
+    beside = session.once(HeldRoom, HeldRoom).of_queue(row)
     return np.asarray(session.queue_ledger.allocated[:, row] + beside)
 
 

@@ -14,6 +14,7 @@ from bindery.scheduler.cache.access import refusal_of_pins
 from bindery.scheduler.cache.namespaces import Namespaces
 from bindery.scheduler.cache.priorities import PriorityClasses
 from bindery.scheduler.cache.tasks import TaskStore
+from bindery.scheduler.model.holdings import is_elastic
 from bindery.scheduler.model.jobs import JobKey, Task
 from bindery.scheduler.model.pinned_quota import PinnedQuota
 from bindery.scheduler.model.reasons import JobReason
@@ -64,7 +65,7 @@ class Pinning:
         job = self._state.jobs[key]
         pinned = sum(not t.is_preemptible for t in job.tasks.values() if t.status.is_active)
         is_by_job = all(task.own_preemptible is None for task in tasks)
-        return job.is_elastic and is_by_job and pinned >= max(job.min_member, 1)
+        return is_elastic(job) and is_by_job and pinned >= max(job.min_member, 1)
 
     def _pin_extras(self, row: int, tasks: Sequence[Task], quota: PinnedQuota) -> None:
         """Let those extra pods be non-preemptible that the quota has room for, the oldest first."""

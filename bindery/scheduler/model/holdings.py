@@ -29,3 +29,13 @@ def runs_or_waits(job: Job) -> tuple[int, int]:
     if not job.is_scheduled:
         return 0, int(bool(job.pending))
     return int(any(task.status.is_active for task in job.tasks.values())), 0
+
+
+def running_pods(job: Job) -> int:
+    """Return the number of pods that run or will soon."""
+    return job.placed.total - job.succeeded.total
+
+
+def is_elastic(job: Job) -> bool:
+    """Return whether `job` is a gang with a minimum, so that its further pods are extra pods."""
+    return job.key.is_group and (job.min_member > 0 or job.tree is not None)

@@ -304,16 +304,6 @@ class Job:
     charged: Counter[str] = field(default_factory=Counter)
     """Queue -> number of the job's active pods that count in it."""
 
-    @property
-    def is_elastic(self) -> bool:
-        """Whether it is a gang with a minimum, so that further pods of it are extra pods."""
-        return self.key.is_group and (self.min_member > 0 or self.tree is not None)
-
-    @property
-    def running_total(self) -> int:
-        """Number of its pods that run or will soon."""
-        return self.placed.total - self.succeeded.total
-
     def add(self, task: Task) -> None:
         """Add `task` with its present status."""
         self.tasks[task.uid] = task

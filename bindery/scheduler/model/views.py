@@ -120,6 +120,9 @@ class NodesView(Protocol):
         The amount is an array if it differs between nodes.
         """
 
+    def serves(self, index: int, rows: Rows) -> BoolColumn:
+        """Return on which of `rows` devices of a class serve the resource at `index`."""
+
     def least_on_nodes(self, request: Request) -> Request:
         """Return the smallest amounts of `request` in these columns, on any node."""
 

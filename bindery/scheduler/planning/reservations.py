@@ -18,6 +18,7 @@ from bindery.scheduler.ledgers.base import Operation, OperationKind
 from bindery.scheduler.ledgers.nodes import NodeLedger
 from bindery.scheduler.ledgers.queues import QueueLedger
 from bindery.scheduler.model.columns import IntColumns
+from bindery.scheduler.model.holdings import running_pods
 from bindery.scheduler.model.jobs import Job, Task, Uid
 from bindery.scheduler.model.nodes import NodeTable
 from bindery.scheduler.model.resources import Request
@@ -184,7 +185,7 @@ class Reservations:
             return
         job = next((e.job for e in self.all if e.stage and e.job.key == operation.task.job), None)
         # The pod itself still counts: tasks change after the ledgers.
-        if job is not None and job not in self._ended and job.running_total <= 1:
+        if job is not None and job not in self._ended and running_pods(job) <= 1:
             before = _Kept(self._in_force, tuple(self._kept), self.kept, self.kept_in_queues)
             self._ended[job] = operation.task.uid, before
             self._keep(self._in_force)

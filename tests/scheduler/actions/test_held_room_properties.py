@@ -25,7 +25,8 @@ def planner_of(scenario: Scenario) -> Planner:
 @given(scenarios())
 def test_an_exclusive_rack_never_has_pods_of_two_gangs(scenario: Scenario) -> None:
     planner = planner_of(scenario)
-    exclusive = {job.name for job in scenario.jobs if job.topology and job.topology.exclusive}
+    jobs = scenario.model_dump(by_alias=True)["jobs"]
+    exclusive = {job["name"] for job in jobs if (job["topology"] or {}).get("exclusive")}
     racks = {node.name: node.labels["rack"] for node in scenario.nodes}
     for _ in play(planner, 12):
         gangs: dict[str, set[str]] = {}

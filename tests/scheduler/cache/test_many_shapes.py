@@ -13,8 +13,8 @@ from bindery.scheduler.engine import Engine
 from bindery.scheduler.model.jobs import Uid
 from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.planning import placement
-from bindery.scheduler.planning.placement import ShapeVectors
 from bindery.scheduler.planning.session import Session
+from bindery.scheduler.planning.shape_vectors import ShapeVectors
 from tests.scheduler.recounting import recount, view
 from tests.scheduler.schedulerworld import (
     add,

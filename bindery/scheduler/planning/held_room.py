@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bindery.scheduler.model.columns import BoolColumn
+from bindery.scheduler.model.holdings import running_pods
 from bindery.scheduler.model.jobs import Job, TaskStatus
 from bindery.scheduler.planning.session import Session
 
@@ -15,7 +16,7 @@ Amounts = NDArray[np.int64]
 """Units by position on the resource axis: [resource]."""
 
 
-class Holdings:
+class HeldRoom:
     """The amounts beside pods, as of the first question in a session."""
 
     def __init__(self, session: Session) -> None:
@@ -40,7 +41,7 @@ class Holdings:
 
     def of(self, job: Job) -> Amounts:
         """Return what `job` holds beside its pods in the plan so far."""
-        return self._of_jobs.get(job, self._none) if job.running_total else self._none
+        return self._of_jobs.get(job, self._none) if running_pods(job) else self._none
 
     def _add(self, job: Job, amounts: Amounts) -> None:
         self._of_jobs[job] = self._of_jobs.get(job, self._none) + amounts
