@@ -26,10 +26,7 @@ _UNITS: Final = (
         "leaderworkerset.sigs.k8s.io/subgroup-exclusive-topology",
         "leaderworkerset.sigs.k8s.io/subgroup-key",
     ),
-    (
-        "leaderworkerset.sigs.k8s.io/exclusive-topology",
-        "leaderworkerset.sigs.k8s.io/group-key",
-    ),
+    ("leaderworkerset.sigs.k8s.io/exclusive-topology", "leaderworkerset.sigs.k8s.io/group-key"),
 )
 """Annotation with a node label -> label with the key that pods of one domain share."""
 ANNOTATIONS: Final = frozenset(annotation for annotation, _ in _UNITS)

@@ -110,12 +110,7 @@ def time(text: str) -> float:
     return found
 
 
-_PREEMPTIBLE: Final = {
-    "true": True,
-    "false": False,
-    "preemptible": True,
-    "non-preemptible": False,
-}
+_PREEMPTIBLE: Final = {"true": True, "false": False, "preemptible": True, "non-preemptible": False}
 
 
 def preemptible(text: str) -> bool:

@@ -34,7 +34,7 @@ from bindery.kube.client import Client
 from bindery.kube.errors import KubeError
 from bindery.kube.events.recorder import EventRecorder
 from bindery.kube.http.outages import log_failure
-from bindery.kube.objects.resources import BIND_REQUESTS, Resource
+from bindery.kube.objects.resources import BIND_REQUESTS
 from bindery.kube.objects.watched import KubeObject
 
 _log: Final = structlog.get_logger(__name__)
@@ -59,14 +59,7 @@ class TokenCarrier(KubeObject, frozen=True, rename="camel", kw_only=True):
         return token if isinstance(token, int) else 0
 
 
-_TOKEN_CARRIERS: Final = Resource(
-    BIND_REQUESTS.group,
-    BIND_REQUESTS.version,
-    BIND_REQUESTS.plural,
-    BIND_REQUESTS.kind,
-    BIND_REQUESTS.namespaced,
-    TokenCarrier,
-)
+_TOKEN_CARRIERS: Final = BIND_REQUESTS.decoded_as(TokenCarrier)
 
 
 @dataclass(frozen=True)
@@ -92,11 +85,7 @@ class Term:
         configuration = resources.configuration
         limiter = FairLimiter(configuration.concurrent_binds)
         adapter = ApiAdapter(
-            resources.client,
-            resources.view,
-            resources.events,
-            limiter,
-            self._is_waited_for,
+            resources.client, resources.view, resources.events, limiter, self._is_waited_for
         )
 
         def client_for(namespace: str, priority: int) -> Client:

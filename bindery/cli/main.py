@@ -41,8 +41,7 @@ def _show_version(asked: bool) -> None:
 def choose_cluster(
     context: typer.Context,
     kubeconfig: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Default: $KUBECONFIG, else ~/.kube/config."),
+        Path | None, typer.Option(metavar="FILE", help="Default: $KUBECONFIG, else ~/.kube/config.")
     ] = None,
     cluster_context: Annotated[
         str | None, typer.Option("--context", metavar="NAME", help="A context of the kubeconfig.")

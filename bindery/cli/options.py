@@ -58,8 +58,7 @@ ConfigOption = Annotated[
     typer.Option("--config", metavar="FILE", help="The scheduler's configuration file."),
 ]
 PoolOption = Annotated[
-    str | None,
-    typer.Option("--node-pool", metavar="POOL", help="Ask this pool's scheduler."),
+    str | None, typer.Option("--node-pool", metavar="POOL", help="Ask this pool's scheduler.")
 ]
 RowsOption = Annotated[
     list[Path] | None,

@@ -13,10 +13,7 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from bindery.kube.access.credentials import Credentials
-from bindery.kube.errors import (
-    ConflictError,
-    OutcomeUnknownError,
-)
+from bindery.kube.errors import ConflictError, OutcomeUnknownError
 from bindery.kube.http.calls import Caller, Listed, Turn
 from bindery.kube.http.carrier import Carrier
 from bindery.kube.http.requests import (
@@ -176,11 +173,7 @@ class Client:
     ) -> T:
         """Replace an object. If the body has a resourceVersion, only that version is replaced."""
         request = write(
-            resource,
-            "update",
-            resource.path(namespace, name, subresource),
-            Repeat.ALWAYS,
-            body,
+            resource, "update", resource.path(namespace, name, subresource), Repeat.ALWAYS, body
         )
         return await self._caller.ask(resource, request)
 

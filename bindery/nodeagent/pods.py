@@ -19,7 +19,7 @@ from bindery.kube.client import Client
 from bindery.kube.errors import ConflictError, InvalidError, NotFoundError
 from bindery.kube.events.recorder import EventRecorder, reference_to
 from bindery.kube.http.requests import PatchKind
-from bindery.kube.objects.resources import PODS, Resource
+from bindery.kube.objects.resources import PODS
 from bindery.kube.watches.reflector import Change, EventType, Reflector
 from bindery.nodeagent import metrics, pod_status
 from bindery.nodeagent.addresses import AddressPool, NoAddressLeftError
@@ -45,15 +45,8 @@ from bindery.nodeagent.pod_status import Patch
 from bindery.nodeagent.shapes import HollowNode
 from bindery.nodeagent.work import WorkQueue
 
-HOLLOW_PODS: Final = Resource(
-    PODS.group,
-    PODS.version,
-    PODS.plural,
-    PODS.kind,
-    True,
-    HollowPod,
-    held=lambda pod, _: pod,  # the node does not forget it
-)
+# A node does not forget an unreadable pod.
+HOLLOW_PODS: Final = PODS.decoded_as(HollowPod, held=lambda pod, _: pod)
 
 _WORKERS: Final = 32
 """Maximum number of concurrent writes; more would only wait in the API server."""

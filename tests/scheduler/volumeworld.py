@@ -3,6 +3,7 @@
 from typing import Any
 
 from bindery.kube.objects.podspec import (
+    NodeSelector,
     NodeSelectorRequirement,
     NodeSelectorTerm,
     PersistentVolumeClaimSource,
@@ -12,7 +13,6 @@ from bindery.kube.objects.storage import (
     ClaimReference,
     ClaimSpec,
     ClaimStatus,
-    NodeSelector,
     PersistentVolume,
     PersistentVolumeClaim,
     StorageClass,

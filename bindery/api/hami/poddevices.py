@@ -134,16 +134,12 @@ class Holding:
 
     def __add__(self, other: "Holding") -> "Holding":
         return Holding(
-            self.shares + other.shares,
-            self.memory_mib + other.memory_mib,
-            self.cores + other.cores,
+            self.shares + other.shares, self.memory_mib + other.memory_mib, self.cores + other.cores
         )
 
     def __sub__(self, other: "Holding") -> "Holding":
         return Holding(
-            self.shares - other.shares,
-            self.memory_mib - other.memory_mib,
-            self.cores - other.cores,
+            self.shares - other.shares, self.memory_mib - other.memory_mib, self.cores - other.cores
         )
 
     def most(self, other: "Holding") -> "Holding":

@@ -30,10 +30,7 @@ CARDS: Final = (
         lock=Lock.NONE,
         register=Register.CAPACITY,
         capacity=Capacity(
-            resource="kunlunxin.com/xpu",
-            id_part="kunlun",
-            memory_mib=98304,
-            has_two_halves=True,
+            resource="kunlunxin.com/xpu", id_part="kunlun", memory_mib=98304, has_two_halves=True
         ),
         is_whole=True,
         legal_counts=(1, 2, 4, 8),
@@ -51,11 +48,7 @@ CARDS: Final = (
         allocated_key="hami.io/xpu-devices-allocated",
         register_key="hami.io/node-register-xpu",
         memory_resource="kunlunxin.com/vxpu-memory",
-        slices=(
-            Slice("24", 24576, 25),
-            Slice("48", 49152, 50),
-            Slice("96", 98304, 100),
-        ),
+        slices=(Slice("24", 24576, 25), Slice("48", 49152, 50), Slice("96", 98304, 100)),
         has_one_size=True,
         use_ids=("baidu.com/use-gpuuuid", "hami.io/use-xpu-uuid"),
         avoid_ids=("baidu.com/nouse-gpuuuid", "hami.io/no-use-xpu-uuid"),

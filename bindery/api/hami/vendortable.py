@@ -147,10 +147,7 @@ VENDORS: Final[tuple[Vendor, ...]] = (
         modules=True,
     ),
     _ascend(
-        "Ascend310P",
-        Slice("vir01", 3072, 1),
-        Slice("vir02", 6144, 2),
-        Slice("vir04", 12288, 4),
+        "Ascend310P", Slice("vir01", 3072, 1), Slice("vir02", 6144, 2), Slice("vir04", 12288, 4)
     ),
     *CARDS,
     Vendor(

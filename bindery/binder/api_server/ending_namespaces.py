@@ -17,7 +17,7 @@ from bindery.api.times import seconds
 from bindery.kube.client import Client
 from bindery.kube.errors import KubeError, NotFoundError
 from bindery.kube.http.outages import log_failure
-from bindery.kube.objects.resources import NAMESPACES, PODS, Resource
+from bindery.kube.objects.resources import NAMESPACES, PODS
 from bindery.kube.objects.watched import KubeObject
 
 _log: Final = structlog.get_logger(__name__)
@@ -28,9 +28,7 @@ _PATIENCE_S: Final = 15.0
 """Seconds that the Job controller has for its own work after the pod should have ended."""
 _ENDING: Final = "status.phase=Terminating"
 _FAILED: Final = f"spec.schedulerName={SCHEDULER_NAME},status.phase=Failed"
-_FAILED_PODS: Final = Resource(
-    PODS.group, PODS.version, PODS.plural, PODS.kind, PODS.namespaced, KubeObject
-)
+_FAILED_PODS: Final = PODS.decoded_as(KubeObject)
 
 
 def is_stuck(pod: KubeObject, now_s: float) -> bool:

@@ -5,7 +5,6 @@ that can still be bound is watched, so running pods use neither memory nor event
 read from the API server.
 """
 
-from dataclasses import replace
 from typing import Final
 
 import msgspec
@@ -14,7 +13,7 @@ from bindery.api.states import ENDED_POD_PHASES
 from bindery.binder.outcome.ports import PodView
 from bindery.kube.client import Client
 from bindery.kube.errors import NotFoundError
-from bindery.kube.objects.resources import NODES, PODS, Resource
+from bindery.kube.objects.resources import NODES, PODS
 from bindery.kube.objects.watched import KubeObject
 from bindery.kube.watches.reflector import Reflector
 
@@ -57,17 +56,9 @@ class SlimPod(SlimObject, frozen=True, rename="camel", kw_only=True):
     status: SlimPodStatus = msgspec.field(default_factory=SlimPodStatus)
 
 
-SLIM_PODS: Final = Resource(
-    PODS.group, PODS.version, PODS.plural, PODS.kind, PODS.namespaced, SlimPod
-)
-SLIM_UNBOUND_PODS: Final = replace(
-    Resource(PODS.group, PODS.version, PODS.plural, PODS.kind, PODS.namespaced, SlimObject),
-    partial=True,
-)
-SLIM_NODES: Final = replace(
-    Resource(NODES.group, NODES.version, NODES.plural, NODES.kind, NODES.namespaced, SlimObject),
-    partial=True,
-)
+SLIM_PODS: Final = PODS.decoded_as(SlimPod)
+SLIM_UNBOUND_PODS: Final = PODS.decoded_as(SlimObject, partial=True)
+SLIM_NODES: Final = NODES.decoded_as(SlimObject, partial=True)
 
 
 class ClusterView:

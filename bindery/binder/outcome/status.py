@@ -186,11 +186,7 @@ def name_of_gang(group: PodGroupReference | None) -> str:
 def _progress(statement: CommittedStatement, outcome: Outcome) -> Status:
     pods = _pods_of(statement, outcome)
     bound = [pod.binding.pod_uid for pod in pods if pod.bound]
-    return {
-        "reason": outcome.reason,
-        "message": shown_message(outcome.message),
-        "boundPods": bound,
-    }
+    return {"reason": outcome.reason, "message": shown_message(outcome.message), "boundPods": bound}
 
 
 def _pods_of(statement: CommittedStatement, outcome: Outcome) -> list[PodOutcome]:

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from bindery.kube.objects.resources import NODES, Resource
+from bindery.kube.objects.resources import NODES
 from bindery.kube.objects.watched import KubeObject
 
 
@@ -23,6 +23,4 @@ class OfferingNode(KubeObject, frozen=True, kw_only=True):
     status: Offers = msgspec.field(default_factory=Offers)
 
 
-OFFERING_NODES: Final = Resource(
-    NODES.group, NODES.version, NODES.plural, NODES.kind, False, OfferingNode
-)
+OFFERING_NODES: Final = NODES.decoded_as(OfferingNode)

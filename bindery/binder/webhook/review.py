@@ -11,12 +11,7 @@ from typing import Any, Final
 
 import structlog
 
-from bindery.binder.plugins.interface import (
-    BinderPlugin,
-    MutatesPods,
-    PodManifest,
-    ValidatesPods,
-)
+from bindery.binder.plugins.interface import BinderPlugin, MutatesPods, PodManifest, ValidatesPods
 from bindery.binder.webhook.answers import Review, answer, request_in, verdict
 from bindery.binder.webhook.applicants import mistakes_of_pod, part
 from bindery.binder.webhook.changes import patch

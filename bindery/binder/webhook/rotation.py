@@ -75,10 +75,7 @@ class Rotation:
         )
         self._configurations = [
             Reflector(
-                client,
-                resource,
-                self._wake,
-                field_selector=f"metadata.name={place.configuration}",
+                client, resource, self._wake, field_selector=f"metadata.name={place.configuration}"
             )
             for resource in CONFIGURATIONS
         ]

@@ -70,9 +70,7 @@ def kai(
     )
 )
 def volcano(
-    context: typer.Context,
-    files: FilesArgument = None,
-    owned: OwnedOption = False,
+    context: typer.Context, files: FilesArgument = None, owned: OwnedOption = False
 ) -> None:
     """Translate Volcano's Queues, with their hierarchy, its HyperNodes and its PodGroups."""
     with importing():

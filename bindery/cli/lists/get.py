@@ -101,8 +101,7 @@ def _kind(name: str) -> Kind:
 def get(
     context: typer.Context,
     kind: Annotated[
-        Kind,
-        typer.Argument(parser=_kind, metavar="|".join(Kind), help="What to show."),
+        Kind, typer.Argument(parser=_kind, metavar="|".join(Kind), help="What to show.")
     ],
     namespace: NamespaceOption = None,
     all_namespaces: Annotated[

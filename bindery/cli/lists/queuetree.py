@@ -148,13 +148,7 @@ def _cells(queue: QueueShare, view: View) -> list[str]:
     if share is None:
         cells = [""] * 5
     else:
-        columns = (
-            share.allocated,
-            share.requested,
-            share.fair_share,
-            share.quota,
-            share.limit,
-        )
+        columns = (share.allocated, share.requested, share.fair_share, share.quota, share.limit)
         cells = [amount(name, column) for column in columns]
     if view.wide:
         weight = f"{share.weight:g}" if share is not None else ""

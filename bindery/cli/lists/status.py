@@ -17,8 +17,7 @@ _EXAMPLES = examples(
 
 @app.command(epilog=_EXAMPLES)
 def status(
-    context: typer.Context,
-    output: Annotated[Format, typer.Option("-o", "--output")] = Format.TEXT,
+    context: typer.Context, output: Annotated[Format, typer.Option("-o", "--output")] = Format.TEXT
 ) -> None:
     """Show whether the scheduler, the binder, the grouper and the webhook work.
 

@@ -71,8 +71,7 @@ def rows(
     )
 )
 def plan(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...")],
-    row_files: RowsOption = None,
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...")], row_files: RowsOption = None
 ) -> None:
     """Print the PodGroups that manifests would become, without a cluster.
 

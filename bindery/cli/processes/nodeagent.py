@@ -65,8 +65,7 @@ def run(  # noqa: PLR0913, PLR0917 -- every option of the command line is one
         Path | None, typer.Option(metavar="DIR", help="Write the kubelets' checkpoints there.")
     ] = None,
     topology_delay: Annotated[
-        float,
-        typer.Option(min=0, metavar="SECONDS", help="How late NodeResourceTopologies are."),
+        float, typer.Option(min=0, metavar="SECONDS", help="How late NodeResourceTopologies are.")
     ] = DELAY_S,
     kubeconfig: running.Kubeconfig = None,
     listen_address: running.ListenAddress = LOOPBACK,
@@ -173,9 +172,6 @@ async def _run(
         loop.add_signal_handler(number, stop.set)
     async with Client.connect(kubeconfig, user_agent=f"{COMPONENT}/{__version__}") as client:
         agent = HollowAgent(
-            client,
-            nodes,
-            checkpoints=places.checkpoints,
-            topology_delay_s=places.topology_delay_s,
+            client, nodes, checkpoints=places.checkpoints, topology_delay_s=places.topology_delay_s
         )
         await agent.run(stop, listening=listening, remove_on_exit=remove_on_exit)

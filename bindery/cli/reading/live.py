@@ -36,10 +36,7 @@ from bindery.scheduler.plugins import registry
 
 
 async def read_cluster(
-    client: Client,
-    plugins: Sequence[PluginConfiguration] | None = None,
-    *,
-    with_jobs: bool = False,
+    client: Client, plugins: Sequence[PluginConfiguration] | None = None, *, with_jobs: bool = False
 ) -> ClusterSnapshot:
     """Read all objects that planning depends on. `plugins`: the configured plugins; None: the
     default.

@@ -67,11 +67,7 @@ def headers(request: ApiRequest, credentials: Credentials, user_agent: str) -> d
     """Return the headers of `request`."""
     # identity: compression costs the server more than sending the bytes over loopback or a
     # cluster's network.
-    found = {
-        "Accept": request.accept,
-        "Accept-Encoding": "identity",
-        "User-Agent": user_agent,
-    }
+    found = {"Accept": request.accept, "Accept-Encoding": "identity", "User-Agent": user_agent}
     if request.body is not None:
         found["Content-Type"] = request.content_type
     if credentials.authorization is not None:

@@ -117,11 +117,7 @@ class Connections:
 
     async def _connect(self) -> "Connection":
         connecting = asyncio.get_running_loop().create_connection(
-            Connection,
-            self._host,
-            self._port,
-            ssl=self._tls,
-            server_hostname=self._server_hostname,
+            Connection, self._host, self._port, ssl=self._tls, server_hostname=self._server_hostname
         )
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):

@@ -33,12 +33,16 @@ CLASS_PREFIX: Final = "deviceclass.resource.kubernetes.io/"
 _MOST_OF_POD_NAME = 200
 
 
+class _Written(
+    msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False, omit_defaults=True
+):
+    """A struct that Bindery also writes: fields with their defaults are left out."""
+
+
 # ---- requests --------------------------------------------------------------------
 
 
-class DeviceToleration(
-    msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False, omit_defaults=True
-):
+class DeviceToleration(_Written, frozen=True, kw_only=True):
     key: str = ""
     operator: str = ""
     value: str = ""
@@ -90,9 +94,7 @@ class ResourceClaimSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=Tru
 # ---- allocations -----------------------------------------------------------------
 
 
-class DeviceResult(
-    msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False, omit_defaults=True
-):
+class DeviceResult(_Written, frozen=True, kw_only=True):
     """`DeviceRequestAllocationResult`: one device of an allocation."""
 
     request: str
@@ -107,24 +109,18 @@ class DeviceResult(
     consumed_capacity: dict[str, QuantityText] = msgspec.field(default_factory=dict)
 
 
-class AllocationConfiguration(
-    msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False, omit_defaults=True
-):
+class AllocationConfiguration(_Written, frozen=True, kw_only=True):
     source: str
     requests: list[str] = msgspec.field(default_factory=list)
     opaque: OpaqueConfiguration | None = None
 
 
-class DeviceAllocation(
-    msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False, omit_defaults=True
-):
+class DeviceAllocation(_Written, frozen=True, kw_only=True):
     results: list[DeviceResult] = msgspec.field(default_factory=list)
     config: list[AllocationConfiguration] = msgspec.field(default_factory=list)
 
 
-class AllocationResult(
-    msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False, omit_defaults=True
-):
+class AllocationResult(_Written, frozen=True, kw_only=True):
     """`AllocationResult`: the devices of a claim, and the nodes on which they can be used."""
 
     devices: DeviceAllocation = msgspec.field(default_factory=DeviceAllocation)
@@ -132,9 +128,7 @@ class AllocationResult(
     allocation_timestamp: str | None = None
 
 
-class ConsumerReference(
-    msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False, omit_defaults=True
-):
+class ConsumerReference(_Written, frozen=True, kw_only=True):
     """`ResourceClaimConsumerReference`: a consumer with a reservation."""
 
     resource: str
@@ -179,9 +173,7 @@ class ResourceClaimTemplate(KubeObject, frozen=True, rename="camel", kw_only=Tru
 # ---- from the scheduler's plugin to the binder's ------------------------------------------------
 
 
-class ClaimHandover(
-    msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False, omit_defaults=True
-):
+class ClaimHandover(_Written, frozen=True, kw_only=True):
     """One claim of a pod, in the scheduler's plan."""
 
     name: str
@@ -198,9 +190,7 @@ class ClaimHandover(
     pod."""
 
 
-class ExtendedHandover(
-    msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False, omit_defaults=True
-):
+class ExtendedHandover(_Written, frozen=True, kw_only=True):
     """The claim that the binder creates for a pod's extended resources (KEP-5004)."""
 
     requests: list[DeviceRequest]
@@ -208,9 +198,7 @@ class ExtendedHandover(
     allocation: AllocationResult
 
 
-class Handover(
-    msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False, omit_defaults=True
-):
+class Handover(_Written, frozen=True, kw_only=True):
     """The content of `pluginData` of a BindRequest under `dra`."""
 
     claims: list[ClaimHandover] = msgspec.field(default_factory=list)
@@ -250,13 +238,7 @@ def held_claim(claim: ResourceClaim, problem: str) -> ResourceClaim | None:
 
 
 RESOURCE_CLAIMS: Final = Resource(
-    "resource.k8s.io",
-    "v1",
-    "resourceclaims",
-    "ResourceClaim",
-    True,
-    ResourceClaim,
-    held=held_claim,
+    "resource.k8s.io", "v1", "resourceclaims", "ResourceClaim", True, ResourceClaim, held=held_claim
 )
 RESOURCE_CLAIM_TEMPLATES: Final = Resource(
     "resource.k8s.io",

@@ -41,10 +41,7 @@ NO_DEFAULT: Final = schema(default=None)
 """The API server leaves the field out, where the struct has a value."""
 DATE_TIME: Final = schema(format="date-time")
 LIST_BY_TYPE: Final = Meta(
-    extra_json_schema={
-        "x-kubernetes-list-type": "map",
-        "x-kubernetes-list-map-keys": ["type"],
-    }
+    extra_json_schema={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}
 )
 """The list has at most one item of each `type`."""
 

@@ -26,13 +26,7 @@ from bindery.kube.objects.queues import Queue
 from bindery.kube.objects.topology import HyperNode, Topology
 from bindery.kube.objects.watched import CustomResource
 
-KINDS: Final[tuple[type[CustomResource], ...]] = (
-    PodGroup,
-    Queue,
-    BindRequest,
-    Topology,
-    HyperNode,
-)
+KINDS: Final[tuple[type[CustomResource], ...]] = (PodGroup, Queue, BindRequest, Topology, HyperNode)
 
 Schema = dict[str, Any]
 

@@ -70,11 +70,7 @@ def model_of(kind: type[msgspec.Struct]) -> type[ApiModel]:
         for index, rule in enumerate(getattr(kind, "validations", ()))
     }
     made: type[ApiModel] = create_model(
-        kind.__name__,
-        __base__=ApiModel,
-        __module__=kind.__module__,
-        __validators__=rules,
-        **fields,
+        kind.__name__, __base__=ApiModel, __module__=kind.__module__, __validators__=rules, **fields
     )
     return made
 

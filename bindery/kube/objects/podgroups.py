@@ -5,12 +5,7 @@ from typing import Annotated, Any, ClassVar, Final
 import msgspec
 from msgspec import field
 
-from bindery.api.states import (
-    LONGEST_STAGE_TIMEOUT_S,
-    MOST_GANG_PODS,
-    MOST_SUB_GROUPS,
-    GangState,
-)
+from bindery.api.states import LONGEST_STAGE_TIMEOUT_S, MOST_GANG_PODS, MOST_SUB_GROUPS, GangState
 from bindery.kube.objects.declaring import (
     ABOVE_ZERO,
     AT_LEAST_ZERO,

@@ -7,9 +7,9 @@ equal ones are interchangeable, and nothing here talks to a server.
 
 import builtins
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -24,6 +24,8 @@ from bindery.kube.objects.podgroups import PodGroup
 from bindery.kube.objects.queues import Queue
 
 T = TypeVar("T", bound=objects.KubeObject)
+OtherT = TypeVar("OtherT", bound=objects.KubeObject)
+OwnT = TypeVar("OwnT", bound=objects.CustomResource)
 ItemT = TypeVar("ItemT")
 
 
@@ -66,6 +68,17 @@ class Resource(Generic[T]):
     """Returns the usable rest of an object that was read only in part, for the given reason, and
     that has no known earlier version; None: the rest is not usable. Unreadable objects of other
     kinds count as absent."""
+
+    def decoded_as(
+        self,
+        kind: "builtins.type[OtherT]",
+        *,
+        partial: bool = False,
+        held: "Callable[[OtherT, str], OtherT | None] | None" = None,
+    ) -> "Resource[OtherT]":
+        """Return the same kind with objects of the type `kind`, for example with fewer fields."""
+        served = (self.group, self.version, self.plural, self.kind, self.namespaced)
+        return Resource(*served, kind, partial=partial, held=held)
 
     @cached_property
     def api_version(self) -> str:
@@ -161,9 +174,17 @@ class Resource(Generic[T]):
         return f"{path}/{subresource}" if subresource else path
 
 
-def metadata_only(resource: "Resource[T]") -> Resource[objects.KubeObject]:
+def metadata_only(resource: Resource[Any]) -> Resource[objects.KubeObject]:
     """Return the same kind with only metadata: the API server sends nothing else."""
-    return replace(resource, type=objects.KubeObject, partial=True, rescue=None, held=None)  # type: ignore[arg-type, return-value]  # replace() changes the parameter T
+    return resource.decoded_as(objects.KubeObject, partial=True)
+
+
+def own_kind(kind: type[OwnT], rescue: Callable[[OwnT, str], OwnT] | None = None) -> Resource[OwnT]:
+    """Return one of Bindery's own kinds, as its struct declares it."""
+    info = kind.kind_info
+    return Resource(
+        names.GROUP, names.VERSION, info.plural, info.kind, info.namespaced, kind, rescue=rescue
+    )
 
 
 PODS: Final = Resource("", "v1", "pods", "Pod", True, objects.Pod, held=objects.held_pod)
@@ -175,26 +196,7 @@ PRIORITY_CLASSES: Final = Resource(
     "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False, objects.PriorityClass
 )
 EVENTS: Final = Resource("events.k8s.io", "v1", "events", "Event", True, objects.KubeObject)
-POD_GROUPS: Final = Resource(
-    names.GROUP,
-    names.VERSION,
-    "podgroups",
-    "PodGroup",
-    True,
-    PodGroup,
-    # Its pods shall hear why they wait, not that it does not exist.
-    rescue=objects.unreadable,
-)
-QUEUES: Final = Resource(
-    names.GROUP,
-    names.VERSION,
-    "queues",
-    "Queue",
-    False,
-    Queue,
-    # Its gangs shall hear why they wait, not that the queue does not exist.
-    rescue=objects.unreadable,
-)
-BIND_REQUESTS: Final = Resource(
-    names.GROUP, names.VERSION, "bindrequests", "BindRequest", True, BindRequest
-)
+# Pods and gangs of an unreadable object get the reason, instead of "it does not exist".
+POD_GROUPS: Final = own_kind(PodGroup, rescue=objects.unreadable)
+QUEUES: Final = own_kind(Queue, rescue=objects.unreadable)
+BIND_REQUESTS: Final = own_kind(BindRequest)

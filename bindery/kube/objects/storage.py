@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from bindery.kube.objects.podspec import MigratedSources, NodeSelectorTerm
+from bindery.kube.objects.podspec import MigratedSources, NodeSelector
 from bindery.kube.objects.resources import Resource
 from bindery.kube.objects.selectors import LabelSelector
 from bindery.kube.objects.watched import KubeObject
@@ -49,10 +49,6 @@ class ClaimReference(msgspec.Struct, frozen=True, rename="camel", kw_only=True, 
     namespace: str = ""
     name: str = ""
     uid: str = ""
-
-
-class NodeSelector(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    node_selector_terms: list[NodeSelectorTerm] = msgspec.field(default_factory=list)
 
 
 class VolumeNodeAffinity(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
@@ -175,13 +171,7 @@ CLAIMS: Final = Resource(
     held=_held_claim,
 )
 VOLUMES: Final = Resource(
-    "",
-    "v1",
-    "persistentvolumes",
-    "PersistentVolume",
-    False,
-    PersistentVolume,
-    held=_held_volume,
+    "", "v1", "persistentvolumes", "PersistentVolume", False, PersistentVolume, held=_held_volume
 )
 STORAGE_CLASSES: Final = Resource(
     _GROUP, "v1", "storageclasses", "StorageClass", False, StorageClass

@@ -12,50 +12,33 @@ _MOST: Final = 2**63
 """Numbers of taints are 64-bit integers."""
 
 
-class Taint(Protocol):
-    """A taint of a node or of a device."""
+class _Taint(Protocol):
+    """A taint of a node or of a device, and its effect on pods without a toleration."""
 
     @property
-    def key(self) -> str:
-        """The name of the taint."""
+    def key(self) -> str: ...
+    @property
+    def value(self) -> str: ...
+    @property
+    def effect(self) -> str: ...
+
+
+class _Toleration(_Taint, Protocol):
+    """A toleration of a pod or of a device request.
+
+    An empty key or effect is any. The value of Gt and Lt (KEP-5471) is a number.
+    """
 
     @property
-    def value(self) -> str:
-        """The value; may be empty."""
-
-    @property
-    def effect(self) -> str:
-        """The effect on pods without a toleration."""
+    def operator(self) -> str: ...
 
 
-class Toleration(Protocol):
-    """A toleration of a pod or of a device request."""
-
-    @property
-    def key(self) -> str:
-        """The taint's name; empty for all taints, then with the operator Exists."""
-
-    @property
-    def operator(self) -> str:
-        """Equal, the default, Exists, Gt or Lt (KEP-5471)."""
-
-    @property
-    def value(self) -> str:
-        """The taint's value, for Equal; for Gt and Lt a number, which is compared with the taint's
-        value.
-        """
-
-    @property
-    def effect(self) -> str:
-        """The taint's effect; empty for all."""
-
-
-def tolerates(tolerations: Iterable[Toleration], taint: Taint) -> bool:
+def tolerates(tolerations: Iterable[_Toleration], taint: _Taint) -> bool:
     """Return whether one of `tolerations` covers `taint`."""
     return any(_covers(toleration, taint) for toleration in tolerations)
 
 
-def _covers(toleration: Toleration, taint: Taint) -> bool:
+def _covers(toleration: _Toleration, taint: _Taint) -> bool:
     """Return whether `toleration` covers `taint` (`v1.Toleration.ToleratesTaint`)."""
     if toleration.effect and toleration.effect != taint.effect:
         return False

@@ -8,10 +8,9 @@ from typing import Annotated, ClassVar, Final
 import msgspec
 from msgspec import field
 
-from bindery.api import names
 from bindery.kube.objects.declaring import Kind, PrinterColumn, one_of, schema
 from bindery.kube.objects.podspec import NodeSelectorRequirement
-from bindery.kube.objects.resources import Resource
+from bindery.kube.objects.resources import own_kind
 from bindery.kube.objects.watched import CustomResource
 
 MOST_LEVELS: Final = 16
@@ -115,8 +114,6 @@ class HyperNode(CustomResource, frozen=True, rename="camel", kw_only=True, gc=Fa
     spec: HyperNodeSpec
 
 
-TOPOLOGIES: Final = Resource(names.GROUP, names.VERSION, "topologies", "Topology", False, Topology)
-HYPER_NODES: Final = Resource(
-    names.GROUP, names.VERSION, "hypernodes", "HyperNode", False, HyperNode
-)
+TOPOLOGIES: Final = own_kind(Topology)
+HYPER_NODES: Final = own_kind(HyperNode)
 RESOURCES: Final = (TOPOLOGIES, HYPER_NODES)

@@ -10,12 +10,7 @@ import time
 from bindery.api.times import seconds
 from bindery.binder.plugins.interface import PluginError
 from bindery.kube.client import Client
-from bindery.kube.objects.claims import (
-    RESOURCE_CLAIMS,
-    DeviceResult,
-    DeviceStatus,
-    ResourceClaim,
-)
+from bindery.kube.objects.claims import RESOURCE_CLAIMS, DeviceResult, DeviceStatus, ResourceClaim
 from bindery.kube.watches.reflector import Reflector
 from bindery.kube.watches.store import Change, EventType
 

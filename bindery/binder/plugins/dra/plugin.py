@@ -177,11 +177,7 @@ class DynamicResources:
             return reservations.reserved(claim, planned, context.pod, node_name, now)
 
         return await context.client.update(
-            RESOURCE_CLAIMS,
-            planned.name,
-            context.pod.namespace,
-            change,
-            subresource="status",
+            RESOURCE_CLAIMS, planned.name, context.pod.namespace, change, subresource="status"
         )
 
     async def _release(self, context: BindContext, planned: ClaimHandover) -> None:
@@ -229,6 +225,5 @@ def _handover(context: BindContext) -> Handover:
         return msgspec.convert(context.data, Handover)
     except msgspec.ValidationError as error:
         raise PluginError(
-            f"the scheduler's plan for its resource claims cannot be read: {error}",
-            permanent=True,
+            f"the scheduler's plan for its resource claims cannot be read: {error}", permanent=True
         ) from error

@@ -13,7 +13,7 @@ from bindery.api.names import GPU_RESOURCE
 from bindery.api.states import ENDED_POD_PHASES
 from bindery.binder.plugins.gpusharing.arguments import GpuSharingArguments
 from bindery.kube.objects.podspec import Toleration
-from bindery.kube.objects.resources import PODS, Resource
+from bindery.kube.objects.resources import PODS
 from bindery.kube.objects.watched import KubeObject, OwnerReference
 
 _CONTAINER: Final = "reservation"
@@ -70,15 +70,8 @@ class Sharer(KubeObject, frozen=True, rename="camel", kw_only=True):
         return self.metadata.annotations.get(gpushare.INDEX_ANNOTATION, "")
 
 
-SHARERS: Final = Resource(
-    PODS.group,
-    PODS.version,
-    PODS.plural,
-    PODS.kind,
-    True,
-    Sharer,
-    held=lambda pod, _: pod,  # the labels name the groups in use
-)
+# The labels of an unreadable pod name the groups in use.
+SHARERS: Final = PODS.decoded_as(Sharer, held=lambda pod, _: pod)
 
 
 def reservation(

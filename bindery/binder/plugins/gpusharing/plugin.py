@@ -102,10 +102,7 @@ class GpuSharing:
         devices = await asyncio.gather(
             *(
                 reservations.hold(
-                    binding.selected_node,
-                    group,
-                    pod.metadata.uid,
-                    pod.spec.tolerations or [],
+                    binding.selected_node, group, pod.metadata.uid, pod.spec.tolerations or []
                 )
                 for group in binding.selected_gpu_groups
             )
@@ -168,11 +165,7 @@ class GpuSharing:
         return written
 
     async def _patch(
-        self,
-        pod: Sharer,
-        labels: dict[str, str | None],
-        received: str | None,
-        context: BindContext,
+        self, pod: Sharer, labels: dict[str, str | None], received: str | None, context: BindContext
     ) -> Sharer | None:
         """Write labels and received devices on the pod; None removes. Return None if the pod is
         deleted.

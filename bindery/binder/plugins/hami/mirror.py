@@ -13,12 +13,7 @@ from typing import Final
 
 from bindery.api.hami.names import ASSIGNED_NODE
 from bindery.api.hami.vendor import Lock
-from bindery.binder.plugins.hami.objects import (
-    HOLDER_PODS,
-    LOCKED_NODES,
-    HolderPod,
-    LockedNode,
-)
+from bindery.binder.plugins.hami.objects import HOLDER_PODS, LOCKED_NODES, HolderPod, LockedNode
 from bindery.kube.client import Client
 from bindery.kube.errors import NotFoundError
 from bindery.kube.watches.reflector import Reflector

@@ -10,7 +10,7 @@ import msgspec
 
 from bindery.api.hami.names import CAMBRICON_LOCK, NODE_LOCK
 from bindery.api.hami.vendor import Lock
-from bindery.kube.objects.resources import NODES, PODS, Resource
+from bindery.kube.objects.resources import NODES, PODS
 from bindery.kube.objects.watched import KubeObject, Meta
 
 
@@ -62,15 +62,6 @@ class HolderPod(KubeObject, frozen=True, rename="camel", kw_only=True):
     status: HolderStatus = msgspec.field(default_factory=HolderStatus)
 
 
-LOCKED_NODES: Final = Resource(
-    NODES.group, NODES.version, NODES.plural, NODES.kind, NODES.namespaced, LockedNode, partial=True
-)
-HOLDER_PODS: Final = Resource(
-    PODS.group,
-    PODS.version,
-    PODS.plural,
-    PODS.kind,
-    PODS.namespaced,
-    HolderPod,
-    held=lambda pod, _: pod,  # needed until the pod's lock is released
-)
+LOCKED_NODES: Final = NODES.decoded_as(LockedNode, partial=True)
+# An unreadable pod is needed until its lock is released.
+HOLDER_PODS: Final = PODS.decoded_as(HolderPod, held=lambda pod, _: pod)

@@ -16,12 +16,7 @@ from pydantic import Field
 from bindery.api.base import ApiModel
 from bindery.binder.plugins.interface import BindContext, PluginError
 from bindery.binder.plugins.volumes.watch import VolumeWatch
-from bindery.binder.plugins.volumes.writes import (
-    CHOSEN_FOR,
-    SELECTED_NODE,
-    VolumeWriter,
-    is_bound,
-)
+from bindery.binder.plugins.volumes.writes import CHOSEN_FOR, SELECTED_NODE, VolumeWriter, is_bound
 from bindery.kube.client import Client
 from bindery.kube.errors import NotFoundError
 from bindery.kube.objects.bindrequests import PodBinding
