@@ -35,9 +35,7 @@ class Asks(IntFlag):
 
 
 def asks(annotations: Mapping[str, str], local_volumes: Iterable[str]) -> Asks:
-    """Return the reasons why a pod requests not to be evicted. `local_volumes`: its volumes with
-    local data.
-    """
+    """Return why a pod, with `local_volumes` that hold local data, requests not to be evicted."""
     found = Asks.NOTHING
     if _for_good(annotations) or _duration_s(annotations) is not None:
         found |= Asks.BY_ANNOTATION
@@ -50,8 +48,7 @@ def asks(annotations: Mapping[str, str], local_volumes: Iterable[str]) -> Asks:
 
 
 def asks_until(annotations: Mapping[str, str], started: float | None) -> float:
-    """Return the end of the annotations' effect in seconds since the epoch; infinite without an
-    end.
+    """Return the end of the annotations' effect in seconds since the epoch; may be infinite.
 
     `started`: when the kubelet accepted the pod, the beginning of a duration.
     """

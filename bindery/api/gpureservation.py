@@ -40,9 +40,7 @@ class ReservationResources(ApiModel):
 
     @property
     def planned(self) -> Mapping[str, str]:
-        """The effective requests: a limit without a request is also the request, as in
-        Kubernetes.
-        """
+        """The requests in effect: a limit without a request is also the request."""
         return {**self.limits, **self.requests}
 
 

@@ -63,8 +63,7 @@ class GpuResources:
         self.counts_class = lru_cache(maxsize=1024)(self._counts_class)
         """Return whether devices of a DeviceClass count, each as one GPU."""
         self.gpus_of = lru_cache(maxsize=1024)(self._gpus_of)
-        """Return the number of GPUs that one unit of a resource counts as, except `nvidia.com/gpu`;
-        else 0.
+        """Return the number of GPUs in one unit of a resource other than `nvidia.com/gpu`.
 
         A MIG instance counts its compute slices, as in KAI-Scheduler.
         """

@@ -40,9 +40,7 @@ CONFIG_MAP_ANNOTATION: Final = "runai/shared-gpu-configmap"
 RECEIVED_TYPE_ANNOTATION: Final = "received-resource-type"
 """Annotation of a pod: the form in which it got its GPUs, written shortly before its binding."""
 RECORD_ANNOTATION: Final = f"{GROUP}/granted-gpu-share"
-"""Annotation of a bound pod with a share: the granted share, written by the binder at the
-binding.
-"""
+"""Annotation of a bound pod: the granted share, written by the binder at the binding."""
 GROUP_LABEL: Final = "runai-gpu-group"
 """Label of a pod with a share of one device, and of reservation pods: the GPU group."""
 GROUP_LABEL_PREFIX: Final = GROUP_LABEL + "/"
@@ -86,8 +84,7 @@ class GpuShare:
     devices: int = 1
 
     def portion_of(self, device_memory_mib: int) -> int | None:
-        """Return the portion of a device with this amount of memory; None if the amount is unknown
-        (0).
+        """Return the portion of a device with this amount of memory; None if that is 0, unknown.
 
         The portion is above `WHOLE` if the device has less memory than requested.
         """
@@ -181,9 +178,7 @@ def as_annotations(share: GpuShare) -> dict[str, str]:
 
 
 def record(pod_uid: str, share: Mapping[str, str], groups: Sequence[str]) -> str:
-    """Return the value of `RECORD_ANNOTATION`: the pod, its granted `share` as annotations, and the
-    `groups` of its devices.
-    """
+    """Return the value of `RECORD_ANNOTATION`; `share`: the granted share as annotations."""
     return json.dumps({"pod": pod_uid, "share": dict(share), "groups": list(groups)})
 
 
@@ -228,9 +223,7 @@ def reservation_name(node: str, group: str) -> str:
 
 
 def is_reservation(namespace: str, labels: Mapping[str, str]) -> bool:
-    """Return whether a pod is a reservation pod, which holds a device for the users of its
-    group.
-    """
+    """Return whether a pod is a reservation pod, which holds a device for a group."""
     return namespace == RESERVATION_NAMESPACE and GROUP_LABEL in labels
 
 

@@ -36,9 +36,7 @@ class KeptRoom(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def from_data(data: object) -> KeptRoom | None:
-    """Return the rooms in `pluginData`; None if there are none or they are invalid. Any client may
-    write BindRequests.
-    """
+    """Return the rooms in `pluginData`, which any client may write; None if invalid."""
     if not isinstance(data, Mapping):
         return None
     try:

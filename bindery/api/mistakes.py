@@ -61,9 +61,7 @@ def _advice(kind: str, key: str, name: str) -> str:
 
 
 def _meant(kind: str, name: str, similar: float) -> tuple[str, str] | None:
-    """Return the kind and the key that `name` may stand for; `similar`: minimum ratio of
-    similarity.
-    """
+    """Return kind and key of the known name that `name` resembles by at least `similar`."""
     for each in (kind, _OTHER[kind]):
         by_name = {key.rpartition("/")[2]: key for key in sorted(_OWNERS[each])}
         close = meant(name, by_name, similar)

@@ -28,9 +28,7 @@ ENABLED_LABEL: Final = f"{GROUP}/enabled"
 """Label of a namespace: with "true", the webhook sets Bindery as scheduler of its pods. Label of a
 pod: "false" is an exception."""
 NODE_POOL_LABEL: Final = f"{GROUP}/node-pool"
-"""Label of nodes, PodGroups, pods and BindRequests: the node pool, which belongs to one
-scheduler.
-"""
+"""Label of nodes, PodGroups, pods and BindRequests: the node pool of one scheduler."""
 POD_NAME_LABEL: Final = f"{GROUP}/pod-name"
 """Label of a BindRequest with a single pod: the pod's name."""
 SELECTED_NODE_LABEL: Final = f"{GROUP}/selected-node"
@@ -62,9 +60,7 @@ MARK_ANNOTATIONS: Final = (
     "scheduling.volcano.sh/group-name",
 )
 MARK_LABELS: Final = ("kueue.x-k8s.io/pod-group-name",)
-"""Labels of other projects that mark the pods of a gang: the grouper writes a PodGroup for each
-value.
-"""
+"""Labels of other projects that mark the pods of a gang by a common value."""
 ROLE_LABEL: Final = f"{GROUP}/role"
 """Label of a pod: its role in its PodGroup."""
 PREEMPTIBLE_ANNOTATION: Final = f"{GROUP}/preemptible"
@@ -85,9 +81,7 @@ QUEUE_KEYS: Final = (
     "volcano.sh/queue-name",
     "kueue.x-k8s.io/queue-name",
 )
-"""The key of the queue, and the corresponding keys of other schedulers; the first that is set
-counts.
-"""
+"""The key of the queue, and the keys of other schedulers; the first that is set counts."""
 USER_KEY: Final = f"{GROUP}/user"
 """The user of the gang, for fairness between the users of a queue."""
 PRIORITY_CLASS_KEY: Final = f"{GROUP}/priority-class"
@@ -117,9 +111,7 @@ DISRUPTION_MODE_KEY: Final = f"{GROUP}/disruption-mode"
 SKIP_GROUPER_KEY: Final = f"{GROUP}/skip-grouper"
 """With the value "true", the grouper ignores the pod, or all pods below the owner."""
 KAI_SKIP_KEY: Final = "kai.scheduler/skip-podgrouper"
-"""The corresponding key of KAI-Scheduler. Operators that mark pods write it too, so a mark has
-priority.
-"""
+"""The same key of KAI-Scheduler. Operators write it beside a mark, so a mark has priority."""
 
 DO_NOT_DISRUPT_ANNOTATION: Final = f"{GROUP}/do-not-disrupt"
 """Annotation of a pod: with "true", the pod is not moved."""
@@ -135,8 +127,7 @@ NUMA_ZONES_ANNOTATION: Final = f"{GROUP}/numa-zones"
 """Annotation of a bound pod: the NUMA zones that the scheduler expects for it; JSON, see
 `bindery.api.numaplacement`. The binder writes it at the binding."""
 CONFIGURATION_ANNOTATION: Final = f"{GROUP}/configuration"
-"""Annotation of a Lease: JSON with the configuration of its holder: the hash, and the differences
-from the defaults."""
+"""Annotation of a Lease: JSON with the hash and the changes of its holder's configuration."""
 ROWS_ANNOTATION: Final = f"{GROUP}/rows"
 """Annotation of the grouper's Lease: JSON with the users' rows that the grouper uses."""
 KEPT_ROOM_ANNOTATION: Final = f"{GROUP}/kept-room"
@@ -154,18 +145,14 @@ SCALING_GATE: Final = f"{GROUP}/scaling-pod"
 """The scheduling gate of scaling pods. It is never removed."""
 
 CHARGED_QUEUE_ANNOTATION: Final = f"{GROUP}/charged-queue"
-"""Annotation of a bound pod: the queue that it is charged to until its end. The binder writes it at
-the binding."""
+"""Annotation of a bound pod: the queue that is charged, written by the binder at the binding."""
 CHARGED_GROUP_ANNOTATION: Final = f"{GROUP}/charged-pod-group"
-"""Annotation of a bound pod: the UID of its PodGroup at the binding. The binder writes it at the
-binding."""
+"""Annotation of a bound pod: the UID of its PodGroup, written by the binder at the binding."""
 CHARGED_PREEMPTIBILITY_ANNOTATION: Final = f"{GROUP}/charged-preemptibility"
 """Annotation of a bound pod: `Preemptible` or `NonPreemptible`. The binder writes it at the
 binding, and the scheduler after a cycle has granted a change."""
 SPREAD_DEVICES_ANNOTATION: Final = f"{GROUP}/spread-devices"
-"""Annotation of a pod: with "true", the pod gets no GPU of which another pod of its job has a
-part.
-"""
+"""Annotation of a pod: with "true", the pods of its job share no GPU with each other."""
 GPU_INDEXES_ANNOTATION: Final = f"{GROUP}/gpu-indexes"
 """Annotation of a running pod: the observed indexes of its GPUs on the node, such as 0,3. Written
 by an observer; without it a scheduler knows only the number of GPUs."""
@@ -186,9 +173,7 @@ ZONE_LABEL: Final = "topology.kubernetes.io/zone"
 RACK_LABEL: Final = "topology.bindery.dev/rack"
 
 DEFAULT_QUEUE: Final = "default"
-"""The queue of pods and PodGroups that name none. Without a Queue object of this name, it has no
-limits.
-"""
+"""The queue of pods and PodGroups that name none; unlimited without a Queue object."""
 
 # Entry point groups for third-party plugins
 SCHEDULER_PLUGINS: Final = "bindery.scheduler_plugins"
@@ -204,9 +189,7 @@ LABEL_KEY: Final = re.compile(rf"([a-z0-9]([-a-z0-9.]{{0,251}}[a-z0-9])?/)?{LABE
 
 
 def name_problem(name: str) -> str:
-    """Return the reason why no PodGroup can be called `name` (RFC 1123 subdomain); "" if one
-    can.
-    """
+    """Return why no PodGroup can be called `name` (RFC 1123 subdomain); "" if one can."""
     if len(name) > _MOST_NAME:
         return f"a name has at most {_MOST_NAME} characters"
     if _NAME.fullmatch(name) is None:

@@ -30,9 +30,7 @@ class NumaDetail(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=F
     uncore_caches: list[str] | None = None
     """The CPUs of each uncore cache; None if the node reports none."""
     devices: dict[str, dict[str, list[str]]] = msgspec.field(default_factory=dict)
-    """Resource -> zone name -> ids of the healthy devices that no container holds. Devices without
-    a zone are under the zone "".
-    """
+    """Resource -> zone name, "" for no zone -> ids of healthy devices that no container holds."""
 
     def encode(self) -> str:
         """Return the JSON of the annotation."""

@@ -13,9 +13,7 @@ import msgspec
 ORDER: Final = "order"
 """The key of `NumaPlacement.order` in `pluginData`."""
 PLUGIN: Final = "numa"
-"""Name of the scheduler plugin that predicts and of the binder plugin that records, and key of the
-data.
-"""
+"""Name of the plugins that predict (scheduler) and record (binder), and key of the data."""
 
 
 class NumaPlacement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -40,9 +38,7 @@ class NumaPlacement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 def from_data(data: Mapping[str, Any]) -> NumaPlacement | None:
-    """Return the placement in `pluginData`; None if it is invalid. Any client may write
-    BindRequests.
-    """
+    """Return the placement in `pluginData`, which any client may write; None if invalid."""
     try:
         found = msgspec.convert(dict(data), NumaPlacement)
     except msgspec.ValidationError:

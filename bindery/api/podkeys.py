@@ -89,9 +89,7 @@ QUEUE_RECORDS: Final = Records(
     ),
     frozenset(),
 )
-"""Records of a pod's queue. After the binding, all other keys of Bindery's group belong here
-too.
-"""
+"""Records of a pod's queue; after the binding, with all other keys of Bindery's group."""
 SHARE_RECORDS: Final = Records(
     frozenset(
         {

@@ -23,9 +23,7 @@ class Stop:
         self._event.set()
 
     def claim_signals(self) -> None:
-        """Let SIGTERM and SIGINT request this stop; kopf replaces the handlers at each of its
-        starts.
-        """
+        """Let SIGTERM and SIGINT request this stop; kopf replaces the handlers at its start."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._event.set)

@@ -40,9 +40,7 @@ from bindery.kube.objects.watched import KubeObject
 _log: Final = structlog.get_logger(__name__)
 
 _GRACE_S: Final = 5.0
-"""Seconds for bindings and status writes in progress at a stop: well below a pod's 30 s to
-terminate.
-"""
+"""Seconds at a stop for work in progress: well below a pod's 30 s to terminate."""
 _LIST_RETRY_S: Final = 2.0
 _PLUGIN_RESTART_S: Final = 2.0
 

@@ -12,9 +12,7 @@ class ExitCode(IntEnum):
 
     OK = 0
     FAILURE = 1
-    """An expectation does not hold, something would wait, or the requested object does not
-    exist.
-    """
+    """An expectation does not hold, something would wait, or an object does not exist."""
     BAD_INPUT = 2
     NO_CLUSTER = 3
     """The cluster refuses, does not answer, or has no Bindery, so there is no answer."""

@@ -30,9 +30,7 @@ class WideFormat(StrEnum):
 
 @dataclass(frozen=True)
 class Origin:
-    """The options that select the input of a plan: a file or a cluster, a configuration and a
-    pool.
-    """
+    """The input of a plan: a file or a cluster, a configuration and a pool."""
 
     file: Path | None = None
     config: Path | None = None
@@ -75,8 +73,7 @@ LogLevel = Annotated[
 
 
 def namespace_of(context: typer.Context, given: str | None, file: Path | None) -> str:
-    """Return the namespace `given`; else the context's namespace or, for a scenario file,
-    `default`.
+    """Return the namespace `given`, else the context's; with a scenario file `default`.
 
     Raises:
         KubeError: the configuration of the cluster cannot be used.

@@ -85,8 +85,7 @@ class Client:
         await self._caller.transport.close()
 
     def in_turn(self, turn: Turn) -> "Client":
-        """Return a client with the same connections whose calls, except watches, wait for `turn`
-        first.
+        """Return a client of the same connections whose calls wait for `turn`, except watches.
 
         The timeout of a call starts after its turn has come.
         """
@@ -211,8 +210,7 @@ class Client:
         *,
         subresource: str = "",
     ) -> T:
-        """Read an object, and write the merge patch that `change` returns, if the object is
-        unchanged since.
+        """Read an object, and write the merge patch from `change` to this version of it.
 
         After a conflict or a lost answer, the object is read again and `change` is called again;
         its result must depend on its argument. None means that no write is needed. Raises
@@ -244,8 +242,7 @@ class Client:
         resource_version: str | None = None,
         grace_period_s: int | None = None,
     ) -> None:
-        """Delete an object. With `uid`, only that object is deleted, and with `resource_version`
-        only that version (else ConflictError).
+        """Delete an object: only with this `uid` and this version, if given (ConflictError).
 
         Dependents are deleted in the background. NotFoundError is raised, unless an earlier attempt
         of this call may have deleted the object.
@@ -314,9 +311,7 @@ class Client:
 def _carrier(
     access: Credentials, user_agent: str, connections: int, *, is_command: bool
 ) -> Carrier:
-    """Return a carrier for `access`; aiohttp is imported only if needed, because the import takes
-    long.
-    """
+    """Return a carrier for `access`; aiohttp, which takes long to import, only if needed."""
     if is_command and access.proxy is None:
         from bindery.kube.http.threadtransport import ThreadTransport
 

@@ -24,9 +24,7 @@ class ConfigurationError(UnreachableError):
 
 
 class OutcomeUnknownError(KubeError):
-    """The connection was lost or the time was over after sending: the request may have been
-    executed.
-    """
+    """The answer is lost or late after sending: the request may have been executed."""
 
 
 class SilentError(OutcomeUnknownError):

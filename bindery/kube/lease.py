@@ -241,9 +241,7 @@ class LeaderElector:
         return self._spec(spec.lease_transitions or 0, acquired_at=spec.acquire_time)
 
     async def _rewrite(self, fencing_token: int, change: Callable[[LeaseSpec], LeaseSpec]) -> bool:
-        """Write this process's Lease, changed by `change`; return False if another process holds
-        it.
-        """
+        """Write the own Lease, changed by `change`; return False if another process holds it."""
         assert self._seen is not None, "only a held Lease is written"
         lease = self._seen.lease
         while True:

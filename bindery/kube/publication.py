@@ -61,9 +61,7 @@ def annotations(configuration: "ApiModel", problem: str = "") -> dict[str, str]:
 
 
 def published(given: dict[str, str]) -> Publication | None:
-    """Return the configuration in the annotations `given` of a Lease; None if absent or
-    unreadable.
-    """
+    """Return the configuration in annotations of a Lease; None if absent or unreadable."""
     text = given.get(CONFIGURATION_ANNOTATION)
     if text is None:
         return None

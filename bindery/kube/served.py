@@ -88,8 +88,7 @@ class Catalogue:
         self._versions: dict[tuple[str, str], _Page[ServedKind]] = {}
 
     async def find(self, api_version: str, kind: str) -> tuple[str, ServedKind] | None:
-        """Return the API version and the discovery entry of `kind`; None if the server does not
-        have it.
+        """Return version and discovery entry of `kind`; None if the server does not have it.
 
         The version may be `*`, for the version preferred by the server.
 
@@ -138,9 +137,7 @@ class _Page(Generic[T]):
         self._found: dict[str, T] = {}
 
     async def get(self, key: str) -> dict[str, T]:
-        """Return a document that contains `key`, or is new enough to prove that `key` is
-        missing.
-        """
+        """Return a document that has `key`, or is new enough to prove that `key` is missing."""
         async with self._lock:
             now = time.monotonic()
             is_there = key in self._found and now - self._read_at < REREAD_AFTER_S

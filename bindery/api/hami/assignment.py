@@ -81,8 +81,7 @@ def from_data(data: Mapping[str, Any]) -> Assignment:
 
 
 def annotations(assignment: Assignment, node: str, now_s: float) -> dict[str, str]:
-    """Return the annotations of a pod that gets `assignment` on `node`, including those of the
-    binding.
+    """Return the annotations of a pod that gets `assignment` on `node` and is bound to it.
 
     HAMi's own scheduler writes the same in two patches; `now_s`: seconds since the epoch.
     """
@@ -108,9 +107,7 @@ def annotations(assignment: Assignment, node: str, now_s: float) -> dict[str, st
 
 
 def written(assignment: Assignment, uid: str, node: str, now_s: float) -> dict[str, str]:
-    """Return all annotations that the binder writes onto the pod with `uid`: `annotations` and the
-    record.
-    """
+    """Return all annotations that the binder writes: `annotations` and the record."""
     devices = {word: poddevices.encode(slots) for word, slots in assignment.devices.items()}
     mig = migallocations.encode(assignment.mig) if assignment.mig else ""
     record = msgspec.json.encode(_RecordWire(uid, node, devices, mig), order="sorted").decode()
@@ -118,9 +115,7 @@ def written(assignment: Assignment, uid: str, node: str, now_s: float) -> dict[s
 
 
 def read_record(annotations: Mapping[str, str], uid: str) -> tuple[str, Assignment] | None:
-    """Return the node and the devices that the binder has recorded on the pod with `uid`; None
-    without such a record, or with another pod's.
-    """
+    """Return the recorded node and devices of the pod with `uid`; None without its own record."""
     text = annotations.get(names.DEVICES_RECORD)
     if not text:
         return None
@@ -146,9 +141,7 @@ def forged_key(annotations: Mapping[str, str], uid: str) -> str:
 
 
 def rewritten_key(present: Mapping[str, str], assignment: Assignment, uid: str, node: str) -> str:
-    """Return the first annotation that differs from `written`, or ""; values that contain a time
-    are only checked for presence.
-    """
+    """Return the first annotation that differs from `written`, apart from times; else ""."""
     wanted, later = (written(assignment, uid, node, now_s) for now_s in (0, 1))
     for key in sorted(wanted):
         is_same = present.get(key) == wanted[key]

@@ -35,9 +35,7 @@ class NodeLock:
         return not self.name
 
     def is_of(self, namespace: str, name: str) -> bool:
-        """Whether the pod holds the lock. The lock has no UID, so a re-created pod of the same name
-        inherits it.
-        """
+        """Whether the pod, or an earlier pod of its name, holds the lock, which has no UID."""
         return (self.namespace, self.name) == (namespace, name)
 
     def encode(self) -> str:

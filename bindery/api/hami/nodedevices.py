@@ -106,8 +106,7 @@ def decode(text: str) -> tuple[NodeDevice, ...]:
 
 
 def decode_json(text: str) -> tuple[NodeDevice, ...]:
-    """Read the form of v2.8 and later. Fields that Go omits are zero, so no `health` means
-    unhealthy.
+    """Read the form of v2.8 and later, in which an absent field is zero: unhealthy.
 
     Raises:
         HamiFormatError: it is malformed.

@@ -25,9 +25,7 @@ class ContainerDevice:
     """The share of one device that one container gets."""
 
     uuid: str
-    """UUID in the device plugin's form. Versions 2.7 to 2.9 append the MIG instance:
-    `GPU-a[0-1]`.
-    """
+    """UUID in the device plugin's form. Versions 2.7 to 2.9 append the instance: `GPU-a[0-1]`."""
     type: str
     """The vendor's word; AMD: the registered model."""
     memory_mib: int
@@ -98,8 +96,7 @@ def _decode_device(text: str) -> ContainerDevice | None:
 
 
 def align(slots: Slots, counts: Sequence[int]) -> Slots:
-    """Return `slots` with one slot for each container; `counts`: number of devices that each
-    container requests.
+    """Return `slots`, one for each container; `counts`: how many devices each requests.
 
     Surplus empty slots at the end are dropped. Version 2.10.0 drops empty slots at the beginning
     (HAMi issue 2899): if there are fewer slots than containers, or their sizes do not match, slots

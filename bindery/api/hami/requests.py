@@ -122,9 +122,7 @@ def read_pod(
 
 
 def in_modules(amounts: Mapping[str, str]) -> dict[str, str]:
-    """Return the counts of `amounts` that must change: single devices of vendors that give only
-    modules of several. HAMi's webhook writes the same.
-    """
+    """Return the changed counts of `amounts`, rounded up to modules as by HAMi's webhook."""
     return {
         vendor.count_resource: str(vendor.module)
         for vendor in VENDORS
@@ -227,9 +225,7 @@ def _rounded(vendor: Vendor, memory_mib: int) -> Slice | None:
 
 
 def _by_cores(vendor: Vendor, amounts: Mapping[str, str]) -> DeviceRequest | None:
-    """Return a request for a vendor whose cores can be requested alone: one device, or whole
-    devices.
-    """
+    """Return a request by cores alone: for a half of one device, or for whole devices."""
     cores = _units(vendor.cores_resource, amounts) or 0
     if not cores:
         return None

@@ -33,9 +33,7 @@ class Lock(StrEnum):
 
 
 class Extra(Enum):
-    """Further annotations that a vendor's device plugin reads from the pod; `extras` writes
-    them.
-    """
+    """Further annotations that a vendor's device plugin reads, written by `extras`."""
 
     INDEXES = "indexes of the devices: 0,1"
     NODE = "name of the node"
@@ -69,9 +67,7 @@ class Capacity:
     shares: int = 100
     memory_mib: int = 0
     memory_resource: str = ""
-    """A resource divided among the devices, in units of the vendor's memory; in place of
-    `memory_mib`.
-    """
+    """In place of `memory_mib`: a resource divided among the devices, in the vendor's units."""
     cores: int = 100
     cores_mask_resource: str = ""
     """A resource with a number of cores, divided among the devices and counted as bits."""
@@ -120,9 +116,7 @@ class Vendor:
     many_are_whole: bool = False
     """Whether two or more devices are always whole."""
     slices: tuple[Slice, ...] = ()
-    """Memory is rounded up to one of these slices, which also has the cores; above: a whole
-    device.
-    """
+    """The sizes to which memory is rounded up, with their cores; above: a whole device."""
     legal_units: tuple[int, ...] = ()
     """The only valid amounts of memory for one device, in its units."""
     legal_counts: tuple[int, ...] = ()

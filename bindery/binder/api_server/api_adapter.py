@@ -53,9 +53,7 @@ class ApiAdapter:
         limiter: FairLimiter,
         is_waited_for: Callable[[str, str], bool],
     ) -> None:
-        """`is_waited_for`: whether a Statement in progress depends on the one of this namespace and
-        id.
-        """
+        """`is_waited_for`: whether a Statement in progress depends on this namespace and id."""
         self._client, self._view, self._events = client, view, events
         self._limiter, self._shared = limiter, SharedStatuses(self, is_waited_for)
 
@@ -106,9 +104,7 @@ class ApiAdapter:
     async def try_to_write(
         self, statement: CommittedStatement, status: Mapping[str, object]
     ) -> CommittedStatement | None:
-        """Write `status` unless the Statement has changed; return the newer state if it was
-        written.
-        """
+        """Write `status` once; return the newer state, or None if it was not written."""
         try:
             return await self._shared.try_to_write(statement, status)
         except (KubeError, RequestGoneError):
@@ -147,9 +143,7 @@ class ApiAdapter:
         await self._client.delete(BIND_REQUESTS, name, namespace, uid=uid)
 
     async def acknowledge(self, request: BindRequest, status: Mapping[str, object]) -> None:
-        """Write the status of an announcement, with retries until it has succeeded or the request
-        is deleted.
-        """
+        """Write the status of an announcement, with retries while the request exists."""
         meta = request.metadata
         await self._write_whole(meta.namespace, meta.name, meta.uid, status)
 

@@ -32,8 +32,7 @@ _FAILED_PODS: Final = PODS.decoded_as(KubeObject)
 
 
 def is_stuck(pod: KubeObject, now_s: float) -> bool:
-    """Return whether only the Job controller's finalizer has kept `pod`, for longer than
-    `_PATIENCE_S`.
+    """Return whether only the Job controller's finalizer keeps `pod`, for `_PATIENCE_S`.
 
     `pod` is a failed pod in a namespace that is being deleted; `now_s` is in seconds since the
     epoch.
@@ -59,9 +58,7 @@ class EndingNamespaces:
         self._client, self._clock = client, clock
 
     async def run(self) -> None:
-        """Free pods until cancelled. Without a namespace that is being deleted, each round is one
-        request.
-        """
+        """Free pods until cancelled; a round without ending namespaces is one request."""
         while True:
             try:
                 for namespace in await self._client.list(NAMESPACES, field_selector=_ENDING):

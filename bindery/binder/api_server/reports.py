@@ -84,9 +84,7 @@ class Reports:
     def _write_event(
         self, regarding: ObjectReference, outcome: Outcome, *, is_minor: bool, gang: str = ""
     ) -> None:
-        """Write an event about the outcome to one object; `gang`: the gang's name, if the object
-        has several.
-        """
+        """Write an event to an object; `gang`: the gang's name, if the object has several."""
         prefix = f"{gang}: " if gang else ""
         nodes = few_names([pod.binding.selected_node for pod in outcome.pods.values()])
         count = f"{outcome.bound_count} of {len(outcome.pods)} pods"

@@ -26,9 +26,7 @@ class WaitSink(Protocol):
     async def try_to_write(
         self, statement: CommittedStatement, status: dict[str, object]
     ) -> CommittedStatement | None:
-        """Write `status` unless the Statement has changed; return the newer state if it was
-        written.
-        """
+        """Write `status` once; return the newer state, or None if it was not written."""
 
 
 class Waits:

@@ -24,9 +24,7 @@ class Fence:
             self._newest[pool] = token
 
     def refusal(self, labels: dict[str, str], token: int) -> PodFailure | None:
-        """Return the reason to refuse a request with these labels and `token`; None if it is
-        valid.
-        """
+        """Return why a request with these labels and `token` is refused; None if it is valid."""
         newest = self._newest.get(labels.get(NODE_POOL_LABEL, ""), -1)
         if token >= newest:
             return None

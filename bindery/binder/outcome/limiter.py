@@ -24,9 +24,7 @@ class FairLimiter:
 
     @asynccontextmanager
     async def taken(self, namespace: str, priority: int) -> AsyncIterator[None]:
-        """Hold a place while the body runs; waits for a place, and may be cancelled while it
-        waits.
-        """
+        """Wait for a place, and hold it while the body runs; the wait may be cancelled."""
         await self._take(namespace, priority)
         try:
             yield

@@ -63,9 +63,7 @@ class RequestStore(Protocol):
     """Access to Statements and their BindRequests for Runs."""
 
     async def acknowledge(self, request: BindRequest, status: Mapping[str, object]) -> None:
-        """Write the status of an announcement, with retries until it has succeeded or the request
-        is deleted.
-        """
+        """Write the status of an announcement, with retries while the request exists."""
 
     async def write_status(
         self, statement: CommittedStatement, status: Mapping[str, object]

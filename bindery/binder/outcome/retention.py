@@ -83,9 +83,7 @@ class RetentionQueue:
         self._due[request.uid] = max(due_s, self._due.get(request.uid, 0.0))
 
     async def run(self, must_stay: Callable[[Finished], bool]) -> None:
-        """Delete due requests, without end; postpone requests for which `must_stay` returns
-        True.
-        """
+        """Delete due requests, without end; postpone requests that `must_stay`."""
         while True:
             await self._wait_until_due()
             at_s, request = heapq.heappop(self._queue)

@@ -167,9 +167,7 @@ def _summary(
 
 
 def _speaker(entries: Sequence[Mapping[str, object]]) -> Mapping[str, object] | None:
-    """Return the entry whose reason the request's status shows; None if no entry has one to
-    show.
-    """
+    """Return the entry whose reason the request's status shows; None if there is none."""
     failed = [entry for entry in entries if _phase(entry) is Phase.FAILED]
     unfinished = [entry for entry in entries if not _phase(entry).is_final]
     if unfinished and not failed:

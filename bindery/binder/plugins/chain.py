@@ -157,9 +157,7 @@ class PluginChain:
         return await self._call_until_failure("before_bind", steps, contexts)
 
     def binding_metadata(self, contexts: PodContexts) -> BindingMetadata | PodFailure:
-        """Return the metadata to write with the pod's binding, or the reason why it must not be
-        bound.
-        """
+        """Return the metadata to write with the pod's binding, or why it must not be bound."""
         metadata = contexts.recorded()
         for plugin in self._records:
             if plugin.name not in contexts.concern.plugins:

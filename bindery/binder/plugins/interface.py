@@ -102,9 +102,7 @@ class MutatesPods(Protocol):
 
 @runtime_checkable
 class ConcernsSomePods(Protocol):
-    """Decides from the Statement alone whether a plugin concerns a pod; most pods have no
-    devices.
-    """
+    """Decides from the Statement alone whether a plugin concerns a pod."""
 
     @property
     def name(self) -> str:
@@ -134,13 +132,10 @@ class PreBinds(Protocol):
 
 @runtime_checkable
 class ConfirmsPreparation(Protocol):
-    """Checks again before the first pod of a gang is bound, because preparing the others may take
-    long.
-    """
+    """Checks again before the first pod of a gang is bound: preparing may take long."""
 
     async def confirm(self, context: BindContext) -> None:
-        """Check that the preparation is still valid; called after `pre_bind` has succeeded for all
-        pods.
+        """Check that the preparation is still valid, after `pre_bind` of all pods.
 
         Raises:
             PluginError: the pod must not be bound in this attempt.

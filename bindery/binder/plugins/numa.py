@@ -21,9 +21,7 @@ from bindery.kube.objects.bindrequests import PodBinding
 
 _NO_ZONES: Final = "NoNumaZones"
 _MOST_WAIT_S: Final = 2.0
-"""Maximum seconds that a pod waits for others. Other zones than predicted are better than a blocked
-gang.
-"""
+"""Maximum seconds that a pod waits for others; then it may get other zones than predicted."""
 
 _Rank = tuple[int, int]
 """The number of the scheduler's term, and the place in its plan."""

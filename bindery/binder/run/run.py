@@ -106,9 +106,7 @@ class Run:
 
     @property
     def wait(self) -> Wait | None:
-        """The reason for waiting; None after the outcome, or while the Statement is being
-        withdrawn.
-        """
+        """What the Run waits for; None after the outcome, or during a withdrawal."""
         if self.is_leaving:
             return None
         return self._gate.wait if self._gate is not None else self._transaction.wait
@@ -260,9 +258,7 @@ class Run:
         self._dependencies.reporter.concluded(list(self.parts.values()), outcome)
 
     async def _clean_up(self) -> bool:
-        """Repeat a failed rollback a limited number of times; return False if the process is to
-        stop.
-        """
+        """Repeat a failed rollback, not without end; return False if the process is to stop."""
         for number in range(_CLEAN_UP_ATTEMPTS):
             if self._transaction.is_clean:
                 return True

@@ -229,9 +229,7 @@ class BindTransaction:
             pod.step, pod.prepared = BindingState.BOUND, False
 
     async def _settle(self, pod: PodProgress, error: KubeError) -> None:
-        """Find the effect of a failed binding: it may have been executed, or the pod was
-        replaced.
-        """
+        """Find the effect of a failed binding, which may have been executed."""
         pod.failure = PodFailure(BindFailureReason.BIND_FAILED, str(error), permanent=False)
         try:
             view = await self._port.read_pod(pod.namespace, pod.binding.pod_name)

@@ -97,9 +97,7 @@ class Intake:
 
 
 def _problem(statements: tuple[CommittedStatement, ...]) -> str:
-    """Return the reason why `statements` of one request contradict each other; "" if they do
-    not.
-    """
+    """Return why `statements` of one request contradict each other; "" if they do not."""
     if not statements:
         return "it carries no Statement: spec.statements is empty"
     seen: set[str] = set()

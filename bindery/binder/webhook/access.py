@@ -54,17 +54,14 @@ class PodAccess:
 
 
 class Access:
-    """Reviews the objects that create pods. `scheduler_name`: the scheduler name of Bindery's
-    pods.
-    """
+    """Reviews the objects that create pods of the scheduler `scheduler_name`."""
 
     def __init__(self, directory: Directory, scheduler_name: str) -> None:
         self._directory = directory
         self._scheduler_name = scheduler_name
 
     def adopt(self, body: bytes) -> Review:
-        """Set Bindery as the scheduler of a pod in an enabled namespace, unless the pod names
-        another.
+        """Set Bindery as scheduler of a pod in an enabled namespace, unless it names another.
 
         Raises:
             MalformedReviewError: the review cannot be read.
@@ -93,8 +90,7 @@ class Access:
         return verdict(request, problems, self._new_warnings(request, namespace))
 
     def validate_group(self, body: bytes) -> Review:
-        """Refuse a PodGroup that may not use its queue, or with sub-groups that form no tree; warn
-        if it will wait.
+        """Refuse a PodGroup with a forbidden queue, or no tree; warn if it will wait.
 
         Raises:
             MalformedReviewError: the review cannot be read.
@@ -187,9 +183,7 @@ class Access:
 
 
 def _flaws(sub_groups: object) -> Iterator[str]:
-    """Yield the reasons why the sub-groups of a PodGroup form no tree; the API server checks
-    types.
-    """
+    """Yield why the sub-groups of a PodGroup form no tree; the API server checks types."""
     try:
         tree_of(reading.convert(sub_groups or [], list[SubGroup]))
     except SubGroupTreeError as error:

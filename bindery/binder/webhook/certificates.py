@@ -66,8 +66,7 @@ class Bundle:
 
 
 def renewed(bundle: Bundle, hosts: Sequence[str], lifetimes: Lifetimes, now_s: float) -> Bundle:
-    """Return `bundle` with due certificates renewed; unchanged if none is due, all new if it is
-    damaged.
+    """Return `bundle` with due certificates renewed; all new if it is damaged.
 
     Args:
         bundle: the current bundle; may be empty or damaged.

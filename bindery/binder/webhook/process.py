@@ -77,9 +77,7 @@ async def run(options: WebhookOptions) -> None:
 def reviews(
     plugins: Sequence[BinderPlugin], given: WebhookConfiguration, directory: Directory
 ) -> dict[str, Decide]:
-    """Return the functions that answer reviews, by the paths in the chart's webhook
-    configurations.
-    """
+    """Return the functions that answer reviews, by path."""
     pods = Plugins([*plugins, PodAccess(directory)], given.scheduler_name)
     access = Access(directory, given.scheduler_name)
     return {

@@ -98,9 +98,7 @@ class Rotation:
                     continue
 
     async def _look(self) -> float:
-        """Renew due certificates, serve and publish the current ones; return the maximum seconds
-        until the next check.
-        """
+        """Renew, serve and publish certificates; return the seconds until the next check."""
         if not any(mirror.objects for mirror in self._configurations):
             # Without webhook configurations there are no calls, and a Secret made now would stay
             # after the installation is removed.
@@ -166,9 +164,7 @@ class Rotation:
         )
 
     def _owners(self) -> Iterator[dict[str, str]]:
-        """Yield references to the webhook configurations as owners: the Secret is deleted with
-        both.
-        """
+        """Yield the webhook configurations as owners: the Secret is deleted with both."""
         for mirror, resource in zip(self._configurations, CONFIGURATIONS, strict=True):
             for configuration in mirror.objects.values():
                 yield {

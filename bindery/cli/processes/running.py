@@ -54,9 +54,7 @@ MetricsPort = Annotated[
 
 
 def new_identity(separator: str = "_") -> str:
-    """Return an identity for the Lease, different from all other processes and from later
-    starts.
-    """
+    """Return an identity for the Lease that no other process or later start has."""
     return separator.join([socket.gethostname(), str(os.getpid()), secrets.token_hex(4)])
 
 

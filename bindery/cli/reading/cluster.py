@@ -40,8 +40,7 @@ T = TypeVar("T", bound=KubeObject)
 
 
 async def read(client: "Client", resource: Resource[T], namespace: str = "") -> tuple[T, ...]:
-    """Read all objects of a kind; decode each separately, so that a malformed one does not hide
-    others.
+    """Read all objects of a kind; a malformed one is named on stderr, and hides no others.
 
     `namespace`: only objects in it; empty: all namespaces.
     """

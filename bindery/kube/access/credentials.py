@@ -73,8 +73,7 @@ class Credentials:
 
     @classmethod
     async def load(cls, kubeconfig: Path | None, context: str | None = None) -> "Credentials":
-        """Read `kubeconfig`; without one, the in-cluster configuration, else the default
-        kubeconfig.
+        """Read `kubeconfig`, else the in-cluster configuration, else the default kubeconfig.
 
         `context` is the name of a context in the kubeconfig; default: the current context.
 

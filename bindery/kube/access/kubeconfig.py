@@ -47,8 +47,7 @@ class Entry:
         return self.file.parent / Path(text).expanduser() if text else None
 
     def content(self, key: str) -> bytes | None:
-        """Return the data at `key`-data, or else the content of the file at `key`; None without
-        both.
+        """Return the data at `key`-data, or the file's content at `key`; None without both.
 
         Raises:
             ConfigurationError: the data is not base64, or the file cannot be read.

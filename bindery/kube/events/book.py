@@ -14,9 +14,7 @@ from enum import IntEnum, StrEnum
 from typing import Final
 
 SERIES_S: Final = 300.0
-"""Seconds after the last occurrence during which an equal occurrence increases the event's
-count.
-"""
+"""Seconds after an occurrence during which an equal one only increases the event's count."""
 PENDING_MAX: Final = 1000
 """Maximum number of events that wait to be written; further events are dropped."""
 _LATER_MAX: Final = 200

@@ -86,9 +86,7 @@ class EventRecorder:
         self._wake.set()
 
     def later(self, occurrences: Iterator[Occurrence]) -> None:
-        """Record occurrences that are written only while no other event waits; read at each
-        write.
-        """
+        """Record occurrences, read one by one, that are written while no other event waits."""
         self._book.observe_later(occurrences, self._clock())
         self._wake.set()
 

@@ -125,9 +125,7 @@ def binding(
 
 
 def eviction(namespace: str, pod_name: str, pod_uid: str, *, dry_run: bool) -> ApiRequest:
-    """Build the request that evicts a pod. It is never repeated, because a disruption budget counts
-    it.
-    """
+    """Build the request that evicts a pod; never repeated, as disruption budgets count it."""
     options: dict[str, Any] = {"preconditions": {"uid": pod_uid}}
     if dry_run:
         options["dryRun"] = ["All"]

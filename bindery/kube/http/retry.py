@@ -18,9 +18,7 @@ from bindery.kube.errors import (
 
 
 class Repeat(IntEnum):
-    """The failures after which a request may be sent again; each level includes the levels
-    before.
-    """
+    """The failures after which a request may be sent again; each level has the levels before."""
 
     UNSENT = 0
     """Only if the server was not reached. A 429 is an answer, for example for an eviction that a

@@ -216,9 +216,7 @@ class CommittedStatement(KubeObject, frozen=True, rename="camel", kw_only=True, 
         return self.status.is_final
 
     def asks_for_the_same(self, other: "CommittedStatement") -> bool:
-        """Whether `other`, another state of the Statement, has the same values from the
-        scheduler.
-        """
+        """Whether `other`, a state of the Statement, has the same values from the scheduler."""
         return (
             self.spec == other.spec
             and self.is_withdrawn == other.is_withdrawn
@@ -272,9 +270,7 @@ class BindRequest(CustomResource, frozen=True, rename="camel", kw_only=True, gc=
         return FENCE_LABEL in self.metadata.labels and not self.spec.statements
 
     def each(self) -> tuple[CommittedStatement, ...]:
-        """Return the Statements of the request; none if the request is an announcement or
-        malformed.
-        """
+        """Return the Statements of the request; none of an announcement or malformed request."""
         spec = self.spec
         statuses = {status.id: status for status in self.status.statements}
         siblings = tuple(each.id for each in spec.statements)

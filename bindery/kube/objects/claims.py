@@ -55,9 +55,7 @@ class CapacityRequirements(msgspec.Struct, frozen=True, rename="camel", kw_only=
 
 
 class ExactRequest(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    """`ExactDeviceRequest`; a `DeviceSubRequest` has the same fields and a name, but no admin
-    access.
-    """
+    """`ExactDeviceRequest`, or a `DeviceSubRequest`, which has no admin access."""
 
     name: str = ""
     device_class_name: str = ""
@@ -180,14 +178,11 @@ class ClaimHandover(_Written, frozen=True, kw_only=True):
     uid: str
     allocation: AllocationResult
     is_own: bool = False
-    """Whether the claim was created for this pod from a template: then the pod must own the
-    claim.
-    """
+    """Whether the claim is from a template, for this pod: then the pod must own the claim."""
     is_new: bool = True
     """Whether the plan makes the allocation; otherwise the claim was allocated before."""
     consumer: ConsumerReference | None = None
-    """The PodGroup for which the claim is reserved, with all pods of the PodGroup. None: only the
-    pod."""
+    """The PodGroup for whose pods together the claim is reserved; None: only for the pod."""
 
 
 class ExtendedHandover(_Written, frozen=True, kw_only=True):

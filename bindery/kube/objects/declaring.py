@@ -28,15 +28,12 @@ def one_of(*words: str) -> Meta:
 
 
 def word_of(kind: type[StrEnum]) -> Meta:
-    """Return a mark: the field has a word of `kind`. The description of `kind` counts unless the
-    field has an own description.
-    """
+    """Return a mark: the field has a word, and by default the description, of `kind`."""
     return schema(description=kind.__doc__, enum=[each.value for each in kind])
 
 
 REQUIRED: Final = Meta(extra_json_schema={"x-bindery-required": True})
-"""The API server requires the field. The struct has a default for objects that are not stored
-yet."""
+"""The API server requires the field; the default is for objects that are not stored yet."""
 NO_DEFAULT: Final = schema(default=None)
 """The API server leaves the field out, where the struct has a value."""
 DATE_TIME: Final = schema(format="date-time")
@@ -83,8 +80,7 @@ class Validation(NamedTuple):
     """The rule in CEL."""
     message: str
     holds: Callable[[Any], bool] | None = None
-    """The same rule in Python, for files that people write; None: only the API server checks the
-    rule."""
+    """The same rule in Python, for files of users; None: only the API server checks it."""
 
 
 def to_wire(value: Any) -> Any:

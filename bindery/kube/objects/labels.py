@@ -32,9 +32,7 @@ def meets(item: NodeSelectorRequirement, labels: Mapping[str, str]) -> bool:
 def selects_node(
     terms: Iterable[NodeSelectorTerm], labels: Mapping[str, str], node_name: str
 ) -> bool:
-    """Return whether one of `terms` selects the node; a term without requirements selects no
-    node.
-    """
+    """Return whether one of `terms` selects the node; an empty term selects none."""
     return any(_selects(term, labels, node_name) for term in terms)
 
 

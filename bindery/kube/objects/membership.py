@@ -109,15 +109,11 @@ class Claims:
         return known[0] if known is not None else None
 
     def marks(self, namespace: str) -> frozenset[tuple[str, str]]:
-        """Return the annotations and labels by which PodGroups of the namespace select: (kind,
-        key).
-        """
+        """Return the annotations and labels that PodGroups of the namespace select by."""
         return frozenset(self._marks.get(namespace, ()))
 
     def of(self, pod: Pod) -> Membership:
-        """Return the PodGroup and the sub-group of `pod`. A PodGroup from the pod's annotation may
-        not exist.
-        """
+        """Return PodGroup and sub-group of `pod`; the PodGroup of an annotation may not exist."""
         meta = pod.metadata
         name, rest = meta.annotations.get(POD_GROUP_ANNOTATION, ""), list[str]()
         if not name and self._by_selector:
@@ -194,9 +190,7 @@ _Sign = tuple[str, str, str]
 
 
 class _Leaves:
-    """The sub-groups of one PodGroup, indexed by a property of their pods: a pod is compared with
-    few sub-groups.
-    """
+    """The sub-groups of one PodGroup, indexed by a property of their pods."""
 
     def __init__(self, sub_groups: Sequence[SubGroup]) -> None:
         parents = {group.parent for group in sub_groups}
@@ -222,9 +216,7 @@ class _Leaves:
 
 
 def _sign(leaf: SubGroup, pairs: Counter[tuple[str, str]]) -> _Sign:
-    """Return the property by which `leaf` is looked up: the property that the fewest other leaves
-    have.
-    """
+    """Return the property by which `leaf` is looked up: the rarest among all leaves."""
     if leaf.controller is not None:
         return _CONTROLLER, "", leaf.controller
     if leaf.scheduling_group is not None:

@@ -66,9 +66,7 @@ class NodeResourceTopology(KubeObject, frozen=True, rename="camel", kw_only=True
     attributes: list[Attribute] = msgspec.field(default_factory=list)
 
     def attribute(self, name: str) -> str | None:
-        """Return the value of the first attribute with `name`; None if there is no such
-        attribute.
-        """
+        """Return the value of the first attribute with `name`; None if there is none."""
         return next((each.value for each in self.attributes if each.name == name), None)
 
 

@@ -57,8 +57,7 @@ def grouped(group: PodGroup) -> OwnerReference | None:
 
 
 def workload_text(group: PodGroup) -> str:
-    """Return the workload of `group` as people know the workload, such as `Job vis0`; "" without
-    one.
+    """Return the workload of `group` for users, such as `Job vis0`; "" without one.
 
     Of several PodGroups of one workload, only the first represents the workload: the grouper ends
     its name with the UID of the workload.

@@ -70,14 +70,11 @@ class ProvisioningRequest(KubeObject, frozen=True, rename="camel", kw_only=True,
         return next((each for each in found if each.status == "True"), None)
 
     def ended(self) -> Condition | None:
-        """Return the condition that ended the request; None while the request may still bring
-        nodes.
-        """
+        """Return the condition that ended the request; None while nodes may still come."""
         return next((it for kind in ENDED if (it := self.condition(kind)) is not None), None)
 
     def coming(self) -> Condition | None:
-        """Return the condition that the nodes of the request exist or will exist; None without such
-        a condition.
+        """Return the condition that the request's nodes exist or will exist; None without one.
 
         An accepted request without found capacity provides no nodes for now.
         """

@@ -62,8 +62,7 @@ class Resource(Generic[T]):
     partial: bool = field(default=False)
     """Ask the server for metadata alone (PartialObjectMetadata)."""
     rescue: "Callable[[T, str], T] | None" = field(default=None, compare=False)
-    """Marks an object that is used although the object was read only in part, for the given
-    reason."""
+    """Marks an object that was read only in part, for the given reason, and is still used."""
     held: "Callable[[T, str], T | None] | None" = field(default=None, compare=False)
     """Returns the usable rest of an object that was read only in part, for the given reason, and
     that has no known earlier version; None: the rest is not usable. Unreadable objects of other
@@ -118,8 +117,7 @@ class Resource(Generic[T]):
             raise
 
     def kept(self, raw: bytes, problem: str, known: T | None) -> T | None:
-        """Return the kept part of an object that does not decode; None: the object counts as
-        absent.
+        """Return what is kept of an object that does not decode; None: it counts as absent.
 
         Args:
             raw: the object.

@@ -33,9 +33,7 @@ class SharingGroup(KubeObject, frozen=True, rename="camel", kw_only=True, gc=Fal
     spec: SharingSpec = msgspec.field(default_factory=SharingSpec)
 
     def shares(self, claim: PodResourceClaim) -> bool:
-        """Return whether `claim` of a pod is a claim of the PodGroup: all fields of the two claims
-        are equal.
-        """
+        """Return whether `claim` of a pod equals a claim of the PodGroup."""
         return claim in (self.spec.resource_claims or ())
 
     @property

@@ -42,9 +42,7 @@ class PersistentVolumeClaim(KubeObject, frozen=True, rename="camel", kw_only=Tru
 
 
 class ClaimReference(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    """`spec.claimRef` of a volume; without a UID, a user wrote the reference before the claim
-    existed.
-    """
+    """`spec.claimRef` of a volume; without a UID, a user wrote it before the claim existed."""
 
     namespace: str = ""
     name: str = ""

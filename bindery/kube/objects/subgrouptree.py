@@ -91,9 +91,7 @@ def _stages_before(
     paths: Mapping[str, Sequence[str]],
     below: Mapping[str, Sequence[str]],
 ) -> Iterator[str]:
-    """Yield the later stages that the stage `name` follows, and the later stages that contain the
-    stage.
-    """
+    """Yield the later stages that the stage `name` follows or is a part of."""
     yield from (above for above in paths[name][:-1] if above in after)
     for other in after[name]:
         path = paths.get(other)

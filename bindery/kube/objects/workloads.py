@@ -57,9 +57,7 @@ WORKLOAD_JOBS: Final = Resource("batch", "v1", "jobs", "Job", True, WorkloadJob)
 
 
 def failure(group: PodGroup, jobs: Iterable[WorkloadJob]) -> str:
-    """Return the text that the Job of `group`, one of `jobs`, has failed for good; "" if the Job
-    has not failed.
-    """
+    """Return that the Job of `group` has failed for good, as text; "" if it has not."""
     owners = {each.uid for each in group.metadata.owner_references if each.kind == "Job"}
     for job in jobs:
         if job.metadata.uid not in owners:

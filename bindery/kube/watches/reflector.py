@@ -39,9 +39,7 @@ T = TypeVar("T", bound=KubeObject)
 _log = structlog.get_logger()
 
 _CUTS_IN_A_ROW: Final = 7
-"""Lost connections in a row until they are reported: 3 to 6 s, after which an outage is in the
-log.
-"""
+"""Lost connections in a row until they are reported: after 3 to 6 s, an outage is logged."""
 
 
 @dataclass(frozen=True)
@@ -86,8 +84,7 @@ class Reflector(Generic[T]):
     synced: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     """Set after the first list has been delivered."""
     is_listing: bool = field(default=False, init=False)
-    """Whether the current changes come from a list: deletions first, then by name, not in the order
-    in which they happened."""
+    """Whether changes come from a list: deletions first, then by name, in no order of time."""
 
     def __post_init__(self) -> None:
         self._selection = Selection(self.namespace, self.label_selector, self.field_selector)

@@ -31,8 +31,7 @@ T = TypeVar("T", bound=KubeObject)
 
 
 async def created(client: Client, pod: PodView, planned: ExtendedHandover) -> ClaimHandover:
-    """Create the claim of `pod`, or find an existing one; return the planned handover of that
-    claim.
+    """Create the claim of `pod`, or find it; return the planned handover of that claim.
 
     Raises:
         PluginError: another object has the claim's name, or an older claim is still being deleted.
@@ -85,9 +84,7 @@ async def show(client: Client, pod: PodView, planned: ExtendedHandover) -> None:
 
 
 async def delete(client: Client, pod: PodView, claim: ClaimHandover) -> None:
-    """Delete the claim of `pod` after its devices were released, and remove it from the pod's
-    status.
-    """
+    """Delete the claim of `pod` after its devices were released, also in the pod's status."""
     patch, namespace = _pod_patch(pod, None), pod.namespace
     with suppress(NotFoundError):
         try:

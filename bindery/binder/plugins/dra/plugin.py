@@ -48,9 +48,7 @@ class _FinalizerGoneError(Exception):
 
 
 class DynamicResources:
-    """The plugin. It holds a lock for each claim that is being written, and the users of shared
-    claims.
-    """
+    """The plugin, with a lock for each claim that is being written."""
 
     name: ClassVar[str] = "dra"
     arguments: ClassVar[type[BaseModel]] = DynamicResourcesArguments

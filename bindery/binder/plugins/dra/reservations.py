@@ -67,9 +67,7 @@ def check_reserved(claim: ResourceClaim, planned: ClaimHandover, pod: PodView) -
 
 
 def with_finalizer(claim: ResourceClaim) -> Patch | None:
-    """Return the patch that protects `claim` from deletion while it is allocated; None if not
-    needed.
-    """
+    """Return the patch that protects an allocated claim from deletion; None if not needed."""
     if FINALIZER in claim.metadata.finalizers:
         return None
     return {"metadata": {"finalizers": [*claim.metadata.finalizers, FINALIZER]}}

@@ -18,9 +18,7 @@ from bindery.binder.plugins.gpusharing.handover import (
 from bindery.binder.plugins.interface import PodManifest
 
 _MOST_BASE: Final = 30
-"""Maximum length of a base name: with seven random letters and suffixes, a volume's name has at
-most 63.
-"""
+"""Maximum length of a base name: with letters and suffixes, a volume's name has at most 63."""
 _SUFFIX: Final = "shared-gpu"
 
 
@@ -40,8 +38,7 @@ def problems(pod: PodManifest) -> list[str]:
 
 
 def prepared(pod: PodManifest) -> PodManifest:
-    """Return `pod` with an environment that refers to its devices; a pod without a share is
-    unchanged.
+    """Return `pod` with an environment that refers to its devices, if it requests a share.
 
     References in a copied pod to the original's devices are removed.
     """
@@ -83,9 +80,7 @@ def _with_environment(spec: dict[str, Any], annotations: dict[str, str], prefix:
 
 
 def _with_config_map(container: dict[str, Any], config_map: str) -> dict[str, Any]:
-    """Return `container` with variables from the ConfigMaps in place of its own of the same
-    names.
-    """
+    """Return `container` with variables from the ConfigMaps in place of its own."""
     names = (VISIBLE_DEVICES, PORTION, OLD_PORTION)
     own = [each for each in container.get("env") or [] if each.get("name") not in names]
     from_config_map = [

@@ -19,9 +19,7 @@ class GpuSharingArguments(ApiModel):
     own image, if an environment variable names it."""
     image_pull_secrets: tuple[str, ...] = ()
     service_account: str = "gpu-reservation"
-    """ServiceAccount of reservation pods, in their namespace, with the right to write annotations
-    there.
-    """
+    """ServiceAccount of reservation pods, in their namespace; it must write annotations there."""
     runtime_class: str = ""
     """RuntimeClass of reservation pods, where GPUs need one."""
     deadline_seconds: float = Field(default=40.0, gt=0)

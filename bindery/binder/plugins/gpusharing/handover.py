@@ -24,9 +24,7 @@ _CDI_DEVICE: Final = "k8s.device-plugin.nvidia.com/gpu="
 
 
 def container_key(names: Sequence[str], init_names: Sequence[str], wanted: str) -> str:
-    """Return the key of the container that gets the devices: its index, with `i` for an init
-    container.
-    """
+    """Return the index of the container that gets the devices, with `i` for an init container."""
     if wanted in init_names:
         return f"i{init_names.index(wanted)}"
     return str(names.index(wanted)) if wanted in names else "0"

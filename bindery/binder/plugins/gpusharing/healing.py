@@ -54,9 +54,7 @@ class Healer:
         """Groups whose reservation was deleted again while it was being re-created."""
 
     async def run(self) -> None:
-        """Re-create reservations until cancelled, concurrently, because device plugins may be
-        slow.
-        """
+        """Re-create reservations until cancelled, concurrently: device plugins may be slow."""
         known = {
             (group, pod.spec.node_name)
             for pod in self._reservations.known()

@@ -60,9 +60,7 @@ class GpuSharing:
     # -- beside the transactions -----------------------------------------------------------------
 
     async def run(self, client: Client) -> None:
-        """Mirror reservations while this binder leads: delete unused ones, and re-create ones that
-        were deleted while in use.
-        """
+        """Mirror reservations while this binder leads; delete unused, re-create lost ones."""
         gone: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
         reservations = self._reservations = Reservations(client, self._arguments, gone)
         sharers = Reflector(client, SHARERS, self._note_end, label_selector=SHARES_GPU_LABEL)
@@ -167,9 +165,7 @@ class GpuSharing:
     async def _patch(
         self, pod: Sharer, labels: dict[str, str | None], received: str | None, context: BindContext
     ) -> Sharer | None:
-        """Write labels and received devices on the pod; None removes. Return None if the pod is
-        deleted.
-        """
+        """Write labels and received devices; None removes. Return None if the pod is deleted."""
         meta = pod.metadata
         annotations = {RECEIVED_TYPE_ANNOTATION: received}
         metadata = {"uid": meta.uid, "labels": labels, "annotations": annotations}

@@ -18,9 +18,7 @@ from bindery.binder.plugins.hami.objects import HolderPod
 _CLOCKS_APART_S = 2.0
 """Tolerance in seconds: locks and creation times have whole seconds, and clocks differ."""
 _SETTLING_S = 1.0
-"""Seconds to wait: a device plugin first reports the end of a pod's allocation, then removes the
-lock.
-"""
+"""Seconds to wait: a device plugin reports the end of an allocation before it unlocks."""
 _FINAL_PHASES = tuple(phase.value for phase in BindPhase if phase.is_final)
 
 
@@ -34,16 +32,12 @@ class Judgement:
     """Whether the lock must be waited for, however long. If not, it may be taken after both of the
     following times."""
     until_s: float = 0.0
-    """Earliest time in seconds since the epoch; HAMi takes a lock that is strictly older than its
-    time.
-    """
+    """Earliest time, in seconds since the epoch; HAMi takes locks that are strictly older."""
     lasting_s: float = 0.0
     """Seconds for which the lock must have had this judgement."""
 
     def may_be_taken(self, now_s: float, found_s: float) -> bool:
-        """Return whether the lock may be taken at `now_s`, if the judgement holds since `found_s`;
-        both in seconds since the epoch.
-        """
+        """Return whether the lock may be taken at `now_s`, if so judged since `found_s`."""
         return not self.is_live and now_s > self.until_s and now_s >= found_s + self.lasting_s
 
     def left_s(self, now_s: float, found_s: float) -> float:
@@ -114,8 +108,6 @@ def _why_dead(lock: NodeLock, pod: HolderPod, node: str) -> str:
 
 
 def _is_newer(pod: HolderPod, lock: NodeLock) -> bool:
-    """Return whether the pod was created after the lock, so that it is a successor of the
-    holder.
-    """
+    """Return whether the pod was created after the lock: a successor of the holder."""
     created_s = seconds(pod.metadata.creation_timestamp)
     return created_s is not None and created_s > lock.since_s + _CLOCKS_APART_S

@@ -49,9 +49,7 @@ class LockWriter:
             return None
 
     async def swap(self, node: str, which: Lock, seen: str, value: str) -> LockedNode | None:
-        """Replace the lock `seen` by `value`; return None if the lock is, or may be, another one by
-        now.
-        """
+        """Replace the lock `seen` by `value`; return None if the lock may be another by now."""
         path = f"/metadata/annotations/{which.value.replace('~', '~0').replace('/', '~1')}"
         patch = [
             {"op": "test", "path": path, "value": seen},
@@ -63,9 +61,7 @@ class LockWriter:
             return None
 
     async def remove(self, node: str, which: Lock, seen: str) -> None:
-        """Remove the lock `seen` if it exists, with retries while the node changes: pods wait for
-        the lock, and no other process would remove it.
-        """
+        """Remove the lock `seen`, with retries: pods wait, and no other process removes it."""
 
         def change(found: LockedNode) -> Mapping[str, Any] | None:
             if found.lock(which) != seen:

@@ -53,9 +53,7 @@ class Mirror:
         return self._pods.objects.get(key)
 
     async def holder(self, key: PodKey) -> tuple[HolderPod | None, bool]:
-        """Return the pod, None if it does not exist, and whether a watch will deliver its
-        changes.
-        """
+        """Return the pod, None if there is none, and whether a watch delivers its changes."""
         seen = self._pods.objects.get(key)
         if seen is not None:
             return seen, True

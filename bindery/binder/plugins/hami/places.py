@@ -28,8 +28,7 @@ _EXPIRE_S: Final = 300.0
 
 
 def default_expire_s(environment: Mapping[str, str]) -> float:
-    """Return the default age in seconds at which locks expire: from HAMi's variable, a Go duration
-    such as 5m or 1m30s, else HAMi's five minutes.
+    """Return the age in seconds at which locks expire: HAMi's variable, such as 1m30s, or 300.
 
     Raises:
         ValueError: the variable is not a positive duration.

@@ -51,9 +51,7 @@ class HamiArguments(ApiModel):
 
 
 class Hami:
-    """The plugin. It lives as long as the process; `run` is called once in each term of
-    leadership.
-    """
+    """The plugin. It lives as long as the process; `run` is called in each term."""
 
     name: ClassVar[str] = "hami"
     arguments: ClassVar[type[BaseModel]] = HamiArguments
@@ -70,9 +68,7 @@ class Hami:
         return self._timing.expire_s
 
     async def run(self, client: Client) -> None:
-        """Watch node locks and their holders while this binder leads, and release abandoned
-        locks.
-        """
+        """Watch node locks and their holders while this binder leads; release abandoned locks."""
         mirror = self._mirror = Mirror(client)
         writer = LockWriter(client, time.time)
         self._queues = LockQueues(mirror, writer, self._timing, time.time)
@@ -106,9 +102,7 @@ class Hami:
         await pods.write(context.client, context.pod, patch)
 
     async def before_bind(self, context: BindContext) -> None:
-        """Wait for the node's locks, then check that the pod's devices are still the written
-        ones.
-        """
+        """Wait for the node's locks, then check that the pod still has the written devices."""
         assignment = _assignment(context)
         if assignment is None:
             return
@@ -122,9 +116,7 @@ class Hami:
         await self._demand_unchanged(context, assignment)
 
     def binding_annotations(self, context: BindContext) -> Mapping[str, str]:
-        """Return the devices and their record again: the binding overwrites changes made after the
-        last check.
-        """
+        """Return the devices and their record again, against changes after the last check."""
         assignment = _assignment(context)
         if assignment is None:
             return {}

@@ -37,9 +37,7 @@ _CAMBRICON_EXPIRE_S: Final = 120.0
 _ASK_AGAIN_S: Final = 5.0
 """Seconds between two reads of a holder that is not watched."""
 _MARGIN_S: Final = 0.01
-"""Seconds added to the moment at which a lock may be taken, so that the moment is over at the
-check.
-"""
+"""Seconds after the moment at which a lock may be taken, so that the check comes later."""
 _PAUSE_S: Final = 0.5
 """Pause in seconds after an error of the API server."""
 
@@ -125,8 +123,7 @@ class LockQueues:
             _log.warning("a lock is left to expire", node=place.node, error=str(error))
 
     async def _get(self, queue: LockQueue, first: Waiter) -> tuple[Waiter, str | None]:
-        """Wait until a waiter has the lock; return the waiter and the lock's value, or None for the
-        value if `first` stops waiting.
+        """Return the waiter that has the lock, and its value; None if `first` stops waiting.
 
         The waiter is `first`, or a later one that holds the lock since an earlier process died: it
         could not release the lock before its turn.
@@ -218,8 +215,7 @@ class LockQueues:
         )
 
     async def _wait(self, queue: LockQueue, held: LockHolder, changed: asyncio.Event) -> bool:
-        """Wait until the lock or its holder changes, or the lock may be taken; return whether to
-        reread.
+        """Wait for a change, or for the time to take the lock; return whether to reread.
 
         No change is lost between the judgement and the subscription, because there is no await in
         between.

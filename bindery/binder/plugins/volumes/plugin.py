@@ -200,9 +200,7 @@ class Volumes:
         return claim
 
     async def _verify(self, context: BindContext, claims: list[PersistentVolumeClaim]) -> None:
-        """Check that the node can use the volumes of the claims, which other clients may have
-        chosen.
-        """
+        """Check that the node can use the claims' volumes, which others may have chosen."""
         node_name = context.binding.selected_node
         held = [
             (volume, volume.spec.node_affinity.required)

@@ -26,9 +26,7 @@ CHOSEN_FOR: Final = f"{GROUP}/chosen-for"
 """Annotation of a claim or volume: the UID of the pod for which the binder wrote it."""
 _BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
 _BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
-"""Annotation of a volume that got its claimRef from the cluster, not from a user: the claimRef may
-be removed.
-"""
+"""Annotation of a volume whose claimRef is the cluster's, not a user's, and may be removed."""
 
 
 def is_bound(claim: PersistentVolumeClaim) -> bool:
