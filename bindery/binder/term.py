@@ -105,7 +105,7 @@ class Term:
         self._manager = Manager(dependencies, Fence(), self._retention, adapter)
         self._ending_namespaces = EndingNamespaces(resources.client, time.time)
         self._waits = Waits(self._manager, adapter, resources.stop.pause)
-        intake = Intake(self._manager, adapter)
+        intake = Intake(self._manager, adapter.shared)
         self.operator = Operator(
             intake, resources.credentials, resources.identity, resources.stop.claim_signals
         )

@@ -37,6 +37,13 @@ class Origin:
     node_pool: str | None = None
 
 
+def command_group(description: str) -> typer.Typer:
+    """Return a group of commands, of which even a single one is called by its name."""
+    group = typer.Typer(help=description, no_args_is_help=True)
+    group.callback()(lambda: None)
+    return group
+
+
 def _known_level(level: str) -> str:
     from bindery.observability.plainlogs import level_number
 

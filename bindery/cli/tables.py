@@ -67,17 +67,19 @@ def print_lines(lines: Iterable[str]) -> None:
             console.print(Text(line))
 
 
-def print_json(rows: Sequence[Row]) -> None:
-    """Print `rows` as one JSON list."""
-    make_console().file.write(json.dumps([dict(row) for row in rows], indent=2) + "\n")
+def print_list(rows: Sequence[Row], form: str) -> bool:
+    """Print `rows` as one list if `form` is json or yaml; return False for other forms."""
+    wire = [dict(row) for row in rows]
+    if form == "json":
+        text = json.dumps(wire, indent=2) + "\n"
+    elif form == "yaml":
+        import yaml  # tables do not need it
 
-
-def print_yaml(rows: Sequence[Row]) -> None:
-    """Print `rows` as one YAML list."""
-    import yaml  # tables do not need it
-
-    text = yaml.safe_dump([dict(row) for row in rows], sort_keys=False, width=_PIPE_WIDTH)
+        text = yaml.safe_dump(wire, sort_keys=False, width=_PIPE_WIDTH)
+    else:
+        return False
     make_console().file.write(text)
+    return True
 
 
 def working(text: str) -> AbstractContextManager[object]:

@@ -19,7 +19,7 @@ from bindery.api.names import (
 from bindery.binder.webhook.access import Access, PodAccess
 from bindery.binder.webhook.answers import MalformedReviewError
 from bindery.binder.webhook.directory import Directory
-from bindery.binder.webhook.offers import OfferingNode, Offers
+from bindery.binder.webhook.objects import OfferingNode, Offers
 from bindery.binder.webhook.queues import QueueReview
 from bindery.kube.objects.queues import NamespaceRule, Queue, QueueSpec
 from bindery.kube.objects.watched import Meta, Namespace, PriorityClass

@@ -12,7 +12,7 @@ from bindery.answers.listings import request_rows
 from bindery.answers.source import Source
 from bindery.answers.subjects import subject
 from bindery.api.names import STATEMENT_LABEL
-from bindery.cli.tables import print_yaml
+from bindery.cli.tables import print_list
 from bindery.cli.text.gang import job_lines
 from bindery.kube.objects.bindrequests import (
     BindRequest,
@@ -138,7 +138,7 @@ def test_only_requests_can_be_selected_by_their_gang(command_line: CommandLine) 
 def test_the_rows_are_written_as_yaml(capsys: pytest.CaptureFixture[str]) -> None:
     rows = request_rows(shared().snapshot, SCENARIO.now)
 
-    print_yaml(rows)
+    print_list(rows, "yaml")
 
     assert yaml.safe_load(capsys.readouterr().out) == rows
 

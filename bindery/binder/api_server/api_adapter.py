@@ -28,7 +28,7 @@ from bindery.kube.errors import (
     ServerError,
     ThrottledError,
 )
-from bindery.kube.events.recorder import EventRecorder, ObjectReference
+from bindery.kube.events.recorder import EventRecorder, reference
 from bindery.kube.objects.bindrequests import BindRequest, CommittedStatement
 from bindery.kube.objects.resources import BIND_REQUESTS, metadata_only
 from bindery.kube.objects.watched import KubeObject
@@ -54,22 +54,13 @@ class ApiAdapter:
         is_waited_for: Callable[[str, str], bool],
     ) -> None:
         """`is_waited_for`: whether a Statement in progress depends on this namespace and id."""
-        self._client, self._view, self._events = client, view, events
-        self._limiter, self._shared = limiter, SharedStatuses(self, is_waited_for)
+        self._client, self._events, self._limiter = client, events, limiter
+        self.shared = SharedStatuses(self, is_waited_for)
+        """The memory of requests whose Statements share a status."""
+        self.find_pod, self.read_pod = view.find_pod, view.read_pod
+        self.node_exists, self.write_status = view.node_exists, self.shared.write
 
-    # ---- BindingPort ----------------------------------------------------------------------------
-
-    async def find_pod(self, namespace: str, name: str, uid: str) -> PodView | None:
-        """Return the pod of that name; from memory if memory shows the wanted, unbound pod."""
-        return await self._view.find_pod(namespace, name, uid)
-
-    async def read_pod(self, namespace: str, name: str) -> PodView | None:
-        """Return the pod of that name from the API server."""
-        return await self._view.read_pod(namespace, name)
-
-    async def node_exists(self, name: str) -> bool:
-        """Return whether the node exists and is not being deleted."""
-        return await self._view.node_exists(name)
+    # ---- the rest of BindingPort ----------------------------------------------------------------
 
     async def bind(
         self, pod: PodView, node: str, metadata: BindingMetadata, *, priority: int = 0
@@ -81,32 +72,14 @@ class ApiAdapter:
                 pod.namespace, pod.name, pod.uid, node, labels=labels, annotations=annotations
             )
 
-    # ---- RequestStore ---------------------------------------------------------------------------
-
-    def note(self, stored: BindRequest, statements: Sequence[CommittedStatement]) -> None:
-        """Remember the newest state of a request and its Statements from the watch."""
-        self._shared.note(stored, statements)
-
-    def drop(self, uid: str) -> None:
-        """Forget a deleted request."""
-        self._shared.drop(uid)
-
-    def hurry(self, namespace: str, statement_id: str) -> None:
-        """Write the success of this Statement at once, because another Statement depends on it."""
-        self._shared.hurry(namespace, statement_id)
-
-    async def write_status(
-        self, statement: CommittedStatement, status: Mapping[str, object]
-    ) -> CommittedStatement:
-        """Write `status`, with retries until it has succeeded; return the newer state."""
-        return await self._shared.write(statement, status)
+    # ---- the rest of RequestStore ---------------------------------------------------------------
 
     async def try_to_write(
         self, statement: CommittedStatement, status: Mapping[str, object]
     ) -> CommittedStatement | None:
         """Write `status` once; return the newer state, or None if it was not written."""
         try:
-            return await self._shared.try_to_write(statement, status)
+            return await self.shared.try_to_write(statement, status)
         except (KubeError, RequestGoneError):
             return None  # the Statement's outcome, now or later, has more details
 
@@ -185,17 +158,8 @@ class ApiAdapter:
             name=request.name,
             message=request.message,
         )
-        self._events.warning(
-            ObjectReference(
-                BIND_REQUESTS.api_version,
-                BIND_REQUESTS.kind,
-                request.namespace,
-                request.name,
-                request.uid,
-            ),
-            "Malformed",
-            request.message,
-        )
+        regarding = reference(BIND_REQUESTS, request.namespace, request.name, request.uid)
+        self._events.warning(regarding, "Malformed", request.message)
         if request.statement is not None:
             with suppress(RequestGoneError, RequestChangedError):
                 await self.write_status(request.statement, status)

@@ -66,10 +66,8 @@ class ClusterView:
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self.pods: Final = Reflector(
-            client, SLIM_UNBOUND_PODS, _ignore, field_selector=_CAN_BE_BOUND
-        )
-        self.nodes: Final = Reflector(client, SLIM_NODES, _ignore)
+        self.pods: Final = Reflector(client, SLIM_UNBOUND_PODS, field_selector=_CAN_BE_BOUND)
+        self.nodes: Final = Reflector(client, SLIM_NODES)
 
     async def wait_synced(self) -> None:
         """Wait until both have been listed once."""
@@ -114,7 +112,3 @@ def _view(pod: SlimPod) -> PodView:
         node=pod.spec.node_name,
         ending=meta.deletion_timestamp is not None or pod.status.phase in ENDED_POD_PHASES,
     )
-
-
-def _ignore(_: object) -> None:
-    """Do nothing: checks read the mirrors when needed."""

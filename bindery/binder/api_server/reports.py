@@ -14,7 +14,7 @@ from bindery.binder.metrics import ATTEMPTS, BIND_REQUEST_SECONDS, PODS
 from bindery.binder.outcome.outcome import BoundReason, Outcome, PodOutcome, Verdict
 from bindery.binder.outcome.status import name_of_gang
 from bindery.kube.events.book import ObjectReference, Occurrence, Severity
-from bindery.kube.events.recorder import EventRecorder, reference_to
+from bindery.kube.events.recorder import EventRecorder, reference, reference_to
 from bindery.kube.objects.bindrequests import CommittedStatement, PodGroupReference
 from bindery.kube.objects.resources import BIND_REQUESTS, POD_GROUPS
 from bindery.kube.objects.resources import PODS as POD_RESOURCE
@@ -118,21 +118,13 @@ def _of_pods(parts: Sequence[CommittedStatement], outcome: Outcome) -> Iterator[
 def _of_pod(
     statement: CommittedStatement, pod: PodOutcome, severity: Severity, reason: str, text: str
 ) -> Occurrence:
-    regarding = ObjectReference(
-        POD_RESOURCE.api_version,
-        POD_RESOURCE.kind,
-        statement.metadata.namespace,
-        pod.binding.pod_name,
-        pod.binding.pod_uid,
-    )
+    binding, namespace = pod.binding, statement.metadata.namespace
+    regarding = reference(POD_RESOURCE, namespace, binding.pod_name, binding.pod_uid)
     return Occurrence(regarding, severity, reason, text, is_minor=True)
 
 
 def _gang(statement: CommittedStatement, group: PodGroupReference) -> ObjectReference:
-    namespace = statement.metadata.namespace
-    return ObjectReference(
-        POD_GROUPS.api_version, POD_GROUPS.kind, namespace, group.name, group.uid
-    )
+    return reference(POD_GROUPS, statement.metadata.namespace, group.name, group.uid)
 
 
 def _outcome_of(pod: PodOutcome) -> str:

@@ -6,7 +6,7 @@ served certificate was signed by an authority that has been published in `author
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from typing import Final
@@ -21,6 +21,7 @@ AUTHORITIES: Final = "ca.crt"
 AUTHORITY_KEY: Final = "ca.key"
 CERTIFICATE: Final = "tls.crt"
 KEY: Final = "tls.key"
+_PARTS: Final = (AUTHORITIES, AUTHORITY_KEY, CERTIFICATE, KEY)
 
 _RENEW_AT: Final = 2 / 3
 """The fraction of a lifetime after which a certificate is renewed; the rest is a reserve."""
@@ -53,16 +54,11 @@ class Bundle:
     @classmethod
     def of(cls, data: Mapping[str, str]) -> "Bundle":
         """Return the bundle in `data`; missing parts are empty."""
-        return cls(*(data.get(name, "") for name in (AUTHORITIES, AUTHORITY_KEY, CERTIFICATE, KEY)))
+        return cls(*(data.get(name, "") for name in _PARTS))
 
     def data(self) -> dict[str, str]:
         """Return the bundle in the form of the Secret's data."""
-        return {
-            AUTHORITIES: self.authorities,
-            AUTHORITY_KEY: self.authority_key,
-            CERTIFICATE: self.certificate,
-            KEY: self.key,
-        }
+        return dict(zip(_PARTS, astuple(self), strict=True))
 
 
 def renewed(bundle: Bundle, hosts: Sequence[str], lifetimes: Lifetimes, now_s: float) -> Bundle:

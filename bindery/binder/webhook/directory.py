@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from bindery.api.names import DEFAULT_QUEUE, ENABLED_LABEL, GPU_MODEL_LABEL, QUEUE_LABEL
 from bindery.api.states import MOST_QUEUE_LEVELS
-from bindery.binder.webhook.offers import OfferingNode
+from bindery.binder.webhook.objects import OfferingNode
 from bindery.kube.objects.queues import Queue, QueueSpec
 from bindery.kube.objects.watched import Namespace, PriorityClass
 

@@ -1,4 +1,4 @@
-"""The fields of the Secret and of the two webhook configurations that the webhook reads."""
+"""The fields that the webhook reads of its Secret, its two configurations, and nodes."""
 
 import base64
 import binascii
@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from bindery.binder.webhook.certificates import Bundle
-from bindery.kube.objects.resources import Resource
+from bindery.kube.objects.resources import NODES, Resource
 from bindery.kube.objects.watched import KubeObject
 
 
@@ -36,25 +36,25 @@ class WebhookConfiguration(KubeObject, frozen=True, rename="camel", kw_only=True
     webhooks: list[Webhook] | None = None
 
 
+class Offers(msgspec.Struct, frozen=True, kw_only=True):
+    """The resources of a node."""
+
+    allocatable: dict[str, str] | None = None
+
+
+class OfferingNode(KubeObject, frozen=True, kw_only=True):
+    """A node with its labels and resources, without images and conditions."""
+
+    status: Offers = msgspec.field(default_factory=Offers)
+
+
+OFFERING_NODES: Final = NODES.decoded_as(OfferingNode)
 SECRETS: Final = Resource("", "v1", "secrets", "Secret", True, Secret)
-_GROUP: Final = "admissionregistration.k8s.io"
-CONFIGURATIONS: Final[tuple[Resource[WebhookConfiguration], ...]] = (
+CONFIGURATIONS: Final[tuple[Resource[WebhookConfiguration], ...]] = tuple(
     Resource(
-        _GROUP,
-        "v1",
-        "validatingwebhookconfigurations",
-        "ValidatingWebhookConfiguration",
-        False,
-        WebhookConfiguration,
-    ),
-    Resource(
-        _GROUP,
-        "v1",
-        "mutatingwebhookconfigurations",
-        "MutatingWebhookConfiguration",
-        False,
-        WebhookConfiguration,
-    ),
+        "admissionregistration.k8s.io", "v1", f"{kind.lower()}s", kind, False, WebhookConfiguration
+    )
+    for kind in ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration")
 )
 
 

@@ -8,32 +8,20 @@ import time
 from typing import Any
 
 from bindery.binder.webhook.directory import Directory
-from bindery.binder.webhook.offers import OFFERING_NODES
+from bindery.binder.webhook.objects import OFFERING_NODES
 from bindery.kube.client import Client
 from bindery.kube.objects.resources import NAMESPACES, PRIORITY_CLASSES, QUEUES
-from bindery.kube.watches.reflector import Change, Reflector
+from bindery.kube.watches.reflector import Reflector
 
 
 class WatchedDirectory(Directory):
     """A directory that is updated while `run` runs."""
 
     def __init__(self, client: Client) -> None:
-        self._queue_watch = Reflector(client, QUEUES, _ignore)
-        self._namespace_watch = Reflector(client, NAMESPACES, _ignore)
-        self._class_watch = Reflector(client, PRIORITY_CLASSES, _ignore)
-        self._node_watch = Reflector(client, OFFERING_NODES, _ignore)
-        self._watches: tuple[Reflector[Any], ...] = (
-            self._queue_watch,
-            self._namespace_watch,
-            self._class_watch,
-            self._node_watch,
-        )
-        super().__init__(
-            self._queue_watch.objects,
-            self._namespace_watch.objects,
-            self._class_watch.objects,
-            self._node_watch.objects,
-        )
+        queues, namespaces = Reflector(client, QUEUES), Reflector(client, NAMESPACES)
+        classes, nodes = Reflector(client, PRIORITY_CLASSES), Reflector(client, OFFERING_NODES)
+        self._watches: tuple[Reflector[Any], ...] = (queues, namespaces, classes, nodes)
+        super().__init__(queues.objects, namespaces.objects, classes.objects, nodes.objects)
 
     async def run(self) -> None:
         """Watch until cancelled."""
@@ -48,7 +36,3 @@ class WatchedDirectory(Directory):
     def is_healthy(self) -> bool:
         """Return whether no watch is out of date."""
         return all(watch.healthy(time.monotonic()) for watch in self._watches)
-
-
-def _ignore(change: Change[Any]) -> None:
-    """Do nothing: objects are read when needed."""

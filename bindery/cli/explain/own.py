@@ -1,6 +1,6 @@
 """Answers `bindery explain` for a user with read access to only one namespace.
 
-`bindery.cli.reading.ownobjects` reads the namespace, `bindery.answers.own` gives the answer.
+`bindery.cli.reading.cluster` reads the namespace, `bindery.answers.own` gives the answer.
 """
 
 from datetime import UTC, datetime
@@ -13,7 +13,7 @@ from bindery.answers.subjects import own_queue_name, subject
 from bindery.cli.connection import with_client
 from bindery.cli.errors import CommandError
 from bindery.cli.options import Format
-from bindery.cli.reading.ownobjects import read_own
+from bindery.cli.reading.cluster import read_own
 from bindery.cli.tables import print_lines
 from bindery.cli.text.documents import dump
 from bindery.cli.text.own import own_lines, own_queue_lines

@@ -13,12 +13,13 @@ import typer
 
 from bindery.api.shown import shown
 from bindery.cli.errors import CommandError, ExitCode
+from bindery.cli.options import command_group
 from bindery.cli.tables import Column, print_table
 from bindery.nodecore import checkpointfiles
 from bindery.nodecore.checkpointfiles import Entry, FileContent
 from bindery.nodecore.errors import CheckpointError, CorruptCheckpointError
 
-app = typer.Typer(help="Shows and checks files that a kubelet has written.", no_args_is_help=True)
+app = command_group("Shows and checks files that a kubelet has written.")
 
 _NAMES = tuple(checkpointfiles.CheckpointKind)
 _PLACES = ("", "device-plugins/", "*/", "*/device-plugins/")
@@ -29,11 +30,6 @@ _COLUMNS = [
     Column("RESOURCE", "resource"),
     Column("VALUE", "value"),
 ]
-
-
-@app.callback()
-def node() -> None:
-    """Keep `check` a subcommand although it is the only one."""
 
 
 @app.command()

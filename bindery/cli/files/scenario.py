@@ -14,16 +14,12 @@ import typer
 from bindery.api.shown import shown
 from bindery.api.yamlfile import FileError
 from bindery.cli.errors import ExitCode
+from bindery.cli.options import command_group
 from bindery.scenario.files import read_scenarios, scenario_files
 from bindery.scenario.format import Scenario
 from bindery.scenario.runner import Result, run
 
-app = typer.Typer(no_args_is_help=True, help="Test a queue policy like code.")
-
-
-@app.callback()
-def scenario() -> None:
-    """Test a queue policy like code."""
+app = command_group("Test a queue policy like code.")
 
 
 @app.command("run", epilog="Examples: bindery scenario run policy.yaml · … run policies/ --json")

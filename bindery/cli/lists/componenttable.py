@@ -6,7 +6,7 @@ from typing import Final
 from bindery.answers.components import ComponentState, component_row
 from bindery.answers.rows import Row
 from bindery.cli.options import Format
-from bindery.cli.tables import Column, print_json, print_lines, print_table, print_yaml
+from bindery.cli.tables import Column, print_lines, print_list, print_table
 
 _COLUMNS: Final = (
     Column("COMPONENT", "component"),
@@ -20,11 +20,7 @@ _COLUMNS: Final = (
 def show(found: Sequence[ComponentState], output: Format) -> None:
     """Print `found` as a table, JSON or YAML."""
     rows = [component_row(each) for each in found]
-    if output is Format.JSON:
-        print_json(rows)
-    elif output is Format.YAML:
-        print_yaml(rows)
-    else:
+    if not print_list(rows, output):
         print_table(_COLUMNS, rows, "")
         print_lines(line for row in rows for line in _lines(row))
 

@@ -14,7 +14,7 @@ import typer
 from bindery.answers.rows import Row
 from bindery.cli.importing import importing
 from bindery.cli.options import NamespaceOption, examples, namespace_of
-from bindery.cli.tables import Column, print_json, print_table, print_yaml
+from bindery.cli.tables import Column, print_list, print_table
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 
@@ -127,11 +127,7 @@ def get(
         chosen = namespace_of(context, namespace, None)
         where = f"namespace {chosen}"
     rows = _rows(context, kind, chosen, gang)
-    if output is Output.JSON:
-        print_json(rows)
-    elif output is Output.YAML:
-        print_yaml(rows)
-    else:
+    if not print_list(rows, output):
         suffix = f" of gang {gang}" if gang else ""
         print_table(columns, rows, f"There are no {kind.value}{suffix} in {where}.")
 

@@ -16,8 +16,8 @@ from bindery.api.names import GPU_RESOURCE
 from bindery.cli.connection import chosen_namespace, with_client
 from bindery.cli.errors import CommandError, ExitCode
 from bindery.cli.options import WideFormat
-from bindery.cli.reading.ownobjects import read_own
-from bindery.cli.tables import Column, print_json, print_table, print_yaml
+from bindery.cli.reading.cluster import read_own
+from bindery.cli.tables import Column, print_list, print_table
 from bindery.kube.errors import ForbiddenError
 from bindery.kube.objects.podgroups import GangQueue
 
@@ -47,11 +47,7 @@ def show_own(
     name = "gpu" if resource == GPU_RESOURCE else resource
     write = plain if output in (WideFormat.TEXT, WideFormat.WIDE) else _as_written
     rows = [share_row(each, name, write) for each in _read(context, None, refusal)]
-    if output is WideFormat.JSON:
-        print_json(rows)
-    elif output is WideFormat.YAML:
-        print_yaml(rows)
-    else:
+    if not print_list(rows, output):
         print_table(_COLUMNS, rows, "")
 
 

@@ -4,20 +4,13 @@ Called by the `bindery` command; `bindery.binder.process` takes over. A configur
 used ends with exit code 2 before anything is done.
 """
 
-import typer
-
 from bindery.binder import process
 from bindery.binder.plugins import registry
-from bindery.cli.options import LogLevel
+from bindery.cli.options import LogLevel, command_group
 from bindery.cli.processes import running
 from bindery.observability.listening import LOOPBACK, Listening
 
-app = typer.Typer(help="Carries out the scheduler's decisions.", no_args_is_help=True)
-
-
-@app.callback()
-def binder() -> None:
-    """Keep `run` a subcommand although it is the only one."""
+app = command_group("Carries out the scheduler's decisions.")
 
 
 @app.command()

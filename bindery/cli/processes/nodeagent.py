@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from bindery import __version__
 from bindery.api import yamlfile
-from bindery.cli.options import LogLevel, examples
+from bindery.cli.options import LogLevel, command_group, examples
 from bindery.cli.processes import running
 from bindery.kube.client import Client
 from bindery.nodeagent.agent import COMPONENT, HollowAgent
@@ -25,12 +25,7 @@ from bindery.nodeagent.shapes import HollowNode, HollowNodesFile, NodeShape, exp
 from bindery.nodeagent.topologies import DELAY_S
 from bindery.observability.listening import LOOPBACK, Listening
 
-app = typer.Typer(help="Runs bound pods: the node agent.", no_args_is_help=True)
-
-
-@app.callback()
-def nodeagent() -> None:
-    """Keep `run` a subcommand although it is the only one."""
+app = command_group("Runs bound pods: the node agent.")
 
 
 @app.command(

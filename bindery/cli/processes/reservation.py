@@ -13,20 +13,15 @@ import typer
 
 from bindery import __version__
 from bindery.cli.errors import CommandError
-from bindery.cli.options import LogLevel
+from bindery.cli.options import LogLevel, command_group
 from bindery.kube.client import Client
 from bindery.nodeagent.reservation import Identity, NoDeviceError, hold, visible_device
 from bindery.observability import plainlogs
 
 COMPONENT = "bindery-reservation"
-app = typer.Typer(help="Holds a GPU for the pods that share it.", no_args_is_help=True)
+app = command_group("Holds a GPU for the pods that share it.")
 
 _log = logging.getLogger(__name__)
-
-
-@app.callback()
-def reservation() -> None:
-    """Keep `hold` a subcommand although it is the only one."""
 
 
 @app.command("hold")

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from bindery.cli.options import LogLevel
+from bindery.cli.options import LogLevel, command_group
 from bindery.cli.processes import running
 from bindery.observability.listening import LOOPBACK, Listening
 from bindery.scheduler import process
@@ -13,12 +13,7 @@ from bindery.scheduler.background import CycleHangsError
 from bindery.scheduler.configuration import ConfigurationFile
 from bindery.scheduler.process import SchedulerOptions
 
-app = typer.Typer(no_args_is_help=True, help="The process that plans gangs and commits them.")
-
-
-@app.callback()
-def _group() -> None:
-    """Keep `run` a subcommand, so that others can stand beside it."""
+app = command_group("The process that plans gangs and commits them.")
 
 
 @app.command()

@@ -11,17 +11,12 @@ import typer
 
 from bindery.binder.plugins import registry
 from bindery.binder.webhook import process
-from bindery.cli.options import LogLevel
+from bindery.cli.options import LogLevel, command_group
 from bindery.cli.processes import running
 from bindery.observability import logs
 from bindery.observability.listening import LOOPBACK, Listening
 
-app = typer.Typer(help="Checks and prepares pods when they are created.", no_args_is_help=True)
-
-
-@app.callback()
-def webhook() -> None:
-    """Keep `run` a subcommand although it is the only one."""
+app = command_group("Checks and prepares pods when they are created.")
 
 
 @app.command()

@@ -10,7 +10,7 @@ from bindery.api import yamlfile
 from bindery.api.yamlfile import Document, FileError
 from bindery.cli.errors import CommandError, ExitCode
 from bindery.cli.options import Format
-from bindery.cli.tables import Column, print_json, print_table, print_yaml
+from bindery.cli.tables import Column, print_list, print_table
 from bindery.grouper.controllers.trial import try_out
 from bindery.grouper.table import karta
 from bindery.grouper.table.facts import mapping
@@ -28,14 +28,8 @@ _COLUMNS = (
 
 def show_rows(table: Table, output: Format) -> None:
     """Print the rows of `table`."""
-    if output is Format.TEXT:
+    if not print_list([row.to_wire() for row in table], output):
         print_table(_COLUMNS, [described(row) for row in table], "There are no rows.")
-        return
-    rows = [row.to_wire() for row in table]
-    if output is Format.JSON:
-        print_json(rows)
-    else:
-        print_yaml(rows)
 
 
 def described(row: Row) -> dict[str, str]:

@@ -28,7 +28,7 @@ from bindery.kube.objects.resources import (
     Resource,
 )
 from bindery.kube.objects.snapshot import ClusterSnapshot
-from bindery.kube.objects.watched import KubeObject
+from bindery.kube.objects.watched import KubeObject, Namespace
 from bindery.kube.objects.workloads import WORKLOAD_JOBS
 from bindery.kube.watches.decoding import LenientDecoder
 from bindery.kube.watches.store import Malformed
@@ -138,3 +138,20 @@ async def read_queues(client: "Client") -> ClusterSnapshot:
             _read_claims(client),
         )
     return replace(snapshot, queues=queues, nodes=nodes, further=claims)
+
+
+async def read_own(client: "Client", namespace: str) -> ClusterSnapshot:
+    """Read the objects that a user with rights in only `namespace` may read.
+
+    Such a user may read no other namespace, no nodes and no queues. The status of the PodGroups
+    replaces them.
+    """
+    found, own = await asyncio.gather(read_gangs(client, namespace), _own(client, namespace))
+    return replace(found, namespaces=own)
+
+
+async def _own(client: "Client", namespace: str) -> tuple[Namespace, ...]:
+    try:
+        return (await client.get(NAMESPACES, namespace),)
+    except ForbiddenError:
+        return ()

@@ -24,7 +24,7 @@ from bindery.kube.metrics import EVENTS_DROPPED
 from bindery.kube.objects.resources import EVENTS, Resource
 from bindery.kube.objects.watched import KubeObject
 
-__all__ = ["EventRecorder", "ObjectReference", "reference_to", "shortened"]
+__all__ = ["EventRecorder", "ObjectReference", "reference", "reference_to", "shortened"]
 
 
 _log = structlog.get_logger()
@@ -37,8 +37,12 @@ _OBJECT_NAME_MAX: Final = 253
 
 def reference_to(resource: Resource[Any], target: KubeObject) -> ObjectReference:
     """Return the reference to `target` for events."""
-    meta = target.metadata
-    return ObjectReference(resource.api_version, resource.kind, meta.namespace, meta.name, meta.uid)
+    return reference(resource, target.metadata.namespace, target.metadata.name, target.metadata.uid)
+
+
+def reference(resource: Resource[Any], namespace: str, name: str, uid: str) -> ObjectReference:
+    """Return a reference for events to an object that is known by its identity alone."""
+    return ObjectReference(resource.api_version, resource.kind, namespace, name, uid)
 
 
 class EventRecorder:

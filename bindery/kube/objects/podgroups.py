@@ -304,28 +304,20 @@ class PodGroup(CustomResource, frozen=True, rename="camel", kw_only=True, gc=Fal
         short_names=("pg",),
         namespaced=True,
         columns=(
-            PrinterColumn(name="Queue", json_path=".status.assignedQueue"),
-            PrinterColumn(name="Min", type="integer", json_path=".spec.minMember"),
-            PrinterColumn(name="State", json_path=".status.state"),
-            PrinterColumn(name="Since", type="date", json_path=".status.since"),
-            PrinterColumn(name="Pending", type="integer", json_path=".status.pods.pending"),
-            PrinterColumn(name="Bound", type="integer", json_path=".status.pods.bound"),
-            PrinterColumn(name="Running", type="integer", json_path=".status.pods.running"),
+            PrinterColumn("Queue", ".status.assignedQueue"),
+            PrinterColumn("Min", ".spec.minMember", "integer"),
+            PrinterColumn("State", ".status.state"),
+            PrinterColumn("Since", ".status.since", "date"),
+            PrinterColumn("Pending", ".status.pods.pending", "integer"),
+            PrinterColumn("Bound", ".status.pods.bound", "integer"),
+            PrinterColumn("Running", ".status.pods.running", "integer"),
+            PrinterColumn("Succeeded", ".status.pods.succeeded", "integer", priority=1),
+            PrinterColumn("Failed", ".status.pods.failed", "integer", priority=1),
+            PrinterColumn("Reason", '.status.conditions[?(@.type=="Scheduled")].reason'),
             PrinterColumn(
-                name="Succeeded", type="integer", json_path=".status.pods.succeeded", priority=1
+                "Message", '.status.conditions[?(@.type=="Scheduled")].message', priority=1
             ),
-            PrinterColumn(
-                name="Failed", type="integer", json_path=".status.pods.failed", priority=1
-            ),
-            PrinterColumn(
-                name="Reason", json_path='.status.conditions[?(@.type=="Scheduled")].reason'
-            ),
-            PrinterColumn(
-                name="Message",
-                json_path='.status.conditions[?(@.type=="Scheduled")].message',
-                priority=1,
-            ),
-            PrinterColumn(name="Age", type="date", json_path=".metadata.creationTimestamp"),
+            PrinterColumn("Age", ".metadata.creationTimestamp", "date"),
         ),
     )
     spec: PodGroupSpec = field(default_factory=PodGroupSpec)

@@ -164,20 +164,18 @@ class Queue(CustomResource, frozen=True, rename="camel", kw_only=True, gc=False)
         short_names=("bq",),
         namespaced=False,
         columns=(
-            PrinterColumn(name="Parent", json_path=".spec.parent"),
-            PrinterColumn(
-                name="Weight", type="number", json_path=".spec.resources.gpu.overQuotaWeight"
-            ),
-            PrinterColumn(name="GPUs", json_path=".status.allocated.gpu"),
-            PrinterColumn(name="Fair share", json_path=".status.fairShare.gpu"),
-            PrinterColumn(name="Pending", json_path=".status.pending.gpu"),
-            PrinterColumn(name="Running", type="integer", json_path=".status.gangs.running"),
-            PrinterColumn(name="Waiting", type="integer", json_path=".status.gangs.pending"),
-            PrinterColumn(name="State", json_path=".spec.state"),
-            PrinterColumn(name="Ready", json_path='.status.conditions[?(@.type=="Ready")].status'),
-            PrinterColumn(name="Priority", type="integer", json_path=".spec.priority", priority=1),
-            PrinterColumn(name="GPU limit", json_path=".spec.resources.gpu.limit", priority=1),
-            PrinterColumn(name="Age", type="date", json_path=".metadata.creationTimestamp"),
+            PrinterColumn("Parent", ".spec.parent"),
+            PrinterColumn("Weight", ".spec.resources.gpu.overQuotaWeight", "number"),
+            PrinterColumn("GPUs", ".status.allocated.gpu"),
+            PrinterColumn("Fair share", ".status.fairShare.gpu"),
+            PrinterColumn("Pending", ".status.pending.gpu"),
+            PrinterColumn("Running", ".status.gangs.running", "integer"),
+            PrinterColumn("Waiting", ".status.gangs.pending", "integer"),
+            PrinterColumn("State", ".spec.state"),
+            PrinterColumn("Ready", '.status.conditions[?(@.type=="Ready")].status'),
+            PrinterColumn("Priority", ".spec.priority", "integer", priority=1),
+            PrinterColumn("GPU limit", ".spec.resources.gpu.limit", priority=1),
+            PrinterColumn("Age", ".metadata.creationTimestamp", "date"),
         ),
     )
     spec: QueueSpec = field(default_factory=QueueSpec)

@@ -52,8 +52,8 @@ class Topology(CustomResource, frozen=True, rename="camel", kw_only=True, gc=Fal
         short_names=("topo",),
         namespaced=False,
         columns=(
-            PrinterColumn(name="Levels", json_path=".spec.levels[*].nodeLabel"),
-            PrinterColumn(name="Age", type="date", json_path=".metadata.creationTimestamp"),
+            PrinterColumn("Levels", ".spec.levels[*].nodeLabel"),
+            PrinterColumn("Age", ".metadata.creationTimestamp", "date"),
         ),
     )
     spec: TopologySpec
@@ -107,8 +107,8 @@ class HyperNode(CustomResource, frozen=True, rename="camel", kw_only=True, gc=Fa
         short_names=("hn",),
         namespaced=False,
         columns=(
-            PrinterColumn(name="Tier", type="integer", json_path=".spec.tier"),
-            PrinterColumn(name="Age", type="date", json_path=".metadata.creationTimestamp"),
+            PrinterColumn("Tier", ".spec.tier", "integer"),
+            PrinterColumn("Age", ".metadata.creationTimestamp", "date"),
         ),
     )
     spec: HyperNodeSpec

@@ -71,7 +71,7 @@ class Reflector(Generic[T]):
 
     client: Client
     resource: Resource[T]
-    on_change: Callable[[Change[T]], None]
+    on_change: Callable[[Change[T]], None] = lambda _: None
     _: KW_ONLY
     namespace: str = ""
     label_selector: str = ""

@@ -203,19 +203,12 @@ class DynamicResources:
 
 
 def _missing_extended(context: BindContext) -> PluginError:
-    return PluginError(
-        f"the resource claim for extended resources of pod {context.pod.name} does not exist",
-        reason=reservations.CLAIM_CHANGED,
-        permanent=True,
-    )
+    text = "the resource claim for extended resources of pod"
+    return reservations.changed(f"{text} {context.pod.name} does not exist")
 
 
 def _missing(planned: ClaimHandover) -> PluginError:
-    return PluginError(
-        f"resource claim {planned.name} does not exist",
-        reason=reservations.CLAIM_CHANGED,
-        permanent=True,
-    )
+    return reservations.changed(f"resource claim {planned.name} does not exist")
 
 
 def _handover(context: BindContext) -> Handover:

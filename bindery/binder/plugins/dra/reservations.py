@@ -37,15 +37,15 @@ def check(claim: ResourceClaim, planned: ClaimHandover, pod: PodView) -> None:
     """
     name, meta = planned.name, claim.metadata
     if meta.uid != planned.uid:
-        raise _changed(f"resource claim {name} is not the one that was planned")
+        raise changed(f"resource claim {name} is not the one that was planned")
     if meta.deletion_timestamp is not None:
-        raise _changed(f"resource claim {name} is being deleted")
+        raise changed(f"resource claim {name} is being deleted")
     user = consumer(planned, pod)
     if planned.is_own and not any(
         owner.controller and owner.uid == user.uid for owner in meta.owner_references
     ):
         maker = "its PodGroup" if planned.consumer is not None else "this pod"
-        raise _changed(f"resource claim {name} was not made for {maker}")
+        raise changed(f"resource claim {name} was not made for {maker}")
 
 
 def consumer(planned: ClaimHandover, pod: PodView) -> ConsumerReference:
@@ -61,9 +61,9 @@ def check_reserved(claim: ResourceClaim, planned: ClaimHandover, pod: PodView) -
     """
     name, status = claim.metadata.name, claim.status
     if status.allocation is None:
-        raise _changed(f"resource claim {name} was deallocated before the pod was bound")
+        raise changed(f"resource claim {name} was deallocated before the pod was bound")
     if all(user.uid != consumer(planned, pod).uid for user in status.reserved_for):
-        raise _changed(f"the pod's reservation of resource claim {name} was removed")
+        raise changed(f"the pod's reservation of resource claim {name} was removed")
 
 
 def with_finalizer(claim: ResourceClaim) -> Patch | None:
@@ -104,11 +104,11 @@ def reserved(
             "allocationTimestamp": now,
         }
     elif not _serves(status.allocation, planned.allocation, node_name):
-        raise _changed(f"resource claim {planned.name} was allocated elsewhere in the meantime")
+        raise changed(f"resource claim {planned.name} was allocated elsewhere in the meantime")
     me = consumer(planned, pod)
     if all(user.uid != me.uid for user in users):
         if len(users) >= MOST_RESERVATIONS:
-            raise _changed(
+            raise changed(
                 f"resource claim {planned.name} is reserved by {MOST_RESERVATIONS} pods already"
             )
         written["reservedFor"] = _wire([*users, me])
@@ -162,5 +162,6 @@ def _wire(users: Sequence[ConsumerReference]) -> list[dict[str, Any]]:
     return [dict(msgspec.to_builtins(user)) for user in users]
 
 
-def _changed(message: str) -> PluginError:
+def changed(message: str) -> PluginError:
+    """Return the error about a claim that differs from the plan."""
     return PluginError(message, reason=CLAIM_CHANGED, permanent=True)

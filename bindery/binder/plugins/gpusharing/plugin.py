@@ -142,11 +142,12 @@ class GpuSharing:
         Raises:
             PluginError: the pod is deleted, or another pod has its name.
         """
+        gone = PluginError(
+            "the pod no longer exists", reason=BindFailureReason.POD_GONE, permanent=True
+        )
         pod = await self._read(context)
         if pod is None:
-            raise PluginError(
-                "the pod no longer exists", reason=BindFailureReason.POD_GONE, permanent=True
-            )
+            raise gone
         groups = context.binding.selected_gpu_groups
         wanted = {**labels_of(groups), SHARES_GPU_LABEL: "true"}
         received = ReceivedResourceType.FRACTION.value
@@ -157,9 +158,7 @@ class GpuSharing:
             return pod
         written = await self._patch(pod, labels, received, context)
         if written is None:
-            raise PluginError(
-                "the pod no longer exists", reason=BindFailureReason.POD_GONE, permanent=True
-            )
+            raise gone
         return written
 
     async def _patch(

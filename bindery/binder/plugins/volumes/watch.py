@@ -26,7 +26,7 @@ class VolumeWatch:
     async def run(self, client: Client) -> None:
         """Watch until cancelled."""
         claims = Reflector(client, CLAIMS, self._wake)
-        volumes = Reflector(client, VOLUMES, lambda _: None)
+        volumes = Reflector(client, VOLUMES)
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(claims.run(), name="watch claims")
