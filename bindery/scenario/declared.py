@@ -48,11 +48,12 @@ def keys_of(
     def add(model: type[DeclaredT]) -> type[DeclaredT]:
         fields: dict[str, Any] = {}
         from_kind: dict[str, msgspec.structs.FieldInfo] = {}
+        declared = fields_of(kind)
         for field in msgspec.structs.fields(kind):
             key = field.name.removesuffix(_UNIT)
             if field.name in without or key in model.model_fields:
                 continue
-            typed, options = fields_of(kind)[field.name]
+            typed, options = declared[field.name]
             if key != field.name:
                 typed = Annotated[typed, BeforeValidator(_duration)]
             fields[key] = (typed, Field(**options))

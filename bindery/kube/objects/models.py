@@ -20,7 +20,7 @@ from typing import (
 
 import msgspec
 from msgspec import NODEFAULT
-from pydantic import BaseModel, Field, create_model, model_validator
+from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 from pydantic.alias_generators import to_camel
 
 from bindery.api.base import ApiModel
@@ -57,6 +57,13 @@ def as_struct(model: BaseModel, kind: type[StructT]) -> StructT:
     return msgspec.convert(model.model_dump(by_alias=True, exclude_unset=True), kind)
 
 
+class _MadeModel(ApiModel):
+    """The base of made models."""
+
+    # Pydantic would look for docstrings in the source of each of them, which takes milliseconds.
+    model_config = ConfigDict(use_attribute_docstrings=False)
+
+
 @cache
 def model_of(kind: type[msgspec.Struct]) -> type[ApiModel]:
     """Return the model of `kind`; for an object, the model has only spec and status."""
@@ -70,7 +77,11 @@ def model_of(kind: type[msgspec.Struct]) -> type[ApiModel]:
         for index, rule in enumerate(getattr(kind, "validations", ()))
     }
     made: type[ApiModel] = create_model(
-        kind.__name__, __base__=ApiModel, __module__=kind.__module__, __validators__=rules, **fields
+        kind.__name__,
+        __base__=_MadeModel,
+        __module__=kind.__module__,
+        __validators__=rules,
+        **fields,
     )
     return made
 
