@@ -47,8 +47,8 @@ class Forest:
     """All trees that have pods."""
 
     def __init__(self, find: Callable[[Reference], Found], forget: Callable[[str], None]) -> None:
-        """`find` returns an owner or why it is missing; `forget` is told the UID of each node that
-        is no longer in a tree.
+        """`find` returns an owner or why it is missing; `forget` gets the UID of each node that
+        leaves its tree.
         """
         self._find = find
         self._forget = forget

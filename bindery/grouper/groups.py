@@ -32,7 +32,7 @@ class Groups:
         self._groups: dict[Key, WrittenGroup] = {}
         self._by_owner: dict[str, dict[Key, None]] = {}
         self._deleted: set[str] = set()
-        """UIDs of what we have deleted and the watch still shows."""
+        """UIDs of PodGroups that the grouper has deleted and that the watch still shows."""
 
     def __len__(self) -> int:
         return len(self._groups)
@@ -103,8 +103,8 @@ class Groups:
 def _owners(group: WrittenGroup) -> list[str]:
     """Return the UIDs of the owners of `group`.
 
-    `kubectl delete --cascade=orphan` removes the references to the deleted owner. Then nobody else
-    deletes the PodGroup: it counts as its own owner, which has no pods.
+    `kubectl delete --cascade=orphan` removes the references to the deleted owner, and no other
+    component deletes the PodGroup then. Such a PodGroup counts as its own owner, without pods.
     """
     return [each.uid for each in group.metadata.owner_references] or [group.metadata.uid]
 

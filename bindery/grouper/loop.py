@@ -38,7 +38,7 @@ _RETRY_CAP_S: Final = 60.0
 
 
 class GroupingLoop:
-    """Keeps the PodGroups of all workloads as their plans say."""
+    """Keeps the PodGroups of all workloads equal to their plans."""
 
     def __init__(
         self, view: View, table: Table, writer: Writer, board: NoticeBoard, debounce_s: float
@@ -50,7 +50,7 @@ class GroupingLoop:
         self._board = board
         self._debounce_s = debounce_s
         self._due: dict[str, float] = {}
-        """Root -> when it is to be planned, of the loop's clock."""
+        """Root -> time of its next plan, by the loop's clock."""
         self._busy: set[str] = set()
         self._rests_s: dict[str, float] = {}
         self._failures: dict[str, int] = {}

@@ -88,7 +88,7 @@ class _Kind:
     missing: Missing = Missing.PENDING
     """Why owners are missing that neither the watch nor a read has shown."""
     owners: dict[str, Reference] = field(default_factory=dict)
-    """Those that pods depend on, by UID."""
+    """The owners on which pods depend, by UID."""
     askers: dict[str, set[str]] = field(default_factory=dict)
     """Name -> who has asked for the object of this name."""
     following: asyncio.Task[None] | None = None
@@ -172,8 +172,8 @@ class Owners:
     ) -> Mapping[str, Any] | Missing:
         """Return the object of this name as its manifest would be, or why it is missing.
 
-        The version of `key` may be `*`. When the answer may have changed, `changed` is told
-        `asker`, the UID of the workload that needs it.
+        The version of `key` may be `*`. `changed` is called with `asker`, the UID of the workload
+        that needs the object, when the answer may have changed.
         """
         kind = self._ask(key, name, asker)
         if kind.mirror is None or kind.resource is None or not kind.mirror.synced.is_set():
@@ -214,7 +214,7 @@ class Owners:
         """Return whether the API server has a kind.
 
         Raises:
-            KubeError: it does not say.
+            KubeError: the API server cannot be asked.
         """
         return await self._catalogue.find(*key) is not None
 
@@ -357,7 +357,7 @@ class Owners:
             self._tell_waiting(kind)
 
     def _tell_waiting(self, kind: _Kind) -> None:
-        """Tell all who asked for objects of a kind that the answers may have changed."""
+        """Report to all workloads that need objects of a kind that the answers may have changed."""
         for uid in [uid for uid in kind.owners if uid not in self._known]:
             self._changed(uid)
         for name in list(kind.askers):

@@ -1,4 +1,4 @@
-"""Writes the conditions of upstream's groups: what our PodGroups say, in upstream's words.
+"""Writes the conditions of upstream's groups: the state of our PodGroups in upstream's words.
 
 Called by `loop` after a gang was planned and written. One write for each group whose conditions
 differ; a write that is overtaken fails, and the gang is planned again.

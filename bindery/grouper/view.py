@@ -162,13 +162,13 @@ class View:
         ]
 
     async def leftovers(self, root: str) -> list[WrittenGroup]:
-        """Return the PodGroups of a root without pods that nobody else will delete.
+        """Return the PodGroups of a root without pods that only the grouper can delete.
 
         The garbage collector does not know objects of kinds that are not installed, and leaves
         PodGroups without an owner.
 
         Raises:
-            KubeError: the API server does not say which kinds there are.
+            KubeError: the kinds of the API server cannot be read.
         """
         found = self.groups.of_owners([root])
         kinds = {

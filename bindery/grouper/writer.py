@@ -1,8 +1,8 @@
 """Brings the stored PodGroups of one workload into line with its plan.
 
-Called by `loop` for one workload at a time. It writes only what differs, and every write says which
-state it changes, so that two groupers, or one that was killed, do no harm. The invariant: a
-PodGroup without our label is never written, and none is deleted under which pods are bound.
+Called by `loop` for one workload at a time. It writes only differences, and every write has the
+resourceVersion that it changes, so that two groupers, or a killed one, do no harm. The invariant:
+a PodGroup without our label is never written, and no PodGroup with bound pods is deleted.
 """
 
 import asyncio
@@ -157,7 +157,7 @@ def _with_queue_kept(
 
 
 def _replacement(stored: WrittenGroup, wanted: Group) -> Mapping[str, Any]:
-    """Return `wanted` with what others have put into the metadata of `stored`."""
+    """Return `wanted` with the metadata of `stored` that other writers have added."""
     body: dict[str, Any] = wanted.to_object()
     ours: dict[str, Any] = body["metadata"]
     meta = stored.metadata

@@ -38,7 +38,7 @@ class SelectorTerm(ScenarioModel):
 
 
 class NodeSelector(ScenarioModel):
-    """Terms of which one must hold."""
+    """Terms; at least one of them must hold."""
 
     node_selector_terms: tuple[SelectorTerm, ...] = Field(min_length=1)
 

@@ -1,7 +1,7 @@
 """A scenario: the model of one YAML document.
 
-`files` reads it, `checks` holds what no single key can say, `support` names what does not exist
-yet. Invariant: every key of the format has a field here, so that a misspelt key is an error.
+`files` reads it, `checks` has the rules about several keys, `support` names features that do not
+exist yet. Invariant: every key of the format has a field here, so that a misspelt key is an error.
 """
 
 from datetime import UTC, datetime

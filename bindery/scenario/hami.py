@@ -1,8 +1,8 @@
 """Scenarios about devices that HAMi shares: its registers on nodes, resources, wishes of pods.
 
-Called by `objects` for nodes whose devices say how many `shares` they have, and for the pods of
-such scenarios; by `planning` to see which devices a pod has. All are NVIDIA's; other vendors are
-written with `resources` and `annotations` as they are.
+Called by `objects` for nodes whose devices have the key `shares`, and for the pods of such
+scenarios; by `planning` for the devices of a pod. All devices are NVIDIA's; devices of other
+vendors are written with `resources` and `annotations`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -137,8 +137,8 @@ def holds_devices(pod: Pod) -> bool:
 
 
 def devices_of(pod: Pod, data: Mapping[str, Any] | None, node: Node | None) -> tuple[str, ...]:
-    """Return the devices of `pod` by index on its node: those that were handed to the binder for
-    it, or those of its annotations.
+    """Return the devices of `pod` by index on its node, from the data for the binder or from the
+    pod's annotations.
     """
     if data is not None:
         return tuple(str(index) for index in data["indexes"].values())

@@ -136,7 +136,7 @@ class ScenarioPod(ContainerRequest):
     host_ports: HostPorts = ()
     """Ports of the node that its main container takes."""
     scheduler_name: str = ""
-    """Another scheduler that has placed or nominated the pod; empty: this one."""
+    """Another scheduler that has placed or nominated the pod; empty: Bindery."""
     nominated_node: str = ""
     """The node for which that scheduler has nominated the pod, which waits."""
     required_features: Annotated[tuple[str, ...], AfterValidator(_known_features)] = ()

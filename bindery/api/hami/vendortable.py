@@ -2,7 +2,7 @@
 
 Read through `VENDORS`, `BY_WORD` and `MANAGED`. Rows describe HAMi v2.10.0 with its default
 configuration (charts/hami, device-config), and use HAMi's names. The lines of a row are: names and
-keys, what a node has, what a container requests, which devices it may get, and what is written.
+keys, devices of nodes, requests of containers, choice of devices, further annotations.
 """
 
 from types import MappingProxyType

@@ -32,7 +32,7 @@ _POD_GANG: Final = ("scheduler.grove.io", "PodGang")
 
 @dataclass
 class Expansion:
-    """The objects that were given and those that controllers create."""
+    """The given objects, and the objects that controllers create."""
 
     owners: dict[str, Body] = field(default_factory=dict)
     """By UID."""

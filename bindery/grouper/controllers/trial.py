@@ -1,7 +1,7 @@
 """The PodGroups that manifests would become, without a cluster. Used by `bindery grouper plan`.
 
-Pods and owners that are in the manifests are taken as they are. For an owner without pods, those
-that its controller would create are assumed.
+Pods and owners of the manifests are used unchanged. For an owner without pods, the plan has the
+pods that its controller would create.
 """
 
 import hashlib

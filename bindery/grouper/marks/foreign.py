@@ -1,6 +1,6 @@
-"""What another scheduler's objects become here, and what of them does not carry over.
+"""The translation of other schedulers' objects, and the fields that have no counterpart here.
 
-Used by the modules `kai` and `volcano` beside this one, by the grouper and by `bindery migrate`.
+Used by the modules `kai` and `volcano` of this package, by the grouper and by `bindery migrate`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ class Loss:
     field: str
     """The path of the field, such as `spec.minResources`."""
     value: str
-    """What the object has there, as text."""
+    """The value of the field, as text."""
     reason: str
     """Why it does not carry over, and what takes its place."""
 

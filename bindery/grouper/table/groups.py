@@ -51,7 +51,7 @@ class Problem:
 class WantedObject:
     """An object that the plan needs and was not given: the caller reads it and plans again.
 
-    Found by `uid` for an owner, else by name; then `versions` are those that the row names.
+    Found by `uid` for an owner, else by name and one of `versions`, the versions of the row.
     """
 
     group: str

@@ -26,7 +26,7 @@ def plan(
 ) -> GroupPlan:
     """Return the PodGroups of `pods`, all of one namespace.
 
-    `owners`: by UID, the objects that the chains of the pods lead through, and those that an
+    `owners`: by UID, the objects that the chains of the pods lead through, and the objects that an
     earlier plan wanted. Pods that name their PodGroup themselves, in our annotation or in
     `spec.schedulingGroup`, are in no group of the plan.
     """

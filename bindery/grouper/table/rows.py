@@ -93,9 +93,9 @@ class PassTo(ApiModel):
     """Where the walk goes on, below an owner that only wraps; exactly one key."""
 
     owner: bool = False
-    """To the owner below this one, or to the pod."""
+    """To the next owner below, or to the pod."""
     kind: str | None = None
-    """To the owner of this kind below this one."""
+    """To the next owner below of this kind."""
     pod: bool = False
     """To the pod itself."""
     object: "PassToObject | None" = None

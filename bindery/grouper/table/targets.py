@@ -55,8 +55,8 @@ class Finder:
     def target(self, chain: Chain) -> Step[Target | WantedObject]:
         """Return the target of the pod of `chain`, or the object that must be read first.
 
-        The pods of an owner that is to be skipped are independent. They need a PodGroup all the
-        same: the scheduler does not see their owner, and may wait for one.
+        The pods of a skipped owner are independent. Such pods still need a PodGroup, as the
+        scheduler does not see their owner and may wait for a PodGroup.
         """
         notes, links, position = Notes(), chain.links, len(chain.links) - 1
         if any(settings.is_skipped(link) for link in links[1:]):

@@ -52,7 +52,7 @@ class Adapter:
 
     version: str
     kinds: tuple[str, ...]
-    """Those that are served in this version."""
+    """The kinds that are served in this version."""
     read: Callable[[Body], UpstreamGroup]
     """Reads a PodGroup or a CompositePodGroup."""
     scheduled: Mapping[str, str]

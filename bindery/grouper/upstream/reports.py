@@ -1,4 +1,4 @@
-"""What upstream's groups say about themselves: conditions, from the status of our PodGroup.
+"""The conditions of upstream's groups, from the status of our PodGroup.
 
 Only conditions of ours are changed, and only when they differ. From Kubernetes 1.37 on, a group
 that was scheduled once stays so.

@@ -1,7 +1,7 @@
-"""What the API server demands of its own kinds of workloads, at the line where it is missing.
+"""The required fields of Kubernetes' own kinds of workloads, with the line where one is missing.
 
-Used by `submission`. Definitions of other kinds are not at hand: what does not fit their row is
-told by the plan.
+Used by `submission`. The definitions of other kinds are unknown here: the plan reports objects
+that do not fit their row.
 """
 
 from collections.abc import Mapping

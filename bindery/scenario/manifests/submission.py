@@ -54,7 +54,7 @@ _CLUSTER_WIDE: Final[Mapping[str, Resource[Any]]] = {
     each.kind: each for each in (NAMESPACES, NODES, PRIORITY_CLASSES)
 }
 _GENERATING: Final = frozenset({"Job", "ReplicaSet", "ReplicationController"})
-"""Controllers that give their pods names which nobody else has."""
+"""Controllers that generate unique names for their pods."""
 _CRITICAL: Final = {"system-cluster-critical": 2000000000, "system-node-critical": 2000001000}
 """Priority classes that every API server has."""
 
@@ -71,12 +71,12 @@ class Submission:
     workloads: dict[JobKey, str] = field(default_factory=dict)
     """Gangs that the grouper makes -> `Kind/name` of their workload in the manifest."""
     warnings: list[str] = field(default_factory=list)
-    """What the grouper or the webhook would say about the workloads."""
+    """The warnings of the grouper or the webhook about the workloads."""
     takes_s: int = 0
     """How long submitting takes: jobs of a scenario come one a second."""
 
     def pods(self) -> list[Pod]:
-        """Return all pods, also those that come later."""
+        """Return all pods, also the pods that come later."""
         now = [item for item in self.objects if isinstance(item, Pod)]
         return [*now, *(arrival.pod for arrival in self.arrivals)]
 
@@ -231,9 +231,9 @@ class _Reader:
         self._objects.append((document, item))
 
     def _take_scenario(self, document: Document, scenario: Scenario) -> None:
-        """Take the objects of a scenario without those that every scenario has.
+        """Take the objects of a scenario, except the objects that every scenario has.
 
-        Its jobs are younger than all that is there.
+        Its jobs are younger than all existing objects.
         """
         takes_s = sum(job.count for job in scenario.jobs)
         self._found.takes_s = max(self._found.takes_s, takes_s)

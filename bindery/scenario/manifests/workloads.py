@@ -253,9 +253,9 @@ def _add_groups(
 
 
 def _identity(made: Group, given: Given, names: set[str]) -> Body:
-    """Return name, UID and time of a PodGroup. Its real name ends in a UID that nobody knows yet.
+    """Return name, UID and time of a PodGroup. Its real name ends in a UID that does not exist yet.
 
-    `names`: those of the other PodGroups of the namespace; the name is added.
+    `names`: the names of the other PodGroups of the namespace; the name is added.
     """
     plain = made.name.replace(f"-{made.owner.uid[:8]}", "", 1)
     name = made.name if plain in names else plain
