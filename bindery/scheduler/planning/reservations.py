@@ -153,7 +153,8 @@ class Reservations:
             yield
             return
         before = self._in_force
-        started = [each.needs for each in self.all if each.job is not waiting]
+        others = (each for each in self.all if each.job is not waiting)
+        started = [e.needs for e in others if not e.stage or e.job not in self._ended]
         self._keep(())
         self._enter(sum(started, np.zeros_like(self._nodes.idle)))
         try:
@@ -181,9 +182,10 @@ class Reservations:
 
     def apply(self, operation: Operation) -> None:
         """Let the room of the stages of a gang go with its last pod."""
-        if operation.kind is not OperationKind.EVICT or not self.all:
+        if operation.kind is not OperationKind.EVICT or not self._in_force:
             return
-        job = next((e.job for e in self.all if e.stage and e.job.key == operation.task.job), None)
+        key = operation.task.job
+        job = next((e.job for e in self._in_force if e.stage and e.job.key == key), None)
         # The pod itself still counts: tasks change after the ledgers.
         if job is not None and job not in self._ended and running_pods(job) <= 1:
             before = _Kept(self._in_force, tuple(self._kept), self.kept, self.kept_in_queues)
