@@ -48,6 +48,8 @@ def _job(
     kind = draw(st.sampled_from(["plain", "rack", "exclusive", "exclusive", "staged"]))
     gpus, count = draw(st.integers(0, 2)), draw(st.integers(1, 3))
     pods: list[dict[str, Any]] = [{"gpus": gpus, "cpu": "1"} for _ in range(count)]
+    if draw(st.integers(0, 4)) == 0:  # a rule that sums of resources do not contain
+        pods[0]["hostPorts"] = [8080]
     # An exclusive gang that runs has its rack for itself, and nobody comes later.
     racks = [
         rack for rack, nodes in sorted(free.items()) if kind != "exclusive" or _is_empty(nodes)
@@ -62,6 +64,8 @@ def _job(
         "priority": draw(st.sampled_from([50, 60, 75, 125])),
         "preemptible": draw(st.sampled_from([True, True, True, False])),
         "minMember": draw(st.sampled_from([1, count])),
+        "expectedRuntime": draw(st.sampled_from(["1m", "1h"])),
+        "pendingFor": draw(st.sampled_from(["0s", "10m"])),
         "pods": pods,
     }
     if kind in ("rack", "exclusive"):

@@ -12,6 +12,7 @@ import numpy as np
 from bindery.scheduler.actions.fruitless import FruitlessSearches
 from bindery.scheduler.ledgers.base import OperationKind
 from bindery.scheduler.model.domains import Freeable
+from bindery.scheduler.model.holdings import is_exclusive
 from bindery.scheduler.model.jobs import Job, Task, Uid
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.planning.attempt_timer import AttemptKind
@@ -228,7 +229,7 @@ def _freeable(session: Session, claim: RoomClaim, rule: Rule) -> Freeable | None
     eligible = rule.eligible(session, claim, table)
     eligible = (eligible | rule.movable(session, claim, table)) & table.alive
     pods: Collection[Uid] = ()
-    if job.unit_count or any(each.is_exclusive for _, each in job.constraints()):
+    if is_exclusive(job):
         units = (table.units[index] for index in np.flatnonzero(eligible).tolist())
         pods = {task.uid for unit in units for task in unit.tasks}
     room = table.evictable(eligible, range(len(session.state.axis)))

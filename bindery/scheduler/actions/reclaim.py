@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from bindery.api.names import GPU_RESOURCE
 from bindery.scheduler.model.columns import BoolColumn
+from bindery.scheduler.model.holdings import is_exclusive
 from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.resources import total
 from bindery.scheduler.model.verdicts import Refusal
@@ -32,7 +33,7 @@ class ReclaimRule(Rule):
     def against_claim(self, session: Session, claim: RoomClaim) -> Iterator[Refusal]:
         """Refuse a claim if its queue would exceed its fair share of a requested resource."""
         shares, row = session.shares, session.queue_row(claim.job)
-        with_claim = _held(session, row) + _request(session, claim)
+        with_claim = _held(session, claim, row) + _request(session, claim)
         if ((with_claim > shares.fair[:, row]) & shares.requested(claim.request)).any():
             yield Refusal(
                 JobReason.OVER_FAIR_SHARE, "with this job its queue would be above its fair share"
@@ -99,7 +100,7 @@ class ReclaimRule(Rule):
                 resources = involved.setdefault(levels, dict.fromkeys(claim.request, 0))
                 resources.update(dict.fromkeys(lost, 0))
         if any(
-            self._saturated(session, self._with_claim(session, claim, levels[0]), levels, resources)
+            self._saturated(session, claim, levels, resources)
             for levels, resources in involved.items()
         ):
             text = "relative to its share, its queue would be fuller than the queue that loses"
@@ -113,7 +114,7 @@ class ReclaimRule(Rule):
         """
         shares, queues = session.shares, session.state.queues.entries
         requested = shares.requested(claim.request)
-        held = _held(session, other)
+        held = _held(session, claim, other)
         with_claim = self._with_claim(session, claim, own)
         # The quota is guaranteed: a claim within it needs less to win than one beyond it.
         within_quota = not ((with_claim > shares.quota[:, own]) & requested).any()
@@ -124,7 +125,7 @@ class ReclaimRule(Rule):
 
     def _with_claim(self, session: Session, claim: RoomClaim, own: int) -> NDArray[np.float64]:
         """Return what `own` holds with the claim; the ledger already counts its placed pods."""
-        held = _held(session, own).astype(np.float64)
+        held = _held(session, claim, own).astype(np.float64)
         for index, amount in claim.waiting_request().items():
             held[index] += amount
         return held
@@ -143,24 +144,23 @@ class ReclaimRule(Rule):
             for index in np.flatnonzero(beside).tolist():
                 lost[index] = lost.get(index, 0) + int(beside[index])
         involved = {index: lost.get(index, 0) for index in (*claim.request, *lost)}
-        with_claim = self._with_claim(session, claim, levels[0])
-        return self._saturated(session, with_claim, levels, involved)
+        return self._saturated(session, claim, levels, involved)
 
     def _saturated(
         self,
         session: Session,
-        with_claim: NDArray[np.float64],
+        claim: RoomClaim,
         levels: tuple[int, int],
         lost: Mapping[int, int],
     ) -> bool:
         """Return whether `levels[0]` would exceed its fair share and be fuller than `levels[1]`.
 
-        Compared for each involved resource. `with_claim`: holdings of `levels[0]` with the claim
-        [resource]. `lost`: the involved resources, and what `levels[1]` is still to lose of each
-        (position on the axis -> units).
+        Compared for each involved resource, with the claim. `lost`: the involved resources, and
+        the amounts that `levels[1]` has yet to lose of each (position on the axis -> units).
         """
         (own, other), shares = levels, session.shares
-        held = _held(session, other)
+        with_claim = self._with_claim(session, claim, own)
+        held = _held(session, claim, other)
         for index, amount in lost.items():
             # A queue with a fair share of 0 cannot be compared; it may lose all of it.
             if not shares.counted[index] or shares.fair[index, other] <= 0:
@@ -172,10 +172,16 @@ class ReclaimRule(Rule):
         return False
 
 
-def _held(session: Session, row: int) -> NDArray[np.int64]:
-    """Return what pods of the queue at `row` hold, and gangs beside their pods: [resource]."""
-    beside = session.once(HeldRoom, HeldRoom).of_queue(row)
-    return np.asarray(session.queue_ledger.allocated[:, row] + beside)
+def _held(session: Session, claim: RoomClaim, row: int) -> NDArray[np.int64]:
+    """Return what pods of the queue at `row` hold, and gangs beside their pods: [resource].
+
+    A claim for an exclusive domain compares pods alone. It would take a domain and be the next one
+    that holds too much, and two queues would take it from each other for ever.
+    """
+    held = session.queue_ledger.allocated[:, row]
+    if is_exclusive(claim.job):
+        return np.asarray(held)
+    return np.asarray(held + session.once(HeldRoom, HeldRoom).of_queue(row))
 
 
 def _request(session: Session, claim: RoomClaim) -> NDArray[np.float64]:
@@ -223,7 +229,7 @@ def _within_text(session: Session, claim: RoomClaim, row: int) -> str:
         return f"queue {name} holds no requested resource that shares apply to"
     index = gpu if gpu in requested else int(requested[0])
     quota, share = shares.quota[index, row], shares.allocatable[index, row]
-    units = int(_held(session, row)[index])
+    units = int(_held(session, claim, row)[index])
     word, most = ("quota", quota) if units <= quota else ("share", share)
     if np.isinf(most):
         return f"queue {name} is within its {word}, which is unlimited"

@@ -39,3 +39,8 @@ def running_pods(job: Job) -> int:
 def is_elastic(job: Job) -> bool:
     """Return whether `job` is a gang with a minimum, so that its further pods are extra pods."""
     return job.key.is_group and (job.min_member > 0 or job.tree is not None)
+
+
+def is_exclusive(job: Job) -> bool:
+    """Return whether `job`, or a part of it, asks for a domain of its own."""
+    return job.unit_count > 0 or any(each.is_exclusive for _, each in job.constraints())

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bindery.scheduler.ledgers.base import Operation, OperationKind
+from bindery.scheduler.ledgers.base import LedgerRefusalError, Operation, OperationKind
 from bindery.scheduler.ledgers.nodes import NodeLedger
 from bindery.scheduler.ledgers.queues import QueueLedger
 from bindery.scheduler.model.columns import IntColumns
@@ -181,10 +181,15 @@ class Reservations:
     # ---- the ledger -----------------------------------------------------------------------------
 
     def apply(self, operation: Operation) -> None:
-        """Let the room of the stages of a gang go with its last pod."""
-        if operation.kind is not OperationKind.EVICT or not self._in_force:
-            return
+        """Let the room of the stages of a gang go with its last pod.
+
+        A pod of such a gang is not moved: at its new place the gang would be without the room.
+        """
         key = operation.task.job
+        if operation.kind is not OperationKind.EVICT:
+            if any(job.key == key for job in self._ended):
+                raise LedgerRefusalError("its gang would lose the room for a later stage")
+            return
         job = next((e.job for e in self._in_force if e.stage and e.job.key == key), None)
         # The pod itself still counts: tasks change after the ledgers.
         if job is not None and job not in self._ended and running_pods(job) <= 1:

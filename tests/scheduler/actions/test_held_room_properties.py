@@ -71,3 +71,5 @@ def test_nodes_and_queues_hold_exactly_the_sum_of_their_pods(scenario: Scenario)
         assert view(state) == recount(state)
         assert (state.nodes.idle >= 0).all()
         assert (state.nodes.pipelined == 0).all()
+        reasons = [pod.reason for pod in planner.observe().pods.values()]
+        assert not any("planning it has failed" in reason for reason in reasons)

@@ -20,6 +20,7 @@ from bindery.scheduler.ledgers.base import (
 )
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.constraints import Constraint
+from bindery.scheduler.model.holdings import is_exclusive
 from bindery.scheduler.model.jobs import NO_ROW, Job, JobKey, Task, TaskStatus, Uid
 from bindery.scheduler.model.parts import IsMember, of_unit
 from bindery.scheduler.model.state import PlanState
@@ -193,7 +194,7 @@ class Occupancy(Ledger):
     def _jobs(self) -> list[Job]:
         """Return the jobs with exclusive domains; constraints do not change in a session."""
         if self._exclusive is None:
-            self._exclusive = [job for job in self._state.jobs.values() if _is_exclusive(job)]
+            self._exclusive = [job for job in self._state.jobs.values() if is_exclusive(job)]
             self._keys = {job.key for job in self._exclusive}
         return self._exclusive
 
@@ -268,7 +269,3 @@ def _has(task: Task, level: str) -> bool:
     """Return whether `task` holds its domain of `level`, or gets it by the present plan."""
     is_planned = task.status in (TaskStatus.ALLOCATED, TaskStatus.PIPELINED)
     return is_planned or level in task.held_levels
-
-
-def _is_exclusive(job: Job) -> bool:
-    return job.unit_count > 0 or any(each.is_exclusive for _, each in job.constraints())
