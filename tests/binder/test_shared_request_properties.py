@@ -310,6 +310,27 @@ def test_a_withdrawal_at_any_call_ends_only_its_statement(name: str, lag_s: floa
     raise AssertionError("the calls never end")
 
 
+@pytest.mark.parametrize("later", [1, 2, 3, 4])
+def test_a_gang_stays_whole_if_pods_cannot_be_read_after_a_death_and_a_withdrawal(
+    later: int,
+) -> None:
+    """The next binder must not take a pod that it could not read for one that is not bound."""
+    for when in range(1, 1000):
+        world = World()
+        world.keeps_time = True
+        share(world, statement(world, "gang", 2))
+        script = Script({when: Trouble.DEATH_BEFORE, when + later: Trouble.ERROR})
+        scene = Scene(world, script, 1, 0.0, withdrawals={when: "gang"})
+
+        scene.play()
+
+        check_each_statement(scene)
+        check_the_end(world, 1)
+        if scene.withdrawals:
+            return
+    raise AssertionError("the calls never end")
+
+
 async def lose_the_lease(
     world: World, refuses: dict[str, PluginError], when: int, calls: list[str]
 ) -> None:

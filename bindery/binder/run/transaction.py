@@ -11,6 +11,7 @@ bound, or may be bound, is never rolled back.
 from asyncio import TaskGroup
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from bindery.api.bindrequest import BindFailureReason
 from bindery.binder.outcome.bindingmetadata import BindingMetadata
@@ -192,6 +193,10 @@ class BindTransaction:
     def _apply_refusals(self) -> None:
         """Apply refusals, but not to a transaction with bound pods: they stay."""
         stale = None if self.begun and self._needed else self._fence()
+        # A pod that could not be read may be bound: then the others must follow it.
+        is_unseen = any(pod.step is BindingState.UNSEEN for pod in self._pods.values())
+        if stale is not None and is_unseen and self._needed:
+            stale = replace(stale, permanent=False)
         for uid, pod in self._pods.items():
             failure = stale or self._refusals.get(uid)
             if failure and pod.step is BindingState.WAITING:
