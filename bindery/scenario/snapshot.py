@@ -16,6 +16,7 @@ import yaml
 
 from bindery.api.configuration import SchedulerConfiguration
 from bindery.scenario.fields import AnyObject
+from bindery.scenario.hiding.hidden import hidden
 from bindery.scheduler.model.images import normalized
 
 _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
@@ -103,15 +104,27 @@ def snapshot_text(
     objects: Sequence[AnyObject], configuration: SchedulerConfiguration, now: datetime
 ) -> str:
     """Return the scenario with `objects` and `configuration`: YAML, one object on a line."""
-    at = now.astimezone(UTC)
     scheduler = configuration.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    return _text(list(pruned(objects)), scheduler, now)
+
+
+def hidden_snapshot_text(
+    objects: Sequence[AnyObject], configuration: SchedulerConfiguration, now: datetime
+) -> tuple[str, Mapping[str, str]]:
+    """Return the scenario with pseudonyms in place of names, and pseudonym -> name."""
+    found = hidden(list(pruned(objects)), configuration)
+    return _text(found.objects, found.scheduler, now), found.names
+
+
+def _text(objects: Sequence[AnyObject], scheduler: AnyObject, now: datetime) -> str:
+    at = now.astimezone(UTC)
     head = {
         "name": f"snapshot of {at:%Y-%m-%d %H:%M:%S} UTC",
         "now": at.isoformat(timespec="microseconds"),
         "config": {"scheduler": scheduler},
     }
     lines = [yaml.safe_dump(head, sort_keys=False, allow_unicode=True, width=100)]
-    lines += ["objects:\n", *map(_line, pruned(objects))] if objects else []
+    lines += ["objects:\n", *map(_line, objects)] if objects else []
     return "".join(lines)
 
 

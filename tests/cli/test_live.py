@@ -324,6 +324,27 @@ def test_a_snapshot_runs_as_a_scenario(corner: Corner, tmp_path: Path) -> None:
     assert all("2 of 3 pods fit" in pod["reason"] for pod in gang)
 
 
+def test_a_snapshot_without_names_runs_as_a_scenario(corner: Corner, tmp_path: Path) -> None:
+    path, table = tmp_path / "snapshot.yaml", tmp_path / "names.tsv"
+
+    corner.bindery(
+        "snapshot",
+        "--hide-names",
+        "-o",
+        str(path),
+        "--names",
+        str(table),
+        "--node-pool",
+        corner.name,
+    )
+    names = dict(line.split("\t")[::-1] for line in table.read_text().splitlines())
+    result = json.loads(corner.bindery("scenario", "run", "--json", str(path)))
+
+    assert corner.name not in path.read_text()
+    gang = [result["pods"][names[f"{corner.name}-{index}"]] for index in range(3)]
+    assert all("2 of 3 pods fit" in pod["reason"] for pod in gang)
+
+
 def test_version_shows_the_server_and_the_installed_kinds(corner: Corner) -> None:
     _, server, resources, scheduler = corner.bindery("version").splitlines()
 

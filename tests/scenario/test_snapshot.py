@@ -2,46 +2,20 @@
 
 from pathlib import Path
 
-import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bindery.kube.objects import watched as kube
-from bindery.scenario.binding import bind_requests
 from bindery.scenario.events import Faults
 from bindery.scenario.format import Scenario
 from bindery.scenario.planning import Planner
 from tests.ownscenarios import FOLDER, scenarios_of
-from tests.scenario.snapshots import RESOURCES, both_plans
+from tests.scenario.snapshots import NOW, both_plans, objects_in, played, promised
 from tests.scheduler import contestedworlds
 from tests.scheduler.plannedworlds import World, worlds
 from tests.sizes import IS_LONG, examples
 
 FILES = sorted(FOLDER.rglob("*.yaml"))
-NOW = 1_750_000_000.5
-
-
-def played(scenario: Scenario, cycles: int) -> Planner:
-    """Return the planner of `scenario` after some cycles and the steps between them."""
-    planner, faults = Planner(scenario, Faults(())), Faults(())
-    cluster = planner.cluster
-    cluster.populate()
-    for _ in range(cycles):
-        planner.plan()
-        cluster.release()
-        cluster.start_pods()
-        bind_requests(cluster, faults)
-        cluster.numa.publish()
-        cluster.clock.now += 1
-    return planner
-
-
-def objects_in(planner: Planner) -> list[kube.KubeObject]:
-    """Return the objects that the API server of a planner holds."""
-    cluster = planner.engine.cluster
-    stored = [item for kind in RESOURCES for item in cluster.observers.every(kind)]
-    return [*stored, *cluster.holds.statements.values()]
 
 
 def sampled(scenarios: list[Scenario]) -> list[Scenario]:
@@ -88,9 +62,3 @@ def test_a_snapshot_of_any_world_is_planned_as_the_world(world: World, data: st.
     direct, read = both_plans(items, scenario.config.to_configuration(), NOW)
 
     assert read == direct
-
-
-def promised(pod: kube.Pod, node: str) -> kube.Pod:
-    """Return `pod` with room promised on `node`, as the scheduler writes it."""
-    status = msgspec.structs.replace(pod.status, nominated_node_name=node)
-    return pod if pod.spec.node_name else msgspec.structs.replace(pod, status=status)

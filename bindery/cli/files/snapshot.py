@@ -22,7 +22,8 @@ app = typer.Typer(add_completion=False)
 
 _EXAMPLES = examples(
     ("snapshot -o cluster.yaml", "then: bindery explain train --file cluster.yaml"),
-    ("snapshot | gzip > cluster.yaml.gz", "for a bug report"),
+    ("snapshot --hide-names | gzip > cluster.yaml.gz", "for a public bug report"),
+    ("snapshot --hide-names -o cluster.yaml --names names.tsv", "names.tsv stays with you"),
 )
 
 
@@ -33,6 +34,21 @@ def snapshot(
         Path | None,
         typer.Option("-o", "--output", metavar="FILE", help="Default: standard output."),
     ] = None,
+    hide_names: Annotated[
+        bool,
+        typer.Option(
+            "--hide-names",
+            help="Write pseudonyms such as n0012x7 in place of names. The file is planned alike.",
+        ),
+    ] = False,
+    names: Annotated[
+        Path | None,
+        typer.Option(
+            "--names",
+            metavar="FILE",
+            help="With --hide-names: write each pseudonym with its name to this file, for you.",
+        ),
+    ] = None,
     config: ConfigOption = None,
     node_pool: PoolOption = None,
 ) -> None:
@@ -40,14 +56,16 @@ def snapshot(
     configuration.
 
     The scheduler would plan the file as it would plan the cluster after a restart. Environments,
-    commands and secrets are left out.
+    commands and secrets are left out, and with --hide-names all names are pseudonyms.
     """
     with importing():
         from bindery.cli.connection import lease_namespace, with_client
         from bindery.cli.reading.configurations import read_planner
         from bindery.cli.reading.rawobjects import read_raw_objects
-        from bindery.scenario.snapshot import snapshot_text
+        from bindery.scenario.snapshot import hidden_snapshot_text, snapshot_text
 
+    if names is not None and not hide_names:
+        raise typer.BadParameter("it needs --hide-names", param_hint="--names")
     origin = Origin(config=config, node_pool=node_pool)
 
     async def read(client: "Client") -> "tuple[Planner, list[dict[str, Any]]]":
@@ -55,14 +73,24 @@ def snapshot(
         return planner, await read_raw_objects(client, planner.configuration)
 
     planner, objects = with_client(context, read)
-    text = snapshot_text(objects, planner.configuration, datetime.now(UTC))
+    now = datetime.now(UTC)
+    if hide_names:
+        text, hidden = hidden_snapshot_text(objects, planner.configuration, now)
+    else:
+        text, hidden = snapshot_text(objects, planner.configuration, now), {}
     for line in planner.lines():
         typer.echo(line, err=True)
+    if names is not None:
+        _write(names, "".join(f"{pseudonym}\t{name}\n" for pseudonym, name in hidden.items()))
     if output is None:
         typer.echo(text, nl=False)
         return
-    try:
-        output.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise CommandError(f"{output} cannot be written: {error.strerror}") from error
+    _write(output, text)
     typer.echo(f"Wrote {output}. Try: bindery explain NAME --file {output}")
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise CommandError(f"{path} cannot be written: {error.strerror}") from error

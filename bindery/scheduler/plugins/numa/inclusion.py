@@ -23,7 +23,7 @@ A report includes a pod
   pods that ran before.
 
 The amounts of a gone pod are given back at once, but only if the report's use is exactly that of
-the records of its pods. Ended pods are forgotten after `_MOST_TRIED` others, and by a new report
+the records of its pods. Ended pods are forgotten after `MOST_TRIED` others, and by a new report
 without list and fingerprint. Pure: a `NodeHistory` is never changed, only replaced.
 """
 
@@ -41,7 +41,7 @@ from bindery.scheduler.plugins.numa.amounts import Amounts, HeldZones
 from bindery.scheduler.plugins.numa.asks import Ask
 from bindery.scheduler.plugins.numa.reports import ZoneReport
 
-_MOST_TRIED: Final = 12
+MOST_TRIED: Final = 12
 """Maximum number of newest pods that a fingerprint may lack, and of ended pods that are known."""
 _TWICE: Final = 2
 _RUNNING: Final = "Running"
@@ -146,7 +146,7 @@ def with_pods(
         for uid in sorted(known.keys() - pods.keys()):
             seen += 1
             ended[uid] = replace(known.pop(uid), ended_at=seen)
-    for uid in list(ended)[: max(len(ended) - _MOST_TRIED, 0)]:
+    for uid in list(ended)[: max(len(ended) - MOST_TRIED, 0)]:
         del ended[uid]
     for uid, pod in pods.items():
         bound, runs = kept.get(uid), pod.status.phase == _RUNNING
@@ -213,7 +213,7 @@ def _signed(history: NodeHistory) -> frozenset[str] | None:
         counted = [pod for pod in counted if pod.ask is not None]
     ordered = sorted(counted, key=lambda pod: pod.key)
     ended = [uid for uid, pod in history.ended.items() if pod in counted]
-    for lacking in range(min(len(ordered), _MOST_TRIED) + 1):
+    for lacking in range(min(len(ordered), MOST_TRIED) + 1):
         come = ordered[: len(ordered) - lacking]
         for left in range(len(ended) + 1):
             without = frozenset(ended[: len(ended) - left])

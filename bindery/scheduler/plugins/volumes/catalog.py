@@ -28,7 +28,7 @@ ItemT = TypeVar("ItemT")
 
 BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
-_OLD_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
+OLD_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,13 +150,13 @@ def read_pod(pod: Pod) -> PodVolumes:
 def class_name(claim: PersistentVolumeClaim) -> str:
     """Return the name of the claim's storage class; empty for none."""
     # As in Kubernetes, the old annotation goes before the field.
-    old = claim.metadata.annotations.get(_OLD_CLASS)
+    old = claim.metadata.annotations.get(OLD_CLASS)
     return old if old is not None else claim.spec.storage_class_name or ""
 
 
 def class_of_volume(volume: PersistentVolume) -> str:
     """Return the name of the volume's storage class; empty for none."""
-    return volume.metadata.annotations.get(_OLD_CLASS) or volume.spec.storage_class_name
+    return volume.metadata.annotations.get(OLD_CLASS) or volume.spec.storage_class_name
 
 
 def is_bound(claim: PersistentVolumeClaim) -> bool:
