@@ -110,15 +110,18 @@ class ReclaimRule(Rule):
         """Return whether queue `other` holds more of a requested resource than it may keep.
 
         More than its quota, if the claim stays within the quota of `own`; else more than its share.
-        In the second case a queue of higher priority keeps all: it would take it back at once.
+        In the second case a queue of higher priority keeps all: it would take it back at once. What
+        gangs hold beside their pods counts in the first case alone, for the same reason: nothing is
+        taken from a queue within its quota.
         """
         shares, queues = session.shares, session.state.queues.entries
         requested = shares.requested(claim.request)
-        held = _held(session, claim, other)
+        held = session.queue_ledger.allocated[:, other]
         with_claim = self._with_claim(session, claim, own)
         # The quota is guaranteed: a claim within it needs less to win than one beyond it.
         within_quota = not ((with_claim > shares.quota[:, own]) & requested).any()
-        if within_quota and ((held > shares.quota[:, other]) & requested).any():
+        with_room = _held(session, claim, other)
+        if within_quota and ((with_room > shares.quota[:, other]) & requested).any():
             return True
         above = bool(((held > shares.allocatable[:, other]) & requested).any())
         return above and (within_quota or queues[own].priority >= queues[other].priority)
@@ -139,10 +142,6 @@ class ReclaimRule(Rule):
         """
         nodes = session.state.nodes
         lost = total(nodes.demand(task.row, task.shape.request) for task in unit.tasks)
-        if unit.is_core:
-            beside = session.once(HeldRoom, HeldRoom).of(unit.job)
-            for index in np.flatnonzero(beside).tolist():
-                lost[index] = lost.get(index, 0) + int(beside[index])
         involved = {index: lost.get(index, 0) for index in (*claim.request, *lost)}
         return self._saturated(session, claim, levels, involved)
 
@@ -160,7 +159,7 @@ class ReclaimRule(Rule):
         """
         (own, other), shares = levels, session.shares
         with_claim = self._with_claim(session, claim, own)
-        held = _held(session, claim, other)
+        held = session.queue_ledger.allocated[:, other]
         for index, amount in lost.items():
             # A queue with a fair share of 0 cannot be compared; it may lose all of it.
             if not shares.counted[index] or shares.fair[index, other] <= 0:
