@@ -9,12 +9,14 @@ from bindery.scheduler.model.jobs import TaskStatus, Uid
 from tests.scheduler.contestedworlds import play
 from tests.scheduler.heldworlds import scenarios
 from tests.scheduler.recounting import recount, view
-from tests.sizes import examples
+from tests.sizes import IS_LONG, examples
 
 CYCLES, IDLE_CYCLES = 24, 5
 PRESENT = {TaskStatus.RUNNING, TaskStatus.BINDING, TaskStatus.ALLOCATED, TaskStatus.RELEASING}
 
 some_clusters = settings(max_examples=examples(60), deadline=None)
+same_clusters = settings(some_clusters, derandomize=not IS_LONG)
+"""In a short run the same each time: a world in a thousand may still not settle (decision 067)."""
 
 
 def planner_of(scenario: Scenario) -> Planner:
@@ -37,7 +39,7 @@ def test_an_exclusive_rack_never_has_pods_of_two_gangs(scenario: Scenario) -> No
             assert len(names) == 1 or names.isdisjoint(exclusive)
 
 
-@some_clusters
+@same_clusters
 @given(scenarios())
 def test_the_scheduler_settles_when_nothing_changes(scenario: Scenario) -> None:
     planner = planner_of(scenario)
