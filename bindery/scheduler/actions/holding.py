@@ -12,13 +12,16 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from bindery.api.times import timestamp
-from bindery.scheduler.actions.allocate import Attempts
 from bindery.scheduler.actions.later_places import has_rules
-from bindery.scheduler.actions.wishes import Placing
+from bindery.scheduler.actions.reserved_places import ReservedPlaces
 from bindery.scheduler.model.jobs import Job, Task
+from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.stages import Stage
+from bindery.scheduler.model.verdicts import Refusal
+from bindery.scheduler.placing.claims import Choice
+from bindery.scheduler.placing.idle import IdleRoom
 from bindery.scheduler.planning.futures import Placed
-from bindery.scheduler.planning.nesting import Nest
+from bindery.scheduler.planning.next_pods import Part
 from bindery.scheduler.planning.reports import StageReport
 from bindery.scheduler.planning.session import Session
 from bindery.scheduler.planning.stage_rooms import (
@@ -30,6 +33,7 @@ from bindery.scheduler.planning.stage_rooms import (
     reservation,
 )
 from bindery.scheduler.planning.staging import awaited, kept_until
+from bindery.scheduler.planning.statement import Statement
 
 
 def hold_rooms(session: Session) -> None:
@@ -64,11 +68,11 @@ def _hold_all(session: Session, jobs: Sequence[Job], *, only_in_place: bool = Fa
 
     `only_in_place`: keep only room that is where it was, and return the others.
     """
-    attempts = Attempts(session)
+    room = IdleRoom(session, session.once(ReservedPlaces, ReservedPlaces).allow)
     without = []
     for job in jobs:
         with session.guarded(job):
-            if not _hold(session, job, attempts, only_in_place=only_in_place):
+            if not _hold(session, job, room, only_in_place=only_in_place):
                 without.append(job)
     return without
 
@@ -80,7 +84,7 @@ def _let_all_go(session: Session, jobs: Sequence[Job]) -> None:
             session.memory.let_room_go(job, stage.name)
 
 
-def _hold(session: Session, job: Job, attempts: Attempts, *, only_in_place: bool) -> bool:
+def _hold(session: Session, job: Job, room: IdleRoom, *, only_in_place: bool) -> bool:
     """Keep the room of `job`; return whether each stage whose time is not over has room.
 
     `only_in_place`: if a part of it is not where it was, keep nothing and return False.
@@ -98,7 +102,7 @@ def _hold(session: Session, job: Job, attempts: Attempts, *, only_in_place: bool
         reports = [_without(job, stage, until, aside) for stage in due]
     if reports is None:
         try:
-            reports = _hold_by_plan(session, job, due, until, attempts, only_in_place)
+            reports = _hold_by_plan(session, job, due, until, room, only_in_place)
         finally:
             session.futures.clear()
             session.refusals.pop(job, None)
@@ -185,11 +189,11 @@ def _hold_by_plan(
     job: Job,
     stages: Sequence[Stage],
     until: _Until,
-    attempts: Attempts,
+    room: IdleRoom,
     only_in_place: bool,
 ) -> list[StageReport] | None:
     """Plan the room of `stages` and keep it; None as for `only_in_place` of `_hold`."""
-    placed = _places(session, job, stages, attempts) if stages else {}
+    placed = _places(session, job, stages, room) if stages else {}
     if only_in_place and not _are_in_place(session, job, placed):
         return None
     rooms = [(each, placed[each.name]) for each in stages]
@@ -214,18 +218,26 @@ def _is_kept(session: Session, until: float | None) -> bool:
 
 
 def _places(
-    session: Session, job: Job, stages: Sequence[Stage], attempts: Attempts
+    session: Session, job: Job, stages: Sequence[Stage], room: IdleRoom
 ) -> dict[str, list[Placed]]:
     """Return stage -> the places of its future pods, all at once; none where they do not fit."""
     found: dict[str, list[Placed]] = {}
     with session.statement() as statement:
-        placing = Placing(session, job, statement, Nest(session, job, statement), attempts.place)
         for stage in sorted(stages, key=lambda stage: not _has_domain(stage)):
             start = statement.savepoint()
-            if not placing.place_stage(stage):
-                statement.rollback(start)
+            _place(session, job, stage, statement, room)
             found[stage.name] = [(o.task, o.row) for o in statement.operations[start:]]
     return found
+
+
+def _place(session: Session, job: Job, stage: Stage, statement: Statement, room: IdleRoom) -> None:
+    """Place the future pods of `stage`, or none and note why."""
+    futures = session.futures
+    problem = futures.problem(job, stage) or futures.shortage(job, stage)
+    if problem is not None:
+        session.refusals[job] = Refusal(JobReason.UNSCHEDULABLE, problem)
+        return
+    room.place(Choice(session, Part(job, futures.of(job, stage), stage.group)), statement)
 
 
 def _are_in_place(session: Session, job: Job, placed: Mapping[str, Sequence[Placed]]) -> bool:

@@ -17,12 +17,11 @@ from bindery.scheduler.model.expected_ends import RUNS
 from bindery.scheduler.model.jobs import Job, Task
 from bindery.scheduler.model.packing import Item, shortfalls
 from bindery.scheduler.model.shapes import Shape
+from bindery.scheduler.placing.domains import DomainFinders, PodDomains
 from bindery.scheduler.planning.placement import JobFinder
-from bindery.scheduler.planning.pod_domains import DomainFinders, PodDomains
 from bindery.scheduler.planning.session import Session
-from bindery.scheduler.planning.statement import Savepoint, Statement
+from bindery.scheduler.planning.statement import Savepoint, Statement, promise
 from bindery.scheduler.plugins.interface.nodes import NodeRoom, RoomBySums
-from bindery.scheduler.solver.moves import promise
 from bindery.scheduler.solver.room import lacks_room
 
 _NODES_EMPTIED = 16

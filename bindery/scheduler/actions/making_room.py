@@ -15,24 +15,23 @@ from bindery.scheduler.model.domains import Freeable
 from bindery.scheduler.model.holdings import is_exclusive
 from bindery.scheduler.model.jobs import Job, Task, Uid
 from bindery.scheduler.model.shapes import Shape
+from bindery.scheduler.placing.best import best_plan
+from bindery.scheduler.placing.by_size import largest_first
+from bindery.scheduler.placing.claims import Claim, choices
+from bindery.scheduler.placing.domains import DomainChoices, PodDomains
 from bindery.scheduler.planning.attempt_timer import AttemptKind
-from bindery.scheduler.planning.by_size import largest_first
 from bindery.scheduler.planning.futures import take_out
-from bindery.scheduler.planning.next_pods import Barred
-from bindery.scheduler.planning.pod_domains import PodDomains, pod_domains, pod_without_domain
 from bindery.scheduler.planning.rounds import Turn
 from bindery.scheduler.planning.session import Session
 from bindery.scheduler.planning.stage_rooms import keep_rooms
-from bindery.scheduler.planning.statement import Commit, Plan, Statement
+from bindery.scheduler.planning.statement import Commit, Statement
 from bindery.scheduler.planning.work_list import WorkList
 from bindery.scheduler.plugins.interface.jobs import VictimFilter
-from bindery.scheduler.plugins.interface.nodes import CandidateDomains
 from bindery.scheduler.solver.bounds import exceeds_idle
-from bindery.scheduler.solver.claims import do_without, next_claim, starts
 from bindery.scheduler.solver.context import SearchContext
 from bindery.scheduler.solver.order import victims
 from bindery.scheduler.solver.rearrange import Rearrangement
-from bindery.scheduler.solver.rules import RoomClaim, Rule, SparingRule, is_empty
+from bindery.scheduler.solver.rules import Rule, SparingRule, is_empty
 from bindery.scheduler.solver.search import Search
 from bindery.scheduler.solver.victims import VictimTable
 
@@ -73,13 +72,13 @@ class MakeRoom:
 
     def _serve(self, session: Session, job: Job, failed: "_Failed") -> "Commit | _Outcome":
         """Return the committed plan for `job`. `failed`: earlier claims without a plan."""
-        barred = Barred(session.placement)
-        while (claim := next_claim(session, job, barred)) is not None:
-            tried = self._try(session, claim, failed)
-            if tried.made is not _Outcome.NO_PLAN:
-                return tried.made
-            if not do_without(barred, claim, tried.lost):
-                break
+        for choice in choices(session, job):
+            while (claim := choice.next()) is not None:
+                tried = self._try(session, claim, failed)
+                if tried.made is not _Outcome.NO_PLAN:
+                    return tried.made
+                if not choice.leave_out(claim, tried.lost):
+                    break
         return _Outcome.NO_PLAN
 
     def could_serve(self, session: Session, job: Job) -> bool:
@@ -91,44 +90,41 @@ class MakeRoom:
         return could
 
     def _could_serve(self, session: Session, job: Job) -> bool:
-        barred = Barred(session.placement)
-        while (claim := next_claim(session, job, barred)) is not None:
-            if not self._may_claim(session, claim):
-                lost = None
-            else:
-                with (
-                    _own_room(session, claim),
-                    session.statement() as trial,
-                ):
-                    found, lost = self._find(session, trial, claim)
-                    if found is not None:
-                        return True
-            if not do_without(barred, claim, lost):
-                break
+        for choice in choices(session, job):
+            while (claim := choice.next()) is not None:
+                found, lost = self._trial(session, claim)
+                if found:
+                    return True
+                if not choice.leave_out(claim, lost):
+                    break
         return False
 
-    def _may_claim(self, session: Session, claim: RoomClaim) -> bool:
+    def _trial(self, session: Session, claim: Claim) -> tuple[bool, Task | None]:
+        """Return whether a plan for `claim` exists, or False and the pod without room."""
+        if not self._may_claim(session, claim):
+            return False, None
+        with _own_room(session, claim), session.statement() as trial:
+            found, lost = self._find(session, trial, claim)
+            return found is not None, lost
+
+    def _may_claim(self, session: Session, claim: Claim) -> bool:
         return is_empty(self._rule.against_claim(session, claim))
 
-    def _try(self, session: Session, claim: RoomClaim, failed: "_Failed") -> "_Tried":
+    def _try(self, session: Session, claim: Claim, failed: "_Failed") -> "_Tried":
         """Commit a plan for `claim`, unless the rule refuses or an equivalent claim has failed."""
         likeness = _likeness(session, claim)
         if likeness is not None and likeness in failed:
-            shape = failed[likeness]
-            lost = next((task for task in claim.tasks if task.shape is shape), None)
-            return _Tried(_Outcome.NO_PLAN, lost)
+            return _Tried(_Outcome.NO_PLAN, _in_place_of(failed[likeness], claim))
         if not self._may_claim(session, claim):
             return _Tried(_Outcome.NO_PLAN, None)
         with _own_room(session, claim):
             tried = self._commit(session, claim)
         if tried.made is _Outcome.NO_PLAN and likeness is not None:
-            failed[likeness] = tried.lost.shape if tried.lost is not None else None
+            failed[likeness] = _place_in(claim, tried.lost)
         return tried
 
-    def _commit(self, session: Session, claim: RoomClaim) -> "_Tried":
+    def _commit(self, session: Session, claim: Claim) -> "_Tried":
         """Commit a plan for `claim` if there is one. The reservation of its job must be lifted."""
-        # Before the plan, in which the groups of the claim have their pods.
-        starting = starts(claim.job, [task for task in claim.tasks if not task.is_future])
         with session.statement() as statement:
             found, lost = self._find(session, statement, claim)
             if found is None:
@@ -139,12 +135,12 @@ class MakeRoom:
             _table(session).mark_gone(found.gone)
             session.await_release(claim.job)
             is_gang = len(claim.tasks) > 1
-            if starting:
-                keep_rooms(session, claim.job, starting, take_out(statement))
+            if claim.starts:
+                keep_rooms(session, claim.job, claim.starts, take_out(statement))
             return _Tried(Commit(claim.job, session.commit(statement), is_gang), None)
 
     def _find(
-        self, session: Session, statement: Statement, claim: RoomClaim
+        self, session: Session, statement: Statement, claim: Claim
     ) -> tuple[Search | Rearrangement | None, Task | None]:
         """Return the search that wrote a plan into `statement`, or None and the pod without room.
 
@@ -168,59 +164,20 @@ class MakeRoom:
         return found, lost
 
     def _find_by(
-        self, rule: Rule, session: Session, statement: Statement, claim: RoomClaim
+        self, rule: Rule, session: Session, statement: Statement, claim: Claim
     ) -> tuple[Search | Rearrangement | None, Task | None]:
         """Return what `_find` returns, with victims that `rule` allows."""
-        table, lost = _table(session), None
-        freeable = _freeable(session, claim, rule)
-        start = statement.savepoint()
-        best: _Candidate | None = None
-
-        def choices(tasks: Sequence[Task]) -> Iterator[PodDomains]:
-            return pod_domains(session, claim.job, tasks, freeable=freeable)
-
-        offered = list(islice(choices(claim.tasks), _MOST_CHOICES))
+        domains = DomainChoices(session, claim.job, _freeable(session, claim, rule))
+        offered = list(islice(domains.of(claim.tasks), _MOST_CHOICES))
         if not offered:
-            return None, pod_without_domain(claim.tasks, choices)
-        for found in offered:
-            context = SearchContext(session, statement, claim, rule, table, found)
-            search, without = _search_in(context)
-            lost = without or lost
-            if search is None:
-                continue
-            if len(offered) == 1:
-                return search, None
-            plan = _Candidate(_cost(statement, found), search, statement.extract())
-            statement.rollback(start)
-            if best is None or _is_better(session, plan, best):
-                best = plan
-        if best is None:
-            return None, lost
-        statement.replay(best.plan)
-        return best.search, None
+            return None, domains.lost(claim.tasks)
+        context = SearchContext(session, statement, claim, rule, _table(session))
+        source = _Victims(context, is_only=len(offered) == 1)
+        best = best_plan(statement, offered, source)
+        return (best.search, None) if best is not None else (None, source.lost)
 
 
-def _search_in(
-    context: SearchContext,
-) -> tuple[Search | Rearrangement | None, Task | None]:
-    """Return what `_find` returns, for the domains of `context`."""
-    start, lost = context.statement.savepoint(), None
-    for search in _searches(context):
-        if search.run():
-            return search, None
-        lost = search.lost or lost
-        context.statement.rollback(start)
-    tasks = largest_first(context.claim.tasks, context.session.cluster_total)
-    if tasks:
-        by_size = replace(context, claim=RoomClaim(context.claim.job, tuple(tasks)))
-        for search in _searches(by_size):
-            if search.run():
-                return search, None
-            context.statement.rollback(start)
-    return None, lost
-
-
-def _freeable(session: Session, claim: RoomClaim, rule: Rule) -> Freeable | None:
+def _freeable(session: Session, claim: Claim, rule: Rule) -> Freeable | None:
     """Return what the pods hold that may go or move for `claim`; None if it needs no domain."""
     job = claim.job
     if not job.is_constrained and not session.calls.are_tied(job, lambda: claim.tasks):
@@ -255,59 +212,120 @@ def _in_turn(session: Session, waiting: Sequence[Job]) -> Iterator[Job]:
     yield from WorkList(session, [job for job in waiting if is_late(job)])
 
 
-_Cost = tuple[int, int, int]
-"""Number of pods that are killed, of pods that move, and the rank of the domains."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Candidate:
     """A plan in some choice of domains."""
 
-    cost: _Cost
     search: Search | Rearrangement
-    plan: Plan
+    killed: int
+    """Number of pods."""
+    moved: int
+    rank: int
+    """Of the domains."""
+    is_ideal: bool
+    """Whether there are no other domains."""
+
+    @property
+    def cost(self) -> tuple[int, int, int]:
+        """What decides between plans first."""
+        return self.killed, self.moved, self.rank
 
 
-def _cost(statement: Statement, found: PodDomains) -> _Cost:
-    evicted = {o.task.uid for o in statement.operations if o.kind is OperationKind.EVICT}
-    moved = {
-        o.task.uid
-        for o in statement.operations
-        if o.kind is OperationKind.PIPELINE and o.task.uid in evicted
-    }
-    return len(evicted) - len(moved), len(moved), found.rank
+class _Victims:
+    """The room that victims of one rule leave to a claim. `is_only`: for one choice of domains."""
 
+    def __init__(self, context: SearchContext, *, is_only: bool) -> None:
+        self._context = context
+        self._is_only = is_only
+        self.lost: Task | None = None
+        """The pod without room; None if no search can name it."""
 
-def _is_better(session: Session, plan: _Candidate, than: _Candidate) -> bool:
-    """Return whether `plan` is better.
-
-    It costs less, its victims have lower priorities, or they go before the others in their order.
-    """
-    if plan.cost != than.cost:
-        return plan.cost < than.cost
-    table = _table(session)
-    among = np.zeros(len(table.units), dtype=np.bool_)
-    among[[*plan.search.gone, *than.search.gone]] = True
-    place = {index: at for at, index in enumerate(victims(session, table, among))}
-    one, other = (
-        # The victim that would go last counts most, and priorities count before ages.
-        (
-            sorted(
-                (session.priority(table.units[index].job) for index in each.search.gone),
-                reverse=True,
-            ),
-            sorted((place[index] for index in each.search.gone), reverse=True),
+    def plan(self, domains: PodDomains) -> _Candidate | None:
+        """Write a plan in `domains`."""
+        context = replace(self._context, domains=domains)
+        search = self._search(context)
+        if search is None:
+            return None
+        operations = context.statement.operations
+        evicted = {o.task.uid for o in operations if o.kind is OperationKind.EVICT}
+        promised = (o.task.uid for o in operations if o.kind is OperationKind.PIPELINE)
+        moved = evicted.intersection(promised)
+        return _Candidate(
+            search, len(evicted) - len(moved), len(moved), domains.rank, self._is_only
         )
-        for each in (plan, than)
-    )
-    return one < other
+
+    def is_enough(self, best: _Candidate, plans: int, coming: PodDomains) -> bool:  # noqa: ARG002
+        """Return False: evictions cost more than a search, so that all choices are compared."""
+        return False
+
+    def is_better(self, plan: _Candidate, than: _Candidate) -> bool:
+        """Return whether `plan` is better.
+
+        It costs less, its victims have lower priorities, or they go before the others in order.
+        """
+        if plan.cost != than.cost:
+            return plan.cost < than.cost
+        session, table = self._context.session, self._context.table
+        among = np.zeros(len(table.units), dtype=np.bool_)
+        among[[*plan.search.gone, *than.search.gone]] = True
+        place = {index: at for at, index in enumerate(victims(session, table, among))}
+        one, other = (
+            # The victim that would go last counts most, and priorities count before ages.
+            (
+                sorted(
+                    (session.priority(table.units[index].job) for index in each.search.gone),
+                    reverse=True,
+                ),
+                sorted((place[index] for index in each.search.gone), reverse=True),
+            )
+            for each in (plan, than)
+        )
+        return one < other
+
+    def _search(self, context: SearchContext) -> Search | Rearrangement | None:
+        """Return the search that wrote a plan, in the order of the claim or the largest first."""
+        start = context.statement.savepoint()
+        for search in _searches(context):
+            if search.run():
+                return search
+            self.lost = search.lost or self.lost
+            context.statement.rollback(start)
+        tasks = largest_first(context.claim.tasks, context.session.cluster_total)
+        if tasks:
+            for search in _searches(replace(context, claim=context.claim.in_order(tasks))):
+                if search.run():
+                    return search
+                context.statement.rollback(start)
+        return None
 
 
 _MOST_CHOICES = 8
 """In how many domains a plan is sought; they are tried in the order of the room that they lack."""
 
-_Failed = dict[Hashable, Shape | None]
-"""Likeness of claims without a plan -> the shape that found no room; None if unknown."""
+_Lost = tuple[Shape, str, int]
+"""The pod of a claim without room: its shape, sub-group, and how many equal ones are before it."""
+_Failed = dict[Hashable, _Lost | None]
+"""Likeness of claims without a plan -> the pod that found no room; None if unknown."""
+
+
+def _place_in(claim: Claim, lost: Task | None) -> _Lost | None:
+    """Return which pod of `claim` is `lost`, as it holds for claims that are alike."""
+    if lost is None:
+        return None
+    return lost.shape, lost.sub_group, _equal(claim, lost.shape, lost.sub_group).index(lost)
+
+
+def _in_place_of(lost: _Lost | None, claim: Claim) -> Task | None:
+    """Return the pod of `claim` that is in the place of `lost` in a claim that is alike."""
+    if lost is None:
+        return None
+    shape, sub_group, before = lost
+    equal = _equal(claim, shape, sub_group)
+    return equal[before] if before < len(equal) else None
+
+
+def _equal(claim: Claim, shape: Shape, sub_group: str) -> list[Task]:
+    return [t for t in claim.tasks if t.shape is shape and t.sub_group == sub_group]
 
 
 class _Outcome(Enum):
@@ -327,7 +345,7 @@ class _Tried:
     """The pod for which no room can be made; None if unknown."""
 
 
-def _own_room(session: Session, claim: RoomClaim) -> AbstractContextManager[None]:
+def _own_room(session: Session, claim: Claim) -> AbstractContextManager[None]:
     """Return a context in which `claim` may use the room that is reserved for its pods."""
     return session.reservations.lifted(lambda each: each.is_for(claim.job, claim.tasks))
 
@@ -337,19 +355,16 @@ def _table(session: Session) -> VictimTable:
     return session.once(VictimTable, VictimTable)
 
 
-def _has_idle(session: Session, claim: RoomClaim) -> bool:
+def _has_idle(session: Session, claim: Claim) -> bool:
     """Return whether some of each requested resource is idle, so that victims could move."""
     idle = session.state.nodes.idle
     return all(bool((idle[index] > 0).any()) for index in claim.request)
 
 
-def _likeness(session: Session, claim: RoomClaim) -> Hashable:
+def _likeness(session: Session, claim: Claim) -> Hashable:
     """Return a key that equivalent claims share; None if a plugin may treat them differently."""
     job = claim.job
-    sees_job = any(
-        p.domains(session, job) is not None for p in session.plugins.of(CandidateDomains)
-    )
-    sees_job |= session.calls.are_tied(job, lambda: claim.tasks)
+    sees_job = session.calls.are_tied(job, lambda: claim.tasks)
     if sees_job or session.plugins.of(VictimFilter):  # they see the job itself
         return None
     # Its other pods tie it to their domain.
@@ -361,7 +376,7 @@ def _likeness(session: Session, claim: RoomClaim) -> Hashable:
         return None
     tree = job.tree if job.is_constrained else None
     shapes = Counter(
-        (task.shape, task.is_preemptible, task.sub_group if tree is not None else "")
+        (task.shape, task.is_preemptible, task.sub_group if job.tree is not None else "")
         for task in claim.tasks
     )
     constraints = job.topology, tree

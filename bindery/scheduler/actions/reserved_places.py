@@ -12,10 +12,9 @@ from bindery.scheduler.model.expected_ends import last_end
 from bindery.scheduler.model.jobs import Job, Task
 from bindery.scheduler.planning.reservations import Reservation
 from bindery.scheduler.planning.session import Session
-from bindery.scheduler.solver.moves import promise
+from bindery.scheduler.planning.statement import promise
 from bindery.scheduler.solver.room import lacks_room
 
-TAKEN = "reserved for gangs that come first"
 _MOST_STEPS = 20_000
 """How many pods are ended and placed for all trials of a session; then no more are made."""
 

@@ -6,7 +6,7 @@ of a gang only comes nearer while the gang is served first.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -25,17 +25,11 @@ from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.resources import Request, total
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.model.verdicts import Rows
-from bindery.scheduler.planning.next_pods import Barred
-from bindery.scheduler.planning.pod_domains import (
-    DomainFinders,
-    PodDomains,
-    pod_domains,
-    pod_without_domain,
-)
+from bindery.scheduler.placing.claims import choices
+from bindery.scheduler.placing.domains import DomainChoices, DomainFinders, PodDomains
 from bindery.scheduler.planning.reservations import Reservation
 from bindery.scheduler.planning.session import Session
 from bindery.scheduler.solver.bounds import slots
-from bindery.scheduler.solver.claims import do_without, next_claim
 
 _ONE_BY_ONE = 4
 """How many moments are tried before some are left out, from the first at which sums suffice."""
@@ -108,13 +102,12 @@ def find(session: Session, job: Job) -> Reservation | None:
     held = np.maximum(nodes.allocatable - nodes.foreign - nodes.idle, 0)
     freeable = Freeable(held, pods=session.state.tasks)  # any pod may have ended by then
 
-    def choices(tasks: Sequence[Task]) -> Iterator[PodDomains]:
-        return pod_domains(session, job, tasks, freeable=freeable, is_widest_only=True)
-
-    barred = Barred(session.placement)
-    while (claim := next_claim(session, job, barred)) is not None:
-        several = list(islice(choices(claim.tasks), _CHOICES_TRIED))
-        if several or not do_without(barred, claim, pod_without_domain(claim.tasks, choices)):
+    domains = DomainChoices(session, job, freeable, is_widest_only=True)
+    several: list[PodDomains] = []
+    choice = next(choices(session, job))
+    while (claim := choice.next()) is not None:
+        several = list(islice(domains.of(claim.tasks), _CHOICES_TRIED))
+        if several or not choice.leave_out(claim, domains.lost(claim.tasks)):
             break
     if claim is None:
         return None

@@ -16,8 +16,9 @@ from bindery.scheduler.actions.reclaim import ReclaimRule
 from bindery.scheduler.model.jobs import Task
 from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.verdicts import Refusal
+from bindery.scheduler.placing.claims import Claim
 from bindery.scheduler.planning.session import Session
-from bindery.scheduler.solver.rules import RoomClaim, Rule
+from bindery.scheduler.solver.rules import Rule
 from bindery.scheduler.solver.units import EvictionUnit
 from bindery.scheduler.solver.victims import VictimTable, asks_counted
 
@@ -44,7 +45,7 @@ class Judge:
     def __init__(
         self,
         session: Session,
-        claim: RoomClaim,
+        claim: Claim,
         table: VictimTable,
         actions: Collection[str],
         blocking_budget: BlockingBudget,

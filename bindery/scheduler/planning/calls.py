@@ -147,11 +147,6 @@ class PluginCalls:
 
         `pods`: returns the pods that are placed together. `freeable`: see `DomainAsk`.
         """
-        for plugin in self._plugins.of(nodes.CandidateDomains):
-            domains = plugin.domains(self._session, job)
-            if domains is not None:
-                yield from map(Domain, domains)
-                return
         yield from self._gang_domains(job, pods, freeable) or (EVERYWHERE,)
 
     def are_tied(self, job: Job, pods: nodes.NextPods) -> bool:

@@ -44,9 +44,10 @@ class EmptyNodes:
 def can_run(session: Session, job: Job) -> bool:
     """Return whether more pods of `job` would fit if nothing else ran."""
     empty, barred = session.once(EmptyNodes, EmptyNodes), Barred(session.placement)
-    for shape, task in {task.shape: task for task in job.pending.values()}.items():
+    equal = {(task.shape, task.sub_group): task for task in job.pending.values()}
+    for (shape, _), task in equal.items():
         if not empty.take(shape):
-            barred.add_shape(task)
+            barred.add_equal(task)
     tasks = session.next_pods(job, barred)
     return bool(tasks) and not _exceeds_limit(session, job, tasks)
 

@@ -6,9 +6,8 @@ others and asks again.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import islice
 
 from bindery.scheduler.model import gangs
@@ -20,78 +19,75 @@ from bindery.scheduler.planning.view import PlanningView
 
 
 class Barred:
-    """The pods that an attempt leaves out: single pods, or all equal pods."""
+    """The pods that an attempt leaves out: single pods, and equal pods beyond those that fit."""
 
     def __init__(self, placement: Placement) -> None:
         self._placement = placement
         self._pods: set[Uid] = set()
-        self._shapes: set[Shape] = set()
+        self._fitting: dict[tuple[Shape, str], frozenset[Uid]] = {}
+        """Shape and sub-group -> the only pods of it that may be taken."""
 
     def add(self, task: Task) -> None:
         """Leave out `task` alone."""
         self._pods.add(task.uid)
 
-    def add_shape(self, task: Task) -> None:
-        """Leave out `task` and all pods of its shape, because they fit on no node."""
+    def add_equal(self, task: Task, fitting: Iterable[Task] = ()) -> None:
+        """Leave out `task` and all equal pods of its sub-group, but those of `fitting`.
+
+        The second time, all of them: else they would become fewer pod by pod.
+        """
         if self._placement.is_filtered(task.shape):
             self._pods.add(task.uid)
-        else:
-            self._shapes.add(task.shape)
+            return
+        key = task.shape, task.sub_group
+        few = () if key in self._fitting else fitting
+        self._fitting[key] = frozenset(t.uid for t in few if (t.shape, t.sub_group) == key)
 
     def __contains__(self, task: Task) -> bool:
-        return task.shape in self._shapes or task.uid in self._pods
+        if task.uid in self._pods:
+            return True
+        fitting = self._fitting.get((task.shape, task.sub_group))
+        return fitting is not None and task.uid not in fitting
 
 
-def kind(task: Task) -> tuple[Shape, bool]:
-    """Return the properties of a pod that its queue limits depend on."""
-    return task.shape, task.is_preemptible
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """Pods of `job` that are placed together: its gang, a sub-group, or one extra pod."""
 
-
-@dataclass(frozen=True, slots=True)
-class WantedPods:
-    """Candidates for pods that are placed together: the first ones that fit, as many as needed."""
-
+    job: Job
     candidates: Sequence[Task]
-    """In the order of attempts."""
-    _select: Callable[[Sequence[Task]], Sequence[Task] | None]
+    """In the order of placement."""
+    group: Group | None = None
+    """The sub-group; None for the gang, and for an extra pod."""
+    extra: Task | None = None
 
-    def next(self, barred: Barred) -> Sequence[Task] | None:
-        """Return the missing pods, without `barred` ones; None if too few are left.
+    def next(self, barred: Barred | None = None) -> Sequence[Task] | None:
+        """Return the missing pods, without `barred` ones; None if too few are left."""
+        if self.extra is not None:
+            return _pending([self.extra], barred) or None
+        tasks = _pending(self.candidates, barred)
+        if self.group is None:
+            return _minimum(self.job, tasks)
+        waiting = Counter(task.sub_group for task in tasks)
+        counts = gangs.wanted(self.group, self.job.lacking, waiting)
+        return None if counts is None else _of_leaves(tasks, counts)
 
-        Empty if nothing is missing.
-        """
-        return self._select(_pending(self.candidates, barred))
 
-    def all(self) -> Sequence[Task] | None:
-        """Return the missing pods if all of them fit; None if there are too few."""
-        return self._select(_pending(self.candidates, None))
+def parts(job: Job, tasks: Sequence[Task]) -> Iterator[Part]:
+    """Yield what `job` may take next: its gang; if that is complete, sub-groups and extra pods.
 
-
-def of_gang(job: Job, tasks: Sequence[Task]) -> WantedPods:
-    """Return `tasks`, the pending pods of `job` in order, as candidates for its minimum.
-
-    The minimum includes the sub-groups and roles.
+    `tasks`: its pending pods in the order of placement.
     """
-    return WantedPods(tasks, partial(_minimum, job))
-
-
-def of_leaf(job: Job, leaf: Group, tasks: Sequence[Task]) -> WantedPods:
-    """Return `tasks`, the pods of the sub-group `leaf` of `job` in order, as candidates for it."""
-    return WantedPods(tasks, lambda pending: _first(pending, job.lacking(leaf)))
-
-
-def of_one(task: Task) -> WantedPods:
-    """Return `task` as the only candidate."""
-    return WantedPods([task], lambda pending: _first(pending, task.status is TaskStatus.PENDING))
-
-
-def of_all(tasks: Sequence[Task]) -> WantedPods:
-    """Return all of `tasks` as candidates, of which none may be left out."""
-
-    def select(pending: Sequence[Task]) -> Sequence[Task] | None:
-        return _first(pending, sum(task.status is TaskStatus.PENDING for task in tasks))
-
-    return WantedPods(tasks, select)
+    if not job.is_promised:
+        yield Part(job, tasks)
+        return
+    short = list(gangs.optional(job.tree, job.lacking)) if job.tree is not None else []
+    for group in short:
+        yield Part(job, tasks, group)
+    lacking = {leaf.name for group in short for leaf in group.leaves() if job.lacking(leaf) > 0}
+    for task in tasks:
+        if task.sub_group not in lacking:
+            yield Part(job, tasks, extra=task)
 
 
 def next_pods(session: PlanningView, job: Job, barred: Barred | None = None) -> Sequence[Task]:
@@ -100,20 +96,8 @@ def next_pods(session: PlanningView, job: Job, barred: Barred | None = None) -> 
     If a sub-group is incomplete, its missing pods come together as extra pods. Empty if too few are
     left without the `barred` pods.
     """
-    tasks = _pending(session.calls.pods_in_order(job), barred)
-    minimum = _minimum(job, tasks)
-    if minimum is None:
-        return ()
-    if minimum or job.tree is None:
-        return minimum or tasks[:1]
-    waiting = Counter(task.sub_group for task in tasks)
-    short = list(gangs.optional(job.tree, job.lacking))
-    for group in short:
-        chosen = _of_leaves(tasks, gangs.wanted(group, job.lacking, waiting) or {})
-        if chosen:
-            return chosen
-    lacking = {leaf.name for group in short for leaf in group.leaves()}
-    return [task for task in tasks if task.sub_group not in lacking][:1]
+    chosen = (part.next(barred) for part in parts(job, session.calls.pods_in_order(job)))
+    return next(filter(None, chosen), ())
 
 
 def _pending(tasks: Sequence[Task], barred: Barred | None) -> Sequence[Task]:
@@ -122,11 +106,6 @@ def _pending(tasks: Sequence[Task], barred: Barred | None) -> Sequence[Task]:
         for task in tasks
         if task.status is TaskStatus.PENDING and (barred is None or task not in barred)
     ]
-
-
-def _first(pending: Sequence[Task], count: int) -> Sequence[Task] | None:
-    count = max(0, count)
-    return pending[:count] if count <= len(pending) else None
 
 
 def _minimum(job: Job, tasks: Sequence[Task]) -> Sequence[Task] | None:

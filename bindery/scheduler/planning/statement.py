@@ -256,6 +256,15 @@ class Statement:
             self.allocate(step.task, row)
 
 
+def promise(statement: Statement, task: Task, row: int) -> bool:
+    """Promise `task` the node at `row`; return False if a ledger refuses."""
+    try:
+        statement.pipeline(task, row)
+    except LedgerRefusalError:
+        return False
+    return True
+
+
 def _revert(ledgers: Sequence[Ledger], operation: Operation) -> None:
     """Take `operation` back from all `ledgers`, last first, even if one of them fails."""
     with ExitStack() as undo:

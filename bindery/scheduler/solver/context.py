@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass
 
-from bindery.scheduler.planning.pod_domains import ANYWHERE, PodDomains
+from bindery.scheduler.placing.claims import Claim
+from bindery.scheduler.placing.domains import ANYWHERE, PodDomains
 from bindery.scheduler.planning.session import Session
 from bindery.scheduler.planning.statement import Statement
-from bindery.scheduler.solver.rules import RoomClaim, Rule
+from bindery.scheduler.solver.rules import Rule
 from bindery.scheduler.solver.victims import VictimTable
 
 
@@ -15,7 +16,7 @@ class SearchContext:
 
     session: Session
     statement: Statement
-    claim: RoomClaim
+    claim: Claim
     rule: Rule
     table: VictimTable
     domains: PodDomains = ANYWHERE

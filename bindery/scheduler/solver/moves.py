@@ -10,9 +10,9 @@ from bindery.api.gpushare import WHOLE
 from bindery.scheduler.ledgers.base import LedgerRefusalError, OperationKind
 from bindery.scheduler.model.evictions import claimant_of, room_reason
 from bindery.scheduler.model.jobs import Job, Task, TaskStatus
-from bindery.scheduler.planning.pod_domains import DomainFinders, pod_domains
+from bindery.scheduler.placing.domains import DomainChoices, DomainFinders
 from bindery.scheduler.planning.session import Session
-from bindery.scheduler.planning.statement import Plan, Savepoint, Statement
+from bindery.scheduler.planning.statement import Plan, Savepoint, Statement, promise
 from bindery.scheduler.solver.context import SearchContext
 
 _MOST_CHOICES = 8
@@ -47,15 +47,6 @@ def units_to_empty(context: SearchContext) -> list[int]:
     return sorted(set(units), key=lambda index: int(context.table.place[index]))
 
 
-def promise(statement: Statement, task: Task, row: int) -> bool:
-    """Promise `task` the node at `row`; return False if a ledger refuses."""
-    try:
-        statement.pipeline(task, row)
-    except LedgerRefusalError:
-        return False
-    return True
-
-
 def move_victims(context: SearchContext, gone: Sequence[int]) -> set[int]:
     """Promise other places to the victims `gone`, where there are any; return the units moved.
 
@@ -81,7 +72,7 @@ def move_all(context: SearchContext, job: Job, tasks: Sequence[Task], *, may_sta
         return False
     savepoint = statement.savepoint()
     # A gang must be in its domains after the move, too.
-    for found in islice(pod_domains(session, job, tasks), _MOST_CHOICES):
+    for found in islice(DomainChoices(session, job).of(tasks), _MOST_CHOICES):
         finders = DomainFinders(session, job, found)
         if all(
             _move(session, statement, t, finders, may_stay=may_stay) for t in tasks

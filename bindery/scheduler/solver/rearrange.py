@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from itertools import chain
 
 from bindery.scheduler.model.jobs import Job, Task
-from bindery.scheduler.planning.pod_domains import DomainFinders
-from bindery.scheduler.planning.statement import Savepoint
+from bindery.scheduler.placing.domains import DomainFinders
+from bindery.scheduler.planning.statement import Savepoint, promise
 from bindery.scheduler.planning.work_list import WorkList
 from bindery.scheduler.solver.bounds import can_never_fit
 from bindery.scheduler.solver.context import SearchContext
@@ -19,7 +19,6 @@ from bindery.scheduler.solver.moves import (
     evict_unit,
     keep_in_place,
     move_all,
-    promise,
     units_to_empty,
 )
 from bindery.scheduler.solver.order import victims

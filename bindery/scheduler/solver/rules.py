@@ -1,53 +1,15 @@
 """The rule of an action: the claims, the victims and the plans that it refuses."""
 
-from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from bindery.scheduler.model.columns import BoolColumn
-from bindery.scheduler.model.jobs import Job, Task
 from bindery.scheduler.model.reasons import JobReason
-from bindery.scheduler.model.resources import total
 from bindery.scheduler.model.verdicts import Refusal
+from bindery.scheduler.placing.claims import Claim
 from bindery.scheduler.planning.session import Session
 from bindery.scheduler.solver.units import EvictionUnit
 from bindery.scheduler.solver.victims import VictimTable
-
-
-@dataclass(frozen=True)
-class RoomClaim:
-    """A gang, or one extra pod, that needs room. Made before anything is evicted.
-
-    The search places `tasks` in their order. The sum of their requests is cached, because it is
-    compared with every victim.
-    """
-
-    job: Job
-    tasks: tuple[Task, ...]
-
-    @cached_property
-    def request(self) -> Mapping[int, int]:
-        """The sum of the pods' requests: position on the resource axis -> units."""
-        return total(task.shape.request for task in self.tasks)
-
-    def waiting_request(self) -> Mapping[int, int]:
-        """Return the sum of the requests of pods without a place in the plan."""
-        pending = self.job.pending
-        placed = bisect_left(self.tasks, True, key=lambda task: task.uid in pending)
-        return self._requests_from[placed]
-
-    @cached_property
-    def _requests_from(self) -> Sequence[Mapping[int, int]]:
-        """Position in `tasks` -> sum of the requests of the pods from there on."""
-        sums: list[dict[int, int]] = [{}]
-        for task in reversed(self.tasks):
-            so_far, request = dict(sums[-1]), task.shape.request.in_queues
-            for index, amount in zip(request.indices, request.amounts, strict=True):
-                so_far[index] = so_far.get(index, 0) + amount
-            sums.append(so_far)
-        return sums[::-1]
 
 
 class UnitRefusal(NamedTuple):
@@ -74,23 +36,23 @@ class Rule(Protocol):
     most_jobs: int | None = None
     """Maximum number of jobs whose pods may be evicted; None means no limit."""
 
-    def against_claim(self, session: Session, claim: RoomClaim) -> Iterator[Refusal]:
+    def against_claim(self, session: Session, claim: Claim) -> Iterator[Refusal]:
         """Yield why no room may be made for `claim` at all."""
 
-    def eligible(self, session: Session, claim: RoomClaim, table: VictimTable) -> BoolColumn:
+    def eligible(self, session: Session, claim: Claim, table: VictimTable) -> BoolColumn:
         """Return which units of `table` may be evicted for `claim`, before any of them is.
 
         The vectors of `against_unit`: a unit is left out only if `against_unit` yields a refusal.
         """
 
-    def movable(self, session: Session, claim: RoomClaim, table: VictimTable) -> BoolColumn:
+    def movable(self, session: Session, claim: Claim, table: VictimTable) -> BoolColumn:
         """Return which units may be evicted for `claim` if they find other places."""
         return self.eligible(session, claim, table)
 
     def against_unit(
         self,
         session: Session,  # noqa: ARG002
-        claim: RoomClaim,
+        claim: Claim,
         unit: EvictionUnit,
     ) -> Iterator[UnitRefusal]:
         """Yield why `unit` may not be evicted next, after the evictions of the plan so far."""
@@ -100,7 +62,7 @@ class Rule(Protocol):
     def against_plan(
         self,
         session: Session,  # noqa: ARG002
-        claim: RoomClaim,  # noqa: ARG002
+        claim: Claim,  # noqa: ARG002
         killed: Sequence[EvictionUnit],
     ) -> Iterator[Refusal]:
         """Yield why the whole plan is not acceptable. `killed`: units without another place."""

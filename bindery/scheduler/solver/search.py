@@ -13,15 +13,14 @@ import numpy as np
 
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.jobs import Task
-from bindery.scheduler.planning.pod_domains import DomainFinders
-from bindery.scheduler.planning.statement import Savepoint
+from bindery.scheduler.placing.domains import DomainFinders
+from bindery.scheduler.planning.statement import Savepoint, promise
 from bindery.scheduler.solver.bounds import can_never_fit
 from bindery.scheduler.solver.context import SearchContext
 from bindery.scheduler.solver.moves import (
     evict_unit,
     keep_in_place,
     move_victims,
-    promise,
     units_to_empty,
 )
 from bindery.scheduler.solver.order import victims as victims_in_order

@@ -15,10 +15,9 @@ from bindery.scheduler.actions.keeping_quotas import QuotaKeepingReclaim
 from bindery.scheduler.actions.preempt import PreemptRule
 from bindery.scheduler.actions.reclaim import ReclaimRule
 from bindery.scheduler.model.reasons import JobReason
-from bindery.scheduler.planning.next_pods import Barred
+from bindery.scheduler.placing.claims import Claim, first_claim
 from bindery.scheduler.planning.session import Session
-from bindery.scheduler.solver.claims import next_claim
-from bindery.scheduler.solver.rules import RoomClaim, Rule
+from bindery.scheduler.solver.rules import Rule
 from bindery.scheduler.solver.units import EvictionUnit
 from bindery.scheduler.solver.victims import VictimTable
 from tests.scheduler.contestedworlds import scenarios
@@ -46,9 +45,9 @@ def protected_worlds(draw: st.DrawFn) -> Scenario:
     return Scenario.model_validate(said)
 
 
-def claims(session: Session) -> Iterator[RoomClaim]:
+def claims(session: Session) -> Iterator[Claim]:
     for job in session.state.waiting.values():
-        claim = next_claim(session, job, Barred(session.placement))
+        claim = first_claim(session, job)
         if claim is not None:
             yield claim
 

@@ -142,14 +142,6 @@ NextPods = Callable[[], Sequence[Task]]
 
 
 @runtime_checkable
-class CandidateDomains(Protocol):
-    """Offers sets of nodes for a whole job; the first set that fits is used."""
-
-    def domains(self, session: SessionView, job: Job) -> Iterable[BoolColumn] | None:
-        """Return masks over node rows, best first; None if the job needs no domain."""
-
-
-@runtime_checkable
 class GangDomains(Protocol):
     """Offers domains for pods of a gang that must be together, for a reason other than topology."""
 
@@ -158,9 +150,8 @@ class GangDomains(Protocol):
     ) -> Iterable[Domain] | None:
         """Return the domains to try for the next pods of `job`, best first; None if it needs none.
 
-        Not asked if `CandidateDomains` has domains for it. `pods`: returns the pods that are placed
-        together, future pods of later stages included; called only if a rule needs it, as it takes
-        time. `freeable`: see `DomainAsk`.
+        `pods`: returns the pods that are placed together, future pods of later stages included;
+        called only if a rule needs it, as it takes time. `freeable`: see `DomainAsk`.
         """
 
 

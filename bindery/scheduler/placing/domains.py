@@ -6,7 +6,7 @@ are upper bounds, so the caller tries several choices.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -48,6 +48,8 @@ class PodDomains:
         return self.narrower.get(task.uid, self.whole)
 
 
+_MOST_ASKED = 256
+"""For how many groups domains are asked inside one domain of the gang."""
 ANYWHERE = PodDomains()
 """The domains of pods without a constraint."""
 
@@ -74,61 +76,14 @@ class DomainFinders:
         return self._session.placement.finder(self._job, self._domains.of(task))
 
 
-def pod_domains(
-    session: Session,
-    job: Job,
-    tasks: Sequence[Task],
-    *,
-    freeable: Freeable | None = None,
-    is_widest_only: bool = False,
-    within: Domain | None = None,
-) -> Iterator[PodDomains]:
-    """Yield choices of domains for `tasks` of `job`, best first; none if no domain has room.
-
-    `freeable` and `is_widest_only`: see `DomainAsk`. `within`: the domain around all choices; None
-    for the domains that plugins offer for the job.
-    """
-    chooser = _Chooser(session, job, freeable, is_widest_only=is_widest_only)
-    groups = _groups(job, tasks)
-
-    def in_job(task: Task) -> bool:
-        return task.job == job.key
-
-    around = (
-        session.calls.job_domains(job, lambda: tasks, freeable) if within is None else (within,)
-    )
-    for outer in around:
-        for whole in chooser.domains(job.topology, tasks, in_job, outer, None):
-            if groups:
-                yield from chooser.narrowed(whole, groups)
-            else:
-                yield PodDomains(whole, rank=whole.rank)
-
-
-def pod_without_domain(
-    tasks: Sequence[Task], choices: Callable[[Sequence[Task]], Iterable[PodDomains]]
-) -> Task | None:
-    """Return the first of `tasks` with which no domains have room; None if all have room.
-
-    `choices`: returns the choices of domains for some of the pods.
-    """
-
-    def has_none(count: int) -> bool:
-        return next(iter(choices(tasks[:count])), None) is None
-
-    counts = range(1, len(tasks) + 1)
-    at = bisect_left(counts, True, key=has_none)
-    return tasks[at] if at < len(tasks) else None
-
-
 @dataclass(frozen=True, slots=True)
 class _Group:
     """A constrained sub-group, segment or unit, and its pods."""
 
     is_member: IsMember
-    constraint: Constraint
+    constraint: Constraint | None
     tasks: Sequence[Task]
-    inside: int | None
+    inside: int | None = None
     """Position of the constrained group around it; None for the whole gang."""
 
 
@@ -146,10 +101,10 @@ def _groups(job: Job, tasks: Sequence[Task]) -> list[_Group]:
             leaves = frozenset(leaf.name for leaf in group.leaves())
             positions = sorted(at for name in leaves for at in of_leaf.get(name, ()))
             members = [tasks[at] for at in positions]
-            _add(_Group(_in_leaves(job, leaves), group.topology, members, None), found, around)
+            _add(_Group(_in_leaves(job, leaves), group.topology, members), found, around)
     for part in split(job, tasks):
         if part.constraint is not None:
-            _add(_Group(part.is_member, part.constraint, part.tasks, None), found, around)
+            _add(_Group(part.is_member, part.constraint, part.tasks), found, around)
     return found
 
 
@@ -165,99 +120,155 @@ def _add(group: _Group, found: list[_Group], around: dict[Uid, int]) -> None:
         found.append(replace(group, inside=inside))
 
 
-class _Chooser:
-    """Chooses domains for parts of a gang, one after the other."""
+class DomainChoices:
+    """The choices of domains for pods of `job`, best first, by sums of room.
+
+    `freeable` and `is_widest_only`: see `DomainAsk`.
+    """
 
     def __init__(
         self,
         session: Session,
         job: Job,
-        freeable: Freeable | None,
+        freeable: Freeable | None = None,
         *,
-        is_widest_only: bool,
+        is_widest_only: bool = False,
     ) -> None:
         self._session = session
         self._job = job
         self._freeable = freeable
         self._is_widest_only = is_widest_only
+        self.unmet: DomainAsk | None = None
+        """The last pods for which no domain has room; None if there were none."""
 
-    def domains(
-        self,
-        constraint: Constraint | None,
-        tasks: Sequence[Task],
-        is_member: IsMember,
-        within: Domain,
-        taken: IntColumns | None,
-    ) -> Iterator[Domain]:
-        """Yield the domains for `tasks`, members of a group, inside `within`.
+    def of(self, tasks: Sequence[Task]) -> Iterator[PodDomains]:
+        """Yield choices for `tasks`; none if no domain has room."""
+        job = self._job
+        groups = _groups(job, tasks)
+        whole_gang = _Group(lambda task: task.job == job.key, job.topology, tasks)
+        for outer in self._session.calls.job_domains(job, lambda: tasks, self._freeable):
+            for whole in self._domains(whole_gang, outer, None):
+                if groups:
+                    yield from self._narrowed(whole, groups)
+                else:
+                    yield PodDomains(whole, rank=whole.rank)
 
-        `taken`: room that other parts need [resource, node].
+    def lost(self, tasks: Sequence[Task]) -> Task | None:
+        """Return the first of `tasks` with which no domains have room; None if all have room."""
+
+        def has_none(count: int) -> bool:
+            return next(self.of(tasks[:count]), None) is None
+
+        counts = range(1, len(tasks) + 1)
+        at = bisect_left(counts, True, key=has_none)
+        return tasks[at] if at < len(tasks) else None
+
+    def _domains(self, group: _Group, within: Domain, taken: IntColumns | None) -> Iterator[Domain]:
+        """Yield the domains for `group` inside `within`.
+
+        `taken`: room that other groups need [resource, node].
         """
-        if constraint is None or not constraint.limits:
+        if group.constraint is None or not group.constraint.limits:
             yield within
             return
         tied = within.of_shapes
         ask = DomainAsk(
             job=self._job,
-            constraint=constraint,
-            tasks=tasks,
-            beside=rows_beside(self._job, tasks, is_member),
-            is_member=is_member,
+            constraint=group.constraint,
+            tasks=group.tasks,
+            beside=rows_beside(self._job, group.tasks, group.is_member),
+            is_member=group.is_member,
             within=within.nodes,
             freeable=self._freeable,
             taken=taken,
             is_widest_only=self._is_widest_only,
         )
+        is_unmet = True
         for found in self._session.calls.group_domains(ask):
+            is_unmet = False
             yield replace(found, of_shapes=tied) if tied else found
+        if is_unmet:
+            self.unmet = ask
 
-    def narrowed(self, whole: Domain, parts: Sequence[_Group]) -> Iterator[PodDomains]:
-        """Yield choices inside `whole`: one for each domain of the first of `parts`.
+    def _narrowed(self, whole: Domain, groups: Sequence[_Group]) -> Iterator[PodDomains]:
+        """Yield choices inside `whole`: a search in depth over the domains of `groups`, in order.
 
-        The other parts take their first domain with the room that is left.
+        Each group takes its domains with the room that the groups before it leave.
         """
-        first = parts[0]
-        for domain in self.domains(first.constraint, first.tasks, first.is_member, whole, None):
-            chosen = self._rest(whole, domain, parts)
-            if chosen is not None:
-                narrower = {
-                    task.uid: found
-                    for part, found in zip(parts, chosen, strict=True)
-                    for task in part.tasks
-                }
-                yield PodDomains(whole, narrower, whole.rank + sum(each.rank for each in chosen))
+        taken = _Taken(self._session, self._freeable)
+        chosen: list[Domain] = []
+        open_: list[Iterator[Domain]] = [self._domains(groups[0], whole, None)]
+        asked = 0
+        while open_ and asked < _MOST_ASKED:
+            domain = next(open_[-1], None)
+            if domain is None:
+                open_.pop()
+                if chosen:
+                    chosen.pop()
+                    taken.give_back()
+                continue
+            if len(chosen) + 1 == len(groups):
+                yield _chosen(whole, groups, (*chosen, domain))
+                continue
+            group = groups[len(chosen)]
+            chosen.append(domain)
+            taken.take(group, domain)
+            after = groups[len(chosen)]
+            within = whole if after.inside is None else chosen[after.inside]
+            open_.append(self._domains(after, within, taken.beside(after)))
+            asked += 1
 
-    def _rest(self, whole: Domain, first: Domain, parts: Sequence[_Group]) -> list[Domain] | None:
-        nodes = self._session.state.nodes
-        taken = np.zeros_like(nodes.idle)
-        chosen = [first]
-        self._take(parts[0].tasks, first, taken)
-        for part in parts[1:]:
-            # What is inside another part uses the room that the other part takes.
-            within = whole if part.inside is None else chosen[part.inside]
-            others = taken if part.inside is None else None
-            found = next(
-                self.domains(part.constraint, part.tasks, part.is_member, within, others), None
-            )
-            if found is None:
-                return None
-            chosen.append(found)
-            if part.inside is None:
-                self._take(part.tasks, found, taken)
-        return chosen
 
-    def _take(self, tasks: Sequence[Task], domain: Domain, taken: IntColumns) -> None:
-        """Add to `taken` what `tasks` need in `domain`, as far as they can be packed."""
+def _chosen(whole: Domain, groups: Sequence[_Group], domains: Sequence[Domain]) -> PodDomains:
+    narrower = {
+        task.uid: domain
+        for group, domain in zip(groups, domains, strict=True)
+        for task in group.tasks
+    }
+    return PodDomains(whole, narrower, whole.rank + sum(domain.rank for domain in domains))
+
+
+class _Taken:
+    """The room that groups with a domain need, as far as their pods can be packed there."""
+
+    def __init__(self, session: Session, freeable: Freeable | None) -> None:
+        self._session = session
+        self._freeable = freeable
+        self._sums: dict[int | None, IntColumns] = {}
+        """Position of the group around them -> what groups need together [resource, node]."""
+        self._log: list[tuple[int | None, list[tuple[Task, int]]]] = []
+
+    def beside(self, group: _Group) -> IntColumns | None:
+        """Return what the groups beside `group` need; None if nothing."""
+        return self._sums.get(group.inside)
+
+    def take(self, group: _Group, domain: Domain) -> None:
+        """Add what the pods of `group` need in `domain`."""
         nodes = self._session.state.nodes
-        room = nodes.idle + nodes.releasing - nodes.pipelined - taken
+        before = self._sums.get(group.inside)
+        if before is None:
+            before = self._sums[group.inside] = np.zeros_like(nodes.idle)
+        room = nodes.idle + nodes.releasing - nodes.pipelined - before
         if self._freeable is not None:
             room = room + self._freeable.room
         items = []
-        for task in tasks:
+        for task in group.tasks:
             open_rows = self._session.placement.passing(task.shape)
             if domain.nodes is not None:
                 open_rows = open_rows & domain.nodes
             rows = self._session.order[open_rows[self._session.order]]
             items.append(Item(task.shape.request, rows))
-        for task, row in zip(tasks, pack(items, room) or (), strict=False):
-            taken[list(task.shape.request.indices), row] += task.shape.request.amounts
+        placed = list(zip(group.tasks, pack(items, room) or (), strict=False))
+        self._log.append((group.inside, placed))
+        self._add(group.inside, placed, 1)
+
+    def give_back(self) -> None:
+        """Undo the last `take`."""
+        inside, placed = self._log.pop()
+        self._add(inside, placed, -1)
+
+    def _add(self, inside: int | None, placed: Sequence[tuple[Task, int]], sign: int) -> None:
+        taken = self._sums[inside]
+        for task, row in placed:
+            request = task.shape.request
+            taken[list(request.indices), row] += sign * np.array(request.amounts)
