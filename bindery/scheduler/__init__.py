@@ -6,6 +6,7 @@ The path of a gang through this package, from the watch to the API:
     engine.py  runs one cycle: opens a session, runs the actions, yields a draft a Statement
     planning/  the session borrows the columns for one cycle; placement finds nodes for equal pods
                together; a Statement is the transaction over all ledgers/
+    placing/   which pods of a job come next and in which domains; places them on idle room
     actions/   place jobs in order; reclaim, preempt and consolidation use solver/
     plugins/   rules that the configuration switches; a resource has a package with its ledger
     commit/    turns committed Statements into BindRequests and evictions, and writes them

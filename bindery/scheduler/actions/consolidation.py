@@ -8,7 +8,7 @@ from bindery.api.configuration import SchedulerConfiguration
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.verdicts import Refusal
-from bindery.scheduler.placing.claims import Claim
+from bindery.scheduler.placing.claims import RoomClaim
 from bindery.scheduler.planning.session import Session
 from bindery.scheduler.solver import protection
 from bindery.scheduler.solver.rules import Rule
@@ -35,7 +35,7 @@ class ConsolidationRule(Rule):
     def __init__(self, most_jobs: int) -> None:
         self.most_jobs = most_jobs
 
-    def against_claim(self, session: Session, claim: Claim) -> Iterator[Refusal]:
+    def against_claim(self, session: Session, claim: RoomClaim) -> Iterator[Refusal]:
         """Refuse a job that is not preemptible itself, or must wait longer first."""
         if not self.most_jobs:
             yield Refusal(JobReason.NOTHING_MOVES, "consolidation is off")
@@ -46,6 +46,6 @@ class ConsolidationRule(Rule):
         else:
             yield from protection.against_claim(session, claim)
 
-    def eligible(self, session: Session, claim: Claim, table: VictimTable) -> BoolColumn:  # noqa: ARG002
+    def eligible(self, session: Session, claim: RoomClaim, table: VictimTable) -> BoolColumn:  # noqa: ARG002
         """Return all units: a move costs only the time of a restart."""
         return np.ones(len(table.units), dtype=np.bool_)

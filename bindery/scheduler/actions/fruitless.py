@@ -8,7 +8,7 @@ from collections.abc import Hashable
 from typing import Final
 
 from bindery.scheduler.model.jobs import Task, TaskStatus, Uid
-from bindery.scheduler.placing.claims import Claim
+from bindery.scheduler.placing.claims import RoomClaim
 from bindery.scheduler.planning.session import Session
 
 REPEATED_AFTER_S: Final = 60.0
@@ -26,7 +26,7 @@ class FruitlessSearches:
         self._lost: dict[tuple[Uid, ...], Task | None] = {}
         """UIDs of the pods of a claim -> the pod without room; None if no search names one."""
 
-    def knows(self, session: Session, claim: Claim) -> bool:
+    def knows(self, session: Session, claim: RoomClaim) -> bool:
         """Return whether a search for `claim` in the same state found no plan."""
         state = _state(session)
         is_old = not 0 <= session.now - self._since < REPEATED_AFTER_S
@@ -35,16 +35,16 @@ class FruitlessSearches:
             self._lost.clear()
         return _uids(claim) in self._lost
 
-    def lost(self, claim: Claim) -> Task | None:
+    def lost(self, claim: RoomClaim) -> Task | None:
         """Return the pod for which the search for the known `claim` found no room."""
         return self._lost[_uids(claim)]
 
-    def add(self, claim: Claim, lost: Task | None) -> None:
+    def add(self, claim: RoomClaim, lost: Task | None) -> None:
         """Remember that the search for `claim`, in the state of the last `knows`, found no plan."""
         self._lost[_uids(claim)] = lost
 
 
-def _uids(claim: Claim) -> tuple[Uid, ...]:
+def _uids(claim: RoomClaim) -> tuple[Uid, ...]:
     return tuple(task.uid for task in claim.tasks)
 
 

@@ -21,7 +21,7 @@ from bindery.scheduler.model.verdicts import Refusal
 from bindery.scheduler.placing.claims import Choice
 from bindery.scheduler.placing.idle import IdleRoom
 from bindery.scheduler.planning.futures import Placed
-from bindery.scheduler.planning.next_pods import Part
+from bindery.scheduler.planning.next_pods import JobPart
 from bindery.scheduler.planning.reports import StageReport
 from bindery.scheduler.planning.session import Session
 from bindery.scheduler.planning.stage_rooms import (
@@ -237,7 +237,7 @@ def _place(session: Session, job: Job, stage: Stage, statement: Statement, room:
     if problem is not None:
         session.refusals[job] = Refusal(JobReason.UNSCHEDULABLE, problem)
         return
-    room.place(Choice(session, Part(job, futures.of(job, stage), stage.group)), statement)
+    room.place(Choice(session, JobPart(job, futures.of(job, stage), stage.group)), statement)
 
 
 def _are_in_place(session: Session, job: Job, placed: Mapping[str, Sequence[Placed]]) -> bool:

@@ -14,7 +14,7 @@ from bindery.scheduler.actions.reclaim import ReclaimRule, levels_apart
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.jobs import TaskStatus
 from bindery.scheduler.model.reasons import JobReason
-from bindery.scheduler.placing.claims import Claim
+from bindery.scheduler.placing.claims import RoomClaim
 from bindery.scheduler.planning.session import Session
 from bindery.scheduler.solver.rules import UnitRefusal
 from bindery.scheduler.solver.units import EvictionUnit
@@ -27,7 +27,7 @@ class QuotaKeepingReclaim(ReclaimRule):
     has_spared = False
     """Whether a unit was refused for a quota, so that `ReclaimRule` may find a plan."""
 
-    def eligible(self, session: Session, claim: Claim, table: VictimTable) -> BoolColumn:
+    def eligible(self, session: Session, claim: RoomClaim, table: VictimTable) -> BoolColumn:
         """Return the units of reclaim whose loss takes no queue below its quota."""
         mask, lost = super().eligible(session, claim, table), table.lost()
         for queue, of_queue in table.by_queue.items():
@@ -42,7 +42,7 @@ class QuotaKeepingReclaim(ReclaimRule):
         return mask
 
     def against_unit(
-        self, session: Session, claim: Claim, unit: EvictionUnit
+        self, session: Session, claim: RoomClaim, unit: EvictionUnit
     ) -> Iterator[UnitRefusal]:
         """Refuse also units whose loss takes a queue below its quota, after the plan so far."""
         yield from super().against_unit(session, claim, unit)
@@ -60,7 +60,7 @@ class QuotaKeepingReclaim(ReclaimRule):
                 JobReason.WITHIN_SHARE, lambda: "without it, its queue would be below its quota"
             )
 
-    def _rows(self, session: Session, claim: Claim, queue: int) -> Iterator[int]:
+    def _rows(self, session: Session, claim: RoomClaim, queue: int) -> Iterator[int]:
         """Yield `queue` and the queues above it that are not above the claimant's queue."""
         levels = levels_apart(session, session.queue_row(claim.job), queue)
         for row in session.queue_ledger.chains[queue] if levels is not None else ():
@@ -69,7 +69,7 @@ class QuotaKeepingReclaim(ReclaimRule):
                 return
 
 
-def _least(session: Session, claim: Claim, row: int) -> NDArray[np.float64]:
+def _least(session: Session, claim: RoomClaim, row: int) -> NDArray[np.float64]:
     """Return the amounts that the queue at `row` must still hold: [resource], 0 for nothing.
 
     Only requested resources count. The queue keeps its quota of each resource of which it holds at

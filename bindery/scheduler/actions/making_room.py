@@ -17,7 +17,7 @@ from bindery.scheduler.model.jobs import Job, Task, Uid
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.placing.best import best_plan
 from bindery.scheduler.placing.by_size import largest_first
-from bindery.scheduler.placing.claims import Claim, choices
+from bindery.scheduler.placing.claims import RoomClaim, choices
 from bindery.scheduler.placing.domains import DomainChoices, PodDomains
 from bindery.scheduler.planning.attempt_timer import AttemptKind
 from bindery.scheduler.planning.futures import take_out
@@ -99,7 +99,7 @@ class MakeRoom:
                     break
         return False
 
-    def _trial(self, session: Session, claim: Claim) -> tuple[bool, Task | None]:
+    def _trial(self, session: Session, claim: RoomClaim) -> tuple[bool, Task | None]:
         """Return whether a plan for `claim` exists, or False and the pod without room."""
         if not self._may_claim(session, claim):
             return False, None
@@ -107,10 +107,10 @@ class MakeRoom:
             found, lost = self._find(session, trial, claim)
             return found is not None, lost
 
-    def _may_claim(self, session: Session, claim: Claim) -> bool:
+    def _may_claim(self, session: Session, claim: RoomClaim) -> bool:
         return is_empty(self._rule.against_claim(session, claim))
 
-    def _try(self, session: Session, claim: Claim, failed: "_Failed") -> "_Tried":
+    def _try(self, session: Session, claim: RoomClaim, failed: "_Failed") -> "_Tried":
         """Commit a plan for `claim`, unless the rule refuses or an equivalent claim has failed."""
         likeness = _likeness(session, claim)
         if likeness is not None and likeness in failed:
@@ -123,7 +123,7 @@ class MakeRoom:
             failed[likeness] = _place_in(claim, tried.lost)
         return tried
 
-    def _commit(self, session: Session, claim: Claim) -> "_Tried":
+    def _commit(self, session: Session, claim: RoomClaim) -> "_Tried":
         """Commit a plan for `claim` if there is one. The reservation of its job must be lifted."""
         with session.statement() as statement:
             found, lost = self._find(session, statement, claim)
@@ -140,7 +140,7 @@ class MakeRoom:
             return _Tried(Commit(claim.job, session.commit(statement), is_gang), None)
 
     def _find(
-        self, session: Session, statement: Statement, claim: Claim
+        self, session: Session, statement: Statement, claim: RoomClaim
     ) -> tuple[Search | Rearrangement | None, Task | None]:
         """Return the search that wrote a plan into `statement`, or None and the pod without room.
 
@@ -164,7 +164,7 @@ class MakeRoom:
         return found, lost
 
     def _find_by(
-        self, rule: Rule, session: Session, statement: Statement, claim: Claim
+        self, rule: Rule, session: Session, statement: Statement, claim: RoomClaim
     ) -> tuple[Search | Rearrangement | None, Task | None]:
         """Return what `_find` returns, with victims that `rule` allows."""
         domains = DomainChoices(session, claim.job, _freeable(session, claim, rule))
@@ -177,7 +177,7 @@ class MakeRoom:
         return (best.search, None) if best is not None else (None, source.lost)
 
 
-def _freeable(session: Session, claim: Claim, rule: Rule) -> Freeable | None:
+def _freeable(session: Session, claim: RoomClaim, rule: Rule) -> Freeable | None:
     """Return what the pods hold that may go or move for `claim`; None if it needs no domain."""
     job = claim.job
     if not job.is_constrained and not session.calls.are_tied(job, lambda: claim.tasks):
@@ -308,14 +308,14 @@ _Failed = dict[Hashable, _Lost | None]
 """Likeness of claims without a plan -> the pod that found no room; None if unknown."""
 
 
-def _place_in(claim: Claim, lost: Task | None) -> _Lost | None:
+def _place_in(claim: RoomClaim, lost: Task | None) -> _Lost | None:
     """Return which pod of `claim` is `lost`, as it holds for claims that are alike."""
     if lost is None:
         return None
     return lost.shape, lost.sub_group, _equal(claim, lost.shape, lost.sub_group).index(lost)
 
 
-def _in_place_of(lost: _Lost | None, claim: Claim) -> Task | None:
+def _in_place_of(lost: _Lost | None, claim: RoomClaim) -> Task | None:
     """Return the pod of `claim` that is in the place of `lost` in a claim that is alike."""
     if lost is None:
         return None
@@ -324,7 +324,7 @@ def _in_place_of(lost: _Lost | None, claim: Claim) -> Task | None:
     return equal[before] if before < len(equal) else None
 
 
-def _equal(claim: Claim, shape: Shape, sub_group: str) -> list[Task]:
+def _equal(claim: RoomClaim, shape: Shape, sub_group: str) -> list[Task]:
     return [t for t in claim.tasks if t.shape is shape and t.sub_group == sub_group]
 
 
@@ -345,7 +345,7 @@ class _Tried:
     """The pod for which no room can be made; None if unknown."""
 
 
-def _own_room(session: Session, claim: Claim) -> AbstractContextManager[None]:
+def _own_room(session: Session, claim: RoomClaim) -> AbstractContextManager[None]:
     """Return a context in which `claim` may use the room that is reserved for its pods."""
     return session.reservations.lifted(lambda each: each.is_for(claim.job, claim.tasks))
 
@@ -355,13 +355,13 @@ def _table(session: Session) -> VictimTable:
     return session.once(VictimTable, VictimTable)
 
 
-def _has_idle(session: Session, claim: Claim) -> bool:
+def _has_idle(session: Session, claim: RoomClaim) -> bool:
     """Return whether some of each requested resource is idle, so that victims could move."""
     idle = session.state.nodes.idle
     return all(bool((idle[index] > 0).any()) for index in claim.request)
 
 
-def _likeness(session: Session, claim: Claim) -> Hashable:
+def _likeness(session: Session, claim: RoomClaim) -> Hashable:
     """Return a key that equivalent claims share; None if a plugin may treat them differently."""
     job = claim.job
     sees_job = session.calls.are_tied(job, lambda: claim.tasks)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.verdicts import Refusal
-from bindery.scheduler.placing.claims import Claim
+from bindery.scheduler.placing.claims import RoomClaim
 from bindery.scheduler.planning.session import Session
 from bindery.scheduler.solver import protection
 from bindery.scheduler.solver.rules import Rule, UnitRefusal
@@ -18,18 +18,18 @@ class PreemptRule(Rule):
 
     name = "preempt"
 
-    def against_claim(self, session: Session, claim: Claim) -> Iterator[Refusal]:
+    def against_claim(self, session: Session, claim: RoomClaim) -> Iterator[Refusal]:
         """Refuse a job that must wait longer first, or never preempts."""
         return protection.against_claim(session, claim)
 
-    def eligible(self, session: Session, claim: Claim, table: VictimTable) -> BoolColumn:
+    def eligible(self, session: Session, claim: RoomClaim, table: VictimTable) -> BoolColumn:
         """Return the units of lower priority in the queue that have run long enough."""
         queue = session.queue_row(claim.job)
         mask = (table.queue == queue) & (table.priority < session.priority(claim.job))
         return protection.unprotected(session, table, mask, queue, "preempt")
 
     def against_unit(
-        self, session: Session, claim: Claim, unit: EvictionUnit
+        self, session: Session, claim: RoomClaim, unit: EvictionUnit
     ) -> Iterator[UnitRefusal]:
         """Refuse units of other queues, without lower priority, or with too short a runtime."""
         if session.queue_row(unit.job) != session.queue_row(claim.job):

@@ -17,7 +17,7 @@ from bindery.scheduler.model.holdings import is_exclusive
 from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.resources import total
 from bindery.scheduler.model.verdicts import Refusal
-from bindery.scheduler.placing.claims import Claim
+from bindery.scheduler.placing.claims import RoomClaim
 from bindery.scheduler.planning.held_room import HeldRoom
 from bindery.scheduler.planning.session import Session
 from bindery.scheduler.solver import protection
@@ -31,7 +31,7 @@ class ReclaimRule(Rule):
 
     name = "reclaim"
 
-    def against_claim(self, session: Session, claim: Claim) -> Iterator[Refusal]:
+    def against_claim(self, session: Session, claim: RoomClaim) -> Iterator[Refusal]:
         """Refuse a claim if its queue would exceed its fair share of a requested resource."""
         shares, row = session.shares, session.queue_row(claim.job)
         with_claim = _held(session, claim, row) + _request(session, claim)
@@ -41,7 +41,7 @@ class ReclaimRule(Rule):
             )
         yield from protection.against_claim(session, claim)
 
-    def eligible(self, session: Session, claim: Claim, table: VictimTable) -> BoolColumn:
+    def eligible(self, session: Session, claim: RoomClaim, table: VictimTable) -> BoolColumn:
         """Return the units of reclaimable queues that hold more than they may keep."""
         mask, own = self.movable(session, claim, table), session.queue_row(claim.job)
         for queue, of_queue in table.by_queue.items():
@@ -50,7 +50,7 @@ class ReclaimRule(Rule):
                 mask[of_queue] = False
         return mask
 
-    def movable(self, session: Session, claim: Claim, table: VictimTable) -> BoolColumn:
+    def movable(self, session: Session, claim: RoomClaim, table: VictimTable) -> BoolColumn:
         """Return the units of reclaimable queues: a queue loses nothing by a move."""
         mask = np.zeros(len(table.units), dtype=np.bool_)
         own = session.queue_row(claim.job)
@@ -60,7 +60,7 @@ class ReclaimRule(Rule):
         return protection.unprotected(session, table, mask, own, "reclaim")
 
     def against_unit(
-        self, session: Session, claim: Claim, unit: EvictionUnit
+        self, session: Session, claim: RoomClaim, unit: EvictionUnit
     ) -> Iterator[UnitRefusal]:
         """Refuse units if their queue may not lose them now, or if their runtime is too short."""
         own, row = session.queue_row(claim.job), session.queue_row(unit.job)
@@ -89,7 +89,7 @@ class ReclaimRule(Rule):
         yield from protection.against_unit(session, claim, unit, "reclaim")
 
     def against_plan(
-        self, session: Session, claim: Claim, killed: Sequence[EvictionUnit]
+        self, session: Session, claim: RoomClaim, killed: Sequence[EvictionUnit]
     ) -> Iterator[Refusal]:
         """Refuse a plan if an ancestor of the claimant ends up fuller than a sibling that loses."""
         own = session.queue_row(claim.job)
@@ -107,7 +107,7 @@ class ReclaimRule(Rule):
             text = "relative to its share, its queue would be fuller than the queue that loses"
             yield Refusal(JobReason.WOULD_BE_FULLER, text)
 
-    def _may_lose(self, session: Session, claim: Claim, own: int, other: int) -> bool:
+    def _may_lose(self, session: Session, claim: RoomClaim, own: int, other: int) -> bool:
         """Return whether queue `other` holds more of a requested resource than it may keep.
 
         More than its quota, if the claim stays within the quota of `own`; else more than its share.
@@ -127,7 +127,7 @@ class ReclaimRule(Rule):
         above = bool(((held > shares.allocatable[:, other]) & requested).any())
         return above and (within_quota or queues[own].priority >= queues[other].priority)
 
-    def _with_claim(self, session: Session, claim: Claim, own: int) -> NDArray[np.float64]:
+    def _with_claim(self, session: Session, claim: RoomClaim, own: int) -> NDArray[np.float64]:
         """Return what `own` holds with the claim; the ledger already counts its placed pods."""
         held = _held(session, claim, own).astype(np.float64)
         for index, amount in claim.waiting_request().items():
@@ -135,7 +135,7 @@ class ReclaimRule(Rule):
         return held
 
     def _is_saturated_without(
-        self, session: Session, claim: Claim, unit: EvictionUnit, levels: tuple[int, int]
+        self, session: Session, claim: RoomClaim, unit: EvictionUnit, levels: tuple[int, int]
     ) -> bool:
         """Return whether `against_plan` would refuse the plan if `unit` were evicted next.
 
@@ -149,7 +149,7 @@ class ReclaimRule(Rule):
     def _saturated(
         self,
         session: Session,
-        claim: Claim,
+        claim: RoomClaim,
         levels: tuple[int, int],
         lost: Mapping[int, int],
     ) -> bool:
@@ -172,7 +172,7 @@ class ReclaimRule(Rule):
         return False
 
 
-def _held(session: Session, claim: Claim, row: int) -> NDArray[np.int64]:
+def _held(session: Session, claim: RoomClaim, row: int) -> NDArray[np.int64]:
     """Return what pods of the queue at `row` hold, and gangs beside their pods: [resource].
 
     A claim for an exclusive domain compares pods alone. It would take a domain and be the next one
@@ -184,7 +184,7 @@ def _held(session: Session, claim: Claim, row: int) -> NDArray[np.int64]:
     return np.asarray(held + session.once(HeldRoom, HeldRoom).of_queue(row))
 
 
-def _request(session: Session, claim: Claim) -> NDArray[np.float64]:
+def _request(session: Session, claim: RoomClaim) -> NDArray[np.float64]:
     request = np.zeros(len(session.state.axis))
     for index, amount in claim.request.items():
         request[index] = amount
@@ -216,7 +216,7 @@ def is_reclaimable(session: Session, queue: int, level: int) -> bool:
     return True
 
 
-def _within_text(session: Session, claim: Claim, row: int) -> str:
+def _within_text(session: Session, claim: RoomClaim, row: int) -> str:
     """Return the message for a queue that holds no more than it may keep.
 
     It is about GPUs if the claim requests some, else about the first resource of the request.

@@ -16,7 +16,7 @@ from bindery.scheduler.actions.reclaim import ReclaimRule
 from bindery.scheduler.model.jobs import Task
 from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.verdicts import Refusal
-from bindery.scheduler.placing.claims import Claim
+from bindery.scheduler.placing.claims import RoomClaim
 from bindery.scheduler.planning.session import Session
 from bindery.scheduler.solver.rules import Rule
 from bindery.scheduler.solver.units import EvictionUnit
@@ -45,7 +45,7 @@ class Judge:
     def __init__(
         self,
         session: Session,
-        claim: Claim,
+        claim: RoomClaim,
         table: VictimTable,
         actions: Collection[str],
         blocking_budget: BlockingBudget,

@@ -16,7 +16,7 @@ from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.jobs import NO_ROW, Job, JobKey
 from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.verdicts import Refusal
-from bindery.scheduler.placing.claims import Claim, first_claim
+from bindery.scheduler.placing.claims import RoomClaim, first_claim
 from bindery.scheduler.planning.session import Session
 from bindery.scheduler.planning.statement import Plan
 from bindery.scheduler.solver.bounds import exceeds_idle
@@ -84,11 +84,11 @@ class _Permissive(Rule):
     name: str = "reclaim"
     """The action that plugins see when they are asked about victims."""
 
-    def against_claim(self, session: Session, claim: Claim) -> Iterator[Refusal]:  # noqa: ARG002
+    def against_claim(self, session: Session, claim: RoomClaim) -> Iterator[Refusal]:  # noqa: ARG002
         """Refuse no claim."""
         yield from ()
 
-    def eligible(self, session: Session, claim: Claim, table: VictimTable) -> BoolColumn:  # noqa: ARG002
+    def eligible(self, session: Session, claim: RoomClaim, table: VictimTable) -> BoolColumn:  # noqa: ARG002
         """Return the units of `among`."""
         return self.among.copy()
 
@@ -148,7 +148,7 @@ class _Found:
     """Units in the order of eviction."""
 
 
-def _search(session: Session, claim: Claim, rule: Rule, table: VictimTable) -> _Found | None:
+def _search(session: Session, claim: RoomClaim, rule: Rule, table: VictimTable) -> _Found | None:
     with session.statement() as statement:
         search = Search(SearchContext(session, statement, claim, rule, table))
         if search.run() and search.gone:

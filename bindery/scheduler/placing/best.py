@@ -12,7 +12,7 @@ from bindery.scheduler.placing.domains import PodDomains
 from bindery.scheduler.planning.statement import Plan, Statement
 
 
-class Planned(Protocol):
+class DomainPlan(Protocol):
     """A plan in the Statement, as its source describes it."""
 
     @property
@@ -20,7 +20,7 @@ class Planned(Protocol):
         """Whether no other choice of domains can have a better plan."""
 
 
-P = TypeVar("P", bound=Planned)
+P = TypeVar("P", bound=DomainPlan)
 
 
 class Source(Protocol[P]):

@@ -15,13 +15,13 @@ from bindery.scheduler.model.resources import total
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.model.stages import Stage
 from bindery.scheduler.model.verdicts import Refusal
-from bindery.scheduler.planning.next_pods import Barred, Part, parts
+from bindery.scheduler.planning.next_pods import Barred, JobPart, parts
 from bindery.scheduler.planning.session import Session
 from bindery.scheduler.planning.staging import awaited, first_groups, groups_of
 
 
 @dataclass(frozen=True)
-class Claim:
+class RoomClaim:
     """Pods that are placed together, all or none. Made before anything is placed or evicted.
 
     They are placed in the order of `tasks`. The sum of their requests is cached, because it is
@@ -36,7 +36,7 @@ class Claim:
     later: tuple[Stage, ...] = ()
     """The stages that run at the same time, so that they must fit too."""
 
-    def in_order(self, tasks: Sequence[Task]) -> "Claim":
+    def in_order(self, tasks: Sequence[Task]) -> "RoomClaim":
         """Return the claim for the same pods in the order of `tasks`."""
         return replace(self, tasks=tuple(tasks))
 
@@ -66,7 +66,9 @@ class Claim:
 class Choice:
     """The claims for one part of a job, one after the other."""
 
-    def __init__(self, session: Session, part: Part, starts: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self, session: Session, part: JobPart, starts: frozenset[str] = frozenset()
+    ) -> None:
         """Choose for `part`; with `starts`, the sub-groups that start with it, for stages too."""
         self._session = session
         self.part = part
@@ -77,7 +79,7 @@ class Choice:
         """Why the first pods or stages that cannot be planned at all were left out; None if all
         can be."""
 
-    def next(self) -> Claim | None:
+    def next(self) -> RoomClaim | None:
         """Return the claim for the next pods; None if too few can be planned.
 
         The caller clears the future pods in it when it has tried the claim.
@@ -96,7 +98,7 @@ class Choice:
             self._refuse(Refusal(refusal.reason, f"pod {task.name}: {refusal.message}"))
         return None
 
-    def leave_out(self, claim: Claim, lost: Task | None) -> bool:
+    def leave_out(self, claim: RoomClaim, lost: Task | None) -> bool:
         """Leave out `lost`, a pod of `claim`, and equal pods after it; False if it is impossible.
 
         `lost`: the first pod without room; None if it is not known.
@@ -109,7 +111,9 @@ class Choice:
         self.barred.add_equal(lost, claim.tasks[: claim.tasks.index(lost)])
         return True
 
-    def leave_out_excess(self, claim: Claim, may_have: Callable[[Sequence[Task]], bool]) -> None:
+    def leave_out_excess(
+        self, claim: RoomClaim, may_have: Callable[[Sequence[Task]], bool]
+    ) -> None:
         """Leave out the first pod beyond what the job `may_have`, and equal pods after it.
 
         If there are no other candidates, leave out all.
@@ -133,7 +137,7 @@ class Choice:
         """Leave out all pods: `next` returns None."""
         self._is_over = True
 
-    def _with_later(self, tasks: Sequence[Task]) -> Claim | None:
+    def _with_later(self, tasks: Sequence[Task]) -> RoomClaim | None:
         """Return the claim for `tasks` and later stages; None if no nodes could ever take these."""
         session, job, starts = self._session, self.part.job, self.starts
         later = tuple(awaited(job, starts)) if starts else ()
@@ -143,7 +147,7 @@ class Choice:
                 self._refuse(later_refusal(stage, problem))
                 return None
         pods = [task for stage in later for task in session.futures.of(job, stage)]
-        return Claim(job, (*tasks, *pods), starts, later)
+        return RoomClaim(job, (*tasks, *pods), starts, later)
 
     def _refuse(self, refusal: Refusal) -> None:
         self.refusal = self.refusal or refusal
@@ -160,7 +164,7 @@ def _limited_as(task: Task) -> Hashable:
     return task.shape, task.is_preemptible, task.sub_group
 
 
-def _starting(part: Part) -> frozenset[str]:
+def _starting(part: JobPart) -> frozenset[str]:
     """Return the sub-groups that start with the pods of `part`."""
     job = part.job
     if not job.stages or part.extra is not None:
@@ -185,7 +189,7 @@ def choices(session: Session, job: Job) -> Iterator[Choice]:
         yield Choice(session, part, _starting(part))
 
 
-def first_claim(session: Session, job: Job) -> Claim | None:
+def first_claim(session: Session, job: Job) -> RoomClaim | None:
     """Return the first claim for pods of `job`; None if too few can be planned."""
     claims = (choice.next() for choice in choices(session, job))
     return next((claim for claim in claims if claim is not None), None)

@@ -18,7 +18,7 @@ from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.model.verdicts import Refusal
 from bindery.scheduler.placing.best import best_plan
 from bindery.scheduler.placing.by_size import largest_first
-from bindery.scheduler.placing.claims import Choice, Claim, later_refusal
+from bindery.scheduler.placing.claims import Choice, RoomClaim, later_refusal
 from bindery.scheduler.placing.domains import ANYWHERE, DomainChoices, DomainFinders, PodDomains
 from bindery.scheduler.planning.explain import no_place_text, node_reasons
 from bindery.scheduler.planning.hopeless import EmptyNodes
@@ -41,7 +41,7 @@ class _Shortage:
     task: Task | None = None
     """The pod that did not fit; None if it was a pod of an earlier gang."""
 
-    def refusal(self, claim: Claim) -> Refusal:
+    def refusal(self, claim: RoomClaim) -> Refusal:
         """Return the refusal of the job of `claim`. In a tree, the sub-group of the pod counts."""
         asked, task, text = len(claim.tasks), self.task, self.text
         if task is not None:
@@ -111,7 +111,7 @@ class IdleRoom:
         """Place the pods of `choice` in `statement` and return True, or none and note why."""
         session, job, start = self._session, choice.part.job, statement.savepoint()
         anywhere = Attempt(statement, choice, DomainFinders(session, job, ANYWHERE))
-        first: Claim | None = None
+        first: RoomClaim | None = None
         problem: Refusal | _Shortage | Task | None = None
         while (claim := choice.next()) is not None:
             first, problem = first or claim, problem or choice.refusal
@@ -132,7 +132,7 @@ class IdleRoom:
             session.refusals[job] = problem
         return False
 
-    def _try(self, anywhere: Attempt, claim: Claim) -> Refusal | _Shortage | Task | None:
+    def _try(self, anywhere: Attempt, claim: RoomClaim) -> Refusal | _Shortage | Task | None:
         """Place `claim`; if it does not fit, leave out a pod and return why, or the pod."""
         choice, job, start = anywhere.choice, claim.job, anywhere.statement.savepoint()
         if job.is_constrained or self._session.calls.are_tied(job, lambda: claim.tasks):
@@ -149,7 +149,7 @@ class IdleRoom:
         # What is placed stays: the next claim has only the pods that are missing then.
         return lost
 
-    def _placed_by_size(self, anywhere: Attempt, claim: Claim) -> bool:
+    def _placed_by_size(self, anywhere: Attempt, claim: RoomClaim) -> bool:
         """Place `claim`, the largest pods first, or nothing; return whether."""
         tasks = largest_first(claim.tasks, self._session.cluster_total)
         if not tasks or self._session.calls.over_capacity(claim.job, tasks) is not None:
@@ -160,7 +160,7 @@ class IdleRoom:
         anywhere.statement.rollback(start)
         return False
 
-    def _place_in_domains(self, anywhere: Attempt, claim: Claim) -> Refusal | None:
+    def _place_in_domains(self, anywhere: Attempt, claim: RoomClaim) -> Refusal | None:
         session, choice = self._session, anywhere.choice
         domains = DomainChoices(session, claim.job)
         source = _InDomains(session, self, anywhere, claim)
@@ -218,7 +218,7 @@ class IdleRoom:
 
     # -- what holds a claim back ---------------------------------------------------------------
 
-    def _refused(self, anywhere: Attempt, claim: Claim) -> Refusal | _Shortage | None:
+    def _refused(self, anywhere: Attempt, claim: RoomClaim) -> Refusal | _Shortage | None:
         """Leave out pods if `claim` need not be tried, and return why; None if it must be."""
         calls, choice, job = self._session.calls, anywhere.choice, claim.job
         over = calls.over_capacity(job, claim.tasks)
@@ -243,7 +243,7 @@ class IdleRoom:
             choice.barred.add_equal(claim.tasks[0])
         return known
 
-    def _may_run_over_quota(self, claim: Claim, over: Refusal) -> bool:
+    def _may_run_over_quota(self, claim: RoomClaim, over: Refusal) -> bool:
         """Let extra pods of a non-preemptible gang be preemptible where they exceed the quota.
 
         The gang keeps its minimum in the quota; a pod's own annotation comes first.
@@ -292,56 +292,8 @@ class IdleRoom:
         return _Shortage(fitted, text, lost)
 
 
-class _InDomains:
-    """Idle room in each choice of domains for `claim`."""
-
-    def __init__(self, session: Session, room: IdleRoom, anywhere: Attempt, claim: Claim) -> None:
-        self._session = session
-        self._room = room
-        self._anywhere = anywhere
-        self._claim = claim
-        self._start = anywhere.statement.savepoint()
-        self._most = -1
-        self.lost: Task | None = None
-        """The pod without a place in the domains in which most pods fitted."""
-        self.refusal: Refusal | None = None
-        """Why; None if nothing was tried."""
-
-    def plan(self, domains: PodDomains) -> "_Planned | None":
-        """Place the claim in `domains`."""
-        session, statement, claim = self._session, self._anywhere.statement, self._claim
-        choice = self._anywhere.choice
-        attempt = Attempt(statement, choice, DomainFinders(session, claim.job, domains))
-        lost = self._room.fill(attempt, claim.tasks)
-        if lost is not None:
-            self._note(attempt, lost)
-            statement.rollback(self._start)
-            tasks = largest_first(claim.tasks, session.cluster_total)
-            if not tasks or self._room.fill(attempt, tasks) is not None:
-                return None
-        operations = statement.operations[self._start :]
-        waits = any(each.kind is OperationKind.PIPELINE for each in operations)
-        return _Planned(domains.whole.rank, waits, domains.rank - domains.whole.rank)
-
-    def is_better(self, plan: "_Planned", than: "_Planned") -> bool:
-        """Return whether less of `plan` waits, or its pods are closer."""
-        return (plan.waits, plan.rank_inside) < (than.waits, than.rank_inside)
-
-    def is_enough(self, best: "_Planned", plans: int, coming: PodDomains) -> bool:
-        """Return whether enough plans were compared, or the domains that come are worse."""
-        return plans >= _MOST_PLANS or coming.whole.rank > best.rank
-
-    def _note(self, attempt: Attempt, lost: Task) -> None:
-        placed = len(attempt.statement.operations)
-        if placed > self._most:
-            self._most, self.lost = placed, lost
-            shortage = self._room.shortage(attempt, lost)
-            self.refusal = shortage.refusal(self._claim)
-            self._session.give_up(self._claim.job, attempt.statement.operations)
-
-
 @dataclass(frozen=True, slots=True)
-class _Planned:
+class _IdlePlan:
     """A plan in some domains."""
 
     rank: int
@@ -355,3 +307,53 @@ class _Planned:
     def is_ideal(self) -> bool:
         """Whether nothing can be better."""
         return not self.waits and self.rank_inside == 0
+
+
+class _InDomains:
+    """Idle room in each choice of domains for `claim`."""
+
+    def __init__(
+        self, session: Session, room: IdleRoom, anywhere: Attempt, claim: RoomClaim
+    ) -> None:
+        self._session = session
+        self._room = room
+        self._anywhere = anywhere
+        self._claim = claim
+        self._start = anywhere.statement.savepoint()
+        self._most = -1
+        self.lost: Task | None = None
+        """The pod without a place in the domains in which most pods fitted."""
+        self.refusal: Refusal | None = None
+        """Why; None if nothing was tried."""
+
+    def plan(self, domains: PodDomains) -> _IdlePlan | None:
+        """Place the claim in `domains`."""
+        session, statement, claim = self._session, self._anywhere.statement, self._claim
+        choice = self._anywhere.choice
+        attempt = Attempt(statement, choice, DomainFinders(session, claim.job, domains))
+        lost = self._room.fill(attempt, claim.tasks)
+        if lost is not None:
+            self._note(attempt, lost)
+            statement.rollback(self._start)
+            tasks = largest_first(claim.tasks, session.cluster_total)
+            if not tasks or self._room.fill(attempt, tasks) is not None:
+                return None
+        operations = statement.operations[self._start :]
+        waits = any(each.kind is OperationKind.PIPELINE for each in operations)
+        return _IdlePlan(domains.whole.rank, waits, domains.rank - domains.whole.rank)
+
+    def is_better(self, plan: _IdlePlan, than: _IdlePlan) -> bool:
+        """Return whether less of `plan` waits, or its pods are closer."""
+        return (plan.waits, plan.rank_inside) < (than.waits, than.rank_inside)
+
+    def is_enough(self, best: _IdlePlan, plans: int, coming: PodDomains) -> bool:
+        """Return whether enough plans were compared, or the domains that come are worse."""
+        return plans >= _MOST_PLANS or coming.whole.rank > best.rank
+
+    def _note(self, attempt: Attempt, lost: Task) -> None:
+        placed = len(attempt.statement.operations)
+        if placed > self._most:
+            self._most, self.lost = placed, lost
+            shortage = self._room.shortage(attempt, lost)
+            self.refusal = shortage.refusal(self._claim)
+            self._session.give_up(self._claim.job, attempt.statement.operations)

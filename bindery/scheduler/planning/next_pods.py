@@ -32,7 +32,7 @@ class Barred:
         self._pods.add(task.uid)
 
     def add_equal(self, task: Task, fitting: Iterable[Task] = ()) -> None:
-        """Leave out `task` and all equal pods of its sub-group, but those of `fitting`.
+        """Leave out `task` and all equal pods of its sub-group, except `fitting`.
 
         The second time, all of them: else they would become fewer pod by pod.
         """
@@ -51,7 +51,7 @@ class Barred:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Part:
+class JobPart:
     """Pods of `job` that are placed together: its gang, a sub-group, or one extra pod."""
 
     job: Job
@@ -73,21 +73,21 @@ class Part:
         return None if counts is None else _of_leaves(tasks, counts)
 
 
-def parts(job: Job, tasks: Sequence[Task]) -> Iterator[Part]:
+def parts(job: Job, tasks: Sequence[Task]) -> Iterator[JobPart]:
     """Yield what `job` may take next: its gang; if that is complete, sub-groups and extra pods.
 
     `tasks`: its pending pods in the order of placement.
     """
     if not job.is_promised:
-        yield Part(job, tasks)
+        yield JobPart(job, tasks)
         return
     short = list(gangs.optional(job.tree, job.lacking)) if job.tree is not None else []
     for group in short:
-        yield Part(job, tasks, group)
+        yield JobPart(job, tasks, group)
     lacking = {leaf.name for group in short for leaf in group.leaves() if job.lacking(leaf) > 0}
     for task in tasks:
         if task.sub_group not in lacking:
-            yield Part(job, tasks, extra=task)
+            yield JobPart(job, tasks, extra=task)
 
 
 def next_pods(session: PlanningView, job: Job, barred: Barred | None = None) -> Sequence[Task]:

@@ -10,7 +10,7 @@ from bindery.scheduler.model.fits import pods_per_node
 from bindery.scheduler.model.jobs import Task
 from bindery.scheduler.model.resources import Request, total
 from bindery.scheduler.model.shapes import Shape
-from bindery.scheduler.placing.claims import Claim
+from bindery.scheduler.placing.claims import RoomClaim
 from bindery.scheduler.planning.session import Session
 from bindery.scheduler.solver.context import SearchContext
 
@@ -23,7 +23,7 @@ def slots(session: Session, request: Request, room: IntColumns, nodes: BoolColum
     return int(pods_per_node(session.state.nodes, request, room, _ENDLESS)[nodes].sum())
 
 
-def exceeds_idle(session: Session, claim: Claim) -> Task | None:
+def exceeds_idle(session: Session, claim: RoomClaim) -> Task | None:
     """Return the first pod of `claim` beyond what all nodes together have left; None if all fit.
 
     Moving other pods cannot help then: they need as much elsewhere.
@@ -50,7 +50,7 @@ def can_never_fit(context: SearchContext, eligible: BoolColumn) -> Task | None:
     return _exceeding(session, claim, room)
 
 
-def _exceeding(session: Session, claim: Claim, room: IntColumns) -> Task | None:
+def _exceeding(session: Session, claim: RoomClaim, room: IntColumns) -> Task | None:
     """Return the first pod of `claim` whose requests, added up, exceed `room`; None if none does.
 
     `room`: [resource, node]. Counts the least that each pod takes on any node.

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from bindery.scheduler.placing.claims import Claim
+from bindery.scheduler.placing.claims import RoomClaim
 from bindery.scheduler.placing.domains import ANYWHERE, PodDomains
 from bindery.scheduler.planning.session import Session
 from bindery.scheduler.planning.statement import Statement
@@ -16,7 +16,7 @@ class SearchContext:
 
     session: Session
     statement: Statement
-    claim: Claim
+    claim: RoomClaim
     rule: Rule
     table: VictimTable
     domains: PodDomains = ANYWHERE

@@ -10,7 +10,7 @@ from typing import Literal
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.verdicts import Refusal
-from bindery.scheduler.placing.claims import Claim
+from bindery.scheduler.placing.claims import RoomClaim
 from bindery.scheduler.planning.session import Session
 from bindery.scheduler.solver.rules import UnitRefusal
 from bindery.scheduler.solver.units import EvictionUnit
@@ -20,7 +20,7 @@ Action = Literal["preempt", "reclaim"]
 """The actions that evict pods which then wait."""
 
 
-def against_claim(session: Session, claim: Claim) -> Iterator[Refusal]:
+def against_claim(session: Session, claim: RoomClaim) -> Iterator[Refusal]:
     """Refuse a claim whose job has not waited for its preemption delay, or never preempts."""
     delay_s, why = claim.job.preemption_delay_s, _never_preempts(session, claim)
     if why:
@@ -29,7 +29,7 @@ def against_claim(session: Session, claim: Claim) -> Iterator[Refusal]:
         yield Refusal(JobReason.PREEMPTION_DELAY, f"it waits {delay_s:.0f} s first")
 
 
-def _never_preempts(session: Session, claim: Claim) -> str:
+def _never_preempts(session: Session, claim: RoomClaim) -> str:
     """Return what keeps others from being evicted for `claim`; "" for nothing.
 
     The PodGroup decides; without a policy of its own, its pods and its PriorityClass do.
@@ -45,7 +45,7 @@ def _never_preempts(session: Session, claim: Claim) -> str:
 
 
 def against_unit(
-    session: Session, claim: Claim, unit: EvictionUnit, action: Action
+    session: Session, claim: RoomClaim, unit: EvictionUnit, action: Action
 ) -> Iterator[UnitRefusal]:
     """Refuse the core of a gang that has not run for as long as its queue protects it."""
     if not unit.is_core:

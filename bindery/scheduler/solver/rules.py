@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.verdicts import Refusal
-from bindery.scheduler.placing.claims import Claim
+from bindery.scheduler.placing.claims import RoomClaim
 from bindery.scheduler.planning.session import Session
 from bindery.scheduler.solver.units import EvictionUnit
 from bindery.scheduler.solver.victims import VictimTable
@@ -36,23 +36,23 @@ class Rule(Protocol):
     most_jobs: int | None = None
     """Maximum number of jobs whose pods may be evicted; None means no limit."""
 
-    def against_claim(self, session: Session, claim: Claim) -> Iterator[Refusal]:
+    def against_claim(self, session: Session, claim: RoomClaim) -> Iterator[Refusal]:
         """Yield why no room may be made for `claim` at all."""
 
-    def eligible(self, session: Session, claim: Claim, table: VictimTable) -> BoolColumn:
+    def eligible(self, session: Session, claim: RoomClaim, table: VictimTable) -> BoolColumn:
         """Return which units of `table` may be evicted for `claim`, before any of them is.
 
         The vectors of `against_unit`: a unit is left out only if `against_unit` yields a refusal.
         """
 
-    def movable(self, session: Session, claim: Claim, table: VictimTable) -> BoolColumn:
+    def movable(self, session: Session, claim: RoomClaim, table: VictimTable) -> BoolColumn:
         """Return which units may be evicted for `claim` if they find other places."""
         return self.eligible(session, claim, table)
 
     def against_unit(
         self,
         session: Session,  # noqa: ARG002
-        claim: Claim,
+        claim: RoomClaim,
         unit: EvictionUnit,
     ) -> Iterator[UnitRefusal]:
         """Yield why `unit` may not be evicted next, after the evictions of the plan so far."""
@@ -62,7 +62,7 @@ class Rule(Protocol):
     def against_plan(
         self,
         session: Session,  # noqa: ARG002
-        claim: Claim,  # noqa: ARG002
+        claim: RoomClaim,  # noqa: ARG002
         killed: Sequence[EvictionUnit],
     ) -> Iterator[Refusal]:
         """Yield why the whole plan is not acceptable. `killed`: units without another place."""

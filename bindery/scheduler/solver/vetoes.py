@@ -7,14 +7,14 @@ plugins costs nothing if none has `may_evict`.
 import numpy as np
 
 from bindery.scheduler.model.columns import BoolColumn
-from bindery.scheduler.placing.claims import Claim
+from bindery.scheduler.placing.claims import RoomClaim
 from bindery.scheduler.planning.session import Session
 from bindery.scheduler.plugins.interface.jobs import VictimFilter
 from bindery.scheduler.solver.victims import VictimTable
 
 
 def permitted(
-    session: Session, claim: Claim, table: VictimTable, among: BoolColumn, action: str
+    session: Session, claim: RoomClaim, table: VictimTable, among: BoolColumn, action: str
 ) -> BoolColumn:
     """Return the units of `among` (mask) without a pod that is protected from `action`.
 

@@ -15,7 +15,7 @@ from bindery.scheduler.actions.keeping_quotas import QuotaKeepingReclaim
 from bindery.scheduler.actions.preempt import PreemptRule
 from bindery.scheduler.actions.reclaim import ReclaimRule
 from bindery.scheduler.model.reasons import JobReason
-from bindery.scheduler.placing.claims import Claim, first_claim
+from bindery.scheduler.placing.claims import RoomClaim, first_claim
 from bindery.scheduler.planning.session import Session
 from bindery.scheduler.solver.rules import Rule
 from bindery.scheduler.solver.units import EvictionUnit
@@ -45,7 +45,7 @@ def protected_worlds(draw: st.DrawFn) -> Scenario:
     return Scenario.model_validate(said)
 
 
-def claims(session: Session) -> Iterator[Claim]:
+def claims(session: Session) -> Iterator[RoomClaim]:
     for job in session.state.waiting.values():
         claim = first_claim(session, job)
         if claim is not None:
