@@ -18,7 +18,7 @@ from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.placing.best import best_plan
 from bindery.scheduler.placing.by_size import largest_first
 from bindery.scheduler.placing.claims import RoomClaim, choices
-from bindery.scheduler.placing.domains import DomainChoices, PodDomains
+from bindery.scheduler.placing.domains import ANYWHERE, DomainChoices, PodDomains, need_domains
 from bindery.scheduler.planning.attempt_timer import AttemptKind
 from bindery.scheduler.planning.futures import take_out
 from bindery.scheduler.planning.rounds import Turn
@@ -168,19 +168,17 @@ class MakeRoom:
     ) -> tuple[Search | Rearrangement | None, Task | None]:
         """Return what `_find` returns, with victims that `rule` allows."""
         domains = DomainChoices(session, claim.job, _freeable(session, claim, rule))
-        offered = list(islice(domains.of(claim.tasks), _MOST_CHOICES))
-        if not offered:
+        source = _Victims(SearchContext(session, statement, claim, rule, _table(session)), domains)
+        best = best_plan(statement, islice(domains.of(claim.tasks), _MOST_CHOICES), source)
+        if not source.has_tried:
             return None, domains.lost(claim.tasks)
-        context = SearchContext(session, statement, claim, rule, _table(session))
-        source = _Victims(context, is_only=len(offered) == 1)
-        best = best_plan(statement, offered, source)
         return (best.search, None) if best is not None else (None, source.lost)
 
 
 def _freeable(session: Session, claim: RoomClaim, rule: Rule) -> Freeable | None:
     """Return what the pods hold that may go or move for `claim`; None if it needs no domain."""
     job = claim.job
-    if not job.is_constrained and not session.calls.are_tied(job, lambda: claim.tasks):
+    if not need_domains(session, job, claim.tasks):
         return None
     table = _table(session)
     eligible = rule.eligible(session, claim, table)
@@ -223,7 +221,7 @@ class _Candidate:
     rank: int
     """Of the domains."""
     is_ideal: bool
-    """Whether there are no other domains."""
+    """Whether its pods need no domain, so that there is no other choice."""
 
     @property
     def cost(self) -> tuple[int, int, int]:
@@ -232,26 +230,32 @@ class _Candidate:
 
 
 class _Victims:
-    """The room that victims of one rule leave to a claim. `is_only`: for one choice of domains."""
+    """The room that victims of one rule leave to a claim, in each of `choices`."""
 
-    def __init__(self, context: SearchContext, *, is_only: bool) -> None:
+    def __init__(self, context: SearchContext, choices: DomainChoices) -> None:
         self._context = context
-        self._is_only = is_only
+        self._choices = choices
+        self.has_tried = False
+        """Whether there were domains to try."""
         self.lost: Task | None = None
         """The pod without room; None if no search can name it."""
 
     def plan(self, domains: PodDomains) -> _Candidate | None:
         """Write a plan in `domains`."""
+        self.has_tried = True
         context = replace(self._context, domains=domains)
-        search = self._search(context)
+        search, lost = self._search(context)
         if search is None:
+            self.lost = lost or self.lost
+            if lost is not None:
+                self._choices.reject(lost)
             return None
         operations = context.statement.operations
         evicted = {o.task.uid for o in operations if o.kind is OperationKind.EVICT}
         promised = (o.task.uid for o in operations if o.kind is OperationKind.PIPELINE)
         moved = evicted.intersection(promised)
         return _Candidate(
-            search, len(evicted) - len(moved), len(moved), domains.rank, self._is_only
+            search, len(evicted) - len(moved), len(moved), domains.rank, domains is ANYWHERE
         )
 
     def is_enough(self, best: _Candidate, plans: int, coming: PodDomains) -> bool:  # noqa: ARG002
@@ -282,21 +286,24 @@ class _Victims:
         )
         return one < other
 
-    def _search(self, context: SearchContext) -> Search | Rearrangement | None:
-        """Return the search that wrote a plan, in the order of the claim or the largest first."""
-        start = context.statement.savepoint()
+    def _search(self, context: SearchContext) -> tuple[Search | Rearrangement | None, Task | None]:
+        """Return the search that wrote a plan, or None and the pod without room.
+
+        The pods are placed in the order of the claim, and then the largest first.
+        """
+        start, lost = context.statement.savepoint(), None
         for search in _searches(context):
             if search.run():
-                return search
-            self.lost = search.lost or self.lost
+                return search, None
+            lost = search.lost or lost
             context.statement.rollback(start)
         tasks = largest_first(context.claim.tasks, context.session.cluster_total)
         if tasks:
             for search in _searches(replace(context, claim=context.claim.in_order(tasks))):
                 if search.run():
-                    return search
+                    return search, None
                 context.statement.rollback(start)
-        return None
+        return None, lost
 
 
 _MOST_CHOICES = 8

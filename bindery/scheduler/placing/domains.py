@@ -120,6 +120,11 @@ def _add(group: _Group, found: list[_Group], around: dict[Uid, int]) -> None:
         found.append(replace(group, inside=inside))
 
 
+def need_domains(session: Session, job: Job, tasks: Sequence[Task]) -> bool:
+    """Return whether a rule keeps `tasks` of `job` together."""
+    return job.is_constrained or session.calls.are_tied(job, lambda: tasks)
+
+
 class DomainChoices:
     """The choices of domains for pods of `job`, best first, by sums of room.
 
@@ -140,10 +145,14 @@ class DomainChoices:
         self._is_widest_only = is_widest_only
         self.unmet: DomainAsk | None = None
         """The last pods for which no domain has room; None if there were none."""
+        self._rejected: Task | None = None
 
     def of(self, tasks: Sequence[Task]) -> Iterator[PodDomains]:
         """Yield choices for `tasks`; none if no domain has room."""
         job = self._job
+        if not need_domains(self._session, job, tasks):
+            yield ANYWHERE
+            return
         groups = _groups(job, tasks)
         whole_gang = _Group(lambda task: task.job == job.key, job.topology, tasks)
         for outer in self._session.calls.job_domains(job, lambda: tasks, self._freeable):
@@ -152,6 +161,13 @@ class DomainChoices:
                     yield from self._narrowed(whole, groups)
                 else:
                     yield PodDomains(whole, rank=whole.rank)
+
+    def reject(self, task: Task) -> None:
+        """Skip the choices that differ from the last one only beside the domain of `task`.
+
+        It had no place in that domain, whatever the domains of the groups after its own are.
+        """
+        self._rejected = task
 
     def lost(self, tasks: Sequence[Task]) -> Task | None:
         """Return the first of `tasks` with which no domains have room; None if all have room."""
@@ -209,6 +225,12 @@ class DomainChoices:
                 continue
             if len(chosen) + 1 == len(groups):
                 yield _chosen(whole, groups, (*chosen, domain))
+                level = self._level_rejected(groups)
+                while len(open_) > level + 1:
+                    open_.pop()
+                    if chosen:
+                        chosen.pop()
+                        taken.give_back()
                 continue
             group = groups[len(chosen)]
             chosen.append(domain)
@@ -217,6 +239,14 @@ class DomainChoices:
             within = whole if after.inside is None else chosen[after.inside]
             open_.append(self._domains(after, within, taken.beside(after)))
             asked += 1
+
+    def _level_rejected(self, groups: Sequence[_Group]) -> int:
+        """Return the position of the group whose domain must change next; -1 for that of all."""
+        task, self._rejected = self._rejected, None
+        if task is None:
+            return len(groups) - 1
+        inside = (at for at in reversed(range(len(groups))) if task in groups[at].tasks)
+        return next(inside, -1)
 
 
 def _chosen(whole: Domain, groups: Sequence[_Group], domains: Sequence[Domain]) -> PodDomains:

@@ -19,7 +19,13 @@ from bindery.scheduler.model.verdicts import Refusal
 from bindery.scheduler.placing.best import best_plan
 from bindery.scheduler.placing.by_size import largest_first
 from bindery.scheduler.placing.claims import Choice, RoomClaim, later_refusal
-from bindery.scheduler.placing.domains import ANYWHERE, DomainChoices, DomainFinders, PodDomains
+from bindery.scheduler.placing.domains import (
+    ANYWHERE,
+    DomainChoices,
+    DomainFinders,
+    PodDomains,
+    need_domains,
+)
 from bindery.scheduler.planning.explain import no_place_text, node_reasons
 from bindery.scheduler.planning.hopeless import EmptyNodes
 from bindery.scheduler.planning.session import Session
@@ -135,7 +141,7 @@ class IdleRoom:
     def _try(self, anywhere: Attempt, claim: RoomClaim) -> Refusal | _Shortage | Task | None:
         """Place `claim`; if it does not fit, leave out a pod and return why, or the pod."""
         choice, job, start = anywhere.choice, claim.job, anywhere.statement.savepoint()
-        if job.is_constrained or self._session.calls.are_tied(job, lambda: claim.tasks):
+        if need_domains(self._session, job, claim.tasks):
             return self._place_in_domains(anywhere, claim)
         lost = self.fill(anywhere, claim.tasks)
         if lost is None:
@@ -144,6 +150,7 @@ class IdleRoom:
             choice.stop()
         elif job.tree is not None:  # another sub-group may need the room
             shortage = self.shortage(anywhere, lost)
+            self._session.give_up(job, anywhere.statement.operations)
             anywhere.statement.rollback(start)
             return shortage
         # What is placed stays: the next claim has only the pods that are missing then.
@@ -163,7 +170,7 @@ class IdleRoom:
     def _place_in_domains(self, anywhere: Attempt, claim: RoomClaim) -> Refusal | None:
         session, choice = self._session, anywhere.choice
         domains = DomainChoices(session, claim.job)
-        source = _InDomains(session, self, anywhere, claim)
+        source = _InDomains(session, self, anywhere, claim, domains)
         offered = islice(domains.of(claim.tasks), _MOST_TRIED)
         if best_plan(anywhere.statement, offered, source) is not None:
             return None
@@ -313,9 +320,15 @@ class _InDomains:
     """Idle room in each choice of domains for `claim`."""
 
     def __init__(
-        self, session: Session, room: IdleRoom, anywhere: Attempt, claim: RoomClaim
+        self,
+        session: Session,
+        room: IdleRoom,
+        anywhere: Attempt,
+        claim: RoomClaim,
+        choices: DomainChoices,
     ) -> None:
         self._session = session
+        self._choices = choices
         self._room = room
         self._anywhere = anywhere
         self._claim = claim
@@ -337,6 +350,7 @@ class _InDomains:
             statement.rollback(self._start)
             tasks = largest_first(claim.tasks, session.cluster_total)
             if not tasks or self._room.fill(attempt, tasks) is not None:
+                self._choices.reject(lost)
                 return None
         operations = statement.operations[self._start :]
         waits = any(each.kind is OperationKind.PIPELINE for each in operations)

@@ -19,7 +19,7 @@ from bindery.scheduler.planning.view import PlanningView
 
 
 class Barred:
-    """The pods that an attempt leaves out: single pods, and equal pods beyond those that fit."""
+    """The pods that an attempt leaves out: single pods, and equal pods without room."""
 
     def __init__(self, placement: Placement) -> None:
         self._placement = placement
