@@ -22,8 +22,7 @@ from bindery.scheduler.planning.futures import take_out
 from bindery.scheduler.planning.ranks import lay_out
 from bindery.scheduler.planning.rounds import Turn
 from bindery.scheduler.planning.session import Session
-from bindery.scheduler.planning.stage_rooms import keep_rooms, own_stages
-from bindery.scheduler.planning.staging import gathering
+from bindery.scheduler.planning.staging import gathering, keep_rooms, own_stages
 from bindery.scheduler.planning.statement import Commit, Statement
 from bindery.scheduler.planning.work_list import WorkList
 from bindery.scheduler.plugins.interface.jobs import WaitsForRelease
@@ -142,8 +141,10 @@ class Attempts:
         served: Commit | UncommittedResult = UncommittedResult.WAITS
         for choice in choices(session, job):
             session.timer.check()
-            place = self._serve_stage if choice.starts else self._serve_part
-            served = place(job, choice)
+            if choice.starts:
+                served = self._serve_stage(job, choice)
+            else:
+                served = self._serve_part(job, choice)
             if served is not UncommittedResult.WAITS:
                 return served
         self._note_gathering(job)
@@ -179,31 +180,31 @@ class Attempts:
         return served
 
     def _plan(self, job: Job, choice: Choice) -> Commit | UncommittedResult:
-        session, starts = self._session, choice.starts
+        session = self._session
         with session.statement() as statement:
             if not self.idle.place(choice, statement):
                 return UncommittedResult.WAITS
-            later = take_out(statement) if starts else ()
-            if job.is_constrained:
-                lay_out(session, job, statement, Divider(job).key)
-            tasks = [operation.task for operation in statement.operations]
-            if any(task.status is TaskStatus.PIPELINED for task in tasks) or any(
-                gate.waits_for_release(session, job, tasks)
-                for gate in session.plugins.of(WaitsForRelease)
-            ):
-                promised = self._promise(job, statement, tasks)
-                if promised is UncommittedResult.PROMISED and starts:
-                    keep_rooms(session, job, starts, later)
-                return promised
-            if not session.calls.is_ready(job):
-                return self._refuse(
-                    job, Refusal(JobReason.NOT_READY, "a plugin holds the job back")
-                )
-            session.refusals.pop(job, None)
-            committed = Commit(job, statement.commit(), len(tasks) > 1)
-            if starts:
-                keep_rooms(session, job, starts, later)
-            return committed
+            later = take_out(statement) if choice.starts else ()
+            served = self._conclude(job, statement)
+        if choice.starts and served is not UncommittedResult.WAITS:
+            keep_rooms(session, job, choice.starts, later)
+        return served
+
+    def _conclude(self, job: Job, statement: Statement) -> Commit | UncommittedResult:
+        """Commit or promise the pods of `job`, which `statement` has placed."""
+        session = self._session
+        if job.is_constrained:
+            lay_out(session, job, statement, Divider(job).key)
+        tasks = [operation.task for operation in statement.operations]
+        if any(task.status is TaskStatus.PIPELINED for task in tasks) or any(
+            gate.waits_for_release(session, job, tasks)
+            for gate in session.plugins.of(WaitsForRelease)
+        ):
+            return self._promise(job, statement, tasks)
+        if not session.calls.is_ready(job):
+            return self._refuse(job, Refusal(JobReason.NOT_READY, "a plugin holds the job back"))
+        session.refusals.pop(job, None)
+        return Commit(job, statement.commit(), len(tasks) > 1)
 
     def _promise(self, job: Job, statement: Statement, tasks: Sequence[Task]) -> UncommittedResult:
         """Turn the placed gang into promises and keep them for this session."""

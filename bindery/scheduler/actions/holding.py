@@ -24,15 +24,16 @@ from bindery.scheduler.planning.futures import Placed
 from bindery.scheduler.planning.next_pods import JobPart
 from bindery.scheduler.planning.reports import StageReport
 from bindery.scheduler.planning.session import Session
-from bindery.scheduler.planning.stage_rooms import (
+from bindery.scheduler.planning.staging import (
     RoomCounts,
+    awaited,
     counts,
+    kept_until,
     lacking_pods,
     needs_on_nodes,
     note_room,
     reservation,
 )
-from bindery.scheduler.planning.staging import awaited, kept_until
 from bindery.scheduler.planning.statement import Statement
 
 

@@ -23,7 +23,7 @@ from bindery.scheduler.planning.attempt_timer import AttemptKind
 from bindery.scheduler.planning.futures import take_out
 from bindery.scheduler.planning.rounds import Turn
 from bindery.scheduler.planning.session import Session
-from bindery.scheduler.planning.stage_rooms import keep_rooms
+from bindery.scheduler.planning.staging import keep_rooms
 from bindery.scheduler.planning.statement import Commit, Statement
 from bindery.scheduler.planning.work_list import WorkList
 from bindery.scheduler.plugins.interface.jobs import VictimFilter
