@@ -1,24 +1,15 @@
 """The common part of reclaim, preempt and consolidation: one search for each waiting job."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
-from itertools import islice
-
-import numpy as np
 
 from bindery.scheduler.actions.fruitless import FruitlessSearches
-from bindery.scheduler.ledgers.base import OperationKind
-from bindery.scheduler.model.domains import Freeable
-from bindery.scheduler.model.holdings import is_exclusive
-from bindery.scheduler.model.jobs import Job, Task, Uid
+from bindery.scheduler.model.jobs import Job, Task
 from bindery.scheduler.model.shapes import Shape
-from bindery.scheduler.placing.best import best_plan
-from bindery.scheduler.placing.by_size import largest_first
 from bindery.scheduler.placing.claims import RoomClaim, choices
-from bindery.scheduler.placing.domains import ANYWHERE, DomainChoices, PodDomains, need_domains
 from bindery.scheduler.planning.attempt_timer import AttemptKind
 from bindery.scheduler.planning.futures import take_out
 from bindery.scheduler.planning.rounds import Turn
@@ -29,10 +20,8 @@ from bindery.scheduler.planning.work_list import WorkList
 from bindery.scheduler.plugins.interface.jobs import VictimFilter
 from bindery.scheduler.solver.bounds import exceeds_idle
 from bindery.scheduler.solver.context import SearchContext
-from bindery.scheduler.solver.order import victims
-from bindery.scheduler.solver.rearrange import Rearrangement
+from bindery.scheduler.solver.making import RoomPlan, make_room
 from bindery.scheduler.solver.rules import Rule, SparingRule, is_empty
-from bindery.scheduler.solver.search import Search
 from bindery.scheduler.solver.victims import VictimTable
 
 
@@ -141,8 +130,8 @@ class MakeRoom:
 
     def _find(
         self, session: Session, statement: Statement, claim: RoomClaim
-    ) -> tuple[Search | Rearrangement | None, Task | None]:
-        """Return the search that wrote a plan into `statement`, or None and the pod without room.
+    ) -> tuple[RoomPlan | None, Task | None]:
+        """Return the plan that `statement` has then, or None and the pod without room.
 
         The pod is None if no search can name it.
         """
@@ -155,52 +144,15 @@ class MakeRoom:
                 return None, self._fruitless.lost(claim)
         if self._sparing is not None:
             stricter = self._sparing()
-            found, lost = self._find_by(stricter, session, statement, claim)
+            context = SearchContext(session, statement, claim, stricter, _table(session))
+            found, lost = make_room(context)
             if found is not None or not stricter.has_spared:
                 return found, lost
-        found, lost = self._find_by(self._rule, session, statement, claim)
+        context = SearchContext(session, statement, claim, self._rule, _table(session))
+        found, lost = make_room(context)
         if found is None and self._rule.moves_all:
             self._fruitless.add(claim, lost)
         return found, lost
-
-    def _find_by(
-        self, rule: Rule, session: Session, statement: Statement, claim: RoomClaim
-    ) -> tuple[Search | Rearrangement | None, Task | None]:
-        """Return what `_find` returns, with victims that `rule` allows."""
-        domains = DomainChoices(session, claim.job, _freeable(session, claim, rule))
-        source = _Victims(SearchContext(session, statement, claim, rule, _table(session)), domains)
-        best = best_plan(statement, islice(domains.of(claim.tasks), _MOST_CHOICES), source)
-        if not source.has_tried:
-            return None, domains.lost(claim.tasks)
-        return (best.search, None) if best is not None else (None, source.lost)
-
-
-def _freeable(session: Session, claim: RoomClaim, rule: Rule) -> Freeable | None:
-    """Return what the pods hold that may go or move for `claim`; None if it needs no domain."""
-    job = claim.job
-    if not need_domains(session, job, claim.tasks):
-        return None
-    table = _table(session)
-    eligible = rule.eligible(session, claim, table)
-    eligible = (eligible | rule.movable(session, claim, table)) & table.alive
-    pods: Collection[Uid] = ()
-    if is_exclusive(job):
-        units = (table.units[index] for index in np.flatnonzero(eligible).tolist())
-        pods = {task.uid for unit in units for task in unit.tasks}
-    room = table.evictable(eligible, range(len(session.state.axis)))
-    return Freeable(room, table.first_places(eligible), pods)
-
-
-def _searches(context: SearchContext) -> Iterator[Search | Rearrangement]:
-    """Yield the searches in order; plans that move protected pods come last.
-
-    The Statement is rolled back between them.
-    """
-    if context.rule.moves_all:
-        yield Rearrangement(context)
-    has_idle = _has_idle(context.session, context.claim)
-    for with_moves in (False, True) if has_idle else (False,):
-        yield Search(context, with_moves=with_moves)
 
 
 def _in_turn(session: Session, waiting: Sequence[Job]) -> Iterator[Job]:
@@ -209,105 +161,6 @@ def _in_turn(session: Session, waiting: Sequence[Job]) -> Iterator[Job]:
     yield from WorkList(session, [job for job in waiting if not is_late(job)])
     yield from WorkList(session, [job for job in waiting if is_late(job)])
 
-
-@dataclass(frozen=True, slots=True)
-class _Candidate:
-    """A plan in some choice of domains."""
-
-    search: Search | Rearrangement
-    killed: int
-    """Number of pods."""
-    moved: int
-    rank: int
-    """Of the domains."""
-    is_ideal: bool
-    """Whether its pods need no domain, so that there is no other choice."""
-
-    @property
-    def cost(self) -> tuple[int, int, int]:
-        """What decides between plans first."""
-        return self.killed, self.moved, self.rank
-
-
-class _Victims:
-    """The room that victims of one rule leave to a claim, in each of `choices`."""
-
-    def __init__(self, context: SearchContext, choices: DomainChoices) -> None:
-        self._context = context
-        self._choices = choices
-        self.has_tried = False
-        """Whether there were domains to try."""
-        self.lost: Task | None = None
-        """The pod without room; None if no search can name it."""
-
-    def plan(self, domains: PodDomains) -> _Candidate | None:
-        """Write a plan in `domains`."""
-        self.has_tried = True
-        context = replace(self._context, domains=domains)
-        search, lost = self._search(context)
-        if search is None:
-            self.lost = lost or self.lost
-            if lost is not None:
-                self._choices.reject(lost)
-            return None
-        operations = context.statement.operations
-        evicted = {o.task.uid for o in operations if o.kind is OperationKind.EVICT}
-        promised = (o.task.uid for o in operations if o.kind is OperationKind.PIPELINE)
-        moved = evicted.intersection(promised)
-        return _Candidate(
-            search, len(evicted) - len(moved), len(moved), domains.rank, domains is ANYWHERE
-        )
-
-    def is_enough(self, best: _Candidate, plans: int, coming: PodDomains) -> bool:  # noqa: ARG002
-        """Return False: evictions cost more than a search, so that all choices are compared."""
-        return False
-
-    def is_better(self, plan: _Candidate, than: _Candidate) -> bool:
-        """Return whether `plan` is better.
-
-        It costs less, its victims have lower priorities, or they go before the others in order.
-        """
-        if plan.cost != than.cost:
-            return plan.cost < than.cost
-        session, table = self._context.session, self._context.table
-        among = np.zeros(len(table.units), dtype=np.bool_)
-        among[[*plan.search.gone, *than.search.gone]] = True
-        place = {index: at for at, index in enumerate(victims(session, table, among))}
-        one, other = (
-            # The victim that would go last counts most, and priorities count before ages.
-            (
-                sorted(
-                    (session.priority(table.units[index].job) for index in each.search.gone),
-                    reverse=True,
-                ),
-                sorted((place[index] for index in each.search.gone), reverse=True),
-            )
-            for each in (plan, than)
-        )
-        return one < other
-
-    def _search(self, context: SearchContext) -> tuple[Search | Rearrangement | None, Task | None]:
-        """Return the search that wrote a plan, or None and the pod without room.
-
-        The pods are placed in the order of the claim, and then the largest first.
-        """
-        start, lost = context.statement.savepoint(), None
-        for search in _searches(context):
-            if search.run():
-                return search, None
-            lost = search.lost or lost
-            context.statement.rollback(start)
-        tasks = largest_first(context.claim.tasks, context.session.cluster_total)
-        if tasks:
-            for search in _searches(replace(context, claim=context.claim.in_order(tasks))):
-                if search.run():
-                    return search, None
-                context.statement.rollback(start)
-        return None, lost
-
-
-_MOST_CHOICES = 8
-"""In how many domains a plan is sought; they are tried in the order of the room that they lack."""
 
 _Lost = tuple[Shape, str, int]
 """The pod of a claim without room: its shape, sub-group, and how many equal ones are before it."""
@@ -360,12 +213,6 @@ def _own_room(session: Session, claim: RoomClaim) -> AbstractContextManager[None
 def _table(session: Session) -> VictimTable:
     """Return the possible victims; the table is the same for all actions of a session."""
     return session.once(VictimTable, VictimTable)
-
-
-def _has_idle(session: Session, claim: RoomClaim) -> bool:
-    """Return whether some of each requested resource is idle, so that victims could move."""
-    idle = session.state.nodes.idle
-    return all(bool((idle[index] > 0).any()) for index in claim.request)
 
 
 def _likeness(session: Session, claim: RoomClaim) -> Hashable:

@@ -44,6 +44,8 @@ class Rearrangement:
         self._table = context.table
         self.gone: list[int] = []
         """Units that move, in the order in which they were chosen."""
+        self.waits = True
+        """Always: its places become free when others have moved."""
         self.lost: Task | None = None
         """Always None: the search node by node, which runs next, finds the pod without room."""
 

@@ -57,7 +57,7 @@ class Search:
         """EvictionUnit -> whether it may still go in this plan."""
         self._with_moves = with_moves
         self._must_move: set[int] = set()
-        self._waits = False
+        self.waits = False
         """Whether a pod has been promised room that is not free yet."""
         self._finders = DomainFinders(session, claim.job, context.domains)
         self._closed_by = session.placement.finder(claim.job).closed_by
@@ -78,7 +78,7 @@ class Search:
             return False
         # Without victims, the claim uses room that is being released, or it lacks something else.
         if not self.gone:
-            return self._waits
+            return self.waits
         return self._is_acceptable()
 
     def _is_possible(self) -> bool:
@@ -120,7 +120,7 @@ class Search:
         shared = finder = self._finders.of(task)
         while (place := finder.best(task)) is not None:
             if promise(self._statement, task, place.row):
-                self._waits |= not place.fits_now
+                self.waits |= not place.fits_now
                 return True
             if finder is shared:  # the shared finder must not lose the node for later pods
                 finder = self._finders.new(task)

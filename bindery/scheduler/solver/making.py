@@ -1,0 +1,173 @@
+"""Making room for a claim: the best plan of several, each in other domains of its pods.
+
+A plan evicts or moves victims that a rule allows. Plans are compared by what they cost the victims.
+"""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
+
+import numpy as np
+
+from bindery.scheduler.ledgers.base import OperationKind
+from bindery.scheduler.model.domains import Freeable
+from bindery.scheduler.model.holdings import is_exclusive
+from bindery.scheduler.model.jobs import Task, Uid
+from bindery.scheduler.placing.best import best_plan
+from bindery.scheduler.placing.by_size import largest_first
+from bindery.scheduler.placing.claims import RoomClaim
+from bindery.scheduler.placing.domains import ANYWHERE, DomainChoices, PodDomains, need_domains
+from bindery.scheduler.planning.session import Session
+from bindery.scheduler.solver.context import SearchContext
+from bindery.scheduler.solver.order import victims
+from bindery.scheduler.solver.rearrange import Rearrangement
+from bindery.scheduler.solver.search import Search
+
+_MOST_CHOICES = 8
+"""In how many domains a plan is sought; they are tried in the order of the room that they lack."""
+
+
+def make_room(context: SearchContext) -> tuple["RoomPlan | None", Task | None]:
+    """Leave the best plan in the Statement and return it, or None and the pod without room.
+
+    The pod is None if no search can name it.
+    """
+    session, claim = context.session, context.claim
+    domains = DomainChoices(session, claim.job, _freeable(context))
+    room = _VictimRoom(context, domains)
+    best = best_plan(context.statement, islice(domains.of(claim.tasks), _MOST_CHOICES), room)
+    if not room.has_tried:
+        return None, domains.lost(claim.tasks)
+    return (best, None) if best is not None else (None, room.lost)
+
+
+def _freeable(context: SearchContext) -> Freeable | None:
+    """Return what the pods hold that may go or move for the claim; None if it needs no domain."""
+    session, claim, rule, table = context.session, context.claim, context.rule, context.table
+    job = claim.job
+    if not need_domains(session, job, claim.tasks):
+        return None
+    eligible = rule.eligible(session, claim, table)
+    eligible = (eligible | rule.movable(session, claim, table)) & table.alive
+    pods: Collection[Uid] = ()
+    if is_exclusive(job):
+        units = (table.units[index] for index in np.flatnonzero(eligible).tolist())
+        pods = {task.uid for unit in units for task in unit.tasks}
+    room = table.evictable(eligible, range(len(session.state.axis)))
+    return Freeable(room, table.first_places(eligible), pods)
+
+
+@dataclass(frozen=True, slots=True)
+class RoomPlan:
+    """A plan in some choice of domains."""
+
+    gone: tuple[int, ...]
+    """The units that are evicted, in order."""
+    killed: int
+    """Number of pods without another place."""
+    moved: int
+    """Number of pods with another place."""
+    ranks: tuple[int, bool, int]
+    """Rank of the domain of all pods, whether pods wait for releases, sum of all ranks."""
+    is_ideal: bool
+    """Whether its pods need no domain, so that there is no other choice."""
+
+
+class _VictimRoom:
+    """The room that victims of one rule leave to a claim, in each of `choices`."""
+
+    def __init__(self, context: SearchContext, choices: DomainChoices) -> None:
+        self._context = context
+        self._choices = choices
+        self.has_tried = False
+        """Whether there were domains to try."""
+        self.lost: Task | None = None
+        """The pod without room; None if no search can name it."""
+
+    def plan(self, domains: PodDomains) -> RoomPlan | None:
+        """Write a plan in `domains`."""
+        self.has_tried = True
+        context = replace(self._context, domains=domains)
+        search, lost = self._search(context)
+        if search is None:
+            self.lost = lost or self.lost
+            if lost is not None:
+                self._choices.reject(lost)
+            return None
+        operations = context.statement.operations
+        evicted = {o.task.uid for o in operations if o.kind is OperationKind.EVICT}
+        promised = (o.task.uid for o in operations if o.kind is OperationKind.PIPELINE)
+        moved = evicted.intersection(promised)
+        return RoomPlan(
+            tuple(search.gone),
+            len(evicted) - len(moved),
+            len(moved),
+            (domains.whole.rank, search.waits, domains.rank),
+            domains is ANYWHERE,
+        )
+
+    def is_enough(self, best: RoomPlan, plans: int, coming: PodDomains) -> bool:  # noqa: ARG002
+        """Return False: evictions cost more than a search, so that all choices are compared."""
+        return False
+
+    def is_better(self, plan: RoomPlan, than: RoomPlan) -> bool:
+        """Return whether `plan` is better.
+
+        It costs less, its victims have lower priorities, or they go before the others in order.
+        """
+        cost, other_cost = ((p.killed, p.moved, p.ranks) for p in (plan, than))
+        if cost != other_cost:
+            return cost < other_cost
+        session, table = self._context.session, self._context.table
+        among = np.zeros(len(table.units), dtype=np.bool_)
+        among[[*plan.gone, *than.gone]] = True
+        place = {index: at for at, index in enumerate(victims(session, table, among))}
+        one, other = (
+            # The victim that would go last counts most, and priorities count before ages.
+            (
+                sorted(
+                    (session.priority(table.units[index].job) for index in each.gone),
+                    reverse=True,
+                ),
+                sorted((place[index] for index in each.gone), reverse=True),
+            )
+            for each in (plan, than)
+        )
+        return one < other
+
+    def _search(self, context: SearchContext) -> tuple[Search | Rearrangement | None, Task | None]:
+        """Return the search that wrote a plan, or None and the pod without room.
+
+        The pods are placed in the order of the claim, and then the largest first.
+        """
+        start, lost = context.statement.savepoint(), None
+        for search in _searches(context):
+            if search.run():
+                return search, None
+            lost = search.lost or lost
+            context.statement.rollback(start)
+        tasks = largest_first(context.claim.tasks, context.session.cluster_total)
+        if tasks:
+            for search in _searches(replace(context, claim=context.claim.in_order(tasks))):
+                if search.run():
+                    return search, None
+                context.statement.rollback(start)
+        return None, lost
+
+
+def _searches(context: SearchContext) -> Iterator[Search | Rearrangement]:
+    """Yield the searches in order; plans that move protected pods come last.
+
+    The Statement is rolled back between them.
+    """
+    if context.rule.moves_all:
+        yield Rearrangement(context)
+    has_idle = _has_idle(context.session, context.claim)
+    for with_moves in (False, True) if has_idle else (False,):
+        yield Search(context, with_moves=with_moves)
+
+
+def _has_idle(session: Session, claim: RoomClaim) -> bool:
+    """Return whether some of each requested resource is idle, so that victims could move."""
+    idle = session.state.nodes.idle
+    return all(bool((idle[index] > 0).any()) for index in claim.request)
