@@ -146,10 +146,14 @@ class MakeRoom:
             stricter = self._sparing()
             context = SearchContext(session, statement, claim, stricter, _table(session))
             found, lost = make_room(context)
+            if found is not None and found.fits_now:
+                return None, None
             if found is not None or not stricter.has_spared:
                 return found, lost
         context = SearchContext(session, statement, claim, self._rule, _table(session))
         found, lost = make_room(context)
+        if found is not None and found.fits_now:  # `allocate` holds it back for another reason
+            found = None
         if found is None and self._rule.moves_all:
             self._fruitless.add(claim, lost)
         return found, lost

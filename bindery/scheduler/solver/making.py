@@ -21,6 +21,7 @@ from bindery.scheduler.planning.session import Session
 from bindery.scheduler.solver.context import SearchContext
 from bindery.scheduler.solver.order import victims
 from bindery.scheduler.solver.rearrange import Rearrangement
+from bindery.scheduler.solver.rules import NoVictims
 from bindery.scheduler.solver.search import Search
 
 _MOST_CHOICES = 8
@@ -33,7 +34,15 @@ def make_room(context: SearchContext) -> tuple["RoomPlan | None", Task | None]:
     The pod is None if no search can name it.
     """
     session, claim = context.session, context.claim
-    domains = DomainChoices(session, claim.job, _freeable(context))
+    freeable = _freeable(context)
+    if freeable is not None:  # the order of domains is another with victims than without
+        without = replace(context, rule=NoVictims())
+        domains = DomainChoices(session, claim.job)
+        room = _VictimRoom(without, domains)
+        best = best_plan(context.statement, domains.of(claim.tasks), room)
+        if best is not None:
+            return best, None
+    domains = DomainChoices(session, claim.job, freeable)
     room = _VictimRoom(context, domains)
     best = best_plan(context.statement, islice(domains.of(claim.tasks), _MOST_CHOICES), room)
     if not room.has_tried:
@@ -69,6 +78,8 @@ class RoomPlan:
     """Number of pods with another place."""
     ranks: tuple[int, bool, int]
     """Rank of the domain of all pods, whether pods wait for releases, sum of all ranks."""
+    fits_now: bool
+    """Whether nobody has to go."""
     is_ideal: bool
     """Whether its pods need no domain, so that there is no other choice."""
 
@@ -103,12 +114,17 @@ class _VictimRoom:
             len(evicted) - len(moved),
             len(moved),
             (domains.whole.rank, search.waits, domains.rank),
+            not search.gone and not search.waits,
             domains is ANYWHERE,
         )
 
-    def is_enough(self, best: RoomPlan, plans: int, coming: PodDomains) -> bool:  # noqa: ARG002
-        """Return False: evictions cost more than a search, so that all choices are compared."""
-        return False
+    def is_enough(self, best: RoomPlan, plans: int, coming: PodDomains) -> bool:
+        """Return whether nobody goes for `best`, and it was compared with enough plans.
+
+        Evictions cost more than a search: such a plan is compared with all others.
+        """
+        is_worse = plans >= _MOST_CHOICES or coming.whole.rank > best.ranks[0]
+        return not best.gone and is_worse
 
     def is_better(self, plan: RoomPlan, than: RoomPlan) -> bool:
         """Return whether `plan` is better.

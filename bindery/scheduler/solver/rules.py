@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
+import numpy as np
+
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.verdicts import Refusal
@@ -35,6 +37,8 @@ class Rule(Protocol):
     """Whether every victim must find another place."""
     most_jobs: int | None = None
     """Maximum number of jobs whose pods may be evicted; None means no limit."""
+    has_victims: bool = True
+    """Whether there are any; else a claim can only use room that is idle or being released."""
 
     def against_claim(self, session: Session, claim: RoomClaim) -> Iterator[Refusal]:
         """Yield why no room may be made for `claim` at all."""
@@ -68,6 +72,21 @@ class Rule(Protocol):
         """Yield why the whole plan is not acceptable. `killed`: units without another place."""
         if self.moves_all and killed:
             yield Refusal(JobReason.NOT_ALLOWED, "not every pod that moves has another place")
+
+
+class NoVictims(Rule):
+    """The rule that lets nobody go."""
+
+    name = "no victims"
+    has_victims = False
+
+    def against_claim(self, session: Session, claim: RoomClaim) -> Iterator[Refusal]:  # noqa: ARG002
+        """Yield nothing."""
+        return iter(())
+
+    def eligible(self, session: Session, claim: RoomClaim, table: VictimTable) -> BoolColumn:  # noqa: ARG002
+        """Return an empty mask."""
+        return np.zeros(len(table.units), dtype=np.bool_)
 
 
 class SparingRule(Rule, Protocol):

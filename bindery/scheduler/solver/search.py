@@ -76,14 +76,12 @@ class Search:
         """
         if not self._is_possible() or not self._empty() or not self._place_all():
             return False
-        # Without victims, the claim uses room that is being released, or it lacks something else.
-        if not self.gone:
-            return self.waits
-        return self._is_acceptable()
+        return not self.gone or self._is_acceptable()
 
     def _is_possible(self) -> bool:
         """Return False if cheap bounds show that no plan exists."""
-        if not self._left.any() and not self._session.is_releasing:
+        has_room = self._session.is_releasing or not self._rule.has_victims
+        if not self._left.any() and not has_room:
             return False
         # The caller reads it: the next claim leaves out the pods that need as much.
         self.lost = can_never_fit(self._context, self._left)
