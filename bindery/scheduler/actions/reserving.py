@@ -104,8 +104,8 @@ def find(session: Session, job: Job) -> Reservation | None:
 
     domains = DomainChoices(session, job, freeable, is_widest_only=True)
     several: list[PodDomains] = []
-    choice = next(choices(session, job))
-    while (claim := choice.next()) is not None:
+    choice, claim = next(choices(session, job), None), None
+    while choice is not None and (claim := choice.next()) is not None:
         several = list(islice(domains.of(claim.tasks), _CHOICES_TRIED))
         if several or not choice.leave_out(claim, domains.lost(claim.tasks)):
             break
