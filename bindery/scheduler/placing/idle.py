@@ -177,7 +177,9 @@ class IdleRoom:
         lost, refusal = source.lost, source.refusal
         if refusal is None:
             ask = domains.unmet
-            text = session.calls.no_domain_text(ask) if ask is not None else "it has no domain"
+            text = "a plugin leaves it no nodes to try"
+            if ask is not None:
+                text = session.calls.no_domain_text(ask)
             refusal = Refusal(JobReason.UNSCHEDULABLE, text)
             lost = domains.lost(claim.tasks)
         if not choice.leave_out(claim, lost):

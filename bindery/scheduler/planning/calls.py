@@ -147,7 +147,8 @@ class PluginCalls:
 
         `pods`: returns the pods that are placed together. `freeable`: see `DomainAsk`.
         """
-        yield from self._gang_domains(job, pods, freeable) or (EVERYWHERE,)
+        offered = self._gang_domains(job, pods, freeable)
+        yield from (EVERYWHERE,) if offered is None else offered
 
     def are_tied(self, job: Job, pods: nodes.NextPods) -> bool:
         """Return whether a rule other than topology keeps `pods` of `job` together."""

@@ -148,7 +148,7 @@ POINTS: dict[str, Any] = {
     "is_pipelined": True,
     "is_starving": True,
     "may_evict": True,
-    "domains": None,
+    "gang_domains": None,
     "bind_data": None,
     "annotations": {},
     "explain_wait": None,
@@ -334,7 +334,7 @@ def test_a_gang_holds_no_room_if_a_plugin_rejects_its_promise() -> None:
 
 def test_a_job_reports_that_a_plugin_leaves_it_no_nodes() -> None:
     engine = engine_with(node("n1"), pod("p"))
-    with_plugins(engine, type("No", (), {"name": "no", "domains": lambda *_: []})())
+    with_plugins(engine, type("No", (), {"name": "no", "gang_domains": lambda *_: []})())
 
     assert plan(engine) == {}
     assert report_of(engine, "p").message == "a plugin leaves it no nodes to try"

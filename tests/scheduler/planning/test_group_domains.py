@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bindery.api.configuration import PluginConfiguration
 from bindery.kube.objects import watched as kube
 from bindery.kube.objects.podgroups import SubGroup, TopologyConstraint
 from bindery.kube.objects.topology import Topology, TopologyLevel, TopologySpec
+from bindery.scheduler.model.domains import Domain
 from bindery.scheduler.model.jobs import Job
 from bindery.scheduler.plugins.registry import PluginSet
 from tests.scheduler.planning.test_cycle_ends import with_plugins
@@ -30,12 +30,12 @@ class NodeByNode:
     def __init__(self) -> None:
         self.read = 0
 
-    def domains(self, session: Any, _job: Job) -> Iterator[NDArray[np.bool_]]:
+    def gang_domains(self, session: Any, _job: Job, _pods: Any, _freeable: Any) -> Iterator[Domain]:
         for row in session.order:
             self.read += 1
             mask = np.zeros(len(session.state.nodes.nodes), dtype=np.bool_)
             mask[row] = True
-            yield mask
+            yield Domain(mask)
 
 
 class CountsFinders:

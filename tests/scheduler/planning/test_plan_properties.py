@@ -14,11 +14,11 @@ from bindery.api.names import GPU_MODEL_LABEL
 from bindery.api.times import timestamp
 from bindery.kube.objects.bindrequests import CommittedStatement
 from bindery.kube.objects.watched import Pod
-from bindery.scheduler.actions import allocate
 from bindery.scheduler.commit.drafts import StatementDraft
 from bindery.scheduler.commit.stale import INCOMPLETE_AFTER_S, stale_requests
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.model.jobs import JobKey, TaskStatus, Uid
+from bindery.scheduler.placing import idle
 from tests.scheduler.plannedworlds import World, worlds
 from tests.scheduler.recounting import recount, view
 from tests.scheduler.schedulerworld import (
@@ -258,7 +258,7 @@ def test_caching_of_shortages_changes_no_verdict(
 
     planned = plan(quick)
     with monkeypatch.context() as patch:
-        patch.setattr(allocate.Attempts, "_known_shortage", lambda *_: None)
+        patch.setattr(idle.IdleRoom, "_known_shortage", lambda *_: None)
         assert plan(slow) == planned
 
     assert _verdicts(slow) == _verdicts(quick)

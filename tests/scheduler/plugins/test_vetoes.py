@@ -13,10 +13,12 @@ from bindery.scenario.format import Scenario
 from bindery.scenario.planning import Planner
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.ledgers.base import LedgerRefusalError, Operation
+from bindery.scheduler.model.domains import Domain, Freeable
 from bindery.scheduler.model.jobs import Job, Task
 from bindery.scheduler.model.state import PlanState
 from bindery.scheduler.model.verdicts import NodeFailure, Refusal
 from bindery.scheduler.planning.session import Session
+from bindery.scheduler.plugins.interface.nodes import NextPods
 from bindery.scheduler.plugins.registry import PluginSet, load
 from tests.scheduler.contestedworlds import play, scenarios
 from tests.sizes import examples
@@ -54,14 +56,20 @@ class Vetoes:
         """Return the nodes that a pod of `job` may be placed on."""
         return CONFINED_TO if job in self.confined_jobs else NODES
 
-    def domains(self, session: Session, job: Job) -> Sequence[Any] | None:
+    def gang_domains(
+        self,
+        session: Session,
+        job: Job,
+        pods: NextPods,  # noqa: ARG002
+        freeable: Freeable | None,  # noqa: ARG002
+    ) -> Sequence[Domain] | None:
         if job.key.name not in self.confined_jobs:
             return None
         rows = session.state.nodes.rows
         masks = np.zeros((len(CONFINED_TO), len(session.state.nodes.nodes)), dtype=np.bool_)
         for mask, node in zip(masks, CONFINED_TO, strict=True):
             mask[[rows[node]] if node in rows else []] = True
-        return list(masks)
+        return [Domain(mask) for mask in masks]
 
     def invalid(self, session: Session, job: Job) -> Refusal | None:  # noqa: ARG002
         return Refusal("Forbidden", "") if job.key.name in self.invalid_jobs else None
