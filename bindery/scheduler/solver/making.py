@@ -79,7 +79,7 @@ class RoomPlan:
     ranks: tuple[int, bool, int]
     """Rank of the domain of all pods, whether pods wait for releases, sum of all ranks."""
     fits_now: bool
-    """Whether nobody has to go."""
+    """Whether all room is idle, so that no pod has to go."""
     is_ideal: bool
     """Whether its pods need no domain, so that there is no other choice."""
 
@@ -119,7 +119,7 @@ class _VictimRoom:
         )
 
     def is_enough(self, best: RoomPlan, plans: int, coming: PodDomains) -> bool:
-        """Return whether nobody goes for `best`, and it was compared with enough plans.
+        """Return whether `best` evicts no pod and was compared with enough plans.
 
         Evictions cost more than a search: such a plan is compared with all others.
         """

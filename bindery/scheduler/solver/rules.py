@@ -75,7 +75,7 @@ class Rule(Protocol):
 
 
 class NoVictims(Rule):
-    """The rule that lets nobody go."""
+    """The rule that allows no evictions."""
 
     name = "no victims"
     has_victims = False
