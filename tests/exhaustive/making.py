@@ -7,6 +7,7 @@ documentation leaves no doubt which queue may take from which.
 from dataclasses import replace
 from random import Random
 
+from tests.exhaustive import rules
 from tests.exhaustive.worlds import BLOCK, HOST, RACK, Job, Node, Part, Pod, Queue, Term, World
 
 MOST_NODES, MOST_PODS = 5, 8
@@ -45,8 +46,13 @@ def make(seed: int) -> World:
 
 
 def is_clear(world: World) -> bool:
-    """Return whether a claim within the quota of its queue is within those above it, too."""
+    """Return whether the claimant lacks its minimum, and the rules of its queues leave no doubt.
+
+    A claim within the quota of its queue must be within those above it, too.
+    """
     claimant = world.claimant
+    if rules.has_minimum(claimant, ()):
+        return False
     request = sum(pod.gpus for pod in claimant.pods if not pod.node)
     request += sum(part.later.gpus * part.least for part in claimant.parts if part.later)
     fits = [

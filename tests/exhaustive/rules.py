@@ -386,32 +386,51 @@ class Placing:
             return False
         return len(held) < node.devices
 
-    def affinity_holds(self, placed: Sequence[tuple[Pod, Node]]) -> bool:
+    def affinity_holds(
+        self, placed: Sequence[tuple[Pod, Node]], *, in_any_order: bool = True
+    ) -> bool:
         """Return whether the pods can come in an order in which each finds its peers.
 
-        The first pod of a group that selects itself needs none.
+        The first pod of a group that selects itself needs none; a plan may not evict its peers to
+        make it the first. The documentation promises that a
+        pod which requires another pod of its gang comes after it. So a search counts only orders
+        in which pods without requirements come first; a plan may use `in_any_order`.
         """
         there = [(each.pod, self.world.node_of[each.pod.node]) for each in self.staying]
-        return _can_come(there, list(placed))
+        left = list(placed)
+        if not in_any_order:
+            there += [each for each in placed if not _requires(each[0])]
+            left = [each for each in placed if _requires(each[0])]
+        going = {e.pod.app for job in self.world.jobs for e in pods_of(job) if e.name in self.gone}
+        return _can_come(there, left, going)
 
 
-def _can_come(there: list[tuple[Pod, Node]], left: list[tuple[Pod, Node]]) -> bool:
+def _requires(pod: Pod) -> bool:
+    return pod.term is not None and not pod.term.is_anti
+
+
+def _can_come(
+    there: list[tuple[Pod, Node]], left: list[tuple[Pod, Node]], going: Collection[str]
+) -> bool:
+    """Return whether `left` can come in some order. `going`: the apps of evicted pods."""
     if not left:
         return True
     return any(
-        _finds_peers(pod, node, there)
-        and _can_come([*there, (pod, node)], left[:index] + left[index + 1 :])
+        _finds_peers(pod, node, there, going)
+        and _can_come([*there, (pod, node)], left[:index] + left[index + 1 :], going)
         for index, (pod, node) in enumerate(left)
     )
 
 
-def _finds_peers(pod: Pod, node: Node, there: Sequence[tuple[Pod, Node]]) -> bool:
+def _finds_peers(
+    pod: Pod, node: Node, there: Sequence[tuple[Pod, Node]], going: Collection[str]
+) -> bool:
     term = pod.term
-    if term is None or term.is_anti:
+    if term is None or not _requires(pod):
         return True
     peers = [where for one, where in there if one.app == term.app]
     if not peers:
-        return pod.app == term.app
+        return pod.app == term.app and term.app not in going
     return any(where.domain(term.key) == node.domain(term.key) for where in peers)
 
 

@@ -117,7 +117,7 @@ def _place(
 ) -> list[tuple[Pod, Node]] | None:
     clock.check()
     if not left:
-        return placed if placing.affinity_holds(placed) else None
+        return placed if placing.affinity_holds(placed, in_any_order=False) else None
     for node in world.nodes:
         if placing.may_add(left[0], node, placed):
             found = _place(world, placing, left[1:], [*placed, (left[0], node)], clock)
