@@ -12,7 +12,14 @@ from bindery.scenario.states import PodState
 from tests.exhaustive import rules
 from tests.exhaustive.files import scenario_of
 from tests.exhaustive.rules import Action, Placing, Unit
-from tests.exhaustive.search import Clock, OutOfTimeError, Plan, best_plan, find_places
+from tests.exhaustive.search import (
+    Clock,
+    OutOfTimeError,
+    Plan,
+    best_plan,
+    fewest_at_all,
+    find_places,
+)
 from tests.exhaustive.worlds import Pod, World
 
 CYCLES = 2
@@ -27,6 +34,7 @@ class Outcome(Enum):
     MISSED = "missed"
     MORE = "more evictions"
     FEWER = "fewer evictions"
+    """Kubernetes allows an order of pods that the search does not ask for."""
     NOT_ALLOWED = "not allowed"
     OUT_OF_TIME = "out of time"
 
@@ -49,7 +57,20 @@ class Comparison:
     outcome: Outcome
     fewest: Plan | None
     played: Played
+    at_all: int | None = None
+    """The fewest evicted pods if the order of the actions did not count."""
     why: str = ""
+    """The rule that the scheduler's plan breaks."""
+
+    @property
+    def has_plan(self) -> bool:
+        """Whether the search has found a plan."""
+        return self.fewest is not None
+
+    @property
+    def is_found(self) -> bool:
+        """Whether the scheduler has found an allowed plan."""
+        return self.outcome in (Outcome.EQUAL, Outcome.MORE, Outcome.FEWER)
 
 
 def play(world: World) -> Played:
@@ -80,19 +101,20 @@ def compare(world: World) -> Comparison:
     """Play `world` in both."""
     played = play(world)
     try:
-        fewest = best_plan(world, Clock())
+        fewest, at_all = best_plan(world, Clock()), fewest_at_all(world, Clock())
         why = _refusal(world, played)
     except OutOfTimeError:
         return Comparison(world, Outcome.OUT_OF_TIME, None, played)
-    return Comparison(world, _outcome(played, fewest, why), fewest, played, why)
+    return Comparison(world, _outcome(played, fewest, why), fewest, played, at_all, why)
 
 
 def _outcome(played: Played, fewest: Plan | None, why: str) -> Outcome:
     if why:
         return Outcome.NOT_ALLOWED
+    is_found = bool(played.places or played.evicted)
     if fewest is None:
-        return Outcome.NO_PLAN
-    if not played.places and not played.evicted:
+        return Outcome.FEWER if is_found else Outcome.NO_PLAN
+    if not is_found:
         return Outcome.MISSED
     if len(played.evicted) == fewest.evicted:
         return Outcome.EQUAL

@@ -97,7 +97,7 @@ class _Maker:
         random = self._random
         asked = random.randint(1, 4)
         running: list[Job] = []
-        for number in range(random.randint(0, 5)):
+        for number in range(random.choice((0, 2, 3, 4, 5, 5))):
             job = self._make_running(f"j{number}", self._pods_left - asked)
             if job is not None:
                 running.append(job)
@@ -146,7 +146,7 @@ class _Maker:
         asked += sum(part.later.gpus * part.least for part in claimant.parts if part.later)
         for name in self._parents:
             quotas[name] = random.randint(0, held[name] + 1)
-            if name == claimant.queue and random.randrange(4):
+            if name == claimant.queue and random.randrange(5):
                 quotas[name] = held[name] + asked + random.randint(0, 2)
             elif random.randrange(2):
                 quotas[name] = random.randint(0, held[name] // 2)
@@ -171,7 +171,7 @@ class _Maker:
 
     def _make_running(self, name: str, most: int) -> Job | None:
         random = self._random
-        wanted = min(most, random.choice((1, 1, 2, 2, 3)))
+        wanted = min(most, random.choice((1, 1, 1, 2, 2, 3)))
         gpus = random.choice((1, 1, 1, 2, 2, 3))
         exclusive = self._maybe("exclusive others", 60)
         level = random.choice((RACK, RACK, BLOCK)) if exclusive else ""
@@ -205,7 +205,7 @@ class _Maker:
         return Job(
             name,
             random.choice(list(self._parents)),
-            random.choice((30, 40, 50, 60, 70)),
+            random.choice((30, 40, 40, 50, 60)),
             least,
             tuple(pods),
             not self._maybe("pinned", 40),
@@ -268,7 +268,7 @@ class _Maker:
         job = Job(
             "next",
             random.choice(list(self._parents)),
-            random.choice((50, 60, 70)),
+            random.choice((50, 60, 60, 70)),
             count,
             tuple(pods),
             not self._maybe("pinned", 30),

@@ -60,6 +60,16 @@ def best_plan(world: World, clock: Clock) -> Plan | None:
     return None
 
 
+def fewest_at_all(world: World, clock: Clock) -> int | None:
+    """Return the fewest evicted pods of the plans of all actions; None if there is no plan.
+
+    Raises:
+        OutOfTimeError: the search takes too long.
+    """
+    plans = (best_of_action(world, action, clock) for action in Action)
+    return min((plan.evicted for plan in plans if plan is not None), default=None)
+
+
 def best_of_action(world: World, action: Action, clock: Clock) -> Plan | None:
     """Return the plan of `action` with the fewest evicted pods; None if there is none."""
     claims = [rules.claim_pods(world.claimant, names) for names in rules.choices(world.claimant)]
