@@ -159,4 +159,4 @@ def _later_places(
         return {}
     placing = Placing(world, frozenset(each.name for unit in units for each in unit.pods))
     placed = [(pods[name], world.node_of[node]) for name, node in places.items()]
-    return find_places(world, placing, later, Clock(), placed) or {}
+    return find_places(world, placing, later, Clock(), placed, is_asked=False) or {}

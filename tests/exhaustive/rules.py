@@ -196,7 +196,8 @@ class Eviction:
         """Return whether the claim is within the quota of its queue, and of those up to `level`."""
         chain = self.world.chain(self.world.claimant.queue)
         return all(
-            self.held(name) + self.request <= self.world.queue_of[name].quota
+            self.held(name) + self._beside(name, ()) + self.request
+            <= self.world.queue_of[name].quota
             for name in chain[: chain.index(level) + 1]
         )
 
@@ -212,26 +213,23 @@ class Eviction:
     def _may_lose(self, queue: str, units: Sequence[Unit]) -> bool:
         """Return whether there is an order in which `queue` is above its quota before each loss.
 
-        The core of a gang goes after its extra pods.
+        A gang that goes with its extra pods is one loss.
         """
         quota = self.world.queue_of[queue].quota
+        whole = {unit.job.name for unit in units if unit.is_core}
+        losses = [[unit for unit in units if unit.job.name == name] for name in sorted(whole)]
+        losses += [[unit] for unit in units if unit.job.name not in whole]
 
-        def ends(left: tuple[Unit, ...]) -> bool:
+        def ends(left: Sequence[list[Unit]]) -> bool:
             if not left:
                 return True
-            gone = [unit for unit in units if unit not in left]
-            if self.held(queue) - sum(unit.gpus for unit in gone) + self._beside(
-                queue, gone
-            ) <= quota:
+            gone = [unit for loss in losses if loss not in left for unit in loss]
+            held = self.held(queue) - sum(unit.gpus for unit in gone)
+            if held + self._beside(queue, gone) <= quota:
                 return False
-            return any(
-                ends(tuple(other for other in left if other is not unit))
-                for unit in left
-                if not unit.is_core
-                or not any(other.job is unit.job for other in left if other is not unit)
-            )
+            return any(ends([*left[:index], *left[index + 1 :]]) for index in range(len(left)))
 
-        return ends(tuple(units))
+        return ends(losses)
 
     def _beside(self, queue: str, gone: Sequence[Unit]) -> int:
         """Return the GPUs that gangs of `queue` hold beside their pods: exclusive domains.
@@ -385,6 +383,25 @@ class Placing:
         if any(one.claim == pod.claim for one, _ in others):
             return False
         return len(held) < node.devices
+
+    def is_reached(self, placed: Sequence[tuple[Pod, Node]]) -> bool:
+        """Return whether each pod that goes makes room where the claim is placed, or in its queue.
+
+        So no pod goes only because its rules close a zone of several nodes: the documentation
+        excludes that (placement, *Limits*).
+        """
+        used, claimant = {node.name for _, node in placed}, self.world.claimant
+        if claimant.is_exclusive:
+            mine = {node.domain(claimant.level) for _, node in placed}
+            used = {node.name for node in self.world.nodes if node.domain(claimant.level) in mine}
+        full = not Placing(self.world, frozenset()).within_limits([pod for pod, _ in placed])
+        return all(
+            any(each.pod.node in used for each in pods_of(job))
+            or (job.is_exclusive and not used.isdisjoint(domain_of(self.world, job)))
+            or full
+            for job in self.world.running
+            if any(each.name in self.gone for each in pods_of(job))
+        )
 
     def affinity_holds(
         self, placed: Sequence[tuple[Pod, Node]], *, in_any_order: bool = True

@@ -102,16 +102,19 @@ def find_places(
     pods: Mapping[str, Pod],
     clock: Clock,
     before: Sequence[tuple[Pod, Node]] = (),
+    *,
+    is_asked: bool = True,
 ) -> Mapping[str, str] | None:
     """Return a place that the rules allow for each of `pods`; None if there is none.
 
-    `before`: pods that have their places already.
+    `before`: pods that have their places already. `is_asked`: only plans that the documentation
+    asks of the scheduler; else all that it allows.
     """
     if not placing.within_limits([*pods.values(), *(pod for pod, _ in before)]):
         return None
     names = sorted(pods, key=lambda name: (-pods[name].gpus, -pods[name].cores))
     order = [pods[name] for name in names]
-    placed = _place(world, placing, order, list(before), clock)
+    placed = _place(world, placing, order, list(before), clock, is_asked=is_asked)
     if placed is None:
         return None
     found = placed[len(before) :]
@@ -124,13 +127,19 @@ def _place(
     left: Sequence[Pod],
     placed: list[tuple[Pod, Node]],
     clock: Clock,
+    *,
+    is_asked: bool,
 ) -> list[tuple[Pod, Node]] | None:
     clock.check()
     if not left:
-        return placed if placing.affinity_holds(placed, in_any_order=False) else None
+        if not is_asked:
+            return placed if placing.affinity_holds(placed) else None
+        is_good = placing.affinity_holds(placed, in_any_order=False) and placing.is_reached(placed)
+        return placed if is_good else None
     for node in world.nodes:
         if placing.may_add(left[0], node, placed):
-            found = _place(world, placing, left[1:], [*placed, (left[0], node)], clock)
+            with_it = [*placed, (left[0], node)]
+            found = _place(world, placing, left[1:], with_it, clock, is_asked=is_asked)
             if found is not None:
                 return found
     return None
