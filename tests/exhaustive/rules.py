@@ -55,9 +55,7 @@ class Unit:
 def pods_of(job: Job) -> list[Running]:
     """Return the pods of `job` that hold room."""
     return [
-        Running(f"{job.name}-{number}", job, pod)
-        for number, pod in enumerate(job.pods)
-        if pod.node
+        Running(f"{job.name}-{number}", job, pod) for number, pod in enumerate(job.pods) if pod.node
     ]
 
 
@@ -151,8 +149,7 @@ class Eviction:
         if action is Action.PREEMPT:
             mine = self.world.claimant
             return all(
-                unit.job.queue == mine.queue and unit.job.priority < mine.priority
-                for unit in units
+                unit.job.queue == mine.queue and unit.job.priority < mine.priority for unit in units
             )
         return self._may_reclaim(units, keeping=action is Action.RECLAIM_KEEPING)
 
@@ -284,10 +281,7 @@ class Placing:
     def staying(self) -> tuple[Running, ...]:
         """The running pods that stay."""
         return tuple(
-            each
-            for job in self.world.jobs
-            for each in pods_of(job)
-            if each.name not in self.gone
+            each for job in self.world.jobs for each in pods_of(job) if each.name not in self.gone
         )
 
     @cached_property
@@ -465,9 +459,7 @@ def claim_pods(job: Job, names: Collection[str]) -> dict[str, Pod]:
     return {name: waiting[name] for name in names} | later_of(job)
 
 
-def is_plan(
-    world: World, action: Action, units: Sequence[Unit], places: Mapping[str, str]
-) -> bool:
+def is_plan(world: World, action: Action, units: Sequence[Unit], places: Mapping[str, str]) -> bool:
     """Return whether the rules allow to evict `units` and to place pods (name -> node)."""
     pods = claim_pods(world.claimant, [name for name in places if not name.startswith(_OTHER)])
     return refusal(world, action, units, places, pods) == ""

@@ -148,7 +148,8 @@ def features(world: World) -> Iterator[str]:
         "cordons and selectors": any(pod.wants_fast for pod in claimant.pods)
         or any(node.is_cordoned for node in world.nodes),
         "topology": bool(claimant.level),
-        "sub-groups": any(part.later is None for part in claimant.parts) and len(claimant.parts) > 1,
+        "sub-groups": any(part.later is None for part in claimant.parts)
+        and len(claimant.parts) > 1,
         "sub-groups with domains": any(part.level for part in claimant.parts),
         "stages": any(part.later for part in claimant.parts),
         "roles": any(job.roles for job in jobs),
