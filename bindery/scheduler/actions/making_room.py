@@ -30,6 +30,7 @@ from bindery.scheduler.plugins.interface.nodes import CandidateDomains
 from bindery.scheduler.solver.bounds import exceeds_idle
 from bindery.scheduler.solver.claims import do_without, next_claim, starts
 from bindery.scheduler.solver.context import SearchContext
+from bindery.scheduler.solver.few import FewVictims
 from bindery.scheduler.solver.order import victims
 from bindery.scheduler.solver.rearrange import Rearrangement
 from bindery.scheduler.solver.rules import RoomClaim, Rule, SparingRule, is_empty
@@ -246,6 +247,8 @@ def _searches(context: SearchContext) -> Iterator[Search | Rearrangement]:
     has_idle = _has_idle(context.session, context.claim)
     for with_moves in (False, True) if has_idle else (False,):
         yield Search(context, with_moves=with_moves)
+    if not context.rule.moves_all:
+        yield FewVictims(context)
 
 
 def _in_turn(session: Session, waiting: Sequence[Job]) -> Iterator[Job]:
