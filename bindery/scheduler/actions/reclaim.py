@@ -35,7 +35,7 @@ class ReclaimRule(Rule):
         """Refuse a claim if its queue would exceed its fair share of a requested resource."""
         shares, row = session.shares, session.queue_row(claim.job)
         with_claim = _held(session, claim, row) + _request(session, claim)
-        if ((with_claim > shares.fair[:, row]) & shares.requested(claim.request)).any():
+        if ((with_claim > _share(session, row)) & shares.requested(claim.request)).any():
             yield Refusal(
                 JobReason.OVER_FAIR_SHARE, "with this job its queue would be above its fair share"
             )
@@ -165,7 +165,7 @@ class ReclaimRule(Rule):
             # A queue with a fair share of 0 cannot be compared; it may lose all of it.
             if not shares.counted[index] or shares.fair[index, other] <= 0:
                 continue
-            mine = _ratio(with_claim[index], shares.fair[index, own])
+            mine = _ratio(with_claim[index], _share(session, own)[index])
             left = _ratio(float(held[index] - amount), shares.fair[index, other])
             if mine > 1 and mine >= left:
                 return True
@@ -182,6 +182,17 @@ def _held(session: Session, claim: RoomClaim, row: int) -> NDArray[np.int64]:
     if is_exclusive(claim.job):
         return np.asarray(held)
     return np.asarray(held + session.once(HeldRoom, HeldRoom).of_queue(row))
+
+
+def _share(session: Session, row: int) -> NDArray[np.float64]:
+    """Return the fair share of the queue at `row`, and at least its quota within its limit.
+
+    A fair share ends at the pods that exist. A claim also has pods of later stages, and the queue
+    may hold domains beside its pods: within its quota it is entitled to both.
+    """
+    quota, limit = session.shares.quota[:, row], session.shares.limit[:, row]
+    entitled = np.where(np.isinf(quota), 0.0, np.minimum(quota, limit))
+    return np.maximum(session.shares.fair[:, row], entitled)
 
 
 def _request(session: Session, claim: RoomClaim) -> NDArray[np.float64]:

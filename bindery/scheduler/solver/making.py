@@ -19,6 +19,7 @@ from bindery.scheduler.placing.claims import RoomClaim
 from bindery.scheduler.placing.domains import ANYWHERE, DomainChoices, PodDomains, need_domains
 from bindery.scheduler.planning.session import Session
 from bindery.scheduler.solver.context import SearchContext
+from bindery.scheduler.solver.few import FewVictims
 from bindery.scheduler.solver.order import victims
 from bindery.scheduler.solver.rearrange import Rearrangement
 from bindery.scheduler.solver.rules import NoVictims
@@ -181,6 +182,8 @@ def _searches(context: SearchContext) -> Iterator[Search | Rearrangement]:
     has_idle = _has_idle(context.session, context.claim)
     for with_moves in (False, True) if has_idle else (False,):
         yield Search(context, with_moves=with_moves)
+    if not context.rule.moves_all:
+        yield FewVictims(context)
 
 
 def _has_idle(session: Session, claim: RoomClaim) -> bool:

@@ -88,8 +88,26 @@ class Search:
         return self.lost is None
 
     def _empty(self) -> bool:
-        """Evict what must go before the domains of the claim can be used; return whether it did."""
-        return all(self._left[i] and self._evict(i) for i in self._to_empty if i not in self.gone)
+        """Evict what must go before the domains of the claim can be used; return whether it did.
+
+        All of it goes, so the order is free.
+        """
+        if not self._to_empty:  # the usual claim
+            return True
+        return all(self._left[i] and self._evict(i) for i in self._by_loss(self._to_empty))
+
+    def _by_loss(self, going: Sequence[int]) -> list[int]:
+        """Return `going` with the largest loss last, without the extra pods of a core that goes.
+
+        A queue may lose a gang as long as it holds too much, so no order allows more. A core takes
+        its extra pods along, as one loss.
+        """
+        table, requested = self._table, list(self._claim.request)
+        total = np.maximum(self._session.cluster_total[requested], 1)
+        loss = (table.lost()[requested] / total[:, None]).max(axis=0, initial=0.0)
+        whole = {table.units[i].job.key for i in going if table.units[i].is_core}
+        losses = [i for i in going if table.units[i].is_core or table.units[i].job.key not in whole]
+        return sorted(losses, key=lambda i: float(loss[i]))
 
     def _is_acceptable(self) -> bool:
         """Leave out needless victims, move the others where possible, and ask the rule."""
