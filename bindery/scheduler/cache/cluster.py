@@ -35,7 +35,7 @@ from bindery.scheduler.cache.contests import Contests
 from bindery.scheduler.cache.defects import Defects
 from bindery.scheduler.cache.eviction_history import EvictionHistory
 from bindery.scheduler.cache.failures import FailureMemory
-from bindery.scheduler.cache.holds import Holds, carried
+from bindery.scheduler.cache.holds import Hold, Holds, carried
 from bindery.scheduler.cache.intake import Intake
 from bindery.scheduler.cache.members import JobMembership, Members
 from bindery.scheduler.cache.memories import ClusterMemory, CommitCounts
@@ -462,7 +462,9 @@ class Cluster:
         return any(budget.covers(task.namespace, labels) for budget in budgets)
 
     def _apply_statement(self, statement: CommittedStatement, gone: bool) -> bool:
+        interrupted: list[tuple[Uid, Hold]] = []
         if gone:
+            interrupted = list(self.holds.unfinished(statement))
             changed = self.holds.remove(statement)
             # No further event of these pods will end their holds.
             for bound in statement.status.bound_pods:
@@ -476,6 +478,8 @@ class Cluster:
                 self.failures.note(statement, self._job_of, failed_at)
             changed = self.holds.put(statement)
         moved = [uid for uid in changed if self._tasks.refresh(uid)]
+        for uid, hold in interrupted:
+            self._tasks.expect_reservations(uid, hold)
         # A process that does not lead runs no cycles, so time is noted here too.
         self._tasks.note_time(self._clock())
         jobs = (self._job_of(uid) for uid in moved)

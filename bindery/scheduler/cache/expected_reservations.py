@@ -1,10 +1,10 @@
-"""Reservation pods that the binder may still create for deleted pods.
+"""Reservation pods that the binder may still create for deleted pods and deleted requests.
 
 Owned by `tasks`. A BindRequest names the GPU groups of its pods, and the binder creates a
-reservation pod for each group before it binds. If the pod is deleted in between, its task goes,
-but the reservation pod may still appear. Until the request has ended, and `LINGER_S` longer, a
-placeholder task without requests holds the device, so that no other pod gets it. If no reservation
-pod appears, the device stays unused for that time.
+reservation pod for each group before it binds. If the pod or the request is deleted in between, no
+task holds the device any more, but the reservation pod may still appear. Until the request has
+ended, and `LINGER_S` longer, a placeholder task without requests holds the device, so that no other
+pod gets it. If no reservation pod appears, the device stays unused for that time.
 """
 
 from collections.abc import Iterator
@@ -23,17 +23,17 @@ LINGER_S = 5.0
 
 
 class ExpectedReservations:
-    """The placeholder tasks of expected reservations, by deleted pod."""
+    """The placeholder tasks of expected reservations, by pod."""
 
     def __init__(self, shapes: ShapeBook) -> None:
         self._shapes = shapes
         self._standing: dict[Uid, tuple[Uid, ...]] = {}
-        """Deleted pod -> the placeholders of its reservations."""
+        """Pod -> the placeholders of its reservations."""
         self._ends_at: dict[Uid, float] = {}
-        """Deleted pod -> end of its placeholders, once its request has ended; epoch seconds."""
+        """Pod -> end of its placeholders, once its request has ended; epoch seconds."""
 
     def expect(self, uid: Uid, hold: Hold) -> Iterator[Task]:
-        """Yield new placeholders for the reservations of the deleted pod `uid`."""
+        """Yield new placeholders for the reservations of the pod `uid`, which `hold` had placed."""
         if uid in self._standing:
             return
         tasks = [self._task(uid, hold.node_name, group) for group in hold.gpu_groups]
@@ -55,7 +55,7 @@ class ExpectedReservations:
         return [uid for uid, at in self._ends_at.items() if at <= now]
 
     def pods(self) -> tuple[Uid, ...]:
-        """Return the deleted pods with placeholders."""
+        """Return the pods with placeholders."""
         return tuple(self._standing)
 
     def _task(self, uid: Uid, node_name: str, group: str) -> Task:

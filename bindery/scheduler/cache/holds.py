@@ -139,6 +139,14 @@ class Holds:
             return changed
         return sorted({*changed, *self.forget(statement.key)})
 
+    def unfinished(self, statement: CommittedStatement) -> Iterator[tuple[Uid, Hold]]:
+        """Yield the pods that only `statement` holds and has not bound, with their holds."""
+        known = carried(statement)
+        for uid in self._by_request.get(known, ()) if known in self._live else ():
+            hold = self._by_pod[uid][known]
+            if len(self._by_pod[uid]) == 1 and not hold.is_bound:
+                yield uid, hold
+
     def remove(self, statement: CommittedStatement) -> Iterable[Uid]:
         """Remove a deleted request; return the pods that it no longer holds.
 

@@ -17,7 +17,7 @@ from bindery.scheduler.cache.defects import Defects, DefectStage, Subject
 from bindery.scheduler.cache.expected_reservations import ExpectedReservations
 from bindery.scheduler.cache.future_pods import FuturePods
 from bindery.scheduler.cache.grants import Grants
-from bindery.scheduler.cache.holds import Holds
+from bindery.scheduler.cache.holds import Hold, Holds
 from bindery.scheduler.cache.members import Members
 from bindery.scheduler.cache.namespaces import Namespaces
 from bindery.scheduler.cache.pod_shapes import PodShapes
@@ -114,8 +114,7 @@ class TaskStore:
             self._take_out(old)
         if ours:
             self._job(task, pod)
-        # The pod itself takes its devices now, so its placeholders must go first.
-        self._drop_reservations(uid)
+        self._end_placeholders(task)
         self._state.tasks[uid] = task
         self._enter(task)
         self._state.pod_counts.add(task)
@@ -216,13 +215,25 @@ class TaskStore:
         for uid in self._expected.due(held, now):
             self._drop_reservations(uid)
 
-    def _expect_reservations(self, uid: Uid) -> None:
-        """Hold the devices for which the binder may still reserve, for the deleted pod `uid`."""
-        hold = self._holds.get(uid)
-        if hold is not None and hold.gpu_groups and not hold.is_bound:
+    def expect_reservations(self, uid: Uid, hold: Hold) -> None:
+        """Hold the devices for which the binder may still reserve, for `hold` of the pod `uid`.
+
+        The pod was deleted, or its request: the binder may learn of it later.
+        """
+        if hold.gpu_groups and not hold.is_bound:
             for task in self._expected.expect(uid, hold):
                 self._state.tasks[task.uid] = task
                 self._enter(task)
+
+    def _expect_reservations(self, uid: Uid) -> None:
+        hold = self._holds.get(uid)
+        if hold is not None:
+            self.expect_reservations(uid, hold)
+
+    def _end_placeholders(self, task: Task) -> None:
+        """Drop the placeholders of the pod `task` if it is about to take its devices itself."""
+        if task.status.holds_room:
+            self._drop_reservations(task.uid)
 
     def _drop_reservations(self, uid: Uid) -> None:
         for task in self._expected.end(uid):

@@ -242,16 +242,44 @@ def test_a_gpu_is_kept_for_the_reservation_of_a_request_with_a_deleted_pod() -> 
 def test_a_new_scheduler_keeps_gpus_for_requests_with_deleted_pods(
     order: list[int], is_there: bool
 ) -> None:
+    clock = Clock()
     user, whole = sharer("u", {"gpu-fraction": "0.5"}), pod("w", 0, 1)
     [draft] = engine_with(node("a", gpu=1), user).cycle()
     seen = [node("a", gpu=1), as_created(draft), user if is_there else whole]
 
-    again = engine_with(*(seen[at] for at in order))
+    again = engine_with(*(seen[at] for at in order), clock=clock)
 
     assert placed(again) == set()
     check(again.cluster)
     delete(again.cluster, as_created(draft))
+    # The pod may join the group, whose reservation may still come.
     assert placed(again) == ({"u"} if is_there else set())
+    clock.now += LINGER_S
+    assert placed(again) == (set() if is_there else {"w"})
+
+
+def test_a_gpu_is_kept_for_the_reservation_of_a_request_that_was_deleted_before_its_pod() -> None:
+    """As by the deletion of a gang: the binder may still be creating the reservation."""
+    clock = Clock()
+    user, whole = sharer("u", {"gpu-fraction": "0.5"}), pod("w", 0, 1)
+    engine = engine_with(node("a", gpu=1), user, clock=clock)
+    [draft] = engine.cycle()
+    request = as_created(draft)
+    add(engine.cluster, request)
+
+    delete(engine.cluster, request)
+    add(engine.cluster, user)  # an update of the pod changes nothing
+    delete(engine.cluster, user)
+    add(engine.cluster, whole)
+    assert placed(engine) == set()
+    [group] = draft.spec.pods[0].selected_gpu_groups
+    holder = reservation(group, "a", index="0")
+    add(engine.cluster, holder)
+    clock.now += LINGER_S
+    assert placed(engine) == set()
+    delete(engine.cluster, holder)
+    assert placed(engine) == {"w"}
+    check(engine.cluster)
 
 
 def test_a_standby_scheduler_expects_no_reservations_of_old_ended_requests() -> None:
