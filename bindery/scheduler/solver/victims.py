@@ -1,5 +1,6 @@
 """The possible victims: running pods and their units of eviction, as columns."""
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -308,17 +309,32 @@ class VictimTable:
         pods = slice(int(self._first[unit]), int(self._first[end]))
         return np.asarray(self._charged[:, pods].sum(axis=1))
 
+    @cached_property
     def lost(self) -> IntColumns:
-        """Return what queues lose with each unit: [resource, unit].
+        """What queues lose with each unit that is still running: [resource, unit].
 
-        With a core, its queue loses the extra pods of the job, too.
+        With a core, its queue loses the extra pods of the job, too. `mark_gone` keeps it current.
         """
+        starts, of_job = np.unique(self._job_starts, return_inverse=True)
+        of_jobs = np.zeros((len(self.request), len(starts)), np.int64)
+        if self.units:
+            of_jobs = np.add.reduceat(np.where(self.alive, self._own_loss, 0), starts, axis=1)
+        return np.where(self.is_core, of_jobs[:, of_job], self._own_loss)
+
+    @cached_property
+    def _own_loss(self) -> IntColumns:
+        """[resource, unit]: what queues count for the pods of each unit alone."""
         if not self.units:
             return np.zeros((len(self.request), 0), np.int64)
-        lost = np.add.reduceat(self._charged, self._first[:-1], axis=1)
-        starts, of_job = np.unique(self._job_starts, return_inverse=True)
-        of_jobs = np.add.reduceat(np.where(self.alive, lost, 0), starts, axis=1)
-        return np.where(self.is_core, of_jobs[:, of_job], lost)
+        return np.add.reduceat(self._charged, self._first[:-1], axis=1)
+
+    @cached_property
+    def most_lost(self) -> Mapping[int, NDArray[np.int64]]:
+        """Queue row -> the most that it loses with one of its units: [resource].
+
+        Units that go make it no larger, so it is a bound until the session ends.
+        """
+        return {queue: self.lost[:, units].max(axis=1) for queue, units in self.by_queue.items()}
 
     def evictable(self, eligible: BoolColumn, resources: Sequence[int]) -> NDArray[np.int64]:
         """Return what the `eligible` units (mask) hold on each node: [position in resources, node].
@@ -353,4 +369,15 @@ class VictimTable:
 
     def mark_gone(self, indices: Iterable[int]) -> None:
         """Mark the units `indices` as evicted."""
-        self.alive[list(indices)] = False
+        gone = list(indices)
+        self.alive[gone] = False
+        if "lost" in self.__dict__:  # it has been asked for
+            self._take_from_cores(gone)
+
+    def _take_from_cores(self, gone: Sequence[int]) -> None:
+        """Take the units `gone` out of what is lost with the cores of their jobs."""
+        for index in gone:
+            # The core is the last unit of its job.
+            last = bisect_right(self._job_starts, self._job_starts[index]) - 1
+            if self.is_core[last]:
+                self.lost[:, last] -= self._own_loss[:, index]
