@@ -13,6 +13,7 @@ from enum import Enum
 
 from bindery.scheduler.actions.reserved_places import TAKEN, ReservedPlaces
 from bindery.scheduler.actions.reserving import Reserver
+from bindery.scheduler.actions.shortages import Shortage, shortage_of_equals
 from bindery.scheduler.actions.wishes import Placing, Wish, wishes
 from bindery.scheduler.ledgers.base import LedgerRefusalError
 from bindery.scheduler.model.domains import Domain
@@ -130,20 +131,12 @@ class UncommittedResult(Enum):
     WAITS = "waits"
 
 
-@dataclass(frozen=True, slots=True)
-class _Shortage:
-    """How many equal pods fitted when a gang of them failed, and why no more."""
-
-    fitted: int
-    text: str
-
-
 class Attempts:
     """Tries to place jobs, and remembers attempts that cannot succeed again in this session."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._shortages: dict[Shape, _Shortage] = {}
+        self._shortages: dict[Shape, Shortage] = {}
         """Allocate only takes room, so these bounds hold until the session ends."""
         self._unfit: dict[Shape, str] = {}
         """Why no node takes a pod, even if it is empty."""
@@ -164,6 +157,9 @@ class Attempts:
         refusal = session.invalid(job)
         if refusal is not None:
             return self._refuse(job, refusal)
+        shortage = shortage_of_equals(session, job, self._shortages)
+        if shortage is not None:
+            return self._refuse_short(job, 1, shortage)
         served: Commit | UncommittedResult = UncommittedResult.WAITS
         for wish in wishes(session, job):
             session.timer.check()
@@ -270,7 +266,7 @@ class Attempts:
             problem = self._shortage(attempt, problem, placed)
             self._session.give_up(job, statement.operations)
         statement.rollback(savepoint)
-        if isinstance(problem, _Shortage):
+        if isinstance(problem, Shortage):
             if self._place_by_size(attempt):
                 return True
             self._refuse_short(job, asked, problem)
@@ -413,13 +409,13 @@ class Attempts:
         self._session.refusals[job] = refusal
         return UncommittedResult.WAITS
 
-    def _refuse_short(self, job: Job, asked: int, shortage: _Shortage) -> UncommittedResult:
+    def _refuse_short(self, job: Job, asked: int, shortage: Shortage) -> UncommittedResult:
         text = shortage.text
         if asked > 1:
             text = f"{shortage.fitted} of {asked} pods fit; for the next one {text}"
         return self._refuse(job, Refusal(JobReason.UNSCHEDULABLE, text))
 
-    def _known_shortage(self, attempt: "_Attempt", tasks: Sequence[Task]) -> _Shortage | None:
+    def _known_shortage(self, attempt: "_Attempt", tasks: Sequence[Task]) -> Shortage | None:
         """Return why `tasks` cannot fit, if an earlier gang of equal pods has failed."""
         shortage = self._shortages.get(tasks[0].shape)
         if shortage is None or not attempt.is_of_equals:
@@ -427,11 +423,11 @@ class Attempts:
         is_known = len(attempt.statement.operations) + len(tasks) > shortage.fitted
         return shortage if is_known else None
 
-    def _shortage(self, attempt: "_Attempt", task: Task, placed: int) -> _Shortage:
+    def _shortage(self, attempt: "_Attempt", task: Task, placed: int) -> Shortage:
         """Return why `task` does not fit, while the `placed` pods that fit are still placed."""
         session = self._session
         counts = node_reasons(session, session.placement, attempt.finder, task)
-        shortage = _Shortage(placed, no_place_text(session, counts))
+        shortage = Shortage(placed, no_place_text(session, counts))
         if attempt.is_of_equals:
             fitted = len(attempt.statement.operations)
             self._shortages[task.shape] = replace(shortage, fitted=fitted)
@@ -477,5 +473,5 @@ class _Attempt:
                 self.barred.add(task)
 
 
-_Problem = Refusal | _Shortage | Task
+_Problem = Refusal | Shortage | Task
 """Why an attempt failed: a refusal, a known shortage, or the pod without a node."""

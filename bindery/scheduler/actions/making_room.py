@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import islice
+from typing import Final
 
 import numpy as np
 
@@ -26,7 +27,6 @@ from bindery.scheduler.planning.stage_rooms import keep_rooms
 from bindery.scheduler.planning.statement import Commit, Plan, Statement
 from bindery.scheduler.planning.work_list import WorkList
 from bindery.scheduler.plugins.interface.jobs import VictimFilter
-from bindery.scheduler.plugins.interface.nodes import CandidateDomains
 from bindery.scheduler.solver.bounds import exceeds_idle
 from bindery.scheduler.solver.claims import do_without, next_claim, starts
 from bindery.scheduler.solver.context import SearchContext
@@ -112,7 +112,7 @@ class MakeRoom:
 
     def _try(self, session: Session, claim: RoomClaim, failed: "_Failed") -> "_Tried":
         """Commit a plan for `claim`, unless the rule refuses or an equivalent claim has failed."""
-        likeness = _likeness(session, claim)
+        likeness = _likeness(session, claim) if failed else _UNKNOWN
         if likeness is not None and likeness in failed:
             shape = failed[likeness]
             lost = next((task for task in claim.tasks if task.shape is shape), None)
@@ -121,8 +121,10 @@ class MakeRoom:
             return _Tried(_Outcome.NO_PLAN, None)
         with _own_room(session, claim):
             tried = self._commit(session, claim)
-        if tried.made is _Outcome.NO_PLAN and likeness is not None:
-            failed[likeness] = tried.lost.shape if tried.lost is not None else None
+        if tried.made is _Outcome.NO_PLAN:
+            likeness = _likeness(session, claim) if likeness is _UNKNOWN else likeness
+            if likeness is not None:
+                failed[likeness] = tried.lost.shape if tried.lost is not None else None
         return tried
 
     def _commit(self, session: Session, claim: RoomClaim) -> "_Tried":
@@ -308,6 +310,8 @@ _MOST_CHOICES = 8
 
 _Failed = dict[Hashable, Shape | None]
 """Likeness of claims without a plan -> the shape that found no room; None if unknown."""
+_UNKNOWN: Final = object()
+"""The likeness of a claim that has not been compared with others, as none has failed."""
 
 
 class _Outcome(Enum):
@@ -346,10 +350,7 @@ def _has_idle(session: Session, claim: RoomClaim) -> bool:
 def _likeness(session: Session, claim: RoomClaim) -> Hashable:
     """Return a key that equivalent claims share; None if a plugin may treat them differently."""
     job = claim.job
-    sees_job = any(
-        p.domains(session, job) is not None for p in session.plugins.of(CandidateDomains)
-    )
-    sees_job |= session.calls.are_tied(job, lambda: claim.tasks)
+    sees_job = session.calls.has_own_domains(job, lambda: claim.tasks)
     if sees_job or session.plugins.of(VictimFilter):  # they see the job itself
         return None
     # Its other pods tie it to their domain.

@@ -132,6 +132,8 @@ def _first(pending: Sequence[Task], count: int) -> Sequence[Task] | None:
 def _minimum(job: Job, tasks: Sequence[Task]) -> Sequence[Task] | None:
     """Return the first of `tasks` that complete the gang of `job`; None if there are too few."""
     lacking = job.lacking_roles()
+    if job.tree is None and not lacking:  # nearly all gangs: any of the pods will do
+        return _first(tasks, job.missing)
     chosen: dict[Uid, Task] = {}
     if job.tree is not None:
         waiting = Counter(task.sub_group for task in tasks)

@@ -40,6 +40,8 @@ class Placement:
         """The same without the nodes of `_closed`."""
         self._closed: BoolColumn | None = None
         self._rules: dict[tuple[Shape, Nominated | None], Combined | None] = {}
+        self._filtered: dict[Shape, bool] = {}
+        """The answers of `is_filtered`, which is asked many times for each pod."""
 
     def finder(self, job: Job, domain: Domain = EVERYWHERE) -> "JobFinder":
         """Return a finder for the pods of `job` within `domain`."""
@@ -117,7 +119,11 @@ class Placement:
 
     def is_filtered(self, shape: Shape) -> bool:
         """Return whether single pods of `shape` may have own node filters."""
-        return any(p.filters_tasks_of(shape) for p in self._plugins.of(points.TaskNodeFilter))
+        known = self._filtered.get(shape)
+        if known is None:
+            filters = self._plugins.of(points.TaskNodeFilter)
+            known = self._filtered[shape] = any(p.filters_tasks_of(shape) for p in filters)
+        return known
 
     def task_failures(self, task: Task) -> tuple[NodeFailure, ...]:
         """Return the failures of nodes for `task` alone, with the plan so far."""

@@ -160,7 +160,9 @@ class ShapeVectors:
         if not differs_later:
             fits_later = fits
         self._later[positions] = fits_later
-        self.now[positions] = np.where(fits, self._scores(rows), _NOWHERE)
+        self.now[positions] = _NOWHERE
+        if fits.any():  # on a full cluster nothing fits, and scores are the largest cost here
+            self.now[positions[fits]] = self._scores(rows[fits])
 
     def _fits(self, rows: Rows, *, differs_later: bool) -> tuple[BoolColumn, BoolColumn]:
         """Return masks of `rows`: room for the request now, and later if `differs_later`."""

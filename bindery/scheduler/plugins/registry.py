@@ -41,7 +41,7 @@ def _timed_method(
         seconds[name] += time.perf_counter() - started_s
         # A generator works only when it is read, and callers read no more than they need.
         # isinstance with an abstract class takes as long as some of the many short calls.
-        if hasattr(type(answer), "__next__"):
+        if answer is not None and hasattr(type(answer), "__next__"):
             return _timed_iterator(answer, name, seconds)
         return answer
 
