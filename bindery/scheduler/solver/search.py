@@ -206,7 +206,7 @@ class Search:
     def _closing(self, rows: BoolColumn) -> BoolColumn:
         """Return the units of jobs that close one of `rows` (mask) to the claim, as a mask."""
         found = np.zeros(len(self._table.units), dtype=np.bool_)
-        for index, unit in enumerate(self._table.units) if self._closed_by else ():
+        for index, unit in enumerate(self._table.units):
             closed = self._closed_by.get(unit.job.key)
             found[index] = closed is not None and bool((closed & rows).any())
         return found
@@ -219,9 +219,9 @@ class Search:
     def _nodes_in_order(self, useful: BoolColumn) -> Iterator[int]:
         """Yield up to `NODES_TRIED` useful nodes, in the order of the first victim on each."""
         table = self._table
-        on_useful = np.zeros(len(table.units), dtype=np.bool_)
-        on_useful[table.unit[useful[table.row]]] = True
-        on_useful |= self._closing(useful)
+        on_useful = table.on_rows(useful)
+        if self._closed_by:
+            on_useful |= self._closing(useful)
         seen: set[int] = set()
         for index in self._in_order(self._left & on_useful):
             rows = table.row[table.pods(index)].tolist()
@@ -237,8 +237,7 @@ class Search:
     def _clear(self, row: int, task: Task) -> bool:
         """Evict on the node at `row` until `task` fits, and spare needless victims."""
         session, table = self._session, self._table
-        here = np.zeros(len(table.units), dtype=np.bool_)
-        here[table.unit[table.row == row]] = True
+        here = table.on_row(row)
         if self._closed_by:
             here |= self._closing(np.arange(len(session.state.nodes.nodes)) == row)
         savepoint, before = self._statement.savepoint(), len(self.gone)

@@ -1,7 +1,7 @@
 """The possible victims: running pods and their units of eviction, as columns."""
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,6 +21,8 @@ from bindery.scheduler.solver.units import EvictionUnit, MayGo, may_go, units
 
 _MOST_RECOUNTED = 64
 """Up to this many changed units, the sums are updated unit by unit; above, they are recomputed."""
+_MOST_GONE = 512
+"""Up to this many units that have gone are passed over again and again in `by_queue`."""
 _UNKNOWN = -1
 
 
@@ -180,6 +182,9 @@ class VictimTable:
     Made once a session; `mark_gone` removes the units of a committed plan. `allowed`: see `units`.
     """
 
+    _gone_since = 0
+    """How many units have gone since they were left out of `by_queue`."""
+
     def __init__(self, session: Session, allowed: MayGo = may_go) -> None:
         self.units: list[EvictionUnit] = []
         quota, needs = PinnedQuota(session.state), _kept_needs(session)
@@ -248,6 +253,39 @@ class VictimTable:
         self.place: NDArray[np.intp] = np.empty(count, dtype=np.intp)
         """EvictionUnit -> its position in the order of eviction of all units, without queues."""
         self.place[ranked] = np.arange(count)
+
+    def mask(self, key: Hashable, make: Callable[[], BoolColumn]) -> BoolColumn:
+        """Return a mask over units that is the same for the whole session. Do not write to it.
+
+        The first call for `key` makes it.
+        """
+        if key not in self._masks:
+            self._masks[key] = make()
+        return self._masks[key]
+
+    @cached_property
+    def _masks(self) -> dict[Hashable, BoolColumn]:
+        return {}
+
+    def on_rows(self, rows: BoolColumn) -> BoolColumn:
+        """Return the units with a pod on one of `rows` (mask), as a new mask."""
+        pods = rows[self.row]
+        if len(pods) == len(self.units):  # each unit is one pod
+            return pods
+        return np.logical_or.reduceat(pods, self._first[:-1])
+
+    def on_row(self, row: int) -> BoolColumn:
+        """Return the units with a pod on the node at `row`, as a new mask."""
+        pods, first = self._pods_by_row
+        found = np.zeros(len(self.units), dtype=np.bool_)
+        found[self.unit[pods[first[row] : first[row + 1]]]] = True
+        return found
+
+    @cached_property
+    def _pods_by_row(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """The pods sorted by their rows, and node row -> the position of its first pod there."""
+        pods = np.argsort(self.row, kind="stable")
+        return pods, np.searchsorted(self.row[pods], np.arange(self._held.shape[1] + 1))
 
     def _left_alone(self, session: Session) -> BoolColumn:
         counted = asks_counted(session.state.disruption)
@@ -334,7 +372,10 @@ class VictimTable:
 
         Units that go make it no larger, so it is a bound until the session ends.
         """
-        return {queue: self.lost[:, units].max(axis=1) for queue, units in self.by_queue.items()}
+        return {
+            queue: self.lost[:, units].max(axis=1, initial=0)
+            for queue, units in self.by_queue.items()
+        }
 
     def evictable(self, eligible: BoolColumn, resources: Sequence[int]) -> NDArray[np.int64]:
         """Return what the `eligible` units (mask) hold on each node: [position in resources, node].
@@ -371,6 +412,10 @@ class VictimTable:
         """Mark the units `indices` as evicted."""
         gone = list(indices)
         self.alive[gone] = False
+        self._gone_since += len(gone)
+        if self._gone_since > _MOST_GONE:
+            self._gone_since = 0
+            self.by_queue = {q: units[self.alive[units]] for q, units in self.by_queue.items()}
         if "lost" in self.__dict__:  # it has been asked for
             self._take_from_cores(gone)
 
