@@ -25,6 +25,7 @@ from bindery.scheduler.solver.moves import (
     units_to_empty,
 )
 from bindery.scheduler.solver.order import victims as victims_in_order
+from bindery.scheduler.solver.order import victims_of
 from bindery.scheduler.solver.room import lacks_room, shortfall, useful_nodes
 from bindery.scheduler.solver.rules import is_empty
 from bindery.scheduler.solver.vetoes import permitted
@@ -239,10 +240,11 @@ class Search:
         session, table = self._session, self._table
         here = table.on_row(row)
         if self._closed_by:
-            here |= self._closing(np.arange(len(session.state.nodes.nodes)) == row)
+            closing = self._closing(np.arange(len(session.state.nodes.nodes)) == row)
+            here = np.union1d(here, np.flatnonzero(closing))
         savepoint, before = self._statement.savepoint(), len(self.gone)
         lacking = self._lacks_room(task, row)
-        for index in self._in_order(self._left & here):
+        for index in victims_of(session, table, here[self._left[here]]):
             if not lacking:
                 break
             if self._left[index]:

@@ -15,6 +15,7 @@ from bindery.scheduler.ledgers.base import LedgerRefusalError
 from bindery.scheduler.model.columns import BoolColumn, IntColumns
 from bindery.scheduler.model.jobs import Job, JobKey, Task, Uid
 from bindery.scheduler.model.pinned_quota import PinnedQuota
+from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.model.verdicts import LAST, SortKey
 from bindery.scheduler.planning.session import Session
 from bindery.scheduler.solver.units import EvictionUnit, MayGo, may_go, units
@@ -264,6 +265,11 @@ class VictimTable:
         return self._masks[key]
 
     @cached_property
+    def roomy(self) -> dict[Shape, int]:
+        """Shape -> the row of a node that could lately take a pod of it: it is tried first."""
+        return {}
+
+    @cached_property
     def _masks(self) -> dict[Hashable, BoolColumn]:
         return {}
 
@@ -274,12 +280,10 @@ class VictimTable:
             return pods
         return np.logical_or.reduceat(pods, self._first[:-1])
 
-    def on_row(self, row: int) -> BoolColumn:
-        """Return the units with a pod on the node at `row`, as a new mask."""
+    def on_row(self, row: int) -> NDArray[np.intp]:
+        """Return the units with a pod on the node at `row`, in ascending order."""
         pods, first = self._pods_by_row
-        found = np.zeros(len(self.units), dtype=np.bool_)
-        found[self.unit[pods[first[row] : first[row + 1]]]] = True
-        return found
+        return np.unique(self.unit[pods[first[row] : first[row + 1]]])
 
     @cached_property
     def _pods_by_row(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -382,6 +386,19 @@ class VictimTable:
 
         Consecutive calls have nearly the same mask, so only the difference is counted.
         """
+        self._count(eligible)
+        return self._held[list(resources)]
+
+    def evictable_on(
+        self, eligible: BoolColumn, resources: Sequence[int], row: int
+    ) -> Sequence[int]:
+        """Return what the `eligible` units (mask) hold on the node at `row`, as `evictable`."""
+        self._count(eligible)
+        held: list[int] = self._held[:, row].tolist()
+        return [held[index] for index in resources]
+
+    def _count(self, eligible: BoolColumn) -> None:
+        """Bring `_held` up to date: let `eligible` be the units that count."""
         changed = np.flatnonzero(eligible != self._counted)
         if len(changed) > _MOST_RECOUNTED:
             self._held[:] = 0
@@ -396,7 +413,6 @@ class VictimTable:
                 sign = 1 if eligible[unit] else -1
                 np.add.at(self._held.T, self.row[span], sign * self.request[:, span].T)
         self._counted = eligible.copy()
-        return self._held[list(resources)]
 
     def first_places(self, eligible: BoolColumn) -> NDArray[np.intp]:
         """Return node row -> the least `place` of its `eligible` units (mask).
