@@ -54,7 +54,8 @@ class QuotaKeepingReclaim(ReclaimRule):
         for task in running:
             if task.status is TaskStatus.RUNNING:
                 charged = session.state.nodes.charge(task.row, task.shape.request)
-                np.add.at(lost, list(charged.indices), charged.amounts)
+                for index, amount in zip(charged.indices, charged.amounts, strict=True):
+                    lost[index] += amount
         held, rows = session.queue_ledger.allocated, list(self._rows(session, claim, queue))
         if any((held[:, row] - lost < _least(session, claim, row)).any() for row in rows):
             self.has_spared = True

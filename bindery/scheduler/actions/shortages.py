@@ -1,4 +1,4 @@
-"""What failed attempts to place equal pods tell about further ones. Used by `allocate`."""
+"""What follows from failed attempts to place equal pods for further ones. Used by `allocate`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ class Shortage:
 def shortage_of_equals(
     session: Session, job: Job, known: Mapping[Shape, Shortage]
 ) -> Shortage | None:
-    """Return why the only pod of `job` fits nowhere; None if only an attempt can tell.
+    """Return why the only pod of `job` fits nowhere; None if that takes an attempt.
 
     An attempt would come to the same result: on a full cluster, for each of thousands of equal
     jobs. `known`: shape -> the shortage that holds for pods of any job.

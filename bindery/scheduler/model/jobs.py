@@ -445,8 +445,6 @@ class Job:
 
     def lacking_roles(self) -> dict[str, int]:
         """Return the number of missing pods by role."""
-        if not self.roles:  # nearly all gangs
-            return {}
         have = self.placed.roles + self.promised.roles
         lacking = {role: minimum - have[role] for role, minimum in self.roles.items()}
         return {role: count for role, count in lacking.items() if count > 0}
@@ -458,10 +456,7 @@ class Job:
 
     def is_met_by(self, *tallies: Tally) -> bool:
         """Return whether the pods of `tallies` together are the gang's minimum."""
-        count = 0
-        for tally in tallies:  # no generator: it is asked several times for each job of a cycle
-            count += tally.total
-        if count < self.min_member - self._over():
+        if sum([tally.total for tally in tallies]) < self.min_member - self._over():
             return False
         for role, minimum in self.roles.items():
             if sum(tally.roles[role] for tally in tallies) < minimum:

@@ -131,7 +131,7 @@ def _first(pending: Sequence[Task], count: int) -> Sequence[Task] | None:
 
 def _minimum(job: Job, tasks: Sequence[Task]) -> Sequence[Task] | None:
     """Return the first of `tasks` that complete the gang of `job`; None if there are too few."""
-    lacking = job.lacking_roles()
+    lacking = job.lacking_roles() if job.roles else {}
     if job.tree is None and not lacking:  # nearly all gangs: any of the pods will do
         return _first(tasks, job.missing)
     chosen: dict[Uid, Task] = {}
