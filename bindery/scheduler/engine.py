@@ -69,6 +69,8 @@ class Engine:
         self.report = CycleReport()
         self._position: Position | None = None
         """The position at which the last cycle ran out of time; None if it did not."""
+        self._end_s = 0.0
+        """How long the end of the last cycle took, after its actions; 0 without a deadline."""
         self._order: list[JobKey] = []
         """The waiting jobs in the order of trying, over the cycles of a round."""
         self._refusals: dict[tuple[JobKey, Uid], Refusal] = {}
@@ -130,6 +132,8 @@ class Engine:
         report, kept = CycleReport(), set(self.cluster.promises.jobs)
         # A cycle that fails is not continued: the next one begins a round.
         position, self._position = self._position, None
+        if deadline is not None:
+            deadline.reserve(self._end_s)
         by_job = [action.name for action in self._actions if action.tries_jobs]
         turns = Round(by_job, deadline, position if deadline is not None else None)
         defects = self.cluster.defects.fresh
@@ -155,6 +159,7 @@ class Engine:
             report.answers.extend(found.answers)
         report.seconds_by_plugin = self._plugins.take_seconds()
         report.is_cut = turns.is_cut
+        self._end_s = turns.end_took_s()
         self.report = report
 
     def _plan(
@@ -193,6 +198,7 @@ class Engine:
                     self._order = turn.order(self._order)
                 if action.fills and turns.has_deadline:
                     self._recall_refusals(session, turn)
+            turns.end()
             yield from committer.flush()
         finally:
             committer.abandon()

@@ -139,6 +139,8 @@ class Attempts:
         if refusal is not None:
             return self._refuse(job, refusal)
         served: Commit | UncommittedResult = UncommittedResult.WAITS
+        if self.idle.has_refused_equals(job):
+            return served
         for choice in choices(session, job):
             session.timer.check()
             if choice.starts:

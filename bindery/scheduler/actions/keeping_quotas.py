@@ -29,13 +29,16 @@ class QuotaKeepingReclaim(ReclaimRule):
 
     def eligible(self, session: Session, claim: RoomClaim, table: VictimTable) -> BoolColumn:
         """Return the units of reclaim whose loss takes no queue below its quota."""
-        mask, lost = super().eligible(session, claim, table), table.lost()
+        mask, held = super().eligible(session, claim, table), session.queue_ledger.allocated
         for queue, of_queue in table.by_queue.items():
-            units = of_queue[mask[of_queue]]
-            for row in self._rows(session, claim, queue) if len(units) else ():
+            for row in self._rows(session, claim, queue):
                 least = _least(session, claim, row)
                 kept = np.flatnonzero(least > 0)
-                left = session.queue_ledger.allocated[kept, row, None] - lost[np.ix_(kept, units)]
+                # Mostly no unit is that large, and there are thousands of units.
+                if (held[kept, row] - table.most_lost[queue][kept] >= least[kept]).all():
+                    continue
+                units = of_queue[mask[of_queue]]
+                left = held[kept, row, None] - table.lost[np.ix_(kept, units)]
                 is_below = (left < least[kept, None]).any(axis=0)
                 mask[units[is_below]] = False
                 self.has_spared |= bool(is_below.any())
@@ -52,7 +55,8 @@ class QuotaKeepingReclaim(ReclaimRule):
         for task in running:
             if task.status is TaskStatus.RUNNING:
                 charged = session.state.nodes.charge(task.row, task.shape.request)
-                np.add.at(lost, list(charged.indices), charged.amounts)
+                for index, amount in zip(charged.indices, charged.amounts, strict=True):
+                    lost[index] += amount
         held, rows = session.queue_ledger.allocated, list(self._rows(session, claim, queue))
         if any((held[:, row] - lost < _least(session, claim, row)).any() for row in rows):
             self.has_spared = True

@@ -5,6 +5,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 
 from bindery.scheduler.actions.fruitless import FruitlessSearches
 from bindery.scheduler.model.jobs import Job, Task
@@ -101,15 +102,17 @@ class MakeRoom:
 
     def _try(self, session: Session, claim: RoomClaim, failed: "_Failed") -> "_Tried":
         """Commit a plan for `claim`, unless the rule refuses or an equivalent claim has failed."""
-        likeness = _likeness(session, claim)
+        likeness = _likeness(session, claim) if failed else _UNKNOWN
         if likeness is not None and likeness in failed:
             return _Tried(_Outcome.NO_PLAN, _in_place_of(failed[likeness], claim))
         if not self._may_claim(session, claim):
             return _Tried(_Outcome.NO_PLAN, None)
         with _own_room(session, claim):
             tried = self._commit(session, claim)
-        if tried.made is _Outcome.NO_PLAN and likeness is not None:
-            failed[likeness] = _place_in(claim, tried.lost)
+        if tried.made is _Outcome.NO_PLAN:
+            likeness = _likeness(session, claim) if likeness is _UNKNOWN else likeness
+            if likeness is not None:
+                failed[likeness] = _place_in(claim, tried.lost)
         return tried
 
     def _commit(self, session: Session, claim: RoomClaim) -> "_Tried":
@@ -170,6 +173,8 @@ _Lost = tuple[Shape, str, int]
 """The pod of a claim without room: its shape, sub-group, and how many equal ones are before it."""
 _Failed = dict[Hashable, _Lost | None]
 """Likeness of claims without a plan -> the pod that found no room; None if unknown."""
+_UNKNOWN: Final = object()
+"""The likeness of a claim that has not been compared with others, as none has failed."""
 
 
 def _place_in(claim: RoomClaim, lost: Task | None) -> _Lost | None:

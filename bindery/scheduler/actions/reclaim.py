@@ -43,7 +43,7 @@ class ReclaimRule(Rule):
 
     def eligible(self, session: Session, claim: RoomClaim, table: VictimTable) -> BoolColumn:
         """Return the units of reclaimable queues that hold more than they may keep."""
-        mask, own = self.movable(session, claim, table), session.queue_row(claim.job)
+        mask, own = self.movable(session, claim, table).copy(), session.queue_row(claim.job)
         for queue, of_queue in table.by_queue.items():
             levels = levels_apart(session, own, queue)
             if levels is not None and not self._may_lose(session, claim, *levels):
@@ -52,12 +52,8 @@ class ReclaimRule(Rule):
 
     def movable(self, session: Session, claim: RoomClaim, table: VictimTable) -> BoolColumn:
         """Return the units of reclaimable queues: a queue loses nothing by a move."""
-        mask = np.zeros(len(table.units), dtype=np.bool_)
         own = session.queue_row(claim.job)
-        for queue, of_queue in table.by_queue.items():
-            levels = levels_apart(session, own, queue)
-            mask[of_queue] = levels is not None and is_reclaimable(session, queue, levels[1])
-        return protection.unprotected(session, table, mask, own, "reclaim")
+        return table.mask(("reclaim", own), partial(_movable, session, table, own))
 
     def against_unit(
         self, session: Session, claim: RoomClaim, unit: EvictionUnit
@@ -170,6 +166,15 @@ class ReclaimRule(Rule):
             if mine > 1 and mine >= left:
                 return True
         return False
+
+
+def _movable(session: Session, table: VictimTable, own: int) -> BoolColumn:
+    """Return the units of queues that are reclaimable for the queue `own`."""
+    mask = np.zeros(len(table.units), dtype=np.bool_)
+    for queue, of_queue in table.by_queue.items():
+        levels = levels_apart(session, own, queue)
+        mask[of_queue] = levels is not None and is_reclaimable(session, queue, levels[1])
+    return protection.unprotected(session, table, mask, own, "reclaim")
 
 
 def _held(session: Session, claim: RoomClaim, row: int) -> NDArray[np.int64]:

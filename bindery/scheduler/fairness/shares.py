@@ -79,6 +79,8 @@ class Shares:
         # A GPU with a model is on the axis twice: as GPU, and as GPU of its model.
         of_model = np.array([name.startswith(MODEL_PREFIX) for name in axis.names])
         self._of_model = of_model
+        self._requested: dict[tuple[int, ...], BoolColumn] = {}
+        """The answers of `requested`, which is asked several times for each victim."""
         self._whole: Amounts = np.where(
             np.isinf(self.allocatable) & ~of_model[:, None], self.total[:, None], self.allocatable
         )
@@ -108,13 +110,18 @@ class Shares:
     def requested(self, resources: Collection[int]) -> BoolColumn:
         """Return the divided resources that a request for `resources` concerns: mask [resource].
 
-        `resources`: axis positions. A request for GPUs concerns the GPUs of every model.
+        `resources`: axis positions. A request for GPUs concerns the GPUs of every model. Do not
+        write to the mask.
         """
-        mask = np.zeros(len(self.counted), dtype=np.bool_)
-        mask[list(resources)] = True
-        if self._axis.index(GPU_RESOURCE) in resources:
-            mask |= self._of_model
-        return np.asarray(mask & self.counted)
+        key = tuple(resources)
+        mask = self._requested.get(key)
+        if mask is None:
+            mask = np.zeros(len(self.counted), dtype=np.bool_)
+            mask[list(resources)] = True
+            if self._axis.index(GPU_RESOURCE) in resources:
+                mask |= self._of_model
+            mask = self._requested[key] = np.asarray(mask & self.counted)
+        return mask
 
     def dominant(self, row: int, added: Mapping[int, int] | None = None) -> float:
         """Return the largest part, over all resources, of its allocatable share that a queue holds.

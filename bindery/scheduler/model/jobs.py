@@ -456,7 +456,7 @@ class Job:
 
     def is_met_by(self, *tallies: Tally) -> bool:
         """Return whether the pods of `tallies` together are the gang's minimum."""
-        if sum(tally.total for tally in tallies) < self.min_member - self._over():
+        if sum([tally.total for tally in tallies]) < self.min_member - self._over():
             return False
         for role, minimum in self.roles.items():
             if sum(tally.roles[role] for tally in tallies) < minimum:

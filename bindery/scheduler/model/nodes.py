@@ -56,6 +56,9 @@ class NodeTable:
         self._releasing: IntColumns = np.zeros((0, 0), dtype=np.int64)
         self._pipelined: IntColumns = np.zeros((0, 0), dtype=np.int64)
         self._foreign: IntColumns = np.zeros((0, 0), dtype=np.int64)
+        self._cut_allocatable, self._cut_idle = self._allocatable, self._idle
+        self._cut_releasing, self._cut_pipelined = self._releasing, self._pipelined
+        """The columns, cut to the rows and resources in use."""
         self._order: NDArray[np.intp] = np.zeros(0, dtype=np.intp)
         self._order_version = -1
         self._ready: NDArray[np.intp] = np.zeros(0, dtype=np.intp)
@@ -82,25 +85,25 @@ class NodeTable:
     def allocatable(self) -> IntColumns:
         """Allocatable amounts of the nodes."""
         self._make_room()
-        return self._allocatable[: len(self.axis), : len(self.nodes)]
+        return self._cut_allocatable
 
     @property
     def idle(self) -> IntColumns:
         """Allocatable minus used; negative on an over-committed node."""
         self._make_room()
-        return self._idle[: len(self.axis.names), : len(self.nodes)]
+        return self._cut_idle
 
     @property
     def releasing(self) -> IntColumns:
         """The part of the used amounts that pods are releasing."""
         self._make_room()
-        return self._releasing[: len(self.axis), : len(self.nodes)]
+        return self._cut_releasing
 
     @property
     def pipelined(self) -> IntColumns:
         """Amounts promised to pipelined pods out of idle and releasing room."""
         self._make_room()
-        return self._pipelined[: len(self.axis), : len(self.nodes)]
+        return self._cut_pipelined
 
     @property
     def foreign(self) -> IntColumns:
@@ -396,13 +399,18 @@ class NodeTable:
 
     def _make_room(self) -> None:
         resources, items = len(self.axis.names), len(self.nodes)
-        if self._idle.shape[0] >= resources and self._idle.shape[1] >= items:
+        if self._cut_idle.shape == (resources, items):  # it is asked many times for each pod
             return
-        self._allocatable = grown(self._allocatable, resources, items)
-        self._idle = grown(self._idle, resources, items)
-        self._releasing = grown(self._releasing, resources, items)
-        self._pipelined = grown(self._pipelined, resources, items)
-        self._foreign = grown(self._foreign, resources, items)
+        if self._idle.shape[0] < resources or self._idle.shape[1] < items:
+            self._allocatable = grown(self._allocatable, resources, items)
+            self._idle = grown(self._idle, resources, items)
+            self._releasing = grown(self._releasing, resources, items)
+            self._pipelined = grown(self._pipelined, resources, items)
+            self._foreign = grown(self._foreign, resources, items)
+        self._cut_allocatable = self._allocatable[:resources, :items]
+        self._cut_idle = self._idle[:resources, :items]
+        self._cut_releasing = self._releasing[:resources, :items]
+        self._cut_pipelined = self._pipelined[:resources, :items]
 
 
 def taints(node: Node) -> tuple[Taint, ...]:

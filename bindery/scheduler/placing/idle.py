@@ -12,7 +12,7 @@ from itertools import islice
 
 from bindery.scheduler.ledgers.base import LedgerRefusalError, OperationKind
 from bindery.scheduler.model.holdings import is_elastic
-from bindery.scheduler.model.jobs import Task
+from bindery.scheduler.model.jobs import Job, Task
 from bindery.scheduler.model.reasons import ABOVE_LIMIT_ALONE, JobReason
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.model.verdicts import Refusal
@@ -112,6 +112,28 @@ class IdleRoom:
         for task in self._over_quota:
             task.is_preemptible = is_kept
         self._over_quota.clear()
+
+    def has_refused_equals(self, job: Job) -> bool:
+        """Return whether the only pod of `job` fits nowhere, as an equal one did not; note why.
+
+        An attempt would come to the same result: on a full cluster, for each of thousands of jobs.
+        """
+        is_plain = job.tree is None and not job.roles and not job.is_constrained
+        if not self._shortages or not is_plain or len(job.pending) != 1 or job.missing != 1:
+            return False
+        (task,) = job.pending.values()
+        shortage, calls = self._shortages.get(task.shape), self._session.calls
+        if shortage is None or shortage.fitted:
+            return False
+        tasks = [task]
+        if calls.task_refusal(task) is not None or calls.over_capacity(job, tasks) is not None:
+            return False
+        if need_domains(self._session, job, tasks):
+            return False
+        if not self._session.placement.finder(job).speaks_for_others(task):
+            return False
+        self._session.refusals[job] = Refusal(JobReason.UNSCHEDULABLE, shortage.text)
+        return True
 
     def place(self, choice: Choice, statement: Statement) -> bool:
         """Place the pods of `choice` in `statement` and return True, or none and note why."""

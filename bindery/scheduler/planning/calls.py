@@ -61,6 +61,9 @@ class PluginCalls:
         ]
         self._job_order = plugins.of(jobs.JobOrder)
         self._pod_order = plugins.of(jobs.PodOrder)
+        self._validity = plugins.of(jobs.JobValid)
+        self._gates = plugins.of(jobs.CapacityGate)
+        self._gang_domains_of = plugins.of(nodes.GangDomains)
         weighted = ((p, plugins.weight(p)) for p in plugins.of(nodes.NodeScore))
         self._scoring = [(plugin, weight) for plugin, weight in weighted if weight]
 
@@ -82,8 +85,9 @@ class PluginCalls:
     def pods_in_order(self, job: Job) -> list[Task]:
         """Return the pending pods of `job` in the order of placement, without future ones."""
         pending = job.pending.values()
-        tasks = [task for task in pending if not task.is_future] if job.stages else pending
-        return sorted(tasks, key=self.pod_sort_key)
+        tasks = [task for task in pending if not task.is_future] if job.stages else list(pending)
+        # Most jobs have one pod, and keys cost as much as the rest.
+        return sorted(tasks, key=self.pod_sort_key) if len(tasks) > 1 else tasks
 
     def pod_sort_key(self, task: Task) -> SortKey:
         """Return the sort key of pods of a job for placement. Evictions use the reverse order."""
@@ -101,9 +105,11 @@ class PluginCalls:
 
     def invalid(self, job: Job) -> Refusal | None:
         """Return why plugins refuse `job`; None if it can be planned."""
-        validity = self._plugins.of(jobs.JobValid)
-        answers = (plugin.invalid(self._session, job) for plugin in validity)
-        return next(filter(None, answers), None)
+        for plugin in self._validity:
+            refusal = plugin.invalid(self._session, job)
+            if refusal:
+                return refusal
+        return None
 
     def task_refusal(self, task: Task) -> Refusal | None:
         """Return why `task` cannot be planned even with free nodes; None if it can."""
@@ -122,9 +128,11 @@ class PluginCalls:
 
     def over_capacity(self, job: Job, tasks: Sequence[Task]) -> Refusal | None:
         """Return the first refusal of a capacity gate for `tasks` of `job`; None if all agree."""
-        gates = self._plugins.of(jobs.CapacityGate)
-        answers = (gate.over_capacity(self._session, job, tasks) for gate in gates)
-        return next((refusal for refusal in answers if refusal is not None), None)
+        for gate in self._gates:
+            refusal = gate.over_capacity(self._session, job, tasks)
+            if refusal is not None:
+                return refusal
+        return None
 
     def is_ready(self, job: Job) -> bool:
         """Return whether all plugins agree that the placed pods of `job` may be bound."""
@@ -157,11 +165,11 @@ class PluginCalls:
     def _gang_domains(
         self, job: Job, pods: nodes.NextPods, freeable: Freeable | None
     ) -> Iterable[Domain] | None:
-        offered = (
-            plugin.gang_domains(self._session, job, pods, freeable)
-            for plugin in self._plugins.of(nodes.GangDomains)
-        )
-        return next((domains for domains in offered if domains is not None), None)
+        for plugin in self._gang_domains_of:
+            domains = plugin.gang_domains(self._session, job, pods, freeable)
+            if domains is not None:
+                return domains
+        return None
 
     def held_domains(self) -> dict[JobKey, BoolColumn]:
         """Return job -> the node rows that it keeps for itself, as a mask."""

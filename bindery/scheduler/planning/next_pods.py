@@ -110,7 +110,9 @@ def _pending(tasks: Sequence[Task], barred: Barred | None) -> Sequence[Task]:
 
 def _minimum(job: Job, tasks: Sequence[Task]) -> Sequence[Task] | None:
     """Return the first of `tasks` that complete the gang of `job`; None if there are too few."""
-    lacking = job.lacking_roles()
+    lacking = job.lacking_roles() if job.roles else {}
+    if job.tree is None and not lacking:  # nearly all gangs: any of the pods will do
+        return tasks[: job.missing] if job.missing <= len(tasks) else None
     chosen: dict[Uid, Task] = {}
     if job.tree is not None:
         waiting = Counter(task.sub_group for task in tasks)

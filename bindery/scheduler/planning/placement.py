@@ -40,6 +40,9 @@ class Placement:
         """The same without the nodes of `_closed`."""
         self._closed: BoolColumn | None = None
         self._rules: dict[tuple[Shape, Nominated | None], Combined | None] = {}
+        self._rooms: dict[Shape, list[points.NodeRoom]] = {}
+        self._filtered: dict[Shape, bool] = {}
+        """The answers of `is_filtered`, which is asked many times for each pod."""
 
     def finder(self, job: Job, domain: Domain = EVERYWHERE) -> "JobFinder":
         """Return a finder for the pods of `job` within `domain`."""
@@ -111,13 +114,21 @@ class Placement:
         rules = self.rules(task.shape, nominated)
         return rules is not None and not rules.later[self._session.position[row]]
 
-    def rooms(self, shape: Shape) -> list[points.NodeRoom]:
+    def rooms(self, shape: Shape) -> Sequence[points.NodeRoom]:
         """Return the plugins whose own ledgers have room for pods of `shape`."""
-        return [room for room in self._plugins.of(points.NodeRoom) if room.keeps_room_for(shape)]
+        rooms = self._rooms.get(shape)
+        if rooms is None:
+            of_all = self._plugins.of(points.NodeRoom)
+            rooms = self._rooms[shape] = [each for each in of_all if each.keeps_room_for(shape)]
+        return rooms
 
     def is_filtered(self, shape: Shape) -> bool:
         """Return whether single pods of `shape` may have own node filters."""
-        return any(p.filters_tasks_of(shape) for p in self._plugins.of(points.TaskNodeFilter))
+        known = self._filtered.get(shape)
+        if known is None:
+            filters = self._plugins.of(points.TaskNodeFilter)
+            known = self._filtered[shape] = any(p.filters_tasks_of(shape) for p in filters)
+        return known
 
     def task_failures(self, task: Task) -> tuple[NodeFailure, ...]:
         """Return the failures of nodes for `task` alone, with the plan so far."""

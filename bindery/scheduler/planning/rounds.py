@@ -23,6 +23,10 @@ LEAST_PART = 0.5
 the first job. Work for all jobs and promised room may take the rest. Before that, the cycle spends
 at most this part on free room, or on newcomers."""
 
+MOST_RESERVED = 0.2
+"""The part of its budget that a cycle keeps at most for its end: reports and the undoing of
+promises."""
+
 
 class CycleStoppedError(Exception):
     """The cycle was stopped; it undoes the part of its plan that it has not yielded."""
@@ -35,11 +39,16 @@ class Deadline:
         self.clock = clock
         self.budget_s = budget_s
         self._started_s = clock()
+        self._reserved_s = 0.0
         self._is_stopped = threading.Event()
 
+    def reserve(self, end_s: float) -> None:
+        """Keep `end_s` of the budget for the end of the cycle; at most `MOST_RESERVED` of it."""
+        self._reserved_s = min(end_s, MOST_RESERVED * self.budget_s)
+
     def has_passed(self) -> bool:
-        """Return whether the budget is used up."""
-        return self.clock() - self._started_s >= self.budget_s
+        """Return whether the budget is used up, apart from what is kept for the end."""
+        return self.clock() - self._started_s >= self.budget_s - self._reserved_s
 
     def stop(self) -> None:
         """End the cycle with an error. Other threads may call this."""
@@ -190,6 +199,8 @@ class Round:
         self._has_begun = False
         """Whether an action of this round has had its turn in this cycle."""
         self._position: Position | None = None
+        self._ended_s: float | None = None
+        """When all actions had had their turns."""
         self.is_cut = False
         """Whether the cycle ended before its work was done."""
 
@@ -232,6 +243,16 @@ class Round:
             self._position = Position(action, turn.untried, turn.known)
         elif after:
             self._position = Position(after[0])
+
+    def end(self) -> None:
+        """Note that all actions have had their turns: the end of the cycle begins."""
+        self._ended_s = self._deadline.clock() if self._deadline is not None else None
+
+    def end_took_s(self) -> float:
+        """Return how long the end of the cycle has taken; 0 without a deadline."""
+        if self._deadline is None or self._ended_s is None:
+            return 0.0
+        return self._deadline.clock() - self._ended_s
 
     def position(self, reserved: Iterable[Job]) -> Position | None:
         """Return where the next cycle continues; None: it begins a round.

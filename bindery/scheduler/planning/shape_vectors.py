@@ -6,7 +6,7 @@ input gives the same plan. `placement` makes them and shares them between equal 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from operator import ge
+from operator import add, ge
 
 import numpy as np
 from numpy.typing import NDArray
@@ -154,23 +154,23 @@ class ShapeVectors:
         differs_later = session.is_releasing or session.node_ledger.has_kept
         fits, fits_later = self._fits(rows, differs_later=differs_later)
         for room in self._rooms:
-            fits &= room.has_room(session, self._shape, rows, False)
-            if differs_later:
+            if fits.any():
+                fits &= room.has_room(session, self._shape, rows, False)
+            if differs_later and fits_later.any():
                 fits_later &= room.has_room(session, self._shape, rows, True)
         if not differs_later:
             fits_later = fits
         self._later[positions] = fits_later
-        self.now[positions] = np.where(fits, self._scores(rows), _NOWHERE)
+        self.now[positions] = _NOWHERE
+        if fits.any():  # on a full cluster nothing fits, and scores are the largest cost here
+            self.now[positions[fits]] = self._scores(rows[fits])
 
     def _fits(self, rows: Rows, *, differs_later: bool) -> tuple[BoolColumn, BoolColumn]:
         """Return masks of `rows`: room for the request now, and later if `differs_later`."""
         request, nodes = self._shape.request, self._session.state.nodes
+        if len(rows) == 1 and self._nominated is None:
+            return self._fits_on(int(rows[0]), differs_later=differs_later)
         all_idle = nodes.idle
-        if len(rows) == 1 and not differs_later and self._nominated is None:
-            row = int(rows[0])  # the usual case, once for each pod that is placed
-            room, here = all_idle[:, row], nodes.demand(row, request)
-            has_room = all(map(ge, room[list(here.indices)].tolist(), here.amounts))
-            return np.array([has_room]), np.array([has_room])
         fits = np.ones(len(rows), dtype=np.bool_)
         fits_later = fits.copy()
         for index, amount in nodes.demands(request, rows):
@@ -186,3 +186,17 @@ class ShapeVectors:
                 fits_later &= idle >= amount
             fits &= idle >= amount
         return fits, fits_later
+
+    def _fits_on(self, row: int, *, differs_later: bool) -> tuple[BoolColumn, BoolColumn]:
+        """Return the same for one row: the usual case, after each operation on a node."""
+        nodes = self._session.state.nodes
+        request = nodes.demand(row, self._shape.request)
+        at = list(request.indices)
+        idle = nodes.idle[:, row][at].tolist()
+        fits = all(map(ge, idle, request.amounts))
+        if not differs_later:
+            return np.array([fits]), np.array([fits])
+        coming = (nodes.releasing[:, row] - nodes.pipelined[:, row])[at].tolist()
+        fits_later = all(map(ge, map(add, idle, coming), request.amounts))
+        # Promised room is not idle for others: there is less later where it was promised.
+        return np.array([fits and fits_later]), np.array([fits_later])

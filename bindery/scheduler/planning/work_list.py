@@ -1,8 +1,8 @@
 """The work list of actions and of consolidation: jobs in the order of serving."""
 
-import heapq
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from operator import itemgetter
 
 from bindery.scheduler.fairness.users import UserTurns
 from bindery.scheduler.ledgers.users import UserLedger
@@ -38,7 +38,7 @@ class WorkList(QueueWalk[Job]):
         super().__init__(session.queue_ledger.chains)
         self._session = session
         self._jobs: defaultdict[int, list[tuple[SortKey, Job]]] = defaultdict(list)
-        """Queue row -> heap of its own jobs, for queues whose users take no turns."""
+        """Queue row -> its own jobs, the first at the end, for queues whose users take no turns."""
         self._turns: dict[int, UserTurns[Job]] = {}
         """Queue row -> its own jobs, for the others."""
         for job in jobs:
@@ -47,13 +47,10 @@ class WorkList(QueueWalk[Job]):
                 if session.users is not None and session.users.is_fair(row):
                     self._add_to_turns(session.users, row, job)
                 else:
-                    entry = (
-                        session.calls.job_sort_key(job),
-                        job,
-                    )  # may raise before the heap is made
-                    self._jobs[row].append(entry)
-        for heap in self._jobs.values():
-            heapq.heapify(heap)
+                    key = session.calls.job_sort_key(job)  # may raise before the list is made
+                    self._jobs[row].append((key, job))
+        for entries in self._jobs.values():
+            entries.sort(key=itemgetter(0), reverse=True)
         self._plant([*self._jobs, *self._turns])
 
     def put_back(self, job: Job) -> None:
@@ -66,7 +63,7 @@ class WorkList(QueueWalk[Job]):
             if session.users is not None and row in self._turns:
                 self._add_to_turns(session.users, row, job)
             else:
-                heapq.heappush(self._jobs[row], (session.calls.job_sort_key(job), job))
+                _insert(self._jobs[row], (session.calls.job_sort_key(job), job))
 
     def _add_to_turns(self, users: UserLedger, row: int, job: Job) -> None:
         user = users.user(row, job)
@@ -82,14 +79,26 @@ class WorkList(QueueWalk[Job]):
 
     def _first(self, row: int) -> Job:
         turns = self._turns.get(row)
-        return self._jobs[row][0][1] if turns is None else turns.first()
+        return self._jobs[row][-1][1] if turns is None else turns.first()
 
     def _pop(self, row: int) -> Job:
         turns = self._turns.get(row)
-        return heapq.heappop(self._jobs[row])[1] if turns is None else turns.pop()
+        return self._jobs[row].pop()[1] if turns is None else turns.pop()
 
     def _key(self, row: int, item: Job) -> SortKey:
         with self._session.guarded(item):
             return serving_key(self._session, row, item)
         entry = self._session.state.queues.entries[row]
         return (LAST, entry.created, entry.name)
+
+
+def _insert(entries: list[tuple[SortKey, Job]], entry: tuple[SortKey, Job]) -> None:
+    """Insert `entry` into `entries`, which are in descending order of their keys."""
+    low, high = 0, len(entries)
+    while low < high:
+        middle = (low + high) // 2
+        if entries[middle][0] < entry[0]:
+            high = middle
+        else:
+            low = middle + 1
+    entries.insert(low, entry)

@@ -32,16 +32,23 @@ def timed(plugin: Plugin, seconds: dict[str, float]) -> Plugin:
     return cast("Plugin", SimpleNamespace(name=plugin.name, **methods))
 
 
+_AT_ONCE: Final = frozenset((type(None), bool, tuple))
+"""The types of most answers; none of them works later."""
+
+
 def _timed_method(
     method: Callable[..., Any], name: str, seconds: dict[str, float]
 ) -> Callable[..., Any]:
+    clock = time.perf_counter
+
     def call(*args: Any) -> Any:
-        started_s = time.perf_counter()
+        started_s = clock()
         answer = method(*args)
-        seconds[name] += time.perf_counter() - started_s
+        seconds[name] += clock() - started_s
         # A generator works only when it is read, and callers read no more than they need.
         # isinstance with an abstract class takes as long as some of the many short calls.
-        if hasattr(type(answer), "__next__"):
+        kind = type(answer)
+        if kind not in _AT_ONCE and hasattr(kind, "__next__"):
             return _timed_iterator(answer, name, seconds)
         return answer
 

@@ -36,6 +36,8 @@ def can_never_fit(context: SearchContext, eligible: BoolColumn) -> Task | None:
     """Return a pod of the claim that fits on no node even without the eligible victims, or None."""
     session, claim, table = context.session, context.claim, context.table
     nodes = session.state.nodes
+    if len(claim.tasks) == 1:
+        return None if _could_fit(context, eligible) else claim.tasks[0]
     room = nodes.idle + nodes.releasing - nodes.pipelined
     room = room + table.evictable(eligible, range(len(room)))
     kinds: Counter[tuple[Shape, Domain]] = Counter(
@@ -48,6 +50,39 @@ def can_never_fit(context: SearchContext, eligible: BoolColumn) -> Task | None:
         if slots(session, shape.request, room, passing) < count:
             return next(task for task in claim.tasks if task.shape is shape)
     return _exceeding(session, claim, room)
+
+
+def _could_fit(context: SearchContext, eligible: BoolColumn) -> bool:
+    """Return whether the only pod of the claim fits on some node without the eligible victims."""
+    nodes, table, task = context.session.state.nodes, context.table, context.claim.tasks[0]
+    request, domain = task.shape.request, context.domains.of(task)
+    passing = context.session.placement.passing(task.shape)
+    fits = passing.copy() if domain.nodes is None else passing & domain.nodes
+    row = table.roomy.get(task.shape)
+    if row is not None and fits[row] and _could_take(context, eligible, task, row):
+        return True
+    freed = table.evictable(eligible, request.indices)
+    every = np.arange(len(nodes.nodes))
+    for held, (index, amount) in zip(freed, nodes.demands(request, every), strict=True):
+        room = nodes.idle[index] + nodes.releasing[index] - nodes.pipelined[index] + held
+        # A node may serve a resource without counting it; see `NodesView.serves`.
+        fits &= (room >= amount) | (amount == 0)
+    if not fits.any():
+        return False
+    table.roomy[task.shape] = int(fits.argmax())
+    return True
+
+
+def _could_take(context: SearchContext, eligible: BoolColumn, task: Task, row: int) -> bool:
+    """Return whether the node at `row` has room for `task` without the eligible victims."""
+    nodes = context.session.state.nodes
+    request = nodes.demand(row, task.shape.request)
+    freed = context.table.evictable_on(eligible, request.indices, row)
+    idle, releasing, pipelined = nodes.idle, nodes.releasing, nodes.pipelined
+    return all(
+        amount <= int(idle[at, row]) + int(releasing[at, row]) - int(pipelined[at, row]) + held
+        for at, amount, held in zip(request.indices, request.amounts, freed, strict=True)
+    )
 
 
 def _exceeding(session: Session, claim: RoomClaim, room: IntColumns) -> Task | None:

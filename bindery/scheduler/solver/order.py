@@ -5,7 +5,7 @@ down, and the order is reversed (KAI-Scheduler v0.17, plugins/proportion/queue_o
 victims). The plan's evictions so far count, and so does the next victim.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,7 +28,19 @@ _TAKEN, _SPARED = range(2)
 
 def victims(session: Session, table: VictimTable, among: BoolColumn) -> Iterator[int]:
     """Yield the units of `among` (mask) in the order of eviction; mostly the first few suffice."""
-    waiting = {queue: _Line(units) for queue, units in _by_queue(table, among)}
+    yield from _in_turn(session, table, _by_queue(table, among))
+
+
+def victims_of(session: Session, table: VictimTable, few: NDArray[np.intp]) -> Iterator[int]:
+    """Yield the units `few`, such as those of one node, in the order of eviction."""
+    yield from _in_turn(session, table, _few_by_queue(table, few))
+
+
+def _in_turn(
+    session: Session, table: VictimTable, lines: Iterable[tuple[int, Iterator[int]]]
+) -> Iterator[int]:
+    """Yield the units of `lines` (queue row, its units in order) in the order of eviction."""
+    waiting = {queue: _Line(units) for queue, units in lines}
     waiting = {queue: line for queue, line in waiting.items() if line}
     if len(waiting) == 1:  # no queues to compare, so no plugin is called
         yield from next(iter(waiting.values()))
@@ -42,7 +54,11 @@ def _by_queue(table: VictimTable, among: BoolColumn) -> Iterator[tuple[int, Iter
         for queue, ranked in table.by_queue.items():
             yield queue, _picked(ranked, among)
         return
-    few = np.flatnonzero(among)
+    yield from _few_by_queue(table, np.flatnonzero(among))
+
+
+def _few_by_queue(table: VictimTable, few: NDArray[np.intp]) -> Iterator[tuple[int, Iterator[int]]]:
+    """Yield the units `few` of each queue, in their order."""
     few = few[np.argsort(table.place[few])]
     queues = table.queue[few]
     for queue in np.unique(queues).tolist():

@@ -37,19 +37,28 @@ def shortfall(session: Session, task: Task, row: int) -> NDArray[np.int64]:
 
     One entry for each resource of the request, in its order; at most 0 if nothing is missing.
     """
+    return np.array(_lacking(session, task, row), dtype=np.int64)
+
+
+def _lacking(session: Session, task: Task, row: int) -> list[int]:
+    """Return what `shortfall` returns, as a list: it is asked for each victim."""
     nodes = session.state.nodes
     request = nodes.demand(row, task.shape.request)
-    index = list(request.indices)
-    room = nodes.idle[index, row] + nodes.releasing[index, row] - nodes.pipelined[index, row]
+    idle, releasing, pipelined = nodes.idle, nodes.releasing, nodes.pipelined
+    lacking = [
+        amount - int(idle[index, row]) - int(releasing[index, row]) + int(pipelined[index, row])
+        for index, amount in zip(request.indices, request.amounts, strict=True)
+    ]
     nominated = session.nominated(session.state.jobs[task.job])
     if nominated is not None:
-        room = room - nominated.amounts[index, row]
-    return np.asarray(np.array(request.amounts, dtype=np.int64) - room)
+        kept = nominated.amounts[list(request.indices), row].tolist()
+        lacking = [amount + more for amount, more in zip(lacking, kept, strict=True)]
+    return lacking
 
 
 def lacks_room(session: Session, task: Task, row: int) -> bool:
     """Return whether `task` does not fit at `row`, even after all pending releases."""
-    if (shortfall(session, task, row) > 0).any():
+    if any(amount > 0 for amount in _lacking(session, task, row)):
         return True
     rows = np.array([row])
     rooms = session.placement.rooms(task.shape)

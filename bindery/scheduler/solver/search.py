@@ -24,6 +24,7 @@ from bindery.scheduler.solver.moves import (
     units_to_empty,
 )
 from bindery.scheduler.solver.order import victims as victims_in_order
+from bindery.scheduler.solver.order import victims_of
 from bindery.scheduler.solver.room import lacks_room, shortfall, useful_nodes
 from bindery.scheduler.solver.rules import is_empty
 from bindery.scheduler.solver.vetoes import permitted
@@ -104,7 +105,7 @@ class Search:
         """
         table, requested = self._table, list(self._claim.request)
         total = np.maximum(self._session.cluster_total[requested], 1)
-        loss = (table.lost()[requested] / total[:, None]).max(axis=0, initial=0.0)
+        loss = (table.lost[requested] / total[:, None]).max(axis=0, initial=0.0)
         whole = {table.units[i].job.key for i in going if table.units[i].is_core}
         losses = [i for i in going if table.units[i].is_core or table.units[i].job.key not in whole]
         return sorted(losses, key=lambda i: float(loss[i]))
@@ -221,7 +222,7 @@ class Search:
     def _closing(self, rows: BoolColumn) -> BoolColumn:
         """Return the units of jobs that close one of `rows` (mask) to the claim, as a mask."""
         found = np.zeros(len(self._table.units), dtype=np.bool_)
-        for index, unit in enumerate(self._table.units) if self._closed_by else ():
+        for index, unit in enumerate(self._table.units):
             closed = self._closed_by.get(unit.job.key)
             found[index] = closed is not None and bool((closed & rows).any())
         return found
@@ -234,9 +235,9 @@ class Search:
     def _nodes_in_order(self, useful: BoolColumn) -> Iterator[int]:
         """Yield up to `NODES_TRIED` useful nodes, in the order of the first victim on each."""
         table = self._table
-        on_useful = np.zeros(len(table.units), dtype=np.bool_)
-        on_useful[table.unit[useful[table.row]]] = True
-        on_useful |= self._closing(useful)
+        on_useful = table.on_rows(useful)
+        if self._closed_by:
+            on_useful |= self._closing(useful)
         seen: set[int] = set()
         for index in self._in_order(self._left & on_useful):
             rows = table.row[table.pods(index)].tolist()
@@ -252,13 +253,13 @@ class Search:
     def _clear(self, row: int, task: Task) -> bool:
         """Evict on the node at `row` until `task` fits, and spare needless victims."""
         session, table = self._session, self._table
-        here = np.zeros(len(table.units), dtype=np.bool_)
-        here[table.unit[table.row == row]] = True
+        here = table.on_row(row)
         if self._closed_by:
-            here |= self._closing(np.arange(len(session.state.nodes.nodes)) == row)
+            closing = self._closing(np.arange(len(session.state.nodes.nodes)) == row)
+            here = np.union1d(here, np.flatnonzero(closing))
         savepoint, before = self._statement.savepoint(), len(self.gone)
         lacking = self._lacks_room(task, row)
-        for index in self._in_order(self._left & here):
+        for index in victims_of(session, table, here[self._left[here]]):
             if not lacking:
                 break
             if self._left[index]:

@@ -1,6 +1,7 @@
 """The possible victims: running pods and their units of eviction, as columns."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,12 +15,15 @@ from bindery.scheduler.ledgers.base import LedgerRefusalError
 from bindery.scheduler.model.columns import BoolColumn, IntColumns
 from bindery.scheduler.model.jobs import Job, JobKey, Task, Uid
 from bindery.scheduler.model.pinned_quota import PinnedQuota
+from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.model.verdicts import LAST, SortKey
 from bindery.scheduler.planning.session import Session
 from bindery.scheduler.solver.units import EvictionUnit, MayGo, may_go, units
 
 _MOST_RECOUNTED = 64
 """Up to this many changed units, the sums are updated unit by unit; above, they are recomputed."""
+_MOST_GONE = 512
+"""Up to this many units that have gone are passed over again and again in `by_queue`."""
 _UNKNOWN = -1
 
 
@@ -179,6 +183,9 @@ class VictimTable:
     Made once a session; `mark_gone` removes the units of a committed plan. `allowed`: see `units`.
     """
 
+    _gone_since = 0
+    """How many units have gone since they were left out of `by_queue`."""
+
     def __init__(self, session: Session, allowed: MayGo = may_go) -> None:
         self.units: list[EvictionUnit] = []
         quota, needs = PinnedQuota(session.state), _kept_needs(session)
@@ -248,6 +255,42 @@ class VictimTable:
         """EvictionUnit -> its position in the order of eviction of all units, without queues."""
         self.place[ranked] = np.arange(count)
 
+    def mask(self, key: Hashable, make: Callable[[], BoolColumn]) -> BoolColumn:
+        """Return a mask over units that is the same for the whole session. Do not write to it.
+
+        The first call for `key` makes it.
+        """
+        if key not in self._masks:
+            self._masks[key] = make()
+        return self._masks[key]
+
+    @cached_property
+    def roomy(self) -> dict[Shape, int]:
+        """Shape -> the row of a node that could lately take a pod of it: it is tried first."""
+        return {}
+
+    @cached_property
+    def _masks(self) -> dict[Hashable, BoolColumn]:
+        return {}
+
+    def on_rows(self, rows: BoolColumn) -> BoolColumn:
+        """Return the units with a pod on one of `rows` (mask), as a new mask."""
+        pods = rows[self.row]
+        if len(pods) == len(self.units):  # each unit is one pod
+            return pods
+        return np.logical_or.reduceat(pods, self._first[:-1])
+
+    def on_row(self, row: int) -> NDArray[np.intp]:
+        """Return the units with a pod on the node at `row`, in ascending order."""
+        pods, first = self._pods_by_row
+        return np.unique(self.unit[pods[first[row] : first[row + 1]]])
+
+    @cached_property
+    def _pods_by_row(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """The pods sorted by their rows, and node row -> the position of its first pod there."""
+        pods = np.argsort(self.row, kind="stable")
+        return pods, np.searchsorted(self.row[pods], np.arange(self._held.shape[1] + 1))
+
     def _left_alone(self, session: Session) -> BoolColumn:
         counted = asks_counted(session.state.disruption)
         now = session.now
@@ -308,23 +351,54 @@ class VictimTable:
         pods = slice(int(self._first[unit]), int(self._first[end]))
         return np.asarray(self._charged[:, pods].sum(axis=1))
 
+    @cached_property
     def lost(self) -> IntColumns:
-        """Return what queues lose with each unit: [resource, unit].
+        """What queues lose with each unit that is still running: [resource, unit].
 
-        With a core, its queue loses the extra pods of the job, too.
+        With a core, its queue loses the extra pods of the job, too. `mark_gone` keeps it current.
         """
+        starts, of_job = np.unique(self._job_starts, return_inverse=True)
+        of_jobs = np.zeros((len(self.request), len(starts)), np.int64)
+        if self.units:
+            of_jobs = np.add.reduceat(np.where(self.alive, self._own_loss, 0), starts, axis=1)
+        return np.where(self.is_core, of_jobs[:, of_job], self._own_loss)
+
+    @cached_property
+    def _own_loss(self) -> IntColumns:
+        """[resource, unit]: what queues count for the pods of each unit alone."""
         if not self.units:
             return np.zeros((len(self.request), 0), np.int64)
-        lost = np.add.reduceat(self._charged, self._first[:-1], axis=1)
-        starts, of_job = np.unique(self._job_starts, return_inverse=True)
-        of_jobs = np.add.reduceat(np.where(self.alive, lost, 0), starts, axis=1)
-        return np.where(self.is_core, of_jobs[:, of_job], lost)
+        return np.add.reduceat(self._charged, self._first[:-1], axis=1)
+
+    @cached_property
+    def most_lost(self) -> Mapping[int, NDArray[np.int64]]:
+        """Queue row -> the most that it loses with one of its units: [resource].
+
+        Units that go make it no larger, so it is a bound until the session ends.
+        """
+        return {
+            queue: self.lost[:, units].max(axis=1, initial=0)
+            for queue, units in self.by_queue.items()
+        }
 
     def evictable(self, eligible: BoolColumn, resources: Sequence[int]) -> NDArray[np.int64]:
         """Return what the `eligible` units (mask) hold on each node: [position in resources, node].
 
         Consecutive calls have nearly the same mask, so only the difference is counted.
         """
+        self._count(eligible)
+        return self._held[list(resources)]
+
+    def evictable_on(
+        self, eligible: BoolColumn, resources: Sequence[int], row: int
+    ) -> Sequence[int]:
+        """Return what the `eligible` units (mask) hold on the node at `row`, as `evictable`."""
+        self._count(eligible)
+        held: list[int] = self._held[:, row].tolist()
+        return [held[index] for index in resources]
+
+    def _count(self, eligible: BoolColumn) -> None:
+        """Bring `_held` up to date: let `eligible` be the units that count."""
         changed = np.flatnonzero(eligible != self._counted)
         if len(changed) > _MOST_RECOUNTED:
             self._held[:] = 0
@@ -339,7 +413,6 @@ class VictimTable:
                 sign = 1 if eligible[unit] else -1
                 np.add.at(self._held.T, self.row[span], sign * self.request[:, span].T)
         self._counted = eligible.copy()
-        return self._held[list(resources)]
 
     def first_places(self, eligible: BoolColumn) -> NDArray[np.intp]:
         """Return node row -> the least `place` of its `eligible` units (mask).
@@ -353,4 +426,19 @@ class VictimTable:
 
     def mark_gone(self, indices: Iterable[int]) -> None:
         """Mark the units `indices` as evicted."""
-        self.alive[list(indices)] = False
+        gone = list(indices)
+        self.alive[gone] = False
+        self._gone_since += len(gone)
+        if self._gone_since > _MOST_GONE:
+            self._gone_since = 0
+            self.by_queue = {q: units[self.alive[units]] for q, units in self.by_queue.items()}
+        if "lost" in self.__dict__:  # it has been asked for
+            self._take_from_cores(gone)
+
+    def _take_from_cores(self, gone: Sequence[int]) -> None:
+        """Take the units `gone` out of what is lost with the cores of their jobs."""
+        for index in gone:
+            # The core is the last unit of its job.
+            last = bisect_right(self._job_starts, self._job_starts[index]) - 1
+            if self.is_core[last]:
+                self.lost[:, last] -= self._own_loss[:, index]

@@ -12,7 +12,7 @@ from bindery.kube.objects import watched as kube
 from bindery.scheduler.commit.drafts import StatementDraft
 from bindery.scheduler.commit.requests import as_stored
 from bindery.scheduler.engine import Engine
-from bindery.scheduler.model.jobs import Job
+from bindery.scheduler.model.jobs import Job, Task
 from bindery.scheduler.model.verdicts import Refusal
 from bindery.scheduler.planning.rounds import Deadline
 from bindery.scheduler.planning.session import Session
@@ -63,9 +63,9 @@ class Slow:
         return Deadline(budget_s, lambda: self.now_s)
 
 
-def slowed(engine: Engine) -> Slow:
+def slowed(engine: Engine, plugin: Slow | None = None) -> Slow:
     """Let `engine` plan with a slow plugin; return it."""
-    built_in, slow = load(configuration().plugins), Slow()
+    built_in, slow = load(configuration().plugins), plugin or Slow()
     engine._plugins = PluginSet([*built_in.plugins, slow], built_in.seconds)
     return slow
 
@@ -337,3 +337,42 @@ def test_a_deadline_is_measured_by_its_clock() -> None:
 
     now_s = 4.0
     assert deadline.has_passed()
+
+
+def test_a_part_of_the_budget_is_kept_for_the_end_of_the_cycle() -> None:
+    now_s = 0.0
+    deadline = Deadline(10.0, lambda: now_s)
+    deadline.reserve(1.5)
+
+    now_s = 8.4
+    assert not deadline.has_passed()
+
+    now_s = 8.5
+    assert deadline.has_passed()
+
+
+def test_most_of_the_budget_is_for_jobs_however_long_the_end_takes() -> None:
+    now_s = 0.0
+    deadline = Deadline(10.0, lambda: now_s)
+    deadline.reserve(60.0)
+
+    now_s = 7.9
+    assert not deadline.has_passed()
+
+    now_s = 8.0
+    assert deadline.has_passed()
+
+
+class SlowToReport(Slow):
+    """Takes an eighth of a second also to explain why a pod waits."""
+
+    def explain_wait(self, session: Session, job: Job, task: Task, message: str) -> None:  # noqa: ARG002
+        self.now_s += 0.125
+
+
+def test_a_cycle_leaves_as_much_time_for_its_reports_as_the_last_one_needed() -> None:
+    engine = engine_with(node("n", 40), *(item for i in range(30) for item in gang(f"g{i}", 1)))
+    slow = slowed(engine, SlowToReport())
+
+    assert len(names(cut_cycle(engine, slow, 10))) == 10
+    assert len(names(cut_cycle(engine, slow, 10))) == 8  # the 20 reports took more than a fifth
