@@ -41,7 +41,7 @@ class Outcome(Enum):
 
 @dataclass(frozen=True)
 class Played:
-    """What the scheduler has planned for the claimant."""
+    """The plan of the scheduler for the claimant."""
 
     places: Mapping[str, str]
     """Name of each pod with a place -> its node."""
