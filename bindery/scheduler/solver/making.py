@@ -110,12 +110,13 @@ class _VictimRoom:
         evicted = {o.task.uid for o in operations if o.kind is OperationKind.EVICT}
         promised = (o.task.uid for o in operations if o.kind is OperationKind.PIPELINE)
         moved = evicted.intersection(promised)
+        waits = bool(search.gone) or search.waits
         return RoomPlan(
             tuple(search.gone),
             len(evicted) - len(moved),
             len(moved),
-            (domains.whole.rank, search.waits, domains.rank),
-            not search.gone and not search.waits,
+            (domains.whole.rank, waits, domains.rank),
+            not waits,
             domains is ANYWHERE,
         )
 

@@ -60,6 +60,7 @@ class Search:
         self._must_move: set[int] = set()
         self.waits = False
         """Whether a pod has been promised room that is not free yet."""
+        self._kept_rows = session.memory.promised_rows(claim.job)
         self._finders = DomainFinders(session, claim.job, context.domains)
         self._closed_by = session.placement.finder(claim.job).closed_by
         """Job -> the rows that it closes to the claim, as a mask."""
@@ -135,7 +136,8 @@ class Search:
     def _place(self, task: Task) -> bool:
         """Promise `task` the best node with free or released room, without an eviction."""
         shared = finder = self._finders.of(task)
-        while (place := finder.best(task)) is not None:
+        kept_row = self._kept_rows.get(task.uid)
+        while (place := finder.best_or_kept(task, kept_row)) is not None:
             if promise(self._statement, task, place.row):
                 self.waits |= not place.fits_now
                 return True
