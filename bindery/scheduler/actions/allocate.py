@@ -246,8 +246,7 @@ class Attempts:
         """Refuse `job` because a group of its pods has no domain to try, if that is the reason."""
         ask = nest.take_ask()
         if ask is not None:
-            text = self._session.calls.no_domain_text(ask)
-            self._refuse(job, Refusal(JobReason.UNSCHEDULABLE, text))
+            self._refuse(job, self._session.calls.no_domain(ask))
 
     def place(self, job: Job, statement: Statement, wanted: WantedPods, finder: JobFinder) -> bool:
         """Place all `wanted` pods and return True, or place none and note why.

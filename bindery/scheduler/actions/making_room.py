@@ -183,7 +183,10 @@ class MakeRoom:
         if not offered:
             return None, pod_without_domain(claim.tasks, choices)
         for found in offered:
-            context = SearchContext(session, statement, claim, rule, table, found)
+            exact = _with_domains(session, claim, found)
+            if exact is not claim and not is_empty(rule.against_claim(session, exact)):
+                continue
+            context = SearchContext(session, statement, exact, rule, table, found)
             search, without = _search_in(context)
             lost = without or lost
             if search is None:
@@ -200,6 +203,20 @@ class MakeRoom:
         return best.search, None
 
 
+def _with_domains(session: Session, claim: RoomClaim, found: PodDomains) -> RoomClaim:
+    """Return `claim` with what its job holds beside its pods in the domains `found`."""
+    if not found.exclusive_nodes:
+        return claim
+    held = session.account.of(claim.job)
+    beside = np.zeros(len(session.state.axis), dtype=np.int64) if held is None else held.copy()
+    own = session.calls.held_domains().get(claim.job.key)
+    for rows in found.exclusive_nodes:
+        tasks = [task for task in claim.tasks if found.of(task).closes is rows]
+        if own is None or not own[rows].any():
+            beside += session.account.beside(rows, tasks)
+    return replace(claim, beside_pods=beside)
+
+
 def _search_in(
     context: SearchContext,
 ) -> tuple[Search | Rearrangement | None, Task | None]:
@@ -212,7 +229,7 @@ def _search_in(
         context.statement.rollback(start)
     tasks = largest_first(context.claim.tasks, context.session.cluster_total)
     if tasks:
-        by_size = replace(context, claim=RoomClaim(context.claim.job, tuple(tasks)))
+        by_size = replace(context, claim=replace(context.claim, tasks=tuple(tasks)))
         for search in _searches(by_size):
             if search.run():
                 return search, None

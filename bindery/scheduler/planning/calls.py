@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bindery.scheduler.model.columns import BoolColumn
-from bindery.scheduler.model.domains import EVERYWHERE, Domain, DomainAsk, Freeable
+from bindery.scheduler.model.domains import EVERYWHERE, AskedDomain, Domain, DomainAsk, Freeable
 from bindery.scheduler.model.jobs import Job, JobKey, Task
 from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.shapes import Shape, unmet_text
@@ -175,6 +175,19 @@ class PluginCalls:
                 found[key] = found[key] | rows if key in found else rows
         return found
 
+    def has_held_domain(self, task: Task) -> bool:
+        """Return whether `task` goes into nodes that its job keeps for itself already."""
+        holding = self._plugins.of(nodes.HoldsDomains)
+        return any(plugin.has_held_domain(self._session, task) for plugin in holding)
+
+    def asked_domains(self) -> dict[JobKey, list[AskedDomain]]:
+        """Return job -> the nodes that it would keep for itself once its pods are placed."""
+        found: dict[JobKey, list[AskedDomain]] = {}
+        for plugin in self._plugins.of(nodes.HoldsDomains):
+            for key, domains in plugin.asked_domains(self._session).items():
+                found.setdefault(key, []).extend(domains)
+        return found
+
     def group_domains(self, ask: DomainAsk) -> Iterator[Domain]:
         """Yield the domains for the pods of `ask`, best first; none without a plugin for them."""
         for plugin in self._plugins.of(nodes.GroupDomains):
@@ -197,13 +210,11 @@ class PluginCalls:
         )
         return next(found, None)
 
-    def no_domain_text(self, ask: DomainAsk) -> str:
+    def no_domain(self, ask: DomainAsk) -> Refusal:
         """Return why there is no domain for `ask`."""
-        texts = (
-            plugin.no_domain_text(self._session, ask)
-            for plugin in self._plugins.of(nodes.GroupDomains)
-        )
-        return next(texts, "no plugin serves its topology constraint")
+        for plugin in self._plugins.of(nodes.GroupDomains):
+            return plugin.no_domain(self._session, ask)
+        return Refusal(JobReason.UNSCHEDULABLE, "no plugin serves its topology constraint")
 
     def scores(self, shape: Shape, rows: Rows) -> NDArray[np.float64]:
         """Return the weighted sum of all plugins' scores of `rows` for pods of `shape`."""

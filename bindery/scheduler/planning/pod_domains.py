@@ -36,7 +36,7 @@ class PodDomains:
     def exclusive_nodes(self) -> list[BoolColumn]:
         """The masks over node rows of the domains that others must stay out of."""
         domains = {id(each): each for each in (self.whole, *self.narrower.values())}.values()
-        return [each.nodes for each in domains if each.is_exclusive and each.nodes is not None]
+        return [each.closes for each in domains if each.closes is not None]
 
     @property
     def going(self) -> frozenset[Uid]:

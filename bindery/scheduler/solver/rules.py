@@ -2,9 +2,12 @@
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.jobs import Job, Task
@@ -26,11 +29,21 @@ class RoomClaim:
 
     job: Job
     tasks: tuple[Task, ...]
+    beside_pods: NDArray[np.int64] | None = field(default=None, compare=False)
+    """What its job will hold beside its pods, in the domains that are tried: [resource].
+
+    None: no exclusive domain is tried, or none is chosen yet.
+    """
 
     @cached_property
     def request(self) -> Mapping[int, int]:
         """The sum of the pods' requests: position on the resource axis -> units."""
         return total(task.shape.request for task in self.tasks)
+
+    def resources(self) -> list[int]:
+        """Return the positions of the resources that it wants."""
+        beside = () if self.beside_pods is None else np.flatnonzero(self.beside_pods).tolist()
+        return sorted({*self.request, *beside})
 
     def waiting_request(self) -> Mapping[int, int]:
         """Return the sum of the requests of pods without a place in the plan."""

@@ -202,6 +202,7 @@ class VictimTable:
         """None for kept room."""
         self._first: NDArray[np.intp] = np.searchsorted(self.unit, np.arange(len(self.units) + 1))
         self._nodes = session.state.nodes
+        self._account = session.account
         self.request: NDArray[np.int64] = np.zeros((len(session.state.axis), len(held)), np.int64)
         """[resource, pod]: what each pod takes on its node."""
         for pod, (index, row, task) in enumerate(held):
@@ -294,7 +295,7 @@ class VictimTable:
         """[resource, pod]: what queues count for each pod."""
         charged = np.zeros_like(self.request)
         for pod, task in enumerate(self._pods):
-            if task is None:  # queues do not count kept room as pods
+            if task is None:  # kept room is charged to the gang, not to pods
                 continue
             request = self._nodes.charge(task.row, task.shape.request)
             charged[list(request.indices), pod] = request.amounts
@@ -306,19 +307,27 @@ class VictimTable:
         while end < len(self.units) and self._job_starts[end] == self._job_starts[unit]:
             end += 1
         pods = slice(int(self._first[unit]), int(self._first[end]))
-        return np.asarray(self._charged[:, pods].sum(axis=1))
+        held = self._charged[:, pods].sum(axis=1)
+        beside = self._account.of(self.units[unit].job) if self.is_core[unit:end].any() else None
+        return np.asarray(held if beside is None else held + beside)
 
     def lost(self) -> IntColumns:
         """Return what queues lose with each unit: [resource, unit].
 
-        With a core, its queue loses the extra pods of the job, too.
+        With a core, its queue loses the extra pods of the job, too, and what the gang holds beside
+        its pods.
         """
         if not self.units:
             return np.zeros((len(self.request), 0), np.int64)
         lost = np.add.reduceat(self._charged, self._first[:-1], axis=1)
         starts, of_job = np.unique(self._job_starts, return_inverse=True)
         of_jobs = np.add.reduceat(np.where(self.alive, lost, 0), starts, axis=1)
-        return np.where(self.is_core, of_jobs[:, of_job], lost)
+        lost = np.where(self.is_core, of_jobs[:, of_job], lost)
+        beside = self._account.by_job()
+        for index, unit in enumerate(self.units) if beside else ():
+            if unit.is_core and unit.job.key in beside:
+                lost[:, index] += beside[unit.job.key]
+        return lost
 
     def evictable(self, eligible: BoolColumn, resources: Sequence[int]) -> NDArray[np.int64]:
         """Return what the `eligible` units (mask) hold on each node: [position in resources, node].

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.constraints import Constraint
-from bindery.scheduler.model.domains import Domain, DomainAsk, Freeable
+from bindery.scheduler.model.domains import AskedDomain, Domain, DomainAsk, Freeable
 from bindery.scheduler.model.jobs import Job, JobKey, Task, Uid
 from bindery.scheduler.model.row_rules import RowRules
 from bindery.scheduler.model.shapes import Shape
-from bindery.scheduler.model.verdicts import NodeFailure, Rows
+from bindery.scheduler.model.verdicts import NodeFailure, Refusal, Rows
 from bindery.scheduler.plugins.interface.base import Plugin
 from bindery.scheduler.plugins.view import PackingStrategies, SessionView
 
@@ -172,6 +172,14 @@ class HoldsDomains(Protocol):
         """Return job -> the node rows that it keeps for itself, as a mask."""
         ...
 
+    def has_held_domain(self, session: SessionView, task: Task) -> bool:
+        """Return whether `task`, if it is placed, goes into nodes that its job keeps already."""
+        ...
+
+    def asked_domains(self, session: SessionView) -> Mapping[JobKey, Sequence[AskedDomain]]:
+        """Return job -> the smallest sets of nodes that it would keep once its pods are placed."""
+        ...
+
 
 @runtime_checkable
 class GroupDomains(Protocol):
@@ -187,7 +195,7 @@ class GroupDomains(Protocol):
         Candidates of the first rank with a plan are compared; those of higher ranks are not tried.
         """
 
-    def no_domain_text(self, session: SessionView, ask: DomainAsk) -> str:
+    def no_domain(self, session: SessionView, ask: DomainAsk) -> Refusal:
         """Return why there is no candidate for `ask`."""
 
     def tree_positions(self, session: SessionView, constraint: Constraint) -> NDArray[np.intp]:

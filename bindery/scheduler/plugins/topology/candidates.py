@@ -229,7 +229,6 @@ class Candidates:
                 rank,
                 name,
                 self._bonus(mask, level),
-                is_exclusive=self._ask.constraint.is_exclusive,
                 going=going,
             )
 

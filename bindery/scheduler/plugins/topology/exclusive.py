@@ -25,9 +25,11 @@ from bindery.scheduler.model.jobs import NO_ROW, Job, JobKey, Task, TaskStatus, 
 from bindery.scheduler.model.parts import IsMember, of_unit
 from bindery.scheduler.model.state import PlanState
 from bindery.scheduler.model.trees import NOWHERE
-from bindery.scheduler.model.verdicts import Rows
+from bindery.scheduler.model.verdicts import Refusal, Rows
 from bindery.scheduler.plugins.topology.book import TreeBook
+from bindery.scheduler.plugins.topology.domain_limits import domain_amounts, refusal
 from bindery.scheduler.plugins.topology.levels import TopologyProblem, allowed, padded
+from bindery.scheduler.plugins.view import SessionView
 
 
 class Occupancy(Ledger):
@@ -35,7 +37,8 @@ class Occupancy(Ledger):
 
     name = "exclusive domains"
 
-    def __init__(self, state: PlanState, book: TreeBook) -> None:
+    def __init__(self, session: SessionView, state: PlanState, book: TreeBook) -> None:
+        self._session = session
         self._state = state
         self._book = book
         self._exclusive: list[Job] | None = None
@@ -81,9 +84,32 @@ class Occupancy(Ledger):
         is_closed = any(rows[row] for key, rows in self.held().items() if key != own)
         if is_closed or self._meets_others(operation):
             raise LedgerRefusalError("pods of another gang are in the exclusive domain")
+        refused = self._over_limit(operation)
+        if refused is not None:
+            raise LedgerRefusalError(refused.message)
         if operation.kind is OperationKind.ALLOCATE and self._is_being_emptied(operation):
             text = "the exclusive domain is free when pods that are being deleted have gone"
             raise LedgerRefusalError(text, fits_later=True)
+
+    def _over_limit(self, operation: Operation) -> Refusal | None:
+        """Return why the queue of the pod may not hold the exclusive domains that it enters."""
+        task, job = operation.task, self._state.jobs[operation.task.job]
+        own = self.held().get(job.key)
+        for domain, _ in self._own_domains(operation):
+            if own is not None and own[operation.row]:
+                continue
+            amounts = domain_amounts(self._session, domain)
+            charged = self._state.nodes.charge(operation.row, task.shape.request)
+            # The queue ledger, which comes first, has the pod itself already.
+            np.subtract.at(amounts, list(charged.indices), charged.amounts)
+            name, is_pinned = (
+                f"of node {self._state.nodes.name(operation.row)}",
+                not task.is_preemptible,
+            )
+            refused = refusal(self._session, job, amounts, name, is_pinned=is_pinned, alone=False)
+            if refused is not None:
+                return refused
+        return None
 
     def _meets_others(self, operation: Operation) -> bool:
         """Return whether the pod would share its exclusive domain with pods that stay."""
@@ -149,6 +175,18 @@ class Occupancy(Ledger):
             self.closed = np.logical_or.reduce(list(held.values())) if held else None
         return held
 
+    def has_domain(self, task: Task) -> bool:
+        """Return whether `task` goes into an exclusive domain that its gang has."""
+        job = self._state.jobs[task.job]
+        return any(
+            _stays(other)
+            and other.row != NO_ROW
+            and is_member(other)
+            and _has(other, constraint.level)
+            for constraint, is_member in _exclusive_of(job, task)
+            for other in job.tasks.values()
+        )
+
     def closed_to(self, job: Job) -> BoolColumn | None:
         """Return the rows in exclusive domains of other jobs, as a mask; None if there are none.
 
@@ -161,6 +199,10 @@ class Occupancy(Ledger):
             return self.closed
         masks = [mask for key, mask in held.items() if key != job.key]
         return np.logical_or.reduce(masks) if masks else None
+
+    def waiting(self) -> list[Job]:
+        """Return the jobs with exclusive constraints that have waiting pods."""
+        return [job for job in self._jobs() if job.pending]
 
     def asked_levels(self, task: Task) -> tuple[str, ...]:
         """Return the levels at which `task` is planned into a domain for its gang alone."""
