@@ -205,16 +205,11 @@ class MakeRoom:
 
 def _with_domains(session: Session, claim: RoomClaim, found: PodDomains) -> RoomClaim:
     """Return `claim` with what its job holds beside its pods in the domains `found`."""
-    if not found.exclusive_nodes:
+    beside = found.beside_pods(session, claim.job, claim.tasks)
+    if beside is None:
         return claim
     held = session.account.of(claim.job)
-    beside = np.zeros(len(session.state.axis), dtype=np.int64) if held is None else held.copy()
-    own = session.calls.held_domains().get(claim.job.key)
-    for rows in found.exclusive_nodes:
-        tasks = [task for task in claim.tasks if found.of(task).closes is rows]
-        if own is None or not own[rows].any():
-            beside += session.account.beside(rows, tasks)
-    return replace(claim, beside_pods=beside)
+    return replace(claim, beside_pods=beside if held is None else beside + held)
 
 
 def _search_in(

@@ -166,9 +166,7 @@ class _Timeline:
         self._gang = _gang(tasks, found, finders, self._now, session)
         self._asked = dict(self._gang.total)
         """What its queue will hold more: position on the resource axis -> units."""
-        for rows in found.exclusive_nodes:
-            inside = [task for task in tasks if found.of(task).closes is rows]
-            beside = session.account.beside(rows, inside)
+        if (beside := found.beside_pods(session, job, tasks)) is not None:
             for index in np.flatnonzero(beside).tolist():
                 self._asked[index] = self._asked.get(index, 0) + int(beside[index])
         self._open = {

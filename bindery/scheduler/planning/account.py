@@ -6,8 +6,9 @@ they count pods, and both end with the gang.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from bindery.scheduler.ledgers.base import Operation
 from bindery.scheduler.ledgers.queues import QueueLedger
 from bindery.scheduler.model.columns import BoolColumn, IntColumns
-from bindery.scheduler.model.holdings import is_exclusive
+from bindery.scheduler.model.holdings import is_exclusive, sharing
 from bindery.scheduler.model.jobs import NO_ROW, Job, JobKey, Task, TaskStatus, Uid
 from bindery.scheduler.model.resources import PODS, total
 from bindery.scheduler.planning.reservations import Reservation
@@ -29,6 +30,9 @@ class _Session(PlanningView, Protocol):
     @property
     def queue_ledger(self) -> QueueLedger:
         """The amounts of queues."""
+
+    def guarded(self, job: Job) -> AbstractContextManager[Any]:
+        """Return a context in which errors count for `job`."""
 
     @property
     def offered(self) -> IntColumns:
@@ -65,7 +69,7 @@ class GangAccount:
         """Note that the gang of a pod has changed."""
         job = self._session.state.jobs[operation.task.job]
         if job.is_constrained and is_exclusive(job):
-            self._note(_sharing(self._session.state.jobs, job))
+            self._note(sharing(self._session.state.jobs.values(), job))
 
     def revert(self, operation: Operation) -> None:
         """Note that the gang of a pod has changed."""
@@ -73,7 +77,9 @@ class GangAccount:
 
     def of(self, job: Job) -> Amounts | None:
         """Return what `job` holds beside its pods in the plan so far; None for nothing."""
-        return self.by_job().get(job.key)
+        self._settle()
+        charge = self._charges.get(job.key)
+        return charge.amounts if charge is not None else None
 
     def by_job(self) -> dict[JobKey, Amounts]:
         """Return what each gang holds beside its pods in the plan so far."""
@@ -110,20 +116,20 @@ class GangAccount:
         Pods for which room is kept do not count beside the room. A gang that waits for an exclusive
         domain wants all of it. [resource, queue] of each queue itself; None for no change.
         """
-        rooms, asked = self._session.reservations.of_stages(), self._session.calls.asked_domains()
-        if not rooms and not asked:
+        rooms, waiting = self._session.reservations.of_stages(), self._session.state.waiting
+        asking = [job for job in waiting.values() if job.is_constrained and is_exclusive(job)]
+        if not rooms and not asking:
             return None
         found = np.zeros_like(self._queues.releasing)
-        jobs = self._session.state.jobs
         for each in rooms:
             coming = (t for t in each.job.pending.values() if t.sub_group in each.leaves)
             row = self._session.queue_row(each.job)
             for index, amount in total(task.shape.request for task in coming).items():
                 found[index, row] -= min(amount, int(each.queue_needs[index, row]))
-        for key, domains in asked.items():
-            row = self._session.queue_row(jobs[key])
-            for rows, tasks in domains:
-                found[:, row] += self.beside(rows, tasks)
+        for job in asking:
+            with self._session.guarded(job):
+                for rows, tasks in self._session.calls.asked_domains(job):
+                    found[:, self._session.queue_row(job)] += self.beside(rows, tasks)
         return found
 
     def beside(self, rows: BoolColumn, tasks: Iterable[Task]) -> Amounts:
@@ -168,9 +174,10 @@ class GangAccount:
         amounts: Amounts = np.zeros(len(self._session.state.axis), dtype=np.int64)
         domain = held.get(job.key)
         if domain is not None:
-            sharing = [each for each in _sharing(self._session.state.jobs, job) if each.key in held]
-            if job is sharing[0]:
-                amounts += self._of_domain(domain, sharing)
+            jobs = sharing(self._session.state.jobs.values(), job)
+            holders = [each for each in jobs if each.key in held]
+            if job is holders[0]:
+                amounts += self._of_domain(domain, holders)
         for each in rooms:
             is_inside = domain is not None and bool(domain[list(each.rows)].all())
             if each.job is job and not is_inside:
@@ -196,19 +203,3 @@ def _present(job: Job) -> list[Task]:
         for task in job.tasks.values()
         if task.status.is_active or task.status is TaskStatus.PIPELINED
     ]
-
-
-def _sharing(jobs: Mapping[JobKey, Job], job: Job) -> list[Job]:
-    """Return the jobs that share the exclusive domain of `job`, in the order of their keys.
-
-    Pods without a PodGroup are jobs of their own, and their annotations may make them one unit.
-    """
-    units = {task.exclusive_unit for task in job.tasks.values()} - {None}
-    if job.key.is_group or not units:
-        return [job]
-    found = (
-        each
-        for each in jobs.values()
-        if each.unit_count and not units.isdisjoint(t.exclusive_unit for t in each.tasks.values())
-    )
-    return sorted(found, key=lambda each: each.key)

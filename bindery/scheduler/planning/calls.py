@@ -180,13 +180,10 @@ class PluginCalls:
         holding = self._plugins.of(nodes.HoldsDomains)
         return any(plugin.has_held_domain(self._session, task) for plugin in holding)
 
-    def asked_domains(self) -> dict[JobKey, list[AskedDomain]]:
-        """Return job -> the nodes that it would keep for itself once its pods are placed."""
-        found: dict[JobKey, list[AskedDomain]] = {}
+    def asked_domains(self, job: Job) -> Iterator[AskedDomain]:
+        """Yield the nodes that `job` would keep for itself once its waiting pods are placed."""
         for plugin in self._plugins.of(nodes.HoldsDomains):
-            for key, domains in plugin.asked_domains(self._session).items():
-                found.setdefault(key, []).extend(domains)
-        return found
+            yield from plugin.asked_domains(self._session, job)
 
     def group_domains(self, ask: DomainAsk) -> Iterator[Domain]:
         """Yield the domains for the pods of `ask`, best first; none without a plugin for them."""

@@ -43,6 +43,21 @@ class PodDomains:
         """The pods of others that must go before the domains can be used."""
         return self.whole.going.union(*(each.going for each in self.narrower.values()))
 
+    def beside_pods(self, session: Session, job: Job, tasks: Iterable[Task]) -> IntColumns | None:
+        """Return what `job` holds beside `tasks` in exclusive domains that it does not have yet.
+
+        [resource]; None without such a domain.
+        """
+        own = session.calls.held_domains().get(job.key)
+        new = np.zeros(len(session.state.nodes.nodes), dtype=np.bool_)
+        for rows in self.exclusive_nodes:
+            new |= rows if own is None else rows & ~own
+        if not new.any():
+            return None
+        domains = ((task, self.of(task).closes) for task in tasks)
+        inside = (task for task, rows in domains if rows is not None and (rows & new).any())
+        return session.account.beside(new, inside)
+
     def of(self, task: Task) -> Domain:
         """Return the domain of `task`."""
         return self.narrower.get(task.uid, self.whole)

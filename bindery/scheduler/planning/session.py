@@ -224,7 +224,14 @@ class Session(SessionFacts):
         """
         if not job.is_constrained or not is_exclusive(job):
             return tasks
-        return [task for task in tasks if not self.calls.has_held_domain(task)]
+        kinds = {(task.sub_group, task.exclusive_unit): task for task in tasks}
+        inside = {kind for kind, task in kinds.items() if self.calls.has_held_domain(task)}
+        return [task for task in tasks if (task.sub_group, task.exclusive_unit) not in inside]
+
+    @property
+    def stage_rooms(self) -> list[tuple[Job, tuple[int, ...]]]:
+        """The gangs with room that is kept for later stages, and the node rows of the room."""
+        return [(each.job, each.rows) for each in self.reservations.of_stages()]
 
     @property
     def reserved_in_queues(self) -> IntColumns | None:

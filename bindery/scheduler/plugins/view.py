@@ -164,6 +164,10 @@ class SessionView(Protocol):
         """Return those of `tasks` of `job` that add to what its queue holds."""
 
     @property
+    def stage_rooms(self) -> Sequence[tuple[Job, Sequence[int]]]:
+        """The gangs with room that is kept for later stages, and the node rows of the room."""
+
+    @property
     def reserved_in_queues(self) -> IntColumns | None:
         """The reserved amounts of queues [resource, queue row]; None without reservations."""
 

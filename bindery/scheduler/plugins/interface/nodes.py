@@ -176,8 +176,11 @@ class HoldsDomains(Protocol):
         """Return whether `task`, if it is placed, goes into nodes that its job keeps already."""
         ...
 
-    def asked_domains(self, session: SessionView) -> Mapping[JobKey, Sequence[AskedDomain]]:
-        """Return job -> the smallest sets of nodes that it would keep once its pods are placed."""
+    def asked_domains(self, session: SessionView, job: Job) -> Sequence[AskedDomain]:
+        """Return the smallest sets of nodes that `job` would keep once its waiting pods are placed.
+
+        Only asked about jobs with exclusive constraints.
+        """
         ...
 
 

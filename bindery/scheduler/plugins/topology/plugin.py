@@ -27,7 +27,6 @@ from bindery.scheduler.model.resources import PODS
 from bindery.scheduler.model.state import PlanState
 from bindery.scheduler.model.trees import NOWHERE
 from bindery.scheduler.model.verdicts import NodeFailure, Refusal
-from bindery.scheduler.plugins.topology.asked import AskedDomains
 from bindery.scheduler.plugins.topology.book import TreeBook
 from bindery.scheduler.plugins.topology.candidates import Candidates
 from bindery.scheduler.plugins.topology.domain_limits import domain_amounts, refusal
@@ -85,19 +84,16 @@ class Topology:
         """Return whether `task` goes into an exclusive domain that its gang has."""
         return session.ledger(Occupancy).has_domain(task)
 
-    def asked_domains(self, session: SessionView) -> Mapping[JobKey, Sequence[AskedDomain]]:
-        """Return job -> the smallest exclusive domains that its waiting pods could take."""
-        occupancy, asked = session.ledger(Occupancy), AskedDomains(session, self._book)
-        found = {
-            job.key: [
-                (rows, tasks)
-                for rows, tasks in asked.of(job)
-                if not any(occupancy.has_domain(task) for task in tasks)
-            ]
-            for job in occupancy.waiting()
-            if self._forbidding(session, job) is None
-        }
-        return {key: domains for key, domains in found.items() if domains}
+    def asked_domains(self, session: SessionView, job: Job) -> Sequence[AskedDomain]:
+        """Return the smallest exclusive domains that the waiting pods of `job` could take."""
+        if self._forbidding(session, job) is not None:
+            return ()
+        occupancy = session.ledger(Occupancy)
+        return [
+            (rows, tasks)
+            for rows, tasks in occupancy.asked.of(job)
+            if not any(occupancy.has_domain(task) for task in tasks)
+        ]
 
     def invalid(self, session: SessionView, job: Job) -> Refusal | None:
         """Refuse a job with a constraint that no tree can serve, or that its queue forbids."""
@@ -175,7 +171,7 @@ class Topology:
 
     def _are_all_too_large(self, session: SessionView, ask: DomainAsk) -> bool:
         """Return whether each domain of the level of `ask` is above a limit of its queue alone."""
-        _, offered = AskedDomains(session, self._book).of_level(ask.constraint)
+        _, offered = session.ledger(Occupancy).asked.of_level(ask.constraint)
         chain = list(session.queue_ledger.chains[session.queue_row(ask.job)])
         least = session.shares.limit[:, chain].min(axis=1)
         least[session.state.axis.index(PODS)] = np.inf
@@ -223,13 +219,20 @@ class Topology:
         others, constraint = occupancy.others(ask.is_member), ask.constraint
         leaving = [task for task in occupancy.leaving() if not ask.is_member(task)]
         may_go = ask.freeable.pods if ask.freeable is not None else ()
-        going = {task.uid: task.row for task in others if task.uid in may_go}
-        stay = [task for task in others if task.uid not in going]
+        going = [(task.uid, task.row) for task in others if task.uid in may_go]
+        stay = [task.row for task in others if task.uid not in may_go]
+        # Room that is kept for a later stage goes with all pods of its gang.
+        for job, rows in session.stage_rooms:
+            keepers = [task.uid for task in job.tasks.values() if task.status.is_active]
+            if job is not ask.job and all(uid in may_go for uid in keepers):
+                going += [(uid, row) for uid in keepers for row in rows]
+            elif job is not ask.job:
+                stay += rows
         return Candidates(
             session,
             ask,
             levels,
             closed=occupancy.domains_with(constraint, stay),
-            later=occupancy.domains_with(constraint, leaving),
+            later=occupancy.domains_with(constraint, (task.row for task in leaving)),
             going=going,
         )
