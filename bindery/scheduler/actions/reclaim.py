@@ -165,11 +165,14 @@ class ReclaimRule(Rule):
         (own, other), shares = levels, session.shares
         with_claim = self._with_claim(session, claim, own)
         held = session.queue_ledger.allocated[:, other]
+        # A domain has resources that nobody requests: those without a quota are never short.
+        exact = claim.beside_pods is not None
+        share = (shares.allocatable if exact else shares.fair)[:, own]
         for index, amount in lost.items():
             # A queue with a fair share of 0 cannot be compared; it may lose all of it.
             if not shares.counted[index] or shares.fair[index, other] <= 0:
                 continue
-            mine = _ratio(with_claim[index], shares.fair[index, own])
+            mine = _ratio(with_claim[index], share[index])
             left = _ratio(float(held[index] - amount), shares.fair[index, other])
             if mine > 1 and mine >= left:
                 return True

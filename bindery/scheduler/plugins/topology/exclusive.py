@@ -97,13 +97,9 @@ class Occupancy(Ledger):
 
     def _over_limit(self, operation: Operation) -> Refusal | None:
         """Return why the queue of the pod may not hold the exclusive domains that it enters."""
-        task, held = operation.task, self.held()
-        job = self._state.jobs[task.job]
+        task, job = operation.task, self._state.jobs[operation.task.job]
         new = [domain for domain, _ in self._own_domains(operation)]
-        if not new or any(
-            each.key in held and held[each.key][operation.row]
-            for each in sharing(self._jobs(), job)
-        ):
+        if not new or self.own_rows(job)[operation.row]:
             return None
         amounts = domain_amounts(self._session, np.logical_or.reduce(new))
         charged = self._state.nodes.charge(operation.row, task.shape.request)
@@ -112,6 +108,13 @@ class Occupancy(Ledger):
         name = f"of node {self._state.nodes.name(operation.row)}"
         pinned = not task.is_preemptible
         return refusal(self._session, job, amounts, name, is_pinned=pinned, alone=False)
+
+    def own_rows(self, job: Job) -> BoolColumn:
+        """Return the rows of the exclusive domains of `job`, as a mask."""
+        held, own = self.held(), np.zeros(len(self._state.nodes.nodes), dtype=np.bool_)
+        for each in sharing(self._jobs(), job):
+            own |= held.get(each.key, False)
+        return own
 
     def _meets_others(self, operation: Operation) -> bool:
         """Return whether the pod would share its exclusive domain with pods that stay, or rooms."""

@@ -141,14 +141,14 @@ class Topology:
     ) -> Iterator[tuple[Domain, Refusal | None]]:
         """Yield the `candidates` with what they close, each with why its queue may not hold it."""
         occupancy, level = session.ledger(Occupancy), levels.allowed[-1]
-        own = occupancy.held().get(ask.job.key)
+        own = occupancy.own_rows(ask.job)
         is_pinned = any(not task.is_preemptible for task in ask.tasks)
         domains = padded(levels.tree, level, len(session.state.nodes.nodes))
         for domain in candidates:
             at = int(domains[int(domain.nodes.argmax())]) if domain.nodes is not None else NOWHERE
             closes = domains == at
             name = f"{levels.name(level)} {levels.tree.names(level)[at]}"
-            amounts = domain_amounts(session, closes if own is None else closes & ~own)
+            amounts = domain_amounts(session, closes & ~own)
             # What the queue holds may go, too, where evictions or ends are planned.
             alone = ask.freeable is not None
             refused = refusal(session, ask.job, amounts, name, is_pinned=is_pinned, alone=alone)
@@ -224,9 +224,11 @@ class Topology:
         # Room that is kept for a later stage goes with all pods of its gang.
         for job, rows in session.stage_rooms:
             keepers = [task.uid for task in job.tasks.values() if task.status.is_active]
-            if job is not ask.job and all(uid in may_go for uid in keepers):
+            if job is ask.job:
+                continue
+            if keepers and all(uid in may_go for uid in keepers):
                 going += [(uid, row) for uid in keepers for row in rows]
-            elif job is not ask.job:
+            else:
                 stay += rows
         return Candidates(
             session,
