@@ -50,8 +50,8 @@ class _Charge:
 class GangAccount:
     """The charges beside pods. As a ledger, it only notes which gangs have changed.
 
-    Charges follow from the pods and the reservations of the plan. They are computed when somebody
-    reads the queue ledger, so undoing an operation restores them exactly.
+    Charges follow from the pods and the reservations of the plan. They are computed when the queue
+    ledger is read, so undoing an operation restores them exactly.
     """
 
     name = "what gangs hold beside their pods"
