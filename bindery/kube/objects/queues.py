@@ -152,8 +152,8 @@ class QueueStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=
     pending: dict[str, str] = field(default_factory=dict)
     """The requests of waiting pods."""
     kept: dict[str, str] = field(default_factory=dict)
-    """Room that is kept for later stages and reservations of the queue's gangs, and not
-    allocated."""
+    """Room that is kept for later stages, exclusive domains and reservations of the queue's gangs,
+    and not allocated."""
     gangs: GangCounts = GangCounts()
     conditions: Annotated[list[Condition] | None, LIST_BY_TYPE] = None
 

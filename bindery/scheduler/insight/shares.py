@@ -28,7 +28,7 @@ class ResourceShare:
     non_preemptible: float
     """The part of it that cannot be evicted."""
     requested: float
-    """Held and pending amounts together."""
+    """What its pods hold and what it waits for, together."""
     limit: float | None
     kept: float = 0.0
     """Room that is kept for later stages, exclusive domains and reservations, beside pods."""
@@ -158,7 +158,7 @@ def _share(session: Session, row: int, index: int, beside_pods: int) -> Resource
         fair_share=float(shares.fair[index, row]) / scale,
         allocated=(held - beside_pods) / scale,
         non_preemptible=float(ledger.non_preemptible[index, row]) / scale,
-        requested=(held + float(shares.pending[index, row])) / scale,
+        requested=(held - beside_pods + float(shares.pending[index, row])) / scale,
         kept=kept / scale,
         limit=wholes(shares.limit[index, row]),
     )
