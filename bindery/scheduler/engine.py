@@ -177,6 +177,7 @@ class Engine:
         )
         try:
             hold_rooms(session)
+            session.shares.divide()
             for action in self._actions:
                 turn = turns.turn(action.name, fills=action.fills) if action.tries_jobs else Turn()
                 if turn is None:
@@ -208,8 +209,7 @@ class Engine:
         self._order = [key for key in self._order if key in report.jobs]
         report.order = tuple(self._order)
         report.fair_shares = session.shares.by_queue()
-        if session.reservations.kept_in_queues is not None:
-            report.kept = session.reservations.kept_in_queues
+        report.kept = session.kept_in_queues()
         reports = session.stage_reports.items()
         report.stages = {job.key: tuple(stages) for job, stages in reports if stages}
         self._note_places(report)

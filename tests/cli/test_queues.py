@@ -261,6 +261,6 @@ jobs:
 
     title, heading, *rows = lines("--file", str(path))
 
-    assert title == "GPUs: 4 in all, 1 allocated, 2 kept for later stages, 0 more asked for"
+    assert title == "GPUs: 4 in all, 1 allocated, 2 kept beside pods, 0 more asked for"
     assert heading.split()[:4] == ["QUEUE", "HELD", "KEPT", "ASKED"]
     assert [row.split()[:3] for row in rows[:2]] == [["org", "1", "2"], ["└─", "team", "1"]]

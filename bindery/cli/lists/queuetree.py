@@ -58,7 +58,7 @@ def draw(shares: ClusterShares, view: View) -> Iterator[Text | Table]:
     kept = sum(top.kept for top in tops if top)
     yield Text(
         f"{title(name)}: {amount(name, total)} in all, {amount(name, held)} allocated, "
-        + (f"{amount(name, kept)} kept for later stages, " if kept else "")
+        + (f"{amount(name, kept)} kept beside pods, " if kept else "")
         + f"{amount(name, asked - held)} more asked for"
     )
     if not shares.queues:

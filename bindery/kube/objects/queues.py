@@ -116,6 +116,9 @@ class QueueSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=Fa
     non_preemptible: NamespaceRule | None = None
     """The namespaces in which pods of this queue and of the queues below may be non-preemptible.
     Default: all."""
+    exclusive_domains: Annotated[str, one_of("Allow", "Forbid")] = "Allow"
+    """Whether gangs of this queue and of the queues below may have exclusive domains, which no
+    other gang can use. A queue holds all of the exclusive domains of its gangs."""
     fair_users: FairUsers | None = None
     """If set: of gangs with equal priority in this queue, the gang of the user with the smallest
     part of the queue's share is served first. Default: the oldest gang is first."""
@@ -149,8 +152,8 @@ class QueueStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=
     pending: dict[str, str] = field(default_factory=dict)
     """The requests of waiting pods."""
     kept: dict[str, str] = field(default_factory=dict)
-    """Room that is kept for later stages and reservations of the queue's gangs, and not
-    allocated."""
+    """Room that is kept for later stages, exclusive domains and reservations of the queue's gangs,
+    and not allocated."""
     gangs: GangCounts = GangCounts()
     conditions: Annotated[list[Condition] | None, LIST_BY_TYPE] = None
 

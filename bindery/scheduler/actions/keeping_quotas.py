@@ -57,6 +57,8 @@ class QuotaKeepingReclaim(ReclaimRule):
                 charged = session.state.nodes.charge(task.row, task.shape.request)
                 for index, amount in zip(charged.indices, charged.amounts, strict=True):
                     lost[index] += amount
+        if unit.is_core and (beside := session.account.of(unit.job)) is not None:
+            lost += beside
         held, rows = session.queue_ledger.allocated, list(self._rows(session, claim, queue))
         if any((held[:, row] - lost < _least(session, claim, row)).any() for row in rows):
             self.has_spared = True
@@ -81,7 +83,7 @@ def _least(session: Session, claim: RoomClaim, row: int) -> NDArray[np.float64]:
     nothing.
     """
     held, quota = session.queue_ledger.allocated[:, row], session.shares.quota[:, row]
-    counted = session.shares.requested(claim.request) & np.isfinite(quota)
+    counted = session.shares.requested(claim.resources()) & np.isfinite(quota)
     least = np.where(held >= quota, quota, 0.0)
     if not (held > quota)[counted].any():
         least = np.where(quota > 0, held, 0.0)

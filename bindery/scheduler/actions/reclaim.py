@@ -13,12 +13,10 @@ from numpy.typing import NDArray
 
 from bindery.api.names import GPU_RESOURCE
 from bindery.scheduler.model.columns import BoolColumn
-from bindery.scheduler.model.holdings import is_exclusive
 from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.resources import total
 from bindery.scheduler.model.verdicts import Refusal
 from bindery.scheduler.placing.claims import RoomClaim
-from bindery.scheduler.planning.held_room import HeldRoom
 from bindery.scheduler.planning.session import Session
 from bindery.scheduler.solver import protection
 from bindery.scheduler.solver.rules import Rule, UnitRefusal
@@ -34,8 +32,12 @@ class ReclaimRule(Rule):
     def against_claim(self, session: Session, claim: RoomClaim) -> Iterator[Refusal]:
         """Refuse a claim if its queue would exceed its fair share of a requested resource."""
         shares, row = session.shares, session.queue_row(claim.job)
-        with_claim = _held(session, claim, row) + _request(session, claim)
-        if ((with_claim > _share(session, row)) & shares.requested(claim.request)).any():
+        held = session.queue_ledger.allocated[:, row]
+        over = held + _request(session, claim) > _share(session, row)
+        if claim.beside_pods is not None:
+            # Domains differ in what they have beside the resources that pods of the gang request.
+            over |= self._with_claim(session, claim, row) > shares.allocatable[:, row]
+        if (over & shares.requested(claim.resources())).any():
             yield Refusal(
                 JobReason.OVER_FAIR_SHARE, "with this job its queue would be above its fair share"
             )
@@ -94,7 +96,7 @@ class ReclaimRule(Rule):
             levels = levels_apart(session, own, session.queue_row(unit.job))
             if levels is not None:
                 lost = total(task.shape.request for task in unit.tasks)
-                resources = involved.setdefault(levels, dict.fromkeys(claim.request, 0))
+                resources = involved.setdefault(levels, dict.fromkeys(claim.resources(), 0))
                 resources.update(dict.fromkeys(lost, 0))
         if any(
             self._saturated(session, claim, levels, resources)
@@ -107,25 +109,25 @@ class ReclaimRule(Rule):
         """Return whether queue `other` holds more of a requested resource than it may keep.
 
         More than its quota, if the claim stays within the quota of `own`; else more than its share.
-        In the second case a queue of higher priority keeps all: it would take it back at once. What
-        gangs hold beside their pods counts in the first case alone, for the same reason: nothing is
-        taken from a queue within its quota.
+        In the second case a queue of higher priority keeps all: it would take it back at once.
         """
         shares, queues = session.shares, session.state.queues.entries
-        requested = shares.requested(claim.request)
+        requested = shares.requested(claim.resources())
         held = session.queue_ledger.allocated[:, other]
         with_claim = self._with_claim(session, claim, own)
         # The quota is guaranteed: a claim within it needs less to win than one beyond it.
         within_quota = not ((with_claim > shares.quota[:, own]) & requested).any()
-        with_room = _held(session, claim, other)
-        if within_quota and ((with_room > shares.quota[:, other]) & requested).any():
+        if within_quota and ((held > shares.quota[:, other]) & requested).any():
             return True
         above = bool(((held > shares.allocatable[:, other]) & requested).any())
         return above and (within_quota or queues[own].priority >= queues[other].priority)
 
     def _with_claim(self, session: Session, claim: RoomClaim, own: int) -> NDArray[np.float64]:
         """Return what `own` holds with the claim; the ledger already counts its placed pods."""
-        held = _held(session, claim, own).astype(np.float64)
+        held = session.queue_ledger.allocated[:, own].astype(np.float64)
+        if claim.beside_pods is not None:
+            charged = session.account.of(claim.job)
+            held += claim.beside_pods - (0 if charged is None else charged)
         for index, amount in claim.waiting_request().items():
             held[index] += amount
         return held
@@ -139,7 +141,10 @@ class ReclaimRule(Rule):
         """
         nodes = session.state.nodes
         lost = total(nodes.demand(task.row, task.shape.request) for task in unit.tasks)
-        involved = {index: lost.get(index, 0) for index in (*claim.request, *lost)}
+        if unit.is_core and (beside := session.account.of(unit.job)) is not None:
+            for index in np.flatnonzero(beside).tolist():
+                lost[index] = lost.get(index, 0) + int(beside[index])
+        involved = {index: lost.get(index, 0) for index in (*claim.resources(), *lost)}
         return self._saturated(session, claim, levels, involved)
 
     def _saturated(
@@ -157,11 +162,14 @@ class ReclaimRule(Rule):
         (own, other), shares = levels, session.shares
         with_claim = self._with_claim(session, claim, own)
         held = session.queue_ledger.allocated[:, other]
+        # A domain has resources that nobody requests: those without a quota are never short.
+        exact = claim.beside_pods is not None
+        share = shares.allocatable[:, own] if exact else _share(session, own)
         for index, amount in lost.items():
             # A queue with a fair share of 0 cannot be compared; it may lose all of it.
             if not shares.counted[index] or shares.fair[index, other] <= 0:
                 continue
-            mine = _ratio(with_claim[index], _share(session, own)[index])
+            mine = _ratio(with_claim[index], share[index])
             left = _ratio(float(held[index] - amount), shares.fair[index, other])
             if mine > 1 and mine >= left:
                 return True
@@ -175,18 +183,6 @@ def _movable(session: Session, table: VictimTable, own: int) -> BoolColumn:
         levels = levels_apart(session, own, queue)
         mask[of_queue] = levels is not None and is_reclaimable(session, queue, levels[1])
     return protection.unprotected(session, table, mask, own, "reclaim")
-
-
-def _held(session: Session, claim: RoomClaim, row: int) -> NDArray[np.int64]:
-    """Return what pods of the queue at `row` hold, and gangs beside their pods: [resource].
-
-    A claim for an exclusive domain compares pods alone. It would take a domain and be the next one
-    that holds too much, and two queues would take it from each other for ever.
-    """
-    held = session.queue_ledger.allocated[:, row]
-    if is_exclusive(claim.job):
-        return np.asarray(held)
-    return np.asarray(held + session.once(HeldRoom, HeldRoom).of_queue(row))
 
 
 def _share(session: Session, row: int) -> NDArray[np.float64]:
@@ -238,14 +234,14 @@ def _within_text(session: Session, claim: RoomClaim, row: int) -> str:
     It is about GPUs if the claim requests some, else about the first resource of the request.
     """
     shares, axis = session.shares, session.state.axis
-    requested = np.flatnonzero(shares.requested(claim.request))
+    requested = np.flatnonzero(shares.requested(claim.resources()))
     gpu = axis.index(GPU_RESOURCE)
     name = session.state.queues.entries[row].name
     if not len(requested):
         return f"queue {name} holds no requested resource that shares apply to"
     index = gpu if gpu in requested else int(requested[0])
     quota, share = shares.quota[index, row], shares.allocatable[index, row]
-    units = int(_held(session, claim, row)[index])
+    units = int(session.queue_ledger.allocated[index, row])
     word, most = ("quota", quota) if units <= quota else ("share", share)
     if np.isinf(most):
         return f"queue {name} is within its {word}, which is unlimited"

@@ -157,6 +157,11 @@ class _Timeline:
         self._has_rules = has_rules(session, tasks)
         finders = DomainFinders(session, job, found)
         self._gang = _gang(tasks, found, finders, self._now, session)
+        self._asked = dict(self._gang.total)
+        """What its queue will hold more: position on the resource axis -> units."""
+        if (beside := found.beside_pods(session, job, tasks)) is not None:
+            for index in np.flatnonzero(beside).tolist():
+                self._asked[index] = self._asked.get(index, 0) + int(beside[index])
         self._open = {
             (task.shape, found.of(task)): finders.of(task).allowed(task.shape) for task in tasks
         }
@@ -246,16 +251,20 @@ class _Timeline:
     def _queues_allow(self, moment: float) -> bool:
         session, chain = self._session, self._chain
         held = self._held - self._returned_to_queues(moment)
-        for other in session.reservations.all:
+        for other in session.reservations.of_gangs():
             held = held + other.queue_needs
         return all(
             bool((held[index, chain] + amount <= session.shares.limit[index, chain]).all())
-            for index, amount in self._gang.total.items()
+            for index, amount in self._asked.items()
         )
 
     def _returned_to_queues(self, moment: float) -> IntColumns:
         session = self._session
-        return session.queue_ledger.rolled_up(session.expected_ends.in_queues(moment))
+        ends = session.expected_ends
+        gone = {task.uid for task in ends.tasks[: ends.count(moment)]}
+        return session.queue_ledger.rolled_up(ends.in_queues(moment)) + session.account.without(
+            gone
+        )
 
     def _of_unknown_start(self) -> Reservation | None:
         """Return a reservation on the nodes that lack least, with an unknown start; or None."""
@@ -292,7 +301,7 @@ class _Timeline:
     ) -> Reservation:
         session = self._session
         queue_needs = np.zeros_like(session.queue_ledger.allocated)
-        for index, amount in self._gang.total.items():
+        for index, amount in self._asked.items():
             queue_needs[index, self._chain] = amount
         return Reservation(
             job=self._job,

@@ -3,7 +3,8 @@
 Made once a session from the queue table. The queue ledger has the holdings at any moment.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,61 +35,92 @@ class Shares:
         total: NDArray[np.int64],
         past: PastUsage,
         now: float,
-        *,
-        hopeless: IntColumns | None = None,
+        changes: Callable[[], IntColumns | None] = lambda: None,
     ) -> None:
         """`total`: the amounts to divide [resource].
 
-        `hopeless`: pending amounts that no share is for, [resource, queue] of each queue itself.
+        `changes`: returns by how much what queues want differs from what their pods request,
+        [resource, queue] of each queue itself.
         """
         queues, axis = state.queues, state.axis
-        self._ledger = ledger
+        self._state, self._ledger, self._past, self._now = state, ledger, past, now
+        self._changes = changes
         self._axis, self._entries = axis, list(queues.entries)
         self.quota, self.weight, self.limit = queues.rules()
         self.total: Amounts = total.astype(np.float64)
         """[resource]: the amounts to divide."""
-        pending = queues.pending if hopeless is None else queues.pending - hopeless
-        self.pending = ledger.rolled_up(pending).astype(np.float64)
-        self.request: Amounts = ledger.allocated + self.pending
-        """Held and pending amounts, with all queues below."""
-        _ask_for_models(axis, self.request, self.pending)
         # The number of pods is not scarce, so it is not divided.
         self.counted = np.array([name != PODS for name in axis.names])
         """[resource]: whether it is divided."""
-        self.request[~self.counted] = 0.0
+        self._common = [axis.index(name) for name in ("cpu", "memory", GPU_RESOURCE)]
+        """Axis positions of the resources for `is_over`."""
+        # A GPU with a model is on the axis twice: as GPU, and as GPU of its model.
+        self._of_model = np.array([name.startswith(MODEL_PREFIX) for name in axis.names])
+        self._requested: dict[tuple[int, ...], BoolColumn] = {}
+        """The answers of `requested`, which is asked several times for each victim."""
+
+    def divide(self) -> None:
+        """Divide by what queues hold and want now; without it, the first question divides."""
+        self.fair  # noqa: B018
+
+    @cached_property
+    def pending(self) -> Amounts:
+        """What waiting pods want, with all queues below."""
+        pending, changes = self._state.queues.pending, self._changes()
+        return self._ledger.rolled_up(pending if changes is None else pending + changes).astype(
+            np.float64
+        )
+
+    @cached_property
+    def request(self) -> Amounts:
+        """Held and pending amounts, with all queues below."""
+        request: Amounts = self._ledger.allocated + self.pending
+        _ask_for_models(self._axis, request, self.pending)
+        request[~self.counted] = 0.0
+        return request
+
+    @cached_property
+    def fair(self) -> Amounts:
+        """The fair shares."""
         demand = Demand(
             quota=self.quota,
             weight=self.weight,
             limit=self.limit,
             request=self.request,
-            usage=past.account(self._moment(now)),
+            usage=self._past.account(self._moment(self._now)),
         )
-        unit = np.array([float(quantity.scale(name)) for name in axis.names])
-        unit[axis.index("cpu")] = 1.0
-        self.fair: Amounts = fair_shares(
-            _tree(state, ledger), demand, self.total, unit, past.k_value
-        )
-        self.allocatable: Amounts = np.where(
+        unit = np.array([float(quantity.scale(name)) for name in self._axis.names])
+        unit[self._axis.index("cpu")] = 1.0
+        tree = _tree(self._state, self._ledger)
+        return fair_shares(tree, demand, self.total, unit, self._past.k_value)
+
+    @cached_property
+    def allocatable(self) -> Amounts:
+        """The most that a queue may keep if other queues want their share."""
+        return np.where(
             np.isinf(self.quota),
             self.limit,
             np.minimum(self.limit, np.maximum(self.quota, self.fair)),
         )
-        """The most that a queue may keep if other queues want their share."""
-        self._common = [axis.index(name) for name in ("cpu", "memory", GPU_RESOURCE)]
-        """Axis positions of the resources for `is_over`."""
-        # A GPU with a model is on the axis twice: as GPU, and as GPU of its model.
-        of_model = np.array([name.startswith(MODEL_PREFIX) for name in axis.names])
-        self._of_model = of_model
-        self._requested: dict[tuple[int, ...], BoolColumn] = {}
-        """The answers of `requested`, which is asked several times for each victim."""
-        self._whole: Amounts = np.where(
-            np.isinf(self.allocatable) & ~of_model[:, None], self.total[:, None], self.allocatable
+
+    @cached_property
+    def _whole(self) -> Amounts:
+        """The denominator of a queue's part: the total where there is no limit.
+
+        A GPU model without rules for the queue does not count, because it counts as GPU already.
+        """
+        return np.where(
+            np.isinf(self.allocatable) & ~self._of_model[:, None],
+            self.total[:, None],
+            self.allocatable,
         )
-        """The denominator of a queue's part: the total where there is no limit. A GPU model without
-        rules for the queue does not count, because it counts as GPU already."""
+
+    @cached_property
+    def _sizes(self) -> Amounts:
+        """Queue -> the size of its share."""
         divided = self.counted & (self.total > 0)
         most = self.total[divided, None]
-        self._sizes = (np.minimum(self._whole[divided], most) / most).sum(axis=0)
+        return np.asarray((np.minimum(self._whole[divided], most) / most).sum(axis=0))
 
     def _moment(self, now: float) -> Moment:
         return Moment(

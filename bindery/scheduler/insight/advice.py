@@ -154,6 +154,10 @@ _BY_REASON: Final[Mapping[str, str]] = {
     Reason.TOPOLOGY: (
         "Correct {topology}, create the Topology or HyperNodes that it names, or label the nodes."
     ),
+    Reason.EXCLUSIVE_DOMAIN_FORBIDDEN: (
+        "Take exclusive out of {topology}, or ask an administrator to allow it in the queue "
+        "(spec.exclusiveDomains)."
+    ),
     Reason.VOLUMES_NOT_READY: (
         "Create or correct the PersistentVolumeClaim or StorageClass in the message "
         "(kubectl describe pvc)."

@@ -241,9 +241,9 @@ def _queues(world: World, submitted: Sequence[KubeObject]) -> Iterator[QueueOutc
         shares = cluster_shares(session).queues
     for queue in shares:
         over = {
-            resource: OverLimit(share.allocated, share.limit)
+            resource: OverLimit(share.allocated + share.kept, share.limit)
             for resource, share in queue.resources.items()
-            if share.limit is not None and share.allocated > share.limit
+            if share.limit is not None and share.allocated + share.kept > share.limit
         }
         if queue.name in names and (over or queue.problem):
             yield QueueOutcome(queue.name, queue.problem, over)

@@ -24,14 +24,14 @@ class ResourceShare:
     weight: float
     fair_share: float
     allocated: float
-    """Held by the queue and all queues below."""
+    """Held by pods of the queue and all queues below."""
     non_preemptible: float
     """The part of it that cannot be evicted."""
     requested: float
-    """Held and pending amounts together."""
+    """What its pods hold and what it waits for, together."""
     limit: float | None
     kept: float = 0.0
-    """Room that is kept for later stages and reservations, and not held."""
+    """Room that is kept for later stages, exclusive domains and reservations, beside pods."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ def _in_tree_order(session: Session) -> Iterator[tuple[int, int]]:
 
 def _queue(session: Session, row: int, depth: int, gangs: tuple[int, int]) -> QueueShare:
     entry, axis = session.state.queues.entries[row], session.state.axis
-    problem = session.queue_problem(row)
+    problem, beside_pods = session.queue_problem(row), session.account.of_queue(row)
     return QueueShare(
         name=entry.name,
         parent=entry.parent,
@@ -133,30 +133,33 @@ def _queue(session: Session, row: int, depth: int, gangs: tuple[int, int]) -> Qu
         running=gangs[0],
         waiting=gangs[1],
         resources={
-            "gpu" if name == GPU_RESOURCE else name: _share(session, row, index)
+            "gpu" if name == GPU_RESOURCE else name: _share(
+                session, row, index, int(beside_pods[index])
+            )
             for index, name in enumerate(axis.names)
             if name != PODS
         },
     )
 
 
-def _share(session: Session, row: int, index: int) -> ResourceShare:
+def _share(session: Session, row: int, index: int, beside_pods: int) -> ResourceShare:
     shares, ledger = session.shares, session.queue_ledger
-    kept = session.reservations.kept_in_queues
+    reserved = session.reserved_in_queues
+    kept = beside_pods + (0 if reserved is None else int(reserved[index, row]))
     scale = quantity.scale(session.state.axis.names[index])
 
     def wholes(amount: float) -> float | None:
         return None if np.isinf(amount) else float(amount) / scale
 
-    allocated = float(ledger.allocated[index, row])
+    held = float(ledger.allocated[index, row])
     return ResourceShare(
         quota=wholes(shares.quota[index, row]),
         weight=float(shares.weight[index, row]),
         fair_share=float(shares.fair[index, row]) / scale,
-        allocated=allocated / scale,
+        allocated=(held - beside_pods) / scale,
         non_preemptible=float(ledger.non_preemptible[index, row]) / scale,
-        requested=(allocated + float(shares.pending[index, row])) / scale,
-        kept=float(kept[index, row]) / scale if kept is not None else 0.0,
+        requested=(held - beside_pods + float(shares.pending[index, row])) / scale,
+        kept=kept / scale,
         limit=wholes(shares.limit[index, row]),
     )
 

@@ -1,6 +1,9 @@
 """The ledger of queues: their amounts, by themselves and with all queues below."""
 
+from collections.abc import Callable
+
 import numpy as np
+from numpy.typing import NDArray
 
 from bindery.api.names import GPU_RESOURCE
 from bindery.scheduler.ledgers.base import LedgerRefusalError, Operation, OperationKind
@@ -21,14 +24,38 @@ class QueueLedger:
         self.chains = queues.chains()
         """Queue row -> rows of itself and its ancestors, bottom up."""
         self._quota, _, self._limit = queues.rules()
-        self.allocated = self.rolled_up(queues.allocated)
-        """[resource, queue]: amounts of active and pipelined pods, with all queues below."""
-        self.non_preemptible = self.rolled_up(queues.non_preemptible)
-        """[resource, queue]: the part of `allocated` that may not be evicted for others."""
+        self.unsettled: Callable[[], None] | None = None
+        """Charges what gangs hold beside their pods in the plan so far; None if all is charged."""
+        self._allocated = self.rolled_up(queues.allocated)
+        self._non_preemptible = self.rolled_up(queues.non_preemptible)
         leaving = queues.releasing
         # Mostly nothing is being released, and the sums of thousands of queues take milliseconds.
         self.releasing = self.rolled_up(leaving) if leaving.any() else np.zeros_like(leaving)
         """[resource, queue]: amounts still held by evicted and deleted pods."""
+
+    @property
+    def allocated(self) -> IntColumns:
+        """[resource, queue]: what gangs hold, with all queues below.
+
+        That is the amounts of active and pipelined pods, and what is charged beside pods.
+        """
+        if self.unsettled is not None:
+            self.unsettled()
+        return self._allocated
+
+    @property
+    def non_preemptible(self) -> IntColumns:
+        """[resource, queue]: the part of `allocated` that may not be evicted for others."""
+        if self.unsettled is not None:
+            self.unsettled()
+        return self._non_preemptible
+
+    def charge(self, row: int, amounts: NDArray[np.int64], *, preemptible: bool) -> None:
+        """Add `amounts` [resource], which a gang of the queue at `row` holds beside its pods."""
+        for ancestor in self.chains[row]:
+            self._allocated[:, ancestor] += amounts
+            if not preemptible:
+                self._non_preemptible[:, ancestor] += amounts
 
     def apply(self, operation: Operation) -> None:
         """Enter `operation`; refuse it if a limit for GPUs that depends on the node is exceeded.
@@ -53,12 +80,12 @@ class QueueLedger:
         # A pipelined pod stays pending in the queue table; only the sums of this ledger count it.
         if operation.kind is not OperationKind.PIPELINE:
             self._queues.hold(task.queue_row, request, preemptible=task.is_preemptible, sign=sign)
-        self._add(self.allocated, task.queue_row, request, sign)
+        self._add(self._allocated, task.queue_row, request, sign)
         if operation.kind is OperationKind.EVICT:
             self._queues.leave(task.queue_row, request, -sign)
             self._add(self.releasing, task.queue_row, request, -sign)
         if not task.is_preemptible:
-            self._add(self.non_preemptible, task.queue_row, request, sign)
+            self._add(self._non_preemptible, task.queue_row, request, sign)
 
     def _check_model(self, operation: Operation) -> None:
         task = operation.task

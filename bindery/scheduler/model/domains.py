@@ -64,12 +64,15 @@ class Domain:
     """Node row -> what is added to its score, so that pods fill one part of it after the other."""
     of_shapes: Mapping[Shape, BoolColumn] = field(default_factory=dict)
     """Narrower masks for pods of some shapes."""
-    is_exclusive: bool = False
-    """Whether pods of others must stay out of it."""
+    closes: BoolColumn | None = None
+    """The exclusive domain that contains it: the node rows that others must stay out of, as a mask;
+    None for none."""
     going: frozenset[Uid] = frozenset()
     """Pods of others that must go before it can be used, as it is exclusive."""
 
 
+AskedDomain = tuple[BoolColumn, Sequence[Task]]
+"""An exclusive domain that waiting pods want: its node rows, as a mask, and the pods."""
 NO_ROWS: Rows = np.zeros(0, dtype=np.intp)
 EVERYWHERE = Domain(None)
 """The domain of pods without a constraint."""

@@ -4,7 +4,7 @@ The plugins queuelimits and dra and `planning.hopeless` compare it with limits. 
 and the status of queues count gangs by it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from bindery.scheduler.model.jobs import Job
 from bindery.scheduler.model.resources import Request, total
@@ -44,3 +44,19 @@ def is_elastic(job: Job) -> bool:
 def is_exclusive(job: Job) -> bool:
     """Return whether `job`, or a part of it, asks for a domain of its own."""
     return job.unit_count > 0 or any(each.is_exclusive for _, each in job.constraints())
+
+
+def sharing(jobs: Iterable[Job], job: Job) -> list[Job]:
+    """Return those of `jobs` that share exclusive domains with `job`, in the order of their keys.
+
+    Pods without a PodGroup are jobs of their own, and their annotations may make them one unit.
+    """
+    units = {task.exclusive_unit for task in job.tasks.values()} - {None}
+    if job.key.is_group or not units:
+        return [job]
+    found = (
+        each
+        for each in jobs
+        if each.unit_count and not units.isdisjoint(t.exclusive_unit for t in each.tasks.values())
+    )
+    return sorted(found, key=lambda each: each.key)

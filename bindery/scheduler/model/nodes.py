@@ -237,27 +237,34 @@ class NodeTable:
         `further`: row -> number of GPUs that are no resources of the node; `NO_ROW` for GPUs that
         several nodes can use.
         """
-        ready = self._ready_rows()
+        total = self.offered(self._ready_rows(), further).sum(axis=1)
+        shared = sum(by_row.get(NO_ROW, 0) for by_row in further)
+        total[self.axis.index(GPU_RESOURCE)] += shared * quantity.scale(GPU_RESOURCE)
+        return np.asarray(total, dtype=np.int64)
+
+    def offered(self, rows: NDArray[np.intp], further: Sequence[Mapping[int, int]]) -> IntColumns:
+        """Return the amounts that the nodes at `rows` offer to queues, with GPUs by model.
+
+        [resource, position in rows]. Pods of other schedulers take theirs. `further`: see `total`.
+        """
         # Pods of other schedulers may hold more than their node has.
-        offered = np.maximum((self.allocatable - self.foreign)[:, ready], 0)
+        offered = np.maximum((self.allocatable - self.foreign)[:, rows], 0)
         gpu = self.axis.index(GPU_RESOURCE)
         for index, gpus in self.axis.counted_as_gpus():
             if index < len(offered):
                 offered[gpu] += offered[index] * gpus
         for row, cards in self._cards.all():  # allocatable of these nodes counts shares, not cards
-            offered[gpu, ready == row] = cards
+            offered[gpu, rows == row] = cards
         more = np.zeros(len(self.nodes) + 1, dtype=np.int64)  # the last is that of NO_ROW
         for by_row in further:
             for row, count in by_row.items():
                 more[row] += count * quantity.scale(GPU_RESOURCE)
-        offered[gpu] += more[ready]
-        total = offered.sum(axis=1)
-        total[gpu] += more[NO_ROW]
+        offered[gpu] += more[rows]
         if self._models:
-            models = np.fromiter((self._models.get(row, NO_ROW) for row in ready), np.intp)
-            known = models != NO_ROW
-            np.add.at(total, models[known], offered[gpu, known])
-        return np.asarray(total, dtype=np.int64)
+            models = np.fromiter((self._models.get(row, NO_ROW) for row in rows), np.intp)
+            known = np.flatnonzero(models != NO_ROW)
+            np.add.at(offered, (models[known], known), offered[gpu, known])
+        return np.asarray(offered)
 
     def _ready_rows(self) -> NDArray[np.intp]:
         if self._ready_version != self.version:

@@ -66,6 +66,8 @@ class QueueEntry:
     preempt_min_runtime_s: float | None = None
     reclaim_min_runtime_s: float | None = None
     max_run_time_s: float = math.inf
+    forbids_exclusive: bool = False
+    """Whether its gangs, and those of queues below, may have no exclusive domains."""
     access: QueueSpec | None = None
     """The spec, if it has rules about who may use the queue."""
     user_label: str = ""
@@ -172,6 +174,7 @@ class QueueTable:
         entry.reclaim_min_runtime_s = queue.spec.reclaim_min_runtime_seconds
         limit_s = queue.spec.max_run_time_seconds
         entry.max_run_time_s = math.inf if limit_s is None else limit_s
+        entry.forbids_exclusive = queue.spec.exclusive_domains == "Forbid"
         entry.access = queue.spec if has_rules(queue.spec) else None
         users = queue.spec.fair_users
         entry.user_label = users.label if users is not None else ""
@@ -356,6 +359,10 @@ def _other_problems(spec: QueueSpec) -> list[str]:
     problems = []
     if spec.state not in ("Open", "Closed"):
         problems.append(f"spec.state: {spec.state!r} is neither Open nor Closed")
+    if spec.exclusive_domains not in ("Allow", "Forbid"):
+        problems.append(
+            f"spec.exclusiveDomains: {spec.exclusive_domains!r} is neither Allow nor Forbid"
+        )
     for name, runtime_s in (
         ("preemptMinRuntimeSeconds", spec.preempt_min_runtime_seconds),
         ("reclaimMinRuntimeSeconds", spec.reclaim_min_runtime_seconds),

@@ -33,6 +33,8 @@ class JobReason(StrEnum):
     """Its pods, or those of its namespace, differ in more ways than planning can take."""
     TOPOLOGY = "TopologyNotUsable"
     """Its topology constraint names a tree or a level that does not exist."""
+    EXCLUSIVE_DOMAIN_FORBIDDEN = "ExclusiveDomainForbidden"
+    """It asks for an exclusive domain, which its queue or one above it forbids."""
     INVALID_GPU_SHARE = "InvalidGpuShare"
     INVALID_DEVICE_REQUEST = "InvalidDeviceRequest"
     """Its request for HAMi's devices has mistakes."""

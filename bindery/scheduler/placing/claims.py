@@ -6,8 +6,11 @@ All actions choose by this rule.
 
 from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
 
 from bindery.scheduler.model.jobs import Job, Task, TaskStatus, Uid
 from bindery.scheduler.model.reasons import JobReason
@@ -35,6 +38,11 @@ class RoomClaim:
     """The sub-groups that start with them."""
     later: tuple[Stage, ...] = ()
     """The stages that run at the same time, so that they must fit too."""
+    beside_pods: NDArray[np.int64] | None = field(default=None, compare=False)
+    """What its job will hold beside its pods, in the domains that are tried: [resource].
+
+    None: no exclusive domain is tried, or none is chosen yet.
+    """
 
     def in_order(self, tasks: Sequence[Task]) -> "RoomClaim":
         """Return the claim for the same pods in the order of `tasks`."""
@@ -44,6 +52,11 @@ class RoomClaim:
     def request(self) -> Mapping[int, int]:
         """The sum of the pods' requests: position on the resource axis -> units."""
         return total(task.shape.request for task in self.tasks)
+
+    def resources(self) -> list[int]:
+        """Return the positions of the resources that it wants."""
+        beside = () if self.beside_pods is None else np.flatnonzero(self.beside_pods).tolist()
+        return sorted({*self.request, *beside})
 
     def waiting_request(self) -> Mapping[int, int]:
         """Return the sum of the requests of pods without a place in the plan."""

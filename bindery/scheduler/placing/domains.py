@@ -6,7 +6,7 @@ are upper bounds, so the caller tries several choices.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -36,12 +36,27 @@ class PodDomains:
     def exclusive_nodes(self) -> list[BoolColumn]:
         """The masks over node rows of the domains that others must stay out of."""
         domains = {id(each): each for each in (self.whole, *self.narrower.values())}.values()
-        return [each.nodes for each in domains if each.is_exclusive and each.nodes is not None]
+        return [each.closes for each in domains if each.closes is not None]
 
     @property
     def going(self) -> frozenset[Uid]:
         """The pods of others that must go before the domains can be used."""
         return self.whole.going.union(*(each.going for each in self.narrower.values()))
+
+    def beside_pods(self, session: Session, job: Job, tasks: Iterable[Task]) -> IntColumns | None:
+        """Return what `job` holds beside `tasks` in exclusive domains that it does not have yet.
+
+        [resource]; None without such a domain.
+        """
+        own = session.calls.held_domains().get(job.key)
+        new = np.zeros(len(session.state.nodes.nodes), dtype=np.bool_)
+        for rows in self.exclusive_nodes:
+            new |= rows if own is None else rows & ~own
+        if not new.any():
+            return None
+        domains = ((task, self.of(task).closes) for task in tasks)
+        inside = (task for task, rows in domains if rows is not None and (rows & new).any())
+        return session.account.beside(new, inside)
 
     def of(self, task: Task) -> Domain:
         """Return the domain of `task`."""

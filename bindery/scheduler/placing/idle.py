@@ -32,6 +32,7 @@ from bindery.scheduler.planning.session import Session
 from bindery.scheduler.planning.statement import Savepoint, Statement, promise
 
 TAKEN = "reserved for gangs that come first"
+_NO_NODES = Refusal(JobReason.UNSCHEDULABLE, "a plugin leaves it no nodes to try")
 _MOST_TRIED = 256
 """In how many choices of domains a claim is tried before it fails in this cycle."""
 _MOST_PLANS = 8
@@ -199,10 +200,7 @@ class IdleRoom:
         lost, refusal = source.lost, source.refusal
         if refusal is None:
             ask = domains.unmet
-            text = "a plugin leaves it no nodes to try"
-            if ask is not None:
-                text = session.calls.no_domain_text(ask)
-            refusal = Refusal(JobReason.UNSCHEDULABLE, text)
+            refusal = _NO_NODES if ask is None else session.calls.no_domain(ask)
             lost = domains.lost(claim.tasks)
         if not choice.leave_out(claim, lost):
             choice.stop()

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bindery.scheduler.model.columns import BoolColumn
-from bindery.scheduler.model.domains import EVERYWHERE, Domain, DomainAsk, Freeable
+from bindery.scheduler.model.domains import EVERYWHERE, AskedDomain, Domain, DomainAsk, Freeable
 from bindery.scheduler.model.jobs import Job, JobKey, Task
 from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.shapes import Shape, unmet_text
@@ -179,6 +179,16 @@ class PluginCalls:
                 found[key] = found[key] | rows if key in found else rows
         return found
 
+    def has_held_domain(self, task: Task) -> bool:
+        """Return whether `task` goes into nodes that its job keeps for itself already."""
+        holding = self._plugins.of(nodes.HoldsDomains)
+        return any(plugin.has_held_domain(self._session, task) for plugin in holding)
+
+    def asked_domains(self, job: Job) -> Iterator[AskedDomain]:
+        """Yield the nodes that `job` would keep for itself once its waiting pods are placed."""
+        for plugin in self._plugins.of(nodes.HoldsDomains):
+            yield from plugin.asked_domains(self._session, job)
+
     def group_domains(self, ask: DomainAsk) -> Iterator[Domain]:
         """Yield the domains for the pods of `ask`, best first; none without a plugin for them."""
         for plugin in self._plugins.of(nodes.GroupDomains):
@@ -201,13 +211,11 @@ class PluginCalls:
         )
         return next(found, None)
 
-    def no_domain_text(self, ask: DomainAsk) -> str:
+    def no_domain(self, ask: DomainAsk) -> Refusal:
         """Return why there is no domain for `ask`."""
-        texts = (
-            plugin.no_domain_text(self._session, ask)
-            for plugin in self._plugins.of(nodes.GroupDomains)
-        )
-        return next(texts, "no plugin serves its topology constraint")
+        for plugin in self._plugins.of(nodes.GroupDomains):
+            return plugin.no_domain(self._session, ask)
+        return Refusal(JobReason.UNSCHEDULABLE, "no plugin serves its topology constraint")
 
     def scores(self, shape: Shape, rows: Rows) -> NDArray[np.float64]:
         """Return the weighted sum of all plugins' scores of `rows` for pods of `shape`."""

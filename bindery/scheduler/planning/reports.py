@@ -108,8 +108,8 @@ class CycleReport:
     fair: Amounts = field(default_factory=lambda: np.zeros((0, 0)))
     """The same as columns: [resource, queue], in ledger units."""
     kept: IntColumns = field(default_factory=lambda: np.zeros((0, 0), dtype=np.int64))
-    """The room that is kept for later stages and for reservations, of each queue and all below it:
-    [resource, queue], in ledger units."""
+    """What is kept for later stages, in exclusive domains and for reservations, of each queue and
+    all below it: [resource, queue], in ledger units."""
     took_too_long: list[JobKey] = field(default_factory=list)
     """The jobs that were set aside in this cycle."""
     is_cut: bool = False

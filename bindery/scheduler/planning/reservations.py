@@ -96,17 +96,25 @@ class Reservations:
         self.kept: IntColumns | None = None
         """Reserved amounts on nodes: [resource, node]; None without reservations."""
         self.kept_in_queues: IntColumns | None = None
-        """Reserved amounts of the limits of queues: [resource, queue]."""
+        """Amounts of the limits of queues that are reserved for gangs that do not fit now:
+        [resource, queue]. What is kept for later stages is charged (`planning/account.py`)."""
+        self.on_change: Callable[[Iterable[Job]], None] = lambda _: None
+        """Called with the gangs whose room for later stages may have changed."""
 
     @property
     def keep_something(self) -> bool:
         """Whether any room is reserved, on a node or in a queue's limit."""
-        kept = (self.kept, self.kept_in_queues)
+        of_stages = (each.queue_needs for each in self.of_stages())
+        kept = (self.kept, self.kept_in_queues, *of_stages)
         return any(columns is not None and bool(columns.any()) for columns in kept)
 
     def of(self, job: Job) -> Reservation | None:
         """Return the reservation of the gang `job`, which does not fit now; None without one."""
         return next((each for each in self.all if each.job is job and not each.stage), None)
+
+    def of_stages(self) -> list[Reservation]:
+        """Return the reservations for later stages whose room is kept at the moment."""
+        return [each for each in self._in_force if each.stage]
 
     def of_gangs(self) -> list[Reservation]:
         """Return the reservations of gangs that do not fit now."""
@@ -210,6 +218,7 @@ class Reservations:
                 self._node_ledger.keep(row, request, 1)
                 self._kept.append((row, request))
             self._in_force, _, self.kept, self.kept_in_queues = before
+            self.on_change((job,))
 
     # ---- inside ---------------------------------------------------------------------------------
 
@@ -218,17 +227,22 @@ class Reservations:
         # Take back the old room first: the new room is computed from the room that is left.
         self._take_back()
         reservations = [e for e in reservations if not e.stage or e.job not in self._ended]
+        staged = [each.job for each in (*self._in_force, *reservations) if each.stage]
         self._in_force = reservations
+        if staged:
+            self.on_change(staged)
         self.kept = self.kept_in_queues = None
         if not reservations:
             return
         nodes = self._nodes
         room = np.maximum(nodes.idle + nodes.releasing - nodes.pipelined, 0)
         kept = kept_room([(each.needs, each.returned) for each in reservations], room)
-        queue_room = np.full(self._queues.allocated.shape, np.iinfo(np.int64).max, dtype=np.int64)
-        self.kept_in_queues = kept_room(
-            [(each.queue_needs, each.queue_returned) for each in reservations], queue_room
-        )
+        waiting = [each for each in reservations if not each.stage]
+        if waiting:
+            queue_room = np.full_like(waiting[0].queue_needs, np.iinfo(np.int64).max)
+            self.kept_in_queues = kept_room(
+                [(each.queue_needs, each.queue_returned) for each in waiting], queue_room
+            )
         self.kept = kept
         self._enter(kept)
 

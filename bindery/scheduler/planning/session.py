@@ -7,8 +7,11 @@ of the session. Closing discards them, so between cycles the columns have the tr
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from functools import cached_property
 from types import TracebackType
 from typing import Any, TypeVar
+
+import numpy as np
 
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.cache.defects import DefectStage, of_job
@@ -18,11 +21,13 @@ from bindery.scheduler.ledgers.nodes import NodeLedger
 from bindery.scheduler.ledgers.queues import QueueLedger
 from bindery.scheduler.ledgers.users import UserLedger
 from bindery.scheduler.model.columns import BoolColumn, IntColumns
+from bindery.scheduler.model.holdings import is_exclusive
 from bindery.scheduler.model.jobs import Job, Task, Uid
 from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.model.verdicts import Refusal
 from bindery.scheduler.planning import next_pods
+from bindery.scheduler.planning.account import GangAccount
 from bindery.scheduler.planning.attempt_timer import AttemptKind, AttemptTimer, AttemptTooLongError
 from bindery.scheduler.planning.calls import PackingPolicies, PluginCalls
 from bindery.scheduler.planning.facts import SessionFacts
@@ -101,15 +106,14 @@ class Session(SessionFacts):
         self._was_releasing = bool(self.state.nodes.releasing.any())
         self.node_ledger = NodeLedger(self.state.nodes)
         self.queue_ledger = QueueLedger(self.state.queues, self.state.nodes)
-        offers = [plugin.offered_gpus(self.state) for plugin in plugins.of(OffersGpus)]
-        total = self.state.nodes.total(offers)
+        self._offers = [plugin.offered_gpus(self.state) for plugin in plugins.of(OffersGpus)]
         self.shares = Shares(
             self.state,
             self.queue_ledger,
-            total,
+            self.state.nodes.total(self._offers),
             past or nothing_past(),
             now,
-            hopeless=spent_requests(self.state, now) if self.has_run_time_limits else None,
+            self._changes_of_pending,
         )
         """The fair share of each queue."""
         self.users = UserLedger(self.state) if UserLedger.is_needed(self.state) else None
@@ -127,7 +131,9 @@ class Session(SessionFacts):
         """Jobs below their minimum."""
         self.reservations = Reservations(self.state.nodes, self.node_ledger, self.queue_ledger)
         """Room that is reserved for gangs that do not fit now, and for later stages."""
-        self.ledgers.append(self.reservations)
+        self.account = GangAccount(self)
+        """What gangs hold beside their pods."""
+        self.ledgers += [self.reservations, self.account]
         self.futures = Futures(self.state, cluster.future_task, self.passing, self.timer.check)
         """The pods of later stages that do not exist, while a plan is made for them."""
         self.stage_reports: dict[Job, list[StageReport]] = {}
@@ -198,10 +204,44 @@ class Session(SessionFacts):
         """Return a mask of the node rows that pass all `NodeFilter`s for pods of `shape`."""
         return self.placement.passing(shape)
 
+    def _changes_of_pending(self) -> IntColumns | None:
+        """Return by how much what queues want differs from the requests: [resource, queue]."""
+        changes = self.account.changes_of_pending()
+        if not self.has_run_time_limits:
+            return changes
+        spent = spent_requests(self.state, self.now)
+        return -spent if changes is None else changes - spent
+
+    @cached_property
+    def offered(self) -> IntColumns:
+        """What nodes offer to queues, less pods of other schedulers: [resource, node]."""
+        return self.state.nodes.offered(np.arange(len(self.state.nodes.nodes)), self._offers)
+
+    def adding(self, job: Job, tasks: Sequence[Task]) -> Sequence[Task]:
+        """Return those of `tasks` of `job` that add to what its queue holds.
+
+        The others go into an exclusive domain that is charged already.
+        """
+        if not job.is_constrained or not is_exclusive(job):
+            return tasks
+        kinds = {(task.sub_group, task.exclusive_unit): task for task in tasks}
+        inside = {kind for kind, task in kinds.items() if self.calls.has_held_domain(task)}
+        return [task for task in tasks if (task.sub_group, task.exclusive_unit) not in inside]
+
+    @property
+    def stage_rooms(self) -> list[tuple[Job, tuple[int, ...]]]:
+        """The gangs with room that is kept for later stages, and the node rows of the room."""
+        return [(each.job, each.rows) for each in self.reservations.of_stages()]
+
     @property
     def reserved_in_queues(self) -> IntColumns | None:
         """Reserved amounts of queues: [resource, queue row]; None without reservations."""
         return self.reservations.kept_in_queues
+
+    def kept_in_queues(self) -> IntColumns:
+        """Return what queues hold beside pods, and what is reserved: [resource, queue]."""
+        held, reserved = self.account.by_queue(), self.reserved_in_queues
+        return held if reserved is None else held + reserved
 
     # -- errors --------------------------------------------------------------------------------
 

@@ -25,7 +25,8 @@ class FairShare:
         higher priority; queues entitled to every resource that they hold with the job; smaller
         dominant share with the job, then without it; smaller allocatable share.
         """
-        request = total(task.shape.request for task in session.next_pods(job))
+        adding = session.adding(job, session.next_pods(job))
+        request = total(task.shape.request for task in adding)
         return _key(session, queue_row, request, request)
 
     def victim_key(
@@ -44,7 +45,8 @@ class FairShare:
     ) -> Refusal | None:
         """Refuse non-preemptible `tasks` if a queue would exceed its quota."""
         # Preemptible pods may use more than the quota: reclaim takes it back.
-        pinned = total(task.shape.request for task in tasks if not task.is_preemptible)
+        adding = session.adding(job, tasks)
+        pinned = total(task.shape.request for task in adding if not task.is_preemptible)
         ledger, axis, quota = session.queue_ledger, session.state.axis, session.shares.quota
         for row in ledger.chains[session.queue_row(job)] if pinned else ():
             for index, amount in pinned.items():

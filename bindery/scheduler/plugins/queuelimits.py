@@ -31,7 +31,8 @@ class QueueLimits:
         """Refuse `tasks` if a queue would exceed a limit."""
         ledger, axis = session.queue_ledger, session.state.axis
         # What a request for GPU memory amounts to depends on the node: count the least possible.
-        request = total(session.state.nodes.least(task.shape.request) for task in tasks)
+        adding = session.adding(job, tasks)
+        request = total(session.state.nodes.least(task.shape.request) for task in adding)
         # Reservations keep part of a limit for the first gang that does not fit (backfill).
         reserved = session.reserved_in_queues
         for row in ledger.chains[session.queue_row(job)]:

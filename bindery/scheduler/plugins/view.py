@@ -157,6 +157,17 @@ class SessionView(Protocol):
         """The quotas, limits and fair shares of queues."""
 
     @property
+    def offered(self) -> IntColumns:
+        """What nodes offer to queues, less pods of other schedulers: [resource, node]."""
+
+    def adding(self, job: Job, tasks: Sequence[Task]) -> Sequence[Task]:
+        """Return those of `tasks` of `job` that add to what its queue holds."""
+
+    @property
+    def stage_rooms(self) -> Sequence[tuple[Job, Sequence[int]]]:
+        """The gangs with room that is kept for later stages, and the node rows of the room."""
+
+    @property
     def reserved_in_queues(self) -> IntColumns | None:
         """The reserved amounts of queues [resource, queue row]; None without reservations."""
 

@@ -22,7 +22,7 @@ from bindery.scheduler.solver.context import SearchContext
 from bindery.scheduler.solver.few import FewVictims
 from bindery.scheduler.solver.order import victims
 from bindery.scheduler.solver.rearrange import Rearrangement
-from bindery.scheduler.solver.rules import NoVictims
+from bindery.scheduler.solver.rules import NoVictims, is_empty
 from bindery.scheduler.solver.search import Search
 
 _MOST_CHOICES = 8
@@ -99,7 +99,12 @@ class _VictimRoom:
     def plan(self, domains: PodDomains) -> RoomPlan | None:
         """Write a plan in `domains`."""
         self.has_tried = True
-        context = replace(self._context, domains=domains)
+        claim, rule = _with_domains(self._context, domains), self._context.rule
+        if claim is not self._context.claim and not is_empty(
+            rule.against_claim(self._context.session, claim)
+        ):
+            return None
+        context = replace(self._context, domains=domains, claim=claim)
         search, lost = self._search(context)
         if search is None:
             self.lost = lost or self.lost
@@ -171,6 +176,16 @@ class _VictimRoom:
                     return search, None
                 context.statement.rollback(start)
         return None, lost
+
+
+def _with_domains(context: SearchContext, domains: PodDomains) -> RoomClaim:
+    """Return the claim with what its job holds beside its pods in `domains`."""
+    session, claim = context.session, context.claim
+    beside = domains.beside_pods(session, claim.job, claim.tasks)
+    if beside is None:
+        return claim
+    held = session.account.of(claim.job)
+    return replace(claim, beside_pods=beside if held is None else beside + held)
 
 
 def _searches(context: SearchContext) -> Iterator[Search | Rearrangement]:

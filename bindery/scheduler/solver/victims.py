@@ -209,6 +209,7 @@ class VictimTable:
         """None for kept room."""
         self._first: NDArray[np.intp] = np.searchsorted(self.unit, np.arange(len(self.units) + 1))
         self._nodes = session.state.nodes
+        self._account = session.account
         self.request: NDArray[np.int64] = np.zeros((len(session.state.axis), len(held)), np.int64)
         """[resource, pod]: what each pod takes on its node."""
         for pod, (index, row, task) in enumerate(held):
@@ -337,7 +338,7 @@ class VictimTable:
         """[resource, pod]: what queues count for each pod."""
         charged = np.zeros_like(self.request)
         for pod, task in enumerate(self._pods):
-            if task is None:  # queues do not count kept room as pods
+            if task is None:  # kept room is charged to the gang, not to pods
                 continue
             request = self._nodes.charge(task.row, task.shape.request)
             charged[list(request.indices), pod] = request.amounts
@@ -349,14 +350,34 @@ class VictimTable:
         while end < len(self.units) and self._job_starts[end] == self._job_starts[unit]:
             end += 1
         pods = slice(int(self._first[unit]), int(self._first[end]))
-        return np.asarray(self._charged[:, pods].sum(axis=1))
+        held = self._charged[:, pods].sum(axis=1)
+        beside = self._account.of(self.units[unit].job) if self.is_core[unit:end].any() else None
+        return np.asarray(held if beside is None else held + beside)
 
-    @cached_property
+    @property
     def lost(self) -> IntColumns:
         """What queues lose with each unit that is still running: [resource, unit].
 
-        With a core, its queue loses the extra pods of the job, too. `mark_gone` keeps it current.
+        With a core, its queue loses the extra pods of the job, too, and what the gang holds beside
+        its pods.
         """
+        beside = self._account.by_job()
+        if not beside:
+            return self._lost
+        lost = self._lost.copy()
+        for key, amounts in beside.items():
+            if (core := self._core_of.get(key)) is not None:
+                lost[:, core] += amounts
+        return lost
+
+    @cached_property
+    def _core_of(self) -> Mapping[JobKey, int]:
+        """Gang -> the unit of its minimum."""
+        return {unit.job.key: index for index, unit in enumerate(self.units) if unit.is_core}
+
+    @cached_property
+    def _lost(self) -> IntColumns:
+        """[resource, unit]: what queues lose of pods. `mark_gone` keeps it current."""
         starts, of_job = np.unique(self._job_starts, return_inverse=True)
         of_jobs = np.zeros((len(self.request), len(starts)), np.int64)
         if self.units:
@@ -370,15 +391,19 @@ class VictimTable:
             return np.zeros((len(self.request), 0), np.int64)
         return np.add.reduceat(self._charged, self._first[:-1], axis=1)
 
-    @cached_property
+    @property
     def most_lost(self) -> Mapping[int, NDArray[np.int64]]:
-        """Queue row -> the most that it loses with one of its units: [resource].
+        """Queue row -> the most that it loses with one of its units: [resource]."""
+        return self._most_lost if not self._account.by_job() else self._most_of(self.lost)
 
-        Units that go make it no larger, so it is a bound until the session ends.
-        """
+    @cached_property
+    def _most_lost(self) -> Mapping[int, NDArray[np.int64]]:
+        # Units that go make it no larger, so it is a bound until the session ends.
+        return self._most_of(self._lost)
+
+    def _most_of(self, lost: IntColumns) -> Mapping[int, NDArray[np.int64]]:
         return {
-            queue: self.lost[:, units].max(axis=1, initial=0)
-            for queue, units in self.by_queue.items()
+            queue: lost[:, units].max(axis=1, initial=0) for queue, units in self.by_queue.items()
         }
 
     def evictable(self, eligible: BoolColumn, resources: Sequence[int]) -> NDArray[np.int64]:
@@ -432,7 +457,7 @@ class VictimTable:
         if self._gone_since > _MOST_GONE:
             self._gone_since = 0
             self.by_queue = {q: units[self.alive[units]] for q, units in self.by_queue.items()}
-        if "lost" in self.__dict__:  # it has been asked for
+        if "_lost" in self.__dict__:  # it has been asked for
             self._take_from_cores(gone)
 
     def _take_from_cores(self, gone: Sequence[int]) -> None:
@@ -441,4 +466,4 @@ class VictimTable:
             # The core is the last unit of its job.
             last = bisect_right(self._job_starts, self._job_starts[index]) - 1
             if self.is_core[last]:
-                self.lost[:, last] -= self._own_loss[:, index]
+                self._lost[:, last] -= self._own_loss[:, index]

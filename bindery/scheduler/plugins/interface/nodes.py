@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.constraints import Constraint
-from bindery.scheduler.model.domains import Domain, DomainAsk, Freeable
+from bindery.scheduler.model.domains import AskedDomain, Domain, DomainAsk, Freeable
 from bindery.scheduler.model.jobs import Job, JobKey, Task, Uid
 from bindery.scheduler.model.row_rules import RowRules
 from bindery.scheduler.model.shapes import Shape
-from bindery.scheduler.model.verdicts import NodeFailure, Rows
+from bindery.scheduler.model.verdicts import NodeFailure, Refusal, Rows
 from bindery.scheduler.plugins.interface.base import Plugin
 from bindery.scheduler.plugins.view import PackingStrategies, SessionView
 
@@ -163,6 +163,17 @@ class HoldsDomains(Protocol):
         """Return job -> the node rows that it keeps for itself, as a mask."""
         ...
 
+    def has_held_domain(self, session: SessionView, task: Task) -> bool:
+        """Return whether `task`, if it is placed, goes into nodes that its job keeps already."""
+        ...
+
+    def asked_domains(self, session: SessionView, job: Job) -> Sequence[AskedDomain]:
+        """Return the smallest sets of nodes that `job` would keep once its waiting pods are placed.
+
+        Only asked about jobs with exclusive constraints.
+        """
+        ...
+
 
 @runtime_checkable
 class GroupDomains(Protocol):
@@ -178,7 +189,7 @@ class GroupDomains(Protocol):
         Candidates of the first rank with a plan are compared; those of higher ranks are not tried.
         """
 
-    def no_domain_text(self, session: SessionView, ask: DomainAsk) -> str:
+    def no_domain(self, session: SessionView, ask: DomainAsk) -> Refusal:
         """Return why there is no candidate for `ask`."""
 
     def tree_positions(self, session: SessionView, constraint: Constraint) -> NDArray[np.intp]:

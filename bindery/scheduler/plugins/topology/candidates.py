@@ -5,7 +5,7 @@ Everything up to the choice is computed on arrays; masks are made one by one, wh
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -106,18 +106,18 @@ class Candidates:
         *,
         closed: BoolColumn | None = None,
         later: BoolColumn | None = None,
-        going: Mapping[Uid, int] | None = None,
+        going: Sequence[tuple[Uid, int]] = (),
     ) -> None:
         """Compute the room.
 
         `closed`: rows that the pods may not use; `later`: rows that they may use after releases;
-        None for none. `going`: pods that must go before their domain can be used -> row.
+        None for none. `going`: pods that must go before the domain with the row can be used.
         """
         self._session = session
         self._ask = ask
         self._levels = levels
         self._closed = closed
-        self._going = going or {}
+        self._going = going
         nodes = session.state.nodes
         self._rows = len(nodes.nodes)
         room = nodes.idle[:] + nodes.releasing[:] - nodes.pipelined[:]
@@ -223,13 +223,12 @@ class Candidates:
             if self._closed is not None:
                 mask &= ~self._closed
             name = f"{self._levels.name(level)} {self._levels.tree.names(level)[domain]}"
-            going = frozenset(uid for uid, row in self._going.items() if mask[row])
+            going = frozenset(uid for uid, row in self._going if mask[row])
             yield Domain(
                 mask,
                 rank,
                 name,
                 self._bonus(mask, level),
-                is_exclusive=self._ask.constraint.is_exclusive,
                 going=going,
             )
 

@@ -20,14 +20,17 @@ from bindery.scheduler.ledgers.base import (
 )
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.constraints import Constraint
-from bindery.scheduler.model.holdings import is_exclusive
+from bindery.scheduler.model.holdings import is_exclusive, sharing
 from bindery.scheduler.model.jobs import NO_ROW, Job, JobKey, Task, TaskStatus, Uid
 from bindery.scheduler.model.parts import IsMember, of_unit
 from bindery.scheduler.model.state import PlanState
 from bindery.scheduler.model.trees import NOWHERE
-from bindery.scheduler.model.verdicts import Rows
+from bindery.scheduler.model.verdicts import Refusal, Rows
+from bindery.scheduler.plugins.topology.asked import AskedDomains
 from bindery.scheduler.plugins.topology.book import TreeBook
+from bindery.scheduler.plugins.topology.domain_limits import domain_amounts, refusal
 from bindery.scheduler.plugins.topology.levels import TopologyProblem, allowed, padded
+from bindery.scheduler.plugins.view import SessionView
 
 
 class Occupancy(Ledger):
@@ -35,9 +38,12 @@ class Occupancy(Ledger):
 
     name = "exclusive domains"
 
-    def __init__(self, state: PlanState, book: TreeBook) -> None:
+    def __init__(self, session: SessionView, state: PlanState, book: TreeBook) -> None:
+        self._session = session
         self._state = state
         self._book = book
+        self.asked = AskedDomains(session, book)
+        """The domains that waiting gangs want."""
         self._exclusive: list[Job] | None = None
         self._keys: set[JobKey] = set()
         self._changes = 0
@@ -80,19 +86,49 @@ class Occupancy(Ledger):
         own, row = operation.task.job, operation.row
         is_closed = any(rows[row] for key, rows in self.held().items() if key != own)
         if is_closed or self._meets_others(operation):
-            raise LedgerRefusalError("pods of another gang are in the exclusive domain")
+            text = "pods of another gang are in the exclusive domain, or room is kept for them"
+            raise LedgerRefusalError(text)
+        refused = self._over_limit(operation)
+        if refused is not None:
+            raise LedgerRefusalError(refused.message)
         if operation.kind is OperationKind.ALLOCATE and self._is_being_emptied(operation):
             text = "the exclusive domain is free when pods that are being deleted have gone"
             raise LedgerRefusalError(text, fits_later=True)
 
+    def _over_limit(self, operation: Operation) -> Refusal | None:
+        """Return why the queue of the pod may not hold the exclusive domains that it enters."""
+        task, job = operation.task, self._state.jobs[operation.task.job]
+        new = [domain for domain, _ in self._own_domains(operation)]
+        if not new or self.own_rows(job)[operation.row]:
+            return None
+        amounts = domain_amounts(self._session, np.logical_or.reduce(new))
+        charged = self._state.nodes.charge(operation.row, task.shape.request)
+        # The queue ledger, which comes first, has the pod itself already.
+        np.subtract.at(amounts, list(charged.indices), charged.amounts)
+        name = f"of node {self._state.nodes.name(operation.row)}"
+        pinned = not task.is_preemptible
+        return refusal(self._session, job, amounts, name, is_pinned=pinned, alone=False)
+
+    def own_rows(self, job: Job) -> BoolColumn:
+        """Return the rows of the exclusive domains of `job`, as a mask."""
+        held, own = self.held(), np.zeros(len(self._state.nodes.nodes), dtype=np.bool_)
+        for each in sharing(self._jobs(), job):
+            own |= held.get(each.key, False)
+        return own
+
     def _meets_others(self, operation: Operation) -> bool:
-        """Return whether the pod would share its exclusive domain with pods that stay."""
-        staying = self._on_rows()
+        """Return whether the pod would share its exclusive domain with pods that stay, or rooms."""
+        staying, own = self._on_rows(), operation.task.job
         return any(
             not is_member(other)
             for domain, is_member in self._own_domains(operation)
             for row in np.flatnonzero(domain).tolist()
             for other in staying.get(row, {}).values()
+        ) or any(
+            domain[list(rows)].any()
+            for domain, _ in self._own_domains(operation)
+            for job, rows in self._session.stage_rooms
+            if job.key != own
         )
 
     def _own_domains(self, operation: Operation) -> Iterator[tuple[BoolColumn, IsMember]]:
@@ -149,6 +185,17 @@ class Occupancy(Ledger):
             self.closed = np.logical_or.reduce(list(held.values())) if held else None
         return held
 
+    def has_domain(self, task: Task) -> bool:
+        """Return whether `task` goes into an exclusive domain that its gang has."""
+        job = self._state.jobs[task.job]
+        own = sharing(self._jobs(), job)
+        return any(
+            _stays(other) and other.row != NO_ROW and is_in(other) and _has(other, constraint.level)
+            for constraint, is_in in _exclusive_of(job, task)
+            for each in own
+            for other in each.tasks.values()
+        )
+
     def closed_to(self, job: Job) -> BoolColumn | None:
         """Return the rows in exclusive domains of other jobs, as a mask; None if there are none.
 
@@ -174,10 +221,9 @@ class Occupancy(Ledger):
         on_rows = self._on_rows().values()
         return [task for tasks in on_rows for task in tasks.values() if not is_member(task)]
 
-    def domains_with(self, constraint: Constraint, tasks: Iterable[Task]) -> BoolColumn:
-        """Return the rows of domains of `constraint` with one of the placed `tasks`, as a mask."""
-        rows = [task.row for task in tasks]
-        return self._domains_of(constraint, np.array(rows, dtype=np.intp))
+    def domains_with(self, constraint: Constraint, rows: Iterable[int]) -> BoolColumn:
+        """Return the rows of domains of `constraint` with one of `rows`, as a mask."""
+        return self._domains_of(constraint, np.array([*rows], dtype=np.intp))
 
     def rows_of(self, is_member: IsMember) -> Rows:
         """Return the rows of all members that have a place."""

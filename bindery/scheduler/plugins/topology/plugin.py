@@ -19,19 +19,23 @@ from bindery.kube.objects.watched import KubeObject
 from bindery.kube.watches.store import Change
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.constraints import Constraint
-from bindery.scheduler.model.domains import Domain, DomainAsk
+from bindery.scheduler.model.domains import AskedDomain, Domain, DomainAsk
+from bindery.scheduler.model.holdings import is_exclusive
 from bindery.scheduler.model.jobs import Job, JobKey, Task
-from bindery.scheduler.model.reasons import JobReason
+from bindery.scheduler.model.reasons import ABOVE_LIMIT_ALONE, JobReason
+from bindery.scheduler.model.resources import PODS
 from bindery.scheduler.model.state import PlanState
 from bindery.scheduler.model.trees import NOWHERE
 from bindery.scheduler.model.verdicts import NodeFailure, Refusal
 from bindery.scheduler.plugins.topology.book import TreeBook
 from bindery.scheduler.plugins.topology.candidates import Candidates
+from bindery.scheduler.plugins.topology.domain_limits import domain_amounts, refusal
 from bindery.scheduler.plugins.topology.exclusive import Occupancy
 from bindery.scheduler.plugins.topology.levels import (
     Levels,
     TopologyProblem,
     allowed,
+    padded,
     problems_text,
     ranked,
 )
@@ -55,9 +59,9 @@ class Topology:
         self._book.observe(change)
         return False
 
-    def ledger(self, session: SessionView, state: PlanState) -> Occupancy:  # noqa: ARG002
+    def ledger(self, session: SessionView, state: PlanState) -> Occupancy:
         """Return the ledger of exclusive domains."""
-        return Occupancy(state, self._book)
+        return Occupancy(session, state, self._book)
 
     def job_node_failures(self, session: SessionView, job: Job) -> Iterator[NodeFailure]:
         """Yield the nodes in exclusive domains of other jobs."""
@@ -76,8 +80,29 @@ class Topology:
         """Return job -> the rows of its exclusive domains."""
         return session.ledger(Occupancy).held()
 
+    def has_held_domain(self, session: SessionView, task: Task) -> bool:
+        """Return whether `task` goes into an exclusive domain that its gang has."""
+        return session.ledger(Occupancy).has_domain(task)
+
+    def asked_domains(self, session: SessionView, job: Job) -> Sequence[AskedDomain]:
+        """Return the smallest exclusive domains that the waiting pods of `job` could take."""
+        if self._forbidding(session, job) is not None:
+            return ()
+        occupancy = session.ledger(Occupancy)
+        return [
+            (rows, tasks)
+            for rows, tasks in occupancy.asked.of(job)
+            if not any(occupancy.has_domain(task) for task in tasks)
+        ]
+
     def invalid(self, session: SessionView, job: Job) -> Refusal | None:
-        """Refuse a job with a constraint that no tree can serve."""
+        """Refuse a job with a constraint that no tree can serve, or that its queue forbids."""
+        forbidding = self._forbidding(session, job)
+        if forbidding is not None:
+            text = (
+                f"it asks for an exclusive domain, and queue {forbidding} forbids exclusive domains"
+            )
+            return Refusal(JobReason.EXCLUSIVE_DOMAIN_FORBIDDEN, text)
         for name, constraint in job.constraints():
             for each in (constraint, constraint.segment):
                 if each is None or not each.limits:
@@ -89,20 +114,71 @@ class Topology:
                     return Refusal(JobReason.TOPOLOGY, f"{where}{problem}", is_lasting=True)
         return None
 
+    def _forbidding(self, session: SessionView, job: Job) -> str | None:
+        """Return the queue that forbids the exclusive domains of `job`; None for none."""
+        if not job.is_constrained or not is_exclusive(job):
+            return None
+        chain = session.queue_ledger.chains[session.queue_row(job)]
+        queues = (session.state.queues.entries[row] for row in chain)
+        return next((queue.name for queue in queues if queue.forbids_exclusive), None)
+
     def group_domains(self, session: SessionView, ask: DomainAsk) -> Iterator[Domain]:
         """Yield the domains that may have room for the pods of `ask`, best first."""
         try:
             levels = allowed(self._book, session.state.nodes, ask.constraint)
         except TopologyProblem:  # `invalid` has refused the job
             return
-        yield from self._candidates(session, ask, levels)
+        candidates = self._candidates(session, ask, levels)
+        if not ask.constraint.is_exclusive:
+            yield from candidates
+            return
+        for domain, refused in self._exclusive(session, ask, levels, candidates):
+            if refused is None:
+                yield domain
 
-    def no_domain_text(self, session: SessionView, ask: DomainAsk) -> str:
+    def _exclusive(
+        self, session: SessionView, ask: DomainAsk, levels: Levels, candidates: Candidates
+    ) -> Iterator[tuple[Domain, Refusal | None]]:
+        """Yield the `candidates` with what they close, each with why its queue may not hold it."""
+        occupancy, level = session.ledger(Occupancy), levels.allowed[-1]
+        own = occupancy.own_rows(ask.job)
+        is_pinned = any(not task.is_preemptible for task in ask.tasks)
+        domains = padded(levels.tree, level, len(session.state.nodes.nodes))
+        for domain in candidates:
+            at = int(domains[int(domain.nodes.argmax())]) if domain.nodes is not None else NOWHERE
+            closes = domains == at
+            name = f"{levels.name(level)} {levels.tree.names(level)[at]}"
+            amounts = domain_amounts(session, closes & ~own)
+            # What the queue holds may go, too, where evictions or ends are planned.
+            alone = ask.freeable is not None
+            refused = refusal(session, ask.job, amounts, name, is_pinned=is_pinned, alone=alone)
+            yield replace(domain, closes=closes), refused
+
+    def no_domain(self, session: SessionView, ask: DomainAsk) -> Refusal:
         """Return why `group_domains` yields nothing for `ask`."""
         try:
             levels = allowed(self._book, session.state.nodes, ask.constraint)
         except TopologyProblem as problem:
-            return str(problem)
+            return Refusal(JobReason.UNSCHEDULABLE, str(problem))
+        if ask.constraint.is_exclusive:
+            candidates = self._candidates(session, ask, levels)
+            refusals = (it for _, it in self._exclusive(session, ask, levels, candidates) if it)
+            if (first := next(refusals, None)) is not None:
+                if first.reason == JobReason.OVER_LIMIT and self._are_all_too_large(session, ask):
+                    return replace(first, message=f"{first.message}, {ABOVE_LIMIT_ALONE}")
+                return first
+        return Refusal(JobReason.UNSCHEDULABLE, self._no_room_text(session, ask, levels))
+
+    def _are_all_too_large(self, session: SessionView, ask: DomainAsk) -> bool:
+        """Return whether each domain of the level of `ask` is above a limit of its queue alone."""
+        _, offered = session.ledger(Occupancy).asked.of_level(ask.constraint)
+        chain = list(session.queue_ledger.chains[session.queue_row(ask.job)])
+        least = session.shares.limit[:, chain].min(axis=1)
+        least[session.state.axis.index(PODS)] = np.inf
+        used = offered[:, offered.any(axis=0)]
+        return bool((used > least[:, None]).any(axis=0).all())
+
+    def _no_room_text(self, session: SessionView, ask: DomainAsk, levels: Levels) -> str:
         count, most, name = self._candidates(session, ask, levels).most(levels.allowed[-1])
         level, wrong = levels.name(levels.allowed[-1]), problems_text(levels.tree)
         text = f"none of {count} domains of {level} has room for {len(ask.tasks)} pods"
@@ -143,13 +219,22 @@ class Topology:
         others, constraint = occupancy.others(ask.is_member), ask.constraint
         leaving = [task for task in occupancy.leaving() if not ask.is_member(task)]
         may_go = ask.freeable.pods if ask.freeable is not None else ()
-        going = {task.uid: task.row for task in others if task.uid in may_go}
-        stay = [task for task in others if task.uid not in going]
+        going = [(task.uid, task.row) for task in others if task.uid in may_go]
+        stay = [task.row for task in others if task.uid not in may_go]
+        # Room that is kept for a later stage goes with all pods of its gang.
+        for job, rows in session.stage_rooms:
+            keepers = [task.uid for task in job.tasks.values() if task.status.is_active]
+            if job is ask.job:
+                continue
+            if keepers and all(uid in may_go for uid in keepers):
+                going += [(uid, row) for uid in keepers for row in rows]
+            else:
+                stay += rows
         return Candidates(
             session,
             ask,
             levels,
             closed=occupancy.domains_with(constraint, stay),
-            later=occupancy.domains_with(constraint, leaving),
+            later=occupancy.domains_with(constraint, (task.row for task in leaving)),
             going=going,
         )
