@@ -71,7 +71,14 @@ class Attempt:
     choice: Choice
     finders: DomainFinders
     opening: set[int] = field(default_factory=set)
-    """Rows that a ledger opens only after releases."""
+    """Rows that a ledger opens only after releases, and that are promised from now on."""
+    closed: dict[Shape, list[int]] = field(default_factory=dict)
+    """Shape -> rows that a ledger opens only after releases, and that are tried last."""
+
+    def closed_now(self, task: Task, session: Session) -> list[int]:
+        """Return the rows that ledgers have closed to pods equal to `task` until releases."""
+        alone = session.placement.is_filtered(task.shape)
+        return [] if alone else self.closed.setdefault(task.shape, [])
 
     def is_of_equals(self, task: Task) -> bool:
         """Return whether all pods have the shape of `task`, and the result holds for any job."""
@@ -221,8 +228,21 @@ class IdleRoom:
 
         `kept_row`: the node with room that was promised to it earlier.
         """
-        statement, finder, later = attempt.statement, attempt.finders.of(task), list[int]()
-        while (place := finder.best_or_kept(task, kept_row)) is not None:
+        statement, finder = attempt.statement, attempt.finders.of(task)
+        later = attempt.closed_now(task, self._session)
+        while True:
+            place = finder.best_or_kept(task, kept_row)
+            if (place is None or not place.fits_now) and any(
+                promise(statement, task, row) for row in later
+            ):
+                # Equal pods that follow are promised such nodes, too.
+                attempt.opening.update(later)
+                for row in later:
+                    finder.readmit(task, row)
+                later.clear()
+                return True
+            if place is None:
+                return False
             try:
                 if place.fits_now and place.row not in attempt.opening:
                     statement.allocate(task, place.row)
@@ -230,20 +250,13 @@ class IdleRoom:
                     statement.pipeline(task, place.row)
             except LedgerRefusalError as refusal:
                 finder.exclude(task, place.row, str(refusal))
-                if refusal.fits_later:  # tried last: idle room elsewhere is better than a promise
+                if refusal.fits_later:  # idle room elsewhere is better than a promise
                     later.append(place.row)
             else:
                 if self._allow(task):
                     return True
                 statement.rollback(Savepoint(statement.savepoint() - 1))
                 finder.exclude(task, place.row, TAKEN)
-        if not any(promise(statement, task, row) for row in later):
-            return False
-        # Equal pods that follow are promised such nodes, too.
-        attempt.opening.update(later)
-        for row in later:
-            finder.readmit(task, row)
-        return True
 
     # -- what holds a claim back ---------------------------------------------------------------
 
