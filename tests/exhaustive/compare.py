@@ -157,6 +157,7 @@ def _later_places(
     """Return places for the pods of later stages beside `places`; empty if there are none."""
     if not later:
         return {}
-    placing = Placing(world, frozenset(each.name for unit in units for each in unit.pods))
+    gone = frozenset(each.name for unit in units for each in unit.pods)
+    placing = Placing(world, gone, rules.domain_in(world, places.values()))
     placed = [(pods[name], world.node_of[node]) for name, node in places.items()]
     return find_places(world, placing, later, Clock(), placed, is_asked=False) or {}

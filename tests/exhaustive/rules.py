@@ -5,14 +5,16 @@ the pods that have got a place. Imports nothing of the scheduler.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
 from itertools import combinations
 
 from tests.exhaustive.worlds import UNLIMITED, Job, Node, Pod, Term, World
 
+Domain = tuple[str, ...]
+"""The labels of a domain, from the widest level down."""
 _OTHER = "later/"
 """Begins the names of pods that a later stage will have."""
 
@@ -136,7 +138,7 @@ class Eviction:
 
     world: World
     request: int
-    """The GPUs that the claim requests."""
+    """What the claim adds to its queue in GPUs; see `request_of`."""
 
     def allows(self, action: Action, units: Sequence[Unit]) -> bool:
         """Return whether `units` may all be evicted by `action`."""
@@ -193,18 +195,8 @@ class Eviction:
         """Return whether the claim is within the quota of its queue, and of those up to `level`."""
         chain = self.world.chain(self.world.claimant.queue)
         return all(
-            self.held(name) + self._beside(name, ()) + self.request
-            <= self.world.queue_of[name].quota
+            holdings(self.world, name) + self.request <= self.world.queue_of[name].quota
             for name in chain[: chain.index(level) + 1]
-        )
-
-    def held(self, queue: str) -> int:
-        """Return the GPUs that pods of `queue` and of the queues below it hold."""
-        return sum(
-            each.pod.gpus
-            for job in self.world.jobs
-            if queue in self.world.chain(job.queue)
-            for each in pods_of(job)
         )
 
     def _may_lose(self, queue: str, units: Sequence[Unit]) -> bool:
@@ -220,45 +212,72 @@ class Eviction:
         def ends(left: Sequence[list[Unit]]) -> bool:
             if not left:
                 return True
-            gone = [unit for loss in losses if loss not in left for unit in loss]
-            held = self.held(queue) - sum(unit.gpus for unit in gone)
-            if held + self._beside(queue, gone) <= quota:
+            gone = _names(unit for loss in losses if loss not in left for unit in loss)
+            if holdings(self.world, queue, gone) <= quota:
                 return False
             return any(ends([*left[:index], *left[index + 1 :]]) for index in range(len(left)))
 
         return ends(losses)
 
-    def _beside(self, queue: str, gone: Sequence[Unit]) -> int:
-        """Return the GPUs that gangs of `queue` hold beside their pods: exclusive domains.
-
-        A claim for an exclusive domain does not count them.
-        """
-        if self.world.claimant.is_exclusive:
-            return 0
-        names = {each.name for unit in gone for each in unit.pods}
-        total = 0
-        for job in self.world.running:
-            left = [each for each in pods_of(job) if each.name not in names]
-            if job.is_exclusive and left and queue in self.world.chain(job.queue):
-                nodes = domain_of(self.world, job)
-                held = sum(each.pod.gpus for each in left if each.pod.node in nodes)
-                total += sum(self.world.node_of[name].gpus for name in nodes) - held
-        return total
-
     def _keeps_quotas(self, units: Sequence[Unit]) -> bool:
         """Return whether each queue that loses a unit was above its quota and still has it."""
-        lost: Counter[str] = Counter()
+        gone = _names(units)
+        losers: set[str] = set()
         for unit in units:
-            levels = self.levels(unit.job.queue)
-            chain = self.world.chain(unit.job.queue)
+            levels, chain = self.levels(unit.job.queue), self.world.chain(unit.job.queue)
             assert levels is not None, "related queues were refused before"
-            for name in chain[: chain.index(levels[1]) + 1]:
-                lost[name] += unit.gpus
+            losers.update(chain[: chain.index(levels[1]) + 1])
         return all(
-            self.held(name) - gpus >= self.world.queue_of[name].quota
-            for name, gpus in lost.items()
-            if gpus
+            left >= self.world.queue_of[name].quota
+            for name in losers
+            if (left := holdings(self.world, name, gone)) != holdings(self.world, name)
         )
+
+
+def _names(units: Iterable[Unit]) -> frozenset[str]:
+    return frozenset(each.name for unit in units for each in unit.pods)
+
+
+# -- what queues hold ------------------------------------------------------------------------------
+
+
+def holdings(
+    world: World, queue: str, gone: Collection[str] = (), *, pinned_only: bool = False
+) -> int:
+    """Return the GPUs that gangs of `queue`, and of the queues below it, hold without `gone`.
+
+    A gang holds the room of its pods, and the rest of its exclusive domain. `pinned_only`: of
+    gangs that are not preemptible.
+    """
+    total = 0
+    for job in world.jobs:
+        left = [each for each in pods_of(job) if each.name not in gone]
+        if queue not in world.chain(job.queue) or (pinned_only and job.is_preemptible):
+            continue
+        total += sum(each.pod.gpus for each in left)
+        if job.is_exclusive and left:
+            nodes = domain_of(world, job)
+            inside = sum(each.pod.gpus for each in left if each.pod.node in nodes)
+            total += sum(world.node_of[name].gpus for name in nodes) - inside
+    return total
+
+
+def domains(world: World) -> tuple[Domain, ...]:
+    """Return the domains that the claimant may have for itself; an empty one if it wants none."""
+    claimant = world.claimant
+    if not claimant.is_exclusive:
+        return ((),)
+    return tuple(dict.fromkeys(node.domain(claimant.level) for node in world.nodes))
+
+
+def request_of(world: World, pods: Collection[Pod], domain: Domain) -> int:
+    """Return what `pods` of the claimant, in `domain` of `domains`, add to its queue in GPUs."""
+    claimant = world.claimant
+    if not domain:
+        return sum(pod.gpus for pod in pods)
+    if pods_of(claimant):  # its domain is charged already
+        return 0
+    return sum(node.gpus for node in world.nodes if node.domain(claimant.level) == domain)
 
 
 def domain_of(world: World, job: Job) -> frozenset[str]:
@@ -276,6 +295,8 @@ class Placing:
 
     world: World
     gone: frozenset[str]
+    domain: Domain = ()
+    """The exclusive domain that the claimant takes; see `domains`."""
 
     @cached_property
     def staying(self) -> tuple[Running, ...]:
@@ -297,14 +318,15 @@ class Placing:
 
     def within_limits(self, pods: Collection[Pod]) -> bool:
         """Return whether no queue exceeds its limit with `pods`, and quotas hold pinned pods."""
-        request, claimant = sum(pod.gpus for pod in pods), self.world.claimant
-        for name in self.world.chain(claimant.queue):
-            queue = self.world.queue_of[name]
-            held = [e for e in self.staying if name in self.world.chain(e.job.queue)]
-            total = sum(each.pod.gpus for each in held)
-            pinned = sum(each.pod.gpus for each in held if not each.job.is_preemptible)
-            if queue.limit != UNLIMITED and total + request > queue.limit:
+        world, claimant = self.world, self.world.claimant
+        request = request_of(world, pods, self.domain)
+        for name in world.chain(claimant.queue):
+            queue = world.queue_of[name]
+            if queue.limit != UNLIMITED and (
+                holdings(world, name, self.gone) + request > queue.limit
+            ):
                 return False
+            pinned = holdings(world, name, self.gone, pinned_only=True)
             if not claimant.is_preemptible and request and pinned + request > queue.quota:
                 return False
         return True
@@ -316,6 +338,7 @@ class Placing:
             and (node.is_fast or not pod.wants_fast)
             and not node.is_cordoned
             and node.name not in self._closed
+            and (not self.domain or node.domain(self.world.claimant.level) == self.domain)
             and self._is_in_domain(pod, node, placed)
             and self._is_alone(node)
             and not self._is_kept_away(pod, node, placed)
@@ -388,7 +411,7 @@ class Placing:
         if claimant.is_exclusive:
             mine = {node.domain(claimant.level) for _, node in placed}
             used = {node.name for node in self.world.nodes if node.domain(claimant.level) in mine}
-        full = not Placing(self.world, frozenset()).within_limits([pod for pod, _ in placed])
+        full = not replace(self, gone=frozenset()).within_limits([pod for pod, _ in placed])
         return all(
             any(each.pod.node in used for each in pods_of(job))
             or (job.is_exclusive and not used.isdisjoint(domain_of(self.world, job)))
@@ -453,6 +476,14 @@ def _repels(term: Term | None, other: Pod, node: Node, where: Node) -> bool:
     )
 
 
+def domain_in(world: World, places: Iterable[str]) -> Domain:
+    """Return the exclusive domain of a claim with these `places`; empty if it wants none."""
+    claimant, node = world.claimant, next(iter(places), "")
+    if not claimant.is_exclusive or not node:
+        return ()
+    return world.node_of[node].domain(claimant.level)
+
+
 def claim_pods(job: Job, names: Collection[str]) -> dict[str, Pod]:
     """Return the pods of a claim for `names`, with those of the stages that come with them."""
     waiting = waiting_of(job)
@@ -473,10 +504,11 @@ def refusal(
     pods: Mapping[str, Pod],
 ) -> str:
     """Return the rule that refuses a plan; empty if it is allowed."""
-    placing = Placing(world, frozenset(each.name for unit in units for each in unit.pods))
+    domain = domain_in(world, places.values())
+    placing = Placing(world, _names(units), domain)
     if not has_minimum(world.claimant, [p for n, p in pods.items() if not n.startswith(_OTHER)]):
         return "the minimum is not reached"
-    if not Eviction(world, sum(pod.gpus for pod in pods.values())).allows(action, units):
+    if not Eviction(world, request_of(world, list(pods.values()), domain)).allows(action, units):
         return f"{action.value} may not evict these pods"
     if not placing.within_limits(list(pods.values())):
         return "a queue exceeds its limit or quota"

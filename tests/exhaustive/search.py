@@ -6,7 +6,7 @@ A branch is left only where no completion is allowed, so the answer is exact.
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations
+from itertools import combinations, product
 
 from tests.exhaustive import rules
 from tests.exhaustive.rules import Action, Eviction, Placing, Unit
@@ -74,12 +74,13 @@ def best_of_action(world: World, action: Action, clock: Clock) -> Plan | None:
     """Return the plan of `action` with the fewest evicted pods; None if there is none."""
     claims = [rules.claim_pods(world.claimant, names) for names in rules.choices(world.claimant)]
     for units in _victims(world, action):
-        placing = Placing(world, frozenset(each.name for unit in units for each in unit.pods))
-        for pods in claims:
+        gone = frozenset(each.name for unit in units for each in unit.pods)
+        for pods, domain in product(claims, rules.domains(world)):
             clock.check()
-            if not Eviction(world, sum(pod.gpus for pod in pods.values())).allows(action, units):
+            request = rules.request_of(world, list(pods.values()), domain)
+            if not Eviction(world, request).allows(action, units):
                 continue
-            places = find_places(world, placing, pods, clock)
+            places = find_places(world, Placing(world, gone, domain), pods, clock)
             if places is not None:
                 return Plan(action, units, places)
     return None
