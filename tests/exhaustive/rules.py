@@ -169,7 +169,7 @@ class Eviction:
             levels = self.levels(unit.job.queue)
             if levels is None or not self._is_reclaimable(unit.job.queue, levels[1]):
                 return False
-            if not self._is_within_quota(levels[0]):
+            if not self._is_within_quota(levels[0], _names(units)):
                 return False
             losses.setdefault(levels[1], []).append(unit)
         if not all(self._may_lose(queue, lost) for queue, lost in losses.items()):
@@ -191,11 +191,14 @@ class Eviction:
             self.world.queue_of[name].is_reclaimable for name in chain[: chain.index(level) + 1]
         )
 
-    def _is_within_quota(self, level: str) -> bool:
-        """Return whether the claim is within the quota of its queue, and of those up to `level`."""
+    def _is_within_quota(self, level: str, gone: Collection[str]) -> bool:
+        """Return whether the claim is within the quota of its queue, and of those up to `level`.
+
+        What goes in its own tree makes room there.
+        """
         chain = self.world.chain(self.world.claimant.queue)
         return all(
-            holdings(self.world, name) + self.request <= self.world.queue_of[name].quota
+            holdings(self.world, name, gone) + self.request <= self.world.queue_of[name].quota
             for name in chain[: chain.index(level) + 1]
         )
 

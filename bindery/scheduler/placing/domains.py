@@ -159,7 +159,7 @@ class DomainChoices:
         self._freeable = freeable
         self._is_widest_only = is_widest_only
         self.unmet: DomainAsk | None = None
-        """The last pods for which no domain has room; None if there were none."""
+        """The last pods for which no domain had room beside the others; None if there were none."""
         self._rejected: Task | None = None
 
     def of(self, tasks: Sequence[Task]) -> Iterator[PodDomains]:
@@ -214,11 +214,15 @@ class DomainChoices:
             taken=taken,
             is_widest_only=self._is_widest_only,
         )
-        is_unmet = True
-        for found in self._session.calls.group_domains(ask):
-            is_unmet = False
-            yield replace(found, of_shapes=tied) if tied else found
-        if is_unmet:
+        # The others may be placed elsewhere than they are packed, so all domains come at last.
+        asks = (ask,) if taken is None else (ask, replace(ask, taken=None))
+        for each in asks:
+            is_unmet = True
+            for found in self._session.calls.group_domains(each):
+                is_unmet = False
+                yield replace(found, of_shapes=tied) if tied else found
+            if not is_unmet:
+                return
             self.unmet = ask
 
     def _narrowed(self, whole: Domain, groups: Sequence[_Group]) -> Iterator[PodDomains]:

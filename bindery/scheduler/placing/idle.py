@@ -204,14 +204,14 @@ class IdleRoom:
         offered = islice(domains.of(claim.tasks), _MOST_TRIED)
         if best_plan(anywhere.statement, offered, source) is not None:
             return None
-        lost, refusal = source.lost, source.refusal
-        if refusal is None:
-            ask = domains.unmet
-            refusal = _NO_NODES if ask is None else session.calls.no_domain(ask)
+        lost, refusal, ask = source.lost, source.refusal, domains.unmet
+        if ask is not None:
+            refusal = session.calls.no_domain(ask)
+        if lost is None:
             lost = domains.lost(claim.tasks)
         if not choice.leave_out(claim, lost):
             choice.stop()
-        return refusal
+        return refusal or _NO_NODES
 
     # -- one claim -----------------------------------------------------------------------------
 
