@@ -40,7 +40,8 @@ def make_room(context: SearchContext) -> tuple["RoomPlan | None", Task | None]:
         without = replace(context, rule=NoVictims())
         domains = DomainChoices(session, claim.job)
         room = _VictimRoom(without, domains)
-        best = best_plan(context.statement, domains.of(claim.tasks), room)
+        offered = islice(domains.of(claim.tasks), _MOST_CHOICES)
+        best = best_plan(context.statement, offered, room)
         if best is not None:
             return best, None
     domains = DomainChoices(session, claim.job, freeable)
