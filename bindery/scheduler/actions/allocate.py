@@ -22,7 +22,7 @@ from bindery.scheduler.planning.futures import take_out
 from bindery.scheduler.planning.ranks import lay_out
 from bindery.scheduler.planning.rounds import Turn
 from bindery.scheduler.planning.session import Session
-from bindery.scheduler.planning.staging import gathering, keep_rooms, own_stages
+from bindery.scheduler.planning.staging import keep_rooms, own_stages
 from bindery.scheduler.planning.statement import Commit, Statement
 from bindery.scheduler.planning.work_list import WorkList
 from bindery.scheduler.plugins.interface.jobs import WaitsForRelease
@@ -149,7 +149,6 @@ class Attempts:
                 served = self._serve_part(job, choice)
             if served is not UncommittedResult.WAITS:
                 return served
-        self._note_gathering(job)
         return served
 
     def _serve_stage(self, job: Job, choice: Choice) -> Commit | UncommittedResult:
@@ -163,14 +162,6 @@ class Attempts:
                 return self._serve_part(job, choice)
         finally:
             session.futures.clear()
-
-    def _note_gathering(self, job: Job) -> None:
-        """Note why a later stage waits of which not all pods exist."""
-        found = gathering(job) if job.stages and job not in self._session.refusals else None
-        if found is not None:
-            stage, count = found
-            text = f"{count} pods of its later stage {stage.name} exist, which are too few"
-            self._refuse(job, Refusal(JobReason.NOT_ENOUGH_PODS, text))
 
     def _serve_part(self, job: Job, choice: Choice) -> Commit | UncommittedResult:
         """Place all pods of `choice` and commit or promise them, or place none."""

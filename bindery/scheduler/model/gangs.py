@@ -59,6 +59,13 @@ class Group:
         for child in self.children:
             yield from child.all_groups()
 
+    def together(self) -> Iterator[str]:
+        """Yield the names of the group and of the groups below it that start with it."""
+        yield self.name
+        for child in self.children:
+            if not child.after:
+                yield from child.together()
+
     def path_to(self, name: str) -> tuple["Group", ...]:
         """Return the groups from `self` down to the group `name`; empty if `name` is not below."""
         if self.name == name:

@@ -20,7 +20,7 @@ from bindery.scheduler.model.stages import Stage
 from bindery.scheduler.model.verdicts import Refusal
 from bindery.scheduler.planning.next_pods import Barred, JobPart, parts
 from bindery.scheduler.planning.session import Session
-from bindery.scheduler.planning.staging import awaited, first_groups, groups_of
+from bindery.scheduler.planning.staging import awaited
 
 
 @dataclass(frozen=True)
@@ -177,14 +177,6 @@ def _limited_as(task: Task) -> Hashable:
     return task.shape, task.is_preemptible, task.sub_group
 
 
-def _starting(part: JobPart) -> frozenset[str]:
-    """Return the sub-groups that start with the pods of `part`."""
-    job = part.job
-    if not job.stages or part.extra is not None:
-        return frozenset()
-    return first_groups(job) if part.group is None else groups_of(part.group)
-
-
 def choices(session: Session, job: Job) -> Iterator[Choice]:
     """Yield the choice for each part that `job` may take next, best first.
 
@@ -199,7 +191,7 @@ def choices(session: Session, job: Job) -> Iterator[Choice]:
             if key in tried:
                 continue
             tried.add(key)
-        yield Choice(session, part, _starting(part))
+        yield Choice(session, part, part.starts)
 
 
 def first_claim(session: Session, job: Job) -> RoomClaim | None:

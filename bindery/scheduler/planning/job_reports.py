@@ -6,9 +6,11 @@ from bindery.scheduler.model.jobs import Job, Task, TaskStatus
 from bindery.scheduler.model.reasons import LACKS_ROOM, JobReason
 from bindery.scheduler.model.shapes import Need, ignored_text
 from bindery.scheduler.model.shortages import gated_text
+from bindery.scheduler.model.verdicts import Refusal
 from bindery.scheduler.planning.hopeless import can_run
 from bindery.scheduler.planning.reports import JobReport, PodReport, ReservationReport
 from bindery.scheduler.planning.session import Session
+from bindery.scheduler.planning.staging import gathering
 from bindery.scheduler.plugins.interface.jobs import RoomExplanation, WaitExplanation
 
 
@@ -33,7 +35,7 @@ _BY_SIZE = frozenset({JobReason.UNSCHEDULABLE, JobReason.OVER_LIMIT, JobReason.F
 
 def job_report(session: Session, job: Job) -> JobReport:
     """Return the results of the session for `job`."""
-    refusal = session.refusals.get(job)
+    refusal = session.refusals.get(job) or _gathering(job)
     satisfied = job.exists and job.invalid is None and job.is_scheduled
     waits_for = refusal.reason if refusal is not None else ""
     if refusal is None:
@@ -76,6 +78,16 @@ def job_report(session: Session, job: Job) -> JobReport:
         can_run=refusal is None or refusal.reason not in _BY_SIZE or can_run(session, job),
         is_known=is_known,
     )
+
+
+def _gathering(job: Job) -> Refusal | None:
+    """Return why a later stage waits of which not all pods exist; None if none does."""
+    found = gathering(job) if job.stages and job.pending else None
+    if found is None:
+        return None
+    stage, count = found
+    text = f"{count} pods of its later stage {stage.name} exist, which are too few"
+    return Refusal(JobReason.NOT_ENOUGH_PODS, text)
 
 
 def _pod_report(session: Session, task: Task, message: str, job: Job) -> PodReport:

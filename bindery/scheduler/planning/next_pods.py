@@ -61,6 +61,14 @@ class JobPart:
     """The sub-group; None for the gang, and for an extra pod."""
     extra: Task | None = None
 
+    @property
+    def starts(self) -> frozenset[str]:
+        """The sub-groups that start with it, of a job with stages."""
+        group = self.group or self.job.tree
+        if not self.job.stages or self.extra is not None or group is None:
+            return frozenset()
+        return frozenset(group.together())
+
     def next(self, barred: Barred | None = None) -> Sequence[Task] | None:
         """Return the missing pods, without `barred` ones; None if too few are left."""
         if self.extra is not None:

@@ -24,23 +24,6 @@ from bindery.scheduler.planning.reservations import Reservation
 from bindery.scheduler.planning.session import Session
 
 
-def first_groups(job: Job) -> frozenset[str]:
-    """Return the names of the sub-groups that start with the gang."""
-    return frozenset(_together(job.tree)) if job.tree is not None else frozenset()
-
-
-def groups_of(group: Group) -> frozenset[str]:
-    """Return the names of the sub-groups that start with `group`."""
-    return frozenset(_together(group))
-
-
-def _together(group: Group) -> Iterator[str]:
-    yield group.name
-    for child in group.children:
-        if not child.after:
-            yield from _together(child)
-
-
 def awaited(job: Job, starting: Collection[str] = ()) -> list[Stage]:
     """Return the stages without their pods that run together with what runs now.
 
@@ -56,7 +39,7 @@ def awaited(job: Job, starting: Collection[str] = ()) -> list[Stage]:
         if stage.name in running or stage.group.is_satisfied(job.lacking):
             continue
         if _is_next(job, stage, running):
-            running.update(groups_of(stage.group))
+            running.update(stage.group.together())
             found.append(stage)
     return found
 
