@@ -156,7 +156,7 @@ _BY_REASON: Final[Mapping[str, str]] = {
     ),
     Reason.EXCLUSIVE_DOMAIN_FORBIDDEN: (
         "Take exclusive out of {topology}, or ask an administrator to allow it in the queue "
-        "(spec.exclusiveDomains)."
+        "(exclusiveDomains)."
     ),
     Reason.VOLUMES_NOT_READY: (
         "Create or correct the PersistentVolumeClaim or StorageClass in the message "

@@ -14,7 +14,7 @@ import numpy as np
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.jobs import Task
 from bindery.scheduler.placing.domains import DomainFinders
-from bindery.scheduler.planning.statement import Savepoint, promise
+from bindery.scheduler.planning.statement import Plan, Savepoint, promise
 from bindery.scheduler.solver.bounds import can_never_fit
 from bindery.scheduler.solver.context import SearchContext
 from bindery.scheduler.solver.moves import (
@@ -113,7 +113,8 @@ class Search:
 
     def _is_acceptable(self) -> bool:
         """Leave out needless victims, move the others where possible, and ask the rule."""
-        self._spare()
+        if not self._spare():
+            return False
         moved = move_victims(self._context, self.gone)
         if not moved.issuperset(self._must_move.intersection(self.gone)):
             return False
@@ -308,16 +309,16 @@ class Search:
         self._renew_finders((index,))
         return True
 
-    def _spare(self) -> None:
+    def _spare(self) -> bool:
         """Leave out victims, the last first, if the claim still finds its places without them.
 
         The first trial leaves out no victim: the claim may find better places with all
-        victims gone.
+        victims gone. Returns False if one of its places needs a victim as a peer.
         """
         asked, gone = len(self._claim.tasks), [self._table.units[i].tasks for i in self.gone]
         has_choice = asked > 1 or sum(map(len, gone)) > 1
         if not has_choice or asked * len(gone) > _MOST_TO_SPARE:
-            return
+            return True
         start = Savepoint(0)
         best, plan = list(self.gone), self._statement.extract()
         for index in (None, *reversed(self.gone)):
@@ -333,10 +334,30 @@ class Search:
                 continue
             if all(self._evict_alone(i) for i in trial) and self._fits() and not self._stuck():
                 best, plan = trial, self._statement.extract()
+            elif index is None and not self._stands_without(trial, plan):
+                return False
         self._go_back(start, 0)
         self._statement.replay(plan)
         self._left[best] = False
         self.gone = best
+        return True
+
+    def _stands_without(self, gone: Sequence[int], plan: Plan) -> bool:
+        """Return whether rules about other pods allow the places of `plan` when `gone` have gone.
+
+        Pods that were promised places before the last eviction may have counted on a victim.
+        """
+        if all(task.shape.unruled is None for task in self._claim.tasks):
+            return True
+        self._go_back(Savepoint(0), 0)
+        rows = self._session.state.nodes.rows
+        places = {step.task.uid: rows[step.node_name] for step in plan.operations}
+        is_closed = self._session.placement.is_closed
+        return all(map(self._evict_alone, gone)) and all(
+            not is_closed(task, places[task.uid])
+            and promise(self._statement, task, places[task.uid])
+            for task in self._claim.tasks
+        )
 
     def _fits(self) -> bool:
         """Place the whole claim without further evictions; return whether that was possible."""

@@ -193,10 +193,19 @@ def failing_for(point: str, answer: Any, name: str) -> Any:
     return plugin
 
 
-@pytest.mark.parametrize("point", ["job_key", "pod_key", "invalid", "over_capacity", "bind_data"])
-@pytest.mark.parametrize("world", [gang("bad", 2, cpu=1), [pod("bad")]], ids=["gang", "pod"])
+@pytest.mark.parametrize(
+    ("point", "world"),
+    [
+        *itertools.product(["job_key", "invalid", "over_capacity", "bind_data"], [[pod("bad")]]),
+        *itertools.product(
+            ["job_key", "pod_key", "invalid", "over_capacity", "bind_data"],
+            [gang("bad", 2, cpu=1)],
+        ),
+    ],
+    ids=lambda each: each if isinstance(each, str) else f"{len(each)} objects",
+)
 def test_a_job_waits_if_a_plugin_fails_for_it_and_all_others_are_planned(
-    world: list[Any], point: str
+    point: str, world: list[Any]
 ) -> None:
     engine = engine_with(node("n1", 20), *gang("a", 3), *world, *(pod(f"p{i}") for i in range(3)))
     with_plugins(engine, failing_for(point, POINTS[point], "bad"))
