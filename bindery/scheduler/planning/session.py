@@ -224,6 +224,9 @@ class Session(SessionFacts):
         """
         if not job.is_constrained or not is_exclusive(job):
             return tasks
+        # Most gangs that wait have no domain yet, and a gang may have thousands of sub-groups.
+        if not job.unit_count and job.key not in self.calls.held_domains():
+            return tasks
         kinds = {(task.sub_group, task.exclusive_unit): task for task in tasks}
         inside = {kind for kind, task in kinds.items() if self.calls.has_held_domain(task)}
         return [task for task in tasks if (task.sub_group, task.exclusive_unit) not in inside]
