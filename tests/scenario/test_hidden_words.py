@@ -380,3 +380,16 @@ def test_patterns_of_gpu_resources_match_the_same_resources() -> None:
 
 def test_the_leak_test_has_all_kinds() -> None:
     assert {item["kind"] for item in OBJECTS} == {each.kind for each in RESOURCES.values()}
+
+
+def test_words_that_a_kind_declares_stay() -> None:
+    queue = {
+        "apiVersion": GROUP,
+        "kind": "Queue",
+        "metadata": {"name": "q"},
+        "spec": {"exclusiveDomains": "Forbid", "state": "Closed"},
+    }
+
+    (hidden_queue,) = without_names(queue).objects
+
+    assert hidden_queue["spec"] == queue["spec"]

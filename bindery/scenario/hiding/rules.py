@@ -141,13 +141,22 @@ class Field(NamedTuple):
     name: str
     hint: Any
     """Its type, without annotations and without None."""
+    is_word: bool
+    """Whether it is declared to have one of some words of the API."""
 
 
 @cache
 def fields_of(kind: type[msgspec.Struct]) -> tuple[Field, ...]:
     """Return the fields of `kind`."""
     declared = msgspec.structs.fields(kind)
-    return tuple(Field(each.encode_name, plain_type(each.type)) for each in declared)
+    return tuple(
+        Field(each.encode_name, plain_type(each.type), _is_word(each.type)) for each in declared
+    )
+
+
+def _is_word(hint: Any) -> bool:
+    marks = hint.__metadata__ if get_origin(hint) is Annotated else ()
+    return any("enum" in (getattr(mark, "extra_json_schema", None) or {}) for mark in marks)
 
 
 def plain_type(hint: Any) -> Any:
@@ -162,6 +171,8 @@ def plain_type(hint: Any) -> Any:
 
 def rule(kind: type[msgspec.Struct], known: Field, value: Any) -> Rule | None:
     """Return the rule for a field of `kind` with `value`; None if the type of the field decides."""
+    if known.is_word:
+        return _plain
     is_list = isinstance(value, list) and any(isinstance(each, dict) for each in value)
     return _rule(kind, known.name, _Form(isinstance(value, dict), is_list, _is_map(known.hint)))
 
