@@ -97,6 +97,7 @@ _COUNTED = (
     "waiting",
     "gated_count",
     "charged",
+    "changes",
 )
 _SAID_BY_THE_GROUP = [each.name for each in fields(Job) if each.name not in _COUNTED]
 

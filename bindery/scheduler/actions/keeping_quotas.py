@@ -83,7 +83,7 @@ def _least(session: Session, claim: RoomClaim, row: int) -> NDArray[np.float64]:
     nothing.
     """
     held, quota = session.queue_ledger.allocated[:, row], session.shares.quota[:, row]
-    counted = session.shares.requested(claim.resources()) & np.isfinite(quota)
+    counted = session.shares.requested(claim.resources) & np.isfinite(quota)
     least = np.where(held >= quota, quota, 0.0)
     if not (held > quota)[counted].any():
         least = np.where(quota > 0, held, 0.0)

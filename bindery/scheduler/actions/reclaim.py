@@ -33,11 +33,11 @@ class ReclaimRule(Rule):
         """Refuse a claim if its queue would exceed its fair share of a requested resource."""
         shares, row = session.shares, session.queue_row(claim.job)
         held = session.queue_ledger.allocated[:, row]
-        over = held + _request(session, claim) > _share(session, row)
+        over = held + _request(session, claim) > shares.entitled[:, row]
         if claim.beside_pods is not None:
             # Domains differ in what they have beside the resources that pods of the gang request.
             over |= self._with_claim(session, claim, row) > shares.allocatable[:, row]
-        if (over & shares.requested(claim.resources())).any():
+        if (over & shares.requested(claim.resources)).any():
             yield Refusal(
                 JobReason.OVER_FAIR_SHARE, "with this job its queue would be above its fair share"
             )
@@ -96,7 +96,7 @@ class ReclaimRule(Rule):
             levels = levels_apart(session, own, session.queue_row(unit.job))
             if levels is not None:
                 lost = total(task.shape.request for task in unit.tasks)
-                resources = involved.setdefault(levels, dict.fromkeys(claim.resources(), 0))
+                resources = involved.setdefault(levels, dict.fromkeys(claim.resources, 0))
                 resources.update(dict.fromkeys(lost, 0))
         if any(
             self._saturated(session, claim, levels, resources)
@@ -112,7 +112,7 @@ class ReclaimRule(Rule):
         In the second case a queue of higher priority keeps all: it would take it back at once.
         """
         shares, queues = session.shares, session.state.queues.entries
-        requested = shares.requested(claim.resources())
+        requested = shares.requested(claim.resources)
         held = session.queue_ledger.allocated[:, other]
         with_claim = self._with_claim(session, claim, own)
         # The quota is guaranteed: a claim within it needs less to win than one beyond it.
@@ -144,7 +144,7 @@ class ReclaimRule(Rule):
         if unit.is_core and (beside := session.account.of(unit.job)) is not None:
             for index in np.flatnonzero(beside).tolist():
                 lost[index] = lost.get(index, 0) + int(beside[index])
-        involved = {index: lost.get(index, 0) for index in (*claim.resources(), *lost)}
+        involved = {index: lost.get(index, 0) for index in (*claim.resources, *lost)}
         return self._saturated(session, claim, levels, involved)
 
     def _saturated(
@@ -164,7 +164,7 @@ class ReclaimRule(Rule):
         held = session.queue_ledger.allocated[:, other]
         # A domain has resources that nobody requests: those without a quota are never short.
         exact = claim.beside_pods is not None
-        share = shares.allocatable[:, own] if exact else _share(session, own)
+        share = (shares.allocatable if exact else shares.entitled)[:, own]
         for index, amount in lost.items():
             # A queue with a fair share of 0 cannot be compared; it may lose all of it.
             if not shares.counted[index] or shares.fair[index, other] <= 0:
@@ -183,17 +183,6 @@ def _movable(session: Session, table: VictimTable, own: int) -> BoolColumn:
         levels = levels_apart(session, own, queue)
         mask[of_queue] = levels is not None and is_reclaimable(session, queue, levels[1])
     return protection.unprotected(session, table, mask, own, "reclaim")
-
-
-def _share(session: Session, row: int) -> NDArray[np.float64]:
-    """Return the fair share of the queue at `row`, and at least its quota within its limit.
-
-    A fair share ends at the pods that exist. A claim also has pods of later stages, and the queue
-    may hold domains beside its pods: within its quota it is entitled to both.
-    """
-    quota, limit = session.shares.quota[:, row], session.shares.limit[:, row]
-    entitled = np.where(np.isinf(quota), 0.0, np.minimum(quota, limit))
-    return np.maximum(session.shares.fair[:, row], entitled)
 
 
 def _request(session: Session, claim: RoomClaim) -> NDArray[np.float64]:
@@ -234,7 +223,7 @@ def _within_text(session: Session, claim: RoomClaim, row: int) -> str:
     It is about GPUs if the claim requests some, else about the first resource of the request.
     """
     shares, axis = session.shares, session.state.axis
-    requested = np.flatnonzero(shares.requested(claim.resources()))
+    requested = np.flatnonzero(shares.requested(claim.resources))
     gpu = axis.index(GPU_RESOURCE)
     name = session.state.queues.entries[row].name
     if not len(requested):

@@ -186,7 +186,9 @@ class Cluster:
     def priority(self, job: Job) -> int:
         """Return the priority of `job`: that of its class, else the highest of its pods."""
         value = self.priority_classes.value(job.priority_class)
-        return max(job.priorities(), default=0) if value is None else value
+        if value is None:
+            value = max([task.priority for task in job.tasks.values()], default=0)
+        return value
 
     def budgets_of(self, task: Task) -> tuple[DisruptionBudget, ...]:
         """Return the disruption budgets that cover the pod of `task`, by name."""

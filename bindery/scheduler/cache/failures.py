@@ -81,7 +81,9 @@ class FailureMemory:
 
     def avoided(self, job: JobKey, now: float) -> list[str]:
         """Return the names of the nodes that `job` avoids at `now`."""
-        nodes = self._cooldowns.get(job, {})
+        nodes = self._cooldowns.get(job)
+        if nodes is None:  # nearly all jobs
+            return []
         return sorted(name for name, it in nodes.items() if it.until(self.cooldown_s) > now)
 
     def node_changed(self, name: str) -> None:

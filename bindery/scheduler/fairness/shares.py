@@ -3,7 +3,7 @@
 Made once a session from the queue table. The queue ledger has the holdings at any moment.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -102,6 +102,24 @@ class Shares:
             self.limit,
             np.minimum(self.limit, np.maximum(self.quota, self.fair)),
         )
+
+    @cached_property
+    def limits(self) -> Sequence[Mapping[int, float]]:
+        """Queue row -> the limits of the queue: position on the resource axis -> units."""
+        return [
+            {index: self.limit[index, row] for index in np.flatnonzero(is_limited).tolist()}
+            for row, is_limited in enumerate(np.isfinite(self.limit).T)
+        ]
+
+    @cached_property
+    def entitled(self) -> Amounts:
+        """The fair shares, and at least the quotas within the limits.
+
+        A fair share ends at the pods that exist. A claim also has pods of later stages, and the
+        queue may hold domains beside its pods: within its quota it is entitled to both.
+        """
+        quota = np.where(np.isinf(self.quota), 0.0, np.minimum(self.quota, self.limit))
+        return np.maximum(self.fair, quota)
 
     @cached_property
     def _whole(self) -> Amounts:

@@ -303,6 +303,8 @@ class Job:
     """Number of its pods with an `exclusive_unit`."""
     charged: Counter[str] = field(default_factory=Counter)
     """Queue -> number of the job's active pods that count in it."""
+    changes: int = 0
+    """Grows when pods come, go or change their status."""
 
     def add(self, task: Task) -> None:
         """Add `task` with its present status."""
@@ -333,6 +335,7 @@ class Job:
 
     def _count(self, task: Task, step: int) -> None:
         status = task.status
+        self.changes += 1
         if status.is_active:
             self.charged[task.queue] += step
         if status.is_active or status is TaskStatus.SUCCEEDED:
@@ -493,7 +496,3 @@ class Job:
         if not self.successors or self.tree is None:
             return 0
         return sum(leaf.min_member or 0 for leaf in self.tree.leaves() if self.is_over(leaf.name))
-
-    def priorities(self) -> Iterator[int]:
-        """Yield the priorities of the tasks."""
-        return (task.priority for task in self.tasks.values())

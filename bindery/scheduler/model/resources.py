@@ -306,6 +306,8 @@ def total(requests: Iterable[Request]) -> dict[int, int]:
     Equal pods share one request object, so a gang takes hardly longer than one pod.
     """
     shared = [request.in_queues for request in requests]
+    if not shared:
+        return {}
     if len(shared) == 1:
         return dict(zip(shared[0].indices, shared[0].amounts, strict=True))
     counts = Counter(map(id, shared))

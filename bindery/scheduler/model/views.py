@@ -201,6 +201,10 @@ class SharesView(Protocol):
     def limit(self) -> Columns:
         """Limits; infinite for no limit."""
 
+    @property
+    def limits(self) -> Sequence[Mapping[int, float]]:
+        """Queue row -> its limits: position on the resource axis -> units."""
+
     def is_over(self, row: int) -> bool:
         """Return whether the queue is above its fair share of cores, of memory and of GPUs."""
 

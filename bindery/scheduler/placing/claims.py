@@ -53,10 +53,11 @@ class RoomClaim:
         """The sum of the pods' requests: position on the resource axis -> units."""
         return total(task.shape.request for task in self.tasks)
 
-    def resources(self) -> list[int]:
-        """Return the positions of the resources that it wants."""
+    @cached_property
+    def resources(self) -> tuple[int, ...]:
+        """The positions of the resources that it wants."""
         beside = () if self.beside_pods is None else np.flatnonzero(self.beside_pods).tolist()
-        return sorted({*self.request, *beside})
+        return tuple(sorted({*self.request, *beside}))
 
     def waiting_request(self) -> Mapping[int, int]:
         """Return the sum of the requests of pods without a place in the plan."""

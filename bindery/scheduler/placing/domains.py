@@ -48,9 +48,12 @@ class PodDomains:
 
         [resource]; None without such a domain.
         """
+        exclusive = self.exclusive_nodes
+        if not exclusive:  # nearly all gangs
+            return None
         own = session.calls.held_domains().get(job.key)
         new = np.zeros(len(session.state.nodes.nodes), dtype=np.bool_)
-        for rows in self.exclusive_nodes:
+        for rows in exclusive:
             new |= rows if own is None else rows & ~own
         if not new.any():
             return None

@@ -99,7 +99,7 @@ class PluginCalls:
 
     def job_key(self, job: Job) -> SortKey:
         """Return the part of the sort key of `job` that plugins decide."""
-        return tuple(plugin.job_key(self._session, job) for plugin in self._job_order)
+        return tuple([plugin.job_key(self._session, job) for plugin in self._job_order])
 
     # -- gates ---------------------------------------------------------------------------------
 

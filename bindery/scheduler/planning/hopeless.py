@@ -41,8 +41,26 @@ class EmptyNodes:
         return np.asarray(roomy)
 
 
+class _SinglePods:
+    """What `can_run` has found out about single pods in a session; thousands may be equal."""
+
+    def __init__(self, _: Session) -> None:
+        self.can_run: dict[tuple[Shape, str], bool] = {}
+        """Shape and queue -> the answer."""
+
+
 def can_run(session: Session, job: Job) -> bool:
     """Return whether more pods of `job` would fit if nothing else ran."""
+    if job.key.is_group or len(job.pending) != 1:
+        return _can_run(session, job)
+    (task,) = job.pending.values()
+    known, key = session.once(_SinglePods, _SinglePods).can_run, (task.shape, job.queue)
+    if key not in known:
+        known[key] = _can_run(session, job)
+    return known[key]
+
+
+def _can_run(session: Session, job: Job) -> bool:
     empty, barred = session.once(EmptyNodes, EmptyNodes), Barred(session.placement)
     equal = {(task.shape, task.sub_group): task for task in job.pending.values()}
     for (shape, _), task in equal.items():

@@ -96,6 +96,8 @@ class Session(SessionFacts):
         self.packing = PackingPolicies(self, plugins)
         self.refusals: dict[Job, Refusal] = {}
         """Job -> why it waits, for the jobs tried in this cycle."""
+        self._valid: dict[Job, int] = {}
+        """The jobs without a reason against planning them, with their `changes` at that time."""
         self.failed: set[Job] = set()
         """Jobs whose planning raised an error. They are skipped until the session ends."""
         self.took_too_long: list[Job] = []
@@ -272,6 +274,14 @@ class Session(SessionFacts):
 
     def invalid(self, job: Job) -> Refusal | None:
         """Return why `job` cannot be planned now, whatever room there is; None if it can."""
+        if self._valid.get(job) == job.changes:  # each action asks for all jobs
+            return None
+        refusal = self._find_invalid(job)
+        if refusal is None:
+            self._valid[job] = job.changes
+        return refusal
+
+    def _find_invalid(self, job: Job) -> Refusal | None:
         why = self.memory.set_aside(job)
         if why is not None:
             return Refusal(JobReason.PLANNING_TOOK_TOO_LONG, why)

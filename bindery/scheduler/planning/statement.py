@@ -11,16 +11,16 @@ none. Undoing replays the typed log backwards, so a discard restores everything 
 Cost: O(1) to open, O(operations) to undo.
 """
 
-from collections.abc import Iterable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import NewType, Self
+from typing import NewType, Self, TypeVar
 
 from bindery.scheduler.ledgers.base import Ledger, LedgerRefusalError, Operation, OperationKind
 from bindery.scheduler.model.jobs import NO_ROW, Job, Task, TaskStatus, Uid
 from bindery.scheduler.model.state import PlanState
 
+Item = TypeVar("Item")
 Savepoint = NewType("Savepoint", int)
 """A position in a Statement's log."""
 
@@ -133,10 +133,9 @@ class Statement:
         self._demand_open()
         if savepoint > len(self._log):
             raise StatementClosedError("the savepoint has been rolled back already")
-        with ExitStack() as undo:  # newest first, and all of it even if a plugin's ledger fails
-            for operation in self._log[savepoint:]:
-                undo.callback(self._undo, operation)
-            del self._log[savepoint:]
+        undone = self._log[savepoint:]
+        del self._log[savepoint:]
+        _last_first(self._undo, undone)
 
     def discard(self) -> None:
         """Undo everything; the Statement cannot be used again."""
@@ -230,13 +229,16 @@ class Statement:
             _revert(self._ledgers[:applied], operation)
             raise
         self._plan_state.move(operation.task, _STATUS_AFTER[operation.kind], operation.row)
-        self._extend((operation,))
+        self._note(operation)
 
     def _extend(self, operations: Iterable[Operation]) -> None:
         for operation in operations:
-            self._log.append(operation)
-            if operation.kind is OperationKind.EVICT:
-                self._evicted.add(operation.task.uid)
+            self._note(operation)
+
+    def _note(self, operation: Operation) -> None:
+        self._log.append(operation)
+        if operation.kind is OperationKind.EVICT:
+            self._evicted.add(operation.task.uid)
 
     def _undo(self, operation: Operation) -> None:
         if operation.kind is OperationKind.EVICT:
@@ -267,9 +269,20 @@ def promise(statement: Statement, task: Task, row: int) -> bool:
 
 def _revert(ledgers: Sequence[Ledger], operation: Operation) -> None:
     """Take `operation` back from all `ledgers`, last first, even if one of them fails."""
-    with ExitStack() as undo:
-        for ledger in ledgers:
-            undo.callback(ledger.revert, operation)
+    _last_first(lambda ledger: ledger.revert(operation), list(ledgers))
+
+
+def _last_first(undo: Callable[[Item], None], items: list[Item]) -> None:
+    """Call `undo` for all `items`, last first, even if a plugin's ledger fails; take them out."""
+    failure: Exception | None = None
+    while items:
+        try:
+            while items:
+                undo(items.pop())
+        except Exception as error:  # raised below
+            failure = error
+    if failure is not None:
+        raise failure
 
 
 @dataclass(frozen=True, slots=True)

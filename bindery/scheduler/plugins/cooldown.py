@@ -5,7 +5,7 @@ that refused such a pod: the kubelet would most likely refuse the next one as we
 node's allocatable resources or declared features ends both: its device plugin may have come.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -108,11 +108,12 @@ class Cooldown:
         why = session.memory.postponed(job)
         return Refusal(JobReason.COMMIT_FAILED, why) if why is not None else None
 
-    def job_node_failures(self, session: SessionView, job: Job) -> Iterator[NodeFailure]:
-        """Yield the nodes of the job's recent binding failures."""
+    def job_node_failures(self, session: SessionView, job: Job) -> Sequence[NodeFailure]:
+        """Return the nodes of the job's recent binding failures."""
         names = session.memory.avoided_nodes(job)
-        if names:
-            yield NodeFailure("failed to bind it a short while ago", _mask(session, names))
+        if not names:
+            return ()
+        return (NodeFailure("failed to bind it a short while ago", _mask(session, names)),)
 
     # -- nodes that refused an equal pod: as room, because the answer changes with time ----------
 

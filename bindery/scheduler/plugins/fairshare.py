@@ -45,10 +45,12 @@ class FairShare:
     ) -> Refusal | None:
         """Refuse non-preemptible `tasks` if a queue would exceed its quota."""
         # Preemptible pods may use more than the quota: reclaim takes it back.
-        adding = session.adding(job, tasks)
-        pinned = total(task.shape.request for task in adding if not task.is_preemptible)
+        pinned_tasks = [task for task in tasks if not task.is_preemptible]
+        if not pinned_tasks:
+            return None
+        pinned = total(task.shape.request for task in session.adding(job, pinned_tasks))
         ledger, axis, quota = session.queue_ledger, session.state.axis, session.shares.quota
-        for row in ledger.chains[session.queue_row(job)] if pinned else ():
+        for row in ledger.chains[session.queue_row(job)]:
             for index, amount in pinned.items():
                 held = int(ledger.non_preemptible[index, row])
                 if held + amount > quota[index, row]:

@@ -3,6 +3,7 @@
 Releasing pods count until they have gone. Until then, a gang that takes their place has a promise.
 """
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -29,15 +30,19 @@ class QueueLimits:
         self, session: SessionView, job: Job, tasks: Sequence[Task]
     ) -> Refusal | None:
         """Refuse `tasks` if a queue would exceed a limit."""
-        ledger, axis = session.queue_ledger, session.state.axis
+        ledger, limits = session.queue_ledger, session.shares.limits
+        chain = [row for row in ledger.chains[session.queue_row(job)] if limits[row]]
+        if not chain:  # most queues have no limit
+            return None
+        axis = session.state.axis
         # What a request for GPU memory amounts to depends on the node: count the least possible.
         adding = session.adding(job, tasks)
         request = total(session.state.nodes.least(task.shape.request) for task in adding)
         # Reservations keep part of a limit for the first gang that does not fit (backfill).
         reserved = session.reserved_in_queues
-        for row in ledger.chains[session.queue_row(job)]:
+        for row in chain:
             for index, amount in request.items():
-                limit = session.shares.limit[index, row]
+                limit = limits[row].get(index, math.inf)
                 allocated = int(ledger.allocated[index, row])
                 kept = 0 if reserved is None else int(reserved[index, row])
                 if allocated + kept + amount > limit:

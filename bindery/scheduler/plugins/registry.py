@@ -45,6 +45,8 @@ def _timed_method(
         started_s = clock()
         answer = method(*args)
         seconds[name] += clock() - started_s
+        if answer is None:  # the most frequent answer
+            return None
         # A generator works only when it is read, and callers read no more than they need.
         # isinstance with an abstract class takes as long as some of the many short calls.
         kind = type(answer)

@@ -60,9 +60,11 @@ def _by_queue(table: VictimTable, among: BoolColumn) -> Iterator[tuple[int, Iter
 def _few_by_queue(table: VictimTable, few: NDArray[np.intp]) -> Iterator[tuple[int, Iterator[int]]]:
     """Yield the units `few` of each queue, in their order."""
     few = few[np.argsort(table.place[few])]
-    queues = table.queue[few]
-    for queue in np.unique(queues).tolist():
-        yield queue, iter(few[queues == queue].tolist())
+    units: dict[int, list[int]] = {}
+    for index, queue in zip(few.tolist(), table.queue[few].tolist(), strict=True):
+        units.setdefault(queue, []).append(index)
+    for queue in sorted(units):
+        yield queue, iter(units[queue])
 
 
 def _picked(ranked: NDArray[np.intp], among: BoolColumn) -> Iterator[int]:

@@ -62,7 +62,7 @@ class Search:
         """Whether a pod has been promised room that is not free yet."""
         self._kept_rows = session.memory.promised_rows(claim.job)
         self._finders = DomainFinders(session, claim.job, context.domains)
-        self._closed_by = session.placement.finder(claim.job).closed_by
+        self._closed_by = self._finders.of(claim.tasks[0]).closed_by  # the same in all domains
         """Job -> the rows that it closes to the claim, as a mask."""
         self._to_empty = units_to_empty(context)
         """The units that must go before the domains of the claim can be used."""
@@ -270,7 +270,10 @@ class Search:
                 lacking = self._lacks_room(task, row)
         if lacking:
             return False
-        chosen, needed = self.gone[before:], shortfall(session, task, row)
+        chosen = self.gone[before:]
+        if len(chosen) <= 1:  # the only victim was needed, or none was
+            return True
+        needed = shortfall(session, task, row)
         # The last victims are worth most, so they are spared first.
         for index in reversed(list(chosen)):
             freed = table.held_on(index, row, task.shape.request.indices)

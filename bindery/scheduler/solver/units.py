@@ -48,6 +48,8 @@ def units(
     `quota`: takes the cores that non-preemptible pods protect.
     """
     running = [task for task in job.tasks.values() if task.status is TaskStatus.RUNNING]
+    if not running:
+        return []
     if len(running) > 1:  # most jobs have one pod, and keys are the largest cost here
         running.sort(key=session.calls.pod_sort_key, reverse=True)
     free = {task.uid for task in running if allowed(session, task)}

@@ -15,6 +15,7 @@ from bindery.scheduler.ledgers.base import LedgerRefusalError
 from bindery.scheduler.model.columns import BoolColumn, IntColumns
 from bindery.scheduler.model.jobs import Job, JobKey, Task, Uid
 from bindery.scheduler.model.pinned_quota import PinnedQuota
+from bindery.scheduler.model.resources import Request
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.model.verdicts import LAST, SortKey
 from bindery.scheduler.planning.session import Session
@@ -210,14 +211,11 @@ class VictimTable:
         self._first: NDArray[np.intp] = np.searchsorted(self.unit, np.arange(len(self.units) + 1))
         self._nodes = session.state.nodes
         self._account = session.account
-        self.request: NDArray[np.int64] = np.zeros((len(session.state.axis), len(held)), np.int64)
+        self.request: NDArray[np.int64] = self._columns(self._nodes.demand)
         """[resource, pod]: what each pod takes on its node."""
         for pod, (index, row, task) in enumerate(held):
             if task is None:
                 self.request[:, pod] = needs[self.units[index].job][:, row]
-            else:
-                request = self._nodes.demand(row, task.shape.request)
-                self.request[list(request.indices), pod] = request.amounts
         self.returning = Returning(session, self.units)
         """The check whether units would be placed again after their eviction."""
         count = len(self.units)
@@ -271,6 +269,11 @@ class VictimTable:
         return {}
 
     @cached_property
+    def _on_row(self) -> dict[int, NDArray[np.intp]]:
+        """The answers of `on_row`: one node is cleared for one pod after the other."""
+        return {}
+
+    @cached_property
     def _masks(self) -> dict[Hashable, BoolColumn]:
         return {}
 
@@ -282,9 +285,13 @@ class VictimTable:
         return np.logical_or.reduceat(pods, self._first[:-1])
 
     def on_row(self, row: int) -> NDArray[np.intp]:
-        """Return the units with a pod on the node at `row`, in ascending order."""
-        pods, first = self._pods_by_row
-        return np.unique(self.unit[pods[first[row] : first[row + 1]]])
+        """Return the units with a pod on the node at `row`, in ascending order. Do not write."""
+        found = self._on_row.get(row)
+        if found is None:
+            pods, first = self._pods_by_row
+            found = np.unique(self.unit[pods[first[row] : first[row + 1]]])
+            self._on_row[row] = found
+        return found
 
     @cached_property
     def _pods_by_row(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -336,13 +343,22 @@ class VictimTable:
     @cached_property
     def _charged(self) -> NDArray[np.int64]:
         """[resource, pod]: what queues count for each pod."""
-        charged = np.zeros_like(self.request)
-        for pod, task in enumerate(self._pods):
-            if task is None:  # kept room is charged to the gang, not to pods
-                continue
-            request = self._nodes.charge(task.row, task.shape.request)
-            charged[list(request.indices), pod] = request.amounts
-        return charged
+        return self._columns(self._nodes.charge)  # kept room is charged to the gang, not to pods
+
+    def _columns(self, amounts: Callable[[int, Request], Request]) -> NDArray[np.int64]:
+        """Return the `amounts` of the request of each pod at its row: [resource, pod].
+
+        0 for kept room. Most pods share few requests, so each is written out once.
+        """
+        pods = self._pods
+        requests = [None if p is None else amounts(p.row, p.shape.request) for p in pods]
+        different = list({id(request): request for request in requests}.values())
+        columns = np.zeros((len(self._nodes.axis), len(different)), np.int64)
+        for at, request in enumerate(different):
+            if request is not None:
+                columns[list(request.indices), at] = request.amounts
+        place = {id(request): at for at, request in enumerate(different)}
+        return columns[:, [place[id(request)] for request in requests]]
 
     def held_from(self, unit: int) -> NDArray[np.int64]:
         """Return what `unit` and the later units of its job hold, as queues count: [resource]."""

@@ -68,7 +68,10 @@ class JobValid(Protocol):
     """Refuses jobs before they are planned."""
 
     def invalid(self, session: SessionView, job: Job) -> Refusal | None:
-        """Return why `job` cannot be planned, whatever is free; None if it can."""
+        """Return why `job` cannot be planned, whatever is free; None if it can.
+
+        During a session the answer must depend only on the pods of `job` and their status.
+        """
 
 
 @runtime_checkable

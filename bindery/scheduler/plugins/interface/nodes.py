@@ -38,7 +38,7 @@ class JobNodeFilter(Protocol):
     """Filters nodes for one job, at this moment."""
 
     def job_node_failures(self, session: SessionView, job: Job) -> Iterable[NodeFailure]:
-        """Yield the reasons against nodes for `job`; usually none."""
+        """Return the reasons against nodes for `job`; usually none."""
 
 
 @runtime_checkable

@@ -63,18 +63,20 @@ class Topology:
         """Return the ledger of exclusive domains."""
         return Occupancy(session, state, self._book)
 
-    def job_node_failures(self, session: SessionView, job: Job) -> Iterator[NodeFailure]:
-        """Yield the nodes in exclusive domains of other jobs."""
+    def job_node_failures(self, session: SessionView, job: Job) -> Sequence[NodeFailure]:
+        """Return the nodes in exclusive domains of other jobs."""
         occupancy = session.ledger(Occupancy)
         closed = occupancy.closed_to(job)
-        if closed is not None:
-            yield NodeFailure(
-                "in the exclusive domain of another gang",
-                closed,
-                is_lasting=False,
-                is_shared=closed is occupancy.closed,
-                closed_by={key: rows for key, rows in occupancy.held().items() if key != job.key},
-            )
+        if closed is None:
+            return ()
+        failure = NodeFailure(
+            "in the exclusive domain of another gang",
+            closed,
+            is_lasting=False,
+            is_shared=closed is occupancy.closed,
+            closed_by={key: rows for key, rows in occupancy.held().items() if key != job.key},
+        )
+        return (failure,)
 
     def held_domains(self, session: SessionView) -> Mapping[JobKey, BoolColumn]:
         """Return job -> the rows of its exclusive domains."""
