@@ -6,7 +6,6 @@ bindings in progress, and releases the Lease; the next binder does the rest, as 
 """
 
 import asyncio
-import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -125,6 +124,6 @@ class Binder:
 
     def _checks(self) -> dict[str, Callable[[], bool]]:
         return {
-            "mirrors": lambda: self._resources.view.is_healthy(time.monotonic()),
+            "mirrors": self._resources.view.is_healthy,
             "operator": lambda: self._operator is None or self._operator.is_alive,
         }

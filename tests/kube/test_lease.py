@@ -16,6 +16,7 @@ from bindery.kube.client import Client
 from bindery.kube.lease import LeaderElector, Leadership, Observation
 from bindery.kube.objects.resources import LEASES
 from bindery.kube.objects.watched import Lease, LeaseSpec, Meta
+from tests.kube.environments import elsewhere
 from tests.kube.faultproxy import Fault, FaultProxy
 from tests.kube.mirror import wait_until
 
@@ -63,12 +64,11 @@ class Candidate:
         self.later_s = 0.0
         self.may_return = asyncio.Event()
         self.elector = LeaderElector(
-            client,
+            elsewhere(client, now_s=lambda: FIRST_SECOND_OF_2020 + self.later_s),
             name="election",
             identity=identity,
             configuration=LeaderElection.model_validate({**settings, "namespace": namespace}),
             clock=clock,
-            wall_clock=lambda: FIRST_SECOND_OF_2020 + self.later_s,
             annotations=lambda: self.notes,
         )
 
