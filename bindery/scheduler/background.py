@@ -27,16 +27,24 @@ class BackgroundRunner:
     """Runs each cycle in a thread; see `CycleRunner`."""
 
     def __init__(self) -> None:
-        self.stopwatch: Callable[[], float] = time.thread_time
+        self._loop = asyncio.get_running_loop()
         self.dropped: Sequence[StatementDraft] = ()
         self.has_finished = False
         self._limit_s = 0.0
         self._started_s: float | None = None
 
+    def clock(self) -> float:
+        """Return the time of the event loop."""
+        return self._loop.time()
+
+    def stopwatch(self) -> float:
+        """Return the processor time of the calling thread, which is that of a cycle."""
+        return time.thread_time()
+
     def is_healthy(self) -> bool:
         """Return whether no cycle has been running for longer than its limit."""
         started_s = self._started_s
-        return started_s is None or asyncio.get_running_loop().time() - started_s <= self._limit_s
+        return started_s is None or self.clock() - started_s <= self._limit_s
 
     async def run(
         self,
@@ -51,7 +59,7 @@ class BackgroundRunner:
             CycleHangsError: it has not ended after `limit_s`, or `STOP_S` after a cancellation.
             Exception: any error of the cycle.
         """
-        self._limit_s, self._started_s = limit_s, asyncio.get_running_loop().time()
+        self._limit_s, self._started_s = limit_s, self.clock()
         self.has_finished = False
         thread = _CycleThread(cycle, take)
         thread.start()

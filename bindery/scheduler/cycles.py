@@ -22,12 +22,23 @@ class CycleHangsError(Exception):
 class CycleRunner(Protocol):
     """Runs cycles one after another."""
 
-    stopwatch: Callable[[], float]
-    """Returns the seconds for which the thread of a cycle has worked; called by the cycle."""
-    dropped: Sequence[StatementDraft]
-    """Drafts of the last cycle after its stop, which were not passed to `take`."""
-    has_finished: bool
-    """Whether the last cycle ended normally, even if it was stopped."""
+    @property
+    def dropped(self) -> Sequence[StatementDraft]:
+        """Drafts of the last cycle after its stop, which were not passed to `take`."""
+        ...
+
+    @property
+    def has_finished(self) -> bool:
+        """Whether the last cycle ended normally, even if it was stopped."""
+        ...
+
+    def clock(self) -> float:
+        """Return the seconds by which the budget of a cycle is measured. A cycle may call it."""
+        ...
+
+    def stopwatch(self) -> float:
+        """Return the seconds for which the cycles have worked. Only a cycle calls it."""
+        ...
 
     def is_healthy(self) -> bool:
         """Return whether no cycle has been running for longer than its limit."""

@@ -119,11 +119,10 @@ class SchedulingLoop:
     async def _cycle(self, fencing_token: int) -> None:
         self._take_back_refused()
         self._clear_stale()
-        loop_s = asyncio.get_running_loop().time
-        started_s = loop_s()
-        self.cycles += 1
         configuration, runner = self._engine.configuration, self._runner
-        deadline = Deadline(configuration.cycle_budget_seconds, loop_s)
+        started_s = runner.clock()
+        self.cycles += 1
+        deadline = Deadline(configuration.cycle_budget_seconds, runner.clock)
         cycle = self._engine.cycle(fencing_token, deadline=deadline)
         with self._feed.lent(), structlog.contextvars.bound_contextvars(cycle=self.cycles):
             try:
@@ -140,7 +139,7 @@ class SchedulingLoop:
                 self._writer.abandon()
         report = self._engine.report
         self._evictor.submit(report.evictions)
-        metrics.record(report, loop_s() - started_s)
+        metrics.record(report, runner.clock() - started_s)
         for after_cycle in self._follow_ups.cycle:
             after_cycle(report)
 
