@@ -53,8 +53,8 @@ class CycleRunner(Protocol):
     ) -> None:
         """Run `cycle` to its end; when cancelled, stop it between two jobs and wait for its end.
 
-        `take` is called with each draft, in the event loop. It closes `cycle`, which then undoes
-        what it has not yielded.
+        `take` is called with each draft, in the event loop. At the end `cycle` is closed, and the
+        drafts that it has not yielded are undone.
 
         Raises:
             CycleHangsError: it has not ended after `limit_s`, or not after a cancellation.
