@@ -20,7 +20,7 @@ from bindery.api.configuration import SchedulerConfiguration
 from bindery.kube.objects.watched import Pod
 from bindery.kube.watches.store import Change, EventType
 from bindery.observability.interpreter import collect_rarely
-from bindery.scheduler.background import CycleRunner
+from bindery.scheduler.background import BackgroundRunner
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.planning.rounds import Deadline
 
@@ -61,12 +61,13 @@ async def round_of(nodes: int, budget_s: float) -> Round:
             pods[item.metadata.uid] = item
         engine.cluster.apply(Change(EventType.ADDED, item, None))
     gc.collect()
-    lateness, runner = Lateness(), CycleRunner(lambda _: None)
+    lateness, runner = Lateness(), BackgroundRunner()
     watching = asyncio.create_task(lateness.watch())
     cpu_s, wall_s, evictions = list[float](), list[float](), 0
     while not cpu_s or engine.report.is_cut:
         deadline, before = Deadline(budget_s, time.process_time), (time.process_time(), time.time())
-        await runner.run(engine.cycle(deadline=deadline), deadline, _LIMIT_S)
+        cycle = engine.cycle(deadline=deadline)
+        await runner.run(cycle, lambda _: None, deadline, _LIMIT_S)
         cpu_s.append(time.process_time() - before[0])
         wall_s.append(time.time() - before[1])
         evictions += len(engine.report.evictions)

@@ -14,6 +14,7 @@ from bindery.kube.access.credentials import Credentials
 from bindery.kube.client import Client
 from bindery.kube.http.carrier import Answer, headers, send_as
 from bindery.kube.http.requests import ApiRequest
+from bindery.kube.realenvironment import REAL
 
 
 class SessionCarrier:
@@ -54,4 +55,4 @@ class SessionCarrier:
 
 def connect(credentials: Credentials, user_agent: str, connections: int) -> Client:
     """Return a client whose requests an aiohttp session carries."""
-    return Client(SessionCarrier(credentials, user_agent, connections), request_timeout_s=30.0)
+    return Client(SessionCarrier(credentials, user_agent, connections), 30.0, REAL)

@@ -2,9 +2,10 @@
 
 
 def __getattr__(name: str) -> str:
-    """Return `__version__`, which is looked up when it is asked for: the look takes 20 ms."""
+    """Return `__version__`, looked up when it is first asked for: the look takes 20 ms."""
     if name == "__version__":
         from importlib.metadata import version
 
-        return version("bindery")
+        found = globals()[name] = version("bindery")
+        return found
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

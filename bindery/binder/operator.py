@@ -14,17 +14,13 @@ from types import AsyncGeneratorType
 from typing import Any, Final
 
 import aiohttp
-import msgspec
 import structlog
 
-from bindery.api.bindrequest import Phase
 from bindery.binder.imports import absent
 from bindery.binder.metrics import KOPF_STARTS
+from bindery.binder.requestevents import translate
 from bindery.binder.statements.intake import Intake
-from bindery.binder.statements.manager import Malformed
 from bindery.kube.access.credentials import Credentials
-from bindery.kube.objects import reading
-from bindery.kube.objects.bindrequests import BindRequest
 from bindery.kube.objects.resources import BIND_REQUESTS
 
 # kopf imports the whole Kubernetes client, if installed, to recognize the types of its objects. The
@@ -152,42 +148,6 @@ async def _close_watches() -> None:
         is_watch = isinstance(each, AsyncGeneratorType) and each.ag_code.co_name == _WATCH
         if is_watch and not each.ag_running:
             await each.aclose()
-
-
-def translate(kind: str | None, raw: Any, intake: Intake) -> None:
-    """Translate a watch event into calls of the intake.
-
-    Args:
-        kind: ADDED, MODIFIED, DELETED; None: the object existed before the first list.
-        raw: the object as JSON.
-        intake: receives the calls.
-    """
-    try:
-        stored = reading.convert(raw, BindRequest)
-    except msgspec.ValidationError as error:
-        if kind == "DELETED":
-            intake.forget((raw.get("metadata") or {}).get("uid", ""))
-        else:
-            _translate_malformed(raw, f"the request cannot be decoded: {error}", intake)
-        return
-    if kind == "DELETED":
-        intake.gone(stored)
-    else:
-        intake.observe(stored, adopted=kind is None)
-
-
-def _translate_malformed(raw: Any, message: str, intake: Intake) -> None:
-    metadata, status = raw.get("metadata") or {}, raw.get("status")
-    phase = status.get("phase") if isinstance(status, dict) else None
-    intake.malformed(
-        Malformed(
-            namespace=metadata.get("namespace", ""),
-            name=metadata.get("name", ""),
-            uid=metadata.get("uid", ""),
-            message=message,
-        ),
-        is_final=phase in (Phase.SUCCEEDED, Phase.FAILED),
-    )
 
 
 def _session(credentials: Credentials) -> kopf.AiohttpSession:

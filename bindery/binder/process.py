@@ -6,7 +6,6 @@ bindings in progress, and releases the Lease; the next binder does the rest, as 
 """
 
 import asyncio
-import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -19,6 +18,8 @@ from bindery.binder.api_server.pods import ClusterView
 from bindery.binder.metrics import LEADING
 from bindery.binder.operator import Operator
 from bindery.binder.plugins.interface import BinderPlugin
+from bindery.binder.requestevents import MakeSource, RequestSource
+from bindery.binder.statements.intake import Intake
 from bindery.binder.stopping import Stop
 from bindery.binder.term import Term, TermResources
 from bindery.kube import publication
@@ -52,38 +53,43 @@ async def run(options: Options) -> None:
     Raises:
         KubeError: no usable configuration for the API server was found.
     """
-    credentials = await Credentials.load(options.kubeconfig)
+    credentials, stop = await Credentials.load(options.kubeconfig), Stop()
+
+    def operator(intake: Intake) -> RequestSource:
+        return Operator(intake, credentials, options.identity, stop.claim_signals)
+
     connecting = Client.connect(
         options.kubeconfig,
         user_agent=f"{COMPONENT}/{__version__}",
         connections=options.configuration.concurrent_binds + _OTHER_CONNECTIONS,
     )
     async with connecting as client:
-        await Binder(options, client, credentials).run()
+        stop.claim_signals()
+        await Binder(options, client, stop, operator).run()
 
 
 class Binder:
-    """One binder process."""
+    """One binder process. It learns of BindRequests from what `make_source` makes."""
 
-    def __init__(self, options: Options, client: Client, credentials: Credentials) -> None:
+    def __init__(
+        self, options: Options, client: Client, stop: Stop, make_source: MakeSource
+    ) -> None:
         self._options = options
         self._resources = TermResources(
             client=client,
-            credentials=credentials,
-            identity=options.identity,
             configuration=options.configuration,
             plugins=options.plugins,
             view=ClusterView(client),
             events=EventRecorder(client, COMPONENT),
-            stop=Stop(),
+            stop=stop,
+            make_source=make_source,
         )
         self._leading = False
-        self._operator: Operator | None = None
+        self._source: RequestSource | None = None
 
     async def run(self) -> None:
-        """Take part in the leader election, and bind while leading, until a signal comes."""
+        """Take part in the leader election, and bind while leading, until it is to stop."""
         resources = self._resources
-        resources.stop.claim_signals()
         async with AsyncExitStack() as stack:
             server = HealthServer(self._options.listening, self._checks())
             await stack.enter_async_context(server)
@@ -115,16 +121,16 @@ class Binder:
 
     async def _lead(self, _leadership: Leadership) -> None:
         term = Term(self._resources)
-        self._leading, self._operator = True, term.operator
+        self._leading, self._source = True, term.source
         LEADING.set(1)
         try:
             await term.run()
         finally:
             LEADING.set(0)
-            self._leading, self._operator = False, None
+            self._leading, self._source = False, None
 
     def _checks(self) -> dict[str, Callable[[], bool]]:
         return {
-            "mirrors": lambda: self._resources.view.is_healthy(time.monotonic()),
-            "operator": lambda: self._operator is None or self._operator.is_alive,
+            "mirrors": self._resources.view.is_healthy,
+            "operator": lambda: self._source is None or self._source.is_alive,
         }

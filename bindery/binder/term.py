@@ -5,8 +5,6 @@ and nodes contain all the state.
 """
 
 import asyncio
-import random
-import time
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -19,17 +17,16 @@ from bindery.binder.api_server.pods import ClusterView
 from bindery.binder.api_server.reports import Reports
 from bindery.binder.api_server.waits import Waits
 from bindery.binder.metrics import IN_FLIGHT, PLUGIN_SECONDS
-from bindery.binder.operator import Operator
 from bindery.binder.outcome.fencing import Fence
 from bindery.binder.outcome.limiter import FairLimiter
 from bindery.binder.outcome.retention import RetentionQueue
 from bindery.binder.plugins.chain import PluginChain
 from bindery.binder.plugins.interface import BinderPlugin, RunsBeside
+from bindery.binder.requestevents import MakeSource
 from bindery.binder.run.dependencies import RunDependencies
 from bindery.binder.statements.intake import Intake
 from bindery.binder.statements.manager import Manager
 from bindery.binder.stopping import Stop
-from bindery.kube.access.credentials import Credentials
 from bindery.kube.client import Client
 from bindery.kube.errors import KubeError
 from bindery.kube.events.recorder import EventRecorder
@@ -65,14 +62,12 @@ class TermResources:
     """The resources of a term; they outlive it."""
 
     client: Client
-    credentials: Credentials
-    identity: str
-    """The identity in the Lease."""
     configuration: BinderConfiguration
     plugins: tuple[BinderPlugin, ...]
     view: ClusterView
     events: EventRecorder
     stop: Stop
+    make_source: MakeSource
 
 
 class Term:
@@ -80,7 +75,7 @@ class Term:
 
     def __init__(self, resources: TermResources) -> None:
         self._resources = resources
-        configuration = resources.configuration
+        configuration, environment = resources.configuration, resources.client.environment
         limiter = FairLimiter(configuration.concurrent_binds)
         adapter = ApiAdapter(
             resources.client, resources.view, resources.events, limiter, self._is_waited_for
@@ -93,22 +88,19 @@ class Term:
             port=adapter,
             store=adapter,
             plugins=PluginChain(resources.plugins, client_for, _measure),
-            reporter=Reports(resources.events, time.time),
-            clock=time.time,
+            reporter=Reports(resources.events, environment.now_s),
+            clock=environment.now_s,
             pause=resources.stop.pause,
-            draw=random.random,
+            draw=environment.random.random,
             max_backoff_s=configuration.max_backoff_seconds,
         )
         self._retention = RetentionQueue(
-            adapter.remove, configuration.time_to_live_seconds, time.time
+            adapter.remove, configuration.time_to_live_seconds, environment.now_s
         )
         self._manager = Manager(dependencies, Fence(), self._retention, adapter)
-        self._ending_namespaces = EndingNamespaces(resources.client, time.time)
+        self._ending_namespaces = EndingNamespaces(resources.client)
         self._waits = Waits(self._manager, adapter, resources.stop.pause)
-        intake = Intake(self._manager, adapter.shared)
-        self.operator = Operator(
-            intake, resources.credentials, resources.identity, resources.stop.claim_signals
-        )
+        self.source = resources.make_source(Intake(self._manager, adapter.shared))
 
     def _is_waited_for(self, namespace: str, statement_id: str) -> bool:
         # The manager is created after the adapter, which calls it.
@@ -125,7 +117,7 @@ class Term:
         try:
             async with asyncio.TaskGroup() as group:
                 tasks = [
-                    group.create_task(self.operator.run()),
+                    group.create_task(self.source.run()),
                     group.create_task(self._waits.run()),
                     group.create_task(self._ending_namespaces.run()),
                     group.create_task(self._retention.run(self._manager.is_needed)),

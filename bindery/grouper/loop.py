@@ -7,7 +7,6 @@ workload is planned twice at once.
 
 import asyncio
 import math
-import time
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -71,7 +70,7 @@ class GroupingLoop:
 
     def _take_due(self) -> list[str]:
         """Note what has changed; take out and return the workloads to be planned now."""
-        now = time.monotonic()
+        now = asyncio.get_running_loop().time()
         for root in self._view.take_changed():
             rest_s = max(self._debounce_s, self._rests_s.get(root, 0.0))
             self._due[root] = min(self._due.get(root, math.inf), now + rest_s)
@@ -84,7 +83,7 @@ class GroupingLoop:
     async def _sleep(self) -> None:
         """Wait until something has changed or is due."""
         waiting = [at for root, at in self._due.items() if root not in self._busy]
-        pause_s = max(0.0, min(waiting) - time.monotonic()) if waiting else None
+        pause_s = max(0.0, min(waiting) - asyncio.get_running_loop().time()) if waiting else None
         events = [asyncio.create_task(each.wait()) for each in (self._view.changed, self._free)]
         try:
             await asyncio.wait(events, timeout=pause_s, return_when=asyncio.FIRST_COMPLETED)
@@ -102,7 +101,7 @@ class GroupingLoop:
             PLANS.labels("failed").inc()
             failures = self._failures[root] = self._failures.get(root, 0) + 1
             pause_s = backoff_s(failures - 1, _RETRY_BASE_S, _RETRY_CAP_S, 0.5)
-            self._due.setdefault(root, time.monotonic() + pause_s)
+            self._due.setdefault(root, asyncio.get_running_loop().time() + pause_s)
             if isinstance(error, KubeError):
                 log_failure(_log, "not written", error, workload=root, retry_in_s=pause_s)
             else:
@@ -125,9 +124,10 @@ class GroupingLoop:
             return
         notices: list[Notice] = []
         for workload in self._view.workloads(root):
-            began = time.monotonic()
+            now_s = asyncio.get_running_loop().time
+            began_s = now_s()
             planned = self._plan(root, workload)
-            took_s = time.monotonic() - began
+            took_s = now_s() - began_s
             PLAN_SECONDS.observe(took_s)
             self._rests_s[root] = took_s * _REST
             notices += _notices(planned)

@@ -8,7 +8,6 @@ invariant: an owner counts as gone only after the API server has answered that i
 """
 
 import asyncio
-import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -225,10 +224,10 @@ class Owners:
         )
         return self._was_settled
 
-    def healthy(self, now: float) -> bool:
-        """Whether no watch is out of date at `now` (of `time.monotonic`)."""
+    def healthy(self) -> bool:
+        """Whether no watch is out of date."""
         mirrors = [kind.mirror for kind in self._kinds.values() if kind.mirror is not None]
-        return all(each.healthy(now) for each in mirrors if each.synced.is_set())
+        return all(each.healthy() for each in mirrors if each.synced.is_set())
 
     @property
     def watched(self) -> int:
@@ -294,7 +293,7 @@ class Owners:
                 self._set_missing(kind, missing)
             except KubeError as error:
                 log_failure(_log, "kind not looked up", error, kind=kind.key.kind)
-            await asyncio.sleep(_pause_s(attempt))
+            await asyncio.sleep(self._pause_s(attempt))
             attempt += 1
 
     async def _discover(self, key: KindKey) -> Resource[OwnerObject] | None:
@@ -405,7 +404,7 @@ class Owners:
                 owner = await self._read(resource, reference)
             except KubeError as error:
                 log_failure(_log, "owner not read", error, kind=reference.kind)
-                await asyncio.sleep(_pause_s(attempt))
+                await asyncio.sleep(self._pause_s(attempt))
                 attempt += 1
                 continue
             if self._to_ask(reference) is None:
@@ -439,6 +438,6 @@ class Owners:
         except NotFoundError:
             return None
 
-
-def _pause_s(attempt: int) -> float:
-    return backoff_s(attempt, _LOOK_AGAIN_S, _LOOK_AGAIN_CAP_S, random.random())  # noqa: S311  # it spreads requests
+    def _pause_s(self, attempt: int) -> float:
+        draw = self._client.environment.random.random()
+        return backoff_s(attempt, _LOOK_AGAIN_S, _LOOK_AGAIN_CAP_S, draw)

@@ -4,7 +4,6 @@ Called by `loop` after a gang was planned and written. One write for each group 
 differ; a write that is overtaken fails, and the gang is planned again.
 """
 
-import time
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -38,7 +37,7 @@ class Reporter:
             KubeError: a write has failed that may succeed later.
         """
         finding = report.finding(written)
-        now = timestamp(time.time())
+        now = timestamp(self.client.environment.now_s())
         for index, (group, adapter) in enumerate(report.groups):
             wanted = conditions(group, adapter, finding, is_root=index == 0, now=now)
             if wanted is not None:

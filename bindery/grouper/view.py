@@ -5,7 +5,6 @@ know about one of them.
 """
 
 import asyncio
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -104,8 +103,7 @@ class View:
 
     def is_up_to_date(self) -> bool:
         """Whether no watch has been silent for too long."""
-        now = time.monotonic()
-        return all(each.healthy(now) for each in self._mirrors()) and self._owners.healthy(now)
+        return all(each.healthy() for each in self._mirrors()) and self._owners.healthy()
 
     @property
     def kinds(self) -> int:

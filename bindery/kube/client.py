@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from bindery.kube.access.credentials import Credentials
+from bindery.kube.environment import Environment
 from bindery.kube.errors import ConflictError, OutcomeUnknownError
 from bindery.kube.http.calls import Caller, Listed, Turn
 from bindery.kube.http.carrier import Carrier
@@ -30,6 +31,7 @@ from bindery.kube.http.requests import (
 from bindery.kube.http.retry import Repeat
 from bindery.kube.objects.resources import ObjectList, Resource
 from bindery.kube.objects.watched import KubeObject
+from bindery.kube.realenvironment import REAL
 
 __all__ = ["Client", "Connecting", "PatchKind", "Selection"]
 
@@ -44,9 +46,15 @@ class Client:
     """
 
     def __init__(
-        self, transport: Carrier, request_timeout_s: float, turn: Turn = nullcontext
+        self,
+        transport: Carrier,
+        request_timeout_s: float,
+        environment: Environment,
+        turn: Turn = nullcontext,
     ) -> None:
-        self._caller = Caller(transport, request_timeout_s, turn)
+        self.environment = environment
+        """The clock and the chance of the process that has this client."""
+        self._caller = Caller(transport, request_timeout_s, environment.random.random, turn)
 
     @staticmethod
     def connect(
@@ -70,7 +78,7 @@ class Client:
         async def make() -> Client:
             access = credentials or await Credentials.load(kubeconfig, context)
             carrier = _carrier(access, user_agent, connections, is_command=is_command)
-            return Client(carrier, request_timeout_s)
+            return Client(carrier, request_timeout_s, REAL)
 
         return Connecting(make)
 
@@ -89,7 +97,7 @@ class Client:
 
         The timeout of a call starts after its turn has come.
         """
-        return Client(self._caller.transport, self._caller.timeout_s, turn)
+        return Client(self._caller.transport, self._caller.timeout_s, self.environment, turn)
 
     async def get(self, resource: Resource[T], name: str, namespace: str = "") -> T:
         """Read one object."""

@@ -9,8 +9,6 @@ token than all earlier terms.
 
 import asyncio
 import math
-import random
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
@@ -46,7 +44,7 @@ class Leadership:
     @classmethod
     def without_election(cls) -> "Leadership":
         """Return the leadership of a process that takes part in no election."""
-        return cls(0, time.monotonic, math.inf)
+        return cls(0, lambda: 0.0, math.inf)
 
     def is_valid(self) -> bool:
         """Whether the Lease was renewed recently enough to act on it.
@@ -97,11 +95,10 @@ class LeaderElector:
         name: str,
         identity: str,
         configuration: LeaderElection,
-        clock: Callable[[], float] = time.monotonic,
-        wall_clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] | None = None,
         annotations: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
-        """`clock` measures durations; `wall_clock` returns seconds since the epoch.
+        """`clock` measures durations; by default the clock of the running event loop.
 
         `annotations` returns the annotations to write to the Lease at each renewal.
         """
@@ -110,8 +107,8 @@ class LeaderElector:
         self._namespace = configuration.namespace
         self._identity = identity
         self._configuration = configuration
-        self._clock = clock
-        self._wall_clock = wall_clock
+        self._clock = clock or asyncio.get_running_loop().time
+        self._environment = client.environment
         self._annotations = annotations
         self._seen: Observation | None = None
 
@@ -166,7 +163,7 @@ class LeaderElector:
             return None
         last = lease.lease.spec.lease_transitions
         token = self._first_token() if last is None else last + 1
-        spec = self._spec(token, acquired_at=_now())
+        spec = self._spec(token, acquired_at=self._now())
         try:
             return await self._write(lease.lease, spec)
         except ConflictError:
@@ -178,7 +175,7 @@ class LeaderElector:
             metadata=Meta(
                 name=self._name, namespace=self._namespace, annotations=dict(self._annotations())
             ),
-            spec=self._spec(max(last + 1, self._first_token()), acquired_at=_now()),
+            spec=self._spec(max(last + 1, self._first_token()), acquired_at=self._now()),
         )
         try:
             created = await self._client.create(LEASES, lease, self._namespace)
@@ -193,7 +190,7 @@ class LeaderElector:
         Each term lasts longer than a second, so the seconds since 2020 exceed any earlier count of
         terms.
         """
-        return max(1, int(self._wall_clock() - _TOKENS_SINCE_S))
+        return max(1, int(self._environment.now_s() - _TOKENS_SINCE_S))
 
     async def _serve(
         self, leadership: Leadership, lead: Callable[[Leadership], Awaitable[None]]
@@ -266,7 +263,7 @@ class LeaderElector:
         # process knows, and the next process would wait for its whole duration.
         try:
             async with asyncio.timeout(_RELEASE_TIMEOUT_S):
-                await self._rewrite(fencing_token, _released)
+                await self._rewrite(fencing_token, self._released)
         except KubeError as error:
             log_failure(_log, "release failed", error, lease=self._name)
         except TimeoutError:
@@ -297,9 +294,17 @@ class LeaderElector:
             holder_identity=self._identity,
             lease_duration_seconds=math.ceil(self._configuration.lease_seconds),
             acquire_time=acquired_at,
-            renew_time=_now(),
+            renew_time=self._now(),
             lease_transitions=transitions,
         )
+
+    def _released(self, spec: LeaseSpec) -> LeaseSpec:
+        return msgspec.structs.replace(
+            spec, holder_identity="", lease_duration_seconds=1, renew_time=self._now()
+        )
+
+    def _now(self) -> str:
+        return timestamp_micro(self._environment.now_s())
 
     def _until(self, asked_at: float) -> float:
         # Counted from before the request, so that this process gives up before others may take
@@ -307,19 +312,9 @@ class LeaderElector:
         return asked_at + self._configuration.renew_deadline_seconds
 
     async def _pause(self, at_most_s: float = math.inf) -> None:
-        jitter = 1.0 + _JITTER * random.random()  # noqa: S311  # jitter, not secrets
+        jitter = 1.0 + _JITTER * self._environment.random.random()
         await asyncio.sleep(min(self._configuration.retry_seconds * jitter, at_most_s))
-
-
-def _released(spec: LeaseSpec) -> LeaseSpec:
-    return msgspec.structs.replace(
-        spec, holder_identity="", lease_duration_seconds=1, renew_time=_now()
-    )
 
 
 def _transitions(lease: Lease) -> int:
     return lease.spec.lease_transitions or 0
-
-
-def _now() -> str:
-    return timestamp_micro(time.time())

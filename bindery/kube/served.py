@@ -6,7 +6,6 @@ no permission is needed.
 
 import asyncio
 import math
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
@@ -139,11 +138,12 @@ class _Page(Generic[T]):
     async def get(self, key: str) -> dict[str, T]:
         """Return a document that has `key`, or is new enough to prove that `key` is missing."""
         async with self._lock:
-            now = time.monotonic()
+            loop = asyncio.get_running_loop()
+            now = loop.time()
             is_there = key in self._found and now - self._read_at < REREAD_AFTER_S
             if not is_there and now - self._read_at > _STILL_NEW_S:
                 await asyncio.sleep(max(0.0, self._asked_at + REREAD_AFTER_S - now))
-                self._asked_at = time.monotonic()
+                self._asked_at = loop.time()
                 self._found = await self._read()
                 self._read_at = self._asked_at
             return self._found

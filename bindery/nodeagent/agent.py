@@ -7,11 +7,9 @@ is in the API server or in checkpoints.
 """
 
 import asyncio
-import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
-from random import Random
 from typing import Final
 
 from bindery.kube.client import Client
@@ -33,8 +31,7 @@ class HollowAgent:
     """Keeps `nodes`, with their pods and NUMA zones.
 
     `checkpoints`: None keeps them in memory. `topology_delay_s`: how long changes of zones are
-    collected before they are reported. `random` spreads actions that would otherwise happen at the
-    same moment.
+    collected before they are reported.
     """
 
     def __init__(
@@ -44,10 +41,8 @@ class HollowAgent:
         *,
         checkpoints: Path | None = None,
         topology_delay_s: float = DELAY_S,
-        clock: Callable[[], float] = time.time,
-        random: Random | None = None,
     ) -> None:
-        random = random or Random()  # noqa: S311 -- jitter, not secrets
+        clock, random = client.environment.now_s, client.environment.random
         self._events = EventRecorder(client, COMPONENT)
         self.kubelets = Kubelets(
             node_object=self._node_object,

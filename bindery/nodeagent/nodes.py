@@ -6,7 +6,6 @@ without the hollow label is never written to.
 """
 
 import asyncio
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -134,7 +133,7 @@ class NodeKeeper:
     def healthy(self) -> bool:
         """Whether the watch is alive and the Leases of all registered nodes are valid."""
         now = self._clock()
-        return self._reflector.healthy(time.monotonic()) and not any(
+        return self._reflector.healthy() and not any(
             state.stage is NodeStage.REGISTERED and now - state.renewed_s > LEASE_DURATION_S
             for state in self._states.values()
         )

@@ -6,7 +6,6 @@ delete of a pod carries its UID.
 """
 
 import asyncio
-import time
 from collections import defaultdict
 from collections.abc import Callable
 from random import Random
@@ -92,7 +91,7 @@ class PodKeeper:
     @property
     def healthy(self) -> bool:
         """Whether the watch is alive."""
-        return self._reflector.healthy(time.monotonic())
+        return self._reflector.healthy()
 
     async def run(self) -> None:
         """Run the pods; does not return."""

@@ -12,44 +12,44 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing, suppress
 
 from bindery.scheduler.commit.drafts import StatementDraft
+from bindery.scheduler.cycles import CycleHangsError
 from bindery.scheduler.planning.rounds import CycleStoppedError, Deadline
 
 STOP_S = 10.0
 """Time for a stopped cycle to end, in seconds; it stops between two jobs."""
 
 
-class CycleHangsError(Exception):
-    """A cycle does not end. `stack`: the stack of its thread, formatted as in a traceback."""
+class BackgroundRunner:
+    """Runs each cycle in a thread; see `CycleRunner`."""
 
-    def __init__(self, after_s: float, stack: str) -> None:
-        self.stack, self.after_s = stack, after_s
-        super().__init__(f"a planning cycle has not ended after {after_s:.0f} s")
-
-
-class CycleRunner:
-    """Runs cycles one after another. `take` is called with each draft, in the event loop."""
-
-    def __init__(self, take: Callable[[StatementDraft], None]) -> None:
-        self._take = take
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.dropped: Sequence[StatementDraft] = ()
+        self.has_finished = False
         self._limit_s = 0.0
         self._started_s: float | None = None
-        self.dropped: list[StatementDraft] = []
-        """Drafts of the last cycle after its stop, which were not passed to `take`."""
-        self.has_finished = False
-        """Whether the last cycle ended normally, even if it was stopped."""
+
+    def clock(self) -> float:
+        """Return the time of the event loop."""
+        return self._loop.time()
+
+    def stopwatch(self) -> float:
+        """Return the processor time of the calling thread, which is that of a cycle."""
+        return time.thread_time()
 
     def is_healthy(self) -> bool:
         """Return whether no cycle has been running for longer than its limit."""
         started_s = self._started_s
-        return started_s is None or time.monotonic() - started_s <= self._limit_s
+        return started_s is None or self.clock() - started_s <= self._limit_s
 
     async def run(
         self,
         cycle: Generator[StatementDraft, None, None],
+        take: Callable[[StatementDraft], None],
         deadline: Deadline,
         limit_s: float,
     ) -> None:
@@ -59,9 +59,9 @@ class CycleRunner:
             CycleHangsError: it has not ended after `limit_s`, or `STOP_S` after a cancellation.
             Exception: any error of the cycle.
         """
-        self._limit_s, self._started_s = limit_s, time.monotonic()
+        self._limit_s, self._started_s = limit_s, self.clock()
         self.has_finished = False
-        thread = _CycleThread(cycle, self._take)
+        thread = _CycleThread(cycle, take)
         thread.start()
         try:
             await self._wait(thread, limit_s)

@@ -5,7 +5,7 @@ cadence, reads the cluster and the report, and passes what it finds to a writer,
 background.
 """
 
-import time
+import asyncio
 from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
@@ -75,12 +75,12 @@ class NodeRequests:
     def __init__(self, engine: Engine, writer: ProvisioningWriter, clock: Clock) -> None:
         self._engine, self._writer, self._clock = engine, writer, clock
         self._due_s = 0.0
-        """Time of the next look, by the monotonic clock."""
+        """Time of the next look, by the event loop's clock."""
 
     def after_cycle(self, report: CycleReport) -> None:
         """Offer the changes of ProvisioningRequests to the writer."""
         arguments = provisioning.arguments_of(self._engine.configuration)
-        now_s = time.monotonic()
+        now_s = asyncio.get_running_loop().time()
         if arguments is not None and now_s >= self._due_s:
             self._due_s = now_s + REQUEST_NODES_EVERY_S
             cluster = self._engine.cluster
@@ -93,7 +93,7 @@ class ScalingDemand:
     def __init__(self, engine: Engine, writer: ScalingWriter) -> None:
         self._engine, self._writer = engine, writer
         self._due_s = 0.0
-        """Time of the next look, by the monotonic clock."""
+        """Time of the next look, by the event loop's clock."""
 
     def after_cycle(self, report: CycleReport) -> None:
         """Offer the demand to the writer."""
@@ -104,7 +104,7 @@ class ScalingDemand:
         covered = self._writer.covered
         # At once: the GPU of a placed share would be taken, and its scaling pod ask for another.
         self._writer.let_go(uid for uid in covered if not scaling.waits(cluster, uid))
-        now_s = time.monotonic()
+        now_s = asyncio.get_running_loop().time()
         if now_s >= self._due_s:
             self._due_s = now_s + SCALE_EVERY_S
             self._writer.offer(scaling.demand(cluster, report, configuration, arguments, covered))

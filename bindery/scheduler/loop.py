@@ -5,7 +5,6 @@ of commit/, which write in the background; all else that follows is in consequen
 """
 
 import asyncio
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -14,13 +13,13 @@ import structlog
 
 from bindery.api.configuration import SchedulerConfiguration
 from bindery.kube.lease import Leadership
-from bindery.scheduler.background import CycleHangsError, CycleRunner
 from bindery.scheduler.cache.feed import Feed
 from bindery.scheduler.commit import metrics
 from bindery.scheduler.commit.drafts import StatementDraft
 from bindery.scheduler.commit.evictor import Evictor
 from bindery.scheduler.commit.stale import stale_requests
 from bindery.scheduler.commit.writer import UNCONFIRMED_AFTER_S, RequestWriter
+from bindery.scheduler.cycles import CycleHangsError, CycleRunner
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.model.evictions import Eviction
 from bindery.scheduler.planning.reports import CycleReport
@@ -49,22 +48,22 @@ class FollowUps:
 
 
 class SchedulingLoop:
-    """Runs cycles. `clock` returns seconds since the epoch."""
+    """Plans in cycles, each run by `runner`. `clock` returns seconds since the epoch."""
 
     def __init__(
         self,
         engine: Engine,
+        runner: CycleRunner,
         feed: Feed,
         writer: RequestWriter,
         evictor: Evictor,
         follow_ups: FollowUps,
         clock: Callable[[], float],
     ) -> None:
-        self._engine, self._feed = engine, feed
+        self._engine, self._runner, self._feed = engine, runner, feed
         self._writer, self._evictor = writer, evictor
         self._follow_ups = follow_ups
         self._clock = clock
-        self._runner = CycleRunner(self._submit)
         self._free = asyncio.Lock()
         """Held while a cycle uses the engine."""
         self._clear_at_s = 0.0
@@ -120,14 +119,14 @@ class SchedulingLoop:
     async def _cycle(self, fencing_token: int) -> None:
         self._take_back_refused()
         self._clear_stale()
-        started_s = time.perf_counter()
-        self.cycles += 1
         configuration, runner = self._engine.configuration, self._runner
-        deadline = Deadline(configuration.cycle_budget_seconds)
+        started_s = runner.clock()
+        self.cycles += 1
+        deadline = Deadline(configuration.cycle_budget_seconds, runner.clock)
         cycle = self._engine.cycle(fencing_token, deadline=deadline)
         with self._feed.lent(), structlog.contextvars.bound_contextvars(cycle=self.cycles):
             try:
-                await runner.run(cycle, deadline, configuration.max_cycle_seconds)
+                await runner.run(cycle, self._submit, deadline, configuration.max_cycle_seconds)
             except asyncio.CancelledError:
                 # The commits of a finished cycle are submitted, so its evictions are too.
                 if runner.has_finished:
@@ -140,7 +139,7 @@ class SchedulingLoop:
                 self._writer.abandon()
         report = self._engine.report
         self._evictor.submit(report.evictions)
-        metrics.record(report, time.perf_counter() - started_s)
+        metrics.record(report, runner.clock() - started_s)
         for after_cycle in self._follow_ups.cycle:
             after_cycle(report)
 

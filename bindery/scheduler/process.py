@@ -8,7 +8,6 @@ the watches, as the commits of an earlier leader are BindRequests.
 
 import asyncio
 import contextlib
-import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,8 +15,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol, Self
 
 import structlog
-from prometheus_client import REGISTRY
-from prometheus_client.registry import Collector
+from prometheus_client import REGISTRY, CollectorRegistry
 
 from bindery import __version__
 from bindery.api.names import scheduler_lease
@@ -27,6 +25,7 @@ from bindery.kube.events.recorder import EventRecorder
 from bindery.kube.lease import LeaderElector, Leadership
 from bindery.observability.health import HealthServer
 from bindery.observability.listening import Listening
+from bindery.scheduler.background import BackgroundRunner
 from bindery.scheduler.cache.feed import Feed
 from bindery.scheduler.commit import metrics
 from bindery.scheduler.commit.evictor import Evictor
@@ -41,6 +40,7 @@ from bindery.scheduler.consequences import (
     ObjectProblems,
     ScalingDemand,
 )
+from bindery.scheduler.cycles import CycleRunner
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.loop import FollowUps, SchedulingLoop
 from bindery.scheduler.status.charge_records import ChargeRecorder
@@ -53,7 +53,6 @@ from bindery.scheduler.status.scaling_writer import ScalingWriter
 from bindery.scheduler.status.standing_writer import StandingWriter
 from bindery.scheduler.status.writer import StatusWriter
 from bindery.scheduler.usage import keeping
-from bindery.scheduler.usage.keeper import UsageKeeper
 from bindery.scheduler.usage.metrics import QueueCollector
 
 COMPONENT: Final = "bindery-scheduler"
@@ -98,10 +97,9 @@ class _Results:
     figures: QueueFigures
 
     @classmethod
-    def of(
-        cls, client: Client, engine: Engine, events: EventRecorder, clock: Callable[[], float]
-    ) -> Self:
+    def of(cls, client: Client, engine: Engine, events: EventRecorder) -> Self:
         """Make the writers."""
+        clock = client.environment.now_s
         node_pool = engine.configuration.node_pool
         return cls(
             engine,
@@ -142,86 +140,115 @@ class _Results:
         )
 
 
-async def run(options: SchedulerOptions, clock: Callable[[], float] = time.time) -> None:
-    """Schedule until cancelled. `clock` returns seconds since the epoch."""
-    configuration = options.configuration_file.current
+async def run(options: SchedulerOptions) -> None:
+    """Schedule until cancelled."""
     agent = f"{COMPONENT}/{__version__}"
     async with Client.connect(options.kubeconfig, user_agent=agent) as client:
-        engine = Engine(configuration, clock, time.thread_time)
-        feed = Feed(client, engine.cluster, engine.watched_resources())
-        metrics.begin(feed.kinds())
-        events = EventRecorder(client, COMPONENT)
-        writer = RequestWriter(client, feed.changed.set, lambda: engine.configuration.bind_request)
-        evictor = Evictor(
-            client, events, feed.changed.set, engine.cluster, partial(promised, engine.cluster)
+        await Scheduler(options, client, BackgroundRunner()).run()
+
+
+class Scheduler:
+    """One scheduler process. `registry` gets the series of queues, and is what it exports."""
+
+    def __init__(
+        self,
+        options: SchedulerOptions,
+        client: Client,
+        runner: CycleRunner,
+        registry: CollectorRegistry = REGISTRY,
+    ) -> None:
+        configuration = options.configuration_file.current
+        clock = client.environment.now_s
+        self._options, self._client, self._registry = options, client, registry
+        self._election = configuration.leader_election
+        self._node_pool = configuration.node_pool
+        self._lease_name = scheduler_lease(self._node_pool)
+        self._engine = engine = Engine(configuration, clock, runner.stopwatch)
+        self._feed = feed = Feed(client, engine.cluster, engine.watched_resources())
+        self._events = EventRecorder(client, COMPONENT)
+        self._writer = RequestWriter(
+            client, feed.changed.set, lambda: engine.configuration.bind_request
         )
-        results = _Results.of(client, engine, events, clock)
-        loop = SchedulingLoop(engine, feed, writer, evictor, results.follow_ups(evictor), clock)
-        lease_name = scheduler_lease(configuration.node_pool)
-        usage = keeping.keeper(configuration, engine.past, client, events, clock)
-
-        async def lead(leadership: Leadership) -> None:
-            await announce(
-                client,
-                lease_name,
-                configuration.leader_election.namespace,
-                configuration.node_pool,
-                leadership.fencing_token,
-            )
-            await feed.catch_up()  # with older state, room could be used twice
-            writer.begin(leadership)
-            metrics.LEADING.set(1)
-            try:
-                async with usage.kept(leadership):
-                    # Within the term, so that a write that is being retried ends with it.
-                    writing = [each.run(leadership) for each in results.writers()]
-                    with _exported(QueueCollector(engine.past), results.figures):
-                        async with _together(*writing):
-                            await loop.run(leadership)
-            finally:
-                metrics.end_term()
-                # Commits are finished: an incomplete Statement would hold room until it is stale.
-                await evictor.stop()
-                await writer.stop(_DRAIN_S)
-
-        elector = LeaderElector(
+        self._evictor = Evictor(
             client,
-            name=lease_name,
-            identity=options.identity,
-            configuration=configuration.leader_election,
-            annotations=lambda: publication.annotations(
-                engine.configuration, options.configuration_file.problem
-            ),
+            self._events,
+            feed.changed.set,
+            engine.cluster,
+            partial(promised, engine.cluster),
         )
-        liveness = {"cycles end": loop.is_healthy}
-        checks = {"watches synced": feed.is_synced, "watches up to date": feed.is_healthy}
-        async with HealthServer(options.listening, checks, liveness=liveness):
-            reloading = _reload(options, loop, engine, feed, usage)
-            async with _together(feed.run(), events.run(), reloading):
-                await elector.run(lead, stand_by=feed.start)
+        self._results = _Results.of(client, engine, self._events)
+        self._usage = keeping.keeper(configuration, engine.past, client, self._events, clock)
+        follow_ups = self._results.follow_ups(self._evictor)
+        self._loop = SchedulingLoop(
+            engine, runner, feed, self._writer, self._evictor, follow_ups, clock
+        )
 
+    async def run(self) -> None:
+        """Take part in the leader election, and plan while leading, until cancelled."""
+        metrics.begin(self._feed.kinds())
+        file = self._options.configuration_file
+        elector = LeaderElector(
+            self._client,
+            name=self._lease_name,
+            identity=self._options.identity,
+            configuration=self._election,
+            annotations=lambda: publication.annotations(self._engine.configuration, file.problem),
+        )
+        liveness = {"cycles end": self._loop.is_healthy}
+        checks = {
+            "watches synced": self._feed.is_synced,
+            "watches up to date": self._feed.is_healthy,
+        }
+        server = HealthServer(
+            self._options.listening, checks, liveness=liveness, registry=self._registry
+        )
+        async with server, _together(self._feed.run(), self._events.run(), self._reload()):
+            await elector.run(self._lead, stand_by=self._feed.start)
 
-@contextlib.contextmanager
-def _exported(*collectors: Collector) -> Iterator[None]:
-    """Export the series of queues at /metrics while this process leads."""
-    for collector in collectors:
-        REGISTRY.register(collector)
-    try:
-        yield
-    finally:
+    async def _lead(self, leadership: Leadership) -> None:
+        await announce(
+            self._client,
+            self._lease_name,
+            self._election.namespace,
+            self._node_pool,
+            leadership.fencing_token,
+        )
+        await self._feed.catch_up()  # with older state, room could be used twice
+        self._writer.begin(leadership)
+        metrics.LEADING.set(1)
+        try:
+            async with self._usage.kept(leadership):
+                # Within the term, so that a write that is being retried ends with it.
+                writing = [each.run(leadership) for each in self._results.writers()]
+                with self._exported():
+                    async with _together(*writing):
+                        await self._loop.run(leadership)
+        finally:
+            metrics.end_term()
+            # Commits are finished: an incomplete Statement would hold room until it is stale.
+            await self._evictor.stop()
+            await self._writer.stop(_DRAIN_S)
+
+    @contextlib.contextmanager
+    def _exported(self) -> Iterator[None]:
+        """Export the series of queues at /metrics while this process leads."""
+        collectors = QueueCollector(self._engine.past), self._results.figures
         for collector in collectors:
-            REGISTRY.unregister(collector)
+            self._registry.register(collector)
+        try:
+            yield
+        finally:
+            for collector in collectors:
+                self._registry.unregister(collector)
 
-
-async def _reload(
-    options: SchedulerOptions, loop: SchedulingLoop, engine: Engine, feed: Feed, usage: UsageKeeper
-) -> None:
-    """Apply each change of the configuration file."""
-    async for configuration in options.configuration_file.changes():
-        await loop.configure(configuration)
-        usage.configure(configuration.usage)
-        await feed.follow(engine.watched_resources())
-        _log.info("configuration changed", file=str(options.configuration_file.path))
+    async def _reload(self) -> None:
+        """Apply each change of the configuration file."""
+        file = self._options.configuration_file
+        async for configuration in file.changes():
+            await self._loop.configure(configuration)
+            self._usage.configure(configuration.usage)
+            await self._feed.follow(self._engine.watched_resources())
+            _log.info("configuration changed", file=str(file.path))
 
 
 @contextlib.asynccontextmanager

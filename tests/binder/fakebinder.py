@@ -72,7 +72,7 @@ class Door:
         self, world: World, script: "Script", is_waited_for: Callable[[str, str], bool]
     ) -> None:
         self.world = world
-        self.shared = SharedStatuses(self, is_waited_for, lambda: asyncio.get_running_loop().time())
+        self.shared = SharedStatuses(self, is_waited_for)
         self.script = script
         self.dead = False
         self.calls: list[str] = []

@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from bindery.binder.operator import translate
 from bindery.binder.outcome.retention import finished
 from bindery.binder.plugins.interface import PluginError
+from bindery.binder.requestevents import translate
 from bindery.kube.objects.bindrequests import (
     BindRequest,
     BindRequestStatus,

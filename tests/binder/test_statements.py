@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from bindery.binder.operator import translate
 from bindery.binder.plugins.interface import PluginError
+from bindery.binder.requestevents import translate
 from bindery.binder.statements.manager import Malformed
 from bindery.kube.objects.bindrequests import StatementSpec, UnboundPod
 from tests.binder.binderworld import NAMESPACE, FakePod, World, gang

@@ -1,6 +1,6 @@
 """Time-based shares on the real API server: an hour in a minute, and the stored record.
 
-The scheduler's own `process.run` runs in the test's process, with its ServiceAccount's rights, so
+The process's own `Scheduler` runs in the test's process, with its ServiceAccount's rights, so
 that a clock can be given to it; binder, API server and hollow nodes are what they always are.
 """
 
@@ -24,6 +24,7 @@ from bindery.kube.objects.resources import CONFIG_MAPS, Resource
 from bindery.kube.objects.watched import KubeObject
 from bindery.observability.listening import Listening
 from bindery.scheduler import process
+from bindery.scheduler.background import BackgroundRunner
 from bindery.scheduler.configuration import ConfigurationFile
 from bindery.scheduler.usage.codec import decode
 from bindery.scheduler.usage.place import KEY
@@ -31,6 +32,7 @@ from devcluster.components import Components
 from devcluster.install import Installation, render
 from tests.e2e.support import NO_ELECTION, Corner, Gang, wait_for
 from tests.e2e.traps import ready
+from tests.kube.environments import elsewhere
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("binder")]
 RECORDS = LeaderElection().namespace
@@ -90,7 +92,7 @@ class Inside:
         options = process.SchedulerOptions(
             ConfigurationFile(file), kubeconfig, "in-the-test", Listening(0)
         )
-        running = asyncio.create_task(process.run(options, clock))
+        running = asyncio.create_task(schedule(options, clock))
         before = sample("bindery_cycle_seconds_count")
         try:
             await cycles_pass(before, running)
@@ -99,6 +101,14 @@ class Inside:
             running.cancel()
             with suppress(asyncio.CancelledError):
                 await running
+
+
+async def schedule(options: process.SchedulerOptions, clock: Clock) -> None:
+    """Run a scheduler at the time of `clock`."""
+    agent = f"{process.COMPONENT}/0"
+    async with Client.connect(options.kubeconfig, user_agent=agent) as client:
+        client_then = elsewhere(client, now_s=clock)
+        await process.Scheduler(options, client_then, BackgroundRunner()).run()
 
 
 async def cycles_pass(since: float, running: asyncio.Task[None] | None = None) -> None:

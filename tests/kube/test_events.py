@@ -13,6 +13,7 @@ from bindery.kube.client import Client
 from bindery.kube.events.recorder import EventRecorder, ObjectReference, reference_to
 from bindery.kube.objects.resources import EVENTS, NODES, Resource
 from bindery.kube.objects.watched import KubeObject
+from tests.kube.environments import elsewhere
 from tests.kube.faultproxy import Fault, FaultProxy
 
 pytestmark = pytest.mark.e2e
@@ -100,7 +101,7 @@ async def test_repeats_raise_the_count_of_one_event(
     client: Client, proxied: Client, proxy: FaultProxy, namespace: str
 ) -> None:
     later_s = 0.0
-    recorder = EventRecorder(proxied, COMPONENT, clock=lambda: time.time() + later_s)
+    recorder = EventRecorder(elsewhere(proxied, now_s=lambda: time.time() + later_s), COMPONENT)
     for _ in range(3):
         recorder.normal(pod(namespace), "Waiting", "for its gang")
     with running(recorder):

@@ -12,10 +12,12 @@ import pytest
 from structlog.testing import capture_logs
 
 from bindery.api.configuration import LeaderElection
+from bindery.api.times import seconds as seconds_of
 from bindery.kube.client import Client
 from bindery.kube.lease import LeaderElector, Leadership, Observation
 from bindery.kube.objects.resources import LEASES
 from bindery.kube.objects.watched import Lease, LeaseSpec, Meta
+from tests.kube.environments import elsewhere
 from tests.kube.faultproxy import Fault, FaultProxy
 from tests.kube.mirror import wait_until
 
@@ -23,6 +25,12 @@ WAIT_S = 20.0
 _STEP_S = 100.0
 FIRST_SECOND_OF_2020 = datetime(2020, 1, 1, 0, 0, 1, tzinfo=UTC).timestamp()
 """The time of all candidates, so that the tokens of a new Lease begin with 1."""
+_BEGUN_S = time.monotonic()
+
+
+def now_s() -> float:
+    """Return the time of all candidates; it stays in that second for hours."""
+    return FIRST_SECOND_OF_2020 + (time.monotonic() - _BEGUN_S) / 10_000
 
 
 class Clock:
@@ -63,12 +71,11 @@ class Candidate:
         self.later_s = 0.0
         self.may_return = asyncio.Event()
         self.elector = LeaderElector(
-            client,
+            elsewhere(client, now_s=lambda: now_s() + self.later_s),
             name="election",
             identity=identity,
             configuration=LeaderElection.model_validate({**settings, "namespace": namespace}),
             clock=clock,
-            wall_clock=lambda: FIRST_SECOND_OF_2020 + self.later_s,
             annotations=lambda: self.notes,
         )
 
@@ -146,15 +153,14 @@ async def pass_time(clock: Clock, seconds: float, *candidates: Candidate) -> Non
     """
     for _ in range(math.ceil(seconds / _STEP_S)):
         clock.put_forward(_STEP_S)
-        await wait_until(partial(_have_seen_renewal, candidates, datetime.now(UTC)))
+        await wait_until(partial(_have_seen_renewal, candidates, now_s()))
 
 
-def _have_seen_renewal(candidates: Sequence[Candidate], after: datetime) -> bool:
+def _have_seen_renewal(candidates: Sequence[Candidate], after_s: float) -> bool:
     renewed_at = [candidate.seen.renew_time for candidate in candidates]
     leading = [one.terms[-1] for one in candidates if one.identity in one.acting]
-    return all(at is not None and datetime.fromisoformat(at) > after for at in renewed_at) and all(
-        term.valid_for_s() > _STEP_S for term in leading
-    )
+    are_renewed = all((seconds_of(at) or 0.0) > after_s for at in renewed_at)
+    return are_renewed and all(term.valid_for_s() > _STEP_S for term in leading)
 
 
 async def lease_of(client: Client, namespace: str) -> LeaseSpec:

@@ -1,6 +1,7 @@
 """The retries of calls: the policy alone."""
 
 import asyncio
+import random
 import re
 import time
 from collections.abc import AsyncGenerator
@@ -140,7 +141,7 @@ class _Silent:
 
 
 async def test_the_last_failure_names_the_number_of_attempts_and_the_whole_time() -> None:
-    caller = Caller(_Silent(), timeout_s=0.5)
+    caller = Caller(_Silent(), timeout_s=0.5, draw=random.random)
 
     with pytest.raises(OutcomeUnknownError) as caught:
         await caller.call(read(PODS, "list", "/api/v1/pods"))
@@ -169,8 +170,9 @@ class _Unreachable(_Silent):
 
 async def test_no_attempt_begins_after_the_timeout_of_the_call() -> None:
     server = _Unreachable(busy_s=0.15)
+    caller = Caller(server, timeout_s=0.1, draw=random.random)
 
     with pytest.raises(UnreachableError, match="connection refused"):
-        await Caller(server, timeout_s=0.1).call(read(PODS, "list", "/api/v1/pods"))
+        await caller.call(read(PODS, "list", "/api/v1/pods"))
 
     assert len(server.timeouts_s) == 1

@@ -2,9 +2,7 @@
 
 import asyncio
 import json
-import random
-import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
@@ -17,6 +15,7 @@ from bindery.kube.objects.resources import CONFIG_MAPS, EVENTS, Resource, metada
 from bindery.kube.objects.watched import KubeObject
 from bindery.kube.watches.reflector import Change, Reflector, WatchTiming
 from devcluster.plane import ControlPlane
+from tests.kube.environments import Drawn, elsewhere
 from tests.kube.faultproxy import Fault, FaultProxy
 from tests.kube.mirror import WAIT_S, Aside, Mirror, running, wait_until
 
@@ -49,7 +48,6 @@ def reflector(
     *,
     resource: Resource[Any] = TEXTS,
     timing: WatchTiming = QUICK,
-    draw: Callable[[], float] = random.random,
 ) -> Reflector[KubeObject]:
     """Return a reflector of our objects, of any kind, that passes changes to `mirror`."""
     return Reflector(
@@ -60,7 +58,6 @@ def reflector(
         label_selector=OURS,
         on_malformed=mirror.take_malformed,
         timing=timing,
-        draw=draw,
     )
 
 
@@ -96,7 +93,7 @@ async def test_changes_are_reported_once_and_in_order(
 
     assert mirror.story("a") == ["ADDED", "MODIFIED", "DELETED"]
     assert dict(made.objects) == {(namespace, "b"): mirror.objects["b"]}
-    assert made.healthy(time.monotonic())
+    assert made.healthy()
 
 
 async def test_a_list_of_several_pages_is_complete(
@@ -335,7 +332,7 @@ async def test_catching_up_does_not_wait_until_a_cut_watch_connects_again(
     proxied: Client, proxy: FaultProxy, client: Client, namespace: str, mirror: Mirror
 ) -> None:
     timing = WatchTiming(backoff_base_s=3600.0, backoff_cap_s=3600.0)
-    made = reflector(proxied, namespace, mirror, timing=timing, draw=lambda: 1.0)
+    made = reflector(elsewhere(proxied, chance=Drawn(1.0)), namespace, mirror, timing=timing)
     with running(made):
         await wait_until(lambda: len(proxy.streams) == 1)
         proxy.break_next(Fault("GET", "watch=true", times=2, status=503))
@@ -372,7 +369,7 @@ async def test_an_idle_watch_of_a_kind_without_bookmarks_is_healthy(
         await asyncio.wait_for(made.synced.wait(), WAIT_S)
         for _ in range(40):
             await asyncio.sleep(0.1)
-            assert made.healthy(time.monotonic())
+            assert made.healthy()
         body = {
             "metadata": {"name": "late", "labels": {"test": "watch"}},
             "eventTime": "2026-01-01T00:00:00.000000Z",
@@ -395,17 +392,17 @@ async def test_a_reflector_is_unhealthy_during_an_outage(
 ) -> None:
     timing = WatchTiming(unhealthy_after_s=0.3, backoff_base_s=0.02, backoff_cap_s=0.05)
     made = reflector(proxied, namespace, mirror, timing=timing)
-    assert not made.healthy(time.monotonic()), "nothing has been listed yet"
+    assert not made.healthy(), "nothing has been listed yet"
     with running(made):
         await wait_until(lambda: len(proxy.streams) == 1)
         outage = proxy.break_next(Fault("GET", "watch=true", times=1000, status=503))
         proxy.cut_streams()
-        await wait_until(lambda: not made.healthy(time.monotonic()))
+        await wait_until(lambda: not made.healthy())
         outage.times = 0
         await wait_until(lambda: len(proxy.streams) == 1)
         await client.create(TEXTS, config_map("after"), namespace)
         await mirror.until(lambda: "after" in mirror.objects)
-        assert made.healthy(time.monotonic())
+        assert made.healthy()
 
 
 async def test_a_malformed_object_is_reported_and_does_not_affect_others(

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from bindery.scheduler.background import CycleHangsError, CycleRunner
+from bindery.scheduler.background import BackgroundRunner
 from bindery.scheduler.commit.drafts import StatementDraft
+from bindery.scheduler.cycles import CycleHangsError
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.model.jobs import TaskStatus
 from bindery.scheduler.planning.rounds import Deadline
@@ -46,9 +47,14 @@ def with_plugin(engine: Engine, plugin: Any) -> Engine:
     return engine
 
 
-async def run(engine: Engine, runner: CycleRunner, limit_s: float = LONG_S) -> None:
-    deadline = Deadline(LONG_S)
-    await runner.run(engine.cycle(deadline=deadline), deadline, limit_s)
+async def run(
+    engine: Engine,
+    runner: BackgroundRunner | None = None,
+    take: Callable[[StatementDraft], None] = lambda _: None,
+    limit_s: float = LONG_S,
+) -> None:
+    deadline, runner = Deadline(LONG_S, time.monotonic), runner or BackgroundRunner()
+    await runner.run(engine.cycle(deadline=deadline), take, deadline, limit_s)
 
 
 async def test_the_event_loop_goes_on_while_a_plugin_blocks_or_computes() -> None:
@@ -75,7 +81,7 @@ async def test_the_event_loop_goes_on_while_a_plugin_blocks_or_computes() -> Non
     drafts: list[StatementDraft] = []
     counting = asyncio.create_task(count())
 
-    await run(engine, CycleRunner(drafts.append))
+    await run(engine, take=drafts.append)
 
     counting.cancel()
     assert seen
@@ -90,7 +96,7 @@ async def test_drafts_arrive_in_order_in_the_event_loops_thread() -> None:
     expected = [draft.name for draft in whole.cycle()]
     taken: list[tuple[str, int]] = []
 
-    await run(engine, CycleRunner(lambda d: taken.append((d.name, threading.get_ident()))))
+    await run(engine, take=lambda d: taken.append((d.name, threading.get_ident())))
 
     assert taken == [(name, threading.get_ident()) for name in expected]
 
@@ -101,10 +107,10 @@ async def test_an_error_of_a_cycle_is_raised_where_the_cycle_is_awaited() -> Non
         raise ZeroDivisionError
 
     drafts: list[StatementDraft] = []
-    runner = CycleRunner(drafts.append)
+    runner = BackgroundRunner()
 
     with pytest.raises(ZeroDivisionError):
-        await runner.run(broken(), Deadline(LONG_S), LONG_S)
+        await runner.run(broken(), drafts.append, Deadline(LONG_S, time.monotonic), LONG_S)
 
     assert len(drafts) == 1
 
@@ -117,7 +123,7 @@ async def test_a_cycle_that_hangs_is_reported_and_unhealthy(released: threading.
         released.wait()
 
     engine = with_plugin(engine_with(node("n"), *gang("g", 2)), Blocking(hang))
-    runner = CycleRunner(lambda _: None)
+    runner = BackgroundRunner()
 
     with pytest.raises(CycleHangsError) as raised:
         await run(engine, runner, limit_s=0.2)
@@ -144,8 +150,8 @@ async def test_a_cycle_that_is_cancelled_stops_between_two_jobs_and_leaves_nothi
 
     with_plugin(engine, Blocking(stop_at_the_third))
     taken: list[StatementDraft] = []
-    runner = CycleRunner(taken.append)
-    running = asyncio.create_task(run(engine, runner))
+    runner = BackgroundRunner()
+    running = asyncio.create_task(run(engine, runner, taken.append))
     await asyncio.to_thread(third.wait)
 
     running.cancel()
@@ -175,7 +181,7 @@ async def test_a_cycle_that_does_not_stop_after_its_cancellation_hangs(
         released.wait()
 
     engine = with_plugin(engine_with(node("n"), pod("p")), Blocking(hang))
-    running = asyncio.create_task(run(engine, CycleRunner(lambda _: None)))
+    running = asyncio.create_task(run(engine))
     await asyncio.sleep(0.05)
 
     running.cancel()

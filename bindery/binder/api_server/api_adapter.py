@@ -6,7 +6,6 @@ sees an outcome.
 """
 
 import asyncio
-import random
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
@@ -146,7 +145,7 @@ class ApiAdapter:
                 "status write failed", namespace=meta.namespace, name=meta.name, error=str(error)
             )
         delay_s = min(_RETRY_S * 2.0 ** min(failures, 60), _RETRY_CAP_S)
-        await asyncio.sleep(delay_s * (1 + random.random()))  # noqa: S311  # jitter, no secret
+        await asyncio.sleep(delay_s * (1 + self._client.environment.random.random()))
 
     # ---- MalformedSink --------------------------------------------------------------------------
 

@@ -7,7 +7,6 @@ Job is about to be deleted, so it no longer needs to count the pod.
 """
 
 import asyncio
-from collections.abc import Callable
 from typing import Any, Final
 
 import structlog
@@ -53,9 +52,9 @@ def is_stuck(pod: KubeObject, now_s: float) -> bool:
 class EndingNamespaces:
     """Looks for pods kept by this finalizer, at intervals."""
 
-    def __init__(self, client: Client, clock: Callable[[], float]) -> None:
-        """Create without starting. `clock`: returns seconds since the epoch."""
-        self._client, self._clock = client, clock
+    def __init__(self, client: Client) -> None:
+        """Create without starting."""
+        self._client, self._clock = client, client.environment.now_s
 
     async def run(self) -> None:
         """Free pods until cancelled; a round without ending namespaces is one request."""

@@ -74,9 +74,9 @@ class ClusterView:
         await self.pods.synced.wait()
         await self.nodes.synced.wait()
 
-    def is_healthy(self, now: float) -> bool:
-        """Whether both are up to date at `now` (of `time.monotonic`)."""
-        return self.pods.healthy(now) and self.nodes.healthy(now)
+    def is_healthy(self) -> bool:
+        """Whether both are up to date."""
+        return self.pods.healthy() and self.nodes.healthy()
 
     async def find_pod(self, namespace: str, name: str, uid: str) -> PodView | None:
         """Return the pod of that name; from memory if memory shows the wanted, unbound pod."""

@@ -8,7 +8,6 @@ Statements.
 """
 
 import asyncio
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
@@ -116,7 +115,6 @@ class SharedStatuses:
         self,
         requests: StoredRequests,
         is_waited_for: Callable[[str, str], bool],
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Make an empty memory.
 
@@ -124,9 +122,8 @@ class SharedStatuses:
             requests: the API server.
             is_waited_for: whether a Statement in progress depends on the one of this namespace and
                 id.
-            clock: returns seconds; measures the waiting time of a success.
         """
-        self._requests, self._is_waited_for, self._clock = requests, is_waited_for, clock
+        self._requests, self._is_waited_for = requests, is_waited_for
         self._shared: dict[str, _Shared] = {}
         self._waiting: dict[tuple[str, str], _Shared] = {}
         """Namespace and id of a Statement with a status to be written -> its request."""
@@ -239,7 +236,7 @@ class SharedStatuses:
         if former is not None and not former.is_done:
             former.error = RequestChangedError()  # the newer status replaces it
         if not shared.pending:
-            shared.since_s = self._clock()
+            shared.since_s = asyncio.get_running_loop().time()
         shared.pending[key.statement] = pending
         self._waiting[key.namespace, key.statement] = shared
         shared.news.set()
@@ -276,14 +273,16 @@ class SharedStatuses:
         while not self._is_due(shared):
             shared.news.clear()
             try:
-                async with asyncio.timeout(shared.since_s + GATHER_S - self._clock()):
+                async with asyncio.timeout(
+                    shared.since_s + GATHER_S - asyncio.get_running_loop().time()
+                ):
                     await shared.news.wait()
             except TimeoutError:
                 return
 
     def _is_due(self, shared: _Shared) -> bool:
         namespace = shared.newest.metadata.namespace
-        if self._clock() >= shared.since_s + GATHER_S:
+        if asyncio.get_running_loop().time() >= shared.since_s + GATHER_S:
             return True
         for statement_id, pending in shared.pending.items():
             if not pending.may_wait or self._is_waited_for(namespace, statement_id):

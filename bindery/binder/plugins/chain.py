@@ -5,9 +5,9 @@ pods to prepare, finish or roll back. Invariant: except a cancellation, no excep
 leaves this module.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from time import monotonic
 from typing import Final
 
 import structlog
@@ -215,7 +215,8 @@ class PluginChain:
     ) -> PodFailure | None:
         if plugin.name not in contexts.concern.plugins:
             return None
-        started, ended = monotonic(), CUT_OFF
+        now_s, ended = asyncio.get_running_loop().time, CUT_OFF
+        started_s = now_s()
         contexts.busy = plugin.name
         try:
             failure = await self._outcome(plugin, name, step, contexts)
@@ -223,7 +224,7 @@ class PluginChain:
         finally:
             contexts.busy = None
             contexts.of(plugin).waits_for = ""
-            self._measure(plugin.name, name, ended, monotonic() - started)
+            self._measure(plugin.name, name, ended, now_s() - started_s)
         return failure
 
     async def _outcome(

@@ -8,7 +8,6 @@ configurations. Invariant: a certificate is served only after it was written to 
 """
 
 import asyncio
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -60,10 +59,9 @@ class Rotation:
         place: CertificatePlace,
         lifetimes: Lifetimes,
         use: Callable[[str, str], None],
-        clock: Callable[[], float] = time.time,
     ) -> None:
         self._client, self._place, self._lifetimes = client, place, lifetimes
-        self._use, self._clock = use, clock
+        self._use, self._clock = use, client.environment.now_s
         self._served = ""
         self._woken = asyncio.Event()
         self._secrets = Reflector(

@@ -4,7 +4,6 @@ The scheduler checks objects that the watches have not delivered yet.
 """
 
 import asyncio
-import time
 from typing import Any
 
 from bindery.binder.webhook.directory import Directory
@@ -35,4 +34,4 @@ class WatchedDirectory(Directory):
 
     def is_healthy(self) -> bool:
         """Return whether no watch is out of date."""
-        return all(watch.healthy(time.monotonic()) for watch in self._watches)
+        return all(watch.healthy() for watch in self._watches)

@@ -9,8 +9,8 @@ from bindery.cli.options import LogLevel, command_group
 from bindery.cli.processes import running
 from bindery.observability.listening import LOOPBACK, Listening
 from bindery.scheduler import process
-from bindery.scheduler.background import CycleHangsError
 from bindery.scheduler.configuration import ConfigurationFile
+from bindery.scheduler.cycles import CycleHangsError
 from bindery.scheduler.process import SchedulerOptions
 
 app = command_group("The process that plans gangs and commits them.")

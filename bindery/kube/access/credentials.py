@@ -11,7 +11,6 @@ import logging
 import os
 import ssl
 import tempfile
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -62,7 +61,7 @@ class Credentials:
         self._tokens = access.tokens
         self._origin = origin  # kubeconfig and context; None in a cluster
         self._renewing = asyncio.Lock()
-        self._renew_at_s = time.monotonic() + _RENEW_AFTER_S
+        self._renew_at_s = asyncio.get_running_loop().time() + _RENEW_AFTER_S
         self.server = access.server
         """`https://host:port`, without a slash at the end."""
         self.proxy = access.proxy
@@ -90,7 +89,8 @@ class Credentials:
     @property
     def due(self) -> bool:
         """Whether to read the token's source again before the next request."""
-        return self.authorization is not None and time.monotonic() >= self._renew_at_s
+        now_s = asyncio.get_running_loop().time()
+        return self.authorization is not None and now_s >= self._renew_at_s
 
     async def renew(self, *, rejected: str | None = None) -> None:
         """Read the token's source again; `rejected` is the header that got a 401, if any.
@@ -102,7 +102,7 @@ class Credentials:
                 return  # another task has renewed the token meanwhile
             if rejected is None and not self.due:
                 return
-            self._renew_at_s = time.monotonic() + _RENEW_AFTER_S
+            self._renew_at_s = asyncio.get_running_loop().time() + _RENEW_AFTER_S
             try:
                 if rejected is not None and self._origin is not None:
                     self._tokens = (await _by_kubeconfig(*self._origin)).tokens

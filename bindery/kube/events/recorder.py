@@ -6,10 +6,8 @@ and when. Recording never blocks and never fails; events that cannot be written 
 """
 
 import asyncio
-import secrets
 import socket
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, Final
 
@@ -58,13 +56,12 @@ class EventRecorder:
         *,
         burst: int = 25,
         per_second: float = 5.0,
-        clock: Callable[[], float] = time.time,
     ) -> None:
         self._client = client
         self._component = component
         self._instance = f"{component}-{socket.gethostname()}"[:128]
-        self._clock = clock
-        self._book = EventBook(clock(), burst=burst, per_second=per_second)
+        self._clock = client.environment.now_s
+        self._book = EventBook(self._clock(), burst=burst, per_second=per_second)
         self._wake = asyncio.Event()
 
     def normal(
@@ -126,7 +123,7 @@ class EventRecorder:
     def _event(self, series: Series, namespace: str) -> dict[str, Any]:
         occurrence = series.occurrence
         regarding = occurrence.regarding
-        suffix = f".{secrets.token_hex(8)}"
+        suffix = f".{self._client.environment.token(16)}"
         event = {
             "apiVersion": EVENTS.api_version,
             "kind": EVENTS.kind,

@@ -5,7 +5,6 @@ Used between `client`, which builds requests, and a `http.carrier`, which sends 
 """
 
 import asyncio
-import random
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, Final, TypeVar
@@ -41,18 +40,23 @@ Turn = Callable[[], AbstractAsyncContextManager[None]]
 
 
 class Caller:
-    """Makes calls, each after waiting for its turn, then within `timeout_s` seconds."""
+    """Makes calls, each after waiting for its turn, then within `timeout_s` seconds.
 
-    def __init__(self, transport: Carrier, timeout_s: float, turn: Turn = nullcontext) -> None:
+    `draw` returns a random number in [0, 1).
+    """
+
+    def __init__(
+        self,
+        transport: Carrier,
+        timeout_s: float,
+        draw: Callable[[], float],
+        turn: Turn = nullcontext,
+    ) -> None:
         self.transport = transport
         self.timeout_s = timeout_s
+        self.draw = draw
         self._turn = turn
         self.policy = RetryPolicy()
-        self._random = random.Random()  # noqa: S311  # jitter, not secrets
-
-    def draw(self) -> float:
-        """Draw a random number in [0, 1)."""
-        return self._random.random()
 
     async def call(self, request: ApiRequest) -> bytes:
         """Send until success; return the body of the answer."""

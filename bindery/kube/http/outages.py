@@ -5,7 +5,6 @@
 it has read its roles and tokens, so its refusals belong to the outage.
 """
 
-import time
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -26,7 +25,7 @@ _log = structlog.get_logger()
 class Outages:
     """Whether one API server answers."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float]) -> None:
         """`clock` returns seconds."""
         self._clock = clock
         self._since_s: float | None = None  # the first failure since the last good answer

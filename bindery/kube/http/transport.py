@@ -10,7 +10,6 @@ import asyncio
 import socket
 from collections.abc import AsyncGenerator, AsyncIterable, Callable
 from functools import cache
-from time import perf_counter
 from typing import NoReturn
 
 import aiohttp
@@ -44,7 +43,7 @@ class Transport:
         self._credentials = credentials
         self._slots = asyncio.Semaphore(connections)
         self._user_agent = user_agent
-        self._outages = Outages()
+        self._outages = Outages(asyncio.get_running_loop().time)
         self.field_manager = user_agent.partition("/")[0]
         """The name under which server-side apply records Bindery's fields."""
         self._connections = Connections(
@@ -95,7 +94,8 @@ class Transport:
             raise UnreachableError(f"{text}: no connection was free or could be made") from error
 
     async def _exchange(self, request: ApiRequest, sending: Callable[[], None]) -> Answer:
-        started_s = perf_counter()
+        now_s = asyncio.get_running_loop().time
+        started_s = now_s()
         given = headers(request, self._credentials, self._user_agent)
         try:
             if self._credentials.proxy is not None:
@@ -109,7 +109,7 @@ class Transport:
             raise _failure(request, error) from error
         _count(request, str(answer.status))
         self._outages.answered(answer.status)
-        _time(request, perf_counter() - started_s)
+        _time(request, now_s() - started_s)
         return answer
 
     async def _by_session(self, request: ApiRequest, sent: dict[str, str]) -> Answer:

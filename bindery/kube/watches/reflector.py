@@ -6,8 +6,6 @@ versions and restarts of the API server, no change is lost and none is delivered
 """
 
 import asyncio
-import random
-import time
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import aclosing
 from dataclasses import KW_ONLY, dataclass, field
@@ -79,8 +77,6 @@ class Reflector(Generic[T]):
     on_malformed: Callable[[Meta, str], None] | None = None
     on_failure: Callable[[KubeError], None] | None = None
     timing: WatchTiming = WatchTiming()
-    draw: Callable[[], float] = random.random
-    """Returns a random number in [0, 1)."""
     synced: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     """Set after the first list has been delivered."""
     is_listing: bool = field(default=False, init=False)
@@ -106,9 +102,10 @@ class Reflector(Generic[T]):
         """All objects by (namespace, name), as a live, read-only view."""
         return self._store.objects
 
-    def healthy(self, now: float) -> bool:
-        """Whether the mirror is filled and up to date at `now` (of `time.monotonic`)."""
-        return self.synced.is_set() and now - self._last_word_s < self.timing.unhealthy_after_s
+    def healthy(self) -> bool:
+        """Whether the mirror is filled and up to date. To be called in the event loop."""
+        silent_s = asyncio.get_running_loop().time() - self._last_word_s
+        return self.synced.is_set() and silent_s < self.timing.unhealthy_after_s
 
     async def catch_up(self) -> None:
         """Wait until the mirror contains everything that was stored at the time of the call.
@@ -134,7 +131,8 @@ class Reflector(Generic[T]):
             except SilentError:
                 # Nothing happens or the connection is broken: reconnect in both cases.
                 _log.debug("watch silent", resource=self.resource.plural)
-                self._heard(time.monotonic() - self.timing.idle_s)  # it was opened then, or later
+                now_s = asyncio.get_running_loop().time()
+                self._heard(now_s - self.timing.idle_s)  # it was opened then, or later
             except KubeError as error:
                 self._log_failure(error)
                 if self.on_failure is not None:
@@ -144,7 +142,7 @@ class Reflector(Generic[T]):
                     self._failures - 1,
                     self.timing.backoff_base_s,
                     self.timing.backoff_cap_s,
-                    self.draw(),
+                    self.client.environment.random.random(),
                 )
                 await self._until_asked(asyncio.sleep(pause_s))
             self._failures += 1  # reset by the next answer of the server
@@ -184,7 +182,7 @@ class Reflector(Generic[T]):
             self._notify(change)
         self.is_listing = False
         self._resume_at = version
-        self._last_word_s = time.monotonic()
+        self._last_word_s = asyncio.get_running_loop().time()
         self.synced.set()
         served, self._waiting = self._waiting[:waiting], self._waiting[waiting:]
         for listed in served:
@@ -193,7 +191,7 @@ class Reflector(Generic[T]):
 
     async def _watch(self) -> None:
         span_s = self.timing.longest_s - self.timing.shortest_s
-        timeout_s = self.timing.shortest_s + int(span_s * self.draw())
+        timeout_s = self.timing.shortest_s + int(span_s * self.client.environment.random.random())
         stream = self.client.watch(
             self.resource,
             self._selection,
@@ -204,10 +202,10 @@ class Reflector(Generic[T]):
         async with aclosing(stream) as lines:
             async for line in lines:
                 self._take(line)
-                self._heard(time.monotonic())
+                self._heard(asyncio.get_running_loop().time())
 
     def _heard(self, at_s: float) -> None:
-        """Record that the server has answered at `at_s` (of `time.monotonic`)."""
+        """Record that the server has answered at `at_s`, by the clock of the event loop."""
         self._last_word_s = max(self._last_word_s, at_s)
         self._failures = 0
 

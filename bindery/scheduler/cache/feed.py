@@ -5,7 +5,6 @@ applied at once. `loop.py` waits for changes here.
 """
 
 import asyncio
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -138,7 +137,7 @@ class Feed:
 
     def is_healthy(self) -> bool:
         """Whether no watch is out of date."""
-        return all(reflector.healthy(time.monotonic()) for reflector in self._reflectors)
+        return all(reflector.healthy() for reflector in self._reflectors)
 
     @contextmanager
     def lent(self) -> Iterator[None]:

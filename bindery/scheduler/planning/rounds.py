@@ -10,8 +10,6 @@ themselves, so that they do not wait for the end of a long round.
 The clock is an argument. Nothing here reads or changes the plan.
 """
 
-import threading
-import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
@@ -35,12 +33,12 @@ class CycleStoppedError(Exception):
 class Deadline:
     """The end of a cycle's time for further jobs. `clock`: seconds, monotonic."""
 
-    def __init__(self, budget_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, budget_s: float, clock: Callable[[], float]) -> None:
         self.clock = clock
         self.budget_s = budget_s
         self._started_s = clock()
         self._reserved_s = 0.0
-        self._is_stopped = threading.Event()
+        self._is_stopped = False
 
     def reserve(self, end_s: float) -> None:
         """Keep `end_s` of the budget for the end of the cycle; at most `MOST_RESERVED` of it."""
@@ -52,11 +50,11 @@ class Deadline:
 
     def stop(self) -> None:
         """End the cycle with an error. Other threads may call this."""
-        self._is_stopped.set()
+        self._is_stopped = True
 
     def check(self) -> None:
         """Raise CycleStoppedError if the cycle must stop."""
-        if self._is_stopped.is_set():
+        if self._is_stopped:
             raise CycleStoppedError
 
 

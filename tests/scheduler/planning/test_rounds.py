@@ -1,5 +1,6 @@
 """A cycle that runs out of time: its commits are whole, and the next one continues it."""
 
+import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -322,7 +323,7 @@ def test_plans_without_a_deadline_and_with_a_distant_one_are_equal(world: World)
     one, other = engine_with(*world.objects), engine_with(*world.objects)
 
     for _ in range(2):
-        plans = list(one.cycle()), list(other.cycle(deadline=Deadline(1e9)))
+        plans = list(one.cycle()), list(other.cycle(deadline=Deadline(1e9, time.monotonic)))
         assert [as_stored(draft) for draft in plans[0]] == [as_stored(d) for d in plans[1]]
         assert one.report.jobs == other.report.jobs
 

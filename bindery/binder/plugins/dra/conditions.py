@@ -5,7 +5,6 @@ claim is watched while a pod waits for it.
 """
 
 import asyncio
-import time
 
 from bindery.api.times import seconds
 from bindery.binder.plugins.interface import PluginError
@@ -81,7 +80,7 @@ async def wait_ready(client: Client, claim: ResourceClaim, timeout_s: float) -> 
     )
     watching = asyncio.create_task(reflector.run())
     try:
-        async with asyncio.timeout(_seconds_left(claim, timeout_s)):
+        async with asyncio.timeout(_seconds_left(claim, timeout_s, client.environment.now_s())):
             await failed
     except TimeoutError:
         message = f"resource claim {name}: {latest[0]} after {timeout_s:g} s"
@@ -109,9 +108,9 @@ def _true_conditions(devices: list[DeviceStatus], result: DeviceResult) -> froze
     )
 
 
-def _seconds_left(claim: ResourceClaim, timeout_s: float) -> float:
+def _seconds_left(claim: ResourceClaim, timeout_s: float, now_s: float) -> float:
     allocation = claim.status.allocation
     since_s = seconds(allocation.allocation_timestamp if allocation is not None else None)
     if since_s is None:
         return timeout_s
-    return max(0.0, timeout_s - (time.time() - since_s))
+    return max(0.0, timeout_s - (now_s - since_s))

@@ -8,7 +8,6 @@ kube-scheduler's plugin DynamicResources, Kubernetes 1.36.
 """
 
 import asyncio
-import time
 from contextlib import suppress
 from typing import ClassVar
 from weakref import WeakValueDictionary
@@ -171,7 +170,7 @@ class DynamicResources:
             reservations.check(claim, planned, context.pod)
             if reservations.with_finalizer(claim) is not None:
                 raise _FinalizerGoneError
-            now = timestamp(time.time())
+            now = timestamp(context.client.environment.now_s())
             return reservations.reserved(claim, planned, context.pod, node_name, now)
 
         return await context.client.update(

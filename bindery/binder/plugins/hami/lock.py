@@ -5,7 +5,7 @@ version if there is no lock yet, else the lock's value. So of two processes that
 lock, only one gets it, and neither removes the other's new lock.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from bindery.api.hami.lock import NodeLock
@@ -16,10 +16,10 @@ from bindery.kube.errors import ConflictError, InvalidError, NotFoundError
 
 
 class LockWriter:
-    """Writes locks. `clock`: returns seconds since the epoch."""
+    """Writes locks."""
 
-    def __init__(self, client: Client, clock: Callable[[], float]) -> None:
-        self._client, self._clock = client, clock
+    def __init__(self, client: Client) -> None:
+        self._client, self._clock = client, client.environment.now_s
 
     def value_for(self, which: Lock, namespace: str, name: str) -> str:
         """Return the lock value for a pod that takes a lock now."""

@@ -9,7 +9,6 @@ without devices from the scheduler's plugin are ignored.
 
 import asyncio
 import os
-import time
 from collections.abc import Mapping
 from typing import ClassVar, Final
 
@@ -70,9 +69,10 @@ class Hami:
     async def run(self, client: Client) -> None:
         """Watch node locks and their holders while this binder leads; release abandoned locks."""
         mirror = self._mirror = Mirror(client)
-        writer = LockWriter(client, time.time)
-        self._queues = LockQueues(mirror, writer, self._timing, time.time)
-        sweep = LockSweep(mirror, writer, self.expire_s, time.time)
+        clock = client.environment.now_s
+        writer = LockWriter(client)
+        self._queues = LockQueues(mirror, writer, self._timing, clock)
+        sweep = LockSweep(mirror, writer, self.expire_s, clock)
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(mirror.run())
@@ -98,7 +98,7 @@ class Hami:
             held_by = queues.stalled(LockPlace(node, lock))
             if held_by:
                 raise PluginError(f"the lock of {node} is held by {held_by}", reason=STALLED)
-        patch = pods.prepared(assignment, context.pod.uid, node, time.time())
+        patch = pods.prepared(assignment, context.pod.uid, node, context.client.environment.now_s())
         await pods.write(context.client, context.pod, patch)
 
     async def before_bind(self, context: BindContext) -> None:
@@ -121,11 +121,13 @@ class Hami:
         if assignment is None:
             return {}
         node = context.binding.selected_node
-        return assignments.written(assignment, context.pod.uid, node, time.time())
+        return assignments.written(
+            assignment, context.pod.uid, node, context.client.environment.now_s()
+        )
 
     async def not_bound(self, context: BindContext) -> None:
         """Release the locks that this process has taken for the pod."""
-        writer = LockWriter(context.client, time.time)
+        writer = LockWriter(context.client)
         for lock, value in reversed(_values(context).items()):
             await writer.remove(context.binding.selected_node, lock, value)
         _values(context).clear()
@@ -139,7 +141,7 @@ class Hami:
         node = context.binding.selected_node
 
         def undone(found: HolderPod) -> list[dict[str, object]] | None:
-            return pods.undone(found, assignment, node, time.time())
+            return pods.undone(found, assignment, node, context.client.environment.now_s())
 
         found = await pods.take_back(context.client, context.pod, undone)
         # A pod that no longer exists may have a successor of the same name, and the lock could be
@@ -171,7 +173,7 @@ class Hami:
 
     async def _release(self, context: BindContext, node: str) -> None:
         """Remove the node's lock if this pod holds it."""
-        writer = LockWriter(context.client, time.time)
+        writer = LockWriter(context.client)
         seen = await writer.read(node)
         value = seen.lock(Lock.NODE) if seen is not None else None
         lock = holders.read(value) if value is not None else None
