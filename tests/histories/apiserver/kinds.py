@@ -1,0 +1,110 @@
+"""What the model knows of each kind, and the rules that the kinds have in common.
+
+A `Strategy` has the rules of a kind for writes, as the strategies in Kubernetes' registry have:
+which parts a write may set, what is defaulted, and what is refused.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+Plain = dict[str, Any]
+Problems = list[str]
+
+_NOT_COUNTED: Final = ("metadata", "status")
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What a write may draw from its surroundings."""
+
+    now_s: float
+    stamp: Callable[[float], str]
+    find: Callable[[str, str, str], "Mapping[str, Any] | None"]
+    """Plural, namespace and name -> the stored object."""
+    all_of: Callable[[str], "list[Mapping[str, Any]]"]
+    """Plural -> all stored objects."""
+
+
+class Strategy:
+    """The rules of one kind for writes; those of most kinds."""
+
+    unconditional_update = True
+    """Whether a replacement without resourceVersion is possible."""
+    create_on_update = False
+    """Whether a replacement creates an object that does not exist."""
+    returns_deleted = False
+    """Whether the answer to a deletion is the object."""
+    is_graceful = False
+    """Whether objects are deleted with a grace period."""
+    counts_generations = False
+    has_status = False
+    keeps_created_status = False
+    """Whether a new object may have a status."""
+    is_custom = False
+    """Whether the kind has a CustomResourceDefinition."""
+    status_metadata = True
+    """Whether a write of the status may change labels, annotations and finalizers."""
+    fields: Mapping[str, str] = {}
+    """Field selectors, beside name and namespace -> what an object without the field has."""
+    merge_keys: Mapping[str, str] = {}
+    """Lists that a strategic merge patch merges: path -> the key of an element."""
+
+    def prepare_create(self, new: Plain, moment: Moment) -> None:
+        """Complete a new object."""
+
+    def default(self, new: Plain) -> None:
+        """Set the defaults of a new or changed object."""
+
+    def prepare_update(self, new: Plain, old: Mapping[str, Any]) -> None:
+        """Undo what a write must not change."""
+
+    def prepare_status(self, new: Plain, old: Mapping[str, Any]) -> None:
+        """Undo what a write of the status must not change."""
+
+    def problems(self, new: Plain) -> Problems:
+        """Return why an object is invalid."""
+        del new
+        return []
+
+    def problems_of_update(self, new: Plain, old: Mapping[str, Any]) -> Problems:
+        """Return why a change is invalid."""
+        del new, old
+        return []
+
+    def problems_of_status(self, new: Plain, old: Mapping[str, Any]) -> Problems:
+        """Return why a change of the status is invalid."""
+        del new, old
+        return []
+
+
+def is_same_spec(new: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
+    """Whether two versions differ only in metadata and status."""
+    names = (new.keys() | old.keys()) - set(_NOT_COUNTED)
+    return all(new.get(name) == old.get(name) for name in names)
+
+
+@dataclass(frozen=True, eq=False)
+class Kind:
+    """One kind of object, as the API server serves it."""
+
+    group: str
+    version: str
+    plural: str
+    name: str
+    namespaced: bool
+    strategy: Strategy = field(default_factory=Strategy)
+    subresources: frozenset[str] = frozenset()
+
+    @property
+    def api_version(self) -> str:
+        """`apiVersion` of the objects."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def qualified(self) -> str:
+        """The plural with the group, as in messages."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    def __repr__(self) -> str:
+        return f"Kind({self.qualified})"

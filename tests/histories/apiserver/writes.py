@@ -1,0 +1,251 @@
+"""Creations, replacements and patches."""
+
+import random
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from tests.histories.apiserver import metadata, patches
+from tests.histories.apiserver.calls import Call
+from tests.histories.apiserver.deletion import Deleter
+from tests.histories.apiserver.kinds import Kind, Moment, Plain, is_same_spec
+from tests.histories.apiserver.refusals import (
+    CHANGED,
+    Refusal,
+    already_exists,
+    bad_request,
+    conflict,
+    forbidden,
+    invalid,
+    not_found,
+)
+from tests.histories.apiserver.store import Key, Store, Version, Writer
+
+_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
+_SYSTEM: Final = ("uid", "resourceVersion", "generation", "creationTimestamp")
+_NAME_ATTEMPTS: Final = 8
+MERGE: Final = "application/merge-patch+json"
+JSON_PATCH: Final = "application/json-patch+json"
+STRATEGIC: Final = "application/strategic-merge-patch+json"
+
+
+class Writes:
+    """Writes objects to a store, by the rules of their kinds."""
+
+    def __init__(
+        self,
+        store: Store,
+        deleter: Deleter,
+        moment: Callable[[], Moment],
+        chance: random.Random,
+        namespaces: Kind,
+    ) -> None:
+        self._store = store
+        self._deleter = deleter
+        self._moment = moment
+        self._chance = chance
+        self._namespaces = namespaces
+
+    def create(self, call: Call, value: Plain | None = None) -> tuple[int, Plain]:
+        """Create an object; return the status code and the object."""
+        kind, place = call.place.kind, call.place
+        new = self._read(call, call.object() if value is None else value)
+        meta = new["metadata"]
+        if kind.namespaced:
+            if meta.get("namespace", place.namespace) != place.namespace:
+                text = "the namespace of the provided object does not match the namespace sent"
+                raise bad_request(f"{text} on the request")
+            meta["namespace"] = place.namespace
+            self._admit_namespace(kind, meta)
+        elif meta.pop("namespace", ""):
+            raise bad_request("namespace is not allowed for a cluster-scoped kind")
+        name = self._name(kind, meta)
+        moment = self._moment()
+        version = meta.get("resourceVersion")
+        for field in (*_SYSTEM, "deletionTimestamp", "deletionGracePeriodSeconds"):
+            meta.pop(field, None)
+        kind.strategy.prepare_create(new, moment)
+        kind.strategy.default(new)
+        new["metadata"] = meta = metadata.cleaned(new["metadata"])
+        problem = metadata.problem_of_name(name, metadata.pattern_of_name(kind.plural))
+        found = [*([problem] if problem else ()), *metadata.problems(meta)]
+        found += kind.strategy.problems(new)
+        if found:
+            raise invalid(kind.name, name, found)
+        if version:
+            text = "resourceVersion should not be set on objects to be created"
+            raise Refusal(500, "", text)
+        key = (meta.get("namespace", ""), name)
+        if self._store.get(kind, key) is not None:
+            raise already_exists(kind.qualified, name)
+        meta["uid"] = str(uuid.UUID(int=self._chance.getrandbits(128), version=4))
+        meta["creationTimestamp"] = moment.stamp(moment.now_s)
+        if kind.strategy.counts_generations:
+            meta["generation"] = 1
+        if call.is_dry:
+            return 201, new
+        return 201, self._store.put(kind, key, new, Writer(call.caller, "create")).object
+
+    def replace(self, call: Call) -> tuple[int, Plain]:
+        """Replace an object, or create it where its kind allows that."""
+        kind, place = call.place.kind, call.place
+        new = self._read(call, call.object())
+        meta = new["metadata"]
+        if meta.setdefault("name", place.name) != place.name:
+            raise bad_request("the name of the object does not match the name on the URL")
+        if kind.namespaced and meta.setdefault("namespace", place.namespace) != place.namespace:
+            raise bad_request("the namespace of the object does not match the namespace on the URL")
+        stored = self._store.get(kind, call.key)
+        if stored is None:
+            if kind.strategy.create_on_update and not place.subresource:
+                return self.create(call, new)
+            raise not_found(kind.qualified, place.name)
+        uid = meta.get("uid")
+        if uid and uid != stored.object["metadata"]["uid"]:
+            text = f"Precondition failed: UID in precondition: {uid}"
+            raise conflict(kind.qualified, place.name, text)
+        return 200, self._update(call, stored, new)
+
+    def patch(self, call: Call) -> tuple[int, Plain]:
+        """Patch an object."""
+        kind, place = call.place.kind, call.place
+        patch = call.decoded()
+        self._check_patch(call, patch)
+        stored = self._store.get(kind, call.key)
+        if stored is None:
+            raise not_found(kind.qualified, place.name)
+        new = stored.copy()
+        try:
+            if call.content_type == JSON_PATCH:
+                patches.apply_json(new, patch)
+            elif call.content_type == STRATEGIC:
+                patches.strategic(new, patch, kind.strategy.merge_keys)
+            else:
+                patches.merge(new, patch)
+        except patches.PatchError as error:
+            raise invalid(kind.name, place.name, [str(error)]) from error
+        meta = new.get("metadata")
+        if not metadata.has_right_types(meta):
+            raise invalid(kind.name, place.name, ["metadata: Invalid value"])
+        if (new.get("kind"), new.get("apiVersion")) != (kind.name, kind.api_version):
+            raise bad_request("the kind or apiVersion of the patched object does not match")
+        if (meta.get("name"), meta.get("namespace", "")) != (place.name, place.namespace):
+            raise bad_request("the name or namespace of the object does not match the URL")
+        return 200, self._update(call, stored, new)
+
+    def _check_patch(self, call: Call, patch: Any) -> None:
+        if call.content_type not in (MERGE, JSON_PATCH, STRATEGIC):
+            raise Refusal(415, "UnsupportedMediaType", f"media type {call.content_type}")
+        if call.content_type == STRATEGIC and call.place.kind.strategy.is_custom:
+            raise Refusal(415, "UnsupportedMediaType", "strategic merge patch of a custom resource")
+        if not isinstance(patch, list if call.content_type == JSON_PATCH else dict):
+            raise bad_request("the patch has the wrong type")
+
+    def _update(self, call: Call, stored: Version, new: Plain) -> Plain:
+        """Store `new`, whose metadata is complete, in place of `stored`."""
+        kind, old = call.place.kind, stored.object
+        strategy, status = kind.strategy, call.place.subresource == "status"
+        meta, old_meta = new["metadata"], old["metadata"]
+        self._check_version(kind, meta, stored)
+        meta["uid"] = meta.get("uid") or old_meta["uid"]
+        for name in ("creationTimestamp", "generation", "generateName"):
+            meta.pop(name, None)
+            if name in old_meta:
+                meta[name] = old_meta[name]
+        if status:
+            strategy.prepare_status(new, old)
+            if not strategy.status_metadata:
+                new = {**old, "status": new.get("status"), "metadata": _kept(meta, old_meta)}
+                if new["status"] is None:
+                    del new["status"]
+                meta = new["metadata"]
+        else:
+            strategy.prepare_update(new, old)
+        for name in ("deletionTimestamp", "deletionGracePeriodSeconds"):
+            if name in old_meta and (name == "deletionTimestamp" or meta.get(name) is None):
+                meta[name] = old_meta[name]
+        strategy.default(new)
+        new["metadata"] = meta = metadata.cleaned(new["metadata"])
+        if strategy.counts_generations and not status and not is_same_spec(new, old):
+            meta["generation"] = old_meta.get("generation", 0) + 1
+        found = [*metadata.problems_of_update(meta, old_meta), *metadata.problems(meta)]
+        found += strategy.problems(new)
+        found += (strategy.problems_of_status if status else strategy.problems_of_update)(new, old)
+        if found:
+            raise invalid(kind.name, call.place.name, found)
+        return self._finish(call, stored, new)
+
+    def _finish(self, call: Call, stored: Version, new: Plain) -> Plain:
+        kind = call.place.kind
+        if call.is_dry:
+            return new
+        writer = Writer(call.caller, call.verb, call.place.subresource)
+        if self._deleter.must_go(new, stored):
+            self._store.remove(kind, call.key, writer)
+            return new
+        return self._store.put(kind, call.key, new, writer).object
+
+    def _check_version(self, kind: Kind, meta: Plain, stored: Version) -> None:
+        version = meta.get("resourceVersion")
+        if version in (None, "", "0"):
+            if not kind.strategy.unconditional_update:
+                text = "metadata.resourceVersion: Invalid value: 0: must be specified for an update"
+                raise invalid(kind.name, meta["name"], [text])
+        elif version != str(stored.revision):
+            raise conflict(kind.qualified, meta["name"], CHANGED)
+
+    def _read(self, call: Call, value: Plain) -> Plain:
+        """Return the body with kind, apiVersion and metadata first, as bodies are stored."""
+        kind = call.place.kind
+        given = (value.get("kind", kind.name), value.get("apiVersion", kind.api_version))
+        if given != (kind.name, kind.api_version):
+            raise bad_request(f"the object is a {given}, and not {kind.api_version} {kind.name}")
+        if kind.strategy.is_custom and not ("kind" in value and "apiVersion" in value):
+            raise bad_request("Object 'Kind' or 'apiVersion' is missing")
+        meta = value.get("metadata") or {}
+        if not metadata.has_right_types(meta):
+            raise bad_request("metadata has fields of the wrong type")
+        head = {"kind": kind.name, "apiVersion": kind.api_version, "metadata": meta}
+        return {**head, **{k: v for k, v in value.items() if k not in head}}
+
+    def _name(self, kind: Kind, meta: Plain) -> str:
+        name: str = meta.get("name") or ""
+        base = meta.get("generateName") or ""
+        if name:
+            return name
+        if not base:
+            raise invalid(kind.name, "", ["metadata.name: Required value"])
+        for _ in range(_NAME_ATTEMPTS):
+            name = base[:58] + "".join(self._chance.choices(_LETTERS, k=5))
+            if self._store.get(kind, (meta.get("namespace", ""), name)) is None:
+                break
+        meta["name"] = name
+        return name
+
+    def _admit_namespace(self, kind: Kind, meta: Mapping[str, Any]) -> None:
+        namespace = meta["namespace"]
+        found = self._store.get(self._namespaces, ("", namespace))
+        if found is None:
+            raise not_found("namespaces", namespace)
+        if found.object["metadata"].get("deletionTimestamp"):
+            text = (
+                f"unable to create new content in namespace {namespace} because it is being "
+                "terminated"
+            )
+            cause = {
+                "reason": "NamespaceTerminating",
+                "message": f"namespace {namespace} is being terminated",
+                "field": "metadata.namespace",
+            }
+            raise forbidden(kind.qualified, meta.get("name", ""), text, [cause])
+
+
+def _kept(meta: Plain, old: Mapping[str, Any]) -> Plain:
+    """Return the metadata of a write that may only change the status."""
+    return {**old, "uid": meta["uid"]}
+
+
+def key_of(value: Mapping[str, Any]) -> Key:
+    """Return the key of an object."""
+    meta = value["metadata"]
+    return meta.get("namespace", ""), meta["name"]
