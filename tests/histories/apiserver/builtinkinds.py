@@ -70,13 +70,21 @@ class _Namespaces(_SpecAndStatus):
         new["spec"] = {"finalizers": ["kubernetes"]}
         new["status"] = {"phase": "Active"}
 
-    def default(self, new: Plain) -> None:
+    def default(self, new: Plain) -> bool:
         name = new["metadata"].get("name")
         if name:
             new["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = name
+        return False
 
     def prepare_update(self, new: Plain, old: Mapping[str, Any]) -> None:
         new["spec"], new["status"] = old["spec"], old["status"]
+
+    def problems_of_status(self, new: Plain, old: Mapping[str, Any]) -> Problems:
+        is_ending = bool(old["metadata"].get("deletionTimestamp"))
+        phase = (new.get("status") or {}).get("phase")
+        if phase != ("Terminating" if is_ending else "Active"):
+            return [f"status.phase: Invalid value: {phase!r}"]
+        return []
 
 
 class _Leases(Strategy):
@@ -191,15 +199,16 @@ class _Budgets(_SpecAndStatus):
 class _Claims(_SpecAndStatus):
     """ResourceClaims."""
 
-    returns_deleted = False
+    returns_deleted = True
     status_metadata = False
 
-    def default(self, new: Plain) -> None:
+    def default(self, new: Plain) -> bool:
         for request in (new.get("spec") or {}).get("devices", {}).get("requests", ()):
             if "exactly" in request:
                 request["exactly"].setdefault("allocationMode", "ExactCount")
                 if request["exactly"]["allocationMode"] == "ExactCount":
                     request["exactly"].setdefault("count", 1)
+        return False
 
     def problems_of_update(self, new: Plain, old: Mapping[str, Any]) -> Problems:
         if new.get("spec") != old.get("spec"):
@@ -231,6 +240,7 @@ class _Claims(_SpecAndStatus):
 
 class _VolumeClaims(_SpecAndStatus):
     returns_deleted = True
+    is_rewritten = True
 
     def prepare_create(self, new: Plain, moment: Moment) -> None:
         """Add the finalizer of the admission plugin StorageObjectInUseProtection."""
@@ -243,9 +253,10 @@ class _VolumeClaims(_SpecAndStatus):
         _add_finalizer(new, "kubernetes.io/pvc-protection")
         new["status"] = {"phase": "Pending"}
 
-    def default(self, new: Plain) -> None:
+    def default(self, new: Plain) -> bool:
         new["spec"].setdefault("volumeMode", "Filesystem")
         new.setdefault("status", {}).setdefault("phase", "Pending")
+        return False
 
     def problems_of_update(self, new: Plain, old: Mapping[str, Any]) -> Problems:
         """Only an unset volumeName may change."""
@@ -268,16 +279,20 @@ class _Volumes(_SpecAndStatus):
             "lastPhaseTransitionTime": moment.stamp(moment.now_s),
         }
 
-    def default(self, new: Plain) -> None:
+    def default(self, new: Plain) -> bool:
         spec = new.setdefault("spec", {})
         spec.setdefault("persistentVolumeReclaimPolicy", "Retain")
         spec.setdefault("volumeMode", "Filesystem")
+        return False
 
 
 class _PriorityClasses(Strategy):
-    def default(self, new: Plain) -> None:
+    counts_generations = True
+
+    def default(self, new: Plain) -> bool:
         new.setdefault("value", 0)
         new.setdefault("preemptionPolicy", "PreemptLowerPriority")
+        return False
 
     def problems_of_update(self, new: Plain, old: Mapping[str, Any]) -> Problems:
         return [

@@ -21,10 +21,12 @@ class CustomStrategy(Strategy):
     counts_generations = True
     is_custom = True
     status_metadata = False
+    strict_finalizers = False
 
     def __init__(self, schema: Mapping[str, Any], *, has_status: bool) -> None:
         self._node = Node(schema, is_root=True)
         self.has_status = has_status
+        self.is_rewritten = has_status and self._node.has_default("status")
 
     def prepare_create(self, new: Plain, moment: Moment) -> None:
         """Remove the status, which only its subresource can set."""
@@ -32,9 +34,11 @@ class CustomStrategy(Strategy):
         if self.has_status:
             new.pop("status", None)
 
-    def default(self, new: Plain) -> None:
-        """Prune the object and set its defaults."""
-        self._node.shape(new)
+    def default(self, new: Plain) -> bool:
+        """Prune the object and set its defaults; numbers are stored as Go writes them."""
+        found: list[str] = []
+        self._node.shape(new, found)
+        return bool(found)
 
     def prepare_update(self, new: Plain, old: Mapping[str, Any]) -> None:
         """Keep the status."""

@@ -43,8 +43,15 @@ class Strategy:
     """Whether a new object may have a status."""
     is_custom = False
     """Whether the kind has a CustomResourceDefinition."""
+    strict_finalizers = True
+    """Whether a finalizer without a domain must be one of Kubernetes' own."""
     status_metadata = True
     """Whether a write of the status may change labels, annotations and finalizers."""
+    is_rewritten = False
+    """Whether the first write to a new object is stored even if it changes nothing.
+
+    Kubernetes stores such an object without some defaults, and sets them whenever it reads it.
+    """
     fields: Mapping[str, str] = {}
     """Field selectors, beside name and namespace -> what an object without the field has."""
     merge_keys: Mapping[str, str] = {}
@@ -53,8 +60,13 @@ class Strategy:
     def prepare_create(self, new: Plain, moment: Moment) -> None:
         """Complete a new object."""
 
-    def default(self, new: Plain) -> None:
-        """Set the defaults of a new or changed object."""
+    def default(self, new: Plain) -> bool:
+        """Set the defaults of a new or changed object; return whether numbers changed their type.
+
+        Kubernetes counts `2.0` for a stored `2` as a change of the spec.
+        """
+        del new
+        return False
 
     def prepare_update(self, new: Plain, old: Mapping[str, Any]) -> None:
         """Undo what a write must not change."""
@@ -108,3 +120,26 @@ class Kind:
 
     def __repr__(self) -> str:
         return f"Kind({self.qualified})"
+
+
+_MAPS: Final = frozenset(
+    """
+    labels annotations matchLabels data stringData binaryData nodeSelector requests limits capacity
+    allocatable parameters disruptedPods
+    """.split()
+)
+_KEPT_EMPTY: Final = frozenset(("storageClassName",))
+
+
+def without_empty(value: Any) -> Any:
+    """Remove nulls, empty texts and empty lists, as Kubernetes leaves them out of typed kinds."""
+    if isinstance(value, dict):
+        for name, each in list(value.items()):
+            if each is None or (each in ("", []) and name not in _KEPT_EMPTY):
+                del value[name]
+            elif isinstance(each, dict | list) and name not in _MAPS:
+                without_empty(each)
+    elif isinstance(value, list):
+        for each in value:
+            without_empty(each)
+    return value

@@ -12,6 +12,8 @@ _SUBDOMAIN: Final = re.compile(rf"{_LABEL}(\.{_LABEL})*")
 DNS_LABEL: Final = re.compile(_LABEL)
 _QUALIFIED: Final = re.compile(rf"({_LABEL}(\.{_LABEL})*/)?{_WORD}")
 _VALUE: Final = re.compile(rf"({_WORD})?")
+_SEGMENT: Final = re.compile(r"(?!\.{1,2}\Z)[^/%]+")
+"""Budgets may have any name that can stand in a path."""
 _MOST_ANNOTATIONS: Final = 256 * 1024
 _IMMUTABLE: Final = ("uid", "deletionTimestamp", "deletionGracePeriodSeconds")
 _PLAIN_FINALIZERS: Final = frozenset(("orphan", "foregroundDeletion", "kubernetes"))
@@ -26,14 +28,16 @@ KNOWN: Final = frozenset(
 
 def problem_of_name(name: str, pattern: re.Pattern[str]) -> str:
     """Return why `name` is no name of an object, or ""."""
-    most = 63 if pattern is DNS_LABEL else 253
-    if len(name) > most or pattern.fullmatch(name) is None:
+    most = {DNS_LABEL: 63, _SUBDOMAIN: 253}.get(pattern)
+    if (most is not None and len(name) > most) or pattern.fullmatch(name) is None:
         return f"metadata.name: Invalid value: {name!r}: a lowercase RFC 1123 name is required"
     return ""
 
 
 def pattern_of_name(plural: str) -> re.Pattern[str]:
     """Return the pattern of the names of a kind."""
+    if plural == "poddisruptionbudgets":
+        return _SEGMENT
     return DNS_LABEL if plural == "namespaces" else _SUBDOMAIN
 
 
@@ -63,7 +67,7 @@ def cleaned(metadata: Plain) -> Plain:
     )
 
 
-def problems(metadata: Mapping[str, Any]) -> Problems:
+def problems(metadata: Mapping[str, Any], *, strict: bool) -> Problems:
     """Return why labels, annotations, finalizers or owner references are invalid."""
     found = [
         f"metadata.labels: Invalid value: {key!r}={value!r}"
@@ -82,7 +86,7 @@ def problems(metadata: Mapping[str, Any]) -> Problems:
     found += [
         f"metadata.finalizers: Invalid value: {each!r}"
         for each in metadata.get("finalizers") or ()
-        if not is_qualified(each) or ("/" not in each and each not in _PLAIN_FINALIZERS)
+        if not is_qualified(each) or (strict and "/" not in each and each not in _PLAIN_FINALIZERS)
     ]
     return found + _problems_of_owners(metadata.get("ownerReferences") or [])
 

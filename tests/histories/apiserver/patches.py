@@ -52,19 +52,31 @@ def strategic(
 
 
 def _merged(old: list[Any], new: list[Any], keys: Mapping[str, str], path: str) -> list[Any]:
+    """Return the merged list, in the order that Kubernetes gives it."""
     key = keys[path]
     if not key:  # a set of words
-        return [*old, *(each for each in new if each not in old)]
-    merged = list(old)
+        return _ordered([each for each in old if each not in new], list(new), old)
+    changed = []
     for element in new:
         if key not in element:
             raise PatchError(f"map: {element} does not contain declared merge key: {key}")
-        found = next((each for each in merged if each.get(key) == element[key]), None)
-        if found is None:
-            found = {}
-            merged.append(found)
+        found = next((each for each in old if each.get(key) == element[key]), {})
         strategic(found, element, keys, path)
-    return merged
+        changed.append(found)
+    words = [each.get(key) for each in changed]
+    merged = {each.get(key): each for each in (*old, *changed)}
+    order = [each.get(key) for each in old]
+    rest = [word for word in order if word not in words]
+    return [merged[word] for word in _ordered(rest, words, order)]
+
+
+def _ordered(left: list[Any], right: list[Any], order: list[Any]) -> list[Any]:
+    """Merge two lists: an element of `left` comes first if the old list `order` has it so."""
+    merged = []
+    while left and right:
+        is_less = right[0] in order and order.index(left[0]) < order.index(right[0])
+        merged.append((left if is_less else right).pop(0))
+    return merged + left + right
 
 
 def apply_json(target: Any, operations: list[Mapping[str, Any]]) -> Any:

@@ -77,13 +77,7 @@ class PodStrategy(Strategy):
         if not isinstance(spec, dict):
             raise NotModelledError("a pod without spec")
         _admit_priority(new, spec, moment)
-        tolerations = spec.setdefault("tolerations", [])
-        for key in _TOLERATED:
-            if not any(_tolerates(each, key) for each in tolerations):
-                tolerations.append(
-                    {"key": key, "operator": "Exists", "effect": "NoExecute"}
-                    | {"tolerationSeconds": 300}
-                )
+        _admit_tolerations(spec)
         account = spec.setdefault("serviceAccountName", "default")
         spec["serviceAccount"] = account
         status: Plain = {"phase": "Pending", "qosClass": _quality(spec)}
@@ -95,12 +89,12 @@ class PodStrategy(Strategy):
                     "reason": "SchedulingGated",
                     "message": "Scheduling is blocked due to non-empty scheduling gates",
                     "lastProbeTime": None,
-                    "lastTransitionTime": None,
+                    "lastTransitionTime": moment.stamp(moment.now_s),
                 }
             ]
         new["status"] = status
 
-    def default(self, new: Plain) -> None:
+    def default(self, new: Plain) -> bool:
         """Set the defaults of API version v1."""
         spec, status = new["spec"], new.get("status") or {}
         if spec.keys() - _SPEC or status.keys() - _STATUS:
@@ -113,14 +107,15 @@ class PodStrategy(Strategy):
         spec.setdefault("securityContext", {})
         spec.setdefault("schedulerName", "default-scheduler")
         spec.setdefault("enableServiceLinks", True)
-        for name in [name for name, value in spec.items() if value in ("", [], None)]:
-            del spec[name]
         for container in (*spec.get("containers", ()), *spec.get("initContainers", ())):
             _default_container(container)
+        return False
 
     def prepare_update(self, new: Plain, old: Mapping[str, Any]) -> None:
         """Keep the status, but for what follows from the removal of gates."""
         restore(new, old, "status")
+        if isinstance(new.get("spec"), dict):
+            _admit_tolerations(new["spec"])
 
     def prepare_status(self, new: Plain, old: Mapping[str, Any]) -> None:
         """Keep the spec and the owners."""
@@ -187,6 +182,16 @@ class PodStrategy(Strategy):
         if node != node.lower() or "_" in node:
             found.append("status.nominatedNodeName: Invalid value")
         return found
+
+
+def _admit_tolerations(spec: Plain) -> None:
+    """Add the tolerations of the admission plugin DefaultTolerationSeconds."""
+    tolerations = spec.get("tolerations") or []
+    for key in _TOLERATED:
+        if not any(_tolerates(each, key) for each in tolerations):
+            toleration = {"key": key, "operator": "Exists", "effect": "NoExecute"}
+            tolerations.append({**toleration, "tolerationSeconds": 300})
+    spec["tolerations"] = tolerations
 
 
 def _tolerates(toleration: Mapping[str, Any], key: str) -> bool:

@@ -94,7 +94,7 @@ class Node:
         self.more = Node(more) if isinstance(more, dict) else None
         self.items = Node(schema["items"]) if "items" in schema else None
         self._defaults = [
-            (name, msgspec.json.encode(each._schema["default"]))
+            (name, msgspec.json.encode(_as_go(each._schema["default"])))
             for name, each in self.properties.items()
             if "default" in each._schema
         ]
@@ -108,23 +108,34 @@ class Node:
         self._wanted = " or ".join(wanted)
         self._is_leaf = not (self.properties or self.more or self.items or self._defaults)
 
-    def shape(self, value: Any) -> None:
-        """Remove unknown fields and set defaults, in place."""
+    def has_default(self, name: str) -> bool:
+        """Whether a field has a default."""
+        return any(name == each for each, _ in self._defaults)
+
+    def shape(self, value: Any, retyped: list[str]) -> None:
+        """Remove unknown fields, set defaults and make whole floats integers, in place.
+
+        The names of fields with a whole float are added to `retyped`.
+        """
         if isinstance(value, list):
             if self.items is not None and not self.items._is_bare:
                 for each in value:
-                    self.items.shape(each)
+                    self.items.shape(each, retyped)
         elif isinstance(value, dict):
-            self._shape_object(value)
+            self._shape_object(value, retyped)
 
     @property
     def _is_bare(self) -> bool:
         return self._is_leaf and (self.type != "object" or self.preserves)
 
-    def _shape_object(self, value: dict[str, Any]) -> None:
+    def _shape_object(self, value: dict[str, Any], retyped: list[str]) -> None:
+        for name, each in value.items():
+            if isinstance(each, float) and each.is_integer():
+                value[name] = int(each)
+                retyped.append(name)
         if self.more is not None:
             for each in value.values():
-                self.more.shape(each)
+                self.more.shape(each, retyped)
             return
         properties, kept = self.properties, self._kept
         for name in list(value):
@@ -140,7 +151,7 @@ class Node:
         for name, each in value.items():
             node = properties.get(name)
             if node is not None and not node._is_bare:
-                node.shape(each)
+                node.shape(each, retyped)
 
     def check(self, value: Any, path: str, report: Report) -> None:
         """Report all that is wrong with `value`."""
@@ -182,6 +193,10 @@ class Node:
             ]
             if len(set(keys)) < len(keys):
                 report(path, "Duplicate value")
+
+
+def _as_go(value: Any) -> Any:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 _META: Final = frozenset(("apiVersion", "kind", "metadata"))

@@ -25,7 +25,6 @@ from tests.histories.apiserver.refusals import (
     NotModelledError,
     Refusal,
     bad_request,
-    invalid,
     not_found,
 )
 from tests.histories.apiserver.store import Store, Version, Writer
@@ -191,7 +190,7 @@ class ModelApiServer:
         if not target.get("name"):
             problems.append("target.name: Required value")
         if problems:
-            raise invalid("Binding", name, problems)
+            raise Refusal(500, "", "; ".join(problems))  # as Kubernetes 1.36 answers
         stored = self._stored(call)
         wanted = {key: meta[key] for key in ("uid", "resourceVersion") if meta.get(key)}
         check_preconditions(call.place.kind, stored, wanted)

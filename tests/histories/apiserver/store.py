@@ -33,12 +33,14 @@ class ChangeType(StrEnum):
 class Version:
     """One version of an object. Its object and bytes must not be changed."""
 
-    __slots__ = ("_partial", "body", "object", "revision")
+    __slots__ = ("_partial", "body", "is_final", "object", "revision")
 
     def __init__(self, value: Plain, revision: int) -> None:
         self.object = value
         self.revision = revision
         self.body = _encode(value)
+        self.is_final = True
+        """False: a write without change is stored as a new version."""
         self._partial: bytes | None = None
 
     def copy(self) -> Plain:
@@ -197,11 +199,12 @@ class Store:
         before = collection.objects.get(key)
         if before is not None:
             value["metadata"]["resourceVersion"] = str(before.revision)
-            if value == before.object:
+            if before.is_final and value == before.object:
                 return before
         self.revision += 1
         value["metadata"]["resourceVersion"] = str(self.revision)
         version = Version(value, self.revision)
+        version.is_final = before is not None or not kind.strategy.is_rewritten
         collection.objects[key] = version
         type_ = ChangeType.ADDED if before is None else ChangeType.MODIFIED
         self._record(collection, kind, key, type_, before, version, writer)

@@ -8,7 +8,7 @@ from typing import Any, Final
 from tests.histories.apiserver import metadata, patches
 from tests.histories.apiserver.calls import Call
 from tests.histories.apiserver.deletion import Deleter
-from tests.histories.apiserver.kinds import Kind, Moment, Plain, is_same_spec
+from tests.histories.apiserver.kinds import Kind, Moment, Plain, is_same_spec, without_empty
 from tests.histories.apiserver.refusals import (
     CHANGED,
     Refusal,
@@ -57,18 +57,19 @@ class Writes:
                 raise bad_request(f"{text} on the request")
             meta["namespace"] = place.namespace
             self._admit_namespace(kind, meta)
-        elif meta.pop("namespace", ""):
-            raise bad_request("namespace is not allowed for a cluster-scoped kind")
+        else:
+            meta.pop("namespace", None)
         name = self._name(kind, meta)
         moment = self._moment()
         version = meta.get("resourceVersion")
         for field in (*_SYSTEM, "deletionTimestamp", "deletionGracePeriodSeconds"):
             meta.pop(field, None)
         kind.strategy.prepare_create(new, moment)
+        self._clean(kind, new)
         kind.strategy.default(new)
         new["metadata"] = meta = metadata.cleaned(new["metadata"])
         problem = metadata.problem_of_name(name, metadata.pattern_of_name(kind.plural))
-        found = [*([problem] if problem else ()), *metadata.problems(meta)]
+        found = [*([problem] if problem else ()), *metadata.problems(meta, strict=kind.strategy.strict_finalizers)]
         found += kind.strategy.problems(new)
         if found:
             raise invalid(kind.name, name, found)
@@ -95,7 +96,9 @@ class Writes:
             raise bad_request("the name of the object does not match the name on the URL")
         if kind.namespaced and meta.setdefault("namespace", place.namespace) != place.namespace:
             raise bad_request("the namespace of the object does not match the namespace on the URL")
-        stored = self._store.get(kind, call.key)
+        if not kind.namespaced:
+            meta.pop("namespace", None)
+        stored = self._find(call)
         if stored is None:
             if kind.strategy.create_on_update and not place.subresource:
                 return self.create(call, new)
@@ -111,7 +114,7 @@ class Writes:
         kind, place = call.place.kind, call.place
         patch = call.decoded()
         self._check_patch(call, patch)
-        stored = self._store.get(kind, call.key)
+        stored = self._find(call)
         if stored is None:
             raise not_found(kind.qualified, place.name)
         new = stored.copy()
@@ -164,11 +167,13 @@ class Writes:
         for name in ("deletionTimestamp", "deletionGracePeriodSeconds"):
             if name in old_meta and (name == "deletionTimestamp" or meta.get(name) is None):
                 meta[name] = old_meta[name]
-        strategy.default(new)
+        self._clean(kind, new)
+        is_retyped = strategy.default(new)
         new["metadata"] = meta = metadata.cleaned(new["metadata"])
-        if strategy.counts_generations and not status and not is_same_spec(new, old):
+        is_same = is_same_spec(new, old) and not is_retyped
+        if strategy.counts_generations and not status and not is_same:
             meta["generation"] = old_meta.get("generation", 0) + 1
-        found = [*metadata.problems_of_update(meta, old_meta), *metadata.problems(meta)]
+        found = [*metadata.problems_of_update(meta, old_meta), *metadata.problems(meta, strict=kind.strategy.strict_finalizers)]
         found += strategy.problems(new)
         found += (strategy.problems_of_status if status else strategy.problems_of_update)(new, old)
         if found:
@@ -193,6 +198,22 @@ class Writes:
                 raise invalid(kind.name, meta["name"], [text])
         elif version != str(stored.revision):
             raise conflict(kind.qualified, meta["name"], CHANGED)
+
+    def _clean(self, kind: Kind, new: Plain) -> None:
+        """Remove empty fields of built-in kinds."""
+        if not kind.strategy.is_custom:
+            for name in [name for name, value in new.items() if value is None]:
+                del new[name]
+            for name in ("spec", "status"):
+                if name in new:
+                    without_empty(new[name])
+
+    def _find(self, call: Call) -> Version | None:
+        """Return the stored object; refuse writes in a namespace that does not exist."""
+        place = call.place
+        if place.namespace and self._store.get(self._namespaces, ("", place.namespace)) is None:
+            raise not_found("namespaces", place.namespace)
+        return self._store.get(place.kind, call.key)
 
     def _read(self, call: Call, value: Plain) -> Plain:
         """Return the body with kind, apiVersion and metadata first, as bodies are stored."""
