@@ -53,6 +53,8 @@ class Calls:
         """Metadata of earlier versions and of deleted objects."""
         self._tokens: list[str] = []
         self._bodies = Bodies(chance)
+        self._slow = 2
+        """How many evictions may still have another UID: the real server tries each for 10 s."""
 
     def step(self) -> None:
         """Make one call at both servers."""
@@ -332,7 +334,11 @@ class Calls:
         namespace, name, found = self._target(kind)
         options: Plain = {}
         if found is not None and self._is(0.7):
-            options["preconditions"] = {"uid": self._uid(found["metadata"])}
+            uid = found["metadata"]["uid"]
+            if self._slow and self._is(0.05):
+                self._slow -= 1
+                uid = _WRONG_UID
+            options["preconditions"] = {"uid": uid}
         if self._is(0.2):
             options["gracePeriodSeconds"] = self._chance.choice((0, 7))
         if self._is(0.15):

@@ -27,7 +27,7 @@ _TIMES: Final = frozenset(
     """.split()
 )
 _LEFT_OUT: Final = frozenset(("managedFields", "daemonEndpoints", "nodeInfo"))
-_DELIVERY_S: Final = 30.0
+_DELIVERY_S: Final = 10.0
 
 
 class MismatchError(AssertionError):
@@ -308,7 +308,8 @@ class Sides:
         if len(theirs) < len(lines):
             names = [(each["type"], each["object"]["metadata"]["name"]) for each in lines]
             got = [(each["type"], each["object"]["metadata"]["name"]) for each in theirs]
-            self._fail(asked, names, got, "the real server sends fewer lines")
+            text = self._history(lines)
+            self._fail(asked, names, got, f"the real server sends fewer lines\n{text}")
         for ours, their in zip(lines, theirs, strict=True):
             try:
                 if ours["type"] != their["type"]:
@@ -331,6 +332,15 @@ class Sides:
         for _, model, real in self._watches:
             model.close()
             real.close()
+
+    def _history(self, lines: list[Any]) -> str:
+        names = {each["object"]["metadata"]["name"] for each in lines}
+        last = [each for each in self.model.store.log[-150:] if each.key[1] in names]
+        return "\n".join(
+            f"{each.revision} {each.key} {each.type} {each.writer}: "
+            + "; ".join(differences(each.before and each.before.object, each.version.object, ""))[:600]
+            for each in last[-12:]
+        )
 
     def _fail(self, asked: Asked, ours: Any, theirs: Any, text: str = "") -> None:
         raise MismatchError(

@@ -22,7 +22,7 @@ class _SpecAndStatus(Strategy):
     def prepare_create(self, new: Plain, moment: Moment) -> None:
         del moment
         if not self.keeps_created_status:
-            new.pop("status", None)
+            new["status"] = {}
 
     def prepare_update(self, new: Plain, old: Mapping[str, Any]) -> None:
         restore(new, old, "status")
@@ -48,6 +48,7 @@ class _Nodes(_SpecAndStatus):
     def prepare_create(self, new: Plain, moment: Moment) -> None:
         """Taint the node as not ready, as the admission plugin TaintNodesByCondition does."""
         del moment
+        new.setdefault("status", {})
         taints = new.setdefault("spec", {}).setdefault("taints", [])
         not_ready = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
         if not_ready not in taints:
@@ -103,6 +104,7 @@ class _Leases(Strategy):
 
 
 class _Events(Strategy):
+    is_collected = False
     create_on_update = True
     fields: Final = {
         name: ""
@@ -287,7 +289,7 @@ class _Volumes(_SpecAndStatus):
 
 
 class _PriorityClasses(Strategy):
-    counts_generations = True
+    first_generation = 1
 
     def default(self, new: Plain) -> bool:
         new.setdefault("value", 0)

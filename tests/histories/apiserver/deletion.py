@@ -30,10 +30,10 @@ class Deleter:
         is_dry = call.is_dry or bool(options.get("dryRun"))
         writer = Writer(call.caller, "delete")
         deleted = self.delete(kind, call.key, options, writer, now_s, is_dry=is_dry)
-        return deleted if kind.strategy.returns_deleted or self._is_kept(kind, call.key) else None
-
-    def _is_kept(self, kind: Kind, key: Key) -> bool:
-        return self._store.get(kind, key) is not None
+        is_kept = bool(deleted["metadata"].get("deletionTimestamp")) if is_dry else (
+            self._store.get(kind, call.key) is not None
+        )
+        return deleted if is_kept or kind.strategy.returns_deleted else None
 
     def delete(
         self,
@@ -66,11 +66,12 @@ class Deleter:
                 return stored.object  # it is being deleted already, and stays so
         else:
             grace = 0
-        _choose_finalizers(meta, policy)
+        if kind.strategy.is_collected:
+            _choose_finalizers(meta, policy)
         if meta.get("finalizers"):
             _mark(meta, now_s, graceful=kind.strategy.is_graceful)
         elif not kind.strategy.is_graceful:
-            return stored.object if is_dry else self._store.remove(kind, key, writer).object
+            return new if is_dry else self._store.remove(kind, key, writer).object
         if is_dry:
             return new
         written = self._store.put(kind, key, new, writer)
@@ -94,9 +95,12 @@ class Deleter:
 
     def must_go(self, new: Mapping[str, Any], old: Version) -> bool:
         """Whether a write took the last finalizer from an object that is being deleted."""
-        return not new["metadata"].get("finalizers") and (
-            old.object["metadata"].get("deletionGracePeriodSeconds") == 0
-        )
+        meta = old.object["metadata"]
+        if new["metadata"].get("finalizers"):
+            return False
+        if old.object["kind"] == "Namespace":
+            return bool(meta.get("deletionTimestamp")) and not new["spec"].get("finalizers")
+        return meta.get("deletionGracePeriodSeconds") == 0
 
 
 def check_preconditions(kind: Kind, stored: Version, wanted: Mapping[str, Any]) -> None:
@@ -128,7 +132,10 @@ def _mark_gracefully(new: Plain, given: int | None, now_s: float) -> int | None:
     if given is None or given >= before:
         return None
     began_s = parsed_s(meta["deletionTimestamp"]) - before
-    meta["deletionTimestamp"] = stamp(began_s + given)
+    ends_s = began_s + given
+    if ends_s < now_s:  # the end does not move into the past
+        ends_s, given = now_s, min(given, 1)
+    meta["deletionTimestamp"] = stamp(ends_s)
     meta["deletionGracePeriodSeconds"] = given
     return given
 

@@ -48,7 +48,7 @@ class Evictions:
             found = self._matching(pod)
             if len(found) > 1:
                 text = "This pod has more than one PodDisruptionBudget, which the eviction"
-                raise Refusal(500, "InternalError", f"{text} subresource does not support.")
+                raise Refusal(500, "", f"{text} subresource does not support.")
             check_preconditions(pods, stored, options.get("preconditions") or {})
             if found and not _is_unhealthy_and_free(pod, found[0][1].object):
                 self._count(*found[0], call.place.name, writer, now_s, is_dry=is_dry)

@@ -38,6 +38,10 @@ class Strategy:
     is_graceful = False
     """Whether objects are deleted with a grace period."""
     counts_generations = False
+    first_generation = 0
+    """The generation of a new object, for kinds whose generations are not counted."""
+    is_collected = True
+    """Whether the garbage collector knows the kind."""
     has_status = False
     keeps_created_status = False
     """Whether a new object may have a status."""
@@ -128,6 +132,8 @@ _MAPS: Final = frozenset(
     allocatable parameters disruptedPods
     """.split()
 )
+_ZEROS: Final = frozenset(("unschedulable", "hostNetwork", "observedGeneration"))
+"""Fields whose false or 0 is left out."""
 _KEPT_EMPTY: Final = frozenset(("storageClassName",))
 
 
@@ -135,7 +141,8 @@ def without_empty(value: Any) -> Any:
     """Remove nulls, empty texts and empty lists, as Kubernetes leaves them out of typed kinds."""
     if isinstance(value, dict):
         for name, each in list(value.items()):
-            if each is None or (each in ("", []) and name not in _KEPT_EMPTY):
+            is_empty = each in ("", []) and name not in _KEPT_EMPTY
+            if each is None or is_empty or (name in _ZEROS and not each):
                 del value[name]
             elif isinstance(each, dict | list) and name not in _MAPS:
                 without_empty(each)

@@ -34,17 +34,22 @@ def list_objects(store: Store, call: Call) -> bytes:
     limit = int(options.get("limit") or 0)
     revision, begin = _start(store, options.get("continue", ""))
     collection = store.of(kind)
-    found: list[tuple[Key, Version]] = [
+    rest = [
         (key, stored)
         for key, stored in collection.ordered(revision, call.place.namespace)
-        if (begin is None or key > begin) and (matches is everything or matches(stored.object))
+        if begin is None or key > begin
     ]
     meta: dict[str, Any] = {"resourceVersion": str(revision)}
-    if limit and len(found) > limit:
-        meta["continue"] = _token(revision, found[limit - 1][0])
+    if matches is everything:
+        found = rest[:limit] if limit else rest
+    else:
+        found = [each for each in rest if matches(each[1].object)]
+        found = found[:limit] if limit else found
+    # There is a next page if there are more objects, also if none of them is selected.
+    if limit and len(found) == limit and found[-1][0] != rest[-1][0]:
+        meta["continue"] = _token(revision, found[-1][0])
         if matches is everything:
-            meta["remainingItemCount"] = len(found) - limit
-        found = found[:limit]
+            meta["remainingItemCount"] = len(rest) - limit
     return _page(kind, meta, [stored for _, stored in found], partial=call.partial)
 
 

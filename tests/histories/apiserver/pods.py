@@ -88,7 +88,6 @@ class PodStrategy(Strategy):
                     "status": "False",
                     "reason": "SchedulingGated",
                     "message": "Scheduling is blocked due to non-empty scheduling gates",
-                    "lastProbeTime": None,
                     "lastTransitionTime": moment.stamp(moment.now_s),
                 }
             ]
@@ -181,6 +180,8 @@ class PodStrategy(Strategy):
         node = status.get("nominatedNodeName") or ""
         if node != node.lower() or "_" in node:
             found.append("status.nominatedNodeName: Invalid value")
+        if node and new["spec"].get("nodeName") and node != old["status"].get("nominatedNodeName"):
+            found.append("status.nominatedNodeName: Forbidden: the pod is bound already")
         return found
 
 
@@ -301,6 +302,7 @@ def bind(pod: Plain, body: Mapping[str, Any], name: str, stamp: str) -> None:
         text = f'Operation cannot be fulfilled on pods/binding "{name}": {problem}'
         raise Refusal(409, "Conflict", text)
     spec["nodeName"] = body["target"]["name"]
+    pod["status"].pop("nominatedNodeName", None)
     for words in ("annotations", "labels"):
         given = body["metadata"].get(words)
         if given:
@@ -313,7 +315,7 @@ def set_condition(pod: Plain, condition: Mapping[str, Any], stamp: str) -> bool:
     """Set a condition of a pod; return whether it has changed."""
     conditions = pod["status"].setdefault("conditions", [])
     found = next((each for each in conditions if each["type"] == condition["type"]), None)
-    new = {"lastProbeTime": None, "lastTransitionTime": stamp, **condition}
+    new = {"lastTransitionTime": stamp, **condition}
     if found is None:
         conditions.append(new)
         return True

@@ -81,7 +81,7 @@ class Writes:
             raise already_exists(kind.qualified, name)
         meta["uid"] = str(uuid.UUID(int=self._chance.getrandbits(128), version=4))
         meta["creationTimestamp"] = moment.stamp(moment.now_s)
-        if kind.strategy.counts_generations:
+        if kind.strategy.counts_generations or kind.strategy.first_generation:
             meta["generation"] = 1
         if call.is_dry:
             return 201, new
@@ -155,7 +155,9 @@ class Writes:
             meta.pop(name, None)
             if name in old_meta:
                 meta[name] = old_meta[name]
-        if status:
+        if call.place.subresource == "finalize":
+            new = {**old, "metadata": meta, "spec": new.get("spec") or {}}
+        elif status:
             strategy.prepare_status(new, old)
             if not strategy.status_metadata:
                 new = {**old, "status": new.get("status"), "metadata": _kept(meta, old_meta)}
@@ -220,6 +222,8 @@ class Writes:
         kind = call.place.kind
         given = (value.get("kind", kind.name), value.get("apiVersion", kind.api_version))
         if given != (kind.name, kind.api_version):
+            if kind.strategy.is_custom and given[1] == kind.api_version:
+                raise invalid(given[0], "", [f"kind: Invalid value: must be {kind.name}"])
             raise bad_request(f"the object is a {given}, and not {kind.api_version} {kind.name}")
         if kind.strategy.is_custom and not ("kind" in value and "apiVersion" in value):
             raise bad_request("Object 'Kind' or 'apiVersion' is missing")
@@ -263,7 +267,8 @@ class Writes:
 
 def _kept(meta: Plain, old: Mapping[str, Any]) -> Plain:
     """Return the metadata of a write that may only change the status."""
-    return {**old, "uid": meta["uid"]}
+    del meta
+    return dict(old)
 
 
 def key_of(value: Mapping[str, Any]) -> Key:
