@@ -223,15 +223,17 @@ class Calls:
             body["metadata"]["name"] = "another"
         return Asked("PUT", self._path(kind, namespace, name), body)
 
-    def _changed(self, kind: Kind, found: Mapping[str, Any]) -> Plain:
+    def _changed(self, kind: Kind, found: Mapping[str, Any], *, spec: bool = True) -> Plain:
         body = self._copy(found)
         meta = body["metadata"]
         meta["resourceVersion"] = self._version(found["metadata"])
+        for name in ("creationTimestamp", "deletionTimestamp"):
+            meta.pop(name, None)  # they may differ by a second
         if self._is(0.15):
             del meta["resourceVersion"]
         if self._is(0.15):
             meta["uid"] = self._uid(found["metadata"])
-        if self._is(0.5):
+        if spec and self._is(0.5):
             self._bodies.change(kind.plural, body)
         if self._is(0.4):
             meta |= self._bodies.metadata()
@@ -291,7 +293,7 @@ class Calls:
             options["preconditions"] = options.get("preconditions", {}) | version
         if self._is(0.4):
             options["gracePeriodSeconds"] = self._chance.choice((0, 0, 5, 100))
-        if self._is(0.03):
+        if self._is(0.03) and not (found or {"metadata": {}})["metadata"].get("finalizers"):
             options["dryRun"] = ["All"]
         return Asked("DELETE", self._path(kind, namespace, name), options or None)
 
@@ -299,7 +301,7 @@ class Calls:
         namespace, name, found = self._target(kind)
         path = self._path(kind, namespace, name, "status")
         if found is not None and self._is(0.3):
-            body = self._changed(kind, found)
+            body = self._changed(kind, found, spec=False)
             body["status"] = {**(body.get("status") or {}), **self._bodies.status(kind.plural)}
             return Asked("PUT", path, body)
         body = {"status": self._bodies.status(kind.plural), "metadata": {}}

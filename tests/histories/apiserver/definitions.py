@@ -21,7 +21,6 @@ class CustomStrategy(Strategy):
     counts_generations = True
     is_custom = True
     status_metadata = False
-    strict_finalizers = False
 
     def __init__(self, schema: Mapping[str, Any], *, has_status: bool) -> None:
         self._node = Node(schema, is_root=True)

@@ -57,21 +57,25 @@ class Deleter:
             raise bad_request(f"invalid propagationPolicy {policy!r}")
         new = stored.copy()
         meta = new["metadata"]
-        if kind.plural == "namespaces":
-            return self._end_namespace(kind, stored, writer, now_s, is_dry=is_dry)
+        if kind.plural == "namespaces" and (
+            not meta.get("deletionTimestamp") or new["spec"].get("finalizers")
+        ):
+            return self._end_namespace(kind, stored, policy, writer, now_s, is_dry=is_dry)
         given = options.get("gracePeriodSeconds")
-        if kind.strategy.is_graceful:
-            grace = _mark_gracefully(new, given, now_s)
-            if grace is None:
-                return stored.object  # it is being deleted already, and stays so
-        else:
-            grace = 0
+        is_graceful = kind.strategy.is_graceful and meta.get("deletionGracePeriodSeconds") != 0
+        grace = _mark_gracefully(new, given, now_s) if is_graceful else 0
+        if grace is None:
+            return stored.object  # it is being deleted already, and stays so
+        had_finalizers = bool(meta.get("finalizers"))
         if kind.strategy.is_collected:
             _choose_finalizers(meta, policy)
-        if meta.get("finalizers"):
-            _mark(meta, now_s, graceful=kind.strategy.is_graceful)
-        elif not kind.strategy.is_graceful:
-            return new if is_dry else self._store.remove(kind, key, writer).object
+        if not is_graceful:
+            if not meta.get("finalizers"):
+                if had_finalizers and (options.get("preconditions") or {}).get("resourceVersion"):
+                    # Kubernetes 1.36 loses the version when the policy removes finalizers.
+                    raise conflict(kind.qualified, key[1], "Precondition failed: ResourceVersion")
+                return new if is_dry else self._store.remove(kind, key, writer).object
+            _mark(meta, now_s)
         if is_dry:
             return new
         written = self._store.put(kind, key, new, writer)
@@ -80,15 +84,21 @@ class Deleter:
         return self._store.remove(kind, key, writer).object
 
     def _end_namespace(
-        self, kind: Kind, stored: Version, writer: Writer, now_s: float, *, is_dry: bool
+        self,
+        kind: Kind,
+        stored: Version,
+        policy: str | None,
+        writer: Writer,
+        now_s: float,
+        *,
+        is_dry: bool,
     ) -> Plain:
         """Mark a namespace as ending; it goes when it has no finalizers any more."""
         new = stored.copy()
         meta = new["metadata"]
         if meta.get("deletionTimestamp"):
-            if new["spec"].get("finalizers") or meta.get("finalizers") or is_dry:
-                return stored.object
-            return self._store.remove(kind, ("", meta["name"]), writer).object
+            return stored.object
+        _choose_finalizers(meta, policy)
         meta["deletionTimestamp"] = stamp(now_s)
         new["status"] = {**new.get("status", {}), "phase": "Terminating"}
         return new if is_dry else self._store.put(kind, ("", meta["name"]), new, writer).object
@@ -126,9 +136,7 @@ def _mark_gracefully(new: Plain, given: int | None, now_s: float) -> int | None:
         if meta.get("generation"):
             meta["generation"] += 1
         return grace
-    before = meta.get("deletionGracePeriodSeconds") or 0
-    if not before:
-        return 0
+    before: int = meta["deletionGracePeriodSeconds"]
     if given is None or given >= before:
         return None
     began_s = parsed_s(meta["deletionTimestamp"]) - before
@@ -140,9 +148,7 @@ def _mark_gracefully(new: Plain, given: int | None, now_s: float) -> int | None:
     return given
 
 
-def _mark(meta: Plain, now_s: float, *, graceful: bool) -> None:
-    if graceful:
-        return
+def _mark(meta: Plain, now_s: float) -> None:
     if not meta.get("deletionTimestamp") and meta.get("generation"):
         meta["generation"] += 1
     if not meta.get("deletionTimestamp") or parsed_s(meta["deletionTimestamp"]) > now_s:

@@ -7,7 +7,7 @@ from tests.histories.apiserver.calls import Call
 from tests.histories.apiserver.deletion import Deleter, check_preconditions
 from tests.histories.apiserver.kinds import Kind
 from tests.histories.apiserver.pods import set_condition
-from tests.histories.apiserver.refusals import Refusal, bad_request, forbidden, not_found
+from tests.histories.apiserver.refusals import NotModelledError, Refusal, bad_request, forbidden, not_found
 from tests.histories.apiserver.selectors import selects
 from tests.histories.apiserver.store import Key, Plain, Store, Version, Writer
 from tests.histories.apiserver.times import stamp
@@ -39,6 +39,8 @@ class Evictions:
             raise bad_request("name in URL does not match name in Eviction object")
         options = body.get("deleteOptions") or {}
         is_dry = call.is_dry or bool(options.get("dryRun"))
+        if (options.get("preconditions") or {}).get("resourceVersion"):
+            raise NotModelledError("an eviction of one resourceVersion")
         stored = self._store.get(pods, key)
         if stored is None:
             raise not_found("pods", call.place.name)

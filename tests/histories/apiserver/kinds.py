@@ -47,8 +47,6 @@ class Strategy:
     """Whether a new object may have a status."""
     is_custom = False
     """Whether the kind has a CustomResourceDefinition."""
-    strict_finalizers = True
-    """Whether a finalizer without a domain must be one of Kubernetes' own."""
     status_metadata = True
     """Whether a write of the status may change labels, annotations and finalizers."""
     is_rewritten = False

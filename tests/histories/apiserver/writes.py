@@ -23,6 +23,8 @@ from tests.histories.apiserver.store import Key, Store, Version, Writer
 
 _LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 _SYSTEM: Final = ("uid", "resourceVersion", "generation", "creationTimestamp")
+_STRICT: Final = ("", "scheduling.k8s.io", "resource.k8s.io", "events.k8s.io")
+"""The groups in which a finalizer without a domain must be one of Kubernetes' own."""
 _NAME_ATTEMPTS: Final = 8
 MERGE: Final = "application/merge-patch+json"
 JSON_PATCH: Final = "application/json-patch+json"
@@ -69,7 +71,7 @@ class Writes:
         kind.strategy.default(new)
         new["metadata"] = meta = metadata.cleaned(new["metadata"])
         problem = metadata.problem_of_name(name, metadata.pattern_of_name(kind.plural))
-        found = [*([problem] if problem else ()), *metadata.problems(meta, strict=kind.strategy.strict_finalizers)]
+        found = [*([problem] if problem else ()), *metadata.problems(meta, strict=kind.group in _STRICT)]
         found += kind.strategy.problems(new)
         if found:
             raise invalid(kind.name, name, found)
@@ -175,7 +177,7 @@ class Writes:
         is_same = is_same_spec(new, old) and not is_retyped
         if strategy.counts_generations and not status and not is_same:
             meta["generation"] = old_meta.get("generation", 0) + 1
-        found = [*metadata.problems_of_update(meta, old_meta), *metadata.problems(meta, strict=kind.strategy.strict_finalizers)]
+        found = [*metadata.problems_of_update(meta, old_meta), *metadata.problems(meta, strict=kind.group in _STRICT)]
         found += strategy.problems(new)
         found += (strategy.problems_of_status if status else strategy.problems_of_update)(new, old)
         if found:
