@@ -137,7 +137,12 @@ class Calls:
     def _is_ours(self, kind: Kind, meta: Mapping[str, Any]) -> bool:
         if kind.plural == "namespaces":
             return bool(meta["name"].startswith("ns-"))
-        return kind.namespaced is False or meta["namespace"] in (*NAMESPACES, "ns-0", "ns-1", "ns-2")
+        return kind.namespaced is False or meta["namespace"] in (
+            *NAMESPACES,
+            "ns-0",
+            "ns-1",
+            "ns-2",
+        )
 
     def _target(self, kind: Kind) -> tuple[str, str, Mapping[str, Any] | None]:
         """Return namespace and name of an object, and the object; sometimes of none."""
@@ -158,9 +163,8 @@ class Calls:
         if self._is(0.25):
             old = [each for each in self._old if each["resourceVersion"] in known]
             if old:
-                version: str = self._chance.choice(old)["resourceVersion"]
-                return version
-        version = meta["resourceVersion"]
+                return str(self._chance.choice(old)["resourceVersion"])
+        version = str(meta["resourceVersion"])
         if version not in known:
             self._sides.check_watches()
         return version
@@ -172,7 +176,8 @@ class Calls:
         body = self._bodies.new(kind.plural)
         meta: Plain = {"name": self._new_name(kind), **self._bodies.metadata()}
         if self._is(0.08):
-            meta["generateName"] = meta.pop("name")[:20] + "-"
+            # One name for each prefix: both servers then list them in the same order.
+            meta["generateName"] = f"{meta.pop('name')[:20]}-{self._sides.calls}-"
         elif self._is(0.02):
             del meta["name"]
         if self._is(0.03):
@@ -240,9 +245,11 @@ class Calls:
         return body
 
     def _copy(self, found: Mapping[str, Any]) -> Plain:
-        copied: Plain = self._model.store.of(self._model.kind(_plural(found))).objects[
-            found["metadata"].get("namespace", ""), found["metadata"]["name"]
-        ].copy()
+        copied: Plain = (
+            self._model.store.of(self._model.kind(_plural(found)))
+            .objects[found["metadata"].get("namespace", ""), found["metadata"]["name"]]
+            .copy()
+        )
         return copied
 
     def _patch(self, kind: Kind) -> Asked:
@@ -270,7 +277,10 @@ class Calls:
         path = "/metadata/labels/app"
         value = self._chance.choice(("a", "b", labels.get("app", "a")))
         acts: list[list[Plain]] = [
-            [{"op": "test", "path": path, "value": value}, {"op": "replace", "path": path, "value": "z"}],
+            [
+                {"op": "test", "path": path, "value": value},
+                {"op": "replace", "path": path, "value": "z"},
+            ],
             [{"op": "replace", "path": path, "value": "y"}],
             [{"op": "remove", "path": path}],
             [{"op": "add", "path": path, "value": "x"}],
@@ -300,7 +310,7 @@ class Calls:
     def _status(self, kind: Kind) -> Asked:
         namespace, name, found = self._target(kind)
         path = self._path(kind, namespace, name, "status")
-        if found is not None and self._is(0.3):
+        if found is not None and kind.plural != "persistentvolumes" and self._is(0.3):
             body = self._changed(kind, found, spec=False)
             body["status"] = {**(body.get("status") or {}), **self._bodies.status(kind.plural)}
             return Asked("PUT", path, body)
@@ -323,7 +333,11 @@ class Calls:
             meta["annotations"] = {"bound": self._chance.choice("ab")}
         if self._is(0.3):
             meta["labels"] = {"app": self._chance.choice("abc")}
-        target: Plain = {"apiVersion": "v1", "kind": "Node", "name": f"node-{self._chance.randrange(3)}"}
+        target: Plain = {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "name": f"node-{self._chance.randrange(3)}",
+        }
         if self._is(0.04):
             del target["name"]
         if self._is(0.04):
@@ -354,7 +368,9 @@ class Calls:
         return Asked("POST", self._path(kind, namespace, name, "eviction"), body)
 
     def _gates(self, kind: Kind) -> Asked | None:
-        gated = [each for each in self._model.objects("pods") if each["spec"].get("schedulingGates")]
+        gated = [
+            each for each in self._model.objects("pods") if each["spec"].get("schedulingGates")
+        ]
         if not gated:
             return None
         meta = self._chance.choice(gated)["metadata"]
@@ -381,7 +397,12 @@ _LABEL_SELECTORS: Final = (
     "app", "app=a", "app!=a", "app%20in%20(a,b)", "app%20notin%20(a),tier", "!app", "app%3D%3D"
 )  # fmt: skip
 _FIELD_SELECTORS: Final[Mapping[str, tuple[str, ...]]] = {
-    "pods": ("spec.nodeName=", "spec.nodeName=node-1", "status.phase!=Failed", "spec.schedulerName=bindery"),
+    "pods": (
+        "spec.nodeName=",
+        "spec.nodeName=node-1",
+        "status.phase!=Failed",
+        "spec.schedulerName=bindery",
+    ),
     "nodes": ("spec.unschedulable=true", "spec.unschedulable=false"),
     "events": ("reportingController=test",),
 }
@@ -407,7 +428,9 @@ class Bodies:
         if self._is(0.3):
             meta["annotations"] = {"note": self._one("x", "y")}
         if self._is(0.08):
-            meta["finalizers"] = self._one(["test.example/f"], ["test.example/f", "test.example/g"], [])
+            meta["finalizers"] = self._one(
+                ["test.example/f"], ["test.example/f", "test.example/g"], []
+            )
         if self._is(0.05):
             owner = {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "owner-uid"}
             meta["ownerReferences"] = self._one([owner], [{**owner, "uid": ""}])
@@ -633,7 +656,12 @@ class Bodies:
             body.setdefault("spec", {})["devices"] = {}
 
     def _status_resourceclaims(self) -> Plain:
-        result = {"request": "r", "driver": "d.example", "pool": "p", "device": self._one("g0", "g1")}
+        result = {
+            "request": "r",
+            "driver": "d.example",
+            "pool": "p",
+            "device": self._one("g0", "g1"),
+        }
         status: Plain = {"allocation": {"devices": {"results": [result]}}}
         if self._is(0.6):
             pods = [{"resource": "pods", "name": f"p{n}", "uid": f"u{n}"} for n in (0, 1, 0)]
@@ -728,7 +756,7 @@ class Bodies:
             spec["roles"] = {"worker": self._one(1, "one", -1)}
         if self._is(0.2):
             spec["runTimeLimitSeconds"] = self._one(0, 0.5, 60)
-        return self._one({"spec": spec}, {"spec": spec}, {"spec": spec}, {})
+        return {"spec": spec} if self._is(0.75) else {}
 
     def _change_podgroups(self, body: Plain) -> None:
         spec = body.setdefault("spec", {})
@@ -749,7 +777,7 @@ class Bodies:
     def _new_queues(self) -> Plain:
         share = {"quota": self._one(1, "2", -1, -2, "x", 1.5), "limit": self._one(5, "10Gi")}
         spec = {"resources": {"gpu": share}, "state": self._one("Open", "Closed", "Ajar")}
-        return self._one({"spec": spec}, {"spec": spec}, {})
+        return {"spec": spec} if self._is(0.7) else {}
 
     def _change_queues(self, body: Plain) -> None:
         spec = body.setdefault("spec", {})
@@ -803,4 +831,6 @@ def _clear(sides: Sides, kind: Kind) -> None:
         if kind.plural == "namespaces":
             ended = {**each, "spec": {}}
             ended["metadata"] = {"name": meta["name"]}
-            sides.real.handle(Asked("PUT", f"{path}/finalize", {**ended, "kind": "Namespace", "apiVersion": "v1"}))
+            sides.real.handle(
+                Asked("PUT", f"{path}/finalize", {**ended, "kind": "Namespace", "apiVersion": "v1"})
+            )

@@ -22,9 +22,13 @@ from tests.histories.apiserver.server import ModelApiServer
 from tests.histories.apiserver.watches import Watch
 
 _TIMES: Final = frozenset(
-    """
-    creationTimestamp deletionTimestamp lastTransitionTime lastPhaseTransitionTime disruptedPods
-    """.split()
+    [
+        "creationTimestamp",
+        "deletionTimestamp",
+        "lastTransitionTime",
+        "lastPhaseTransitionTime",
+        "disruptedPods",
+    ]
 )
 _LEFT_OUT: Final = frozenset(("managedFields", "daemonEndpoints", "nodeInfo"))
 _DELIVERY_S: Final = 10.0
@@ -89,8 +93,7 @@ class Partners:
         """Return a value of a request to the model as the real server needs it."""
         if isinstance(value, dict):
             return {
-                self.real.get(name, name): self.for_real(each, name)
-                for name, each in value.items()
+                self.real.get(name, name): self.for_real(each, name) for name, each in value.items()
             }
         if isinstance(value, list):
             return [self.for_real(each) for each in value]
@@ -109,8 +112,7 @@ class Partners:
         """Return a value of the real server with the words of the model."""
         if isinstance(value, dict):
             return {
-                self.model.get(name, name): self.of_real(each, name)
-                for name, each in value.items()
+                self.model.get(name, name): self.of_real(each, name) for name, each in value.items()
             }
         if isinstance(value, list):
             return [self.of_real(each) for each in value]
@@ -213,6 +215,7 @@ class Sides:
         self.partners = Partners()
         self.calls = 0
         self.refused = 0
+        self.lines = 0
         self.reasons: Counter[str] = Counter()
         self._seed = seed
         self._watches: list[tuple[Asked, Watch, RealWatch]] = []
@@ -294,9 +297,10 @@ class Sides:
         asked = Asked("GET", f"{target}{self.model.store.revision}", accept=accept)
         self._watches.append((asked, self.model.watch(asked.request(), "test"), real))
 
-    def check_watches(self) -> int:
-        """Compare all lines since the last check; return their number."""
-        return sum(self._check_watch(*each) for each in self._watches)
+    def check_watches(self) -> None:
+        """Compare all lines since the last check."""
+        for each in self._watches:
+            self.lines += self._check_watch(*each)
 
     def _check_watch(self, asked: Asked, model: Watch, real: RealWatch) -> int:
         lines = [json.loads(line) for line in model.lines]
@@ -312,11 +316,7 @@ class Sides:
             self._fail(asked, names, got, f"the real server sends fewer lines\n{text}")
         for ours, their in zip(lines, theirs, strict=True):
             try:
-                if ours["type"] != their["type"]:
-                    raise MismatchError("another type of event")
-                self.partners.note(ours["object"]["metadata"], their["object"]["metadata"])
-                is_custom = "bindery" in ours["object"]["apiVersion"]
-                self._same(ours["object"], their["object"], is_custom=is_custom)
+                self._compare_events(ours, their)
             except MismatchError as error:
                 self._fail(asked, ours, their, str(error))
         return len(lines)
@@ -333,12 +333,21 @@ class Sides:
             model.close()
             real.close()
 
+    def _compare_events(self, ours: Any, theirs: Any) -> None:
+        if ours["type"] != theirs["type"]:
+            raise MismatchError("another type of event")
+        our, their = ours["object"], theirs["object"]
+        self.partners.note(our["metadata"], their["metadata"])
+        self._same(our, their, is_custom="bindery" in our["apiVersion"])
+
     def _history(self, lines: list[Any]) -> str:
         names = {each["object"]["metadata"]["name"] for each in lines}
         last = [each for each in self.model.store.log[-150:] if each.key[1] in names]
         return "\n".join(
             f"{each.revision} {each.key} {each.type} {each.writer}: "
-            + "; ".join(differences(each.before and each.before.object, each.version.object, ""))[:600]
+            + "; ".join(differences(each.before and each.before.object, each.version.object, ""))[
+                :600
+            ]
             for each in last[-12:]
         )
 

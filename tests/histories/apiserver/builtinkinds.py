@@ -5,10 +5,10 @@ modelled: their fields get no defaults and are not validated.
 """
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from tests.histories.apiserver.definitions import restore
-from tests.histories.apiserver.kinds import Kind, Moment, Plain, Problems, Strategy
+from tests.histories.apiserver.kinds import Kind, Moment, Plain, Problems, Strategy, words
 from tests.histories.apiserver.pods import PodStrategy
 
 _STATUS: Final = frozenset(("status",))
@@ -37,8 +37,8 @@ class _Counted(_SpecAndStatus):
 
 class _Nodes(_SpecAndStatus):
     keeps_created_status = True
-    fields: Final = {"spec.unschedulable": "false"}
-    merge_keys: Final = {
+    fields: ClassVar[Mapping[str, str]] = {"spec.unschedulable": "false"}
+    merge_keys: ClassVar[Mapping[str, str]] = {
         "metadata.finalizers": "",
         "metadata.ownerReferences": "uid",
         "status.conditions": "type",
@@ -64,7 +64,7 @@ class _Nodes(_SpecAndStatus):
 
 class _Namespaces(_SpecAndStatus):
     returns_deleted = True
-    fields: Final = {"status.phase": ""}
+    fields: ClassVar[Mapping[str, str]] = {"status.phase": ""}
 
     def prepare_create(self, new: Plain, moment: Moment) -> None:
         del moment
@@ -103,14 +103,18 @@ class _Leases(Strategy):
         return found
 
 
+_EVENT_FIELDS: Final = words(
+    """
+    reason type reportingController regarding.kind regarding.namespace regarding.name
+    regarding.uid regarding.apiVersion
+    """
+)
+
+
 class _Events(Strategy):
     is_collected = False
     create_on_update = True
-    fields: Final = {
-        name: ""
-        for name in ("reason", "type", "reportingController")
-        + tuple(f"regarding.{each}" for each in ("kind", "namespace", "name", "uid", "apiVersion"))
-    }
+    fields: ClassVar[Mapping[str, str]] = dict.fromkeys(_EVENT_FIELDS, "")
 
     def problems(self, new: Plain) -> Problems:
         """Validate an event that has an eventTime, as `events.k8s.io/v1` asks."""
@@ -148,14 +152,13 @@ class _Events(Strategy):
 
 class _ConfigMaps(Strategy):
     def problems(self, new: Plain) -> Problems:
-        found = [
+        return [
             f"data.{key}: Invalid value"
             for key in (new.get("data") or {})
             if not key
             or len(key) > 253
             or not key.replace("-", "").replace("_", "").replace(".", "").isalnum()
         ]
-        return found
 
     def problems_of_update(self, new: Plain, old: Mapping[str, Any]) -> Problems:
         if not old.get("immutable"):
@@ -173,10 +176,9 @@ class _Budgets(_SpecAndStatus):
 
     def prepare_create(self, new: Plain, moment: Moment) -> None:
         del moment
-        new["status"] = {
-            name: 0
-            for name in ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods")
-        }
+        new["status"] = dict.fromkeys(
+            ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"), 0
+        )
 
     def problems(self, new: Plain) -> Problems:
         spec = new.get("spec") or {}

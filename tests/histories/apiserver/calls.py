@@ -9,14 +9,14 @@ from urllib.parse import parse_qsl, unquote
 import msgspec
 
 from bindery.kube.http.requests import ApiRequest
-from tests.histories.apiserver.kinds import Kind, Plain
+from tests.histories.apiserver.kinds import Kind, Plain, words
 from tests.histories.apiserver.refusals import NotModelledError, bad_request, no_such_path
 
-_OPTIONS: Final = frozenset(
+_OPTIONS: Final = words(
     """
     watch limit continue labelSelector fieldSelector resourceVersion allowWatchBookmarks
     timeoutSeconds dryRun fieldManager
-    """.split()
+    """
 )
 _decode = msgspec.json.Decoder().decode
 

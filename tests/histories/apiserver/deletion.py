@@ -30,8 +30,10 @@ class Deleter:
         is_dry = call.is_dry or bool(options.get("dryRun"))
         writer = Writer(call.caller, "delete")
         deleted = self.delete(kind, call.key, options, writer, now_s, is_dry=is_dry)
-        is_kept = bool(deleted["metadata"].get("deletionTimestamp")) if is_dry else (
-            self._store.get(kind, call.key) is not None
+        is_kept = (
+            bool(deleted["metadata"].get("deletionTimestamp"))
+            if is_dry
+            else (self._store.get(kind, call.key) is not None)
         )
         return deleted if is_kept or kind.strategy.returns_deleted else None
 
@@ -110,7 +112,7 @@ class Deleter:
             return False
         if old.object["kind"] == "Namespace":
             return bool(meta.get("deletionTimestamp")) and not new["spec"].get("finalizers")
-        return meta.get("deletionGracePeriodSeconds") == 0
+        return bool(meta.get("deletionGracePeriodSeconds") == 0)
 
 
 def check_preconditions(kind: Kind, stored: Version, wanted: Mapping[str, Any]) -> None:

@@ -7,7 +7,13 @@ from tests.histories.apiserver.calls import Call
 from tests.histories.apiserver.deletion import Deleter, check_preconditions
 from tests.histories.apiserver.kinds import Kind
 from tests.histories.apiserver.pods import set_condition
-from tests.histories.apiserver.refusals import NotModelledError, Refusal, bad_request, forbidden, not_found
+from tests.histories.apiserver.refusals import (
+    NotModelledError,
+    Refusal,
+    bad_request,
+    forbidden,
+    not_found,
+)
 from tests.histories.apiserver.selectors import selects
 from tests.histories.apiserver.store import Key, Plain, Store, Version, Writer
 from tests.histories.apiserver.times import stamp

@@ -6,9 +6,16 @@ which parts a write may set, what is defaulted, and what is refused.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 Plain = dict[str, Any]
+
+
+def words(text: str) -> frozenset[str]:
+    """Return the words of `text`."""
+    return frozenset(text.split())
+
+
 Problems = list[str]
 
 _NOT_COUNTED: Final = ("metadata", "status")
@@ -54,9 +61,9 @@ class Strategy:
 
     Kubernetes stores such an object without some defaults, and sets them whenever it reads it.
     """
-    fields: Mapping[str, str] = {}
+    fields: ClassVar[Mapping[str, str]] = {}
     """Field selectors, beside name and namespace -> what an object without the field has."""
-    merge_keys: Mapping[str, str] = {}
+    merge_keys: ClassVar[Mapping[str, str]] = {}
     """Lists that a strategic merge patch merges: path -> the key of an element."""
 
     def prepare_create(self, new: Plain, moment: Moment) -> None:
@@ -124,11 +131,11 @@ class Kind:
         return f"Kind({self.qualified})"
 
 
-_MAPS: Final = frozenset(
+_MAPS: Final = words(
     """
-    labels annotations matchLabels data stringData binaryData nodeSelector requests limits capacity
-    allocatable parameters disruptedPods
-    """.split()
+    labels annotations matchLabels data stringData binaryData nodeSelector requests limits
+    capacity allocatable parameters disruptedPods
+    """
 )
 _ZEROS: Final = frozenset(("unschedulable", "hostNetwork", "observedGeneration"))
 """Fields whose false or 0 is left out."""

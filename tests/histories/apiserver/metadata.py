@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tests.histories.apiserver.kinds import Plain, Problems
+from tests.histories.apiserver.kinds import Plain, Problems, words
 
 _WORD: Final = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 _LABEL: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
@@ -18,11 +18,12 @@ _MOST_ANNOTATIONS: Final = 256 * 1024
 _IMMUTABLE: Final = ("uid", "deletionTimestamp", "deletionGracePeriodSeconds")
 _PLAIN_FINALIZERS: Final = frozenset(("orphan", "foregroundDeletion", "kubernetes"))
 
-KNOWN: Final = frozenset(
+KNOWN: Final = words(
     """
-    name generateName namespace uid resourceVersion generation creationTimestamp deletionTimestamp
-    deletionGracePeriodSeconds labels annotations ownerReferences finalizers
-    """.split()
+    name generateName namespace uid resourceVersion generation creationTimestamp
+    deletionTimestamp deletionGracePeriodSeconds labels annotations ownerReferences
+    finalizers
+    """
 )
 
 

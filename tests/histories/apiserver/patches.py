@@ -60,7 +60,8 @@ def _merged(old: list[Any], new: list[Any], keys: Mapping[str, str], path: str) 
     for element in new:
         if key not in element:
             raise PatchError(f"map: {element} does not contain declared merge key: {key}")
-        found = next((each for each in old if each.get(key) == element[key]), {})
+        same = [each for each in old if each.get(key) == element[key]]
+        found: Plain = same[0] if same else {}
         strategic(found, element, keys, path)
         changed.append(found)
     words = [each.get(key) for each in changed]
@@ -135,8 +136,11 @@ def _remove(parent: Any, key: str, _operation: Mapping[str, Any]) -> None:
 
 
 def _replace(parent: Any, key: str, operation: Mapping[str, Any]) -> None:
-    _get(parent, key)
-    parent[key if isinstance(parent, dict) else int(key)] = operation.get("value")
+    # Kubernetes also replaces a missing member of an object, against RFC 6902.
+    if isinstance(parent, list):
+        parent[_index(parent, key)] = operation.get("value")
+    else:
+        parent[key] = operation.get("value")
 
 
 def _test(parent: Any, key: str, operation: Mapping[str, Any]) -> None:

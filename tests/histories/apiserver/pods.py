@@ -1,35 +1,35 @@
 """The rules of pods: defaults, allowed changes, binding, grace periods."""
 
 from collections.abc import Mapping
-from typing import Any, Final
-
+from typing import Any, ClassVar, Final
 
 from bindery.api.quantity import QuantityError, nano
 from tests.histories.apiserver.definitions import restore
-from tests.histories.apiserver.kinds import Moment, Plain, Problems, Strategy
+from tests.histories.apiserver.kinds import Moment, Plain, Problems, Strategy, words
 from tests.histories.apiserver.refusals import NotModelledError, Refusal, forbidden
 
-_SPEC: Final = frozenset(
+_SPEC: Final = words(
     """
     activeDeadlineSeconds affinity automountServiceAccountToken containers dnsPolicy
-    enableServiceLinks hostNetwork initContainers nodeName nodeSelector overhead preemptionPolicy
-    priority priorityClassName resourceClaims restartPolicy runtimeClassName schedulerName
-    schedulingGates schedulingGroup securityContext serviceAccount serviceAccountName
-    terminationGracePeriodSeconds tolerations topologySpreadConstraints volumes hostname subdomain
-    """.split()
-)
-_STATUS: Final = frozenset(
+    enableServiceLinks hostNetwork initContainers nodeName nodeSelector overhead
+    preemptionPolicy priority priorityClassName resourceClaims restartPolicy
+    runtimeClassName schedulerName schedulingGates schedulingGroup securityContext
+    serviceAccount serviceAccountName terminationGracePeriodSeconds tolerations
+    topologySpreadConstraints volumes hostname subdomain
     """
-    conditions containerStatuses extendedResourceClaimStatus hostIP hostIPs initContainerStatuses
-    message nominatedNodeName observedGeneration phase podIP podIPs qosClass reason
-    resourceClaimStatuses startTime
-    """.split()
 )
-_CONTAINER: Final = frozenset(
+_STATUS: Final = words(
+    """
+    conditions containerStatuses extendedResourceClaimStatus hostIP hostIPs
+    initContainerStatuses message nominatedNodeName observedGeneration phase podIP podIPs
+    qosClass reason resourceClaimStatuses startTime
+    """
+)
+_CONTAINER: Final = words(
     """
     args command env image imagePullPolicy name ports resources restartPolicy
     terminationMessagePath terminationMessagePolicy volumeMounts
-    """.split()
+    """
 )
 _COUNTED: Final = ("cpu", "memory")
 _SYSTEM_PRIORITIES: Final = {
@@ -46,7 +46,7 @@ class PodStrategy(Strategy):
     is_graceful = True
     counts_generations = True
     has_status = True
-    fields: Final = {
+    fields: ClassVar[Mapping[str, str]] = {
         "spec.nodeName": "",
         "spec.restartPolicy": "",
         "spec.schedulerName": "",
@@ -56,7 +56,7 @@ class PodStrategy(Strategy):
         "status.podIP": "",
         "status.nominatedNodeName": "",
     }
-    merge_keys: Final = {
+    merge_keys: ClassVar[Mapping[str, str]] = {
         "metadata.finalizers": "",
         "metadata.ownerReferences": "uid",
         "spec.containers": "name",
@@ -303,10 +303,10 @@ def bind(pod: Plain, body: Mapping[str, Any], name: str, stamp: str) -> None:
         raise Refusal(409, "Conflict", text)
     spec["nodeName"] = body["target"]["name"]
     pod["status"].pop("nominatedNodeName", None)
-    for words in ("annotations", "labels"):
-        given = body["metadata"].get(words)
+    for name_ in ("annotations", "labels"):
+        given = body["metadata"].get(name_)
         if given:
-            meta[words] = {**(meta.get(words) or {}), **given}
+            meta[name_] = {**(meta.get(name_) or {}), **given}
     condition = {"type": "PodScheduled", "status": "True"}
     set_condition(pod, condition, stamp)
 
@@ -321,7 +321,7 @@ def set_condition(pod: Plain, condition: Mapping[str, Any], stamp: str) -> bool:
         return True
     if found.get("status") == new["status"]:
         new["lastTransitionTime"] = found.get("lastTransitionTime")
-    is_changed = found != new
+    is_changed = bool(found != new)
     found.clear()
     found.update(new)
     return is_changed

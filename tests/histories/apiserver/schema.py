@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 from cel_expr_python import cel
 
+from tests.histories.apiserver.kinds import words
 from tests.histories.apiserver.refusals import NotModelledError
 
 Report = Callable[[str, str], None]
@@ -29,13 +30,14 @@ _TYPES: Final[Mapping[str, Callable[[Any], bool]]] = {
     ),
     "number": lambda value: isinstance(value, int | float) and not isinstance(value, bool),
 }
-_KNOWN: Final = frozenset(
+_KNOWN: Final = words(
     """
-    description type format default enum required properties additionalProperties items anyOf
-    minimum maximum exclusiveMinimum exclusiveMaximum minLength maxLength pattern minItems maxItems
-    minProperties maxProperties nullable x-kubernetes-validations x-kubernetes-int-or-string
-    x-kubernetes-preserve-unknown-fields x-kubernetes-list-type x-kubernetes-list-map-keys
-    """.split()
+    description type format default enum required properties additionalProperties items
+    anyOf minimum maximum exclusiveMinimum exclusiveMaximum minLength maxLength pattern
+    minItems maxItems minProperties maxProperties nullable x-kubernetes-validations
+    x-kubernetes-int-or-string x-kubernetes-preserve-unknown-fields x-kubernetes-list-type
+    x-kubernetes-list-map-keys
+    """
 )
 _INT_OR_STRING: Final = [{"type": "integer"}, {"type": "string"}]
 _IN_HAS = re.compile(r"has\(self\.(\w+)\)")
@@ -137,21 +139,23 @@ class Node:
             for each in value.values():
                 self.more.shape(each, retyped)
             return
-        properties, kept = self.properties, self._kept
-        for name in list(value):
-            node = properties.get(name)
-            if node is None:
-                if name not in kept and not self.preserves:
-                    del value[name]
-            elif value[name] is None and not node.nullable:
-                del value[name]
+        self._prune(value)
         for name, default in self._defaults:
             if name not in value:
                 value[name] = msgspec.json.decode(default)
         for name, each in value.items():
-            node = properties.get(name)
+            node = self.properties.get(name)
             if node is not None and not node._is_bare:
                 node.shape(each, retyped)
+
+    def _prune(self, value: dict[str, Any]) -> None:
+        for name in list(value):
+            node = self.properties.get(name)
+            if node is None:
+                if name not in self._kept and not self.preserves:
+                    del value[name]
+            elif value[name] is None and not node.nullable:
+                del value[name]
 
     def check(self, value: Any, path: str, report: Report) -> None:
         """Report all that is wrong with `value`."""
@@ -221,7 +225,9 @@ def _maximum(limit: float, schema: Mapping[str, Any]) -> Check:
     return lambda v: f"should be at most {limit}" if _is_number(v) and v > limit else ""
 
 
-def _length(type_: type, *, is_most: bool) -> Callable[[int, Mapping[str, Any]], Check]:
+def _length(
+    type_: type[str | list[Any] | dict[str, Any]], *, is_most: bool
+) -> Callable[[int, Mapping[str, Any]], Check]:
     def make(limit: int, _schema: Mapping[str, Any]) -> Check:
         if is_most:
             return lambda v: f"more than {limit}" if isinstance(v, type_) and len(v) > limit else ""

@@ -71,7 +71,10 @@ class Writes:
         kind.strategy.default(new)
         new["metadata"] = meta = metadata.cleaned(new["metadata"])
         problem = metadata.problem_of_name(name, metadata.pattern_of_name(kind.plural))
-        found = [*([problem] if problem else ()), *metadata.problems(meta, strict=kind.group in _STRICT)]
+        found = [
+            *([problem] if problem else ()),
+            *metadata.problems(meta, strict=kind.group in _STRICT),
+        ]
         found += kind.strategy.problems(new)
         if found:
             raise invalid(kind.name, name, found)
@@ -129,8 +132,8 @@ class Writes:
                 patches.merge(new, patch)
         except patches.PatchError as error:
             raise invalid(kind.name, place.name, [str(error)]) from error
-        meta = new.get("metadata")
-        if not metadata.has_right_types(meta):
+        meta = new.get("metadata") or {}
+        if not metadata.has_right_types(new.get("metadata")):
             raise invalid(kind.name, place.name, ["metadata: Invalid value"])
         if (new.get("kind"), new.get("apiVersion")) != (kind.name, kind.api_version):
             raise bad_request("the kind or apiVersion of the patched object does not match")
@@ -177,7 +180,10 @@ class Writes:
         is_same = is_same_spec(new, old) and not is_retyped
         if strategy.counts_generations and not status and not is_same:
             meta["generation"] = old_meta.get("generation", 0) + 1
-        found = [*metadata.problems_of_update(meta, old_meta), *metadata.problems(meta, strict=kind.group in _STRICT)]
+        found = [
+            *metadata.problems_of_update(meta, old_meta),
+            *metadata.problems(meta, strict=kind.group in _STRICT),
+        ]
         found += strategy.problems(new)
         found += (strategy.problems_of_status if status else strategy.problems_of_update)(new, old)
         if found:
