@@ -19,7 +19,7 @@ from tests.histories.apiserver.refusals import (
     invalid,
     not_found,
 )
-from tests.histories.apiserver.store import Key, Store, Version, Writer
+from tests.histories.apiserver.store import Store, Version, Writer
 
 _LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 _SYSTEM: Final = ("uid", "resourceVersion", "generation", "creationTimestamp")
@@ -165,7 +165,7 @@ class Writes:
         elif status:
             strategy.prepare_status(new, old)
             if not strategy.status_metadata:
-                new = {**old, "status": new.get("status"), "metadata": _kept(meta, old_meta)}
+                new = {**old, "status": new.get("status"), "metadata": _kept(kind, meta, old_meta)}
                 if new["status"] is None:
                     del new["status"]
                 meta = new["metadata"]
@@ -197,6 +197,7 @@ class Writes:
         writer = Writer(call.caller, call.verb, call.place.subresource)
         if self._deleter.must_go(new, stored):
             self._store.remove(kind, call.key, writer)
+            new["metadata"]["resourceVersion"] = str(stored.revision)
             return new
         return self._store.put(kind, call.key, new, writer).object
 
@@ -273,13 +274,9 @@ class Writes:
             raise forbidden(kind.qualified, meta.get("name", ""), text, [cause])
 
 
-def _kept(meta: Plain, old: Mapping[str, Any]) -> Plain:
-    """Return the metadata of a write that may only change the status."""
-    del meta
-    return dict(old)
+def _kept(kind: Kind, meta: Plain, old: Mapping[str, Any]) -> Plain:
+    """Return the metadata of a write that may only change the status.
 
-
-def key_of(value: Mapping[str, Any]) -> Key:
-    """Return the key of an object."""
-    meta = value["metadata"]
-    return meta.get("namespace", ""), meta["name"]
+    A custom resource keeps all, so not even another UID in the write is refused.
+    """
+    return dict(old) if kind.strategy.is_custom else {**old, "uid": meta["uid"]}
