@@ -154,9 +154,9 @@ class Calls:
 
     def _uid(self, meta: Mapping[str, Any]) -> str:
         if self._is(0.25):
-            return self._chance.choice([_WRONG_UID, *(each["uid"] for each in self._old[-20:])])
-        uid: str = meta["uid"]
-        return uid
+            old = [str(each["uid"]) for each in self._old[-20:]]
+            return self._chance.choice([_WRONG_UID, *old])
+        return str(meta["uid"])
 
     def _version(self, meta: Mapping[str, Any]) -> str:
         known = self._sides.partners.real_versions

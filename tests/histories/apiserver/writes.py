@@ -103,7 +103,7 @@ class Writes:
             raise bad_request("the namespace of the object does not match the namespace on the URL")
         if not kind.namespaced:
             meta.pop("namespace", None)
-        stored = self._find(call)
+        stored = self._store.get(kind, call.key)
         if stored is None:
             if kind.strategy.create_on_update and not place.subresource:
                 return self.create(call, new)
@@ -119,7 +119,7 @@ class Writes:
         kind, place = call.place.kind, call.place
         patch = call.decoded()
         self._check_patch(call, patch)
-        stored = self._find(call)
+        stored = self._store.get(kind, call.key)
         if stored is None:
             raise not_found(kind.qualified, place.name)
         new = stored.copy()
@@ -151,7 +151,9 @@ class Writes:
 
     def _update(self, call: Call, stored: Version, new: Plain) -> Plain:
         """Store `new`, whose metadata is complete, in place of `stored`."""
-        kind, old = call.place.kind, stored.object
+        kind, old, namespace = call.place.kind, stored.object, call.place.namespace
+        if namespace and self._store.get(self._namespaces, ("", namespace)) is None:
+            raise not_found("namespaces", namespace)
         strategy, status = kind.strategy, call.place.subresource == "status"
         meta, old_meta = new["metadata"], old["metadata"]
         self._check_version(kind, meta, stored)
@@ -218,13 +220,6 @@ class Writes:
             for name in ("spec", "status"):
                 if name in new:
                     without_empty(new[name])
-
-    def _find(self, call: Call) -> Version | None:
-        """Return the stored object; refuse writes in a namespace that does not exist."""
-        place = call.place
-        if place.namespace and self._store.get(self._namespaces, ("", place.namespace)) is None:
-            raise not_found("namespaces", place.namespace)
-        return self._store.get(place.kind, call.key)
 
     def _read(self, call: Call, value: Plain) -> Plain:
         """Return the body with kind, apiVersion and metadata first, as bodies are stored."""
