@@ -348,6 +348,12 @@ class Calls:
 
     def _evict(self, kind: Kind) -> Asked:
         namespace, name, found = self._target(kind)
+        running = [
+            each for each in self._model.objects("pods") if each["status"]["phase"] == "Running"
+        ]
+        if running and self._is(0.7):  # budgets count for no others
+            found = self._chance.choice(running)
+            namespace, name = found["metadata"]["namespace"], found["metadata"]["name"]
         options: Plain = {}
         if found is not None and self._is(0.7):
             uid = found["metadata"]["uid"]
@@ -508,7 +514,7 @@ class Bodies:
     def _status_pods(self) -> Plain:
         status: Plain = {}
         if self._is(0.6):
-            status["phase"] = self._one("Pending", "Running", "Running", "Succeeded", "Failed")
+            status["phase"] = self._one("Pending", *["Running"] * 5, "Succeeded", "Failed")
         if self._is(0.6):
             condition = {
                 "type": self._one("Ready", "PodScheduled"),

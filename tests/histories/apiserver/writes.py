@@ -151,9 +151,8 @@ class Writes:
 
     def _update(self, call: Call, stored: Version, new: Plain) -> Plain:
         """Store `new`, whose metadata is complete, in place of `stored`."""
-        kind, old, namespace = call.place.kind, stored.object, call.place.namespace
-        if namespace and self._store.get(self._namespaces, ("", namespace)) is None:
-            raise not_found("namespaces", namespace)
+        self._admit_update(call.place.namespace)
+        kind, old = call.place.kind, stored.object
         strategy, status = kind.strategy, call.place.subresource == "status"
         meta, old_meta = new["metadata"], old["metadata"]
         self._check_version(kind, meta, stored)
@@ -250,6 +249,10 @@ class Writes:
                 break
         meta["name"] = name
         return name
+
+    def _admit_update(self, namespace: str) -> None:
+        if namespace and self._store.get(self._namespaces, ("", namespace)) is None:
+            raise not_found("namespaces", namespace)
 
     def _admit_namespace(self, kind: Kind, meta: Mapping[str, Any]) -> None:
         namespace = meta["namespace"]
