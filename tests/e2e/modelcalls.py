@@ -43,7 +43,7 @@ KINDS: Final = {
 
 
 class Calls:
-    """Draws calls, by what the model has stored."""
+    """Draws calls, by the objects in the model."""
 
     def __init__(self, sides: Sides, chance: random.Random) -> None:
         self._sides = sides

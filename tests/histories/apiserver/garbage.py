@@ -130,7 +130,7 @@ def _blocks(dependent: Version, uid: str) -> bool:
 
 
 def finish_namespaces(server: ModelApiServer, now_s: float) -> None:
-    """Delete the content of ending namespaces, and those that are empty."""
+    """Delete the content of ending namespaces, and each ending namespace that is empty."""
     store, deleter = server.store, Deleter(server.store)
     writer = Writer(_NAMESPACE_CONTROLLER, "delete")
     for namespace in server.objects("namespaces"):

@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+import re
 from typing import Any, Final
 
 import msgspec
@@ -12,6 +13,7 @@ from tests.histories.apiserver.refusals import bad_request, expired
 from tests.histories.apiserver.selectors import everything, selection
 from tests.histories.apiserver.store import Key, Store, Version
 
+_INDEX: Final = re.compile(r"(?:^|,)spec\.nodeName==?([^,]*)")
 _TEXT: Final = "The provided continue parameter is too old to display a consistent list result."
 
 
@@ -39,6 +41,10 @@ def list_objects(store: Store, call: Call) -> bytes:
         for key, stored in collection.ordered(revision, call.place.namespace)
         if begin is None or key > begin
     ]
+    index = _INDEX.search(options.get("fieldSelector", "")) if kind.plural == "pods" else None
+    if index is not None:  # the watch cache reads no others, so they are no next page
+        node = index[1]
+        rest = [each for each in rest if each[1].object["spec"].get("nodeName", "") == node]
     meta: dict[str, Any] = {"resourceVersion": str(revision)}
     if matches is everything:
         found = rest[:limit] if limit else rest
