@@ -31,6 +31,8 @@ _TIMES: Final = frozenset(
     ]
 )
 _LEFT_OUT: Final = frozenset(("managedFields", "daemonEndpoints", "nodeInfo"))
+_NOT_READY: Final = "storage is (re)initializing"
+"""The answer for a kind whose definition is new."""
 _DELIVERY_S: Final = 10.0
 
 
@@ -167,9 +169,13 @@ class RealServer:
     def handle(self, asked: Asked) -> tuple[int, Any]:
         """Return status code and decoded body of the answer."""
         body = None if asked.body is None else json.dumps(asked.body)
-        self._connection.request(asked.method, asked.target, body, self._headers(asked))
-        answer = self._connection.getresponse()
-        return answer.status, json.loads(answer.read() or b"null")
+        while True:
+            self._connection.request(asked.method, asked.target, body, self._headers(asked))
+            answer = self._connection.getresponse()
+            value = json.loads(answer.read() or b"null")
+            if answer.status != 429 or value.get("message") != _NOT_READY:
+                return answer.status, value
+            time.sleep(0.2)
 
     def watch(self, asked: Asked) -> "RealWatch":
         """Open a watch."""

@@ -42,7 +42,7 @@ def list_objects(store: Store, call: Call) -> bytes:
         if begin is None or key > begin
     ]
     index = _INDEX.search(options.get("fieldSelector", "")) if kind.plural == "pods" else None
-    if index is not None:  # the watch cache reads no others, so they are no next page
+    if index is not None and begin is None:  # the watch cache reads no others for a first page
         node = index[1]
         rest = [each for each in rest if each[1].object["spec"].get("nodeName", "") == node]
     meta: dict[str, Any] = {"resourceVersion": str(revision)}

@@ -1,7 +1,8 @@
 """Patches: JSON merge patches, JSON patches and strategic merge patches.
 
 Each function changes `target`, which must be a copy. The directives of strategic merge patches
-(`$patch`, `$retainKeys`, …) are not modelled.
+(`$patch`, `$retainKeys`, …) are not modelled. JSON patches are not left to a library: Kubernetes'
+own differ from RFC 6902, and the product uses four operations.
 """
 
 from collections.abc import Callable, Mapping
