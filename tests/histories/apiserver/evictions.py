@@ -57,9 +57,12 @@ class Evictions:
             if len(found) > 1:
                 text = "This pod has more than one PodDisruptionBudget, which the eviction"
                 raise Refusal(500, "", f"{text} subresource does not support.")
-            check_preconditions(pods, stored, options.get("preconditions") or {})
-            if found and not _is_unhealthy_and_free(pod, found[0][1].object):
+            preconditions = options.get("preconditions") or {}
+            is_other = preconditions.get("uid", pod["metadata"]["uid"]) != pod["metadata"]["uid"]
+            # For an unhealthy pod Kubernetes first tries without the budget, and then with it.
+            if found and (is_other or not _is_unhealthy_and_free(pod, found[0][1].object)):
                 self._count(*found[0], call.place.name, writer, now_s, is_dry=is_dry)
+        # After the budget has been charged, as in Kubernetes.
         check_preconditions(pods, stored, options.get("preconditions") or {})
         if is_dry:
             return

@@ -8,7 +8,14 @@ from typing import Any, Final
 from tests.histories.apiserver import metadata, patches
 from tests.histories.apiserver.calls import Call
 from tests.histories.apiserver.deletion import Deleter
-from tests.histories.apiserver.kinds import Kind, Moment, Plain, is_same_spec, without_empty
+from tests.histories.apiserver.kinds import (
+    Kind,
+    Moment,
+    Plain,
+    Problems,
+    is_same_spec,
+    without_empty,
+)
 from tests.histories.apiserver.refusals import (
     CHANGED,
     Refusal,
@@ -75,7 +82,7 @@ class Writes:
             *([problem] if problem else ()),
             *metadata.problems(meta, strict=kind.group in _STRICT),
         ]
-        found += kind.strategy.problems(new)
+        found += [*_problems_of_kind(kind, new), *kind.strategy.problems(new)]
         if found:
             raise invalid(kind.name, name, found)
         if version:
@@ -185,7 +192,7 @@ class Writes:
             *metadata.problems_of_update(meta, old_meta),
             *metadata.problems(meta, strict=kind.group in _STRICT),
         ]
-        found += strategy.problems(new)
+        found += [*_problems_of_kind(kind, new), *strategy.problems(new)]
         found += (strategy.problems_of_status if status else strategy.problems_of_update)(new, old)
         if found:
             raise invalid(kind.name, call.place.name, found)
@@ -224,16 +231,15 @@ class Writes:
         """Return the body with kind, apiVersion and metadata first, as bodies are stored."""
         kind = call.place.kind
         given = (value.get("kind", kind.name), value.get("apiVersion", kind.api_version))
-        if given != (kind.name, kind.api_version):
-            if kind.strategy.is_custom and given[1] == kind.api_version:
-                raise invalid(given[0], "", [f"kind: Invalid value: must be {kind.name}"])
-            raise bad_request(f"the object is a {given}, and not {kind.api_version} {kind.name}")
+        is_other = given[1] != kind.api_version or given[0] != kind.name
+        if is_other and not (kind.strategy.is_custom and given[1] == kind.api_version):
+            raise bad_request(f"the object is {given}, not {kind.api_version} {kind.name}")
         if kind.strategy.is_custom and not ("kind" in value and "apiVersion" in value):
             raise bad_request("Object 'Kind' or 'apiVersion' is missing")
         meta = value.get("metadata") or {}
         if not metadata.has_right_types(meta):
             raise bad_request("metadata has fields of the wrong type")
-        head = {"kind": kind.name, "apiVersion": kind.api_version, "metadata": meta}
+        head = {"kind": given[0], "apiVersion": kind.api_version, "metadata": meta}
         return {**head, **{k: v for k, v in value.items() if k not in head}}
 
     def _name(self, kind: Kind, meta: Plain) -> str:
@@ -278,3 +284,7 @@ def _kept(kind: Kind, meta: Plain, old: Mapping[str, Any]) -> Plain:
     A custom resource keeps all, so not even another UID in the write is refused.
     """
     return dict(old) if kind.strategy.is_custom else {**old, "uid": meta["uid"]}
+
+
+def _problems_of_kind(kind: Kind, new: Mapping[str, Any]) -> Problems:
+    return [] if new["kind"] == kind.name else [f"kind: Invalid value: must be {kind.name}"]
