@@ -57,7 +57,10 @@ class Calls:
         """How many evictions may still have another UID: the real server tries each for 10 s."""
 
     def step(self) -> None:
-        """Make one call at both servers."""
+        """Make one call at both servers; sometimes several, which lead to an eviction."""
+        if self._is(0.008):
+            self._evict_guarded()
+            return
         plural = self._chance.choices(list(KINDS), list(KINDS.values()))[0]
         kind = self._model.kind(plural)
         asked = self._draw(kind)
@@ -123,7 +126,8 @@ class Calls:
         prefix = "ns" if kind.plural == "namespaces" else kind.plural[:4]
         if self._is(0.03):
             return self._chance.choice(("Upper", "under_score", "-dash", "a" * 260, "dot.ted"))
-        count = 3 if kind.plural == "namespaces" else 8
+        # Few budgets, as an eviction with two of them is refused.
+        count = {"namespaces": 3, "poddisruptionbudgets": 2}.get(kind.plural, 8)
         return f"{prefix}-{self._chance.randrange(count)}"
 
     def _existing(self, kind: Kind) -> Mapping[str, Any] | None:
@@ -183,6 +187,9 @@ class Calls:
         if self._is(0.03):
             meta["namespace"] = "another"
         body = {"apiVersion": kind.api_version, "kind": kind.name, "metadata": meta, **body}
+        if kind.plural == "poddisruptionbudgets" and self._is(0.9):
+            app = "a" if meta.get("name", "").endswith("0") else "b"
+            body["spec"]["selector"]["matchLabels"]["app"] = app
         if self._is(0.02):
             body["kind"] = "Another"
         query = "?dryRun=All" if self._is(0.03) else ""
@@ -348,11 +355,9 @@ class Calls:
 
     def _evict(self, kind: Kind) -> Asked:
         namespace, name, found = self._target(kind)
-        running = [
-            each for each in self._model.objects("pods") if each["status"]["phase"] == "Running"
-        ]
-        if running and self._is(0.7):  # budgets count for no others
-            found = self._chance.choice(running)
+        guarded = self._guarded()
+        if guarded and self._is(0.8):
+            found = self._chance.choice(guarded)
             namespace, name = found["metadata"]["namespace"], found["metadata"]["name"]
         options: Plain = {}
         if found is not None and self._is(0.7):
@@ -372,6 +377,43 @@ class Calls:
             "deleteOptions": options,
         }
         return Asked("POST", self._path(kind, namespace, name, "eviction"), body)
+
+    def _evict_guarded(self) -> None:
+        """Evict a running pod that a disruption budget guards, twice."""
+        namespace, pods = self._chance.choice(NAMESPACES), self._model.kind("pods")
+        budgets, name = self._model.kind("poddisruptionbudgets"), f"guarded-{self._sides.calls}"
+        spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": "a"}}}
+        budget = {"metadata": {"name": "podd-0"}, "spec": spec}
+        self._sides.ask(Asked("POST", self._path(budgets, namespace), budget))
+        path = self._path(budgets, namespace, "podd-0", "status")
+        status = {"status": self._bodies.status("poddisruptionbudgets")}
+        self._sides.ask(Asked("PATCH", path, status, MERGE))
+        body = {"metadata": {"name": name, "labels": {"app": "a"}}, **self._bodies.new("pods")}
+        body["spec"] |= {"nodeName": "node-0", "schedulingGates": []}
+        self._sides.ask(Asked("POST", self._path(pods, namespace), body))
+        ready = {"type": "Ready", "status": self._chance.choice(("True", "True", "False"))}
+        running = {"status": {"phase": "Running", "conditions": [ready]}}
+        path = self._path(pods, namespace, name, "status")
+        self._sides.ask(Asked("PATCH", path, running, STRATEGIC))
+        for _ in range(2):
+            eviction = {"metadata": {"name": name, "namespace": namespace}}
+            path = self._path(pods, namespace, name, "eviction")
+            self._sides.ask(Asked("POST", path, eviction))
+
+    def _guarded(self) -> list[Mapping[str, Any]]:
+        """Return the running pods with a disruption budget."""
+        apps = {
+            (each["metadata"]["namespace"], each["spec"]["selector"]["matchLabels"]["app"])
+            for each in self._model.objects("poddisruptionbudgets")
+        }
+        return [
+            each
+            for each in self._model.objects("pods")
+            if each["status"]["phase"] == "Running"
+            and "deletionTimestamp" not in each["metadata"]
+            and (each["metadata"]["namespace"], each["metadata"].get("labels", {}).get("app"))
+            in apps
+        ]
 
     def _gates(self, kind: Kind) -> Asked | None:
         gated = [
@@ -429,7 +471,7 @@ class Bodies:
     def metadata(self) -> Plain:
         """Return labels, annotations, finalizers and owners."""
         meta: Plain = {}
-        if self._is(0.5):
+        if self._is(0.6):
             meta["labels"] = {"app": self._one("a", "b", "c")}
         if self._is(0.3):
             meta["annotations"] = {"note": self._one("x", "y")}
@@ -517,8 +559,8 @@ class Bodies:
             status["phase"] = self._one("Pending", *["Running"] * 5, "Succeeded", "Failed")
         if self._is(0.6):
             condition = {
-                "type": self._one("Ready", "PodScheduled"),
-                "status": self._one("True", "False"),
+                "type": self._one("Ready", "Ready", "Ready", "PodScheduled"),
+                "status": self._one("True", "True", "True", "False"),
                 "reason": self._one("A", "B"),
                 "lastTransitionTime": _TIME,
             }
@@ -650,7 +692,7 @@ class Bodies:
             "currentHealthy": self._one(0, 1, 3),
             "desiredHealthy": self._one(1, 2),
             "expectedPods": 3,
-            "observedGeneration": self._one(1, 2, 9),
+            "observedGeneration": self._one(1, 9, 9, 9),
         }
 
     def _new_resourceclaims(self) -> Plain:
