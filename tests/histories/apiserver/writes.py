@@ -77,7 +77,9 @@ class Writes:
         self._clean(kind, new)
         kind.strategy.default(new)
         new["metadata"] = meta = metadata.cleaned(new["metadata"])
-        problem = metadata.problem_of_name(name, metadata.pattern_of_name(kind.plural))
+        problem = "metadata.name: Required value"
+        if name:
+            problem = metadata.problem_of_name(name, metadata.pattern_of_name(kind.plural))
         found = [
             *([problem] if problem else ()),
             *metadata.problems(meta, strict=kind.group in _STRICT),
@@ -245,10 +247,8 @@ class Writes:
     def _name(self, kind: Kind, meta: Plain) -> str:
         name: str = meta.get("name") or ""
         base = meta.get("generateName") or ""
-        if name:
+        if name or not base:
             return name
-        if not base:
-            raise invalid(kind.name, "", ["metadata.name: Required value"])
         for _ in range(_NAME_ATTEMPTS):
             name = base[:58] + "".join(self._chance.choices(_LETTERS, k=5))
             if self._store.get(kind, (meta.get("namespace", ""), name)) is None:
