@@ -142,6 +142,8 @@ def comparable(value: Any, *, is_custom: bool, key: str = "") -> Any:
             for name, each in kept.items()
             if each is not None and (is_custom or each not in ("", [], {}))
         }
+    if key == "finalizers":  # those of namespaces have no fixed order
+        return sorted(value)
     if isinstance(value, list):
         return [comparable(each, is_custom=is_custom) for each in value]
     return value

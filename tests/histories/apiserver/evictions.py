@@ -120,12 +120,13 @@ def _set_insufficient(budget: Plain, at: str) -> None:
         conditions.append(found)
     if found.get("status") != "False":
         found["lastTransitionTime"] = at
+    found.pop("message", None)
     found |= {
         "status": "False",
         "reason": "InsufficientPods",
-        "message": "",
-        "observedGeneration": budget["status"].get("observedGeneration", 0),
     }
+    if budget["status"].get("observedGeneration"):
+        found["observedGeneration"] = budget["status"]["observedGeneration"]
 
 
 def _needs_no_budget(pod: Mapping[str, Any]) -> bool:
