@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 Plain = dict[str, Any]
-_TIME: Final = "2026-01-02T03:04:05Z"
+TIME: Final = "2026-01-02T03:04:05Z"
 _MICRO: Final = "2026-01-02T03:04:05.678901Z"
 
 
@@ -115,7 +115,7 @@ class Bodies:
                 "type": self._one("Ready", "Ready", "Ready", "PodScheduled"),
                 "status": self._one("True", "True", "True", "False"),
                 "reason": self._one("A", "B"),
-                "lastTransitionTime": _TIME,
+                "lastTransitionTime": TIME,
             }
             status["conditions"] = [condition]
         if self._is(0.2):
@@ -153,8 +153,8 @@ class Bodies:
                     "type": self._one("Ready", "DiskPressure"),
                     "status": self._one("True", "False"),
                     "reason": "Drawn",
-                    "lastHeartbeatTime": _TIME,
-                    "lastTransitionTime": _TIME,
+                    "lastHeartbeatTime": TIME,
+                    "lastTransitionTime": TIME,
                 }
             ]
         return status
@@ -337,7 +337,7 @@ class Bodies:
     def _status_bindrequests(self) -> Plain:
         status: Plain = {"phase": self._one("Binding", "Succeeded", "Failed", "Odd")}
         if self._is(0.4):
-            status["completionTime"] = self._one(_TIME, _MICRO, "yesterday")
+            status["completionTime"] = self._one(TIME, _MICRO, "yesterday")
         if self._is(0.4):
             status["statements"] = [{"id": "s", "phase": "Binding", "boundPods": ["u"], "odd": 1}]
         status["boundCount"] = self._one(0, 1, 2, -1)
@@ -366,7 +366,7 @@ class Bodies:
 
     def _status_podgroups(self) -> Plain:
         status: Plain = {"state": self._one("Waiting", "Running", "Lost")}
-        condition = {"type": "Scheduled", "status": "True", "lastTransitionTime": _TIME}
+        condition = {"type": "Scheduled", "status": "True", "lastTransitionTime": TIME}
         if self._is(0.5):
             status["conditions"] = self._one(
                 [condition], [condition, condition], [{"type": "Scheduled"}]
