@@ -18,7 +18,7 @@ NAMESPACES: Final = ("one", "two")
 MERGE: Final = "application/merge-patch+json"
 JSON_PATCH: Final = "application/json-patch+json"
 STRATEGIC: Final = "application/strategic-merge-patch+json"
-_PARTIAL: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+PARTIAL: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 _PARTIALS: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 _WRONG_UID: Final = "00000000-0000-4000-8000-000000000000"
 KINDS: Final = {
@@ -49,7 +49,6 @@ class Calls:
         self._chance = chance
         self._old: list[Mapping[str, Any]] = []
         """Metadata of earlier versions and of deleted objects."""
-        self._tokens: list[str] = []
         self._bodies = Bodies(chance)
         self._slow = 2
         """How many evictions may still have another UID: the real server tries each for 10 s."""
@@ -197,7 +196,7 @@ class Calls:
 
     def _read(self, kind: Kind) -> Asked:
         namespace, name, _ = self._target(kind)
-        accept = _PARTIAL if self._is(0.3) else "application/json"
+        accept = PARTIAL if self._is(0.3) else "application/json"
         return Asked("GET", self._path(kind, namespace, name), accept=accept)
 
     def _list(self, kind: Kind) -> Asked:
@@ -456,46 +455,3 @@ _FIELD_SELECTORS: Final[Mapping[str, tuple[str, ...]]] = {
     "nodes": ("spec.unschedulable=true", "spec.unschedulable=false"),
     "events": ("reportingController=test",),
 }
-
-
-def prepare(sides: Sides, kinds: Mapping[str, Kind]) -> None:
-    """Delete the objects of earlier runs, create the namespaces of pods, and open watches."""
-    for kind in sorted(kinds.values(), key=lambda each: each.plural == "namespaces"):
-        _clear(sides, kind)
-    for namespace in NAMESPACES:
-        sides.ask(Asked("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}}))
-        account = {"metadata": {"name": "default"}}
-        sides.ask(Asked("POST", f"/api/v1/namespaces/{namespace}/serviceaccounts", account))
-    for plural, kind in kinds.items():
-        root = f"/apis/{kind.api_version}" if kind.group else f"/api/{kind.version}"
-        inside = f"/namespaces/{NAMESPACES[0]}" if plural in _NOT_ALONE else ""
-        path = f"{root}{inside}/{plural}"
-        sides.watch(path)
-        if plural == "pods":
-            sides.watch(path, "fieldSelector=spec.nodeName%3D,status.phase!%3DFailed")
-            sides.watch(f"/api/v1/namespaces/{NAMESPACES[1]}/pods", "labelSelector=app%3Da")
-            sides.watch(path, accept=_PARTIAL)
-        if plural == "queues":
-            sides.watch(path, "labelSelector=app%20in%20(a,b)", accept=_PARTIAL)
-
-
-def _clear(sides: Sides, kind: Kind) -> None:
-    root = f"/apis/{kind.api_version}" if kind.group else f"/api/{kind.version}"
-    _, listed = sides.real.handle(Asked("GET", f"{root}/{kind.plural}"))
-    for each in listed["items"]:
-        meta = each["metadata"]
-        namespace = meta.get("namespace", "")
-        place = namespace if kind.namespaced else meta["name"]
-        is_theirs = place.startswith(("kube-", "system-", "default"))
-        if is_theirs:
-            continue
-        inside = f"/namespaces/{namespace}" if namespace else ""
-        path = f"{root}{inside}/{kind.plural}/{meta['name']}"
-        sides.real.handle(Asked("PATCH", path, {"metadata": {"finalizers": None}}, MERGE))
-        sides.real.handle(Asked("DELETE", path, {"gracePeriodSeconds": 0}))
-        if kind.plural == "namespaces":
-            ended = {**each, "spec": {}}
-            ended["metadata"] = {"name": meta["name"]}
-            sides.real.handle(
-                Asked("PUT", f"{path}/finalize", {**ended, "kind": "Namespace", "apiVersion": "v1"})
-            )

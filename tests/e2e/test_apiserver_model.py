@@ -16,8 +16,9 @@ from devcluster import find
 from devcluster.local import LocalControlPlane
 from devcluster.plane import Tools
 from tests.definitions import install_files
-from tests.e2e.modelcalls import KINDS, Calls, prepare
+from tests.e2e.modelcalls import KINDS, Calls
 from tests.e2e.modelcomparison import MismatchError, RealServer, Sides
+from tests.e2e.modelground import prepare
 from tests.histories.apiserver import pods, writes
 from tests.histories.apiserver.definitions import CRDS
 from tests.histories.apiserver.kinds import Kind
