@@ -1,7 +1,10 @@
 """The model of the API server gives the answers of a real one, and sends the same watch events.
 
 The real server runs alone, without controllers, so nothing else writes. Compared are status code
-and reason of every answer, every object and every line of the watches; see `modelcomparison`.
+and reason of every answer, every object and every line of the watches; see `modelcomparison`. Left
+out are managedFields, the times that the server sets, nodeInfo and daemonEndpoints of nodes, empty
+fields of built-in kinds, bookmarks, the order of finalizers, and messages. The model sets the
+defaults of pods itself. Pods have no token, and their namespaces have a ServiceAccount.
 """
 
 import os
