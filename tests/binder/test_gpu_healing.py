@@ -1,14 +1,16 @@
-"""Reservations that are deleted while they are being recreated."""
+"""Reservations that are deleted, also while they are being made again."""
 
 import asyncio
 from typing import Any
 
+import msgspec
 import pytest
 
 from bindery.api import gpushare
-from bindery.binder.plugins.gpusharing import handover
+from bindery.binder.plugins.gpusharing import handover, healing
 from bindery.binder.plugins.gpusharing.healing import Healer
 from bindery.binder.plugins.gpusharing.objects import Sharer, SharerSpec
+from bindery.kube.errors import NotFoundError
 from bindery.kube.objects.watched import Meta
 
 SHARE = {gpushare.FRACTION_ANNOTATION: "0.5"}
@@ -56,8 +58,52 @@ async def test_a_reservation_deleted_during_its_recreation_is_created_again(
 
     monkeypatch.setattr(handover, "handed_over", handed_over)
     events: Any = None
-    client: Any = None
-    healing = asyncio.create_task(Healer(client, reservations, lambda: [USER], gone, events).run())
+    healer = asyncio.create_task(
+        Healer(stored(USER), reservations, lambda: [USER], gone, events).run()
+    )
     await asyncio.wait_for(reservations.is_made_again.wait(), 10)
-    healing.cancel()
-    await asyncio.gather(healing, return_exceptions=True)
+    healer.cancel()
+    await asyncio.gather(healer, return_exceptions=True)
+
+
+@pytest.mark.parametrize(
+    "there",
+    [None, msgspec.structs.replace(USER, metadata=Meta(name="user", namespace="team", uid="v"))],
+    ids=["it is gone", "another has its name"],
+)
+async def test_a_reservation_is_not_made_again_for_a_pod_that_only_the_mirror_has(
+    there: Sharer | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Found by a history: other pods had got the GPU by then.
+    monkeypatch.setattr(healing, "_AGAIN_S", 0.0)
+    reservations: Any = Reservations()
+    mirror, looks, has_ended = [USER], 0, asyncio.Event()
+
+    def sharers() -> list[Sharer]:
+        nonlocal looks
+        looks += 1
+        if looks == 4:
+            mirror.clear()
+            has_ended.set()
+        return mirror
+
+    events: Any = None
+    gone: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
+    healer = asyncio.create_task(Healer(stored(there), reservations, sharers, gone, events).run())
+    await asyncio.wait_for(has_ended.wait(), 10)
+    healer.cancel()
+    await asyncio.gather(healer, return_exceptions=True)
+
+    assert reservations.made == 0
+
+
+def stored(pod: Sharer | None) -> Any:
+    """Return a client of an API server that has `pod`, or no pod."""
+
+    class Stored:
+        async def get(self, *_: object) -> Sharer:
+            if pod is None:
+                raise NotFoundError(404, "NotFound", "there is no such pod")
+            return pod
+
+    return Stored()

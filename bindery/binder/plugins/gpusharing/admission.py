@@ -51,7 +51,9 @@ def prepared(pod: PodManifest) -> PodManifest:
         for name, value in annotations.items()
         if name not in (gpushare.RECEIVED_TYPE_ANNOTATION, gpushare.RECORD_ANNOTATION)
     }
-    prefix = annotations.setdefault(CONFIG_MAP_ANNOTATION, _prefix(metadata))
+    if CONFIG_MAP_ANNOTATION not in annotations:
+        annotations[CONFIG_MAP_ANNOTATION] = _prefix(metadata)
+    prefix = annotations[CONFIG_MAP_ANNOTATION]
     labels = {
         name: value
         for name, value in (metadata.get("labels") or {}).items()

@@ -18,7 +18,7 @@ from bindery.binder.plugins.gpusharing.objects import SHARERS, Sharer
 from bindery.binder.plugins.gpusharing.reservations import Reservations
 from bindery.binder.plugins.interface import PluginError
 from bindery.kube.client import Client
-from bindery.kube.errors import KubeError
+from bindery.kube.errors import KubeError, NotFoundError
 from bindery.kube.events.recorder import EventRecorder, reference_to
 
 _log: Final = structlog.get_logger(__name__)
@@ -79,7 +79,10 @@ class Healer:
             while users := self._users(group, node):
                 self._gone_again.discard(key)
                 try:
-                    first = users[0]
+                    first = await self._first_stored(users)
+                    if first is None:  # the mirror is behind
+                        await asyncio.sleep(_AGAIN_S)
+                        continue
                     device = await self._reservations.hold(
                         node, group, first.metadata.uid, first.spec.tolerations or []
                     )
@@ -101,6 +104,21 @@ class Healer:
             for pod in self._sharers()
             if pod.spec.node_name == node and group in _granted_groups(pod)
         ]
+
+    async def _first_stored(self, users: Iterable[Sharer]) -> Sharer | None:
+        """Return the first of `users` that the API server still has.
+
+        The GPU of a group whose users are gone may be planned for others already.
+        """
+        for pod in users:
+            meta = pod.metadata
+            try:
+                stored = await self._client.get(SHARERS, meta.name, meta.namespace)
+            except NotFoundError:
+                continue
+            if stored.metadata.uid == meta.uid and not stored.has_ended:
+                return stored
+        return None
 
     async def _report_other_device(self, key: _Key, device: str) -> None:
         group, node = key
