@@ -7,25 +7,18 @@ own arithmetic is used.
 """
 
 import asyncio
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
-from decimal import Decimal
+from contextlib import asynccontextmanager
 
-from bindery.api import gpushare
-from bindery.api.hami import poddevices
-from bindery.api.hami.errors import HamiFormatError
-from bindery.api.hami.vendortable import NVIDIA
-from bindery.api.names import CHARGED_QUEUE_ANNOTATION, GPU_RESOURCE, POD_GROUP_ANNOTATION
-from bindery.api.quantity import parse
+from bindery.api.names import CHARGED_QUEUE_ANNOTATION, POD_GROUP_ANNOTATION
 from bindery.kube.objects.resources import PODS
 from bindery.kube.objects.watched import Pod
 from bindery.kube.watches.reflector import Change, EventType, Reflector
 from tests.e2e.chaos.churn import Churn
 from tests.e2e.chaos.figures import Figures
 from tests.e2e.chaos.ground import CARD, LIMITED_CORES, Ground
-
-_ENDED = ("Succeeded", "Failed")
+from tests.recounting import ENDED, card_problems, gpu_problems, requested
 
 
 class Recount:
@@ -59,7 +52,7 @@ class Recount:
         return [
             pod
             for pod in self.pods.values()
-            if pod.spec.node_name == node and pod.status.phase not in _ENDED
+            if pod.spec.node_name == node and pod.status.phase not in ENDED
         ]
 
     def _see(self, change: Change[Pod]) -> None:
@@ -114,14 +107,14 @@ class Recount:
 
     def _node_problems(self, node: str) -> list[str]:
         found, pods = [], self.on(node)
-        used = sum(_requested(pod, "cpu") for pod in pods)
+        used = sum(requested(pod, "cpu") for pod in pods)
         if used > self._ground.cores_of(node):
-            who = ", ".join(f"{pod.metadata.name} {_requested(pod, 'cpu')}m" for pod in pods)
+            who = ", ".join(f"{pod.metadata.name} {requested(pod, 'cpu')}m" for pod in pods)
             cores = self._ground.cores_of(node)
             found.append(f"{used}m cores of {cores}m are taken on {node} ({who})")
         if node in self._ground.hami:
-            return found + _card_problems(node, pods)
-        return found + _gpu_problems(node, pods, self._ground.gpus_of(node))
+            return found + card_problems(node, pods, CARD.memory_mib, CARD.count)
+        return found + gpu_problems(node, pods, self._ground.gpus_of(node))
 
     def _queue_problems(self, bound: Pod) -> list[str]:
         if not self._is_limited(bound):
@@ -129,9 +122,9 @@ class Recount:
         holders = [
             pod
             for pod in self.pods.values()
-            if pod.spec.node_name and pod.status.phase not in _ENDED and self._is_limited(pod)
+            if pod.spec.node_name and pod.status.phase not in ENDED and self._is_limited(pod)
         ]
-        held = sum(_requested(pod, "cpu") for pod in holders)
+        held = sum(requested(pod, "cpu") for pod in holders)
         if held <= LIMITED_CORES * 1000:
             return []
         who = ", ".join(sorted(self._charged(pod) for pod in holders))
@@ -143,60 +136,8 @@ class Recount:
         gang = pod.metadata.annotations.get(POD_GROUP_ANNOTATION, "")
         there = "" if gang in self._churn.gangs else " being deleted"
         queue = record.removeprefix(f"{self._ground.corner.namespace}-")
-        return f"{pod.metadata.name} {_requested(pod, 'cpu')}m {queue}{there}"
+        return f"{pod.metadata.name} {requested(pod, 'cpu')}m {queue}{there}"
 
     def _is_limited(self, pod: Pod) -> bool:
         gang = pod.metadata.annotations.get(POD_GROUP_ANNOTATION, "")
         return self._queues.get(gang) == self._ground.queues["limited"]
-
-
-def _requested(pod: Pod, resource: str) -> int:
-    total = 0
-    for container in pod.spec.containers:
-        if container.resources is not None:
-            limits, requests = container.resources.limits or {}, container.resources.requests or {}
-            total += parse(requests.get(resource, limits.get(resource, "0")), resource)
-    return total
-
-
-def _gpu_problems(node: str, pods: list[Pod], gpus: int) -> list[str]:
-    """A GPU belongs to one pod, or to one group: its reservation and the pods that share it."""
-    whole = 0
-    taken: Counter[str] = Counter()
-    for pod in pods:
-        meta = pod.metadata
-        names = gpushare.groups(meta.labels)
-        if not names:
-            whole += _requested(pod, GPU_RESOURCE) // 1000
-        for name in names:
-            is_share = not gpushare.is_reservation(meta.namespace, meta.labels)
-            fraction = Decimal(meta.annotations.get(gpushare.FRACTION_ANNOTATION, "0"))
-            taken[name] += int(fraction * 1000) if is_share else 0
-    found = [
-        f"{part} thousandths of GPU {name} are taken" for name, part in taken.items() if part > 1000
-    ]
-    if whole + len(taken) > gpus:
-        who = ", ".join(sorted(_described(pod) for pod in pods))
-        found.append(f"{whole} whole and {len(taken)} shared GPUs of {gpus} are taken ({who})")
-    return found
-
-
-def _described(pod: Pod) -> str:
-    going = " going" if pod.metadata.deletion_timestamp else ""
-    groups = " ".join(gpushare.groups(pod.metadata.labels))
-    return f"{pod.metadata.name} {groups or _requested(pod, GPU_RESOURCE) // 1000}{going}"
-
-
-def _card_problems(node: str, pods: list[Pod]) -> list[str]:
-    memory, users = 0, 0
-    for pod in pods:
-        with suppress(HamiFormatError):
-            for slot in poddevices.decode(pod.metadata.annotations.get(NVIDIA.allocated_key, "")):
-                memory += sum(device.memory_mib for device in slot)
-                users += len(slot)
-    found = []
-    if memory > CARD.memory_mib:
-        found.append(f"{memory} MiB of {CARD.memory_mib} are taken of the card of {node}")
-    if users > CARD.count:
-        found.append(f"{users} pods of {CARD.count} are on the card of {node}")
-    return found
