@@ -11,7 +11,7 @@ UV_VERSION := 0.13.8
 export UV_PYTHON_DOWNLOADS := never
 
 .DEFAULT_GOAL := help
-.PHONY: help image demo demo-up demo-down demo-real demo-real-up demo-real-down check test test-long test-vm chaos lint format crds bench bench-quality bench-topology controlplane controlplane-next operators nodes clean
+.PHONY: help image demo demo-up demo-down demo-real demo-real-up demo-real-down check test test-long test-vm chaos histories lint format crds bench bench-quality bench-topology controlplane controlplane-next operators nodes clean
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,6 +53,11 @@ test-long: lint controlplane operators nodes ## Run every test in its full size:
 
 test-vm: controlplane nodes ## Hold predictions of NUMA zones against a kubelet in a virtual machine, with progress: 300 pods; takes an hour.
 	BINDERY_TESTS=long BINDERY_REQUIRE=1,vm $(RUN)/pytest -p no:xdist -s tests/e2e/virtualnode
+
+SEEDS ?= 100
+
+histories: $(VENV)/ready ## Play SEEDS (100) histories of failures on a virtual clock; SEED=7 plays one and prints its story.
+	$(RUN)/python -m tests.histories $(if $(SEED),--seed=$(SEED),--seeds=$(SEEDS))
 
 MINUTES ?= 60
 

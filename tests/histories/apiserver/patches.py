@@ -1,16 +1,18 @@
 """Patches: JSON merge patches, JSON patches and strategic merge patches.
 
-Each function changes `target`, which must be a copy. The directives of strategic merge patches
-(`$patch`, `$retainKeys`, …) are not modelled. JSON patches are not left to a library: Kubernetes'
-own differ from RFC 6902, and the product uses four operations.
+Each function changes `target`, which must be a copy. Of the directives of strategic merge patches
+only `$setElementOrder` is modelled. JSON patches are not left to a library: Kubernetes' own differ
+from RFC 6902, and the product uses four operations.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from tests.histories.apiserver.refusals import NotModelledError
 
 Plain = dict[str, Any]
+
+_ORDER: Final = "$setElementOrder/"
 
 
 class PatchError(Exception):
@@ -36,6 +38,8 @@ def strategic(
 ) -> None:
     """Apply a strategic merge patch. `keys`: path of a merged list -> the key of its elements."""
     for name, value in patch.items():
+        if name.startswith(_ORDER):
+            continue
         if name.startswith("$"):
             raise NotModelledError(f"strategic merge patch with {name}")
         here = f"{path}.{name}" if path else name
@@ -50,6 +54,21 @@ def strategic(
             target[name] = _merged(target.get(name) or [], value, keys, here)
         else:
             target[name] = value
+    for name, order in patch.items():
+        if name.startswith(_ORDER):
+            word = name.removeprefix(_ORDER)
+            _order(target.get(word) or [], order, keys[f"{path}.{word}" if path else word])
+
+
+def _order(elements: list[Any], order: list[Any], key: str) -> None:
+    """Bring the elements that `order` names into its order; the others keep their places."""
+    ranks = {each.get(key) if key else each: rank for rank, each in enumerate(order)}
+    named = [each for each in elements if (each.get(key) if key else each) in ranks]
+    named.sort(key=lambda each: ranks[each.get(key) if key else each])
+    ordered = iter(named)
+    for index, each in enumerate(elements):
+        if (each.get(key) if key else each) in ranks:
+            elements[index] = next(ordered)
 
 
 def _merged(old: list[Any], new: list[Any], keys: Mapping[str, str], path: str) -> list[Any]:

@@ -27,8 +27,8 @@ _STATUS: Final = words(
 )
 _CONTAINER: Final = words(
     """
-    args command env image imagePullPolicy name ports resources restartPolicy
-    terminationMessagePath terminationMessagePolicy volumeMounts
+    args command env envFrom image imagePullPolicy name ports resources restartPolicy
+    securityContext terminationMessagePath terminationMessagePolicy volumeMounts
     """
 )
 _COUNTED: Final = ("cpu", "memory")

@@ -14,6 +14,7 @@ import pytest
 
 from bindery.kube.accessreview import may_watch
 from bindery.kube.client import Client, PatchKind, Selection
+from bindery.kube.environment import Environment
 from bindery.kube.errors import (
     ConflictError,
     ForbiddenError,
@@ -46,6 +47,7 @@ from tests.histories.apiserver.server import ModelApiServer
 from tests.histories.apiserver.watches import Watch
 
 NOW_S = 1_800_000_000.0
+ENVIRONMENT = Environment(lambda: NOW_S, random.Random(2))
 POD: Mapping[str, Any] = {"spec": {"containers": [{"name": "main", "image": "a:1"}]}}
 
 
@@ -56,7 +58,7 @@ def server() -> ModelApiServer:
 
 @pytest.fixture
 def client(server: ModelApiServer) -> Client:
-    return Client(ModelCarrier(server, "tester"), request_timeout_s=5.0)
+    return Client(ModelCarrier(server, "tester"), 5.0, ENVIRONMENT)
 
 
 def named(name: str, body: Mapping[str, Any] | None = None, **metadata: Any) -> dict[str, Any]:
@@ -284,7 +286,7 @@ async def test_a_hook_refuses_calls_of_one_caller(client: Client) -> None:
         return forbidden("nodes", call.place.name, "not for testers") if is_refused else None
 
     server = ModelApiServer(lambda: NOW_S, random.Random(1), refuse=refuse)
-    client = Client(ModelCarrier(server, "tester"), request_timeout_s=5.0)
+    client = Client(ModelCarrier(server, "tester"), 5.0, ENVIRONMENT)
 
     with pytest.raises(ForbiddenError):
         await client.list(NODES)

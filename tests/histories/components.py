@@ -1,0 +1,174 @@
+"""The product's processes, made from what a history gives them: each is a coroutine to run."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import aclosing, suppress
+from functools import cache
+from random import Random
+from typing import Any, Final
+
+import msgspec
+from prometheus_client import CollectorRegistry
+
+from bindery.api.configuration import (
+    BinderConfiguration,
+    GrouperConfiguration,
+    GrouperExpectation,
+    LeaderElection,
+    PluginConfiguration,
+    SchedulerConfiguration,
+)
+from bindery.binder import process as binder
+from bindery.binder.plugins import registry
+from bindery.binder.requestevents import RequestSource, translate
+from bindery.binder.statements.intake import Intake
+from bindery.binder.stopping import Stop
+from bindery.grouper import process as grouper
+from bindery.grouper.table import loading
+from bindery.kube.client import Client
+from bindery.kube.environment import Environment
+from bindery.kube.errors import KubeError
+from bindery.kube.http.carrier import Carrier
+from bindery.kube.http.requests import JSON, ApiRequest
+from bindery.kube.http.retry import Repeat
+from bindery.kube.objects.resources import BIND_REQUESTS
+from bindery.nodeagent.agent import HollowAgent
+from bindery.nodeagent.shapes import NodeShape, expand
+from bindery.observability.listening import NOWHERE
+from bindery.scheduler import process as scheduler
+from bindery.scheduler.configuration import ConfigurationFile
+from tests.histories.plan import NODE_PREFIX, Plan
+from tests.histories.steppedcycles import SteppedCycles
+
+_LEASES: Final = LeaderElection(lease_seconds=15, renew_deadline_seconds=10, retry_seconds=2)
+_CALL_S: Final = 30.0
+_KOPF_RESTART_S: Final = 1.0
+
+Main = Callable[[Carrier, Environment, Plan, str], Coroutine[Any, Any, None]]
+"""Runs a process: its way to the API server, its clock and chance, the plan, and its identity."""
+
+
+async def run_scheduler(
+    carrier: Carrier, environment: Environment, plan: Plan, identity: str
+) -> None:
+    """Run one scheduler."""
+    del plan
+    file = ConfigurationFile(None)
+    file.current = scheduler_configuration()
+    options = scheduler.SchedulerOptions(file, None, identity, NOWHERE)
+    client = Client(carrier, _CALL_S, environment)
+    runner = SteppedCycles(lambda: _work_s(environment.random))
+    await scheduler.Scheduler(options, client, runner, CollectorRegistry()).run()
+
+
+async def run_binder(carrier: Carrier, environment: Environment, plan: Plan, identity: str) -> None:
+    """Run one binder."""
+    del plan
+    configuration = _binder_configuration()
+    options = binder.Options(
+        configuration, registry.build(configuration.plugins), None, identity, NOWHERE
+    )
+    client = Client(carrier, _CALL_S, environment)
+
+    def source(intake: Intake) -> RequestSource:
+        return EventSource(carrier, intake)
+
+    await binder.Binder(options, client, Stop(), source).run()
+
+
+async def run_grouper(
+    carrier: Carrier, environment: Environment, plan: Plan, identity: str
+) -> None:
+    """Run one grouper."""
+    del plan
+    configuration = GrouperConfiguration(leader_election=_LEASES)
+    options = grouper.GrouperOptions(configuration, _table(), None, identity, NOWHERE)
+    await grouper.Grouper(options, Client(carrier, _CALL_S, environment)).run()
+
+
+async def run_agent(carrier: Carrier, environment: Environment, plan: Plan, identity: str) -> None:
+    """Run the agent of all hollow nodes."""
+    del identity
+    shape = NodeShape(
+        count=plan.nodes, name_prefix=NODE_PREFIX, cpu=str(plan.cores), memory="64Gi",
+        gpus=plan.gpus, racks=0, zones=0,
+    )  # fmt: skip
+    agent = HollowAgent(Client(carrier, _CALL_S, environment), expand((shape,)))
+    await agent.run(asyncio.Event())
+
+
+MAINS: Final[dict[str, Main]] = {
+    "scheduler": run_scheduler,
+    "binder": run_binder,
+    "grouper": run_grouper,
+    "agent": run_agent,
+}
+
+
+@cache
+def _table() -> loading.Table:
+    return loading.load()
+
+
+def scheduler_configuration() -> SchedulerConfiguration:
+    """Return the configuration of the schedulers: the chart's, where it runs a grouper."""
+    expectation = GrouperExpectation(wait_for_groups=True)
+    return SchedulerConfiguration(leader_election=_LEASES, grouper=expectation)
+
+
+def _binder_configuration() -> BinderConfiguration:
+    return BinderConfiguration(
+        plugins=(
+            PluginConfiguration(name="volumes"),
+            PluginConfiguration(name="dra"),
+            PluginConfiguration(name="gpusharing", arguments={"deadlineSeconds": 20}),
+        ),
+        time_to_live_seconds=5.0,
+        max_backoff_seconds=2.0,
+        leader_election=_LEASES,
+    )
+
+
+def _work_s(chance: Random) -> float:
+    """Draw how long a cycle works between two looks at a clock."""
+    return chance.uniform(0.0, 0.3) if chance.random() < 0.02 else 0.0005
+
+
+class EventSource:
+    """What kopf does for the binder: it lists, watches, and lists again when its watch ends."""
+
+    def __init__(self, carrier: Carrier, intake: Intake) -> None:
+        self._carrier, self._intake = carrier, intake
+        self.is_alive = False
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        while True:
+            self.is_alive = True
+            with suppress(KubeError, msgspec.DecodeError):  # kopf ends, and is started again
+                await self._watch(await self._list())
+            self.is_alive = False
+            await asyncio.sleep(_KOPF_RESTART_S)
+
+    async def _list(self) -> str:
+        path = BIND_REQUESTS.path("")
+        answer = await self._carrier.send(_read("list", path), _CALL_S)
+        page = msgspec.json.decode(answer.body)
+        for item in page["items"]:
+            translate(None, item, self._intake)
+        version: str = page["metadata"]["resourceVersion"]
+        return version
+
+    async def _watch(self, version: str) -> None:
+        target = f"{BIND_REQUESTS.path('')}?watch=true&resourceVersion={version}"
+        lines: AsyncGenerator[bytes, None] = self._carrier.stream(_read("watch", target), 600.0)
+        async with aclosing(lines):
+            async for line in lines:
+                event = msgspec.json.decode(line)
+                if event["type"] == "ERROR":
+                    return
+                translate(event["type"], event["object"], self._intake)
+
+
+def _read(verb: str, target: str) -> ApiRequest:
+    return ApiRequest(verb, "GET", BIND_REQUESTS.plural, target, Repeat.ALWAYS, JSON)

@@ -1,0 +1,218 @@
+"""Plays a plan: the product and its world in one thread, from the first write to rest.
+
+One plan is one history, in every process and for every hash seed: the same writes at the same
+virtual moments, which `Played.digest` sums up.
+"""
+
+import hashlib
+import sys
+from collections import Counter
+from collections.abc import MutableMapping
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, Final
+
+import structlog
+
+from bindery.kube.client import Client
+from bindery.kube.environment import Environment
+from tests.histories import components
+from tests.histories.apiserver.server import ModelApiServer
+from tests.histories.apiserver.store import Change
+from tests.histories.judge import BrokenInvariantError, Judge
+from tests.histories.loop import Process, VirtualLoop
+from tests.histories.network import Network
+from tests.histories.plan import PROCESSES, QUIET_AFTER_S, Fault, FaultKind, Plan
+from tests.histories.rest import Rest
+from tests.histories.world import World
+
+EPOCH_S: Final = 1_800_000_000.0
+"""The wall clock at the beginning of every history."""
+_REST_WITHIN_S: Final = 600.0
+_LOOK_S: Final = 5.0
+_CALL_S: Final = 30.0
+_FROM_PEOPLE: Final = "people"
+
+
+@dataclass
+class Played:
+    """What a history came to."""
+
+    plan: Plan
+    problem: str = ""
+    """The invariant that broke; empty: none."""
+    digest: str = ""
+    """Of all writes, with their moments."""
+    virtual_s: float = 0.0
+    calls: Counter[str] = field(default_factory=Counter)
+    """Process -> requests that reached the API server."""
+    faults: Counter[FaultKind] = field(default_factory=Counter)
+    bound: int = 0
+    log: list[str] = field(default_factory=list)
+    """Warnings and errors of the processes, with their moments."""
+    writes: list[Change] = field(default_factory=list)
+
+
+class History:
+    """One plan being played."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._played = Played(plan)
+        self._loop = VirtualLoop()
+        self._server = ModelApiServer(self._now_s, Random(f"server {plan.seed}"))
+        self._network = Network(self._server, self._loop, plan.seed)
+        self._judge = Judge(self._server, plan)
+        self._network.after_call = self._judge.look
+        self._running: dict[str, Process] = {}
+        self._dead: list[Process] = []
+        self._starts: Counter[str] = Counter()
+        environment = Environment(self._now_s, Random(f"people {plan.seed}"))
+        self._client = Client(self._network.carrier(_FROM_PEOPLE), _CALL_S, environment)
+        self._world = World(plan, self._server, self._client, Random(f"world {plan.seed}"))
+        self._judge.see = self._world.see
+        self._problem: BaseException | None = None
+
+    def play(self) -> Played:
+        """Play to the end, or until an invariant breaks."""
+        self._loop.set_exception_handler(self._note_error)
+        structlog.configure(processors=[self._note_log], cache_logger_on_first_use=False)
+        try:
+            self._loop.run_until_complete(self._live())
+        except BrokenInvariantError as broken:
+            self._played.problem = str(broken)
+        finally:
+            self._end()
+        return self._played
+
+    def _now_s(self) -> float:
+        return EPOCH_S + self._loop.time()
+
+    async def _live(self) -> None:
+        await self._world.prepare()
+        for name in PROCESSES:
+            self._start(name)
+        for fault in self._plan.faults:
+            self._loop.outside(fault.at_s, self._begin, fault)
+        living = self._loop.start(_FROM_PEOPLE, self._world.live())
+        rest = Rest(self._server, self._world, self._plan)
+        await self._sleep(QUIET_AFTER_S)
+        for name in PROCESSES:
+            self._come_back(name)
+        found = rest.problems(self._now_s)
+        while found and self._loop.time() < QUIET_AFTER_S + _REST_WITHIN_S:
+            await self._sleep(_LOOK_S)
+            found = rest.problems(self._now_s)
+            if living.error is not None:
+                raise living.error
+        living.kill()
+        if found:
+            raise BrokenInvariantError(f"at rest: {'; '.join(found)}")
+
+    async def _sleep(self, seconds: float) -> None:
+        """Let time pass; raise what has gone wrong meanwhile."""
+        end_s = self._loop.time() + seconds
+        while self._loop.time() < end_s:
+            slept: Any = self._loop.create_future()
+            self._loop.call_later(min(1.0, end_s - self._loop.time()), slept.set_result, None)
+            await slept
+            if self._problem is not None:
+                raise self._problem
+
+    # -- processes and faults --------------------------------------------------------------------
+
+    def _start(self, name: str) -> None:
+        self._starts[name] += 1
+        number = PROCESSES.index(name)
+        skew_s = self._plan.skew_s[number]
+        identity = f"{name}-{self._starts[name]}"
+        environment = Environment(
+            lambda: self._now_s() + skew_s, Random(f"{self._plan.seed} {identity}")
+        )
+        main = components.MAINS[name.partition("-")[0]]
+        carrier = self._network.carrier(name)
+        self._running[name] = self._loop.start(
+            name, main(carrier, environment, self._plan, identity)
+        )
+
+    def _come_back(self, name: str) -> None:
+        process = self._running[name]
+        self._network.line(name).faults.clear()
+        if process.is_frozen:
+            self._loop.wake(process)
+        if process.is_dead:
+            if process.error is not None:
+                self._note(name, f"ended: {process.error!r}")
+            self._dead.append(process)
+            self._network.line(name).forget_watches()
+            self._start(name)
+
+    def _begin(self, fault: Fault) -> None:
+        self._played.faults[fault.kind] += 1
+        line, process = self._network.line(fault.process), self._running[fault.process]
+        match fault.kind:
+            case FaultKind.KILL:
+                process.dies_at_step = process.steps + fault.after_steps
+            case FaultKind.FREEZE:
+                process.freeze()
+            case FaultKind.BREAK_WATCHES:
+                line.break_watches()
+            case FaultKind.CUT:
+                line.faults[fault.kind] = fault.seconds
+                line.break_watches()
+            case _:
+                line.faults[fault.kind] = fault.seconds
+        self._loop.outside(fault.seconds, self._finish, fault)
+
+    def _finish(self, fault: Fault) -> None:
+        process = self._running[fault.process]
+        match fault.kind:
+            case FaultKind.KILL:
+                process.kill()
+                self._come_back(fault.process)
+            case FaultKind.FREEZE:
+                self._loop.wake(process)
+            case _:
+                self._network.line(fault.process).faults.pop(fault.kind, None)
+
+    # -- what is noted ---------------------------------------------------------------------------
+
+    def _note(self, who: str, text: str) -> None:
+        self._played.log.append(f"{self._loop.time():9.3f} {who}: {text}")
+
+    def _note_log(self, _logger: Any, method: str, event: MutableMapping[str, Any]) -> str:
+        if method in ("warning", "error", "exception", "critical"):
+            more = " ".join(f"{key}={value}" for key, value in event.items() if key != "event")
+            self._note(self._loop.current() or _FROM_PEOPLE, f"{event['event']} {more}")
+            if event.get("exc_info"):
+                error = sys.exc_info()[1]
+                self._problem = self._problem or BrokenInvariantError(
+                    f"{self._loop.current()} logs: {event['event']}: {error!r}"
+                )
+                self._problem.__cause__ = error
+        raise structlog.DropEvent
+
+    def _note_error(self, _loop: Any, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if isinstance(error, BaseException):
+            self._problem = self._problem or error
+        self._note("loop", str(context.get("message")))
+
+    def _end(self) -> None:
+        played, log = self._played, self._server.store.log
+        played.virtual_s = self._loop.time()
+        played.writes = log
+        played.calls = self._network.calls
+        played.bound = len(self._judge.nodes_of)
+        digest = hashlib.sha256()
+        for change in log:
+            digest.update(f"{change.at_s:.6f} {change.writer} {change.type} ".encode())
+            digest.update(change.version.body)
+        played.digest = digest.hexdigest()
+        structlog.reset_defaults()
+        self._loop.bury()
+
+
+def play(plan: Plan) -> Played:
+    """Play a plan."""
+    return History(plan).play()

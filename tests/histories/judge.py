@@ -1,0 +1,99 @@
+"""What must hold after every write, and at rest: read from the model's objects and log alone."""
+
+from collections import defaultdict
+from collections.abc import Callable
+
+import msgspec
+
+from bindery.api.names import POD_GROUP_ANNOTATION, QUEUE_LABEL
+from bindery.kube.objects.podgroups import PodGroup
+from bindery.kube.objects.watched import Pod
+from tests.histories.apiserver.server import ModelApiServer
+from tests.histories.apiserver.store import Change, ChangeType
+from tests.histories.plan import Plan
+from tests.histories.world import LIMITED
+from tests.recounting import ENDED, gpu_problems, requested
+
+
+class BrokenInvariantError(Exception):
+    """The product has broken a promise; the text describes the promise and the object."""
+
+
+class Judge:
+    """Looks at every write."""
+
+    def __init__(self, server: ModelApiServer, plan: Plan) -> None:
+        self._server, self._plan = server, plan
+        self.see: Callable[[Change], None] = lambda _change: None
+        """Called with each change."""
+        self._judged = 0
+        """How many entries of the log have been looked at."""
+        self.nodes_of: dict[str, str] = {}
+        """UID of each pod that was ever bound -> its node."""
+        self._on: defaultdict[str, dict[str, Pod]] = defaultdict(dict)
+        """Node -> UID -> pod that holds room there."""
+        self._queues: dict[str, str] = {}
+        """Name of each PodGroup that ever was -> its queue."""
+
+    def look(self) -> None:
+        """Judge the writes since the last look; raises BrokenInvariantError."""
+        log = self._server.store.log
+        while self._judged < len(log):
+            change = log[self._judged]
+            self._judged += 1
+            self.see(change)
+            if change.kind.plural == "pods":
+                self._pod(change)
+            elif change.kind.plural == "podgroups":
+                group = msgspec.json.decode(change.version.body, type=PodGroup)
+                self._queues[group.metadata.name] = group.spec.queue or "default"
+
+    def _pod(self, change: Change) -> None:
+        pod = msgspec.json.decode(change.version.body, type=Pod)
+        uid, node = pod.metadata.uid, pod.spec.node_name
+        if change.type is ChangeType.DELETED:
+            self._on[node].pop(uid, None)
+            return
+        if not node:
+            return
+        was_bound = uid in self.nodes_of
+        if self.nodes_of.setdefault(uid, node) != node:
+            self._broken(f"pod {pod.metadata.name} is on {node} and on {self.nodes_of[uid]}")
+        if pod.status.phase in ENDED:
+            self._on[node].pop(uid, None)
+            return
+        self._on[node][uid] = pod
+        if not was_bound:
+            self._bound(pod)
+
+    def _bound(self, pod: Pod) -> None:
+        node = pod.spec.node_name
+        pods = list(self._on[node].values())
+        used = sum(requested(each, "cpu") for each in pods)
+        if used > self._plan.cores * 1000:
+            who = ", ".join(f"{p.metadata.name} {requested(p, 'cpu')}m" for p in pods)
+            self._broken(f"{used}m cores of {self._plan.cores} are taken on {node} ({who})")
+        for text in gpu_problems(node, pods, self._plan.gpus):
+            self._broken(f"{text} on {node} after {pod.metadata.name} was bound")
+        self._limit(pod)
+
+    def _limit(self, bound: Pod) -> None:
+        if self._queue(bound) != LIMITED:
+            return
+        held = sum(
+            requested(pod, "cpu")
+            for pods in self._on.values()
+            for pod in pods.values()
+            if self._queue(pod) == LIMITED
+        )
+        if held > self._plan.limit_cores * 1000:
+            text = f"{held}m cores run in queue {LIMITED} with a limit of {self._plan.limit_cores}"
+            self._broken(f"{text} after {bound.metadata.name} was bound")
+
+    def _queue(self, pod: Pod) -> str:
+        named = pod.metadata.labels.get(QUEUE_LABEL)
+        group = pod.metadata.annotations.get(POD_GROUP_ANNOTATION, "")
+        return named or self._queues.get(group, "")
+
+    def _broken(self, text: str) -> None:
+        raise BrokenInvariantError(text)

@@ -1,0 +1,260 @@
+"""The network between simulated processes and the model of the API server.
+
+Every request takes drawn time there and back. The server executes it whether or not the caller is
+still there, as a request that was sent is not taken back by the caller's death. Faults apply to the
+requests of one process; `history` begins and ends them.
+"""
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass, field
+from random import Random
+from typing import Final
+
+import msgspec
+
+from bindery.kube.errors import (
+    OutcomeUnknownError,
+    SilentError,
+    UnreachableError,
+    error_from_answer,
+)
+from bindery.kube.http.carrier import Answer
+from bindery.kube.http.requests import ApiRequest
+from tests.histories.apiserver.carrier import BOOKMARK_S
+from tests.histories.apiserver.refusals import Refusal
+from tests.histories.apiserver.server import ModelApiServer
+from tests.histories.apiserver.watches import Watch
+from tests.histories.loop import VirtualLoop
+from tests.histories.plan import FaultKind
+
+_WAY_S: Final = (0.0005, 0.02)
+"""Time of a request or an answer on its way, in seconds: at least and at most."""
+_SLOW_WAY_S: Final = 0.4
+_END: Final = b""
+
+
+@dataclass
+class Line:
+    """The connection of one process: what is wrong with it, and its chance."""
+
+    chance: Random
+    faults: dict[FaultKind, float] = field(default_factory=dict)
+    """What is wrong now -> seconds, for LAG."""
+    watches: set["_Watch"] = field(default_factory=set)
+    met: dict[FaultKind, int] = field(default_factory=dict)
+    """How many requests met which fault."""
+
+    def way_s(self) -> float:
+        """Draw how long a message is on its way."""
+        if self.chance.random() < 0.03:
+            return self.chance.uniform(0.0, _SLOW_WAY_S)
+        return self.chance.uniform(*_WAY_S)
+
+    def meets(self, kind: FaultKind, likelihood: float) -> bool:
+        """Draw whether a request meets a fault that lies on the line."""
+        if kind not in self.faults or self.chance.random() >= likelihood:
+            return False
+        self.met[kind] = self.met.get(kind, 0) + 1
+        return True
+
+    def forget_watches(self) -> None:
+        """Close the watches of a process that has died."""
+        for watch in self.watches:
+            watch.close()
+        self.watches.clear()
+
+    def break_watches(self) -> None:
+        """Cut all watches, some within a line."""
+        for watch in sorted(self.watches, key=lambda each: each.number):
+            watch.cut()
+
+
+class Network:
+    """Carries requests of all processes to one model."""
+
+    def __init__(self, server: ModelApiServer, loop: VirtualLoop, seed: int) -> None:
+        self._server, self._loop, self._seed = server, loop, seed
+        self._lines: dict[str, Line] = {}
+        """Name of a process -> its line, which outlives it."""
+        self.calls: Counter[str] = Counter()
+        """Name of a process -> requests that reached the server."""
+        self.after_call: Callable[[], None] = lambda: None
+        self._watches = 0
+
+    def line(self, process: str) -> Line:
+        """Return the line of a process."""
+        if process not in self._lines:
+            self._lines[process] = Line(Random(f"line {self._seed} {process}"))
+        return self._lines[process]
+
+    def carrier(self, process: str) -> "NetworkCarrier":
+        """Return a carrier for a process."""
+        return NetworkCarrier(self, process)
+
+    async def exchange(self, request: ApiRequest, caller: str, timeout_s: float) -> Answer:
+        """Send a request and wait for its answer."""
+        line, loop = self.line(caller), self._loop
+        if line.meets(FaultKind.CUT, 1.0):
+            raise UnreachableError(f"{request.verb} {request.resource}: no connection")
+        answered: asyncio.Future[Answer] = loop.create_future()
+        if not line.meets(FaultKind.LOSE_REQUESTS, 1 / 3):
+            loop.outside(line.way_s(), self._arrive, request, caller, answered)
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await answered
+        except TimeoutError as error:
+            text = f"{request.verb} {request.resource}: no answer in {timeout_s:.1f} s"
+            raise OutcomeUnknownError(text) from error
+
+    def _arrive(self, request: ApiRequest, caller: str, answered: "asyncio.Future[Answer]") -> None:
+        line = self.line(caller)
+        answer = self._refusal(request, line)
+        if answer is None:
+            self.calls[caller] += 1
+            answer = self._server.handle(request, caller)
+            self.after_call()
+            if line.meets(FaultKind.FAIL, 1 / 4):
+                answer = _status(500, "InternalError")
+        if not line.meets(FaultKind.LOSE_ANSWERS, 1 / 3):
+            self._loop.outside(line.way_s(), _give, answered, answer)
+
+    @staticmethod
+    def _refusal(request: ApiRequest, line: Line) -> Answer | None:
+        """Return a refusal without effect, if the request meets one."""
+        if line.meets(FaultKind.THROTTLE, 1 / 2):
+            return _status(429, "TooManyRequests", line.chance.choice((None, "1", "2")))
+        if line.meets(FaultKind.FAIL, 1 / 4):
+            return _status(500, "InternalError")
+        if request.verb == "list" and line.meets(FaultKind.EXPIRE, 1 / 2):
+            return _status(410, "Expired")
+        return None
+
+    async def watch(
+        self, request: ApiRequest, caller: str, idle_s: float
+    ) -> AsyncGenerator[bytes, None]:
+        """Yield the lines of a watch."""
+        line = self.line(caller)
+        await asyncio.sleep(line.way_s())
+        if line.meets(FaultKind.CUT, 1.0):
+            raise UnreachableError(f"watch {request.resource}: no connection")
+        if line.meets(FaultKind.EXPIRE, 1 / 2):
+            raise error_from_answer(410, _status(410, "Expired").body)
+        try:
+            opened = self._server.watch(request, caller)
+        except Refusal as refusal:
+            answer = refusal.answer()
+            raise error_from_answer(answer.status, answer.body) from refusal
+        self._watches += 1
+        watch = _Watch(self._watches, opened, line, self._loop)
+        line.watches.add(watch)
+        try:
+            async for received in watch.lines(idle_s):
+                yield received
+        finally:
+            line.watches.discard(watch)
+            watch.close()
+
+
+class NetworkCarrier:
+    """The product's way to the API server: one process on the network."""
+
+    def __init__(self, network: Network, process: str) -> None:
+        self._network, self._process = network, process
+        self.field_manager = process
+
+    async def send(self, request: ApiRequest, timeout_s: float) -> Answer:
+        """Send once and return the answer."""
+        answer = await self._network.exchange(request, self._process, timeout_s)
+        if answer.status >= 400:
+            raise error_from_answer(answer.status, answer.body, answer.retry_after)
+        return answer
+
+    def stream(self, request: ApiRequest, idle_s: float) -> AsyncGenerator[bytes, None]:
+        """Yield the lines of a watch."""
+        return self._network.watch(request, self._process, idle_s)
+
+    async def close(self) -> None:
+        """Close nothing: a connection is there for one request."""
+
+
+class _Watch:
+    """One open watch: lines arrive in order, each after some time on its way."""
+
+    def __init__(self, number: int, opened: Watch, line: Line, loop: VirtualLoop) -> None:
+        self.number = number
+        self._opened, self._line, self._loop = opened, line, loop
+        self._received: asyncio.Queue[bytes] = asyncio.Queue()
+        self._on_way: deque[bytes] = deque()
+        self._last_s = 0.0
+        self._is_cut = False
+        opened.wake = self._send_all
+        self._send_all()
+        loop.outside(BOOKMARK_S, self._mark)
+
+    def close(self) -> None:
+        """Close it at the server."""
+        self._opened.close()
+
+    def _mark(self) -> None:
+        if self._opened.is_open:
+            self._opened.bookmark()
+            self._loop.outside(BOOKMARK_S, self._mark)
+
+    def _send_all(self) -> None:
+        while self._opened.lines:
+            self._send(self._opened.lines.popleft())
+        if not self._opened.is_open:
+            self._send(_END)
+
+    def _send(self, sent: bytes) -> None:
+        lag_s = self._line.faults.get(FaultKind.LAG)
+        delay_s = self._line.way_s() if lag_s is None else self._line.chance.uniform(0.0, lag_s)
+        self._last_s = max(self._last_s, self._loop.time() + delay_s)
+        self._on_way.append(sent)
+        self._loop.outside(self._last_s - self._loop.time(), self._receive)
+
+    def _receive(self) -> None:
+        # Timers of one moment run in any order, lines do not.
+        sent = self._on_way.popleft()
+        if not self._is_cut:
+            self._received.put_nowait(sent)
+
+    def cut(self) -> None:
+        """End it, perhaps within a line."""
+        if self._line.chance.random() < 0.3:
+            self._received.put_nowait(b'{"type":"MODIFIED","object":{"kin')
+        self._received.put_nowait(_END)
+        self._is_cut = True
+
+    async def lines(self, idle_s: float) -> AsyncGenerator[bytes, None]:
+        """Yield what arrives; raise an error at a cut and after `idle_s` of silence."""
+        while True:
+            try:
+                async with asyncio.timeout(idle_s):
+                    received = await self._received.get()
+            except TimeoutError as error:
+                raise SilentError(f"silence for {idle_s:.0f} s") from error
+            if received == _END:
+                if self._is_cut:
+                    raise OutcomeUnknownError("the watch was cut")
+                return
+            yield received
+
+
+def _give(answered: "asyncio.Future[Answer]", answer: Answer) -> None:
+    if not answered.done():
+        answered.set_result(answer)
+
+
+def _status(code: int, reason: str, retry_after: str | None = None) -> Answer:
+    body = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "status": "Failure",
+        "code": code,
+        "reason": reason,
+        "message": "a fault of the history",
+    }
+    return Answer(code, msgspec.json.encode(body), retry_after)

@@ -1,0 +1,17 @@
+"""Decodes the model's objects as the product does, for those who judge them."""
+
+from typing import TypeVar
+
+from bindery.kube.objects.resources import Resource
+from bindery.kube.objects.watched import KubeObject
+from tests.histories.apiserver.server import ModelApiServer
+
+T = TypeVar("T", bound=KubeObject)
+
+
+def all_of(server: ModelApiServer, resource: Resource[T]) -> list[T]:
+    """Return the stored objects of a kind, by namespace and name; none of one not served."""
+    if all(kind.plural != resource.plural for kind in server.paths.kinds):
+        return []
+    stored = server.store.of(server.kind(resource.plural)).objects
+    return [resource.decode(stored[key].body) for key in sorted(stored)]

@@ -1,0 +1,104 @@
+"""What must hold once the last fault is over and everything has had time to come to rest."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from bindery.api import gpushare
+from bindery.api.names import POD_GROUP_ANNOTATION
+from bindery.kube.objects.podgroups import PodGroup
+from bindery.kube.objects.resources import BIND_REQUESTS, POD_GROUPS, PODS
+from bindery.kube.objects.watched import Pod
+from bindery.kube.watches.store import Change, EventType
+from bindery.scheduler.cache.observers import WATCHED
+from bindery.scheduler.engine import Engine
+from tests.histories.apiserver.server import ModelApiServer
+from tests.histories.components import scheduler_configuration
+from tests.histories.plan import Plan
+from tests.histories.reading import all_of
+from tests.histories.world import NAMESPACE, World
+from tests.recounting import ENDED
+
+_BOUND_PHASES: Final = ("Pending", "Running", "Succeeded")
+
+
+@dataclass(frozen=True)
+class Rest:
+    """Looks at the stored objects; knows from `world` which gangs people have disturbed."""
+
+    server: ModelApiServer
+    world: World
+    plan: Plan
+
+    def problems(self, now_s: Callable[[], float]) -> list[str]:
+        """Return what is not as it must be at rest. `now_s`: seconds since the epoch."""
+        pods = all_of(self.server, PODS)
+        groups = all_of(self.server, POD_GROUPS)
+        found = [text for group in groups for text in self._of_gang(group, pods)]
+        found += [
+            f"BindRequest {each.metadata.name} is left"
+            for each in all_of(self.server, BIND_REQUESTS)
+        ]
+        found += _without_users(pods)
+        return found or [f"a new engine places {name}" for name in self._unplanned(now_s)]
+
+    def _of_gang(self, group: PodGroup, pods: list[Pod]) -> list[str]:
+        name = group.metadata.name
+        mine = [pod for pod in pods if _is_in(pod, group)]
+        bound = sum(bool(p.spec.node_name) and p.status.phase in _BOUND_PHASES for p in mine)
+        if name in self.world.disturbed or not mine:
+            return []
+        minimum = group.spec.min_member
+        if 0 < bound < minimum:
+            return [f"{bound} of {minimum} pods of {name} are bound"]
+        return _of_conditions(group, bound, minimum)
+
+    def _unplanned(self, now_s: Callable[[], float]) -> list[str]:
+        """Return the gangs that a new engine would place now."""
+        engine = Engine(scheduler_configuration(), now_s)
+        for resource in (*WATCHED, *engine.watched_resources()):
+            for item in all_of(self.server, resource):
+                engine.cluster.apply(Change(EventType.ADDED, item, None))
+        return sorted(
+            draft.spec.pod_group.name if draft.spec.pod_group else draft.spec.id
+            for draft in engine.cycle()
+        )
+
+
+def _is_in(pod: Pod, group: PodGroup) -> bool:
+    """Whether a pod names the group, or the group names its controller."""
+    meta = pod.metadata
+    if meta.annotations.get(POD_GROUP_ANNOTATION) == group.metadata.name:
+        return True
+    owners = {owner.uid for owner in meta.owner_references}
+    return any(member.controller in owners for member in group.spec.members or ())
+
+
+def _of_conditions(group: PodGroup, bound: int, minimum: int) -> list[str]:
+    name = group.metadata.name
+    scheduled = next((c for c in group.status.conditions or () if c.type == "Scheduled"), None)
+    if scheduled is None:
+        return [f"{name} has no condition Scheduled, and {bound} of its pods are bound"]
+    if (scheduled.status == "True") != (bound >= max(1, minimum)):
+        text = f"Scheduled={scheduled.status} {scheduled.reason}"
+        return [f"{name} has {text}, and {bound} of {minimum} pods are bound"]
+    if scheduled.status == "False" and not scheduled.message:
+        return [f"{name} waits and does not say why"]
+    return []
+
+
+def _without_users(pods: list[Pod]) -> list[str]:
+    """Return the reservations of GPUs that no pod uses."""
+    used: Counter[str] = Counter()
+    for pod in pods:
+        is_here = pod.metadata.namespace == NAMESPACE and pod.spec.node_name
+        if is_here and pod.status.phase not in ENDED:
+            used.update(gpushare.groups(pod.metadata.labels))
+    return [
+        f"reservation {pod.metadata.name} of group {group} has no users"
+        for pod in pods
+        if pod.metadata.namespace == gpushare.RESERVATION_NAMESPACE
+        for group in gpushare.groups(pod.metadata.labels)
+        if group not in used
+    ]

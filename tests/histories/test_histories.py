@@ -1,0 +1,104 @@
+"""Histories keep every promise, are the same everywhere, and find what is broken on purpose."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from bindery.binder.outcome.retention import RetentionQueue
+from bindery.scheduler.cache.cluster import Cluster
+from bindery.scheduler.plugins.queuelimits import QueueLimits
+from tests.histories.history import play
+from tests.histories.plan import draw
+from tests.histories.shrinking import shrunk
+from tests.histories.story import story
+from tests.sizes import IS_LONG
+
+SEEDS = 2000 if IS_LONG else 60
+BLOCK = 10
+WITHIN = 100
+"""Histories within which each defect is found, from the first on that is known to find it."""
+PRINTED = "from tests.histories.history import play; from tests.histories.plan import draw; "
+PRINTED += "print([play(draw(seed)).digest for seed in range(5)])"
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("first", range(0, SEEDS, BLOCK))
+def test_every_promise_is_kept(first: int) -> None:
+    for seed in range(first, first + BLOCK):
+        played = play(draw(seed))
+        assert not played.problem, story(shrunk(played))
+
+
+def test_one_seed_is_one_history_in_every_process() -> None:
+    one, other = (
+        subprocess.run(
+            [sys.executable, "-c", PRINTED],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for hash_seed in ("1", "77")
+    )
+
+    assert one == other
+    assert len(set(one.split())) == 5
+
+
+def test_another_seed_is_another_history() -> None:
+    assert play(draw(0)).digest != play(draw(1)).digest
+
+
+def test_a_history_that_fails_is_made_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = draw(0)
+    monkeypatch.setattr(RetentionQueue, "run", _rest)
+
+    small = shrunk(play(plan))
+
+    assert small.problem
+    assert small.plan.parts() < plan.parts()
+    assert all(not play(small.plan.without(part)).problem for part in range(small.plan.parts()))
+    assert small.problem in story(small)
+
+
+async def _rest(*_arguments: Any) -> None:
+    """Do nothing."""
+
+
+def _forget_no_bound_pod(apply: Callable[..., Any]) -> Callable[..., Any]:
+    """Apply all changes but deletions of pods that run."""
+
+    def applied(cluster: Any, change: Any) -> Any:
+        pod = change.object
+        if change.type == "DELETED" and type(pod).__name__ == "Pod" and pod.spec.node_name:
+            change = replace(change, type="MODIFIED")
+        return apply(cluster, change)
+
+    return applied
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "broken", "first", "found"),
+    [
+        (RetentionQueue, "run", _rest, 0, "is left"),
+        (Cluster, "apply", _forget_no_bound_pod(Cluster.apply), 10, "at rest"),
+        (QueueLimits, "over_capacity", lambda *_: None, 2, "with a limit"),
+    ],
+    ids=[
+        "finished requests stay",
+        "a deletion is not applied",
+        "limits are ignored",
+    ],
+)
+def test_what_is_broken_on_purpose_is_found(
+    owner: Any, name: str, broken: Any, first: int, found: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(owner, name, broken)
+
+    problems = (play(draw(each)).problem for each in range(first, first + WITHIN))
+    assert found in next(problem for problem in problems if problem)

@@ -1,0 +1,298 @@
+"""Everybody but the product: people, the Job controller, garbage collection.
+
+They reach the API server over the same network as the product, on lines without faults.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from random import Random
+from typing import Any, Final, TypeVar
+
+from bindery.api.gpushare import CONFIG_MAP_ANNOTATION, FRACTION_ANNOTATION, RESERVATION_NAMESPACE
+from bindery.api.names import (
+    API_VERSION,
+    GPU_RESOURCE,
+    HOLLOW_RUN_SECONDS_ANNOTATION,
+    POD_GROUP_ANNOTATION,
+    QUEUE_LABEL,
+)
+from bindery.binder.plugins.gpusharing import admission
+from bindery.kube.client import Client
+from bindery.kube.errors import KubeError
+from bindery.kube.objects.resources import NAMESPACES, NODES, POD_GROUPS, PODS, QUEUES
+from bindery.kube.objects.watched import Node, Pod
+from bindery.kube.objects.workloads import WORKLOAD_JOBS, WorkloadJob
+from fakes.reservations import GpuDevicePlugins
+from tests.histories.apiserver.garbage import GarbageCollector
+from tests.histories.apiserver.server import ModelApiServer
+from tests.histories.apiserver.store import Change
+from tests.histories.plan import NODE_PREFIX, Act, ActKind, GangPlan, Plan
+from tests.histories.reading import all_of
+
+T = TypeVar("T")
+
+NAMESPACE: Final = "work"
+LIMITED: Final = "limited"
+"""The queue with a limit that does not change."""
+_NAMESPACES: Final = (NAMESPACE, RESERVATION_NAMESPACE)
+_QUEUES: Final[Mapping[str, Mapping[str, Any]]] = {
+    "default": {},
+    "org": {"resources": {"cpu": {"quota": "8"}}},
+    "a": {"parent": "org", "resources": {"cpu": {"quota": "4", "overQuotaWeight": 1}}},
+    "b": {"parent": "org", "resources": {"cpu": {"quota": "4", "overQuotaWeight": 1}}},
+}
+_NOT_READY: Final = "node.kubernetes.io/not-ready"
+_LOOK_S: Final = 0.5
+
+
+@dataclass
+class World:
+    """People and controllers. `client` is theirs."""
+
+    plan: Plan
+    server: ModelApiServer
+    client: Client
+    chance: Random
+    gangs: dict[str, GangPlan] = field(default_factory=dict)
+    """Name -> gang: all that were submitted and not deleted."""
+    disturbed: set[str] = field(default_factory=set)
+    """Gangs that people have taken a pod from, which no controller replaces."""
+    acts: Counter[ActKind] = field(default_factory=Counter)
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when a pod, a Job or a node has changed."""
+
+    def see(self, change: Change) -> None:
+        """Take note of a write."""
+        if change.kind.plural in ("pods", "jobs", "nodes"):
+            self.changed.set()
+
+    async def prepare(self) -> None:
+        """Create what is there before the product starts."""
+        for name in _NAMESPACES:
+            await self.client.create(NAMESPACES, _object("v1", "Namespace", name))
+        limited = {"resources": {"cpu": {"limit": str(self.plan.limit_cores)}}}
+        for name, spec in {**_QUEUES, LIMITED: limited}.items():
+            await self.client.create(QUEUES, {**_object(API_VERSION, "Queue", name), "spec": spec})
+
+    async def live(self) -> None:
+        """Carry out the plan, and answer for controllers, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for gang in self.plan.gangs:
+                group.create_task(_at(gang.at_s, partial(self._submit, gang)))
+            for act in self.plan.acts:
+                group.create_task(_at(act.at_s, partial(self._act, act)))
+            group.create_task(self._control())
+            group.create_task(self._collect_garbage())
+            group.create_task(self._give_devices())
+
+    # -- gangs -----------------------------------------------------------------------------------
+
+    async def _submit(self, gang: GangPlan) -> None:
+        self.gangs[gang.name] = gang
+        if gang.is_job:
+            await self._try(self.client.create(WORKLOAD_JOBS, self._job(gang), NAMESPACE))
+            return
+        steps: list[Callable[[], Coroutine[Any, Any, object]]] = [
+            partial(self.client.create, POD_GROUPS, _group(gang), NAMESPACE),
+            *(
+                partial(self.client.create, PODS, _pod(gang, f"{gang.name}-{index}"), NAMESPACE)
+                for index in range(gang.size)
+            ),
+        ]
+        if gang.is_pod_first:
+            self.chance.shuffle(steps)
+        for step in steps:
+            await self._try(step())
+
+    def _job(self, gang: GangPlan) -> dict[str, Any]:
+        labels = {QUEUE_LABEL: gang.queue}
+        template = {"metadata": {"labels": labels}, "spec": _pod(gang, "")["spec"]}
+        spec = {"parallelism": gang.size, "completions": gang.size, "template": template}
+        return {**_object("batch/v1", "Job", gang.name, labels=labels), "spec": spec}
+
+    async def _delete(self, gang: GangPlan) -> None:
+        self.gangs.pop(gang.name, None)
+        if gang.is_job:
+            await self._try(self.client.delete(WORKLOAD_JOBS, gang.name, NAMESPACE))
+            return
+        names = [pod.metadata.name for pod in await self._pods() if _gang_of(pod) == gang.name]
+        steps = [self.client.delete(PODS, name, NAMESPACE, grace_period_s=0) for name in names]
+        steps.append(self.client.delete(POD_GROUPS, gang.name, NAMESPACE))
+        self.chance.shuffle(steps)
+        for step in steps:
+            await self._try(step)
+
+    # -- people ----------------------------------------------------------------------------------
+
+    async def _act(self, act: Act) -> None:
+        self.acts[act.kind] += 1
+        await {
+            ActKind.DELETE_GANG: self._delete_gang,
+            ActKind.DELETE_POD: self._delete_pod,
+            ActKind.RECREATE_GANG: self._recreate_gang,
+            ActKind.CORDON: self._cordon,
+            ActKind.LOSE_NODE: self._lose_node,
+            ActKind.EDIT_QUEUE: self._edit_queue,
+        }[act.kind](act)
+
+    async def _delete_gang(self, act: Act) -> None:
+        if self.gangs:
+            await self._delete(_nth(list(self.gangs.values()), act.target))
+
+    async def _recreate_gang(self, act: Act) -> None:
+        if self.gangs:
+            gang = _nth(list(self.gangs.values()), act.target)
+            await self._delete(gang)
+            await asyncio.sleep(act.seconds / 10)
+            await self._submit(gang)
+
+    async def _delete_pod(self, act: Act) -> None:
+        pods = await self._pods()
+        if pods:
+            pod = _nth(pods, act.target)
+            self.disturbed.add(_gang_of(pod))
+            await self._try(
+                self.client.delete(PODS, pod.metadata.name, NAMESPACE, grace_period_s=0)
+            )
+
+    async def _cordon(self, act: Act) -> None:
+        for closed in (True, False):
+            nodes = await self.client.list(NODES)
+            if nodes:
+                name = _nth(nodes, act.target).metadata.name
+                patch = {"spec": {"unschedulable": closed}}
+                await self._try(self.client.patch(NODES, name, patch))
+            await asyncio.sleep(act.seconds)
+
+    async def _lose_node(self, act: Act) -> None:
+        nodes = await self.client.list(NODES)
+        if nodes:
+            name = _nth(nodes, act.target).metadata.name
+            await self._try(self.client.delete(NODES, name))
+
+    async def _edit_queue(self, act: Act) -> None:
+        quota = {"quota": str(act.target % 10), "overQuotaWeight": 1}
+        patch = {"spec": {"resources": {"cpu": quota}}}
+        await self._try(self.client.patch(QUEUES, "ab"[act.target % 2], patch))
+
+    # -- controllers -----------------------------------------------------------------------------
+
+    async def _control(self) -> None:
+        """Do what Kubernetes' controllers do, some time after each change."""
+        while True:
+            await self.changed.wait()
+            self.changed.clear()
+            await asyncio.sleep(self.chance.uniform(0.01, _LOOK_S))
+            for job in all_of(self.server, WORKLOAD_JOBS):
+                await self._run_job(job)
+            for node in all_of(self.server, NODES):
+                await self._admit(node)
+            await self._collect_pods()
+
+    async def _collect_pods(self) -> None:
+        """Delete the pods of nodes that are gone, as the pod garbage collector does."""
+        nodes = {node.metadata.name for node in all_of(self.server, NODES)}
+        for pod in all_of(self.server, PODS):
+            if pod.spec.node_name and pod.spec.node_name not in nodes:
+                meta = pod.metadata
+                self.disturbed.add(_gang_of(pod))
+                call = self.client.delete(PODS, meta.name, meta.namespace, grace_period_s=0)
+                await self._try(call)
+
+    async def _run_job(self, job: WorkloadJob) -> None:
+        """Create the pods that a Job lacks."""
+        gang, uid = self.plan_of(job.metadata.name), job.metadata.uid
+        mine = [
+            pod
+            for pod in all_of(self.server, PODS)
+            if any(owner.uid == uid for owner in pod.metadata.owner_references)
+        ]
+        for _ in range(gang.size - sum(pod.status.phase != "Failed" for pod in mine)):
+            owner = {
+                "apiVersion": "batch/v1", "kind": "Job", "controller": True,
+                "name": gang.name, "uid": uid, "blockOwnerDeletion": True,
+            }  # fmt: skip
+            body = _pod(gang, f"{gang.name}-{self.chance.getrandbits(24):06x}")
+            body["metadata"].update(ownerReferences=[owner], labels={QUEUE_LABEL: gang.queue})
+            del body["metadata"]["annotations"][POD_GROUP_ANNOTATION]
+            await self._try(self.client.create(PODS, body, NAMESPACE))
+
+    async def _admit(self, node: Node) -> None:
+        """Take the taint from a node that is ready, as the node controller does."""
+        is_ready = any(
+            c.type == "Ready" and c.status == "True" for c in node.status.conditions or ()
+        )
+        if is_ready and any(taint.key == _NOT_READY for taint in node.spec.taints or ()):
+            patch = {"spec": {"taints": None}}
+            await self._try(self.client.patch(NODES, node.metadata.name, patch))
+
+    async def _give_devices(self) -> None:
+        async with GpuDevicePlugins(self.client, NODE_PREFIX).play():
+            await asyncio.Event().wait()
+
+    async def _collect_garbage(self) -> None:
+        collector = GarbageCollector(self.server)
+        while True:
+            await asyncio.sleep(self.chance.uniform(0.1, 8 * _LOOK_S))
+            collector.collect_all(self.client.environment.now_s())
+
+    def plan_of(self, name: str) -> GangPlan:
+        """Return the plan of a gang."""
+        return next(gang for gang in self.plan.gangs if gang.name == name)
+
+    async def _pods(self) -> list[Pod]:
+        return await self.client.list(PODS, namespace=NAMESPACE)
+
+    @staticmethod
+    async def _try(call: Coroutine[Any, Any, object]) -> None:
+        """Make a call. That another caller was faster is no error."""
+        with suppress(KubeError):
+            await call
+
+
+def _group(gang: GangPlan) -> dict[str, Any]:
+    spec = {"minMember": gang.minimum, "queue": gang.queue, "stalenessGracePeriodSeconds": 5}
+    return {**_object(API_VERSION, "PodGroup", gang.name), "spec": spec}
+
+
+def _pod(gang: GangPlan, name: str) -> dict[str, Any]:
+    limits = {GPU_RESOURCE: str(gang.gpus)} if gang.gpus else {}
+    requests = {"cpu": str(gang.cores), **limits}
+    container = {
+        "name": "worker", "image": "worker", "resources": {"requests": requests, "limits": limits},
+    }  # fmt: skip
+    annotations = {POD_GROUP_ANNOTATION: gang.name}
+    if gang.run_s is not None:
+        annotations[HOLLOW_RUN_SECONDS_ANNOTATION] = f"{gang.run_s:.3f}"
+    if gang.fraction:
+        annotations[FRACTION_ANNOTATION] = gang.fraction
+        annotations[CONFIG_MAP_ANNOTATION] = f"{name}-shared-gpu"  # the webhook would draw it
+    body = {
+        **_object("v1", "Pod", name, annotations=annotations),
+        "spec": {
+            "schedulerName": "bindery", "restartPolicy": "Never",
+            "terminationGracePeriodSeconds": 0, "containers": [container],
+        },
+    }  # fmt: skip
+    return admission.prepared(body) if gang.fraction else body
+
+
+def _object(api_version: str, kind: str, name: str, **metadata: Any) -> dict[str, Any]:
+    return {"apiVersion": api_version, "kind": kind, "metadata": {"name": name, **metadata}}
+
+
+def _gang_of(pod: Pod) -> str:
+    return pod.metadata.annotations.get(POD_GROUP_ANNOTATION, "")
+
+
+def _nth(items: list[T], number: int) -> T:
+    return items[number % len(items)]
+
+
+async def _at(at_s: float, do: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    await asyncio.sleep(max(0.0, at_s - asyncio.get_running_loop().time()))
+    await do()
