@@ -28,7 +28,8 @@ from tests.histories.world import World
 
 EPOCH_S: Final = 1_800_000_000.0
 """The wall clock at the beginning of every history."""
-_REST_WITHIN_S: Final = 600.0
+REST_WITHIN_S: Final = 600.0
+"""How long everything has to come to rest, in virtual seconds."""
 _LOOK_S: Final = 5.0
 _CALL_S: Final = 30.0
 _FROM_PEOPLE: Final = "people"
@@ -56,8 +57,8 @@ class Played:
 class History:
     """One plan being played."""
 
-    def __init__(self, plan: Plan) -> None:
-        self._plan = plan
+    def __init__(self, plan: Plan, rest_within_s: float) -> None:
+        self._plan, self._rest_within_s = plan, rest_within_s
         self._played = Played(plan)
         self._loop = VirtualLoop()
         self._server = ModelApiServer(self._now_s, Random(f"server {plan.seed}"))
@@ -81,8 +82,7 @@ class History:
             self._loop.run_until_complete(self._live())
         except BrokenInvariantError as broken:
             self._played.problem = str(broken)
-        finally:
-            self._end()
+        self._end()
         return self._played
 
     def _now_s(self) -> float:
@@ -100,7 +100,7 @@ class History:
         for name in PROCESSES:
             self._come_back(name)
         found = rest.problems(self._now_s)
-        while found and self._loop.time() < QUIET_AFTER_S + _REST_WITHIN_S:
+        while found and self._loop.time() < QUIET_AFTER_S + self._rest_within_s:
             await self._sleep(_LOOK_S)
             found = rest.problems(self._now_s)
             if living.error is not None:
@@ -209,10 +209,13 @@ class History:
             digest.update(f"{change.at_s:.6f} {change.writer} {change.type} ".encode())
             digest.update(change.version.body)
         played.digest = digest.hexdigest()
+        log_lines = len(played.log)
+        self._network.shut()
+        self._loop.end()
+        del played.log[log_lines:]
         structlog.reset_defaults()
-        self._loop.bury()
 
 
-def play(plan: Plan) -> Played:
-    """Play a plan."""
-    return History(plan).play()
+def play(plan: Plan, rest_within_s: float = REST_WITHIN_S) -> Played:
+    """Play a plan. Everything has `rest_within_s` virtual seconds to come to rest."""
+    return History(plan, rest_within_s).play()

@@ -7,9 +7,7 @@ for a frozen process waits until it wakes, as after SIGSTOP.
 """
 
 import asyncio
-import gc
 import selectors
-import sys
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextvars import Context, ContextVar, copy_context
@@ -18,6 +16,8 @@ from typing import Any, Final, Generic, TypeVarTuple
 
 Ts = TypeVarTuple("Ts")
 
+_ROUNDS: Final = 3
+_END_S: Final = 30.0
 _CURRENT: Final = ContextVar["Process | None"]("process", default=None)
 """The process in whose context the code runs."""
 
@@ -37,14 +37,13 @@ class Process:
     waiting: deque[tuple["_Guard[*tuple[Any, ...]]", tuple[Any, ...]]] = field(
         default_factory=deque
     )
-    """What became due while it was frozen, in order."""
+    """What became due while it was frozen or dead, in order; for a dead process it never runs."""
     tasks: set["asyncio.Task[Any]"] = field(default_factory=set)
     """All unfinished tasks. A dead process keeps them: collected, they would run `finally`."""
 
     def kill(self) -> None:
         """End it as kill -9 does."""
         self.is_dead = True
-        self.waiting.clear()
 
     def freeze(self) -> None:
         """Let nothing of it run until the loop wakes it."""
@@ -113,21 +112,23 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """Run `callback` after `delay_s` for the world, whatever becomes of the caller."""
         self.call_later(delay_s, callback, *args, context=Context())
 
-    def bury(self) -> None:
-        """Close the loop. Coroutines of dead processes end now; their errors are not reported."""
+    def end(self) -> None:
+        """Let all processes end in order, dead ones too, and close the loop.
+
+        A coroutine that is dropped instead would end later, without a loop, in a place of chance.
+        """
         self.set_exception_handler(lambda _loop, _context: None)
-        hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
-        try:
-            for process in self._processes:
-                process.kill()
-                process.tasks.clear()
-            self._processes.clear()
-            # What is due holds tasks, too; asyncio has no other way to drop it.
-            self._ready.clear()  # type: ignore[attr-defined]
-            self._scheduled.clear()  # type: ignore[attr-defined]
-            gc.collect()
-        finally:
-            sys.unraisablehook = hook
+        for process in self._processes:
+            process.is_dead, process.dies_at_step = False, None
+            self.wake(process)
+        for _ in range(_ROUNDS):
+            tasks = [task for process in self._processes for task in process.tasks]
+            if not tasks:
+                break
+            for task in tasks:
+                task.cancel()
+            self.run_until_complete(asyncio.wait(tasks, timeout=_END_S))
+        self.run_until_complete(self.shutdown_asyncgens())
         self.close()
 
     def wake(self, process: Process) -> None:
@@ -160,14 +161,13 @@ class _Guard(Generic[*Ts]):
     def __call__(self, *args: *Ts) -> None:
         process = self._process
         if process is not None:
-            if process.is_dead:
-                return
-            if process.is_frozen:
+            if process.is_dead or process.is_frozen:
                 process.waiting.append((self, args))
                 return
             process.steps += 1
             if process.steps == process.dies_at_step:
                 process.kill()
+                process.waiting.append((self, args))
                 return
         self._callback(*args)
 

@@ -93,6 +93,12 @@ class Network:
         """Return a carrier for a process."""
         return NetworkCarrier(self, process)
 
+    def shut(self) -> None:
+        """Cut all lines for good, at the end of a history."""
+        self.after_call = lambda: None
+        for line in self._lines.values():
+            line.faults = {FaultKind.CUT: 0.0}
+
     async def exchange(self, request: ApiRequest, caller: str, timeout_s: float) -> Answer:
         """Send a request and wait for its answer."""
         line, loop = self.line(caller), self._loop

@@ -20,6 +20,8 @@ from tests.sizes import IS_LONG
 
 SEEDS = 2000 if IS_LONG else 60
 BLOCK = 10
+SOON_S = 60.0
+"""Time to come to rest where a defect prevents it."""
 WITHIN = 100
 """Histories within which each defect is found, from the first on that is known to find it."""
 PRINTED = "from tests.histories.history import play; from tests.histories.plan import draw; "
@@ -58,11 +60,13 @@ def test_a_history_that_fails_is_made_smaller(monkeypatch: pytest.MonkeyPatch) -
     plan = draw(0)
     monkeypatch.setattr(RetentionQueue, "run", _rest)
 
-    small = shrunk(play(plan))
+    small = shrunk(play(plan, SOON_S), SOON_S)
 
     assert small.problem
     assert small.plan.parts() < plan.parts()
-    assert all(not play(small.plan.without(part)).problem for part in range(small.plan.parts()))
+    assert all(
+        not play(small.plan.without(part), SOON_S).problem for part in range(small.plan.parts())
+    )
     assert small.problem in story(small)
 
 
@@ -100,5 +104,5 @@ def test_what_is_broken_on_purpose_is_found(
 ) -> None:
     monkeypatch.setattr(owner, name, broken)
 
-    problems = (play(draw(each)).problem for each in range(first, first + WITHIN))
+    problems = (play(draw(each), SOON_S).problem for each in range(first, first + WITHIN))
     assert found in next(problem for problem in problems if problem)
