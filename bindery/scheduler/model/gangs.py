@@ -7,6 +7,7 @@ children.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from bindery.api.states import MOST_GANG_PODS
 from bindery.kube.objects.podgroups import SubGroup
@@ -19,7 +20,7 @@ class GangError(ValueError):
     """The sub-groups of a PodGroup cannot be used; the message has the reason."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Group:
     """A node of the tree. The name of the root is empty."""
 
@@ -52,6 +53,16 @@ class Group:
             yield self
         for child in self.children:
             yield from child.leaves()
+
+    @cached_property
+    def leaf_names(self) -> Mapping[str, frozenset[str]]:
+        """Name of the group, and of each group below it -> the names of its leaves."""
+        found: dict[str, frozenset[str]] = {}
+        for child in self.children:
+            found |= child.leaf_names
+        below = (found[child.name] for child in self.children)
+        found[self.name] = frozenset().union(*below) if self.children else frozenset({self.name})
+        return found
 
     def all_groups(self) -> Iterator["Group"]:
         """Yield the group and all groups below it, each after its parent."""

@@ -408,7 +408,7 @@ class Job:
         """Return the names of the leaves of the group `name`; None for the whole gang."""
         if not name or self.tree is None:
             return None
-        return frozenset(leaf.name for leaf in self.tree.path_to(name)[-1].leaves())
+        return self.tree.leaf_names[name]
 
     # -- what the gang needs -------------------------------------------------------------------
 
