@@ -26,6 +26,8 @@ KEPT = (
     "customresourcedefinition.apiextensions.k8s.io/",
     # What the binder must still know if Bindery is installed again.
     "bindrequest.scheduling.bindery.dev/bindery-scheduler-term-",
+    # The drivers of other tests on the same nodes publish theirs again, under new names.
+    "resourceslice.resource.k8s.io/",
 )
 """What helm keeps by its rules: the definitions, and objects of these kinds."""
 
@@ -177,7 +179,7 @@ def test_uninstall_leaves_only_the_custom_resource_definitions(
         until(lambda: not left(), "nothing is left", timeout_s=60)
     finally:
         assert left() == set()
-    assert before - release.objects() == set()
+    assert {each for each in before - release.objects() if not each.startswith(KEPT)} == set()
 
 
 def queue_is_deleted(release: Release) -> bool:
