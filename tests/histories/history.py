@@ -95,7 +95,7 @@ class History:
         for fault in self._plan.faults:
             self._loop.outside(fault.at_s, self._begin, fault)
         living = self._loop.start(_FROM_PEOPLE, self._world.live())
-        rest = Rest(self._server, self._world, self._plan)
+        rest = Rest(self._server, self._world)
         await self._sleep(QUIET_AFTER_S)
         for name in PROCESSES:
             self._come_back(name)

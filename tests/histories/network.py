@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
-import msgspec
-
 from bindery.kube.errors import (
     OutcomeUnknownError,
     SilentError,
@@ -43,8 +41,6 @@ class Line:
     faults: dict[FaultKind, float] = field(default_factory=dict)
     """What is wrong now -> seconds, for LAG."""
     watches: set["_Watch"] = field(default_factory=set)
-    met: dict[FaultKind, int] = field(default_factory=dict)
-    """How many requests met which fault."""
 
     def way_s(self) -> float:
         """Draw how long a message is on its way."""
@@ -54,10 +50,7 @@ class Line:
 
     def meets(self, kind: FaultKind, likelihood: float) -> bool:
         """Draw whether a request meets a fault that lies on the line."""
-        if kind not in self.faults or self.chance.random() >= likelihood:
-            return False
-        self.met[kind] = self.met.get(kind, 0) + 1
-        return True
+        return kind in self.faults and self.chance.random() < likelihood
 
     def forget_watches(self) -> None:
         """Close the watches of a process that has died."""
@@ -130,7 +123,7 @@ class Network:
     def _refusal(request: ApiRequest, line: Line) -> Answer | None:
         """Return a refusal without effect, if the request meets one."""
         if line.meets(FaultKind.THROTTLE, 1 / 2):
-            return _status(429, "TooManyRequests", line.chance.choice((None, "1", "2")))
+            return _status(429, "TooManyRequests", line.chance.choice((None, 1, 2)))
         if line.meets(FaultKind.FAIL, 1 / 4):
             return _status(500, "InternalError")
         if request.verb == "list" and line.meets(FaultKind.EXPIRE, 1 / 2):
@@ -254,13 +247,6 @@ def _give(answered: "asyncio.Future[Answer]", answer: Answer) -> None:
         answered.set_result(answer)
 
 
-def _status(code: int, reason: str, retry_after: str | None = None) -> Answer:
-    body = {
-        "kind": "Status",
-        "apiVersion": "v1",
-        "status": "Failure",
-        "code": code,
-        "reason": reason,
-        "message": "a fault of the history",
-    }
-    return Answer(code, msgspec.json.encode(body), retry_after)
+def _status(code: int, reason: str, retry_after_s: int | None = None) -> Answer:
+    details = {"retryAfterSeconds": retry_after_s} if retry_after_s is not None else None
+    return Refusal(code, reason, "a fault of the history", details=details).answer()

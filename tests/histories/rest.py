@@ -15,7 +15,6 @@ from bindery.scheduler.cache.observers import WATCHED
 from bindery.scheduler.engine import Engine
 from tests.histories.apiserver.server import ModelApiServer
 from tests.histories.components import scheduler_configuration
-from tests.histories.plan import Plan
 from tests.histories.reading import all_of
 from tests.histories.world import NAMESPACE, World
 from tests.recounting import ENDED
@@ -29,7 +28,6 @@ class Rest:
 
     server: ModelApiServer
     world: World
-    plan: Plan
 
     def problems(self, now_s: Callable[[], float]) -> list[str]:
         """Return what is not as it must be at rest. `now_s`: seconds since the epoch."""

@@ -4,7 +4,6 @@ They reach the API server over the same network as the product, on lines without
 """
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -61,7 +60,6 @@ class World:
     """Name -> gang: all that were submitted and not deleted."""
     disturbed: set[str] = field(default_factory=set)
     """Gangs that people have taken a pod from, which no controller replaces."""
-    acts: Counter[ActKind] = field(default_factory=Counter)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when a pod, a Job or a node has changed."""
 
@@ -129,7 +127,6 @@ class World:
     # -- people ----------------------------------------------------------------------------------
 
     async def _act(self, act: Act) -> None:
-        self.acts[act.kind] += 1
         await {
             ActKind.DELETE_GANG: self._delete_gang,
             ActKind.DELETE_POD: self._delete_pod,
