@@ -267,6 +267,7 @@ class Session(SessionFacts):
         """Skip `job` until the session ends, and in later ones for a while: it took too long."""
         why = self._cluster.failures.set_aside.add(job.key, error.limit_s, self.now)
         self.failed.add(job)
+        self._valid.pop(job, None)
         self.took_too_long.append(job)
         self.refusals[job] = Refusal(JobReason.PLANNING_TOOK_TOO_LONG, why)
 
