@@ -46,7 +46,7 @@ check: lint ## Check the style and run every test that needs no control plane.
 	$(RUN)/pytest --numprocesses=2 -m "not e2e"
 
 test: lint controlplane operators nodes ## Check the style and run every test, those on a real API server too.
-	$(PYTEST)
+	BINDERY_TESTS=whole $(PYTEST)
 
 test-long: lint controlplane operators nodes ## Run every test in its full size: thousands of random cases, a longer attack; takes hours.
 	BINDERY_TESTS=long $(PYTEST)
