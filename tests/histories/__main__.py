@@ -141,7 +141,8 @@ def _results(seeds: range, jobs: int, *, records: bool) -> Iterator[Iterable[Res
     if jobs == 1:
         yield map(one, seeds)
         return
-    with multiprocessing.Pool(jobs, maxtasksperchild=_PLAYED_BY_ONE) as pool:
+    made = multiprocessing.get_context("spawn")  # a fork would copy the threads' locks of a caller
+    with made.Pool(jobs, maxtasksperchild=_PLAYED_BY_ONE) as pool:
         yield pool.imap_unordered(one, seeds)
 
 
