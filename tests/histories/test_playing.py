@@ -1,22 +1,31 @@
 """`make histories`: many seeds on all cores, with progress, and no failure that is overlooked."""
 
+import subprocess
+import sys
 from collections import Counter
 from typing import Any
 
 import pytest
 
-from tests.histories import __main__ as playing
-from tests.histories.__main__ import Result, Total, main, result_of
+from tests.histories import playing
+from tests.histories.__main__ import main
+from tests.histories.playing import Result, Total, result_of
 
 
 def result(seed: int, problem: str = "") -> Result:
     return Result(seed, problem, 60.0, 100, Counter({"kill": 1}), frozenset())
 
 
-def test_seeds_are_played_by_several_processes(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--first=1", "--seeds=3", "--jobs=2"]) == 0
+def test_seeds_are_played_by_several_processes() -> None:
+    arguments = ["--first=1", "--seeds=3", "--jobs=2"]
+    played = subprocess.run(
+        [sys.executable, "-m", "tests.histories", *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
 
-    assert "3 histories passed, 0 failed: 0.1 hours of virtual time" in capsys.readouterr().out
+    assert "3 histories passed, 0 failed: 0.1 hours of virtual time" in played.stdout
 
 
 def test_progress_has_the_rate_and_the_time_left() -> None:
