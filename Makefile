@@ -46,7 +46,7 @@ check: lint ## Check the style and run every test that needs no control plane.
 	$(RUN)/pytest --numprocesses=2 -m "not e2e"
 
 test: lint controlplane operators nodes ## Check the style and run every test, those on a real API server too.
-	$(PYTEST)
+	BINDERY_TESTS=whole $(PYTEST)
 
 test-long: lint controlplane operators nodes ## Run every test in its full size: thousands of random cases, a longer attack; takes hours.
 	BINDERY_TESTS=long $(PYTEST)
@@ -56,8 +56,11 @@ test-vm: controlplane nodes ## Hold predictions of NUMA zones against a kubelet 
 
 SEEDS ?= 100
 
-histories: $(VENV)/ready ## Play SEEDS (100) histories of failures on a virtual clock; SEED=7 plays one and prints its story.
-	$(RUN)/python -m tests.histories $(if $(SEED),--seed=$(SEED),--seeds=$(SEEDS))
+# How many processes play histories, and compute in bench-quality.
+JOBS ?= $(shell getconf _NPROCESSORS_ONLN)
+
+histories: $(VENV)/ready ## Play SEEDS (100) histories of failures on a virtual clock, JOBS at once; SEED=7 plays one and prints its story.
+	$(RUN)/python -m tests.histories $(if $(SEED),--seed=$(SEED),--seeds=$(SEEDS) --jobs=$(JOBS)) $(ARGS)
 
 MINUTES ?= 60
 
@@ -92,7 +95,6 @@ bench: controlplane ## Measure against kube-scheduler and a bare client; writes 
 	$(RUN)/python -m benchmarks
 
 DATA ?=
-JOBS ?= 2
 
 bench-quality: $(VENV)/ready ## Measure how well GPUs are packed: DATA=DIR with the traces of openb; ARGS="--traces default --seeds 42" for a quick look.
 	@test -n "$(DATA)" || { echo "say where the data is: make bench-quality DATA=DIR (see docs/simulation.md)"; exit 2; }

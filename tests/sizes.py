@@ -1,13 +1,18 @@
 """How much of what could be tried without end a run tries: a sample, or the full sizes.
 
-`make test` takes the sample. `make test-long` sets BINDERY_TESTS=long.
+`make check` and plain pytest take the sample. `make test` sets BINDERY_TESTS=whole, with more
+histories, and `make test-long` BINDERY_TESTS=long.
 """
 
 import os
 
 from hypothesis import HealthCheck, settings
 
-IS_LONG = os.environ.get("BINDERY_TESTS", "sample") == "long"
+_SIZE = os.environ.get("BINDERY_TESTS", "sample")
+IS_LONG = _SIZE == "long"
+
+HISTORIES = {"sample": 60, "whole": 600, "long": 20_000}[_SIZE]
+"""How many histories of failures are played."""
 
 _LONG_EXAMPLES = 2000
 

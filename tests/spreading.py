@@ -1,7 +1,8 @@
 """How `pytest --numprocesses` spreads the tests over its workers.
 
 A file stays together, because its tests share components and the control plane of their worker.
-Files of `APART` do not: each of their tests is long and has all its components to itself. Those of
+Files of `APART` do not: each of their tests is long and has all its components to itself; of a long
+run also the histories, which would keep one worker for hours. Those of
 `TOGETHER` share real nodes. What takes longest begins first, so that no worker is left with it at
 the end.
 
@@ -17,9 +18,12 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
+from tests.sizes import IS_LONG
+
 KILL_MATRIX = "tests/e2e/test_kill_matrix.py"
 DEMO = "tests/devcluster/test_demo.py"
-APART = frozenset({KILL_MATRIX, DEMO})
+HISTORIES = "tests/histories/test_histories.py"
+APART = frozenset({KILL_MATRIX, DEMO, *([HISTORIES] if IS_LONG else [])})
 REAL_GANGS = "tests/e2e/realnode/test_real_gangs.py"
 REAL_CHART = "tests/e2e/realnode/test_real_chart.py"
 """First of the tests on real nodes: it removes the installation, which the others share."""
@@ -41,6 +45,7 @@ LONGEST = (
     REAL_GANGS,
     "tests/e2e/virtualnode/test_vm_zones.py",
     "tests/e2e/test_chaos.py",
+    HISTORIES,
     "tests/e2e/test_whatif.py",
     DEMO,
     "tests/e2e/test_namespace_ends.py",

@@ -6,7 +6,8 @@ plugin is then built from an instance of it. Without this attribute a plugin tak
 """
 
 from collections.abc import Iterable, Iterator
-from importlib.metadata import EntryPoint
+from functools import lru_cache
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -29,6 +30,12 @@ class PluginConfigurationError(Exception):
         self.location = location
         """The key in the configuration, for example `plugins[0].arguments.gpu`."""
         self.message = message
+
+
+@lru_cache(maxsize=8)  # the search reads a file of each installed distribution
+def installed(group: str, path: tuple[str, ...]) -> tuple[EntryPoint, ...]:  # noqa: ARG001  # is the key
+    """Return the entry points of `group`; `path` is `sys.path`, a key of the cache."""
+    return tuple(entry_points(group=group))
 
 
 def build(

@@ -1,31 +1,45 @@
 """Plays histories: `make histories SEEDS=100`, or `SEED=7` for one, whose story is printed.
 
-A line of progress is printed every few seconds, and at the end how many passed and failed.
+A line of progress is printed every few seconds, each failing seed at once, and at the end how many
+passed and failed.
 """
 
 import argparse
+import os
 import sys
 import time
-from collections import Counter
+from collections.abc import Sequence
 
-from tests.histories.history import Played, play
+from tests.histories.branches import not_taken, table
+from tests.histories.history import play
 from tests.histories.plan import draw
+from tests.histories.playing import Total, results
 from tests.histories.shrinking import shrunk
 from tests.histories.story import story
 
 _PROGRESS_S = 5.0
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Play what the arguments ask for; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.histories", description=__doc__)
     parser.add_argument("--seeds", type=int, default=100, help="how many to play (100)")
     parser.add_argument("--first", type=int, default=0, help="the first seed (0)")
     parser.add_argument("--seed", type=int, help="play one seed and print its story")
-    options = parser.parse_args()
+    parser.add_argument(
+        "--jobs", type=int, default=os.cpu_count() or 1, help="processes (the number of cores)"
+    )
+    parser.add_argument(
+        "--branches",
+        choices=("table", "missed"),
+        help="record the branches of retry, rollback, fencing, withdrawal and stale clean-up; "
+        "print a table of how many were taken, or also each that was not (several times slower)",
+    )
+    options = parser.parse_args(arguments)
     if options.seed is not None:
         return _one(options.seed)
-    return _many(range(options.first, options.first + options.seeds))
+    seeds = range(options.first, options.first + options.seeds)
+    return _many(seeds, options.jobs, options.branches)
 
 
 def _one(seed: int) -> int:
@@ -38,31 +52,24 @@ def _one(seed: int) -> int:
     return 1
 
 
-def _many(seeds: range) -> int:
-    begin_s, shown_s = time.monotonic(), time.monotonic()
-    failed: list[Played] = []
-    faults: Counter[str] = Counter()
-    virtual_s, calls = 0.0, 0
-    for number, seed in enumerate(seeds, 1):
-        played = play(draw(seed))
-        faults.update({str(kind): count for kind, count in played.faults.items()})
-        virtual_s += played.virtual_s
-        calls += sum(played.calls.values())
-        if played.problem:
-            failed.append(played)
-            print(f"seed {seed}: {played.problem}", flush=True)
-        if time.monotonic() - shown_s > _PROGRESS_S:
-            shown_s = time.monotonic()
-            print(f"{number} of {len(seeds)} played, {len(failed)} failed", flush=True)
-    print(
-        f"{len(seeds) - len(failed)} histories passed, {len(failed)} failed: "
-        f"{virtual_s / 3600:.1f} hours of virtual time, {calls} calls, "
-        f"{time.monotonic() - begin_s:.0f} s"
-    )
-    print("faults: " + ", ".join(f"{kind} {count}" for kind, count in sorted(faults.items())))
-    if failed:
-        print(f"the story of one: make histories SEED={failed[0].plan.seed}")
-    return 1 if failed else 0
+def _many(seeds: range, jobs: int, branches: str | None) -> int:
+    total, shown_s = Total(len(seeds), time.monotonic()), time.monotonic()
+    with results(seeds, jobs, records=branches is not None) as played:
+        for result in played:
+            total.add(result)
+            if result.problem:
+                print(f"seed {result.seed}: {result.problem}", flush=True)
+            if time.monotonic() - shown_s > _PROGRESS_S:
+                shown_s = time.monotonic()
+                print(total.progress(shown_s), flush=True)
+    print(total.summary(time.monotonic()))
+    if branches is not None:
+        print("\nbranches taken\n" + table(total.ways))
+    if branches == "missed":
+        print("\nbranches not taken\n" + "\n".join(not_taken(total.ways)))
+    if total.failed:
+        print(f"the story of one: make histories SEED={min(total.failed)}")
+    return 1 if total.failed else 0
 
 
 if __name__ == "__main__":

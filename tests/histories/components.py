@@ -40,9 +40,14 @@ from bindery.scheduler.configuration import ConfigurationFile
 from tests.histories.plan import NODE_PREFIX, Plan
 from tests.histories.steppedcycles import SteppedCycles
 
-_LEASES: Final = LeaderElection(lease_seconds=15, renew_deadline_seconds=10, retry_seconds=2)
+_LEASES: Final = LeaderElection(lease_seconds=15, renew_deadline_seconds=10, retry_seconds=4)
+"""The chart's, but for the time between renewals: with its two seconds, half of all calls are for
+Leases, and a leader that loses calls hardly ever loses its Lease."""
 _CALL_S: Final = 30.0
 _KOPF_RESTART_S: Final = 1.0
+_CYCLES_S: Final = (5.0, 10.0, 20.0)
+"""Time between cycles while nothing changes; each scheduler draws its own. With the second of the
+chart, two of three cycles would be without a change, and a history would take longer by a third."""
 
 Main = Callable[[Carrier, Environment, Plan, str], Coroutine[Any, Any, None]]
 """Runs a process: its way to the API server, its clock and chance, the plan, and its identity."""
@@ -54,7 +59,7 @@ async def run_scheduler(
     """Run one scheduler."""
     del plan
     file = ConfigurationFile(None)
-    file.current = scheduler_configuration()
+    file.current = scheduler_configuration(environment.random.choice(_CYCLES_S))
     options = scheduler.SchedulerOptions(file, None, identity, NOWHERE)
     client = Client(carrier, _CALL_S, environment)
     runner = SteppedCycles(lambda: _work_s(environment.random))
@@ -110,10 +115,12 @@ def _table() -> loading.Table:
     return loading.load()
 
 
-def scheduler_configuration() -> SchedulerConfiguration:
+def scheduler_configuration(cycle_s: float) -> SchedulerConfiguration:
     """Return the configuration of the schedulers: the chart's, where it runs a grouper."""
     expectation = GrouperExpectation(wait_for_groups=True)
-    return SchedulerConfiguration(leader_election=_LEASES, grouper=expectation)
+    return SchedulerConfiguration(
+        leader_election=_LEASES, grouper=expectation, cycle_seconds=cycle_s
+    )
 
 
 def _binder_configuration() -> BinderConfiguration:

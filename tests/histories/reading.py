@@ -1,6 +1,7 @@
 """Decodes the model's objects as the product does, for those who judge them."""
 
-from typing import TypeVar
+from functools import lru_cache
+from typing import Any, TypeVar
 
 from bindery.kube.objects.resources import Resource
 from bindery.kube.objects.watched import KubeObject
@@ -14,4 +15,10 @@ def all_of(server: ModelApiServer, resource: Resource[T]) -> list[T]:
     if all(kind.plural != resource.plural for kind in server.paths.kinds):
         return []
     stored = server.store.of(server.kind(resource.plural)).objects
-    return [resource.decode(stored[key].body) for key in sorted(stored)]
+    return [_decoded(resource, stored[key].body) for key in sorted(stored)]
+
+
+@lru_cache(maxsize=4096)
+def _decoded(resource: Resource[Any], body: bytes) -> Any:
+    """Decode once what controllers read again and again; the objects cannot be changed."""
+    return resource.decode(body)

@@ -54,7 +54,7 @@ class Rest:
 
     def _unplanned(self, now_s: Callable[[], float]) -> list[str]:
         """Return the gangs that a new engine would place now."""
-        engine = Engine(scheduler_configuration(), now_s)
+        engine = Engine(scheduler_configuration(cycle_s=1.0), now_s)
         for resource in (*WATCHED, *engine.watched_resources()):
             for item in all_of(self.server, resource):
                 engine.cluster.apply(Change(EventType.ADDED, item, None))

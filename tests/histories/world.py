@@ -28,7 +28,7 @@ from bindery.kube.objects.workloads import WORKLOAD_JOBS, WorkloadJob
 from fakes.reservations import GpuDevicePlugins
 from tests.histories.apiserver.garbage import GarbageCollector
 from tests.histories.apiserver.server import ModelApiServer
-from tests.histories.apiserver.store import Change
+from tests.histories.apiserver.store import Change, ChangeType
 from tests.histories.plan import NODE_PREFIX, Act, ActKind, GangPlan, Plan
 from tests.histories.reading import all_of
 
@@ -62,11 +62,20 @@ class World:
     """Gangs that people have taken a pod from, which no controller replaces."""
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when a pod, a Job or a node has changed."""
+    may_have_garbage: bool = False
+    """Whether something has been deleted, or has an owner, since the last collection."""
 
     def see(self, change: Change) -> None:
         """Take note of a write."""
         if change.kind.plural in ("pods", "jobs", "nodes"):
             self.changed.set()
+        meta = change.version.object["metadata"]
+        if (
+            change.type is ChangeType.DELETED
+            or "ownerReferences" in meta
+            or "deletionTimestamp" in meta
+        ):
+            self.may_have_garbage = True
 
     async def prepare(self) -> None:
         """Create what is there before the product starts."""
@@ -235,7 +244,9 @@ class World:
         collector = GarbageCollector(self.server)
         while True:
             await asyncio.sleep(self.chance.uniform(0.1, 8 * _LOOK_S))
-            collector.collect_all(self.client.environment.now_s())
+            if self.may_have_garbage:
+                self.may_have_garbage = False
+                collector.collect_all(self.client.environment.now_s())
 
     def plan_of(self, name: str) -> GangPlan:
         """Return the plan of a gang."""

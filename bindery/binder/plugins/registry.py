@@ -4,14 +4,15 @@ Plugins are entry points of the group `bindery.binder_plugins`. The configuratio
 and their order. An error ends the start; its text contains the key in the configuration.
 """
 
+import sys
 from collections.abc import Iterable
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 from bindery.api import plugins, yamlfile
 from bindery.api.configuration import BinderConfiguration, BinderPluginConfiguration
 from bindery.api.names import BINDER_PLUGINS
-from bindery.api.plugins import PluginConfigurationError
+from bindery.api.plugins import PluginConfigurationError, installed
 from bindery.binder.plugins.interface import (
     BinderPlugin,
     BindsInTurn,
@@ -55,7 +56,7 @@ def build(
         PluginConfigurationError: a plugin is unknown, is named twice, cannot be loaded, does not
             accept its arguments, or has no step.
     """
-    found = entry_points(group=BINDER_PLUGINS) if available is None else available
+    found = installed(BINDER_PLUGINS, tuple(sys.path)) if available is None else available
     built = tuple(plugins.build(configured, found))
     for index, plugin in enumerate(built):
         if not isinstance(plugin, _STEPS):

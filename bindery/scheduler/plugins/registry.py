@@ -4,14 +4,13 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
-from importlib.metadata import EntryPoint, entry_points
+from functools import cached_property
 from types import SimpleNamespace
 from typing import Any, Final, TypeVar, cast
 
 from bindery.api.configuration import PluginConfiguration
 from bindery.api.names import SCHEDULER_PLUGINS
-from bindery.api.plugins import PluginConfigurationError, build
+from bindery.api.plugins import PluginConfigurationError, build, installed
 from bindery.api.spelling import meant
 from bindery.kube.objects.resources import Resource
 from bindery.scheduler.model.shapes import Need
@@ -148,7 +147,10 @@ def load(configured: Sequence[PluginConfiguration]) -> PluginSet:
             extension point, or has a weight although it does not score nodes.
     """
     seconds: dict[str, float] = {}
-    plugins = [timed(plugin, seconds) for plugin in build(configured, _installed(tuple(sys.path)))]
+    plugins = [
+        timed(plugin, seconds)
+        for plugin in build(configured, installed(SCHEDULER_PLUGINS, tuple(sys.path)))
+    ]
     for index, (item, plugin) in enumerate(zip(configured, plugins, strict=True)):
         if not any(implementing(point, [plugin]) for point in _POINTS):
             raise PluginConfigurationError(("plugins", index, "name"), _no_point(plugin))
@@ -170,10 +172,4 @@ def _no_point(plugin: Plugin) -> str:
 
 def names() -> frozenset[str]:
     """Return the names of the installed scheduler plugins."""
-    return frozenset(point.name for point in _installed(tuple(sys.path)))
-
-
-@lru_cache(maxsize=4)  # the search reads a file of each installed distribution
-def _installed(path: tuple[str, ...]) -> tuple[EntryPoint, ...]:  # noqa: ARG001  # is the key
-    """Return the entry points of scheduler plugins; `path` is `sys.path`, the key of the cache."""
-    return tuple(entry_points(group=SCHEDULER_PLUGINS))
+    return frozenset(point.name for point in installed(SCHEDULER_PLUGINS, tuple(sys.path)))

@@ -70,7 +70,7 @@ def test_a_plugin_that_implements_no_extension_point_is_refused_with_the_name_th
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     point = EntryPoint("misspelt", f"{__name__}:Misspelt", "bindery.scheduler_plugins")
-    monkeypatch.setattr(registry, "_installed", lambda _path: (point,))
+    monkeypatch.setattr(registry, "installed", lambda *_: (point,))
 
     with pytest.raises(PluginConfigurationError) as error:
         load([PluginConfiguration(name="misspelt")])
