@@ -88,7 +88,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         context: Context | None = None,
     ) -> asyncio.Handle:
         """Run `callback` soon, if its process lives then."""
-        context = context or copy_context()
+        context = copy_context() if context is None else context  # an empty one is false
         return super().call_soon(_Guard(callback, context), *args, context=context)
 
     def call_at(
@@ -99,7 +99,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
         """Run `callback` at `when`, if its process lives then."""
-        context = context or copy_context()
+        context = copy_context() if context is None else context  # an empty one is false
         return super().call_at(when, _Guard(callback, context), *args, context=context)
 
     @staticmethod
@@ -176,7 +176,7 @@ def _task(
     loop: asyncio.AbstractEventLoop, coroutine: Any, context: Context | None = None
 ) -> "asyncio.Task[Any]":
     task = asyncio.Task(coroutine, loop=loop, context=context)
-    process = (context or copy_context()).get(_CURRENT)
+    process = (copy_context() if context is None else context).get(_CURRENT)
     if process is not None:
         process.tasks.add(task)
         task.add_done_callback(process.tasks.discard, context=Context())
