@@ -89,7 +89,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     ) -> asyncio.Handle:
         """Run `callback` soon, if its process lives then."""
         context = copy_context() if context is None else context  # an empty one is false
-        return super().call_soon(_Guard(callback, context), *args, context=context)
+        guard = _Guard(callback, context)
+        guard.handle = super().call_soon(guard, *args, context=context)
+        return guard.handle
 
     def call_at(
         self,
@@ -100,7 +102,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     ) -> asyncio.TimerHandle:
         """Run `callback` at `when`, if its process lives then."""
         context = copy_context() if context is None else context  # an empty one is false
-        return super().call_at(when, _Guard(callback, context), *args, context=context)
+        guard = _Guard(callback, context)
+        guard.handle = timer = super().call_at(when, guard, *args, context=context)
+        return timer
 
     @staticmethod
     def current() -> str:
@@ -152,14 +156,18 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 class _Guard(Generic[*Ts]):
     """A callback, and whether the process it belongs to lets it run."""
 
-    __slots__ = ("_callback", "_process", "context")
+    __slots__ = ("_callback", "_process", "context", "handle")
 
     def __init__(self, callback: Callable[[*Ts], object], context: Context) -> None:
         self._callback, self.context = callback, context
         self._process = context.get(_CURRENT)
+        self.handle: asyncio.Handle | None = None
+        """By which it may be cancelled while it waits for its process to wake."""
 
     def __call__(self, *args: *Ts) -> None:
-        process = self._process
+        handle, process = self.handle, self._process
+        if handle is not None and handle.cancelled():
+            return
         if process is not None:
             if process.is_dead or process.is_frozen:
                 process.waiting.append((self, args))
@@ -169,6 +177,7 @@ class _Guard(Generic[*Ts]):
                 process.kill()
                 process.waiting.append((self, args))
                 return
+        self.handle = None
         self._callback(*args)
 
 

@@ -23,3 +23,20 @@ def test_what_a_process_has_sent_arrives_although_it_stops(stop: Callable[[Proce
 
     assert arrived == ["sent"]
     loop.end()
+
+
+def test_a_timer_that_is_cancelled_while_its_process_wakes_does_not_run() -> None:
+    loop, ran = VirtualLoop(), list[str]()
+
+    async def work() -> None:
+        timer = loop.call_later(2.0, ran.append, "timer")
+        loop.call_later(1.0, timer.cancel)
+        await asyncio.sleep(20.0)
+
+    process = loop.start("worker", work())
+    loop.outside(0.5, process.freeze)
+    loop.outside(5.0, loop.wake, process)
+    loop.run_until_complete(asyncio.sleep(10.0))
+
+    assert not ran
+    loop.end()
