@@ -57,18 +57,25 @@ class ApiAdapter:
         self.shared = SharedStatuses(self, is_waited_for)
         """The memory of requests whose Statements share a status."""
         self.find_pod, self.read_pod = view.find_pod, view.read_pod
+        self.void_bindings = view.void_bindings
         self.node_exists, self.write_status = view.node_exists, self.shared.write
 
     # ---- the rest of BindingPort ----------------------------------------------------------------
 
     async def bind(
-        self, pod: PodView, node: str, metadata: BindingMetadata, *, priority: int = 0
+        self, pod: PodView, node: str, metadata: BindingMetadata, *, version: str, priority: int = 0
     ) -> None:
         """Bind the pod to the node, after waiting for a place among the concurrent bindings."""
         labels, annotations = metadata.labels, metadata.annotations
         async with self._limiter.taken(pod.namespace, priority):
             await self._client.bind(
-                pod.namespace, pod.name, pod.uid, node, labels=labels, annotations=annotations
+                pod.namespace,
+                pod.name,
+                pod.uid,
+                node,
+                version=version,
+                labels=labels,
+                annotations=annotations,
             )
 
     # ---- the rest of RequestStore ---------------------------------------------------------------
