@@ -37,7 +37,7 @@ _log: Final = structlog.get_logger(__name__)
 _RETRY_S: Final = 0.1
 _RETRY_CAP_S: Final = 10.0
 """The longest pause between two attempts of a status write."""
-_MAY_PASS: Final = (ServerError, ThrottledError)
+_MAY_PASS: Final = (ServerError, ThrottledError, ConflictError)
 """Errors after which the same write may succeed later."""
 
 
@@ -179,16 +179,20 @@ class ApiAdapter:
 
         Returns when the write has succeeded, or when the API server rejects it finally.
         """
-        patch = {"metadata": {"uid": uid}, "status": status}
         resource = metadata_only(BIND_REQUESTS)
         delay_s = _RETRY_S
         while True:
             try:
+                meta = (await self._client.get(resource, name, namespace)).metadata
+                if meta.uid != uid:
+                    return  # another request has its name
+                # The version protects the other request; its UID would not.
+                patch = {"metadata": {"resourceVersion": meta.resource_version}, "status": status}
                 await self._client.patch(
                     resource, name, patch, namespace=namespace, subresource="status"
                 )
-            except (NotFoundError, ConflictError):
-                return  # the request is deleted, or another one has its name
+            except NotFoundError:
+                return
             except KubeError as error:
                 if isinstance(error, ApiError) and not isinstance(error, _MAY_PASS):
                     _log.warning("request keeps its status", name=name, error=str(error))
