@@ -100,10 +100,12 @@ class KnownWorld(World):
 
     def pods_of(self, gang: str) -> list[Pod]:
         """Return the pods of a gang."""
+        stored = self.server.store.of(self.server.kind("pods")).objects
         return [
-            each
-            for each in all_of(self.server, PODS)
-            if each.metadata.annotations.get(POD_GROUP_ANNOTATION) == gang
+            PODS.decode(stored[key].body)
+            for key in sorted(stored)
+            if (stored[key].object["metadata"].get("annotations") or {}).get(POD_GROUP_ANNOTATION)
+            == gang
         ]
 
     def bound(self, gang: str) -> int:
@@ -151,7 +153,7 @@ class KnownHistory(History):
         played = self.play()
         assert not played.problem, story(played)
         if self.world.error is not None:
-            raise AssertionError(story(played)) from self.world.error
+            raise AssertionError(f"people: {self.world.error!r}\n{story(played)}")
         assert self.world.is_done, f"people still wait\n{story(played)}"
         return played
 

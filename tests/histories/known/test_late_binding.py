@@ -24,7 +24,9 @@ SCHEDULERS = ("scheduler-0", "scheduler-1")
 def requests(world: KnownWorld) -> set[str]:
     """Return the phases of the requests that carry gangs."""
     return {
-        str(each.status.phase) for each in all_of(world.server, BIND_REQUESTS) if each.spec.statements
+        str(each.status.phase)
+        for each in all_of(world.server, BIND_REQUESTS)
+        if each.spec.statements
     }
 
 
