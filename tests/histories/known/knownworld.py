@@ -43,6 +43,8 @@ class KnownWorld(World):
     error: BaseException | None = None
     """What stopped the people."""
     is_done: bool = False
+    collects_pods: bool = True
+    """Whether pods of nodes that are gone are deleted."""
 
     def see(self, change: Change) -> None:
         """Take note of a write."""
@@ -61,6 +63,10 @@ class KnownWorld(World):
         except Exception as error:  # told by `KnownHistory`, at the end
             self.error = error
         self.is_done = True
+
+    async def _collect_pods(self) -> None:
+        if self.collects_pods:
+            await super()._collect_pods()
 
     async def submit(self, gang: Body, pods: Iterable[Body]) -> None:
         """Create a gang."""
@@ -159,11 +165,14 @@ class KnownHistory(History):
 
 
 def taken_by(played: Played, component: str) -> list[str]:
-    """Return the pods that processes of a component have deleted or evicted, in order."""
+    """Return the pods that processes of a component have deleted or evicted, in order.
+
+    Pods of these worlds have no grace period.
+    """
     return [
         change.key[1]
         for change in played.writes
         if change.kind.plural == "pods"
         and change.writer.caller.startswith(component)
-        and (change.type is ChangeType.DELETED or change.writer.subresource == "eviction")
+        and change.type is ChangeType.DELETED
     ]
