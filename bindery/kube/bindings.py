@@ -1,6 +1,6 @@
 """Makes bindings of a pod void that may be under way (decision 070).
 
-A binding names the version of its pod, so a write to the pod refuses those that were sent before.
+A binding names the version of its pod, so after a write to the pod all earlier ones are refused.
 """
 
 from typing import TypeVar

@@ -26,7 +26,7 @@ _PATIENCE_S: Final = 60.0
 
 
 def plan(seed: int, *, nodes: int, cores: int = 4, gpus: int = 0, limit_cores: int = 4) -> Plan:
-    """Return a plan without faults, in which nobody does anything by chance."""
+    """Return a plan without faults, in which nothing is done by chance."""
     return Plan(seed, nodes, cores, gpus, limit_cores, (), (), (), (0.0,) * len(PROCESSES))
 
 
@@ -101,6 +101,14 @@ class KnownWorld(World):
             while not holds():
                 self.written.clear()
                 await self.written.wait()
+
+    async def until_bound(self, gang: str, pods: int, within_s: float = _PATIENCE_S) -> None:
+        """Wait until so many pods of a gang have a node."""
+        await self.until(lambda: self.bound(gang) == pods, within_s)
+
+    async def until_all(self, gang: str, phase: str) -> None:
+        """Wait until all pods of a gang are in a phase."""
+        await self.until(lambda: set(self.phases(gang)) == {phase})
 
     # -- what is stored --------------------------------------------------------------------------
 

@@ -73,8 +73,8 @@ def test_a_node_that_is_created_again_still_has_its_pods(seed: int) -> None:
         await world.submit(group("g", 2), [pod(f"g-{index}", "g", 3) for index in range(2)])
         await world.until(lambda: world.bound("g") == 2)
         node: dict[str, Any] = world.server.find("nodes", "", "n0")  # type: ignore[assignment]
-        meta, spec = {"name": "n0", "labels": node["metadata"]["labels"]}, {"taints": []}
-        again = {"apiVersion": "v1", "kind": "Node", "metadata": meta, "spec": spec}
+        meta = {"name": "n0", "labels": node["metadata"]["labels"]}
+        again = {"apiVersion": "v1", "kind": "Node", "metadata": meta}
         world.collects_pods = False  # it is back before they are
         await world.client.delete(NODES, "n0")
         await world.client.create(NODES, {**again, "status": node["status"]})
@@ -102,7 +102,7 @@ def test_two_gangs_of_which_one_fits_do_not_hold_a_half_each(seed: int) -> None:
                 body = pod(f"{part}-{index}", gang, run_s=20.0, labels=labels)
                 await world.client.create(PODS, body, NAMESPACE)
         for gang in ("ab", "cd"):
-            await world.until(lambda n=gang: world.phases(n) == ["Succeeded"] * 8)
+            await world.until_all(gang, "Succeeded")
 
     played = KnownHistory(plan(seed, nodes=2), people).expect()
 

@@ -63,9 +63,9 @@ def test_no_quota_leaks_however_a_gang_leaves(seed: int, leaves: str) -> None:
             name = f"g{number}"
             await world.submit(group(name, LIMIT, LIMITED), pods(name, LIMIT, run_s=run_s))
             if leaves == "ends":
-                await world.until(lambda n=name: world.phases(n) == ["Succeeded"] * LIMIT)
+                await world.until_all(name, "Succeeded")
             elif leaves == "is deleted":
-                await world.until(lambda n=name: world.bound(n) == LIMIT)
+                await world.until_bound(name, LIMIT)
             else:
                 await asyncio.sleep(world.chance.uniform(0.0, 1.0))
             await world.disband(name)
@@ -109,7 +109,7 @@ def test_gangs_that_do_not_fit_neither_hold_others_up_nor_are_written_all_the_ti
         for number in range(10):
             name = f"small{number}"
             await world.submit(group(name, 1), pods(name, 1, run_s=1.0))
-            await world.until(lambda n=name: world.bound(n) == 1, within_s=10.0)
+            await world.until_bound(name, 1, 10.0)
 
     played = KnownHistory(plan(seed, nodes=2), people).expect()
 

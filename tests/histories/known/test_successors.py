@@ -6,6 +6,7 @@ A UID in a merge patch on the status of a custom resource protects nothing: the 
 
 import asyncio
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -35,7 +36,7 @@ def hold_status(world: KnownWorld, resource: str, name: str) -> asyncio.Event:
     return sent
 
 
-def statuses(changes: list[Change], resource: str, uid: str) -> list[dict[str, object]]:
+def statuses(changes: list[Change], resource: str, uid: str) -> list[dict[str, Any]]:
     """Return each status that an object had."""
     return [
         change.version.object.get("status", {})
