@@ -151,6 +151,9 @@ CHARGED_GROUP_ANNOTATION: Final = f"{GROUP}/charged-pod-group"
 CHARGED_PREEMPTIBILITY_ANNOTATION: Final = f"{GROUP}/charged-preemptibility"
 """Annotation of a bound pod: `Preemptible` or `NonPreemptible`. The binder writes it at the
 binding, and the scheduler after a cycle has granted a change."""
+VOID_BINDINGS_ANNOTATION: Final = f"{GROUP}/bindings-void-before"
+"""Annotation of a pod that was planned and given up: bindings that were sent before this time have
+no effect. Written by the binder, or by the scheduler when no binder answers."""
 SPREAD_DEVICES_ANNOTATION: Final = f"{GROUP}/spread-devices"
 """Annotation of a pod: with "true", the pods of its job share no GPU with each other."""
 GPU_INDEXES_ANNOTATION: Final = f"{GROUP}/gpu-indexes"

@@ -108,11 +108,14 @@ DEVICE_RECORDS: Final = Records(
 )
 """Records of a pod's devices in HAMi's protocol."""
 
+UNGUARDED_RECORDS: Final = frozenset({names.VOID_BINDINGS_ANNOTATION})
+"""Annotations that a component of Bindery writes, and that nothing reads: owners may write them."""
+
 
 def known_annotations() -> frozenset[str]:
     """Return the annotations of pods that are in use."""
     records = QUEUE_RECORDS.annotations | SHARE_RECORDS.annotations | DEVICE_RECORDS.annotations
-    return OWNER_ANNOTATIONS | records
+    return OWNER_ANNOTATIONS | UNGUARDED_RECORDS | records
 
 
 def known_labels() -> frozenset[str]:

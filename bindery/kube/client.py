@@ -278,6 +278,7 @@ class Client:
         pod_uid: str,
         node_name: str,
         *,
+        version: str = "",
         labels: Mapping[str, str] | None = None,
         annotations: Mapping[str, str] | None = None,
     ) -> None:
@@ -286,9 +287,10 @@ class Client:
         The API server copies `annotations` onto the pod in the same write, and `labels` since
         Kubernetes 1.35.
 
-        Raises ConflictError when the pod has another uid, is bound already, or is being deleted.
+        Raises ConflictError when the pod has another uid or `version`, is bound already, or is
+        being deleted.
         """
-        further = {"labels": labels, "annotations": annotations}
+        further = {"resourceVersion": version, "labels": labels, "annotations": annotations}
         given = {name: values for name, values in further.items() if values}
         await self._caller.call(binding(namespace, pod_name, pod_uid, node_name, given))
 

@@ -31,6 +31,7 @@ class FakePod:
     uid: str
     node: str = ""
     ending: bool = False
+    version: int = 1
     annotations: dict[str, str] = field(default_factory=dict)
 
 

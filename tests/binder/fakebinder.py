@@ -131,15 +131,24 @@ class Door:
             pod = self.world.pods.get(name)
             if pod is None:
                 return None
-            return PodView(namespace, name, pod.uid, pod.node, pod.ending)
+            return PodView(namespace, name, pod.uid, pod.node, pod.ending, str(pod.version))
 
         return cast("PodView | None", await self.call("read pod", look))
+
+    async def void_bindings(self, namespace: str, name: str, uid: str) -> PodView | None:
+        def write() -> None:
+            pod = self.world.pods.get(name)
+            if pod is not None and pod.uid == uid:
+                pod.version += 1
+
+        await self.call("void bindings", write)
+        return await self.read_pod(namespace, name)
 
     async def node_exists(self, name: str) -> bool:
         return cast("bool", await self.call("read node", lambda: name in self.world.nodes))
 
     async def bind(
-        self, pod: PodView, node: str, metadata: BindingMetadata, *, priority: int = 0
+        self, pod: PodView, node: str, metadata: BindingMetadata, *, version: str, priority: int = 0
     ) -> None:
         del priority
 
@@ -147,8 +156,10 @@ class Door:
             found = self.world.pods.get(pod.name)
             if found is None:
                 raise NotFoundError(404, "NotFound", pod.name)
-            if found.uid != pod.uid or found.node or found.ending:
+            is_other = found.uid != pod.uid or str(found.version) != version
+            if is_other or found.node or found.ending:
                 raise ConflictError(409, "Conflict", pod.name)
+            found.version += 1
             found.node, found.annotations = node, {**found.annotations, **metadata.annotations}
             self.world.log.append(("bind", pod.uid, node))
 

@@ -44,6 +44,9 @@ class SlowPort:
     async def read_pod(self, namespace: str, name: str) -> PodView | None:
         return await self.find_pod(namespace, name, name)
 
+    async def void_bindings(self, namespace: str, name: str, uid: str) -> PodView | None:
+        return await self.find_pod(namespace, name, uid)
+
     async def node_exists(self, name: str) -> bool:
         return bool(name)
 
@@ -53,6 +56,7 @@ class SlowPort:
         node: str,
         metadata: BindingMetadata,  # noqa: ARG002
         *,
+        version: str,  # noqa: ARG002
         priority: int = 0,  # noqa: ARG002
     ) -> None:
         await asyncio.sleep(self.random.random() / 10)

@@ -337,6 +337,8 @@ class Calls:
         meta: Plain = {"name": "another" if self._is(0.03) else name, "namespace": namespace}
         if found is not None and self._is(0.8):
             meta["uid"] = self._uid(found["metadata"])
+        if found is not None and self._is(0.3):
+            meta["resourceVersion"] = self._version(found["metadata"])
         if self._is(0.4):
             meta["annotations"] = {"bound": self._chance.choice("ab")}
         if self._is(0.3):

@@ -78,7 +78,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         context: Context | None = None,
     ) -> asyncio.Handle:
         """Run `callback` soon, if its process lives then."""
-        step = _Step(callback, args, context or copy_context(), self._now_s)
+        context = copy_context() if context is None else context  # an empty one is false
+        step = _Step(callback, args, context, self._now_s)
         self._due.append(step)
         return step
 
@@ -109,7 +110,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
         """Run `callback` at `when`, if its process lives then."""
-        step = _Step(callback, args, context or copy_context(), when)
+        context = copy_context() if context is None else context  # an empty one is false
+        step = _Step(callback, args, context, when)
         self._timers_set += 1
         heappush(self._timers, (when, self._timers_set, step))
         return step
@@ -230,7 +232,7 @@ class _Step(asyncio.TimerHandle):
 def _task(
     loop: asyncio.AbstractEventLoop, coroutine: Any, context: Context | None = None
 ) -> "asyncio.Task[Any]":
-    context = context or copy_context()
+    context = copy_context() if context is None else context
     task = asyncio.Task(coroutine, loop=loop, context=context)
     process = context.get(_CURRENT)
     if process is not None:

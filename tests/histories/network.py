@@ -75,6 +75,8 @@ class Network:
         self.calls: Counter[str] = Counter()
         """Name of a process -> requests that reached the server."""
         self.after_call: Callable[[], None] = lambda: None
+        self.held_s: Callable[[ApiRequest, str], float] = lambda _request, _caller: 0.0
+        """How long a request of a process is held on its way, beside the usual."""
         self._watches = 0
 
     def line(self, process: str) -> Line:
@@ -100,7 +102,8 @@ class Network:
             raise UnreachableError(f"{request.verb} {request.resource}: no connection")
         answered: asyncio.Future[Answer] = loop.create_future()
         if not line.meets(FaultKind.LOSE_REQUESTS, 1 / 3):
-            loop.outside(line.way_s(), self._arrive, request, caller, answered)
+            way_s = line.way_s() + self.held_s(request, caller)
+            loop.outside(way_s, self._arrive, request, caller, answered)
         # Half of all timers of a history: asyncio.timeout would cost more.
         late = loop.call_later(timeout_s, _give_up, answered, request, timeout_s)
         try:

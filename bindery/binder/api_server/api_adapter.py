@@ -37,7 +37,7 @@ _log: Final = structlog.get_logger(__name__)
 _RETRY_S: Final = 0.1
 _RETRY_CAP_S: Final = 10.0
 """The longest pause between two attempts of a status write."""
-_MAY_PASS: Final = (ServerError, ThrottledError)
+_MAY_PASS: Final = (ServerError, ThrottledError, ConflictError)
 """Errors after which the same write may succeed later."""
 
 
@@ -57,18 +57,25 @@ class ApiAdapter:
         self.shared = SharedStatuses(self, is_waited_for)
         """The memory of requests whose Statements share a status."""
         self.find_pod, self.read_pod = view.find_pod, view.read_pod
+        self.void_bindings = view.void_bindings
         self.node_exists, self.write_status = view.node_exists, self.shared.write
 
     # ---- the rest of BindingPort ----------------------------------------------------------------
 
     async def bind(
-        self, pod: PodView, node: str, metadata: BindingMetadata, *, priority: int = 0
+        self, pod: PodView, node: str, metadata: BindingMetadata, *, version: str, priority: int = 0
     ) -> None:
         """Bind the pod to the node, after waiting for a place among the concurrent bindings."""
         labels, annotations = metadata.labels, metadata.annotations
         async with self._limiter.taken(pod.namespace, priority):
             await self._client.bind(
-                pod.namespace, pod.name, pod.uid, node, labels=labels, annotations=annotations
+                pod.namespace,
+                pod.name,
+                pod.uid,
+                node,
+                version=version,
+                labels=labels,
+                annotations=annotations,
             )
 
     # ---- the rest of RequestStore ---------------------------------------------------------------
@@ -172,16 +179,20 @@ class ApiAdapter:
 
         Returns when the write has succeeded, or when the API server rejects it finally.
         """
-        patch = {"metadata": {"uid": uid}, "status": status}
         resource = metadata_only(BIND_REQUESTS)
         delay_s = _RETRY_S
         while True:
             try:
+                meta = (await self._client.get(resource, name, namespace)).metadata
+                if meta.uid != uid:
+                    return  # another request has its name
+                # The version protects the other request; its UID would not.
+                patch = {"metadata": {"resourceVersion": meta.resource_version}, "status": status}
                 await self._client.patch(
                     resource, name, patch, namespace=namespace, subresource="status"
                 )
-            except (NotFoundError, ConflictError):
-                return  # the request is deleted, or another one has its name
+            except NotFoundError:
+                return
             except KubeError as error:
                 if isinstance(error, ApiError) and not isinstance(error, _MAY_PASS):
                     _log.warning("request keeps its status", name=name, error=str(error))

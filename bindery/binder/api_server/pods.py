@@ -11,8 +11,9 @@ import msgspec
 
 from bindery.api.states import ENDED_POD_PHASES
 from bindery.binder.outcome.ports import PodView
+from bindery.kube.bindings import void_bindings
 from bindery.kube.client import Client
-from bindery.kube.errors import NotFoundError
+from bindery.kube.errors import ConflictError, NotFoundError
 from bindery.kube.objects.resources import NODES, PODS
 from bindery.kube.objects.watched import KubeObject
 from bindery.kube.watches.reflector import Reflector
@@ -82,7 +83,8 @@ class ClusterView:
         """Return the pod of that name; from memory if memory shows the wanted, unbound pod."""
         pod = self.pods.objects.get((namespace, name))
         if pod is not None and pod.metadata.uid == uid and pod.metadata.deletion_timestamp is None:
-            return PodView(namespace, name, uid, node="", ending=False)
+            version = pod.metadata.resource_version
+            return PodView(namespace, name, uid, node="", ending=False, version=version)
         return await self.read_pod(namespace, name)
 
     async def read_pod(self, namespace: str, name: str) -> PodView | None:
@@ -91,6 +93,13 @@ class ClusterView:
             return _view(await self._client.get(SLIM_PODS, name, namespace))
         except NotFoundError:
             return None
+
+    async def void_bindings(self, namespace: str, name: str, uid: str) -> PodView | None:
+        """Write to the pod, so that bindings of its earlier versions are refused; return it."""
+        try:
+            return _view(await void_bindings(self._client, SLIM_PODS, namespace, name, uid))
+        except (NotFoundError, ConflictError):
+            return await self.read_pod(namespace, name)
 
     async def node_exists(self, name: str) -> bool:
         """Return whether the node exists and is not being deleted."""
@@ -111,4 +120,5 @@ def _view(pod: SlimPod) -> PodView:
         uid=meta.uid,
         node=pod.spec.node_name,
         ending=meta.deletion_timestamp is not None or pod.status.phase in ENDED_POD_PHASES,
+        version=meta.resource_version,
     )

@@ -24,6 +24,8 @@ class PodView:
     """The pod's node; "" if it is not bound."""
     ending: bool
     """Whether the pod is being deleted or has ended."""
+    version: str = ""
+    """Its resourceVersion, where it was read."""
 
 
 class BindingPort(Protocol):
@@ -38,12 +40,16 @@ class BindingPort(Protocol):
     async def node_exists(self, name: str) -> bool:
         """Return whether the node exists and is not being deleted."""
 
+    async def void_bindings(self, namespace: str, name: str, uid: str) -> PodView | None:
+        """Write to the pod, so that bindings of its earlier versions are refused; return it."""
+
     async def bind(
-        self, pod: PodView, node: str, metadata: BindingMetadata, *, priority: int = 0
+        self, pod: PodView, node: str, metadata: BindingMetadata, *, version: str, priority: int = 0
     ) -> None:
         """Bind the pod to the node; among waiting bindings, the highest priority goes first.
 
-        `metadata` is written to the pod together with its node.
+        `metadata` is written to the pod together with its node. It is refused if the pod has
+        another `version`.
 
         Raises:
             ApiError: the binding was refused. After ServerError and OutcomeUnknownError it may have

@@ -35,6 +35,10 @@ class PodProgress:
     """Whether a plugin may have left changes that a rollback must remove."""
     unfinished: bool = False
     """Whether the pod is bound, but PostBind has not succeeded yet."""
+    version: str = ""
+    """The version of the pod that was read last."""
+    in_doubt: bool = False
+    """Whether a binding of the pod may be under way, from this process or an earlier one."""
     failure: PodFailure | None = None
 
     @property
@@ -54,6 +58,7 @@ class PodProgress:
     def judge(self, view: PodView | None) -> None:
         """Update the state from the pod's current object."""
         binding = self.binding
+        self.version = view.version if view is not None else ""
         if view is None:
             self._lose(BindFailureReason.POD_GONE, "the pod does not exist")
         elif view.uid != binding.pod_uid:
@@ -61,7 +66,7 @@ class PodProgress:
                 BindFailureReason.POD_REPLACED, f"another pod has this name now ({view.uid})"
             )
         elif view.node == binding.selected_node:
-            self.step, self.failure, self.prepared = BindingState.BOUND, None, False
+            self.succeed()
         elif view.node:
             self._lose(BindFailureReason.BOUND_ELSEWHERE, f"the pod is bound to {view.node}")
         elif view.ending:
@@ -69,6 +74,11 @@ class PodProgress:
         else:
             self.step = BindingState.WAITING
 
+    def succeed(self) -> None:
+        """Record that the pod is bound."""
+        self.step, self.failure = BindingState.BOUND, None
+        self.prepared = self.in_doubt = False
+
     def _lose(self, reason: BindFailureReason, message: str) -> None:
-        self.step = BindingState.WAITING
+        self.step, self.in_doubt = BindingState.WAITING, False
         self.failure = PodFailure(reason, message, permanent=True)

@@ -5,13 +5,15 @@ changed, or the Statement is withdrawn. An attempt is: check -> PreBind of every
 pod -> confirm -> bind all -> PostBind. No state is kept elsewhere: after a crash, the transaction
 is created again from its parts and finds its progress by reading the pods. Invariants: no binding
 is sent while fewer than `minBound` pods can be bound, unless a pod is bound already; a pod that is
-bound, or may be bound, is never rolled back.
+bound, or may be bound, is never rolled back; no binding of a pod that is given up takes effect
+later (decision 070).
 """
 
 from asyncio import TaskGroup
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Final
 
 from bindery.api.bindrequest import BindFailureReason
 from bindery.binder.outcome.bindingmetadata import BindingMetadata
@@ -27,8 +29,11 @@ from bindery.binder.outcome.outcome import (
 from bindery.binder.outcome.ports import BindingPort, PodView
 from bindery.binder.plugins.chain import PluginChain
 from bindery.binder.run.pod_progress import BindingState, PodProgress
-from bindery.kube.errors import KubeError, OutcomeUnknownError, ServerError
+from bindery.kube.errors import ConflictError, KubeError, OutcomeUnknownError, ServerError
 from bindery.kube.objects.bindrequests import CommittedStatement, PodBinding
+
+_SENDINGS: Final = 3
+"""How often a binding is sent while others write to the pod."""
 
 
 class BindTransaction:
@@ -73,6 +78,7 @@ class BindTransaction:
             namespace,
             contexts,
             prepared=adopted and contexts.concern.prepares,
+            in_doubt=adopted,
             unfinished=contexts.concern.finishes,
         )
 
@@ -142,7 +148,8 @@ class BindTransaction:
             True if the rollback is complete; otherwise call again.
         """
         for pod in self._pods.values():
-            if pod.step in (BindingState.UNSEEN, BindingState.UNCERTAIN) and pod.prepared:
+            is_known = pod.step not in (BindingState.UNSEEN, BindingState.UNCERTAIN)
+            if not is_known and (pod.prepared or pod.in_doubt):
                 await self._check([pod])
         await self._roll_back(list(self._pods.values()))
         return self.is_clean
@@ -151,7 +158,8 @@ class BindTransaction:
     def is_clean(self) -> bool:
         """Whether no rollback is needed."""
         return not any(
-            pod.prepared and pod.step is not BindingState.BOUND for pod in self._pods.values()
+            (pod.prepared or pod.in_doubt) and pod.step is not BindingState.BOUND
+            for pod in self._pods.values()
         )
 
     def outcome_of_abandonment(self, failure: PodFailure) -> Outcome:
@@ -224,14 +232,26 @@ class BindTransaction:
             await self._plugins.not_bound(pod.contexts)
 
     async def _send_binding(self, pod: PodProgress, metadata: BindingMetadata) -> None:
-        pod.step = BindingState.UNCERTAIN
-        node = pod.binding.selected_node
-        try:
-            await self._port.bind(pod.contexts.pod, node, metadata, priority=self._priority)
-        except KubeError as error:
-            await self._settle(pod, error)
-        else:
-            pod.step, pod.prepared = BindingState.BOUND, False
+        for _ in range(_SENDINGS):
+            version = pod.version
+            pod.step, pod.failure, pod.in_doubt = BindingState.UNCERTAIN, None, True
+            try:
+                await self._port.bind(
+                    pod.contexts.pod,
+                    pod.binding.selected_node,
+                    metadata,
+                    version=version,
+                    priority=self._priority,
+                )
+            except KubeError as error:
+                pod.in_doubt = isinstance(error, OutcomeUnknownError | ServerError)
+                await self._settle(pod, error)
+                is_outdated = isinstance(error, ConflictError) and pod.version != version
+                if not is_outdated or pod.step is not BindingState.WAITING or pod.is_lost:
+                    return
+            else:
+                pod.succeed()
+                return
 
     async def _settle(self, pod: PodProgress, error: KubeError) -> None:
         """Find the effect of a failed binding, which may have been executed."""
@@ -253,10 +273,27 @@ class BindTransaction:
     async def _roll_back(self, pods: Sequence[PodProgress]) -> None:
         """Roll back the unbound ones of `pods` in reverse order."""
         for pod in reversed(pods):
+            if pod.in_doubt and pod.step is BindingState.WAITING:
+                await self._void_bindings(pod)
             if pod.prepared and pod.step is BindingState.WAITING:
                 failure = await self._plugins.rollback(pod.contexts)
                 pod.prepared = failure is not None
                 pod.failure = pod.failure or failure
+
+    async def _void_bindings(self, pod: PodProgress) -> None:
+        """Let no binding of `pod` that is under way take effect, or find that one has."""
+        failure = pod.failure
+        uid = pod.binding.pod_uid
+        try:
+            view = await self._port.void_bindings(pod.namespace, pod.binding.pod_name, uid)
+        except KubeError as error:
+            text = f"bindings may be under way: {error}"
+            pod.failure = PodFailure(BindFailureReason.UNCERTAIN, text, permanent=False)
+        else:
+            pod.in_doubt, pod.failure = False, None
+            pod.judge(view)
+            if pod.is_open:
+                pod.failure = failure
 
     async def _for_each(
         self, pods: Iterable[PodProgress], action: Callable[[PodProgress], Awaitable[None]]
@@ -299,7 +336,8 @@ class BindTransaction:
 
     def _is_worth_a_retry(self, bound: int, *, last: bool) -> bool:
         pods = self._pods.values()
-        if any(pod.step in (BindingState.UNSEEN, BindingState.UNCERTAIN) for pod in pods):
+        unknown = (BindingState.UNSEEN, BindingState.UNCERTAIN)
+        if any(pod.step in unknown or pod.in_doubt for pod in pods):
             return True
         unbound = sum(pod.step is BindingState.WAITING and not pod.is_lost for pod in pods)
         reachable = bound + unbound >= self._needed

@@ -112,7 +112,8 @@ def binding(
 ) -> ApiRequest:
     """Build the request that binds a pod; because of the UID it takes effect at most once.
 
-    `further`: labels and annotations to write together with the node.
+    `further`: labels and annotations to write together with the node, and the resourceVersion that
+    the pod must have.
     """
     body = {
         "apiVersion": "v1",

@@ -18,6 +18,7 @@ from typing import Any
 import structlog
 
 from bindery.api.configuration import BindRequestConfiguration
+from bindery.kube.bindings import void_bindings
 from bindery.kube.client import Client
 from bindery.kube.errors import (
     AlreadyExistsError,
@@ -32,7 +33,7 @@ from bindery.kube.errors import (
 )
 from bindery.kube.lease import Leadership
 from bindery.kube.objects.bindrequests import StatementKey
-from bindery.kube.objects.resources import BIND_REQUESTS
+from bindery.kube.objects.resources import BIND_REQUESTS, PODS
 from bindery.kube.objects.watched import Meta
 from bindery.scheduler.commit.backlog import (
     Backlog,
@@ -356,6 +357,7 @@ class RequestWriter:
     async def _remove(self, stale: StaleRequest) -> None:
         meta = stale.statement.metadata
         try:
+            await self._void_bindings(meta)
             await self._client.delete(BIND_REQUESTS, meta.name, meta.namespace, uid=meta.uid)
         except NotFoundError:
             pass
@@ -365,6 +367,26 @@ class RequestWriter:
             return
         REQUESTS.labels("cleared").inc()
         _log.info("request deleted", request=meta.name, reason=stale.reason, why=stale.message)
+
+    async def _void_bindings(self, meta: Meta) -> None:
+        """Refuse bindings of the request's pods that a binder may have sent.
+
+        Other pods get their room as soon as the request is deleted.
+        """
+        found = await self._client.get(BIND_REQUESTS, meta.name, meta.namespace)
+        if found.metadata.uid != meta.uid:
+            return
+        for statement in found.each():
+            for pod in () if statement.is_final else statement.spec.pods:
+                with suppress(NotFoundError, ConflictError):  # a binding names the UID, too
+                    await void_bindings(
+                        self._client,
+                        PODS,
+                        meta.namespace,
+                        pod.pod_name,
+                        pod.pod_uid,
+                        subresource="status",
+                    )
 
     async def _withdraw(self, stale: StaleRequest) -> None:
         """Withdraw one Statement of a request, so that the binder ends it."""

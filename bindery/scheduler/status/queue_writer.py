@@ -15,7 +15,7 @@ import msgspec
 import structlog
 
 from bindery.kube.client import Client
-from bindery.kube.errors import KubeError, NotFoundError
+from bindery.kube.errors import ConflictError, KubeError, NotFoundError
 from bindery.kube.http.outages import log_failure
 from bindery.kube.lease import Leadership
 from bindery.kube.objects.queues import QueueStatus
@@ -119,11 +119,13 @@ class QueueStatusWriter:
     async def _write(self, write: QueueWrite) -> None:
         uid = Uid(write.meta.uid)
         del self._waiting[uid]  # before the call: a write offered during it must stay
-        body = {"metadata": {"uid": write.meta.uid}, "status": _patch(write.present, write.wanted)}
+        # Another Queue of this name has another version; its UID would protect nothing.
+        version = {"resourceVersion": write.meta.resource_version}
+        body = {"metadata": version, "status": _patch(write.present, write.wanted)}
         try:
             await self._client.patch(QUEUES, write.meta.name, body, subresource="status")
-        except NotFoundError:
-            return
+        except (NotFoundError, ConflictError):
+            return  # a later cycle offers it again
         except KubeError as error:
             # Not kept in `_waiting`: a later cycle offers it again.
             self._not_before[uid] = self._clock() + RETRY_AFTER_S

@@ -13,7 +13,7 @@ from typing import Final
 import structlog
 
 from bindery.kube.client import Client
-from bindery.kube.errors import KubeError, NotFoundError
+from bindery.kube.errors import ConflictError, KubeError, NotFoundError
 from bindery.kube.http.outages import log_failure
 from bindery.kube.lease import Leadership
 from bindery.kube.objects.resources import POD_GROUPS
@@ -80,12 +80,16 @@ class StandingWriter:
     async def _write(self, standing: Standing) -> None:
         meta = standing.meta
         self._written[Uid(meta.uid)] = self._clock()
-        body = {"metadata": {"uid": meta.uid}, "status": standing.to_wire()}
+        # Another PodGroup of this name has another version; its UID would protect nothing.
+        version = {"resourceVersion": meta.resource_version}
+        body = {"metadata": version, "status": standing.to_wire()}
         try:
             await self._client.patch(
                 POD_GROUPS, meta.name, body, namespace=meta.namespace, subresource="status"
             )
         except NotFoundError:
             return
+        except ConflictError:
+            self._written.pop(Uid(meta.uid), None)  # the next cycle offers it again
         except KubeError as error:
             log_failure(_log, "standing not written", error, gang=meta.name)

@@ -175,13 +175,11 @@ class StatusWriter:
             status["state"] = write.state
         if write.figures is not None:
             status |= write.figures.to_wire()
-        metadata = {"uid": write.meta.uid}
         if write.queue is not None:
             status["queue"] = write.queue or None
-        if write.queue is not None or write.subject is ReportedKind.POD:
-            # The write must fail if the object changed: the pod may be bound by now.
-            metadata["resourceVersion"] = write.meta.resource_version
-        body = {"metadata": metadata, "status": status}
+        # The write must fail if the object changed: the pod may be bound by now, and a PodGroup
+        # another one of its name (decision 071).
+        body = {"metadata": {"resourceVersion": write.meta.resource_version}, "status": status}
         try:
             await self._client.patch(
                 _RESOURCES[write.subject],

@@ -290,6 +290,10 @@ class _Volumes(_SpecAndStatus):
         return False
 
 
+class _Slices(Strategy):
+    fields: ClassVar[Mapping[str, str]] = {"spec.driver": "", "spec.nodeName": ""}
+
+
 class _PriorityClasses(Strategy):
     first_generation = 1
 
@@ -352,7 +356,7 @@ def _kinds() -> tuple[Kind, ...]:
         kind(f"{storage}/volumeattachments", "VolumeAttachment", with_status, namespaced=False),
         kind(f"{devices}/resourceclaims", "ResourceClaim", _Claims()),
         kind(f"{devices}/resourceclaimtemplates", "ResourceClaimTemplate", plain),
-        kind(f"{devices}/resourceslices", "ResourceSlice", plain, namespaced=False),
+        kind(f"{devices}/resourceslices", "ResourceSlice", _Slices(), namespaced=False),
         kind(f"{devices}/deviceclasses", "DeviceClass", plain, namespaced=False),
     )
 

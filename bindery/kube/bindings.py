@@ -1,0 +1,32 @@
+"""Makes bindings of a pod void that may be under way (decision 070).
+
+A binding names the version of its pod, so after a write to the pod all earlier ones are refused.
+"""
+
+from typing import TypeVar
+
+from bindery.api.names import VOID_BINDINGS_ANNOTATION
+from bindery.api.times import timestamp_micro
+from bindery.kube.client import Client
+from bindery.kube.objects.resources import Resource
+from bindery.kube.objects.watched import KubeObject
+
+T = TypeVar("T", bound=KubeObject)
+
+
+async def void_bindings(
+    client: Client,
+    pods: Resource[T],
+    namespace: str,
+    name: str,
+    uid: str,
+    *,
+    subresource: str = "",
+) -> T:
+    """Refuse all bindings of the pod that were sent before; return the pod.
+
+    It is bound if one of them came first. Raises ConflictError if the pod has another UID.
+    """
+    annotations = {VOID_BINDINGS_ANNOTATION: timestamp_micro(client.environment.now_s())}
+    patch = {"metadata": {"uid": uid, "annotations": annotations}}
+    return await client.patch(pods, name, patch, namespace=namespace, subresource=subresource)
