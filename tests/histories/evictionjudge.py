@@ -31,6 +31,8 @@ class EvictionJudge:
         """PodGroup -> all priorities that it had."""
         self._wanted_s: dict[str, dict[str, float]] = defaultdict(dict)
         """Node -> PodGroup with a pod nominated for it -> when it last was."""
+        self._nodes: defaultdict[str, set[str]] = defaultdict(set)
+        """PodGroup -> the nodes that its pods were bound to."""
         self.evicted: set[str] = set()
         """UIDs of pods that schedulers have evicted."""
         self._times: Counter[str] = Counter()
@@ -61,6 +63,8 @@ class EvictionJudge:
         else:
             self._pods[uid] = pod
             self._note_wanted(pod, change.at_s)
+            if pod.spec.node_name:
+                self._nodes[self.gang_of(pod)].add(pod.spec.node_name)
 
     def gang_of(self, pod: Pod) -> str:
         """Return the PodGroup of a pod: the one it names, or that of its controller."""
@@ -87,7 +91,7 @@ class EvictionJudge:
         )
 
     def _eviction(self, pod: Pod, change: Change) -> Iterator[str]:
-        name, node = self.gang_of(pod), pod.spec.node_name
+        name = self.gang_of(pod)
         who = f"{change.writer.caller} evicts {pod.metadata.name} of {name}"
         group = self._groups.get(name)
         self._times[name] += 1
@@ -99,11 +103,12 @@ class EvictionJudge:
             return  # the rest of a gang that is broken, or is going
         wanted = [
             claimant
+            for node in sorted(self._nodes[name])  # a gang goes as a whole
             for claimant, at_s in self._wanted_s[node].items()
             if claimant != name and (self._is_nominated(claimant, node) or at_s > change.at_s - 1)
         ]
         if not wanted:
-            yield f"{who}, and no pod is nominated for {node}"
+            yield f"{who}, and no pod is nominated for a node of its gang"
         elif not any(self._may_evict(claimant, group) for claimant in wanted):
             yield f"{who} for {', '.join(wanted)}, which may not have its room"
         if group.spec.preemptibility == "NonPreemptible" and (

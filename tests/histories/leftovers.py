@@ -66,6 +66,8 @@ def members(group: PodGroup, pods: list[Pod]) -> list[Pod]:
 def _of_counts(group: PodGroup, pods: list[Pod]) -> Iterator[str]:
     """Yield the counts in the status of a PodGroup that are not those of its pods."""
     mine = members(group, pods)
+    if not mine:
+        return  # a gang that has finished keeps its counts
     real = {
         "pending": sum(not p.spec.node_name and p.status.phase not in ENDED for p in mine),
         "bound": sum(bool(p.spec.node_name) and p.status.phase not in ENDED for p in mine),

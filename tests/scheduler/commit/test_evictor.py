@@ -19,7 +19,7 @@ from bindery.scheduler.commit.evictor import CONCURRENT_CALLS, Evictor
 from bindery.scheduler.model.evictions import Eviction
 from bindery.scheduler.model.jobs import JobKey, Task
 from tests.scheduler.cache.test_budgets import budget
-from tests.scheduler.schedulerworld import delete, engine_with, node, pod
+from tests.scheduler.schedulerworld import delete, engine_with, modify, node, pod
 
 
 class Answers:
@@ -155,7 +155,7 @@ async def test_a_plan_that_needs_more_of_a_budget_than_it_allows_is_not_begun(
     status = msgspec.structs.replace(found.status, disruptions_allowed=allowed)
     cluster, evictions = plans("aa", [msgspec.structs.replace(found, status=status)], by=2)
     for task in list(cluster.state.tasks.values()):
-        put(cluster, ready_pod(task.name))
+        modify(cluster, ready_pod(task.name))
     answers: Any = Answers()
     silent: Any = Silent()
     evictor = Evictor(answers, silent, lambda: None, cluster)
