@@ -110,13 +110,14 @@ class Binder:
                     task.cancel()
 
     def _elector(self) -> LeaderElector:
-        configuration = self._options.configuration.leader_election
+        configuration = self._options.configuration
+        published = publication.annotations(configuration)
         return LeaderElector(
             self._resources.client,
             name=COMPONENT,
             identity=self._options.identity,
-            configuration=configuration,
-            annotations=lambda: publication.annotations(self._options.configuration),
+            configuration=configuration.leader_election,
+            annotations=lambda: published,
         )
 
     async def _lead(self, _leadership: Leadership) -> None:

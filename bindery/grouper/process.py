@@ -73,12 +73,13 @@ class Grouper:
 
     async def run(self) -> None:
         """Stand for election and group pods while leading, until cancelled."""
+        published = self._published()
         elector = LeaderElector(
             self._client,
             name=COMPONENT,
             identity=self._options.identity,
             configuration=self._options.configuration.leader_election,
-            annotations=self._published,
+            annotations=lambda: published,
         )
         WORKLOADS.set_function(lambda: len(self._view.all_workloads()))
         GROUPS.set_function(lambda: len(self._view.groups))

@@ -60,6 +60,25 @@ def annotations(configuration: "ApiModel", problem: str = "") -> dict[str, str]:
     return {CONFIGURATION_ANNOTATION: encoded.decode()}
 
 
+class Publisher:
+    """Returns the annotation of one process; encodes it again only after a change.
+
+    Each renewal of the Lease asks for it, every few seconds.
+    """
+
+    def __init__(self) -> None:
+        self._configuration: ApiModel | None = None
+        self._problem = ""
+        self._annotations: dict[str, str] = {}
+
+    def annotations(self, configuration: "ApiModel", problem: str = "") -> dict[str, str]:
+        """Return what the function `annotations` does. `configuration` must not change later."""
+        if configuration is not self._configuration or problem != self._problem:
+            self._annotations = annotations(configuration, problem)
+            self._configuration, self._problem = configuration, problem
+        return self._annotations
+
+
 def published(given: dict[str, str]) -> Publication | None:
     """Return the configuration in annotations of a Lease; None if absent or unreadable."""
     text = given.get(CONFIGURATION_ANNOTATION)

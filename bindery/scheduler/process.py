@@ -186,13 +186,13 @@ class Scheduler:
     async def run(self) -> None:
         """Take part in the leader election, and plan while leading, until cancelled."""
         metrics.begin(self._feed.kinds())
-        file = self._options.configuration_file
+        file, publisher = self._options.configuration_file, publication.Publisher()
         elector = LeaderElector(
             self._client,
             name=self._lease_name,
             identity=self._options.identity,
             configuration=self._election,
-            annotations=lambda: publication.annotations(self._engine.configuration, file.problem),
+            annotations=lambda: publisher.annotations(self._engine.configuration, file.problem),
         )
         liveness = {"cycles end": self._loop.is_healthy}
         checks = {

@@ -7,12 +7,12 @@ for a frozen process waits until it wakes, as after SIGSTOP.
 """
 
 import asyncio
-import selectors
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass, field
-from typing import Any, Final, Generic, TypeVarTuple
+from heapq import heappop, heappush
+from typing import Any, Final, TypeVarTuple
 
 Ts = TypeVarTuple("Ts")
 
@@ -34,9 +34,7 @@ class Process:
     dies_at_step: int | None = None
     error: BaseException | None = None
     """What ended its main coroutine, if an error did."""
-    waiting: deque[tuple["_Guard[*tuple[Any, ...]]", tuple[Any, ...]]] = field(
-        default_factory=deque
-    )
+    waiting: deque["_Step"] = field(default_factory=deque)
     """What became due while it was frozen or dead, in order; for a dead process it never runs."""
     tasks: set["asyncio.Task[Any]"] = field(default_factory=set)
     """All unfinished tasks. A dead process keeps them: collected, they would run `finally`."""
@@ -50,36 +48,28 @@ class Process:
         self.is_frozen = True
 
 
-class _Idle(selectors.DefaultSelector):
-    """Counts the seconds in which the loop has nothing to do, instead of waiting."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.passed_s = 0.0
-
-    def select(self, timeout: float | None = None) -> Any:
-        if timeout is None:
-            raise StalledError
-        self.passed_s += timeout
-        return ()
-
-
 class StalledError(Exception):
     """The loop has neither work nor a timer: the history waits for something that never comes."""
 
 
-class VirtualLoop(asyncio.SelectorEventLoop):
-    """See the module."""
+class VirtualLoop(asyncio.BaseEventLoop):
+    """See the module. Timers of one moment run in the order in which they were set."""
 
     def __init__(self) -> None:
-        self._idle = _Idle()
-        super().__init__(self._idle)
+        super().__init__()
         self.set_task_factory(_task)
+        self._now_s = 0.0
+        self._due: deque[_Step] = deque()
+        self._timers: list[tuple[float, int, _Step]] = []
+        """A heap by time and number."""
+        self._timers_set = 0
         self._processes: list[Process] = []
+        self._outside = Context()
+        """The context of callbacks of the network and of the world."""
 
     def time(self) -> float:
         """Return the virtual seconds since the beginning."""
-        return self._idle.passed_s
+        return self._now_s
 
     def call_soon(
         self,
@@ -88,8 +78,28 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         context: Context | None = None,
     ) -> asyncio.Handle:
         """Run `callback` soon, if its process lives then."""
-        context = context or copy_context()
-        return super().call_soon(_Guard(callback, context), *args, context=context)
+        step = _Step(callback, args, context or copy_context(), self._now_s)
+        self._due.append(step)
+        return step
+
+    def call_soon_threadsafe(
+        self,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
+        context: Context | None = None,
+    ) -> asyncio.Handle:
+        """Run `callback` soon. There is one thread; an unfinished generator calls this."""
+        return self.call_soon(callback, *args, context=context)
+
+    def call_later(
+        self,
+        delay: float,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """Run `callback` after `delay` seconds, if its process lives then."""
+        return self.call_at(self._now_s + delay, callback, *args, context=context)
 
     def call_at(
         self,
@@ -99,8 +109,34 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
         """Run `callback` at `when`, if its process lives then."""
-        context = context or copy_context()
-        return super().call_at(when, _Guard(callback, context), *args, context=context)
+        step = _Step(callback, args, context or copy_context(), when)
+        self._timers_set += 1
+        heappush(self._timers, (when, self._timers_set, step))
+        return step
+
+    def _run_once(self) -> None:
+        """Do what is due; if nothing is, let time pass to the next timer."""
+        due, timers = self._due, self._timers
+        while timers and timers[0][2].cancelled():
+            heappop(timers)
+        if not due:
+            if not timers:
+                raise StalledError
+            self._now_s = max(self._now_s, timers[0][0])
+        while timers and timers[0][0] <= self._now_s:
+            due.append(heappop(timers)[2])
+        for _ in range(len(due)):
+            step = due.popleft()
+            if not step.cancelled():
+                self._run(step)
+
+    def _run(self, step: "_Step") -> None:
+        try:
+            step.run()
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            self.call_exception_handler({"message": f"{step} failed", "exception": error})
 
     @staticmethod
     def current() -> str:
@@ -110,7 +146,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def outside(self, delay_s: float, callback: Callable[..., object], *args: Any) -> None:
         """Run `callback` after `delay_s` for the world, whatever becomes of the caller."""
-        self.call_later(delay_s, callback, *args, context=Context())
+        self.call_later(delay_s, callback, *args, context=self._outside)
 
     def end(self) -> None:
         """Let all processes end in order, dead ones too, and close the loop.
@@ -134,9 +170,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def wake(self, process: Process) -> None:
         """Let a frozen process go on; what became due meanwhile runs first, in order."""
         process.is_frozen = False
-        waiting, process.waiting = process.waiting, deque()
-        for guard, args in waiting:
-            super().call_soon(guard, *args, context=guard.context)
+        self._due.extend(process.waiting)
+        process.waiting.clear()
 
     def start(self, name: str, main: Coroutine[Any, Any, object]) -> Process:
         """Start a process that runs `main`."""
@@ -149,34 +184,55 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return process
 
 
-class _Guard(Generic[*Ts]):
-    """A callback, and whether the process it belongs to lets it run."""
+class _Step(asyncio.TimerHandle):
+    """A callback, and the process that it belongs to."""
 
-    __slots__ = ("_callback", "_process", "context")
+    __slots__ = ("_arguments", "_at_s", "_call", "_in", "_is_cancelled", "_process")
 
-    def __init__(self, callback: Callable[[*Ts], object], context: Context) -> None:
-        self._callback, self.context = callback, context
-        self._process = context.get(_CURRENT)
+    def __init__(
+        self, call: Callable[..., object], arguments: tuple[Any, ...], context: Context, at_s: float
+    ) -> None:
+        # Not the base's own: it asks the loop for the time and for its debug mode.
+        self._call, self._arguments, self._in, self._at_s = call, arguments, context, at_s
+        self._process: Process | None = context.get(_CURRENT)
+        self._is_cancelled = False
 
-    def __call__(self, *args: *Ts) -> None:
+    def __repr__(self) -> str:
+        return f"{self._call} at {self._at_s:.3f} s"
+
+    def cancel(self) -> None:
+        """Do not run."""
+        self._is_cancelled = True
+
+    def cancelled(self) -> bool:
+        """Return whether it is cancelled."""
+        return self._is_cancelled
+
+    def when(self) -> float:
+        """Return the time of the loop at which it is due."""
+        return self._at_s
+
+    def run(self) -> None:
+        """Run, unless the process dies or waits."""
         process = self._process
         if process is not None:
             if process.is_dead or process.is_frozen:
-                process.waiting.append((self, args))
+                process.waiting.append(self)
                 return
             process.steps += 1
             if process.steps == process.dies_at_step:
                 process.kill()
-                process.waiting.append((self, args))
+                process.waiting.append(self)
                 return
-        self._callback(*args)
+        self._in.run(self._call, *self._arguments)
 
 
 def _task(
     loop: asyncio.AbstractEventLoop, coroutine: Any, context: Context | None = None
 ) -> "asyncio.Task[Any]":
+    context = context or copy_context()
     task = asyncio.Task(coroutine, loop=loop, context=context)
-    process = (context or copy_context()).get(_CURRENT)
+    process = context.get(_CURRENT)
     if process is not None:
         process.tasks.add(task)
         task.add_done_callback(process.tasks.discard, context=Context())

@@ -34,6 +34,7 @@ _SLOW_WAY_S: Final = 0.4
 _VERSION: Final = b'"resourceVersion"'
 LOST: Final = float("inf")
 _END: Final = b""
+_SILENCE: Final = b"silence"
 
 
 @dataclass
@@ -130,12 +131,12 @@ class Network:
         if delay_s != LOST and not line.meets(FaultKind.LOSE_REQUESTS, 1 / 3):
             way_s = delay_s + line.to_server_s(request)
             loop.outside(way_s, self._arrive, request, caller, answered)
+        # Half of all timers of a history: asyncio.timeout would cost more.
+        late = loop.call_later(timeout_s, _give_up, answered, request, timeout_s)
         try:
-            async with asyncio.timeout(timeout_s):
-                return await answered
-        except TimeoutError as error:
-            text = f"{request.verb} {request.resource}: no answer in {timeout_s:.1f} s"
-            raise OutcomeUnknownError(text) from error
+            return await answered
+        finally:
+            late.cancel()
 
     def _arrive(self, request: ApiRequest, caller: str, answered: "asyncio.Future[Answer]") -> None:
         line = self.line(caller)
@@ -223,6 +224,9 @@ class _Watch:
         self._received: asyncio.Queue[bytes] = asyncio.Queue()
         self._on_way: deque[bytes] = deque()
         self._last_s = 0.0
+        self._heard_s = loop.time()
+        """When the last line arrived."""
+        self._listening: asyncio.TimerHandle | None = None
         self._is_cut = False
         opened.wake = self._send_all
         self._send_all()
@@ -253,6 +257,7 @@ class _Watch:
     def _receive(self) -> None:
         # Timers of one moment run in any order, lines do not.
         sent = self._on_way.popleft()
+        self._heard_s = self._loop.time()
         if not self._is_cut:
             self._received.put_nowait(sent)
 
@@ -265,17 +270,25 @@ class _Watch:
 
     async def lines(self, idle_s: float) -> AsyncGenerator[bytes, None]:
         """Yield what arrives; raise an error at a cut and after `idle_s` of silence."""
-        while True:
-            try:
-                async with asyncio.timeout(idle_s):
-                    received = await self._received.get()
-            except TimeoutError as error:
-                raise SilentError(f"silence for {idle_s:.0f} s") from error
-            if received == _END:
-                if self._is_cut:
-                    raise OutcomeUnknownError("the watch was cut")
-                return
-            yield received
+        self._listen(idle_s)
+        try:
+            while (received := await self._received.get()) not in (_END, _SILENCE):
+                yield received
+        finally:
+            if self._listening is not None:
+                self._listening.cancel()
+        if received == _SILENCE:
+            raise SilentError(f"silence for {idle_s:.0f} s")
+        if self._is_cut:
+            raise OutcomeUnknownError("the watch was cut")
+
+    def _listen(self, idle_s: float) -> None:
+        """Look again when it could have been silent for `idle_s`: one timer, not one for a line."""
+        at_s = self._heard_s + idle_s
+        if at_s > self._loop.time():
+            self._listening = self._loop.call_at(at_s, self._listen, idle_s)
+        else:
+            self._received.put_nowait(_SILENCE)
 
 
 def late_s(call: str, seconds: float) -> float:
@@ -294,6 +307,12 @@ def _version(request: ApiRequest) -> int:
 def _give(answered: "asyncio.Future[Answer]", answer: Answer) -> None:
     if not answered.done():
         answered.set_result(answer)
+
+
+def _give_up(answered: "asyncio.Future[Answer]", request: ApiRequest, timeout_s: float) -> None:
+    if not answered.done():
+        text = f"{request.verb} {request.resource}: no answer in {timeout_s:.1f} s"
+        answered.set_exception(OutcomeUnknownError(text))
 
 
 def _status(code: int, reason: str, retry_after_s: int | None = None) -> Answer:

@@ -15,7 +15,13 @@ from bindery.api.configuration import (
 )
 from bindery.api.names import CONFIGURATION_ANNOTATION
 from bindery.api.usage import PrometheusConfiguration, UsageConfiguration
-from bindery.kube.publication import MOST_BYTES, annotations, configuration_hash, published
+from bindery.kube.publication import (
+    MOST_BYTES,
+    Publisher,
+    annotations,
+    configuration_hash,
+    published,
+)
 from tests.sizes import examples
 
 _SECONDS = st.floats(min_value=0.5, max_value=1e6)
@@ -110,3 +116,15 @@ def test_an_unreadable_annotation_publishes_nothing(text: str) -> None:
 
 def test_a_lease_without_the_annotation_publishes_nothing() -> None:
     assert published({}) is None
+
+
+def test_a_publisher_shows_each_change_and_encodes_no_configuration_twice() -> None:
+    publisher, first = Publisher(), SchedulerConfiguration()
+    other = SchedulerConfiguration(cycle_seconds=3)
+
+    shown = publisher.annotations(first)
+
+    assert publisher.annotations(first) is shown == annotations(first)
+    assert publisher.annotations(other) == annotations(other)
+    assert publisher.annotations(other, "bad file") == annotations(other, "bad file")
+    assert publisher.annotations(other) == annotations(other)

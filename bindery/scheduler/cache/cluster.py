@@ -10,8 +10,6 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from msgspec.structs import replace
-
 from bindery.api.configuration import SchedulerConfiguration
 from bindery.api.gpus import GpuResources
 from bindery.api.names import API_VERSION, NODE_POOL_LABEL
@@ -40,6 +38,7 @@ from bindery.scheduler.cache.intake import Intake
 from bindery.scheduler.cache.members import JobMembership, Members
 from bindery.scheduler.cache.memories import ClusterMemory, CommitCounts
 from bindery.scheduler.cache.namespaces import Namespaces
+from bindery.scheduler.cache.news import is_news_of_group, is_news_of_queue
 from bindery.scheduler.cache.observers import Observe, Observers
 from bindery.scheduler.cache.orphans import Orphans
 from bindery.scheduler.cache.pinning import Pinning
@@ -160,8 +159,10 @@ class Cluster:
         if isinstance(item, PodGroup):
             known = self.groups.get(JobKey(item.metadata.namespace, item.metadata.name, True))
             self._apply_group(item, gone or not self._in_pool(item))
-            return gone or known is None or _without_standing(known) != _without_standing(item)
+            return gone or is_news_of_group(known, item)
+        is_news = not isinstance(item, BindRequest)  # its Statements follow one by one
         if isinstance(item, Queue):
+            is_news = gone or is_news_of_queue(self.queues.get(item.metadata.name), item)
             self._apply_queue(item, gone)
         elif isinstance(item, PriorityClass):
             self.priority_classes.put(item, gone=gone)
@@ -172,7 +173,7 @@ class Cluster:
             return self._apply_budget(item, gone)
         elif isinstance(item, ResourceClaim):
             self._tasks.reshape(self._tasks.shapes.claim_changed(item, gone=gone))
-        return not isinstance(item, BindRequest)  # its Statements follow one by one
+        return is_news
 
     def job_key(self, pod: Pod) -> JobKey:
         """Return the job of `pod`: its PodGroup, or the pod itself."""
@@ -491,10 +492,3 @@ class Cluster:
     def _job_of(self, uid: str) -> JobKey | None:
         task = self.state.tasks.get(Uid(uid))
         return task.job if task is not None else None
-
-
-def _without_standing(group: PodGroup) -> PodGroup:
-    """Return `group` without what `status.standings` writes, on which no plan depends."""
-    metadata = replace(group.metadata, resource_version="")
-    status = replace(group.status, turn=None, queue_figures=None)
-    return replace(group, metadata=metadata, status=status)
