@@ -101,20 +101,30 @@ class EvictionJudge:
             return
         if self._running(name) < group.spec.min_member:
             return  # the rest of a gang that is broken, or is going
-        wanted = [
-            claimant
-            for node in sorted(self._nodes[name])  # a gang goes as a whole
-            for claimant, at_s in self._wanted_s[node].items()
-            if claimant != name and (self._is_nominated(claimant, node) or at_s > change.at_s - 1)
-        ]
+        queue = group.spec.queue
+        wanted = sorted(
+            {
+                claimant
+                for node, claimants in self._wanted_s.items()
+                for claimant, at_s in claimants.items()
+                # A gang goes as a whole, wherever; in its own queue it also frees what a limit allows.
+                if node in self._nodes[name] or self._queue(claimant) == queue
+                if claimant != name
+                and (self._is_nominated(claimant, node) or at_s > change.at_s - 1)
+            }
+        )
         if not wanted:
-            yield f"{who}, and no pod is nominated for a node of its gang"
+            yield f"{who}, and no pod is nominated for its room"
         elif not any(self._may_evict(claimant, group) for claimant in wanted):
             yield f"{who} for {', '.join(wanted)}, which may not have its room"
         if group.spec.preemptibility == "NonPreemptible" and (
             self._running(name) <= group.spec.min_member
         ):
             yield f"{who}, which is not preemptible"
+
+    def _queue(self, name: str) -> str:
+        group = self._groups.get(name)
+        return group.spec.queue if group is not None else ""
 
     def _is_nominated(self, claimant: str, node: str) -> bool:
         return any(
