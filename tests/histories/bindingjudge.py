@@ -87,6 +87,8 @@ class BindingJudge:
         if change.writer.subresource == "binding" and caller.startswith("binder"):
             yield from self._without_lease(change)
             yield from self._binding(change)
+        if change.writer.subresource == "eviction" and caller.startswith("scheduler"):
+            yield from self._without_lease(change)
         if change.type is ChangeType.DELETED and caller.startswith(("binder", "scheduler")):
             meta, status = change.version.object["metadata"], change.version.object["status"]
             is_ours = gpushare.is_reservation(meta["namespace"], meta.get("labels") or {})

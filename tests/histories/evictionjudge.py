@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from bindery.api.names import POD_GROUP_ANNOTATION
+from bindery.api.names import POD_GROUP_ANNOTATION, PREEMPTIBLE_ANNOTATION
 from bindery.kube.objects.podgroups import PodGroup
 from bindery.kube.objects.watched import Pod
 from tests.histories.apiserver.store import Change, ChangeType
@@ -45,8 +45,7 @@ class EvictionJudge:
             case "podgroups":
                 group = msgspec.json.decode(change.version.body, type=PodGroup)
                 self._groups[group.metadata.name] = group
-                value = self._priorities.get(group.spec.priority_class_name or "", 0)
-                self._priority_range[group.metadata.name].append(value)
+                self._note_priority(group)
             case "pods":
                 yield from self._pod(change)
 
@@ -76,6 +75,15 @@ class EvictionJudge:
             if any(member.controller in owners for member in group.spec.members or ()):
                 return name
         return ""
+
+    def _note_priority(self, group: PodGroup) -> None:
+        """Note the priority of a gang: of its class, else the highest of its pods."""
+        name = group.metadata.name
+        value = self._priorities.get(group.spec.priority_class_name or "")
+        if value is None:
+            of_pods = (p.spec.priority or 0 for p in self._pods.values() if self.gang_of(p) == name)
+            value = max(of_pods, default=0)
+        self._priority_range[name].append(value)
 
     def _note_wanted(self, pod: Pod | None, at_s: float) -> None:
         if pod is not None and pod.status.nominated_node_name and not pod.spec.node_name:
@@ -107,7 +115,7 @@ class EvictionJudge:
                 claimant
                 for node, claimants in self._wanted_s.items()
                 for claimant, at_s in claimants.items()
-                # A gang goes as a whole, wherever; in its own queue it also frees what a limit allows.
+                # A gang goes as a whole; within a queue it also frees what a limit allows.
                 if node in self._nodes[name] or self._queue(claimant) == queue
                 if claimant != name
                 and (self._is_nominated(claimant, node) or at_s > change.at_s - 1)
@@ -117,7 +125,8 @@ class EvictionJudge:
             yield f"{who}, and no pod is nominated for its room"
         elif not any(self._may_evict(claimant, group) for claimant in wanted):
             yield f"{who} for {', '.join(wanted)}, which may not have its room"
-        if group.spec.preemptibility == "NonPreemptible" and (
+        is_pinned = pod.metadata.annotations.get(PREEMPTIBLE_ANNOTATION) == "false"
+        if (group.spec.preemptibility == "NonPreemptible" or is_pinned) and (
             self._running(name) <= group.spec.min_member
         ):
             yield f"{who}, which is not preemptible"
@@ -140,5 +149,7 @@ class EvictionJudge:
             return True
         if (found.spec.queue or "default") != (victim.spec.queue or "default"):
             return True
+        self._note_priority(found)
+        self._note_priority(victim)
         highest = max(self._priority_range[claimant])
         return highest > min(self._priority_range[victim.metadata.name])

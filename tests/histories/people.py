@@ -10,9 +10,10 @@ from typing import Any, Final
 
 from bindery.kube.client import Client
 from bindery.kube.errors import KubeError
-from bindery.kube.objects.resources import NODES, POD_GROUPS, PODS, QUEUES
+from bindery.kube.objects.resources import BIND_REQUESTS, NODES, POD_GROUPS, PODS, QUEUES
 from bindery.kube.objects.workloads import WORKLOAD_JOBS
 from tests.histories.apiserver.server import ModelApiServer
+from tests.histories.apiserver.store import Change, ChangeType
 from tests.histories.plan import PRIORITIES, Act, GangPlan
 from tests.histories.reading import all_of
 
@@ -25,6 +26,30 @@ class People:
 
     def __init__(self, server: ModelApiServer, client: Client, namespace: str) -> None:
         self._server, self._client, self._namespace = server, client, namespace
+        self._requested = asyncio.Event()
+
+    def see(self, change: Change) -> None:
+        """Take note of a write."""
+        if change.kind.plural == "bindrequests" and change.type is ChangeType.ADDED:
+            self._requested.set()
+
+    async def stop_binding(self, act: Act) -> frozenset[str]:
+        """Delete the next BindRequest or a pod in it; return the gang that lacks the pod."""
+        self._requested.clear()
+        await self._requested.wait()
+        await asyncio.sleep(act.seconds / 1000)
+        open_ = [each for each in all_of(self._server, BIND_REQUESTS) if not each.is_final]
+        if not open_:
+            return frozenset()
+        request = open_[-1]
+        statements = request.spec.statements
+        if act.target % 2 or not statements:
+            name, namespace = request.metadata.name, request.metadata.namespace
+            await _try(self._client.delete(BIND_REQUESTS, name, namespace))
+            return frozenset()
+        group, name = statements[0].pod_group, statements[0].pods[0].pod_name
+        await _try(self._client.delete(PODS, name, self._namespace, grace_period_s=0))
+        return frozenset({group.name} if group is not None else ())
 
     async def scale(self, gang: GangPlan, act: Act) -> frozenset[str]:
         """Change the size of a gang; return the PodGroups that may lack pods for ever now."""

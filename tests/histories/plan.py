@@ -100,6 +100,8 @@ class ActKind(StrEnum):
     CHANGE_PRIORITY = "change priority"
     TAKE_ROOM = "take room"
     """A pod of another scheduler takes cores of a node, which may refuse pods that are planned."""
+    STOP_BINDING = "stop binding"
+    """A BindRequest, or a pod in one, is deleted while the binder is at work."""
 
 
 @dataclass(frozen=True)
@@ -177,6 +179,8 @@ class Plan:
 
 _FIRST_FAULTS: Final = tuple(FaultKind)[:10]
 _FIRST_ACTS: Final = tuple(ActKind)[:6]
+_BURST: Final = 22
+"""More gangs than are committed one by one at the same time."""
 _CALLS: Final = {
     "create bindrequests": "scheduler",
     "create pods/eviction": "scheduler",
@@ -251,12 +255,17 @@ def _act(chance: Random) -> Act:
 
 def _with_more(plan: Plan, chance: Random) -> Plan:
     """Add what has been thought of later, so that the draws before it stay."""
-    if chance.random() < 0.5:
+    kind = chance.random()
+    if kind < 0.5:
         plan = _contested(plan, chance)
+    elif kind < 0.58:
+        plan = _burst(plan, chance)
     faults = [*plan.faults, *(_later_fault(chance) for _ in range(chance.randint(0, 2)))]
     if chance.random() < 0.5:
         faults.append(_fault_at_call(chance))
     acts = [*plan.acts, *(_later_act(chance) for _ in range(chance.randint(0, 2)))]
+    if chance.random() < 0.4:
+        acts.append(replace(_act(chance), kind=ActKind.STOP_BINDING))
     for act in acts:
         if act.kind is ActKind.LOSE_NODE and chance.random() < 0.6:
             at_s = min(act.at_s + chance.uniform(0.1, 15), QUIET_AFTER_S * 0.9)
@@ -269,21 +278,49 @@ def _contested(plan: Plan, chance: Random) -> Plan:
     """Return a plan whose gangs evict each other: of two priorities, on few nodes."""
     gangs = []
     for gang in plan.gangs:
-        is_low = chance.random() < 0.5
+        is_low, size = chance.random() < 0.5, min(gang.size, 3)
         gangs.append(
             replace(
                 gang,
-                queue=chance.choice((gang.queue, "a", "b")),
-                cores=chance.choice((gang.cores, 2)),
+                size=size,
+                minimum=min(gang.minimum, size),
+                queue=chance.choice(("a", "a", "b", gang.queue)),
+                cores=2,
                 priority=PRIORITIES[not is_low],
-                preemptibility=chance.choice(("", "", "", "NonPreemptible")),
-                keeps=chance.choice((None, None, 0, max(0, gang.size - 1), gang.size)),
+                preemptibility=chance.choice(("", "", "NonPreemptible")),
+                keeps=chance.choice((None, None, 0, size - 1, size)),
                 run_s=None if is_low else gang.run_s,
-                at_s=gang.at_s if is_low else gang.at_s + chance.uniform(5, 40),
+                at_s=0.0 if is_low else gang.at_s + chance.uniform(5, 40),
                 is_job=gang.is_job or chance.random() < 0.3,
             )
         )
-    return replace(plan, nodes=min(plan.nodes, 3), gangs=tuple(gangs))
+    return replace(plan, nodes=min(plan.nodes, 2), gangs=tuple(gangs))
+
+
+def _burst(plan: Plan, chance: Random) -> Plan:
+    """Return a plan with so many gangs at once that they share BindRequests.
+
+    A binder stops when it begins to bind, and gangs go meanwhile, so that some are withdrawn.
+    """
+    more = tuple(
+        replace(
+            _gang(chance, len(plan.gangs) + number), size=1, minimum=1, cores=1, gpus=0, fraction="",
+            is_job=False, at_s=1.0, queue="b",
+        )
+        for number in range(_BURST)
+    )  # fmt: skip
+    seconds = chance.uniform(8, 25)
+    stop = Fault(
+        FaultKind.FREEZE, "binder", 0.5, seconds, at_call="create pods/binding",
+        fate=chance.choice(tuple(CallFate)),
+    )  # fmt: skip
+    acts = tuple(
+        Act(ActKind.DELETE_GANG, chance.randrange(1000), chance.uniform(1.5, 6)) for _ in range(6)
+    )
+    return replace(
+        plan, nodes=4, cores=8, gangs=plan.gangs[:2] + more, faults=(*plan.faults, stop),
+        acts=plan.acts + acts,
+    )  # fmt: skip
 
 
 def _later_fault(chance: Random) -> Fault:

@@ -5,11 +5,8 @@ problem that it then reports. `test_histories` plays them.
 """
 
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
-
-import msgspec
 
 from bindery.binder.api_server.api_adapter import ApiAdapter
 from bindery.binder.outcome.fencing import Fence
@@ -19,6 +16,7 @@ from bindery.binder.plugins.gpusharing.plugin import GpuSharing
 from bindery.binder.plugins.gpusharing.reservations import Reservations
 from bindery.binder.plugins.gpusharing.unused import UnusedGroups
 from bindery.binder.plugins.gpusharing.users import Use, Users
+from bindery.binder.run.pod_progress import BindingState
 from bindery.binder.run.run import Run
 from bindery.binder.run.transaction import BindTransaction
 from bindery.binder.statements.entries import StatementEntry
@@ -27,6 +25,7 @@ from bindery.binder.statements.run_start import PodClaims
 from bindery.grouper.writer import Writer
 from bindery.kube.client import Client
 from bindery.kube.lease import Observation
+from bindery.kube.objects.resources import PODS
 from bindery.nodeagent.kubelets import Kubelets
 from bindery.nodeagent.nodes import NodeKeeper
 from bindery.scheduler import process as scheduler_process
@@ -121,8 +120,6 @@ def _bind_whatever_has_the_name(bind: Any) -> Any:
 
 
 def _evict_whatever_has_the_name(_evict: Any) -> Any:
-    from bindery.kube.objects.resources import PODS
-
     async def evicted(
         client: Any, namespace: str, name: str, _uid: str, *, dry_run: bool = False
     ) -> None:
@@ -180,7 +177,7 @@ async def _update_nothing(*_arguments: Any) -> list[Any]:
 
 def _keep_the_older(offer: Any) -> Any:
     def offered(writer: Any, write: Any) -> None:
-        if write.meta.uid not in writer._written:  # noqa: SLF001  # the defect is inside
+        if write.meta.uid not in writer._written:
             offer(writer, write)
 
     return offered
@@ -188,8 +185,6 @@ def _keep_the_older(offer: Any) -> Any:
 
 def _settle_as_unbound(settle: Any) -> Any:
     async def settled(transaction: Any, pod: Any, error: Any) -> None:
-        from bindery.binder.run.pod_progress import BindingState
-
         await settle(transaction, pod, error)
         pod.step = BindingState.WAITING
 
@@ -201,7 +196,7 @@ async def _is_there(*_arguments: Any) -> bool:
 
 
 PLANTED: Final = (
-    # scheduler: cache
+    # the scheduler's cache
     Planted("a deletion is not applied", Cluster, "apply", _forget_no_bound_pod),
     Planted("an event is applied twice", Charges, "enter", _enter_twice),
     Planted("a withdrawn request keeps its holds", Holds, "remove", _always(())),
@@ -213,7 +208,7 @@ PLANTED: Final = (
     Planted("a refused eviction counts", Cluster, "not_evicted", _always(None)),
     Planted("limits are ignored", QueueLimits, "over_capacity", _always(None)),
     Planted("all may be evicted", units, "_is_protected", _always(False)),
-    # scheduler: commit
+    # its commits
     Planted("stale requests are not deleted", RequestWriter, "_remove", _never()),
     Planted("Statements are not withdrawn", RequestWriter, "_withdraw", _never()),
     Planted("any request is the own one", RequestWriter, "_exists", lambda _: _is_there),

@@ -17,6 +17,7 @@ from bindery.api.names import (
     GPU_RESOURCE,
     HOLLOW_RUN_SECONDS_ANNOTATION,
     POD_GROUP_ANNOTATION,
+    PREEMPTIBLE_ANNOTATION,
     QUEUE_LABEL,
 )
 from bindery.binder.plugins.gpusharing import admission
@@ -79,6 +80,7 @@ class World:
 
     def see(self, change: Change) -> None:
         """Take note of a write."""
+        self._people.see(change)
         if change.kind.plural in ("pods", "jobs", "nodes"):
             self.changed.set()
         if change.kind.plural == "pods" and change.writer.caller == "agent":
@@ -164,6 +166,7 @@ class World:
             ActKind.SCALE_GANG: self._scale,
             ActKind.EDIT_LIMIT: partial(self._people.edit_limit, LIMITED),
             ActKind.CHANGE_PRIORITY: self._change_priority,
+            ActKind.STOP_BINDING: self._stop_binding,
             ActKind.TAKE_ROOM: partial(self._people.take_room, cores=self.plan.cores),
         }[act.kind](act)
 
@@ -182,6 +185,9 @@ class World:
         if self.gangs:
             gang = _nth(list(self.gangs.values()), act.target)
             self.disturbed |= await self._people.scale(gang, act)
+
+    async def _stop_binding(self, act: Act) -> None:
+        self.disturbed |= await self._people.stop_binding(act)
 
     async def _change_priority(self, act: Act) -> None:
         if self.gangs:
@@ -322,6 +328,8 @@ def _pod(gang: GangPlan, name: str) -> dict[str, Any]:
         "name": "worker", "image": "worker", "resources": {"requests": requests, "limits": limits},
     }  # fmt: skip
     annotations = {POD_GROUP_ANNOTATION: gang.name}
+    if gang.is_job and gang.preemptibility:
+        annotations[PREEMPTIBLE_ANNOTATION] = "false"
     if gang.run_s is not None:
         annotations[HOLLOW_RUN_SECONDS_ANNOTATION] = f"{gang.run_s:.3f}"
     if gang.fraction:

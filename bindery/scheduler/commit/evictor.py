@@ -24,6 +24,7 @@ from bindery.kube.client import Client
 from bindery.kube.errors import ApiError, ConflictError, KubeError, NotFoundError
 from bindery.kube.events.recorder import EventRecorder, ObjectReference
 from bindery.kube.http.outages import log_failure
+from bindery.kube.lease import Leadership
 from bindery.kube.objects.budgets import DisruptionBudget
 from bindery.kube.objects.resources import PODS
 from bindery.kube.objects.watched import Pod
@@ -112,7 +113,7 @@ class Evictor:
         promised: Callable[[JobKey], Sequence[tuple[Pod, str]]] = lambda _job: (),
     ) -> None:
         """`promised`: returns the pods of a job that will be nominated, with their nodes."""
-        self._client = client
+        self._client = self._client_of_all_terms = client
         self._budgets = budgets
         self._promised = promised
         self._turns: WeakValueDictionary[BudgetKey, asyncio.Lock] = WeakValueDictionary()
@@ -126,6 +127,10 @@ class Evictor:
         self.refused: list[RefusedPlan] = []
         self.evicted: list[Eviction] = []
         """The executed evictions, for the loop to take."""
+
+    def begin(self, leadership: Leadership) -> None:
+        """Evict as long as `leadership` is valid."""
+        self._client = self._client_of_all_terms.within(leadership.is_valid)
 
     def submit(self, evictions: Sequence[Eviction]) -> None:
         """Execute `evictions` in the background, plan by plan."""
