@@ -304,8 +304,8 @@ def _burst(plan: Plan, chance: Random) -> Plan:
     """
     more = tuple(
         replace(
-            _gang(chance, len(plan.gangs) + number), size=1, minimum=1, cores=1, gpus=0, fraction="",
-            is_job=False, at_s=1.0, queue="b",
+            _gang(chance, len(plan.gangs) + number), size=1, minimum=1, cores=1, gpus=0,
+            fraction="", is_job=False, at_s=1.0, queue="b",
         )
         for number in range(_BURST)
     )  # fmt: skip
