@@ -279,6 +279,7 @@ def _contested(plan: Plan, chance: Random) -> Plan:
     gangs = []
     for gang in plan.gangs:
         is_low, size = chance.random() < 0.5, min(gang.size, 3)
+        has_gpus = chance.random() < 0.4
         gangs.append(
             replace(
                 gang,
@@ -286,6 +287,8 @@ def _contested(plan: Plan, chance: Random) -> Plan:
                 minimum=min(gang.minimum, size),
                 queue=chance.choice(("a", "a", "b", gang.queue)),
                 cores=2,
+                gpus=gang.gpus if has_gpus else 0,
+                fraction=gang.fraction if has_gpus else "",
                 priority=PRIORITIES[not is_low],
                 preemptibility=chance.choice(("", "", "NonPreemptible")),
                 keeps=chance.choice((None, None, 0, size - 1, size)),
