@@ -8,7 +8,7 @@ bindings in progress, and releases the Lease; the next binder does the rest, as 
 import asyncio
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -120,8 +120,9 @@ class Binder:
             annotations=lambda: published,
         )
 
-    async def _lead(self, _leadership: Leadership) -> None:
-        term = Term(self._resources)
+    async def _lead(self, leadership: Leadership) -> None:
+        client = self._resources.client.within(leadership.is_valid)
+        term = Term(replace(self._resources, client=client))
         self._leading, self._source = True, term.source
         LEADING.set(1)
         try:

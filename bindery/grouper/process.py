@@ -7,7 +7,7 @@ the API server.
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -105,12 +105,12 @@ class Grouper:
             **publishing.annotations(options.table),
         }
 
-    async def _lead(self, _leadership: Leadership) -> None:
+    async def _lead(self, leadership: Leadership) -> None:
         options = self._options
         loop = GroupingLoop(
             self._view,
             options.table,
-            self._writer,
+            replace(self._writer, client=self._client.within(leadership.is_valid)),
             NoticeBoard(self._events, await written_events(self._client, COMPONENT)),
             options.configuration.debounce_seconds,
         )

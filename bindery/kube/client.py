@@ -16,7 +16,7 @@ from bindery.kube.access.credentials import Credentials
 from bindery.kube.environment import Environment
 from bindery.kube.errors import ConflictError, OutcomeUnknownError
 from bindery.kube.http.calls import Caller, Listed, Turn
-from bindery.kube.http.carrier import Carrier
+from bindery.kube.http.carrier import Carrier, TermCarrier
 from bindery.kube.http.requests import (
     Body,
     Patch,
@@ -98,6 +98,11 @@ class Client:
         The timeout of a call starts after its turn has come.
         """
         return Client(self._caller.transport, self._caller.timeout_s, self.environment, turn)
+
+    def within(self, is_valid: Callable[[], bool]) -> "Client":
+        """Return a client of the same connections for one term of leadership; see `TermCarrier`."""
+        carrier = TermCarrier(self._caller.transport, is_valid)
+        return Client(carrier, self._caller.timeout_s, self.environment)
 
     async def get(self, resource: Resource[T], name: str, namespace: str = "") -> T:
         """Read one object."""

@@ -215,6 +215,7 @@ class Scheduler:
         )
         await self._feed.catch_up()  # with older state, room could be used twice
         self._writer.begin(leadership)
+        self._evictor.begin(leadership)
         metrics.LEADING.set(1)
         try:
             async with self._usage.kept(leadership):

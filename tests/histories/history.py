@@ -6,9 +6,9 @@ virtual moments, which `Played.digest` sums up.
 
 import hashlib
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import MutableMapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, Final
 
@@ -20,9 +20,17 @@ from tests.histories import components
 from tests.histories.apiserver.server import ModelApiServer
 from tests.histories.apiserver.store import Change
 from tests.histories.judge import BrokenInvariantError, Judge
+from tests.histories.leftovers import Leftovers
 from tests.histories.loop import Process, VirtualLoop
-from tests.histories.network import Network
-from tests.histories.plan import PROCESSES, QUIET_AFTER_S, Fault, FaultKind, Plan
+from tests.histories.network import LOST, Network, late_s
+from tests.histories.plan import (
+    PROCESSES,
+    QUIET_AFTER_S,
+    CallFate,
+    Fault,
+    FaultKind,
+    Plan,
+)
 from tests.histories.rest import Rest
 from tests.histories.world import World
 
@@ -48,6 +56,10 @@ class Played:
     calls: Counter[str] = field(default_factory=Counter)
     """Process -> requests that reached the API server."""
     faults: Counter[FaultKind] = field(default_factory=Counter)
+    calls_struck: int = 0
+    """Faults that struck at a call."""
+    evicted: int = 0
+    """Pods that schedulers evicted."""
     bound: int = 0
     log: list[str] = field(default_factory=list)
     """Warnings and errors of the processes, with their moments."""
@@ -68,11 +80,14 @@ class History:
         self._running: dict[str, Process] = {}
         self._dead: list[Process] = []
         self._starts: Counter[str] = Counter()
+        self._jumped_s: defaultdict[str, float] = defaultdict(float)
+        """Process -> how far the wall clock of its machine has jumped ahead."""
         environment = Environment(self._now_s, Random(f"people {plan.seed}"))
         self._client = Client(self._network.carrier(_FROM_PEOPLE), _CALL_S, environment)
         self._world = World(plan, self._server, self._client, Random(f"world {plan.seed}"))
         self._judge.see = self._world.see
         self._problem: BaseException | None = None
+        self._has_ended = False
 
     def play(self) -> Played:
         """Play to the end, or until an invariant breaks."""
@@ -93,16 +108,21 @@ class History:
         for name in PROCESSES:
             self._start(name)
         for fault in self._plan.faults:
-            self._loop.outside(fault.at_s, self._begin, fault)
+            begin = self._set_trap if fault.at_call else self._begin
+            self._loop.outside(fault.at_s, begin, fault)
         living = self._loop.start(_FROM_PEOPLE, self._world.live())
-        rest = Rest(self._server, self._world)
+        rest, leftovers = Rest(self._server, self._world), Leftovers(self._server)
+
+        def problems() -> list[str]:
+            return rest.problems(self._now_s) or leftovers.problems()
+
         await self._sleep(QUIET_AFTER_S)
         for name in PROCESSES:
             self._come_back(name)
-        found = rest.problems(self._now_s)
+        found = problems()
         while found and self._loop.time() < QUIET_AFTER_S + self._rest_within_s:
             await self._sleep(_LOOK_S)
-            found = rest.problems(self._now_s)
+            found = problems()
             if living.error is not None:
                 raise living.error
         living.kill()
@@ -127,7 +147,8 @@ class History:
         skew_s = self._plan.skew_s[number]
         identity = f"{name}-{self._starts[name]}"
         environment = Environment(
-            lambda: self._now_s() + skew_s, Random(f"{self._plan.seed} {identity}")
+            lambda: self._now_s() + skew_s + self._jumped_s[name],
+            Random(f"{self._plan.seed} {identity}"),
         )
         main = components.MAINS[name.partition("-")[0]]
         carrier = self._network.carrier(name)
@@ -137,7 +158,7 @@ class History:
 
     def _come_back(self, name: str) -> None:
         process = self._running[name]
-        self._network.line(name).faults.clear()
+        self._clear(name)
         if process.is_frozen:
             self._loop.wake(process)
         if process.is_dead:
@@ -147,7 +168,41 @@ class History:
             self._network.line(name).forget_watches()
             self._start(name)
 
+    def _clear(self, name: str) -> None:
+        """End all faults of a process."""
+        line = self._network.line(name)
+        line.faults.clear()
+        line.traps.clear()
+        self._jumped_s[name] = 0.0
+
+    def _set_trap(self, fault: Fault) -> None:
+        """Let a fault strike at the next call of its kind, by the process that makes it."""
+        if self._has_ended:
+            return
+        names = [name for name in PROCESSES if name.startswith(fault.process)]
+        lines = [self._network.line(name) for name in names]
+
+        def strike(call: str) -> float | None:
+            name = self._loop.current()
+            if call != fault.at_call or self._running[name].is_dead:
+                return None
+            for line in lines:
+                line.traps.remove(strike)
+            self._played.calls_struck += 1
+            self._begin(replace(fault, process=name, after_steps=1))
+            match fault.fate:
+                case CallFate.IS_LOST:
+                    return LOST
+                case CallFate.IS_LATE:
+                    return late_s(call, fault.seconds)
+            return 0.0
+
+        for line in lines:
+            line.traps.append(strike)
+
     def _begin(self, fault: Fault) -> None:
+        if self._has_ended:
+            return  # the processes end now
         self._played.faults[fault.kind] += 1
         line, process = self._network.line(fault.process), self._running[fault.process]
         match fault.kind:
@@ -157,7 +212,10 @@ class History:
                 process.freeze()
             case FaultKind.BREAK_WATCHES:
                 line.break_watches()
-            case FaultKind.CUT:
+            case FaultKind.JUMP:
+                is_back = fault.after_steps % 2
+                self._jumped_s[fault.process] = -fault.seconds if is_back else fault.seconds
+            case FaultKind.CUT | FaultKind.REBUILD_CACHE:
                 line.faults[fault.kind] = fault.seconds
                 line.break_watches()
             case _:
@@ -165,6 +223,8 @@ class History:
         self._loop.outside(fault.seconds, self._finish, fault)
 
     def _finish(self, fault: Fault) -> None:
+        if self._has_ended or self._loop.time() > QUIET_AFTER_S:
+            return  # all faults have ended
         process = self._running[fault.process]
         match fault.kind:
             case FaultKind.KILL:
@@ -172,6 +232,12 @@ class History:
                 self._come_back(fault.process)
             case FaultKind.FREEZE:
                 self._loop.wake(process)
+            case FaultKind.JUMP:
+                self._jumped_s[fault.process] = 0.0
+            case FaultKind.REBUILD_CACHE:
+                line = self._network.line(fault.process)
+                if line.faults.pop(fault.kind, None) is not None:
+                    line.first_version = self._server.store.revision
             case _:
                 self._network.line(fault.process).faults.pop(fault.kind, None)
 
@@ -199,11 +265,13 @@ class History:
         self._note("loop", str(context.get("message")))
 
     def _end(self) -> None:
+        self._has_ended = True
         played, log = self._played, self._server.store.log
         played.virtual_s = self._loop.time()
         played.writes = log
         played.calls = self._network.calls
         played.bound = len(self._judge.nodes_of)
+        played.evicted = len(self._judge.evictions.evicted)
         digest = hashlib.sha256()
         for change in log:
             digest.update(f"{change.at_s:.6f} {change.writer} {change.type} ".encode())

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable
+from typing import Final
 
 import msgspec
 
@@ -10,9 +11,15 @@ from bindery.kube.objects.podgroups import PodGroup
 from bindery.kube.objects.watched import Pod
 from tests.histories.apiserver.server import ModelApiServer
 from tests.histories.apiserver.store import Change, ChangeType
-from tests.histories.plan import Plan
+from tests.histories.bindingjudge import BindingJudge, unused_now
+from tests.histories.evictionjudge import EvictionJudge
+from tests.histories.people import OTHER_SCHEDULER
+from tests.histories.plan import QUIET_AFTER_S, Plan
 from tests.histories.world import LIMITED
 from tests.recounting import ENDED, gpu_problems, requested
+
+_BEHIND_S: Final = QUIET_AFTER_S * 0.3 + 10
+"""How far a scheduler may be behind when it plans: the longest fault, and a moment."""
 
 
 class BrokenInvariantError(Exception):
@@ -32,6 +39,9 @@ class Judge:
         """UID of each pod that was ever bound -> its node."""
         self._on: defaultdict[str, dict[str, Pod]] = defaultdict(dict)
         """Node -> UID -> pod that holds room there."""
+        self.evictions, self._bindings = EvictionJudge(), BindingJudge()
+        self._limits = [(0.0, plan.limit_cores * 1000)]
+        """The limits of the queue `limited`, each with the moment of its edit."""
         self._queues: dict[str, str] = {}
         """Name of each PodGroup that ever was -> its queue."""
 
@@ -42,20 +52,29 @@ class Judge:
             change = log[self._judged]
             self._judged += 1
             self.see(change)
+            for text in self._bindings.problems(change):
+                self._broken(text)
+            for text in self.evictions.problems(change):
+                self._broken(text)
             if change.kind.plural == "pods":
                 self._pod(change)
             elif change.kind.plural == "podgroups":
                 group = msgspec.json.decode(change.version.body, type=PodGroup)
                 self._queues[group.metadata.name] = group.spec.queue or "default"
+            elif change.kind.plural == "queues" and change.key[1] == LIMITED:
+                limit = change.version.object["spec"]["resources"]["cpu"]["limit"]
+                self._limits.append((change.at_s, int(limit) * 1000))
 
     def _pod(self, change: Change) -> None:
         pod = msgspec.json.decode(change.version.body, type=Pod)
         uid, node = pod.metadata.uid, pod.spec.node_name
         if change.type is ChangeType.DELETED:
             self._on[node].pop(uid, None)
+            for text in unused_now(change, self._on[node]):
+                self._broken(text)
             return
-        if not node:
-            return
+        if not node or pod.spec.scheduler_name == OTHER_SCHEDULER:
+            return  # the nodes refuse what does not fit beside another scheduler's pods
         was_bound = uid in self.nodes_of
         if self.nodes_of.setdefault(uid, node) != node:
             self._broken(f"pod {pod.metadata.name} is on {node} and on {self.nodes_of[uid]}")
@@ -64,9 +83,9 @@ class Judge:
             return
         self._on[node][uid] = pod
         if not was_bound:
-            self._bound(pod)
+            self._bound(pod, change.at_s)
 
-    def _bound(self, pod: Pod) -> None:
+    def _bound(self, pod: Pod, at_s: float) -> None:
         node = pod.spec.node_name
         pods = list(self._on[node].values())
         used = sum(requested(each, "cpu") for each in pods)
@@ -75,9 +94,9 @@ class Judge:
             self._broken(f"{used}m cores of {self._plan.cores} are taken on {node} ({who})")
         for text in gpu_problems(node, pods, self._plan.gpus):
             self._broken(f"{text} on {node} after {pod.metadata.name} was bound")
-        self._limit(pod)
+        self._limit(pod, at_s)
 
-    def _limit(self, bound: Pod) -> None:
+    def _limit(self, bound: Pod, at_s: float) -> None:
         if self._queue(bound) != LIMITED:
             return
         held = sum(
@@ -86,9 +105,16 @@ class Judge:
             for pod in pods.values()
             if self._queue(pod) == LIMITED
         )
-        if held > self._plan.limit_cores * 1000:
-            text = f"{held}m cores run in queue {LIMITED} with a limit of {self._plan.limit_cores}"
+        planned_s = self._bindings.created_s(bound.metadata.uid) or at_s
+        most = self._most(planned_s - _BEHIND_S)
+        if held > most:
+            text = f"{held}m cores run in queue {LIMITED} with a limit of {most}m"
             self._broken(f"{text} after {bound.metadata.name} was bound")
+
+    def _most(self, since_s: float) -> int:
+        """Return the highest limit that has been in force since a moment."""
+        before = [limit for at_s, limit in self._limits if at_s <= since_s]
+        return max(*before[-1:], *(limit for at_s, limit in self._limits if at_s > since_s), 0)
 
     def _queue(self, pod: Pod) -> str:
         named = pod.metadata.labels.get(QUEUE_LABEL)

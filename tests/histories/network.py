@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 from random import Random
 from typing import Final
+from urllib.parse import parse_qs
 
 from bindery.kube.errors import (
     OutcomeUnknownError,
@@ -25,11 +26,13 @@ from tests.histories.apiserver.refusals import Refusal
 from tests.histories.apiserver.server import ModelApiServer
 from tests.histories.apiserver.watches import Watch
 from tests.histories.loop import VirtualLoop
-from tests.histories.plan import FaultKind
+from tests.histories.plan import LATEST_S, FaultKind
 
 _WAY_S: Final = (0.0005, 0.02)
 """Time of a request or an answer on its way, in seconds: at least and at most."""
 _SLOW_WAY_S: Final = 0.4
+_VERSION: Final = b'"resourceVersion"'
+LOST: Final = float("inf")
 _END: Final = b""
 _SILENCE: Final = b"silence"
 
@@ -42,6 +45,11 @@ class Line:
     faults: dict[FaultKind, float] = field(default_factory=dict)
     """What is wrong now -> seconds, for LAG."""
     watches: set["_Watch"] = field(default_factory=set)
+    traps: list[Callable[[str], float | None]] = field(default_factory=list)
+    """Called with verb and resource before each request is sent. They return by how many seconds
+    the request is late, `LOST`, or None where they do not strike."""
+    first_version: int = 0
+    """Watches cannot begin at an earlier version, as the cache of the server lacks it."""
 
     def way_s(self) -> float:
         """Draw how long a message is on its way."""
@@ -52,6 +60,26 @@ class Line:
     def meets(self, kind: FaultKind, likelihood: float) -> bool:
         """Draw whether a request meets a fault that lies on the line."""
         return kind in self.faults and self.chance.random() < likelihood
+
+    def to_server_s(self, request: ApiRequest) -> float:
+        """Draw how long a request is on its way to the server."""
+        delay_s = self.faults.get(FaultKind.DELAY)
+        if delay_s is None:
+            return self.way_s()
+        return self.chance.uniform(0.0, late_s(f"{request.verb} {request.resource}", delay_s))
+
+    def from_server_s(self) -> float:
+        """Draw how long an answer is on its way."""
+        delay_s = self.faults.get(FaultKind.OLD_ANSWERS)
+        return self.way_s() if delay_s is None else self.chance.uniform(0.0, delay_s)
+
+    def struck(self, call: str) -> float:
+        """Let the traps see a call; return by how much it is late."""
+        for trap in tuple(self.traps):
+            delay_s = trap(call)
+            if delay_s is not None:
+                return delay_s
+        return 0.0
 
     def forget_watches(self) -> None:
         """Close the watches of a process that has died."""
@@ -101,8 +129,9 @@ class Network:
         if line.meets(FaultKind.CUT, 1.0):
             raise UnreachableError(f"{request.verb} {request.resource}: no connection")
         answered: asyncio.Future[Answer] = loop.create_future()
-        if not line.meets(FaultKind.LOSE_REQUESTS, 1 / 3):
-            way_s = line.way_s() + self.held_s(request, caller)
+        delay_s = line.struck(f"{request.verb} {request.resource}")
+        if delay_s != LOST and not line.meets(FaultKind.LOSE_REQUESTS, 1 / 3):
+            way_s = delay_s + line.to_server_s(request) + self.held_s(request, caller)
             loop.outside(way_s, self._arrive, request, caller, answered)
         # Half of all timers of a history: asyncio.timeout would cost more.
         late = loop.call_later(timeout_s, _give_up, answered, request, timeout_s)
@@ -121,7 +150,7 @@ class Network:
             if line.meets(FaultKind.FAIL, 1 / 4):
                 answer = _status(500, "InternalError")
         if not line.meets(FaultKind.LOSE_ANSWERS, 1 / 3):
-            self._loop.outside(line.way_s(), _give, answered, answer)
+            self._loop.outside(line.from_server_s(), _give, answered, answer)
 
     @staticmethod
     def _refusal(request: ApiRequest, line: Line) -> Answer | None:
@@ -132,6 +161,9 @@ class Network:
             return _status(500, "InternalError")
         if request.verb == "list" and line.meets(FaultKind.EXPIRE, 1 / 2):
             return _status(410, "Expired")
+        has_version = _VERSION in (request.body or b"") and request.verb in ("update", "patch")
+        if has_version and line.meets(FaultKind.CONFLICT, 1 / 2):
+            return _status(409, "Conflict")
         return None
 
     async def watch(
@@ -142,7 +174,10 @@ class Network:
         await asyncio.sleep(line.way_s())
         if line.meets(FaultKind.CUT, 1.0):
             raise UnreachableError(f"watch {request.resource}: no connection")
-        if line.meets(FaultKind.EXPIRE, 1 / 2):
+        if FaultKind.REBUILD_CACHE in line.faults:
+            # "storage is (re)initializing", as kube-apiserver answers until its cache is full.
+            raise error_from_answer(429, _status(429, "TooManyRequests", 1).body, "1")
+        if _version(request) < line.first_version or line.meets(FaultKind.EXPIRE, 1 / 2):
             raise error_from_answer(410, _status(410, "Expired").body)
         try:
             opened = self._server.watch(request, caller)
@@ -256,6 +291,19 @@ class _Watch:
             self._listening = self._loop.call_at(at_s, self._listen, idle_s)
         else:
             self._received.put_nowait(_SILENCE)
+
+
+def late_s(call: str, seconds: float) -> float:
+    """Return how late a call may be, at most `seconds`.
+
+    Fencing tokens make the creation of a BindRequest harmless for as long as it is on its way.
+    """
+    return seconds if call == "create bindrequests" else min(seconds, LATEST_S)
+
+
+def _version(request: ApiRequest) -> int:
+    """Return the version at which a watch is to begin."""
+    return int(parse_qs(request.target.partition("?")[2])["resourceVersion"][0])
 
 
 def _give(answered: "asyncio.Future[Answer]", answer: Answer) -> None:

@@ -12,6 +12,7 @@ from typing import Final
 QUIET_AFTER_S: Final = 120.0
 """The last fault and the last act come before; then everything has to come to rest."""
 NODE_PREFIX: Final = "n"
+PRIORITIES: Final = ("low", "high")
 PROCESSES: Final = ("scheduler-0", "scheduler-1", "binder-0", "binder-1", "grouper", "agent")
 
 
@@ -36,6 +37,31 @@ class FaultKind(StrEnum):
     """Watches lag by up to `seconds`."""
     BREAK_WATCHES = "break watches"
     """All watches are cut, within a line if there is one."""
+    DELAY = "delay requests"
+    """Requests reach the API server late: by up to `seconds`, but for `LATEST_S`."""
+    OLD_ANSWERS = "old answers"
+    """Answers come late, so that reads show the past."""
+    CONFLICT = "conflict"
+    """409 for writes of a resourceVersion, each with a chance of one in two."""
+    REBUILD_CACHE = "rebuild watch cache"
+    """Watches are cut and none begins; afterwards 410 for all earlier versions: each kind is
+    listed again, without what happened in between."""
+    JUMP = "jump"
+    """The wall clock of the machine jumps: by `seconds`, or back; and returns afterwards."""
+
+
+class CallFate(StrEnum):
+    """What becomes of the call at which a process dies or freezes."""
+
+    ARRIVES = "arrives"
+    IS_LOST = "is lost"
+    IS_LATE = "is late"
+    """It arrives `seconds` later, where fencing tokens make it harmless; else `LATEST_S` later."""
+
+
+LATEST_S: Final = 4.0
+"""How late a request may be that no fencing token protects. A leader stops 5 s before its Lease
+ends, so that what it has sent arrives before the next one leads."""
 
 
 @dataclass(frozen=True)
@@ -48,9 +74,14 @@ class Fault:
     seconds: float
     after_steps: int = 0
     """KILL: further steps of the event loop after `at_s`."""
+    at_call: str = ""
+    """KILL, FREEZE: verb and resource of the call after `at_s` at which it strikes. `process` is
+    then a kind of process: that one of them which calls. Empty: no call."""
+    fate: CallFate = CallFate.ARRIVES
 
     def __str__(self) -> str:
-        return f"{self.at_s:7.3f} s  {self.kind} {self.process} for {self.seconds:.3f} s"
+        when = f" at {self.at_call}, which {self.fate}" if self.at_call else ""
+        return f"{self.at_s:7.3f} s  {self.kind} {self.process}{when} for {self.seconds:.3f} s"
 
 
 class ActKind(StrEnum):
@@ -63,6 +94,14 @@ class ActKind(StrEnum):
     LOSE_NODE = "lose node"
     """The Node object goes, and comes back under its name with another UID."""
     EDIT_QUEUE = "edit queue"
+    SCALE_GANG = "scale gang"
+    """The minimum of a PodGroup changes, or how many pods of a Job run at once."""
+    EDIT_LIMIT = "edit limit"
+    CHANGE_PRIORITY = "change priority"
+    TAKE_ROOM = "take room"
+    """A pod of another scheduler takes cores of a node, which may refuse pods that are planned."""
+    STOP_BINDING = "stop binding"
+    """A BindRequest, or a pod in one, is deleted while the binder is at work."""
 
 
 @dataclass(frozen=True)
@@ -96,6 +135,11 @@ class GangPlan:
     is_job: bool
     """Whether it is a Job, for which the grouper makes the PodGroup."""
     is_pod_first: bool
+    priority: str = ""
+    """Name of its PriorityClass, one of `PRIORITIES`; empty: none."""
+    preemptibility: str = ""
+    keeps: int | None = None
+    """How many pods its disruption budget keeps; None: it has no budget."""
 
 
 @dataclass(frozen=True)
@@ -133,12 +177,30 @@ class Plan:
         return "\n".join([*lines, *map(str, (*self.faults, *self.acts))])
 
 
+_FIRST_FAULTS: Final = tuple(FaultKind)[:10]
+_FIRST_ACTS: Final = tuple(ActKind)[:6]
+_BURST: Final = 22
+"""More gangs than are committed one by one at the same time."""
+_CALLS: Final = {
+    "create bindrequests": "scheduler",
+    "create pods/eviction": "scheduler",
+    "patch pods": "scheduler",
+    "delete bindrequests": "scheduler",
+    "create pods/binding": "binder",
+    "patch bindrequests": "binder",
+    "create pods": "binder",
+    "delete pods": "binder",
+    "create podgroups": "grouper",
+}
+"""Call at which a process dies or freezes -> the kind of process."""
+
+
 def draw(seed: int) -> Plan:
     """Draw the plan of a seed."""
     chance = Random(f"plan {seed}")
     nodes = chance.randint(2, 5)
     gangs = tuple(_gang(chance, number) for number in range(chance.randint(3, 7)))
-    return Plan(
+    plan = Plan(
         seed=seed,
         nodes=nodes,
         cores=chance.choice((4, 8)),
@@ -151,6 +213,7 @@ def draw(seed: int) -> Plan:
         acts=tuple(_act(chance) for _ in range(chance.randint(0, 4))),
         skew_s=tuple(chance.choice((0.0, 0.0, chance.uniform(-5, 5))) for _ in PROCESSES),
     )
+    return _with_more(plan, Random(f"faults {seed}"))
 
 
 def _gang(chance: Random, number: int) -> GangPlan:
@@ -173,7 +236,7 @@ def _gang(chance: Random, number: int) -> GangPlan:
 
 def _fault(chance: Random) -> Fault:
     return Fault(
-        kind=chance.choice((FaultKind.KILL, *FaultKind)),
+        kind=chance.choice((FaultKind.KILL, *_FIRST_FAULTS)),
         process=chance.choice(PROCESSES),
         at_s=chance.choice((chance.uniform(0, 5), chance.uniform(0, QUIET_AFTER_S * 0.7))),
         seconds=chance.choice((chance.uniform(0.1, 3), chance.uniform(3, QUIET_AFTER_S * 0.3))),
@@ -183,8 +246,103 @@ def _fault(chance: Random) -> Fault:
 
 def _act(chance: Random) -> Act:
     return Act(
-        kind=chance.choice(tuple(ActKind)),
+        kind=chance.choice(_FIRST_ACTS),
         target=chance.randrange(1000),
         at_s=chance.choice((chance.uniform(0, 5), chance.uniform(0, QUIET_AFTER_S * 0.7))),
         seconds=chance.uniform(0.5, 30),
     )
+
+
+def _with_more(plan: Plan, chance: Random) -> Plan:
+    """Add what has been thought of later, so that the draws before it stay."""
+    kind = chance.random()
+    if kind < 0.5:
+        plan = _contested(plan, chance)
+    elif kind < 0.58:
+        plan = _burst(plan, chance)
+    faults = [*plan.faults, *(_later_fault(chance) for _ in range(chance.randint(0, 2)))]
+    if chance.random() < 0.5:
+        faults.append(_fault_at_call(chance))
+    acts = [*plan.acts, *(_later_act(chance) for _ in range(chance.randint(0, 2)))]
+    if chance.random() < 0.4:
+        acts.append(replace(_act(chance), kind=ActKind.STOP_BINDING))
+    for act in acts:
+        if act.kind is ActKind.LOSE_NODE and chance.random() < 0.6:
+            at_s = min(act.at_s + chance.uniform(0.1, 15), QUIET_AFTER_S * 0.9)
+            faults.append(Fault(FaultKind.KILL, "agent", at_s, chance.uniform(0.1, 3), 1))
+    faults.sort(key=lambda fault: fault.at_s)
+    return replace(plan, faults=tuple(faults), acts=tuple(acts))
+
+
+def _contested(plan: Plan, chance: Random) -> Plan:
+    """Return a plan whose gangs evict each other: of two priorities, on few nodes."""
+    gangs = []
+    for gang in plan.gangs:
+        is_low, size = chance.random() < 0.5, min(gang.size, 3)
+        has_gpus = chance.random() < 0.4
+        gangs.append(
+            replace(
+                gang,
+                size=size,
+                minimum=min(gang.minimum, size),
+                queue=chance.choice(("a", "a", "b", gang.queue)),
+                cores=2,
+                gpus=gang.gpus if has_gpus else 0,
+                fraction=gang.fraction if has_gpus else "",
+                priority=PRIORITIES[not is_low],
+                preemptibility=chance.choice(("", "", "NonPreemptible")),
+                keeps=chance.choice((None, None, 0, size - 1, size)),
+                run_s=None if is_low else gang.run_s,
+                at_s=0.0 if is_low else gang.at_s + chance.uniform(5, 40),
+                is_job=gang.is_job or chance.random() < 0.3,
+            )
+        )
+    return replace(plan, nodes=min(plan.nodes, 2), gangs=tuple(gangs))
+
+
+def _burst(plan: Plan, chance: Random) -> Plan:
+    """Return a plan with so many gangs at once that they share BindRequests.
+
+    A binder stops when it begins to bind, and gangs go meanwhile, so that some are withdrawn.
+    """
+    more = tuple(
+        replace(
+            _gang(chance, len(plan.gangs) + number), size=1, minimum=1, cores=1, gpus=0,
+            fraction="", is_job=False, at_s=1.0, queue="b",
+        )
+        for number in range(_BURST)
+    )  # fmt: skip
+    seconds = chance.uniform(8, 25)
+    stop = Fault(
+        FaultKind.FREEZE, "binder", 0.5, seconds, at_call="create pods/binding",
+        fate=chance.choice(tuple(CallFate)),
+    )  # fmt: skip
+    acts = tuple(
+        Act(ActKind.DELETE_GANG, chance.randrange(1000), chance.uniform(1.5, 6)) for _ in range(6)
+    )
+    return replace(
+        plan, nodes=4, cores=8, gangs=plan.gangs[:2] + more, faults=(*plan.faults, stop),
+        acts=plan.acts + acts,
+    )  # fmt: skip
+
+
+def _later_fault(chance: Random) -> Fault:
+    kind = chance.choice(tuple(FaultKind)[len(_FIRST_FAULTS) :])
+    return replace(_fault(chance), kind=kind)
+
+
+def _fault_at_call(chance: Random) -> Fault:
+    call = chance.choice(tuple(_CALLS))
+    kind = chance.choice((FaultKind.KILL, FaultKind.FREEZE))
+    return Fault(
+        kind=kind,
+        process=_CALLS[call],
+        at_s=chance.choice((0.0, chance.uniform(0, QUIET_AFTER_S * 0.5))),
+        seconds=chance.uniform(0.1, 5) if kind is FaultKind.KILL else chance.uniform(12, 30),
+        at_call=call,
+        fate=chance.choice(tuple(CallFate)),
+    )
+
+
+def _later_act(chance: Random) -> Act:
+    return replace(_act(chance), kind=chance.choice(tuple(ActKind)[len(_FIRST_ACTS) :]))

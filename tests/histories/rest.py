@@ -7,6 +7,7 @@ from typing import Final
 
 from bindery.api import gpushare
 from bindery.api.names import POD_GROUP_ANNOTATION
+from bindery.kube.objects.budgets import DISRUPTION_BUDGETS
 from bindery.kube.objects.podgroups import PodGroup
 from bindery.kube.objects.resources import BIND_REQUESTS, POD_GROUPS, PODS
 from bindery.kube.objects.watched import Pod
@@ -48,9 +49,19 @@ class Rest:
         if name in self.world.disturbed or not mine:
             return []
         minimum = group.spec.min_member
-        if 0 < bound < minimum:
+        if 0 < bound < minimum and not self._is_kept(mine):
             return [f"{bound} of {minimum} pods of {name} are bound"]
         return _of_conditions(group, bound, minimum)
+
+    def _is_kept(self, pods: list[Pod]) -> bool:
+        """Whether a disruption budget keeps some of `pods`: then the rest of a gang cannot go."""
+        return any(
+            budget.covers(pod.metadata.namespace, pod.metadata.labels)
+            and pod.spec.node_name
+            and budget.status.disruptions_allowed < sum(bool(p.spec.node_name) for p in pods)
+            for budget in all_of(self.server, DISRUPTION_BUDGETS)
+            for pod in pods
+        )
 
     def _unplanned(self, now_s: Callable[[], float]) -> list[str]:
         """Return the gangs that a new engine would place now."""

@@ -3,18 +3,15 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
 import pytest
 
 from bindery.binder.outcome.retention import RetentionQueue
-from bindery.scheduler.cache.cluster import Cluster
-from bindery.scheduler.plugins.queuelimits import QueueLimits
 from tests.histories.history import play
 from tests.histories.plan import draw
+from tests.histories.planted import PLANTED, Planted
 from tests.histories.shrinking import shrunk
 from tests.histories.story import story
 from tests.sizes import HISTORIES
@@ -81,35 +78,14 @@ async def _rest(*_arguments: Any) -> None:
     """Do nothing."""
 
 
-def _forget_no_bound_pod(apply: Callable[..., Any]) -> Callable[..., Any]:
-    """Apply all changes but deletions of pods that run."""
-
-    def applied(cluster: Any, change: Any) -> Any:
-        pod = change.object
-        if change.type == "DELETED" and type(pod).__name__ == "Pod" and pod.spec.node_name:
-            change = replace(change, type="MODIFIED")
-        return apply(cluster, change)
-
-    return applied
-
-
-@pytest.mark.parametrize(
-    ("owner", "name", "broken", "first", "found"),
-    [
-        (RetentionQueue, "run", _rest, 0, "is left"),
-        (Cluster, "apply", _forget_no_bound_pod(Cluster.apply), 10, "at rest"),
-        (QueueLimits, "over_capacity", lambda *_: None, 2, "with a limit"),
-    ],
-    ids=[
-        "finished requests stay",
-        "a deletion is not applied",
-        "limits are ignored",
-    ],
-)
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("defect", PLANTED, ids=lambda each: each.name)
 def test_what_is_broken_on_purpose_is_found(
-    owner: Any, name: str, broken: Any, first: int, found: str, monkeypatch: pytest.MonkeyPatch
+    defect: Planted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(owner, name, broken)
+    right = getattr(defect.owner, defect.attribute)
+    monkeypatch.setattr(defect.owner, defect.attribute, defect.broken(right))
 
-    problems = (play(draw(each), SOON_S).problem for each in range(first, first + WITHIN))
-    assert found in next(problem for problem in problems if problem)
+    seeds = range(defect.first, defect.first + WITHIN)
+    problems = (play(draw(seed), SOON_S).problem for seed in seeds)
+    assert defect.found in next(problem for problem in problems if problem)

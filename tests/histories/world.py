@@ -17,20 +17,32 @@ from bindery.api.names import (
     GPU_RESOURCE,
     HOLLOW_RUN_SECONDS_ANNOTATION,
     POD_GROUP_ANNOTATION,
+    PREEMPTIBLE_ANNOTATION,
     QUEUE_LABEL,
 )
 from bindery.binder.plugins.gpusharing import admission
 from bindery.kube.client import Client
 from bindery.kube.errors import KubeError
-from bindery.kube.objects.resources import NAMESPACES, NODES, POD_GROUPS, PODS, QUEUES
+from bindery.kube.objects.budgets import DISRUPTION_BUDGETS
+from bindery.kube.objects.resources import (
+    NAMESPACES,
+    NODES,
+    POD_GROUPS,
+    PODS,
+    PRIORITY_CLASSES,
+    QUEUES,
+)
 from bindery.kube.objects.watched import Node, Pod
 from bindery.kube.objects.workloads import WORKLOAD_JOBS, WorkloadJob
 from fakes.reservations import GpuDevicePlugins
 from tests.histories.apiserver.garbage import GarbageCollector
 from tests.histories.apiserver.server import ModelApiServer
 from tests.histories.apiserver.store import Change, ChangeType
-from tests.histories.plan import NODE_PREFIX, Act, ActKind, GangPlan, Plan
+from tests.histories.disruption import GANG_LABEL, budget, count_for_budgets
+from tests.histories.people import People
+from tests.histories.plan import NODE_PREFIX, PRIORITIES, Act, ActKind, GangPlan, Plan
 from tests.histories.reading import all_of
+from tests.recounting import ENDED
 
 T = TypeVar("T")
 
@@ -65,10 +77,20 @@ class World:
     may_have_garbage: bool = False
     """Whether something has been deleted, or has an owner, since the last collection."""
 
+    def __post_init__(self) -> None:
+        self._people = People(self.server, self.client, NAMESPACE)
+
     def see(self, change: Change) -> None:
         """Take note of a write."""
+        self._people.see(change)
         if change.kind.plural in ("pods", "jobs", "nodes"):
             self.changed.set()
+        if change.kind.plural == "pods" and change.writer.caller == "agent":
+            # No controller replaces a pod that its node has refused, or that has run and failed.
+            pod = change.version.object
+            if pod["status"].get("phase") == "Failed":
+                gang = pod["metadata"].get("annotations", {}).get(POD_GROUP_ANNOTATION, "")
+                self.disturbed.add(gang)
         meta = change.version.object["metadata"]
         if (
             change.type is ChangeType.DELETED
@@ -81,6 +103,9 @@ class World:
         """Create what is there before the product starts."""
         for name in _NAMESPACES:
             await self.client.create(NAMESPACES, _object("v1", "Namespace", name))
+        for value, name in enumerate(PRIORITIES, 1):
+            body = {**_object("scheduling.k8s.io/v1", "PriorityClass", name), "value": 10 * value}
+            await self.client.create(PRIORITY_CLASSES, body)
         limited = {"resources": {"cpu": {"limit": str(self.plan.limit_cores)}}}
         for name, spec in {**_QUEUES, LIMITED: limited}.items():
             await self.client.create(QUEUES, {**_object(API_VERSION, "Queue", name), "spec": spec})
@@ -100,6 +125,10 @@ class World:
 
     async def _submit(self, gang: GangPlan) -> None:
         self.gangs[gang.name] = gang
+        if gang.keeps is not None:
+            await self._try(
+                self.client.create(DISRUPTION_BUDGETS, budget(gang, NAMESPACE), NAMESPACE)
+            )
         if gang.is_job:
             await self._try(self.client.create(WORKLOAD_JOBS, self._job(gang), NAMESPACE))
             return
@@ -116,7 +145,7 @@ class World:
             await self._try(step())
 
     def _job(self, gang: GangPlan) -> dict[str, Any]:
-        labels = {QUEUE_LABEL: gang.queue}
+        labels = _labels(gang)
         template = {"metadata": {"labels": labels}, "spec": _pod(gang, "")["spec"]}
         spec = {"parallelism": gang.size, "completions": gang.size, "template": template}
         return {**_object("batch/v1", "Job", gang.name, labels=labels), "spec": spec}
@@ -143,6 +172,11 @@ class World:
             ActKind.CORDON: self._cordon,
             ActKind.LOSE_NODE: self._lose_node,
             ActKind.EDIT_QUEUE: self._edit_queue,
+            ActKind.SCALE_GANG: self._scale,
+            ActKind.EDIT_LIMIT: partial(self._people.edit_limit, LIMITED),
+            ActKind.CHANGE_PRIORITY: self._change_priority,
+            ActKind.STOP_BINDING: self._stop_binding,
+            ActKind.TAKE_ROOM: partial(self._people.take_room, cores=self.plan.cores),
         }[act.kind](act)
 
     async def _delete_gang(self, act: Act) -> None:
@@ -155,6 +189,18 @@ class World:
             await self._delete(gang)
             await asyncio.sleep(act.seconds / 10)
             await self._submit(gang)
+
+    async def _scale(self, act: Act) -> None:
+        if self.gangs:
+            gang = _nth(list(self.gangs.values()), act.target)
+            self.disturbed |= await self._people.scale(gang, act)
+
+    async def _stop_binding(self, act: Act) -> None:
+        self.disturbed |= await self._people.stop_binding(act)
+
+    async def _change_priority(self, act: Act) -> None:
+        if self.gangs:
+            await self._people.change_priority(_nth(list(self.gangs.values()), act.target), act)
 
     async def _delete_pod(self, act: Act) -> None:
         pods = await self._pods()
@@ -198,6 +244,7 @@ class World:
             for node in all_of(self.server, NODES):
                 await self._admit(node)
             await self._collect_pods()
+            await count_for_budgets(self.server, self.client)
 
     async def _collect_pods(self) -> None:
         """Delete the pods of nodes that are gone, as the pod garbage collector does."""
@@ -217,13 +264,20 @@ class World:
             for pod in all_of(self.server, PODS)
             if any(owner.uid == uid for owner in pod.metadata.owner_references)
         ]
-        for _ in range(gang.size - sum(pod.status.phase != "Failed" for pod in mine)):
+        active = [pod for pod in mine if pod.status.phase not in ENDED]
+        succeeded = sum(pod.status.phase == "Succeeded" for pod in mine)
+        stored = self.server.find("jobs", NAMESPACE, gang.name)
+        parallelism = gang.size if stored is None else stored["spec"]["parallelism"]
+        lacking = min(parallelism, gang.size - succeeded) - len(active)
+        for pod in active[len(active) + lacking :] if lacking < 0 else ():
+            await self._try(self.client.delete(PODS, pod.metadata.name, NAMESPACE))
+        for _ in range(lacking):
             owner = {
                 "apiVersion": "batch/v1", "kind": "Job", "controller": True,
                 "name": gang.name, "uid": uid, "blockOwnerDeletion": True,
             }  # fmt: skip
             body = _pod(gang, f"{gang.name}-{self.chance.getrandbits(24):06x}")
-            body["metadata"].update(ownerReferences=[owner], labels={QUEUE_LABEL: gang.queue})
+            body["metadata"].update(ownerReferences=[owner], labels=_labels(gang))
             del body["metadata"]["annotations"][POD_GROUP_ANNOTATION]
             await self._try(self.client.create(PODS, body, NAMESPACE))
 
@@ -263,8 +317,19 @@ class World:
 
 
 def _group(gang: GangPlan) -> dict[str, Any]:
-    spec = {"minMember": gang.minimum, "queue": gang.queue, "stalenessGracePeriodSeconds": 5}
+    spec: dict[str, Any] = {
+        "minMember": gang.minimum, "queue": gang.queue, "stalenessGracePeriodSeconds": 5,
+    }  # fmt: skip
+    if gang.priority:
+        spec["priorityClassName"] = gang.priority
+    if gang.preemptibility:
+        spec["preemptibility"] = gang.preemptibility
     return {**_object(API_VERSION, "PodGroup", gang.name), "spec": spec}
+
+
+def _labels(gang: GangPlan) -> dict[str, str]:
+    """Return the labels of a Job's pods."""
+    return {QUEUE_LABEL: gang.queue, GANG_LABEL: gang.name}
 
 
 def _pod(gang: GangPlan, name: str) -> dict[str, Any]:
@@ -274,18 +339,21 @@ def _pod(gang: GangPlan, name: str) -> dict[str, Any]:
         "name": "worker", "image": "worker", "resources": {"requests": requests, "limits": limits},
     }  # fmt: skip
     annotations = {POD_GROUP_ANNOTATION: gang.name}
+    if gang.is_job and gang.preemptibility:
+        annotations[PREEMPTIBLE_ANNOTATION] = "false"
     if gang.run_s is not None:
         annotations[HOLLOW_RUN_SECONDS_ANNOTATION] = f"{gang.run_s:.3f}"
     if gang.fraction:
         annotations[FRACTION_ANNOTATION] = gang.fraction
         annotations[CONFIG_MAP_ANNOTATION] = f"{name}-shared-gpu"  # the webhook would draw it
-    body = {
-        **_object("v1", "Pod", name, annotations=annotations),
-        "spec": {
-            "schedulerName": "bindery", "restartPolicy": "Never",
-            "terminationGracePeriodSeconds": 0, "containers": [container],
-        },
+    spec: dict[str, Any] = {
+        "schedulerName": "bindery", "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": 0, "containers": [container],
     }  # fmt: skip
+    if gang.priority:
+        spec["priorityClassName"] = gang.priority
+    labels = {GANG_LABEL: gang.name}
+    body = {**_object("v1", "Pod", name, annotations=annotations, labels=labels), "spec": spec}
     return admission.prepared(body) if gang.fraction else body
 
 

@@ -4,6 +4,7 @@
 requests. `http.calls` uses both.
 """
 
+import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import NamedTuple, Protocol
 
@@ -43,6 +44,32 @@ class Carrier(Protocol):
     async def close(self) -> None:
         """Close all connections."""
         ...
+
+
+class TermCarrier:
+    """A carrier for one term of leadership: it sends nothing once `is_valid` returns False.
+
+    A call then waits until it is cancelled, as the work of the term is being. Without that, a
+    process that was stopped for longer than its Lease would first go on where it was.
+    """
+
+    def __init__(self, carrier: Carrier, is_valid: Callable[[], bool]) -> None:
+        self._carrier, self._is_valid = carrier, is_valid
+        self.field_manager = carrier.field_manager
+
+    async def send(self, request: ApiRequest, timeout_s: float) -> Answer:
+        """Send once and return the answer."""
+        if not self._is_valid():
+            await asyncio.get_running_loop().create_future()
+        return await self._carrier.send(request, timeout_s)
+
+    def stream(self, request: ApiRequest, idle_s: float) -> AsyncGenerator[bytes, None]:
+        """Yield the lines of an endless answer, also after the term."""
+        return self._carrier.stream(request, idle_s)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._carrier.close()
 
 
 async def send_as(credentials: Credentials, send: Callable[[], Awaitable[Answer]]) -> Answer:

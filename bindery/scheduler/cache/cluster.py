@@ -193,17 +193,19 @@ class Cluster:
 
     def budgets_of(self, task: Task) -> tuple[DisruptionBudget, ...]:
         """Return the disruption budgets that cover the pod of `task`, by name."""
-        pod = self.observers.get(Pod, (task.namespace, task.name))
-        labels = pod.metadata.labels if pod is not None else {}
-        return self.budgets.covering(task.namespace, labels)
+        pod = self._pod_of(task)
+        return self.budgets.covering(task.namespace, pod.metadata.labels) if pod else ()
+
+    def is_ready(self, task: Task) -> bool:
+        """Return whether the pod of `task` is ready."""
+        return (pod := self._pod_of(task)) is not None and is_ready(pod)
 
     def blocking_budget(self, task: Task) -> DisruptionBudget | None:
         """Return the first budget that forbids the eviction of the pod of `task`; None if none.
 
         This reads the status of budgets, which may be late: the Eviction API may decide otherwise.
         """
-        budgets = self.budgets_of(task)
-        return next((each for each in budgets if each.status.disruptions_allowed <= 0), None)
+        return next((b for b in self.budgets_of(task) if b.status.disruptions_allowed <= 0), None)
 
     @property
     def budget_easings(self) -> int:
@@ -248,8 +250,7 @@ class Cluster:
 
     def _report_owner(self, task: Task, reason: str, text: str) -> None:
         """Report `text` in an event at the PodGroup of `task`, or at a pod without PodGroup."""
-        group = self.groups.get(task.job)
-        pod = self.observers.get(Pod, (task.namespace, task.name))
+        group, pod = self.groups.get(task.job), self._pod_of(task)
         if group is not None:
             self.report_group(reason, group.metadata, text)
         elif pod is not None:
@@ -457,12 +458,11 @@ class Cluster:
         return bool(freed)
 
     def _counts(self, budgets: Iterable[DisruptionBudget], uid: Uid) -> bool:
-        task = self.state.tasks.get(uid)
-        if task is None:
-            return False
-        pod = self.observers.get(Pod, (task.namespace, task.name))
-        labels = pod.metadata.labels if pod is not None else {}
-        return any(budget.covers(task.namespace, labels) for budget in budgets)
+        meta = pod.metadata if (pod := self._pod_of(self.state.tasks.get(uid))) else None
+        return meta is not None and any(b.covers(meta.namespace, meta.labels) for b in budgets)
+
+    def _pod_of(self, task: Task | None) -> Pod | None:
+        return self.observers.get(Pod, (task.namespace, task.name)) if task is not None else None
 
     def _apply_statement(self, statement: CommittedStatement, gone: bool) -> bool:
         interrupted: list[tuple[Uid, Hold]] = []

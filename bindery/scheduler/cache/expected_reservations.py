@@ -3,14 +3,16 @@
 Owned by `tasks`. A BindRequest names the GPU groups of its pods, and the binder creates a
 reservation pod for each group before it binds. If the pod or the request is deleted in between, no
 task holds the device any more, but the reservation pod may still appear. Until the request has
-ended, and `LINGER_S` longer, a placeholder task without requests holds the device, so that no other
-pod gets it. If no reservation pod appears, the device stays unused for that time.
+ended, and `LINGER_S` longer, a placeholder task holds the device, so that no other pod gets it, and
+what the reservation pod requests beside it: pods that join its group need that pod. If no
+reservation pod appears, the room stays unused for that time.
 """
 
 from collections.abc import Iterator
 
 from bindery.api import gpushare
-from bindery.kube.objects.podspec import PodSpec
+from bindery.api.gpureservation import given_resources
+from bindery.kube.objects.podspec import Container, PodSpec, ResourceRequirements
 from bindery.kube.objects.watched import Meta, Pod
 from bindery.scheduler.cache.holds import Hold
 from bindery.scheduler.cache.members import JobMembership
@@ -27,6 +29,7 @@ class ExpectedReservations:
 
     def __init__(self, shapes: ShapeBook) -> None:
         self._shapes = shapes
+        self._resources = ResourceRequirements(requests=dict(given_resources().planned))
         self._standing: dict[Uid, tuple[Uid, ...]] = {}
         """Pod -> the placeholders of its reservations."""
         self._ends_at: dict[Uid, float] = {}
@@ -64,7 +67,8 @@ class ExpectedReservations:
             namespace=gpushare.RESERVATION_NAMESPACE,
             uid=f"{uid}/{group}",
         )
-        pod = Pod(metadata=meta, spec=PodSpec(node_name=node_name))
+        container = Container(resources=self._resources)
+        pod = Pod(metadata=meta, spec=PodSpec(node_name=node_name, containers=[container]))
         place = JobMembership(JobKey(meta.namespace, meta.name, False), "")
         task = read_pod(pod, TaskStatus.RUNNING, self._shapes.of(pod), "", place)
         task.is_ours, task.reserves_gpu, task.gpu_groups = False, True, (group,)

@@ -1,16 +1,16 @@
 """Executes the evictions of committed plans through the Eviction API.
 
-The API server applies disruption budgets and grace periods. All evictions of a plan are first tried
-as a dry run. Then the pods that get the room are nominated for their nodes, so that another leader
-can go on with the plan. Then the evictions are executed in the order of the plan. If one is
-refused, the plan is dropped and its other pods stay. Evictions under the same budget run one after
-another, over all plans, because the API server delays concurrent ones by half a second. Other
-evictions run concurrently. The engine takes the refused plans and does not choose their pods again
-for a while.
+The API server applies disruption budgets and grace periods. A plan that needs more of a budget than
+the budget is known to allow is dropped. All evictions of a plan are first tried as a dry run. Then
+the pods that get the room are nominated for their nodes, so that another leader can go on with the
+plan. Then the evictions are executed in the order of the plan. If one is refused, the plan is
+dropped and its other pods stay. Evictions under the same budget run one after another, over all
+plans, because the API server delays concurrent ones by half a second. Other evictions run
+concurrently. The engine takes the refused plans and does not choose their pods again for a while.
 """
 
 import asyncio
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -24,6 +24,7 @@ from bindery.kube.client import Client
 from bindery.kube.errors import ApiError, ConflictError, KubeError, NotFoundError
 from bindery.kube.events.recorder import EventRecorder, ObjectReference
 from bindery.kube.http.outages import log_failure
+from bindery.kube.lease import Leadership
 from bindery.kube.objects.budgets import DisruptionBudget
 from bindery.kube.objects.resources import PODS
 from bindery.kube.objects.watched import Pod
@@ -51,6 +52,9 @@ class KnownBudgets(Protocol):
 
     def budgets_of(self, task: Task) -> Sequence[DisruptionBudget]:
         """Return the disruption budgets that cover the pod of `task`, by name."""
+
+    def is_ready(self, task: Task) -> bool:
+        """Return whether the pod of `task` is ready, so that its eviction needs its budgets."""
 
     @property
     def budget_easings(self) -> int:
@@ -109,7 +113,7 @@ class Evictor:
         promised: Callable[[JobKey], Sequence[tuple[Pod, str]]] = lambda _job: (),
     ) -> None:
         """`promised`: returns the pods of a job that will be nominated, with their nodes."""
-        self._client = client
+        self._client = self._client_of_all_terms = client
         self._budgets = budgets
         self._promised = promised
         self._turns: WeakValueDictionary[BudgetKey, asyncio.Lock] = WeakValueDictionary()
@@ -123,6 +127,10 @@ class Evictor:
         self.refused: list[RefusedPlan] = []
         self.evicted: list[Eviction] = []
         """The executed evictions, for the loop to take."""
+
+    def begin(self, leadership: Leadership) -> None:
+        """Evict as long as `leadership` is valid."""
+        self._client = self._client_of_all_terms.within(leadership.is_valid)
 
     def submit(self, evictions: Sequence[Eviction]) -> None:
         """Execute `evictions` in the background, plan by plan."""
@@ -178,10 +186,33 @@ class Evictor:
 
     async def _try(self, plan: Sequence[Eviction]) -> RefusedPlan | None:
         """Try each eviction as a dry run; return the refused plan, or None if all may go."""
+        beyond = self._beyond_budgets(plan)
+        if beyond is not None:
+            return _refused(*beyond, is_begun=False)
         problems = await asyncio.gather(*(self._evict(each, dry_run=True) for each in plan))
         for eviction, problem in zip(plan, problems, strict=True):
             if problem is not None:
                 return _refused(eviction, plan, problem, is_begun=False)
+        return None
+
+    def _beyond_budgets(
+        self, plan: Sequence[Eviction]
+    ) -> tuple[Eviction, Sequence[Eviction], _Problem] | None:
+        """Return the first eviction of `plan` that exceeds a budget, and why; None if none does.
+
+        A dry run passes for each pod alone, however many the plan evicts under one budget. Begun,
+        such a plan would lose pods for nothing, again whenever its controller replaces them.
+        """
+        easings, used = self._budgets.budget_easings, Counter[BudgetKey]()
+        for eviction in plan:
+            if not self._budgets.is_ready(eviction.task):
+                continue
+            for budget in self._budgets.budgets_of(eviction.task):
+                key = budget.metadata.namespace, budget.metadata.name
+                used[key] += 1
+                if 1 < used[key] > budget.status.disruptions_allowed:
+                    text = f"the plan evicts more pods than disruption budget {key[1]} allows"
+                    return eviction, plan, _Problem(text, easings)
         return None
 
     async def _nominate(self, claimant: JobKey) -> None:

@@ -13,18 +13,18 @@ from bindery.api.names import (
     HAMI_REGISTER_ANNOTATION,
 )
 from bindery.api.quantity import QuantityError
-from bindery.kube.objects.watched import Node
+from bindery.kube.objects.watched import Node, Pod
 
 _MOST_DEVICES = 1024
 """More GPUs than any node has. Device plugins that count slices as devices report far more."""
 _BYTES_FROM = 2**30
 
 
-def is_ready(node: Node) -> bool:
-    """Return whether the node has the condition Ready=True."""
+def is_ready(item: Node | Pod) -> bool:
+    """Return whether the node or pod has the condition Ready=True."""
     return any(
         condition.type == "Ready" and condition.status == "True"
-        for condition in node.status.conditions or ()
+        for condition in item.status.conditions or ()
     )
 
 

@@ -8,14 +8,18 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+import pytest
+
 from bindery.kube.errors import ThrottledError
 from bindery.kube.objects.budgets import BudgetSpec, DisruptionBudget
 from bindery.kube.objects.selectors import LabelSelector
+from bindery.kube.objects.watched import Condition, Pod
 from bindery.scheduler.commit.evictor import CONCURRENT_CALLS, Evictor
 from bindery.scheduler.model.evictions import Eviction
 from bindery.scheduler.model.jobs import JobKey, Task
 from tests.scheduler.cache.test_budgets import budget
-from tests.scheduler.schedulerworld import delete, engine_with, node, pod
+from tests.scheduler.schedulerworld import delete, engine_with, modify, node, pod
 
 
 class Answers:
@@ -140,6 +144,35 @@ async def test_a_refusal_of_the_first_eviction_leaves_the_plan_unstarted() -> No
     [refused] = evictor.refused
     assert not refused.is_begun
     assert len(refused.left) == 3
+
+
+@pytest.mark.parametrize(("allowed", "evicted"), [(1, []), (2, ["a0", "a1"])])
+async def test_a_plan_that_needs_more_of_a_budget_than_it_allows_is_not_begun(
+    allowed: int, evicted: list[str]
+) -> None:
+    """Each dry run alone would pass, and the pods evicted first would be lost for nothing."""
+    found = of_letter("a")
+    status = msgspec.structs.replace(found.status, disruptions_allowed=allowed)
+    cluster, evictions = plans("aa", [msgspec.structs.replace(found, status=status)], by=2)
+    for task in list(cluster.state.tasks.values()):
+        modify(cluster, ready_pod(task.name))
+    answers: Any = Answers()
+    silent: Any = Silent()
+    evictor = Evictor(answers, silent, lambda: None, cluster)
+    evictor.submit(evictions)
+
+    await answers.answer_all(evictor)
+
+    assert [name for names in answers.rounds for name in names] == evicted
+    assert [each.is_begun for each in evictor.refused] == ([] if evicted else [False])
+
+
+def ready_pod(name: str) -> Pod:
+    found = pod(name, on="n", labels={"letter": name[0]})
+    ready = Condition(type="Ready", status="True")
+    return msgspec.structs.replace(
+        found, status=msgspec.structs.replace(found.status, conditions=[ready])
+    )
 
 
 async def test_a_refusal_has_the_number_of_budget_changes_known_at_its_request() -> None:

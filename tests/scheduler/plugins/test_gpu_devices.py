@@ -282,6 +282,23 @@ def test_a_gpu_is_kept_for_the_reservation_of_a_request_that_was_deleted_before_
     check(engine.cluster)
 
 
+def test_a_pod_that_joins_an_expected_reservation_leaves_room_for_it() -> None:
+    """Else its node would refuse one of the two (found by histories, seeds 46 and 48)."""
+    half = {"gpu-fraction": "0.5"}
+    user = sharer("u", half)
+    engine = engine_with(node("a", cpu=4, gpu=1), user)
+    [draft] = engine.cycle()
+    add(engine.cluster, as_created(draft))
+    delete(engine.cluster, as_created(draft))
+    delete(engine.cluster, user)
+
+    add(engine.cluster, sharer("all", half, more={"cpu": "4"}))
+    assert placed(engine) == set()
+    add(engine.cluster, sharer("most", half, more={"cpu": "3"}))
+    assert placed(engine) == {"most"}
+    check(engine.cluster)
+
+
 def test_a_standby_scheduler_expects_no_reservations_of_old_ended_requests() -> None:
     clock = Clock()
     user = sharer("u", {"gpu-fraction": "0.5"})

@@ -1,0 +1,140 @@
+"""Judges what binders and schedulers write: bindings, deletions, and writes without a Lease."""
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from bindery.api import gpushare
+from bindery.api.names import FENCE_LABEL
+from bindery.kube.objects.bindrequests import BindRequest
+from tests.histories.apiserver.store import Change, ChangeType
+from tests.histories.plan import LATEST_S
+from tests.recounting import ENDED
+
+_LEASES: Final = {
+    "bindery-scheduler": "scheduler",
+    "bindery-binder": "binder",
+    "bindery-grouper": "grouper",
+}
+ON_ITS_WAY_S: Final = LATEST_S + 1.0
+"""How long after the end of its term what a process has sent may arrive."""
+
+
+class BindingJudge:
+    """Knows requests, announcements and Leases from the log."""
+
+    def __init__(self) -> None:
+        self._requests: dict[str, tuple[BindRequest, float]] = {}
+        """UID of each stored request -> the request, and when it was created."""
+        self._deleted: deque[tuple[float, BindRequest, float]] = deque()
+        """Deleted requests, each with the moments of its deletion and creation."""
+        self._announced: list[tuple[float, int]] = []
+        """When a binder had read the announcement of a fencing token, and the token."""
+        self._leaders: dict[str, tuple[str, float]] = {}
+        """Kind of process -> the process that leads, and since when."""
+
+    def problems(self, change: Change) -> Iterator[str]:
+        """Take in a write; yield what it breaks."""
+        if change.kind.plural == "leases":
+            self._lease(change)
+        elif change.kind.plural == "bindrequests":
+            yield from self._request(change)
+        elif change.kind.plural == "pods":
+            yield from self._pod(change)
+        if change.kind.plural == "podgroups" and change.writer.caller.startswith("grouper"):
+            yield from self._without_lease(change)
+
+    def created_s(self, pod: str) -> float | None:
+        """Return when the oldest stored request for a pod, given by UID, was created."""
+        return min(
+            (at_s for found, at_s in self._requests.values() if pod in _pods(found)), default=None
+        )
+
+    def _lease(self, change: Change) -> None:
+        kind = _LEASES.get(change.key[1])
+        holder = change.version.object["spec"].get("holderIdentity") or ""
+        process = holder.rpartition("-")[0]
+        if kind and process and self._leaders.get(kind, ("", 0.0))[0] != process:
+            self._leaders[kind] = process, change.at_s
+
+    def _without_lease(self, change: Change) -> Iterator[str]:
+        caller = change.writer.caller
+        leader, since_s = self._leaders.get(caller.partition("-")[0], (caller, 0.0))
+        if leader != caller and change.at_s > since_s + ON_ITS_WAY_S:
+            what = f"{change.writer.verb} {change.writer.subresource} {change.key[1]}"
+            yield f"{caller}: {what} {change.at_s - since_s:.1f} s after {leader} leads"
+
+    def _request(self, change: Change) -> Iterator[str]:
+        found = msgspec.json.decode(change.version.body, type=BindRequest)
+        uid, caller = found.metadata.uid, change.writer.caller
+        if change.type is ChangeType.DELETED:
+            _, created_s = self._requests.pop(uid)
+            self._deleted.append((change.at_s, found, created_s))
+            if caller.startswith("binder") and not found.is_final:
+                yield f"{caller} deletes the unfinished request {found.metadata.name}"
+            return
+        created_s = self._requests[uid][1] if uid in self._requests else change.at_s
+        self._requests[uid] = found, created_s
+        if FENCE_LABEL in found.metadata.labels and found.is_final:
+            self._announced.append((change.at_s, found.spec.fencing_token))
+        if found.status.failed_attempts > found.spec.backoff_limit + 1:
+            yield f"{found.metadata.name} is tried {found.status.failed_attempts} times"
+
+    def _pod(self, change: Change) -> Iterator[str]:
+        caller = change.writer.caller
+        if change.writer.subresource == "binding" and caller.startswith("binder"):
+            yield from self._without_lease(change)
+            yield from self._binding(change)
+        if change.writer.subresource == "eviction" and caller.startswith("scheduler"):
+            yield from self._without_lease(change)
+        if change.type is ChangeType.DELETED and caller.startswith(("binder", "scheduler")):
+            meta, status = change.version.object["metadata"], change.version.object["status"]
+            is_ours = gpushare.is_reservation(meta["namespace"], meta.get("labels") or {})
+            is_evicted = change.writer.subresource == "eviction" and caller.startswith("scheduler")
+            is_cleared = status.get("phase") in ENDED
+            if not is_evicted and not is_cleared and not (is_ours and caller.startswith("binder")):
+                yield f"{caller} deletes pod {meta['name']}"
+
+    def _binding(self, change: Change) -> Iterator[str]:
+        pod = change.version.object
+        uid, name, node = pod["metadata"]["uid"], change.key[1], pod["spec"]["nodeName"]
+        while self._deleted and self._deleted[0][0] < change.at_s - ON_ITS_WAY_S:
+            self._deleted.popleft()
+        known = [*self._requests.values(), *((each, at_s) for _, each, at_s in self._deleted)]
+        asking = [(each, at_s) for each, at_s in known if _pods(each).get(uid) == node]
+        if not asking:
+            yield f"{name} is bound to {node} without a request"
+            return
+        if all(self._is_fenced(each, at_s) for each, at_s in asking):
+            yield f"{name} is bound for a request of a scheduler that no longer leads"
+
+    def _is_fenced(self, request: BindRequest, created_s: float) -> bool:
+        """Whether a request came after a binder had read of a newer scheduler."""
+        token = request.spec.fencing_token
+        return any(at_s < created_s and newer > token for at_s, newer in self._announced)
+
+
+def _pods(request: BindRequest) -> Mapping[str, str]:
+    """Return the pods of a request, by UID, with their nodes."""
+    return {pod.pod_uid: pod.selected_node for each in request.spec.statements for pod in each.pods}
+
+
+def unused_now(change: Change, pods: Mapping[str, Any]) -> Iterator[str]:
+    """Yield that a binder deletes the reservation of a GPU whose pods still run.
+
+    `pods`: UID -> pod, of all that are on the node.
+    """
+    meta = change.version.object["metadata"]
+    labels = meta.get("labels") or {}
+    is_ours = gpushare.is_reservation(meta["namespace"], labels)
+    if not is_ours or not change.writer.caller.startswith("binder"):
+        return
+    if change.version.object["status"].get("phase") in ENDED:
+        return
+    groups = set(gpushare.groups(labels))
+    for pod in pods.values():
+        is_user = not gpushare.is_reservation(pod.metadata.namespace, pod.metadata.labels)
+        if is_user and groups & set(gpushare.groups(pod.metadata.labels)):
+            yield f"the reservation {meta['name']} is deleted, and {pod.metadata.name} uses it"

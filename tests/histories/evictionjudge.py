@@ -1,0 +1,155 @@
+"""Judges evictions: each makes room for a gang that may have it, or ends a broken gang.
+
+The evidence is in the stored objects: before a scheduler evicts, it nominates the pods that get the
+room for their nodes.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from bindery.api.names import POD_GROUP_ANNOTATION, PREEMPTIBLE_ANNOTATION
+from bindery.kube.objects.podgroups import PodGroup
+from bindery.kube.objects.watched import Pod
+from tests.histories.apiserver.store import Change, ChangeType
+from tests.recounting import ENDED
+
+_MOST: Final = 15
+"""How often the pods of one gang may be evicted, for each pod that it has."""
+
+
+class EvictionJudge:
+    """Knows pods, gangs and priorities from the log."""
+
+    def __init__(self) -> None:
+        self._pods: dict[str, Pod] = {}
+        self._groups: dict[str, PodGroup] = {}
+        self._priorities: dict[str, int] = {}
+        self._priority_range: defaultdict[str, list[int]] = defaultdict(list)
+        """PodGroup -> all priorities that it had."""
+        self._wanted_s: dict[str, dict[str, float]] = defaultdict(dict)
+        """Node -> PodGroup with a pod nominated for it -> when it last was."""
+        self._nodes: defaultdict[str, set[str]] = defaultdict(set)
+        """PodGroup -> the nodes that its pods were bound to."""
+        self.evicted: set[str] = set()
+        """UIDs of pods that schedulers have evicted."""
+        self._times: Counter[str] = Counter()
+
+    def problems(self, change: Change) -> Iterator[str]:
+        """Take in a write; yield what it breaks."""
+        match change.kind.plural:
+            case "priorityclasses":
+                self._priorities[change.key[1]] = change.version.object["value"]
+            case "podgroups":
+                group = msgspec.json.decode(change.version.body, type=PodGroup)
+                self._groups[group.metadata.name] = group
+                self._note_priority(group)
+            case "pods":
+                yield from self._pod(change)
+
+    def _pod(self, change: Change) -> Iterator[str]:
+        pod = msgspec.json.decode(change.version.body, type=Pod)
+        uid, writer = pod.metadata.uid, change.writer
+        is_evicted = writer.subresource == "eviction" and writer.caller.startswith("scheduler")
+        if is_evicted and uid not in self.evicted:
+            self.evicted.add(uid)
+            yield from self._eviction(pod, change)
+        self._note_wanted(self._pods.get(uid), change.at_s)
+        if change.type is ChangeType.DELETED:
+            self._pods.pop(uid, None)
+        else:
+            self._pods[uid] = pod
+            self._note_wanted(pod, change.at_s)
+            if pod.spec.node_name:
+                self._nodes[self.gang_of(pod)].add(pod.spec.node_name)
+
+    def gang_of(self, pod: Pod) -> str:
+        """Return the PodGroup of a pod: the one it names, or that of its controller."""
+        named = pod.metadata.annotations.get(POD_GROUP_ANNOTATION)
+        if named:
+            return named
+        owners = {owner.uid for owner in pod.metadata.owner_references}
+        for name, group in self._groups.items():
+            if any(member.controller in owners for member in group.spec.members or ()):
+                return name
+        return ""
+
+    def _note_priority(self, group: PodGroup) -> None:
+        """Note the priority of a gang: of its class, else the highest of its pods."""
+        name = group.metadata.name
+        value = self._priorities.get(group.spec.priority_class_name or "")
+        if value is None:
+            of_pods = (p.spec.priority or 0 for p in self._pods.values() if self.gang_of(p) == name)
+            value = max(of_pods, default=0)
+        self._priority_range[name].append(value)
+
+    def _note_wanted(self, pod: Pod | None, at_s: float) -> None:
+        if pod is not None and pod.status.nominated_node_name and not pod.spec.node_name:
+            self._wanted_s[pod.status.nominated_node_name][self.gang_of(pod)] = at_s
+
+    def _running(self, name: str) -> int:
+        return sum(
+            bool(pod.spec.node_name)
+            and pod.status.phase not in ENDED
+            and pod.metadata.deletion_timestamp is None
+            and self.gang_of(pod) == name
+            for pod in self._pods.values()
+        )
+
+    def _eviction(self, pod: Pod, change: Change) -> Iterator[str]:
+        name = self.gang_of(pod)
+        who = f"{change.writer.caller} evicts {pod.metadata.name} of {name}"
+        group = self._groups.get(name)
+        self._times[name] += 1
+        if self._times[name] > _MOST * max(1, group.spec.min_member if group else 1):
+            yield f"{who}, whose pods were evicted {self._times[name]} times"
+        if group is None:
+            return
+        if self._running(name) < group.spec.min_member:
+            return  # the rest of a gang that is broken, or is going
+        queue = group.spec.queue
+        wanted = sorted(
+            {
+                claimant
+                for node, claimants in self._wanted_s.items()
+                for claimant, at_s in claimants.items()
+                # A gang goes as a whole; within a queue it also frees what a limit allows.
+                if node in self._nodes[name] or self._queue(claimant) == queue
+                if claimant != name
+                and (self._is_nominated(claimant, node) or at_s > change.at_s - 1)
+            }
+        )
+        if not wanted:
+            yield f"{who}, and no pod is nominated for its room"
+        elif not any(self._may_evict(claimant, group) for claimant in wanted):
+            yield f"{who} for {', '.join(wanted)}, which may not have its room"
+        is_pinned = pod.metadata.annotations.get(PREEMPTIBLE_ANNOTATION) == "false"
+        if (group.spec.preemptibility == "NonPreemptible" or is_pinned) and (
+            self._running(name) <= group.spec.min_member
+        ):
+            yield f"{who}, which is not preemptible"
+
+    def _queue(self, name: str) -> str:
+        group = self._groups.get(name)
+        return group.spec.queue if group is not None else ""
+
+    def _is_nominated(self, claimant: str, node: str) -> bool:
+        return any(
+            pod.status.nominated_node_name == node and not pod.spec.node_name
+            for pod in self._pods.values()
+            if self.gang_of(pod) == claimant
+        )
+
+    def _may_evict(self, claimant: str, victim: PodGroup) -> bool:
+        """Whether a gang may have a victim's room; a victim with a controller may also move."""
+        found = self._groups.get(claimant)
+        if found is None or victim.metadata.owner_references:
+            return True
+        if (found.spec.queue or "default") != (victim.spec.queue or "default"):
+            return True
+        self._note_priority(found)
+        self._note_priority(victim)
+        highest = max(self._priority_range[claimant])
+        return highest > min(self._priority_range[victim.metadata.name])

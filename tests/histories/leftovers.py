@@ -1,0 +1,91 @@
+"""What must hold at rest beside `rest`: what the processes report, and what they leave behind."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from bindery.api import gpushare
+from bindery.api.names import POD_GROUP_ANNOTATION
+from bindery.kube.objects.podgroups import PodGroup
+from bindery.kube.objects.resources import NODES, POD_GROUPS, PODS
+from bindery.kube.objects.watched import Pod
+from bindery.kube.objects.workloads import WORKLOAD_JOBS
+from tests.histories.apiserver.server import ModelApiServer
+from tests.histories.reading import all_of
+from tests.histories.world import NAMESPACE
+from tests.recounting import ENDED
+
+
+@dataclass(frozen=True)
+class Leftovers:
+    """Looks at the stored objects at rest."""
+
+    server: ModelApiServer
+
+    def problems(self) -> list[str]:
+        """Return what is not as it must be at rest."""
+        pods = [p for p in all_of(self.server, PODS) if p.metadata.namespace == NAMESPACE]
+        groups = all_of(self.server, POD_GROUPS)
+        nodes = {node.metadata.name for node in all_of(self.server, NODES)}
+        found = [text for group in groups for text in _of_counts(group, pods)]
+        found += [text for pod in pods for text in _of_pod(pod, nodes)]
+        return [*found, *self._of_jobs(groups, pods)]
+
+    def _of_jobs(self, groups: list[PodGroup], pods: list[Pod]) -> Iterator[str]:
+        """Yield the Jobs with pods whose PodGroup is not the only one, or not as the Job wants."""
+        for job in all_of(self.server, WORKLOAD_JOBS):
+            meta = job.metadata
+            mine = [
+                group
+                for group in groups
+                if any(owner.uid == meta.uid for owner in group.metadata.owner_references)
+            ]
+            has_pods = any(
+                owner.uid == meta.uid for pod in pods for owner in pod.metadata.owner_references
+            )
+            if has_pods and len(mine) != 1:
+                yield f"Job {meta.name} has {len(mine)} PodGroups"
+            stored = self.server.find("jobs", meta.namespace, meta.name)
+            parallelism = stored["spec"]["parallelism"] if stored is not None else 0
+            for group in mine if has_pods else ():
+                if group.spec.min_member != parallelism:
+                    text = f"minMember {group.spec.min_member}, and the Job runs {parallelism}"
+                    yield f"{group.metadata.name} has {text}"
+
+
+def members(group: PodGroup, pods: list[Pod]) -> list[Pod]:
+    """Return the pods of a gang: those that name it, or whose controller it names."""
+    controllers = {member.controller for member in group.spec.members or ()}
+    return [
+        pod
+        for pod in pods
+        if pod.metadata.annotations.get(POD_GROUP_ANNOTATION) == group.metadata.name
+        or any(owner.uid in controllers for owner in pod.metadata.owner_references)
+    ]
+
+
+def _of_counts(group: PodGroup, pods: list[Pod]) -> Iterator[str]:
+    """Yield the counts in the status of a PodGroup that are not those of its pods."""
+    mine = members(group, pods)
+    if not mine:
+        return  # a gang that has finished keeps its counts
+    real = {
+        "pending": sum(not p.spec.node_name and p.status.phase not in ENDED for p in mine),
+        "bound": sum(bool(p.spec.node_name) and p.status.phase not in ENDED for p in mine),
+        "succeeded": sum(p.status.phase == "Succeeded" for p in mine),
+        "failed": sum(p.status.phase == "Failed" for p in mine),
+    }
+    for name, number in real.items():
+        told = getattr(group.status.pods, name)
+        if told != number:
+            yield f"{group.metadata.name} tells of {told} {name} pods and has {number}"
+
+
+def _of_pod(pod: Pod, nodes: set[str]) -> Iterator[str]:
+    name = pod.metadata.name
+    if pod.spec.node_name:
+        is_here = pod.spec.node_name in nodes and pod.metadata.deletion_timestamp is None
+        if is_here and pod.status.phase == "Pending":
+            yield f"{name} is bound and does not start"
+        return
+    if gpushare.groups(pod.metadata.labels):
+        yield f"{name} is not bound, and has the label of a GPU group"
