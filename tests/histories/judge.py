@@ -10,9 +10,10 @@ from bindery.kube.objects.podgroups import PodGroup
 from bindery.kube.objects.watched import Pod
 from tests.histories.apiserver.server import ModelApiServer
 from tests.histories.apiserver.store import Change, ChangeType
+from tests.histories.needs.judge import NeedsJudge
 from tests.histories.plan import Plan
 from tests.histories.world import LIMITED
-from tests.recounting import ENDED, gpu_problems, requested
+from tests.recounting import ENDED, requested
 
 
 class BrokenInvariantError(Exception):
@@ -34,6 +35,7 @@ class Judge:
         """Node -> UID -> pod that holds room there."""
         self._queues: dict[str, str] = {}
         """Name of each PodGroup that ever was -> its queue."""
+        self._needs = NeedsJudge(server, plan, self._on)
 
     def look(self) -> None:
         """Judge the writes since the last look; raises BrokenInvariantError."""
@@ -42,6 +44,8 @@ class Judge:
             change = log[self._judged]
             self._judged += 1
             self.see(change)
+            for text in self._needs.problems(change):
+                self._broken(text)
             if change.kind.plural == "pods":
                 self._pod(change)
             elif change.kind.plural == "podgroups":
@@ -73,8 +77,10 @@ class Judge:
         if used > self._plan.cores * 1000:
             who = ", ".join(f"{p.metadata.name} {requested(p, 'cpu')}m" for p in pods)
             self._broken(f"{used}m cores of {self._plan.cores} are taken on {node} ({who})")
-        for text in gpu_problems(node, pods, self._plan.gpus):
+        for text in self._needs.problems_of_room(node, pods):
             self._broken(f"{text} on {node} after {pod.metadata.name} was bound")
+        for text in self._needs.problems_of_bound(pod):
+            self._broken(text)
         self._limit(pod)
 
     def _limit(self, bound: Pod) -> None:

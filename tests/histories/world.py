@@ -6,7 +6,7 @@ They reach the API server over the same network as the product, on lines without
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from random import Random
 from typing import Any, Final, TypeVar
@@ -29,6 +29,8 @@ from fakes.reservations import GpuDevicePlugins
 from tests.histories.apiserver.garbage import GarbageCollector
 from tests.histories.apiserver.server import ModelApiServer
 from tests.histories.apiserver.store import Change
+from tests.histories.needs import bodies
+from tests.histories.needs.world import NeedsWorld
 from tests.histories.plan import NODE_PREFIX, Act, ActKind, GangPlan, Plan
 from tests.histories.reading import all_of
 
@@ -62,9 +64,15 @@ class World:
     """Gangs that people have taken a pod from, which no controller replaces."""
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when a pod, a Job or a node has changed."""
+    needs: NeedsWorld = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Make those who answer what gangs need."""
+        self.needs = NeedsWorld(self.plan, self.server, self.client, self._create_workers)
 
     def see(self, change: Change) -> None:
         """Take note of a write."""
+        self.needs.see(change)
         if change.kind.plural in ("pods", "jobs", "nodes"):
             self.changed.set()
 
@@ -75,6 +83,7 @@ class World:
         limited = {"resources": {"cpu": {"limit": str(self.plan.limit_cores)}}}
         for name, spec in {**_QUEUES, LIMITED: limited}.items():
             await self.client.create(QUEUES, {**_object(API_VERSION, "Queue", name), "spec": spec})
+        await self.needs.prepare()
 
     async def live(self) -> None:
         """Carry out the plan, and answer for controllers, until cancelled."""
@@ -86,25 +95,36 @@ class World:
             group.create_task(self._control())
             group.create_task(self._collect_garbage())
             group.create_task(self._give_devices())
+            group.create_task(self.needs.live())
 
     # -- gangs -----------------------------------------------------------------------------------
 
     async def _submit(self, gang: GangPlan) -> None:
         self.gangs[gang.name] = gang
+        names = [f"{gang.name}-{index}" for index in range(gang.size)]
+        if gang.needs is not None:
+            await self.needs.submit_claims(gang.name, gang.needs, names)
         if gang.is_job:
             await self._try(self.client.create(WORKLOAD_JOBS, self._job(gang), NAMESPACE))
             return
         steps: list[Callable[[], Coroutine[Any, Any, object]]] = [
             partial(self.client.create, POD_GROUPS, _group(gang), NAMESPACE),
-            *(
-                partial(self.client.create, PODS, _pod(gang, f"{gang.name}-{index}"), NAMESPACE)
-                for index in range(gang.size)
-            ),
+            *(partial(self.client.create, PODS, _pod(gang, name), NAMESPACE) for name in names),
         ]
         if gang.is_pod_first:
             self.chance.shuffle(steps)
         for step in steps:
             await self._try(step())
+
+    async def _create_workers(self, name: str) -> None:
+        """Create the pods of the later stage of a gang, if it is still there."""
+        gang = self.gangs.get(name)
+        stage = gang.needs.stage if gang is not None and gang.needs is not None else None
+        if gang is None or stage is None:
+            return
+        for index in range(stage.workers):
+            pod = _worker(gang, f"{name}-worker-{index}")
+            await self._try(self.client.create(PODS, pod, NAMESPACE))
 
     def _job(self, gang: GangPlan) -> dict[str, Any]:
         labels = {QUEUE_LABEL: gang.queue}
@@ -252,11 +272,22 @@ class World:
 
 
 def _group(gang: GangPlan) -> dict[str, Any]:
-    spec = {"minMember": gang.minimum, "queue": gang.queue, "stalenessGracePeriodSeconds": 5}
+    spec: dict[str, Any] = {
+        "minMember": gang.minimum, "queue": gang.queue, "stalenessGracePeriodSeconds": 5,
+    }  # fmt: skip
+    if gang.needs is not None:
+        bodies.add_to_group(spec, gang.needs, _worker(gang, "worker")["spec"])
     return {**_object(API_VERSION, "PodGroup", gang.name), "spec": spec}
 
 
-def _pod(gang: GangPlan, name: str) -> dict[str, Any]:
+def _worker(gang: GangPlan, name: str) -> dict[str, Any]:
+    """Return the body of a pod of the later stage, or of the gang if it has none."""
+    stage = gang.needs.stage if gang.needs is not None else None
+    cores = stage.worker_cores if stage is not None else gang.cores
+    return _pod(replace(gang, cores=cores), name, bodies.WORKERS)
+
+
+def _pod(gang: GangPlan, name: str, sub_group: str = bodies.LEADERS) -> dict[str, Any]:
     limits = {GPU_RESOURCE: str(gang.gpus)} if gang.gpus else {}
     requests = {"cpu": str(gang.cores), **limits}
     container = {
@@ -275,6 +306,8 @@ def _pod(gang: GangPlan, name: str) -> dict[str, Any]:
             "terminationGracePeriodSeconds": 0, "containers": [container],
         },
     }  # fmt: skip
+    if gang.needs is not None:
+        bodies.add_to_pod(body, gang.name, gang.needs, sub_group)
     return admission.prepared(body) if gang.fraction else body
 
 

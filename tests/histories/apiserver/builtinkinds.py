@@ -242,6 +242,24 @@ class _Claims(_SpecAndStatus):
         return found
 
 
+class _Slices(Strategy):
+    """ResourceSlices."""
+
+    counts_generations = True
+    fields: ClassVar[Mapping[str, str]] = {"spec.nodeName": "", "spec.driver": ""}
+
+    def problems_of_update(self, new: Plain, old: Mapping[str, Any]) -> Problems:
+        spec, before = new.get("spec") or {}, old.get("spec") or {}
+        found = [
+            f"spec.{name}: Invalid value: field is immutable"
+            for name in ("driver", "nodeName")
+            if spec.get(name) != before.get(name)
+        ]
+        if (spec.get("pool") or {}).get("name") != (before.get("pool") or {}).get("name"):
+            found.append("spec.pool.name: Invalid value: field is immutable")
+        return found
+
+
 class _VolumeClaims(_SpecAndStatus):
     returns_deleted = True
     is_rewritten = True
@@ -352,7 +370,7 @@ def _kinds() -> tuple[Kind, ...]:
         kind(f"{storage}/volumeattachments", "VolumeAttachment", with_status, namespaced=False),
         kind(f"{devices}/resourceclaims", "ResourceClaim", _Claims()),
         kind(f"{devices}/resourceclaimtemplates", "ResourceClaimTemplate", plain),
-        kind(f"{devices}/resourceslices", "ResourceSlice", plain, namespaced=False),
+        kind(f"{devices}/resourceslices", "ResourceSlice", _Slices(), namespaced=False),
         kind(f"{devices}/deviceclasses", "DeviceClass", plain, namespaced=False),
     )
 
