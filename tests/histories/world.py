@@ -30,6 +30,7 @@ from tests.histories.apiserver.garbage import GarbageCollector
 from tests.histories.apiserver.server import ModelApiServer
 from tests.histories.apiserver.store import Change
 from tests.histories.needs import bodies
+from tests.histories.needs.cards import is_refused
 from tests.histories.needs.world import NeedsWorld
 from tests.histories.plan import NODE_PREFIX, Act, ActKind, GangPlan, Plan
 from tests.histories.reading import all_of
@@ -73,6 +74,8 @@ class World:
     def see(self, change: Change) -> None:
         """Take note of a write."""
         self.needs.see(change)
+        if is_refused(change):
+            self.disturbed.add(_gang_of(PODS.decode(change.version.body)))
         if change.kind.plural in ("pods", "jobs", "nodes"):
             self.changed.set()
 

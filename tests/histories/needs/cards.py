@@ -18,6 +18,7 @@ from bindery.kube.objects.resources import NODES, PODS
 from bindery.kube.objects.watched import Pod
 from fakes.hami import HamiDevicePlugin
 from tests.histories.apiserver.server import ModelApiServer
+from tests.histories.apiserver.store import Change
 from tests.histories.needs.controller import NAMESPACE, Controller
 from tests.histories.needs.plans import Trouble, TroubleKind
 
@@ -141,6 +142,12 @@ class CardNodes(Controller):
             self._failing.add(node)
             await asyncio.sleep(trouble.seconds)
             self._failing.discard(node)
+
+
+def is_refused(change: Change) -> bool:
+    """Whether a kubelet has failed the pod that was written."""
+    status = change.version.object.get("status") or {}
+    return change.kind.plural == "pods" and status.get("reason") == REFUSED
 
 
 def _limits(pod: Pod) -> set[str]:

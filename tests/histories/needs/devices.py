@@ -5,7 +5,7 @@ ended, and frees the devices of a claim when it has taken back the last reservat
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from random import Random
 from typing import Any, ClassVar, Final
 
@@ -14,6 +14,7 @@ from bindery.kube.objects.claims import (
     FINALIZER,
     RESOURCE_CLAIM_TEMPLATES,
     RESOURCE_CLAIMS,
+    ConsumerReference,
     ResourceClaim,
 )
 from bindery.kube.objects.devices import DEVICE_CLASSES, RESOURCE_SLICES
@@ -112,20 +113,23 @@ class DeviceControllers(Controller):
         if len(valid) < len(status.reserved_for) or (
             meta.deletion_timestamp is not None and not valid and status.allocation is not None
         ):
-            left: dict[str, Any] = {
-                "reservedFor": [
-                    {"resource": each.resource, "name": each.name, "uid": each.uid}
-                    for each in valid
-                ]
-            }
-            if not valid:
-                left = {"reservedFor": None, "allocation": None}
-            await self.patch(RESOURCE_CLAIMS, claim, {"status": left}, "status")
+            await self._take_back(claim, valid)
         elif status.allocation is None and FINALIZER in meta.finalizers:
             if meta.deletion_timestamp is not None:
                 await self.patch(RESOURCE_CLAIMS, claim, {"metadata": {"finalizers": None}})
         elif meta.deletion_timestamp is None and not valid and _is_of_ended(claim, pods):
             await self.attempt(self.client.delete(RESOURCE_CLAIMS, meta.name, NAMESPACE))
+
+    async def _take_back(self, claim: ResourceClaim, valid: list[ConsumerReference]) -> None:
+        """Leave the valid reservations; without any, free the devices and the claim."""
+        users = [{"resource": each.resource, "name": each.name, "uid": each.uid} for each in valid]
+        left = {"reservedFor": users} if valid else {"reservedFor": None, "allocation": None}
+        is_written = await self.patch(RESOURCE_CLAIMS, claim, {"status": left}, "status")
+        if is_written and not valid:
+            update = self.client.update(
+                RESOURCE_CLAIMS, claim.metadata.name, NAMESPACE, without_finalizer
+            )
+            await self.attempt(update)
 
     # -- troubles --------------------------------------------------------------------------------
 
@@ -143,6 +147,13 @@ class DeviceControllers(Controller):
             if claims:
                 name = nth(claims, trouble.target).metadata.name
                 await self.attempt(self.client.delete(RESOURCE_CLAIMS, name, NAMESPACE))
+
+
+def without_finalizer(claim: ResourceClaim) -> Mapping[str, Any] | None:
+    """Return the patch that takes the protection from a claim that is not allocated."""
+    if claim.status.allocation is not None or FINALIZER not in claim.metadata.finalizers:
+        return None
+    return {"metadata": {"finalizers": None}}
 
 
 def _made_for(claims: list[ResourceClaim], pod: Pod, entry: PodResourceClaim) -> Iterator[str]:

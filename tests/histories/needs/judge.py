@@ -16,7 +16,7 @@ from bindery.kube.objects.watched import Pod
 from tests.histories.apiserver.server import ModelApiServer
 from tests.histories.apiserver.store import Change
 from tests.histories.needs import bodies
-from tests.histories.needs.cards import BY_TROUBLE, CARD, PREFIX, REFUSED, lock_of
+from tests.histories.needs.cards import BY_TROUBLE, CARD, PREFIX, is_refused, lock_of
 from tests.histories.needs.controller import NAMESPACE, is_alive
 from tests.histories.needs.volumes import claim_names
 from tests.histories.plan import Plan
@@ -195,9 +195,10 @@ class NeedsJudge:
             yield f"{pod.metadata.name} was bound to {pod.spec.node_name}, {why}"
 
     def _pod(self, change: Change) -> Iterator[str]:
-        status = change.version.object.get("status") or {}
-        if status.get("reason") == REFUSED and status.get("message") != BY_TROUBLE:
-            yield f"the device plugin refused {change.key[1]}: {status.get('message')}"
+        if is_refused(change):
+            message = change.version.object["status"].get("message")
+            if message != BY_TROUBLE:
+                yield f"the device plugin refused {change.key[1]}: {message}"
 
     # -- racks -----------------------------------------------------------------------------------
 
