@@ -73,11 +73,10 @@ class HamiDevicePlugin:
     async def _admit_in_time(self, pod: Pod) -> None:
         """Admit `pod` once the API server answers; the kubelet's call waits for it."""
         while True:
-            try:
+            with suppress(UnreachableError):
                 await self.admit(pod)
                 return
-            except UnreachableError:
-                await asyncio.sleep(_UNREACHABLE_PAUSE_S)
+            await asyncio.sleep(_UNREACHABLE_PAUSE_S)
 
     async def admit(self, pod: Pod) -> str:
         """Allocate for each container of `pod`; return why an Allocate went wrong, else ""."""

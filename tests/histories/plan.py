@@ -4,13 +4,13 @@ Nothing here runs: `history` plays a plan. A part that is taken out of a plan le
 the others as it was, because each draws from a generator of its own.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from random import Random
 from typing import Final
 
 from tests.histories.needs import plans as needs_plans
-from tests.histories.needs.plans import Ground, NeedyGang, Needs, Trouble
+from tests.histories.needs.plans import Ground, Needs, NeedyGang, Trouble
 
 QUIET_AFTER_S: Final = 120.0
 """The last fault and the last act come before; then everything has to come to rest."""
@@ -120,7 +120,7 @@ class Plan:
     acts: tuple[Act, ...]
     skew_s: tuple[float, ...]
     """How far the wall clock of each of `PROCESSES` is ahead."""
-    ground: Ground = Ground()
+    ground: Ground = field(default_factory=Ground)
     troubles: tuple[Trouble, ...] = ()
 
     def parts(self) -> int:

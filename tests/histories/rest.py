@@ -15,7 +15,8 @@ from bindery.scheduler.cache.observers import WATCHED
 from bindery.scheduler.engine import Engine
 from tests.histories.apiserver.server import ModelApiServer
 from tests.histories.components import scheduler_configuration
-from tests.histories.needs.rest import held_room, left_over
+from tests.histories.needs.rest import left_over
+from tests.histories.needs.room import held_by_engine
 from tests.histories.reading import all_of
 from tests.histories.world import NAMESPACE, World
 from tests.recounting import ENDED
@@ -65,7 +66,7 @@ class Rest:
             for draft in engine.cycle()
         )
         found = [f"a new engine places {name}" for name in unplanned]
-        return found or held_room(self.server, self.world.plan, engine)
+        return found or held_by_engine(self.server, self.world.plan, engine)
 
 
 def _is_in(pod: Pod, group: PodGroup) -> bool:

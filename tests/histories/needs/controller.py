@@ -41,7 +41,7 @@ class Controller(ABC):
         """Look soon."""
         self._changed.set()
 
-    async def prepare(self) -> None:
+    async def prepare(self) -> None:  # noqa: B027  # some have nothing to prepare
         """Create what is there before the product starts."""
 
     async def run(self) -> None:
@@ -56,7 +56,7 @@ class Controller(ABC):
     async def look(self) -> None:
         """Do what there is to do now."""
 
-    async def suffer(self, trouble: Trouble) -> None:
+    async def suffer(self, trouble: Trouble) -> None:  # noqa: B027  # some have no troubles
         """Begin and end a trouble, if it is one of this controller."""
 
     def all_of(self, resource: Resource[T]) -> list[T]:

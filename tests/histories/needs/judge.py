@@ -85,7 +85,7 @@ class NeedsJudge:
         before = (change.before.object["spec"].get("claimRef") or {}).get("uid", "")
         after = (change.after.object["spec"].get("claimRef") or {}).get("uid", "")
         is_bound = (change.before.object.get("status") or {}).get("phase") == "Bound"
-        if before != after and (after and before or is_bound and _is_binder(change)):
+        if before != after and ((after and before) or (is_bound and _is_binder(change))):
             yield f"volume {change.key[1]} was taken from the claim that it belonged to"
 
     def _volumes_of(self, pod: Pod) -> Iterator[str]:

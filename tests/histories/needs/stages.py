@@ -69,6 +69,8 @@ def _is_so_far(pod: Pod, stage: StageNeed) -> bool:
         case "Bound":
             return bool(pod.spec.node_name)
         case "Ready":
-            return any(c.type == "Ready" and c.status == "True" for c in pod.status.conditions or ())
+            return any(
+                c.type == "Ready" and c.status == "True" for c in pod.status.conditions or ()
+            )
         case _:
             return pod.status.phase == "Succeeded"

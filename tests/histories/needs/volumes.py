@@ -176,7 +176,7 @@ class VolumeControllers(Controller):
         reference = volume.spec.claim_ref if volume is not None else None
         is_mine = reference is not None and reference.uid == meta.uid
         phase = "Bound" if is_mine else "Lost"
-        if claim.status.phase != phase and claim.status.phase != "Lost":
+        if claim.status.phase not in (phase, "Lost"):
             await self.patch(CLAIMS, claim, {"status": {"phase": phase}}, "status")
 
     # -- troubles --------------------------------------------------------------------------------
