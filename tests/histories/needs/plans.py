@@ -161,25 +161,28 @@ def draw(seed: int) -> Drawn:
     with_devices = _gangs(devices, "device", _device_need)
     with_cards = _gangs(cards, "card", _card_need)
     with_stages = _gangs(stages, "stage", _stage_needs)
+    gangs = (*with_volumes, *with_devices, *with_cards, *with_stages)
+    has_volumes = any(gang.needs.volume is not None for gang in gangs)
+    has_devices = any(gang.needs.device is not None for gang in gangs)
     troubles = (
-        *_troubles(volumes, bool(with_volumes), _VOLUME_TROUBLES),
-        *_troubles(devices, bool(with_devices), _DEVICE_TROUBLES),
+        *_troubles(volumes, has_volumes, _VOLUME_TROUBLES),
+        *_troubles(devices, has_devices, _DEVICE_TROUBLES),
         *_troubles(cards, bool(with_cards), _CARD_TROUBLES),
     )
     ground = Ground(
-        has_volumes=bool(with_volumes),
-        local_volumes=tuple(volumes.randrange(5) for _ in range(4)) if with_volumes else (),
-        devices=devices.randint(1, 2) if with_devices else 0,
+        has_volumes=has_volumes,
+        local_volumes=tuple(volumes.randrange(5) for _ in range(4)) if has_volumes else (),
+        devices=devices.randint(1, 2) if has_devices else 0,
         card_nodes=cards.randint(1, 2) if with_cards else 0,
         racks=2 if with_stages else 0,
     )
-    gangs = (*with_volumes, *with_devices, *with_cards, *with_stages)
     return Drawn(ground, gangs, tuple(sorted(troubles, key=lambda each: each.at_s)))
 
 
 _VOLUME_TROUBLES: Final = (
     TroubleKind.LOSE_VOLUME,
     TroubleKind.DELETE_CLAIM,
+    TroubleKind.REFUSE_VOLUMES,
     TroubleKind.REFUSE_VOLUMES,
     TroubleKind.STOP_PROVISIONER,
 )
@@ -217,10 +220,16 @@ def _gang(chance: Random, name: str, needs: Needs) -> NeedyGang:
 
 
 def _volume_need(chance: Random) -> Needs:
+    """Draw a volume, and often a device: what the binder has written of it is undone with it."""
+    device = _device_need(chance).device if chance.random() < 0.5 else None
+    return Needs(volume=_volume(chance), device=device)
+
+
+def _volume(chance: Random) -> VolumeNeed:
     is_ephemeral = chance.random() < 0.3
-    source = chance.choice(tuple(VolumeSource))
+    source = chance.choice((VolumeSource.PROVISIONED, *VolumeSource))
     is_shared = not is_ephemeral and chance.random() < 0.3
-    return Needs(volume=VolumeNeed(source, is_shared, is_ephemeral))
+    return VolumeNeed(source, is_shared, is_ephemeral)
 
 
 def _device_need(chance: Random) -> Needs:
@@ -228,7 +237,11 @@ def _device_need(chance: Random) -> Needs:
 
 
 def _card_need(chance: Random) -> Needs:
-    return Needs(card=CardNeed(chance.choice((2000, 4000, 6000))))
+    volume = VolumeNeed(VolumeSource.PROVISIONED, is_shared=False, is_ephemeral=False)
+    return Needs(
+        card=CardNeed(chance.choice((2000, 4000, 6000))),
+        volume=volume if chance.random() < 0.4 else None,
+    )
 
 
 def _stage_needs(chance: Random) -> Needs:
@@ -260,5 +273,5 @@ def _troubles(
             at_s=chance.choice((chance.uniform(0, 5), chance.uniform(0, _LAST_S))),
             seconds=chance.uniform(1, 30),
         )
-        for _ in range(chance.randint(0, 3))
+        for _ in range(chance.randint(1, 4))
     )

@@ -48,7 +48,8 @@ def _of_volumes(server: ModelApiServer) -> Iterator[str]:
     }
     for volume in all_of(server, VOLUMES):
         reference = volume.spec.claim_ref
-        if reference is not None and volume.metadata.name not in ever_bound:
+        is_chosen = CHOSEN_FOR in volume.metadata.annotations  # by the binder, not by its driver
+        if reference is not None and is_chosen and volume.metadata.name not in ever_bound:
             yield f"volume {volume.metadata.name} is kept for claim {reference.name}"
 
 

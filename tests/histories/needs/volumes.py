@@ -47,7 +47,9 @@ class VolumeControllers(Controller):
     ) -> None:
         super().__init__(server, client, chance)
         self._nodes, self._local_volumes = nodes, local_volumes
-        self._provisioner = ProvisionerStandIn(client, NAMESPACE, bodies.PROVISIONER)
+        self._provisioner = ProvisionerStandIn(
+            client, NAMESPACE, bodies.PROVISIONER, draw_delay_s=lambda: _delay_s(chance)
+        )
         self._may_serve = asyncio.Event()
         self._may_serve.set()
         self._stopped = asyncio.Event()
@@ -86,9 +88,9 @@ class VolumeControllers(Controller):
         """Take one step for everything."""
         pods = self.pods()
         for pod in pods:
-            for volume in pod.spec.volumes or ():
-                if volume.ephemeral is not None and is_alive(pod):
-                    await self._make_claim(pod, volume)
+            for mounted in pod.spec.volumes or ():
+                if mounted.ephemeral is not None and is_alive(pod):
+                    await self._make_claim(pod, mounted)
         claims = {claim.metadata.name: claim for claim in self.all_of(CLAIMS)}
         volumes = {volume.metadata.name: volume for volume in self.all_of(VOLUMES)}
         for volume in volumes.values():
@@ -222,6 +224,10 @@ def claim_names(pod: Pod) -> list[str]:
         else f"{pod.metadata.name}-{volume.name}"
         for volume in pod.spec.volumes or ()
     ]
+
+
+def _delay_s(chance: Random) -> float:
+    return chance.choice((chance.uniform(0.0, 0.5), chance.uniform(0.0, 12.0)))
 
 
 def _holds_claims(pod: Pod) -> bool:
