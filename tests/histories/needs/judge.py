@@ -18,6 +18,7 @@ from tests.histories.apiserver.store import Change
 from tests.histories.needs import bodies
 from tests.histories.needs.cards import BY_TROUBLE, CARD, PREFIX, is_refused, lock_of
 from tests.histories.needs.controller import NAMESPACE, is_alive
+from tests.histories.needs.undone import left_of_given_up
 from tests.histories.needs.volumes import claim_names
 from tests.histories.plan import Plan
 from tests.recounting import card_problems, gpu_problems
@@ -46,6 +47,7 @@ class NeedsJudge:
             "resourceclaims": self._resource_claim,
             "persistentvolumeclaims": self._volume_claim,
             "persistentvolumes": self._volume,
+            "bindrequests": lambda change: left_of_given_up(self._server, change),
             "nodes": self._node,
             "pods": self._pod,
         }
