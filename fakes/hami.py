@@ -73,12 +73,14 @@ class HamiDevicePlugin:
     async def _admit_in_time(self, pod: Pod) -> None:
         """Admit `pod` once the API server answers; the kubelet's call waits for it."""
         while True:
-            try:
-                return await self._admit(pod)
-            except UnreachableError:
-                await asyncio.sleep(_UNREACHABLE_PAUSE_S)
+            with suppress(UnreachableError):
+                await self.admit(pod)
+                return
+            await asyncio.sleep(_UNREACHABLE_PAUSE_S)
 
-    async def _admit(self, pod: Pod) -> None:
+    async def admit(self, pod: Pod) -> str:
+        """Allocate for each container of `pod`; return why an Allocate went wrong, else ""."""
+        problem = ""
         containers = [*(pod.spec.init_containers or ()), *pod.spec.containers]
         try:
             for container in containers:
@@ -87,8 +89,10 @@ class HamiDevicePlugin:
                 if count:
                     await self._allocate(pod, count)
         except AllocateError as error:
-            self.failed.append(f"{pod.metadata.name}: {error}")
+            problem = str(error)
+            self.failed.append(f"{pod.metadata.name}: {problem}")
         self.admitted.set()
+        return problem
 
     async def _allocate(self, admitted: Pod, count: int) -> None:
         current = await self._current_pod()

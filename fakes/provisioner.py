@@ -7,7 +7,7 @@ node's name from the claim again, and the pod is planned again.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -32,6 +32,8 @@ class ProvisionerStandIn:
     name: str
     full_nodes: set[str] = field(default_factory=set)
     """Nodes for which it can make nothing."""
+    draw_delay_s: Callable[[], float] = lambda: 0.0
+    """Draws how long it works for a claim; it serves one after the other."""
     made: dict[str, str] = field(default_factory=dict)
     """Claim -> the node for which its volume was made."""
     refused: list[str] = field(default_factory=list)
@@ -69,6 +71,8 @@ class ProvisionerStandIn:
         if annotations.get(PROVISIONER) != self.name or claim.spec.volume_name:
             return
         node = annotations.get(SELECTED_NODE)
+        if node is not None:
+            await asyncio.sleep(self.draw_delay_s())
         if node in self.full_nodes:
             await self._refuse(claim, node)
         elif node is not None:

@@ -12,6 +12,7 @@ from typing import Final
 from bindery.api import gpushare
 from bindery.api.hami import poddevices
 from bindery.api.hami.errors import HamiFormatError
+from bindery.api.hami.poddevices import ContainerDevice
 from bindery.api.hami.vendortable import NVIDIA
 from bindery.api.names import GPU_RESOURCE
 from bindery.api.quantity import parse
@@ -58,14 +59,21 @@ def _described(pod: Pod) -> str:
     return f"{pod.metadata.name} {groups or requested(pod, GPU_RESOURCE) // 1000}{going}"
 
 
+def card_memory(pods: list[Pod]) -> int:
+    """Return the MiB of HAMi's cards that pods hold."""
+    return sum(device.memory_mib for pod in pods for device in _card_devices(pod))
+
+
+def _card_devices(pod: Pod) -> list[ContainerDevice]:
+    text = pod.metadata.annotations.get(NVIDIA.allocated_key, "")
+    with suppress(HamiFormatError):
+        return [device for slot in poddevices.decode(text) for device in slot]
+    return []
+
+
 def card_problems(node: str, pods: list[Pod], memory_mib: int, most: int) -> list[str]:
     """Return what is wrong with the use of a node's card, which at most `most` pods may share."""
-    memory, users = 0, 0
-    for pod in pods:
-        with suppress(HamiFormatError):
-            for slot in poddevices.decode(pod.metadata.annotations.get(NVIDIA.allocated_key, "")):
-                memory += sum(device.memory_mib for device in slot)
-                users += len(slot)
+    memory, users = card_memory(pods), sum(len(_card_devices(pod)) for pod in pods)
     found = []
     if memory > memory_mib:
         found.append(f"{memory} MiB of {memory_mib} are taken of the card of {node}")

@@ -45,7 +45,7 @@ async def bound_pod(hami: HamiCluster, node: str, to_allocate: str, **status: st
 
 
 async def admit(plugin: HamiDevicePlugin, pod: Pod) -> None:
-    await plugin._admit(pod)  # one call of the kubelet, without its watch
+    await plugin.admit(pod)  # one call of the kubelet, without its watch
 
 
 @pytest.mark.parametrize(("before", "served"), [(names.BIND_PHASE, 1), (NVIDIA.to_allocate_key, 0)])

@@ -22,11 +22,11 @@ def holder(node: str = "", phase: str = "Pending", **annotations: str) -> Holder
     )
 
 
-def successor() -> HolderPod:
+def successor(node: str = "", **annotations: str) -> HolderPod:
     """Return a pod of the holder's name that was created after the lock."""
     created = timestamp(SINCE_S + 3)
-    meta = structs.replace(holder().metadata, creation_timestamp=created)
-    return structs.replace(holder(), metadata=meta)
+    pod = holder(node, **annotations)
+    return structs.replace(pod, metadata=structs.replace(pod.metadata, creation_timestamp=created))
 
 
 UNBOUND = holders.judge(LOCK, holder(), "n0", EXPIRE_S)
@@ -76,9 +76,25 @@ def test_a_lock_is_taken_only_if_it_is_older_than_its_expiry_time(
         (holder("n0", "Running"), 1_000.0, ""),
         (successor(), EXPIRE_S, ""),
         (successor(), EXPIRE_S + 1, "Recreated"),
+        (successor(**{names.ASSIGNED_NODE: "n0"}), EXPIRE_S + 1, ""),
     ],
 )
 def test_a_lock_without_waiters_is_kept_while_its_pod_may_be_alive(
     pod: HolderPod | None, age_s: float, reason: str
 ) -> None:
-    assert holders.left_behind(LOCK, pod, SINCE_S + age_s, EXPIRE_S) == reason
+    assert holders.left_behind(LOCK, pod, "n0", SINCE_S + age_s, EXPIRE_S) == reason
+
+
+@pytest.mark.parametrize(
+    ("pod", "reason"),
+    [
+        (successor(), "Recreated"),
+        (successor(**{names.ASSIGNED_NODE: "n1"}), "Recreated"),
+        (successor(**{names.ASSIGNED_NODE: "n0"}), "Unbound"),
+        (successor("n0", **{names.ASSIGNED_NODE: "n0"}), "Allocating"),
+    ],
+)
+def test_a_lock_is_not_taken_from_a_pod_whose_binder_has_a_clock_that_is_behind(
+    pod: HolderPod, reason: str
+) -> None:
+    assert holders.judge(LOCK, pod, "n0", EXPIRE_S).reason == reason

@@ -68,8 +68,7 @@ async def run_scheduler(
 
 async def run_binder(carrier: Carrier, environment: Environment, plan: Plan, identity: str) -> None:
     """Run one binder."""
-    del plan
-    configuration = _binder_configuration()
+    configuration = _binder_configuration(plan)
     options = binder.Options(
         configuration, registry.build(configuration.plugins), None, identity, NOWHERE
     )
@@ -96,7 +95,7 @@ async def run_agent(carrier: Carrier, environment: Environment, plan: Plan, iden
     del identity
     shape = NodeShape(
         count=plan.nodes, name_prefix=NODE_PREFIX, cpu=str(plan.cores), memory="64Gi",
-        gpus=plan.gpus, racks=0, zones=0,
+        gpus=plan.gpus, racks=plan.ground.racks, zones=0,
     )  # fmt: skip
     agent = HollowAgent(Client(carrier, _CALL_S, environment), expand((shape,)))
     await agent.run(asyncio.Event())
@@ -123,12 +122,14 @@ def scheduler_configuration(cycle_s: float) -> SchedulerConfiguration:
     )
 
 
-def _binder_configuration() -> BinderConfiguration:
+def _binder_configuration(plan: Plan) -> BinderConfiguration:
+    cards = PluginConfiguration(name="hami", arguments={"expireSeconds": 30, "stallSeconds": 20})
     return BinderConfiguration(
         plugins=(
-            PluginConfiguration(name="volumes"),
+            PluginConfiguration(name="volumes", arguments={"bindTimeoutSeconds": 20}),
             PluginConfiguration(name="dra"),
             PluginConfiguration(name="gpusharing", arguments={"deadlineSeconds": 20}),
+            *((cards,) if plan.ground.card_nodes else ()),
         ),
         time_to_live_seconds=5.0,
         max_backoff_seconds=2.0,

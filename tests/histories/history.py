@@ -22,6 +22,7 @@ from tests.histories.apiserver.store import Change
 from tests.histories.judge import BrokenInvariantError, Judge
 from tests.histories.leftovers import Leftovers
 from tests.histories.loop import Process, VirtualLoop
+from tests.histories.needs import room
 from tests.histories.network import LOST, Network, late_s
 from tests.histories.plan import (
     PROCESSES,
@@ -39,6 +40,8 @@ EPOCH_S: Final = 1_800_000_000.0
 REST_WITHIN_S: Final = 600.0
 """How long everything has to come to rest, in virtual seconds."""
 _LOOK_S: Final = 5.0
+_GIVEN_WITHIN_S: Final = 60.0
+"""How long the schedulers have to give all free room to pods that go before all others."""
 _CALL_S: Final = 30.0
 _FROM_PEOPLE: Final = "people"
 
@@ -125,9 +128,18 @@ class History:
             found = problems()
             if living.error is not None:
                 raise living.error
+        found = found or await self._held_room()
         living.kill()
         if found:
             raise BrokenInvariantError(f"at rest: {'; '.join(found)}")
+
+    async def _held_room(self) -> list[str]:
+        """Ask for all room that is free; return what the schedulers do not give."""
+        await room.ask_for_all(self._server, self._plan, self._client)
+        end_s = self._loop.time() + _GIVEN_WITHIN_S
+        while (held := room.held_by_schedulers(self._server)) and self._loop.time() < end_s:
+            await self._sleep(1.0)
+        return held
 
     async def _sleep(self, seconds: float) -> None:
         """Let time pass; raise what has gone wrong meanwhile."""

@@ -13,10 +13,11 @@ from tests.histories.apiserver.server import ModelApiServer
 from tests.histories.apiserver.store import Change, ChangeType
 from tests.histories.bindingjudge import BindingJudge, unused_now
 from tests.histories.evictionjudge import EvictionJudge
+from tests.histories.needs.judge import NeedsJudge
 from tests.histories.people import OTHER_SCHEDULER
 from tests.histories.plan import QUIET_AFTER_S, Plan
 from tests.histories.world import LIMITED
-from tests.recounting import ENDED, gpu_problems, requested
+from tests.recounting import ENDED, requested
 
 _BEHIND_S: Final = QUIET_AFTER_S * 0.3 + 10
 """How far a scheduler may be behind when it plans: the longest fault, and a moment."""
@@ -44,6 +45,7 @@ class Judge:
         """The limits of the queue `limited`, each with the moment of its edit."""
         self._queues: dict[str, str] = {}
         """Name of each PodGroup that ever was -> its queue."""
+        self._needs = NeedsJudge(server, plan, self._on)
 
     def look(self) -> None:
         """Judge the writes since the last look; raises BrokenInvariantError."""
@@ -55,6 +57,8 @@ class Judge:
             for text in self._bindings.problems(change):
                 self._broken(text)
             for text in self.evictions.problems(change):
+                self._broken(text)
+            for text in self._needs.problems(change):
                 self._broken(text)
             if change.kind.plural == "pods":
                 self._pod(change)
@@ -92,8 +96,10 @@ class Judge:
         if used > self._plan.cores * 1000:
             who = ", ".join(f"{p.metadata.name} {requested(p, 'cpu')}m" for p in pods)
             self._broken(f"{used}m cores of {self._plan.cores} are taken on {node} ({who})")
-        for text in gpu_problems(node, pods, self._plan.gpus):
+        for text in self._needs.problems_of_room(node, pods):
             self._broken(f"{text} on {node} after {pod.metadata.name} was bound")
+        for text in self._needs.problems_of_bound(pod):
+            self._broken(text)
         self._limit(pod, at_s)
 
     def _limit(self, bound: Pod, at_s: float) -> None:

@@ -4,15 +4,20 @@ Nothing here runs: `history` plays a plan. A part that is taken out of a plan le
 the others as it was, because each draws from a generator of its own.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from random import Random
 from typing import Final
+
+from tests.histories.needs import plans as needs_plans
+from tests.histories.needs.plans import Ground, Needs, NeedyGang, Trouble
 
 QUIET_AFTER_S: Final = 120.0
 """The last fault and the last act come before; then everything has to come to rest."""
 NODE_PREFIX: Final = "n"
 PRIORITIES: Final = ("low", "high")
+_PARTS: Final = ("gangs", "faults", "acts", "troubles")
+"""Fields of a plan from which a part can be taken."""
 PROCESSES: Final = ("scheduler-0", "scheduler-1", "binder-0", "binder-1", "grouper", "agent")
 
 
@@ -140,6 +145,8 @@ class GangPlan:
     preemptibility: str = ""
     keeps: int | None = None
     """How many pods its disruption budget keeps; None: it has no budget."""
+    needs: Needs | None = None
+    """What its pods need beside cores and GPUs."""
 
 
 @dataclass(frozen=True)
@@ -157,14 +164,16 @@ class Plan:
     acts: tuple[Act, ...]
     skew_s: tuple[float, ...]
     """How far the wall clock of each of `PROCESSES` is ahead."""
+    ground: Ground = field(default_factory=Ground)
+    troubles: tuple[Trouble, ...] = ()
 
     def parts(self) -> int:
         """Return how much there is to take out."""
-        return len(self.gangs) + len(self.faults) + len(self.acts)
+        return sum(len(getattr(self, name)) for name in _PARTS)
 
     def without(self, part: int) -> "Plan":
-        """Return the plan without one part, counted through gangs, faults and acts."""
-        for name in ("gangs", "faults", "acts"):
+        """Return the plan without one part, counted through all lists of parts."""
+        for name in _PARTS:
             parts = getattr(self, name)
             if part < len(parts):
                 return replace(self, **{name: parts[:part] + parts[part + 1 :]})
@@ -174,7 +183,7 @@ class Plan:
     def __str__(self) -> str:
         lines = [f"seed {self.seed}: {self.nodes} nodes of {self.cores} cores and {self.gpus} GPUs"]
         lines += [f"{each.at_s:7.3f} s  submit {each}" for each in self.gangs]
-        return "\n".join([*lines, *map(str, (*self.faults, *self.acts))])
+        return "\n".join([*lines, *map(str, (*self.faults, *self.acts, *self.troubles))])
 
 
 _FIRST_FAULTS: Final = tuple(FaultKind)[:10]
@@ -200,18 +209,21 @@ def draw(seed: int) -> Plan:
     chance = Random(f"plan {seed}")
     nodes = chance.randint(2, 5)
     gangs = tuple(_gang(chance, number) for number in range(chance.randint(3, 7)))
+    needs = needs_plans.draw(seed)
     plan = Plan(
         seed=seed,
         nodes=nodes,
         cores=chance.choice((4, 8)),
         gpus=chance.choice((0, 2, 4)),
         limit_cores=chance.randint(3, 10),
-        gangs=gangs,
+        gangs=(*gangs, *map(_needy, needs.gangs)),
         faults=tuple(
             sorted((_fault(chance) for _ in range(chance.randint(1, 6))), key=lambda f: f.at_s)
         ),
         acts=tuple(_act(chance) for _ in range(chance.randint(0, 4))),
         skew_s=tuple(chance.choice((0.0, 0.0, chance.uniform(-5, 5))) for _ in PROCESSES),
+        ground=needs.ground,
+        troubles=needs.troubles,
     )
     return _with_more(plan, Random(f"faults {seed}"))
 
@@ -232,6 +244,14 @@ def _gang(chance: Random, number: int) -> GangPlan:
         is_job=chance.random() < 0.3,
         is_pod_first=chance.random() < 0.3,
     )
+
+
+def _needy(gang: NeedyGang) -> GangPlan:
+    return GangPlan(
+        name=gang.name, size=gang.size, minimum=gang.minimum, queue=gang.queue, cores=gang.cores,
+        gpus=0, fraction="", run_s=gang.run_s, at_s=gang.at_s, is_job=gang.is_job,
+        is_pod_first=False, needs=gang.needs,
+    )  # fmt: skip
 
 
 def _fault(chance: Random) -> Fault:

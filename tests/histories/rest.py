@@ -16,6 +16,8 @@ from bindery.scheduler.cache.observers import WATCHED
 from bindery.scheduler.engine import Engine
 from tests.histories.apiserver.server import ModelApiServer
 from tests.histories.components import scheduler_configuration
+from tests.histories.needs.rest import left_over
+from tests.histories.needs.room import held_by_engine
 from tests.histories.reading import all_of
 from tests.histories.world import NAMESPACE, World
 from tests.recounting import ENDED
@@ -40,7 +42,8 @@ class Rest:
             for each in all_of(self.server, BIND_REQUESTS)
         ]
         found += _without_users(pods)
-        return found or [f"a new engine places {name}" for name in self._unplanned(now_s)]
+        found += left_over(self.server, self.world.plan, pods, self.world.disturbed)
+        return found or self._of_new_engine(now_s)
 
     def _of_gang(self, group: PodGroup, pods: list[Pod]) -> list[str]:
         name = group.metadata.name
@@ -63,16 +66,18 @@ class Rest:
             for pod in pods
         )
 
-    def _unplanned(self, now_s: Callable[[], float]) -> list[str]:
-        """Return the gangs that a new engine would place now."""
+    def _of_new_engine(self, now_s: Callable[[], float]) -> list[str]:
+        """Return the gangs that a new engine would place now, and the free room that it holds."""
         engine = Engine(scheduler_configuration(cycle_s=1.0), now_s)
         for resource in (*WATCHED, *engine.watched_resources()):
             for item in all_of(self.server, resource):
                 engine.cluster.apply(Change(EventType.ADDED, item, None))
-        return sorted(
+        unplanned = sorted(
             draft.spec.pod_group.name if draft.spec.pod_group else draft.spec.id
             for draft in engine.cycle()
         )
+        found = [f"a new engine places {name}" for name in unplanned]
+        return found or held_by_engine(self.server, self.world.plan, engine)
 
 
 def _is_in(pod: Pod, group: PodGroup) -> bool:

@@ -4,9 +4,9 @@ They reach the API server over the same network as the product, on lines without
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from random import Random
 from typing import Any, Final, TypeVar
@@ -39,6 +39,9 @@ from tests.histories.apiserver.garbage import GarbageCollector
 from tests.histories.apiserver.server import ModelApiServer
 from tests.histories.apiserver.store import Change, ChangeType
 from tests.histories.disruption import GANG_LABEL, budget, count_for_budgets
+from tests.histories.needs import bodies
+from tests.histories.needs.cards import is_refused
+from tests.histories.needs.world import NeedsWorld
 from tests.histories.people import People
 from tests.histories.plan import NODE_PREFIX, PRIORITIES, Act, ActKind, GangPlan, Plan
 from tests.histories.reading import all_of
@@ -76,13 +79,19 @@ class World:
     """Set when a pod, a Job or a node has changed."""
     may_have_garbage: bool = False
     """Whether something has been deleted, or has an owner, since the last collection."""
+    needs: NeedsWorld = field(init=False)
 
     def __post_init__(self) -> None:
+        """Make those who answer what gangs need."""
         self._people = People(self.server, self.client, NAMESPACE)
+        self.needs = NeedsWorld(self.plan, self.server, self.client, self._create_workers)
 
     def see(self, change: Change) -> None:
         """Take note of a write."""
         self._people.see(change)
+        self.needs.see(change)
+        if is_refused(change):
+            self.disturbed.add(_gang_of(PODS.decode(change.version.body)))
         if change.kind.plural in ("pods", "jobs", "nodes"):
             self.changed.set()
         if change.kind.plural == "pods" and change.writer.caller == "agent":
@@ -109,6 +118,7 @@ class World:
         limited = {"resources": {"cpu": {"limit": str(self.plan.limit_cores)}}}
         for name, spec in {**_QUEUES, LIMITED: limited}.items():
             await self.client.create(QUEUES, {**_object(API_VERSION, "Queue", name), "spec": spec})
+        await self.needs.prepare()
 
     async def live(self) -> None:
         """Carry out the plan, and answer for controllers, until cancelled."""
@@ -120,6 +130,7 @@ class World:
             group.create_task(self._control())
             group.create_task(self._collect_garbage())
             group.create_task(self._give_devices())
+            group.create_task(self.needs.live())
 
     # -- gangs -----------------------------------------------------------------------------------
 
@@ -129,20 +140,30 @@ class World:
             await self._try(
                 self.client.create(DISRUPTION_BUDGETS, budget(gang, NAMESPACE), NAMESPACE)
             )
+        names = [f"{gang.name}-{index}" for index in range(gang.size)]
+        if gang.needs is not None:
+            await self.needs.submit_claims(gang.name, gang.needs, names)
         if gang.is_job:
             await self._try(self.client.create(WORKLOAD_JOBS, self._job(gang), NAMESPACE))
             return
         steps: list[Callable[[], Coroutine[Any, Any, object]]] = [
             partial(self.client.create, POD_GROUPS, _group(gang), NAMESPACE),
-            *(
-                partial(self.client.create, PODS, _pod(gang, f"{gang.name}-{index}"), NAMESPACE)
-                for index in range(gang.size)
-            ),
+            *(partial(self.client.create, PODS, _pod(gang, name), NAMESPACE) for name in names),
         ]
         if gang.is_pod_first:
             self.chance.shuffle(steps)
         for step in steps:
             await self._try(step())
+
+    async def _create_workers(self, name: str) -> None:
+        """Create the pods of the later stage of a gang, if it is still there."""
+        gang = self.gangs.get(name)
+        stage = gang.needs.stage if gang is not None and gang.needs is not None else None
+        if gang is None or stage is None:
+            return
+        for index in range(stage.workers):
+            pod = _worker(gang, f"{name}-worker-{index}")
+            await self._try(self.client.create(PODS, pod, NAMESPACE))
 
     def _job(self, gang: GangPlan) -> dict[str, Any]:
         labels = _labels(gang)
@@ -165,7 +186,7 @@ class World:
     # -- people ----------------------------------------------------------------------------------
 
     async def _act(self, act: Act) -> None:
-        await {
+        acts: dict[ActKind, Callable[[Act], Awaitable[None]]] = {
             ActKind.DELETE_GANG: self._delete_gang,
             ActKind.DELETE_POD: self._delete_pod,
             ActKind.RECREATE_GANG: self._recreate_gang,
@@ -177,7 +198,8 @@ class World:
             ActKind.CHANGE_PRIORITY: self._change_priority,
             ActKind.STOP_BINDING: self._stop_binding,
             ActKind.TAKE_ROOM: partial(self._people.take_room, cores=self.plan.cores),
-        }[act.kind](act)
+        }
+        await acts[act.kind](act)
 
     async def _delete_gang(self, act: Act) -> None:
         if self.gangs:
@@ -324,6 +346,8 @@ def _group(gang: GangPlan) -> dict[str, Any]:
         spec["priorityClassName"] = gang.priority
     if gang.preemptibility:
         spec["preemptibility"] = gang.preemptibility
+    if gang.needs is not None:
+        bodies.add_to_group(spec, gang.needs, _worker(gang, "worker")["spec"])
     return {**_object(API_VERSION, "PodGroup", gang.name), "spec": spec}
 
 
@@ -332,7 +356,14 @@ def _labels(gang: GangPlan) -> dict[str, str]:
     return {QUEUE_LABEL: gang.queue, GANG_LABEL: gang.name}
 
 
-def _pod(gang: GangPlan, name: str) -> dict[str, Any]:
+def _worker(gang: GangPlan, name: str) -> dict[str, Any]:
+    """Return the body of a pod of the later stage, or of the gang if it has none."""
+    stage = gang.needs.stage if gang.needs is not None else None
+    cores = stage.worker_cores if stage is not None else gang.cores
+    return _pod(replace(gang, cores=cores), name, bodies.WORKERS)
+
+
+def _pod(gang: GangPlan, name: str, sub_group: str = bodies.LEADERS) -> dict[str, Any]:
     limits = {GPU_RESOURCE: str(gang.gpus)} if gang.gpus else {}
     requests = {"cpu": str(gang.cores), **limits}
     container = {
@@ -354,6 +385,8 @@ def _pod(gang: GangPlan, name: str) -> dict[str, Any]:
         spec["priorityClassName"] = gang.priority
     labels = {GANG_LABEL: gang.name}
     body = {**_object("v1", "Pod", name, annotations=annotations, labels=labels), "spec": spec}
+    if gang.needs is not None:
+        bodies.add_to_pod(body, gang.name, gang.needs, sub_group)
     return admission.prepared(body) if gang.fraction else body
 
 

@@ -242,6 +242,24 @@ class _Claims(_SpecAndStatus):
         return found
 
 
+class _Slices(Strategy):
+    """ResourceSlices."""
+
+    counts_generations = True
+    fields: ClassVar[Mapping[str, str]] = {"spec.nodeName": "", "spec.driver": ""}
+
+    def problems_of_update(self, new: Plain, old: Mapping[str, Any]) -> Problems:
+        spec, before = new.get("spec") or {}, old.get("spec") or {}
+        found = [
+            f"spec.{name}: Invalid value: field is immutable"
+            for name in ("driver", "nodeName")
+            if spec.get(name) != before.get(name)
+        ]
+        if (spec.get("pool") or {}).get("name") != (before.get("pool") or {}).get("name"):
+            found.append("spec.pool.name: Invalid value: field is immutable")
+        return found
+
+
 class _VolumeClaims(_SpecAndStatus):
     returns_deleted = True
     is_rewritten = True
@@ -288,10 +306,6 @@ class _Volumes(_SpecAndStatus):
         spec.setdefault("persistentVolumeReclaimPolicy", "Retain")
         spec.setdefault("volumeMode", "Filesystem")
         return False
-
-
-class _Slices(Strategy):
-    fields: ClassVar[Mapping[str, str]] = {"spec.driver": "", "spec.nodeName": ""}
 
 
 class _PriorityClasses(Strategy):

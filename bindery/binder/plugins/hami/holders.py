@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from bindery.api.hami.errors import HamiFormatError
 from bindery.api.hami.lock import NodeLock, decode
-from bindery.api.hami.names import BIND_PHASE, BindPhase
+from bindery.api.hami.names import ASSIGNED_NODE, BIND_PHASE, BindPhase
 from bindery.api.states import ENDED_POD_PHASES
 from bindery.api.times import seconds
 from bindery.binder.plugins.hami.objects import HolderPod
@@ -83,7 +83,9 @@ def judge(lock: NodeLock, pod: HolderPod | None, node: str, expire_s: float) -> 
     return Judgement("Allocating", is_live=True)
 
 
-def left_behind(lock: NodeLock, pod: HolderPod | None, now_s: float, expire_s: float) -> str:
+def left_behind(
+    lock: NodeLock, pod: HolderPod | None, node: str, now_s: float, expire_s: float
+) -> str:
     """Return the reason to release a lock for which no pod waits; "" if it must stay.
 
     This rule is narrower than `judge`: a lock that blocks no pod is left to a holder that may live.
@@ -92,22 +94,26 @@ def left_behind(lock: NodeLock, pod: HolderPod | None, now_s: float, expire_s: f
         return "Dangling"
     if pod.status.phase in ENDED_POD_PHASES:
         return "Ended"
-    # Clocks may differ so much that a pod seems newer than its own lock.
     is_expired = now_s > lock.since_s + expire_s
-    return "Recreated" if is_expired and _is_newer(pod, lock) else ""
+    return "Recreated" if is_expired and _is_successor(pod, lock, node) else ""
 
 
 def _why_dead(lock: NodeLock, pod: HolderPod, node: str) -> str:
     if pod.status.phase in ENDED_POD_PHASES:
         return "Ended"
-    if _is_newer(pod, lock):
+    if _is_successor(pod, lock, node):
         return "Recreated"
     if pod.spec.node_name not in ("", node):
         return "BoundElsewhere"
     return ""
 
 
-def _is_newer(pod: HolderPod, lock: NodeLock) -> bool:
-    """Return whether the pod was created after the lock: a successor of the holder."""
+def _is_successor(pod: HolderPod, lock: NodeLock, node: str) -> bool:
+    """Return whether the pod was created after the lock, and the lock is not its own.
+
+    Clocks may differ so much that a pod seems newer than its own lock. But a pod has its devices on
+    the node before a lock is taken for it.
+    """
     created_s = seconds(pod.metadata.creation_timestamp)
-    return created_s is not None and created_s > lock.since_s + _CLOCKS_APART_S
+    is_newer = created_s is not None and created_s > lock.since_s + _CLOCKS_APART_S
+    return is_newer and pod.metadata.annotations.get(ASSIGNED_NODE) != node

@@ -53,10 +53,11 @@ class LockSweep:
             return
         key, now_s = (lock.namespace, lock.name), self._clock()
         known = self._mirror.seen(key)
-        if known is not None and not holders.left_behind(lock, known, now_s, self._expire_s):
+        if known is not None and not holders.left_behind(lock, known, node, now_s, self._expire_s):
             return
         # The watches may be behind: read from the API server whether the pod exists.
-        reason = holders.left_behind(lock, await self._mirror.read(key), now_s, self._expire_s)
+        found = await self._mirror.read(key)
+        reason = holders.left_behind(lock, found, node, now_s, self._expire_s)
         if not reason:
             return
         await self._writer.remove(node, Lock.NODE, value)

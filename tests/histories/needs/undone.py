@@ -1,0 +1,49 @@
+"""What the binder has given up is undone: nothing that it wrote for the pod is left.
+
+Judged at the write that says so, because what is left often heals later: a provisioner makes the
+volume, a controller takes the reservation of a pod that goes.
+"""
+
+from collections.abc import Iterator
+
+from bindery.api.hami import names
+from bindery.binder.plugins.volumes.writes import CHOSEN_FOR
+from bindery.kube.objects.claims import RESOURCE_CLAIMS
+from bindery.kube.objects.resources import BIND_REQUESTS, PODS
+from bindery.kube.objects.storage import CLAIMS, VOLUMES
+from tests.histories.apiserver.server import ModelApiServer
+from tests.histories.apiserver.store import Change, Version
+from tests.histories.reading import all_of
+
+
+def left_of_given_up(server: ModelApiServer, change: Change) -> Iterator[str]:
+    """Yield what is left of pods that this write of a BindRequest gives up."""
+    given_up = _given_up(change.after) - _given_up(change.before)
+    if not given_up:
+        return
+    for claim in all_of(server, CLAIMS):
+        if not claim.spec.volume_name and claim.metadata.annotations.get(CHOSEN_FOR) in given_up:
+            yield f"claim {claim.metadata.name} is still chosen for a pod that was given up"
+    for volume in all_of(server, VOLUMES):
+        is_chosen = volume.metadata.annotations.get(CHOSEN_FOR) in given_up
+        if is_chosen and volume.spec.claim_ref is not None and volume.status.phase != "Bound":
+            yield f"volume {volume.metadata.name} is still chosen for a pod that was given up"
+    for device_claim in all_of(server, RESOURCE_CLAIMS):
+        for user in device_claim.status.reserved_for:
+            if user.uid in given_up:
+                name = device_claim.metadata.name
+                yield f"claim {name} is still reserved for {user.name}, which was given up"
+    for pod in all_of(server, PODS):
+        is_ours = pod.metadata.uid in given_up and not pod.spec.node_name
+        if is_ours and names.DEVICES_RECORD in pod.metadata.annotations:
+            yield f"{pod.metadata.name} was given up and has {names.DEVICES_RECORD}"
+
+
+def _given_up(version: Version | None) -> set[str]:
+    """Return the UIDs of the pods that a version of a BindRequest gives up."""
+    if version is None:
+        return set()
+    request = BIND_REQUESTS.decode(version.body)
+    return {
+        pod.pod_uid for statement in request.status.statements for pod in statement.unbound_pods
+    }
