@@ -13,6 +13,8 @@ IS_LONG = _SIZE == "long"
 
 HISTORIES = {"sample": 60, "whole": 600, "long": 20_000}[_SIZE]
 """How many histories of failures are played."""
+CHANCES = range({"sample": 2, "whole": 5, "long": 100}[_SIZE])
+"""The seeds of chance with which each world that is written by hand is played."""
 
 _LONG_EXAMPLES = 2000
 

@@ -12,8 +12,8 @@ from tests.histories.known.knownworld import KnownHistory, KnownWorld, plan
 from tests.histories.known.objects import group, pod
 from tests.histories.plan import FaultKind
 from tests.histories.world import NAMESPACE
+from tests.sizes import CHANCES
 
-SEEDS = range(5)
 SCHEDULERS = ("scheduler-0", "scheduler-1")
 
 
@@ -23,7 +23,7 @@ async def expect_whole_cluster(world: KnownWorld, cores: int) -> None:
     await world.until(lambda: world.bound("all") == cores, within_s=30.0)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", CHANCES)
 def test_nothing_is_kept_of_a_pod_that_is_created_again_while_it_is_planned(seed: int) -> None:
     """kubernetes #138324: the pod in flight was forgotten by name, and stayed under its old UID."""
 
@@ -39,7 +39,7 @@ def test_nothing_is_kept_of_a_pod_that_is_created_again_while_it_is_planned(seed
     KnownHistory(plan(seed, nodes=2), people).expect()
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", CHANCES)
 def test_pods_that_went_unseen_hold_no_room(seed: int) -> None:
     """kubernetes #106102: the deletion of a pod was missed, and its room was counted for ever."""
 
@@ -62,7 +62,7 @@ def test_pods_that_went_unseen_hold_no_room(seed: int) -> None:
     KnownHistory(plan(seed, nodes=2), people).expect()
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", CHANCES)
 def test_a_node_that_is_created_again_still_has_its_pods(seed: int) -> None:
     """kubernetes #93938: pods of a node that came back under its name were lost from view.
 
@@ -88,7 +88,7 @@ def test_a_node_that_is_created_again_still_has_its_pods(seed: int) -> None:
     KnownHistory(plan(seed, nodes=2), people).expect()
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", CHANCES)
 def test_two_gangs_of_which_one_fits_do_not_hold_a_half_each(seed: int) -> None:
     """Koordinator #872: of two groups of gangs each got one gang, and none the other, for ever."""
 

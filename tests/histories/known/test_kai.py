@@ -17,8 +17,8 @@ from tests.histories.known.objects import GRACE_S, Body, group, named, pod
 from tests.histories.plan import FaultKind
 from tests.histories.story import story
 from tests.histories.world import NAMESPACE
+from tests.sizes import CHANCES
 
-SEEDS = range(5)
 DRIVER: Final = "channels.example.com"
 BINDERS: Final = ("binder-0", "binder-1")
 DEVICES: Final = "resource.k8s.io/v1"
@@ -73,7 +73,7 @@ def groups_of(pod: Pod) -> list[str]:
     return list(gpushare.groups(pod.metadata.labels))
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", CHANCES)
 def test_a_gang_whose_pods_finish_one_by_one_is_not_evicted(seed: int) -> None:
     """KAI #1968: pods that had succeeded vanished from the scheduler's view.
 
@@ -91,7 +91,7 @@ def test_a_gang_whose_pods_finish_one_by_one_is_not_evicted(seed: int) -> None:
     assert not taken_by(played, "scheduler")
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", CHANCES)
 def test_devices_that_a_gang_could_not_get_are_free_for_the_next(seed: int) -> None:
     """KAI #1217: simulated allocations of claims stayed in the scheduler's memory.
 
@@ -118,7 +118,7 @@ def test_devices_that_a_gang_could_not_get_are_free_for_the_next(seed: int) -> N
     KnownHistory(plan(seed, nodes=4), people).expect()
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", CHANCES)
 def test_many_halves_of_gpus_at_once_are_two_on_each(seed: int) -> None:
     """KAI #2153: of 16 halves at once, four came onto one GPU, and reservations never ended."""
 
@@ -137,7 +137,7 @@ def test_many_halves_of_gpus_at_once_are_two_on_each(seed: int) -> None:
     KnownHistory(plan(seed, nodes=1, cores=20, gpus=8), people).expect()
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", CHANCES)
 def test_a_shared_gpu_has_one_reservation_although_answers_are_lost(seed: int) -> None:
     """KAI #1673: a lagging cache let the binder reserve a second GPU for a group of sharers."""
 

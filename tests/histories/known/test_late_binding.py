@@ -15,8 +15,8 @@ from bindery.kube.objects.resources import BIND_REQUESTS
 from tests.histories.known.knownworld import KnownHistory, KnownWorld, plan
 from tests.histories.known.objects import group, pod
 from tests.histories.reading import all_of
+from tests.sizes import CHANCES
 
-SEEDS = range(5)
 LATE_S = 60.0
 SCHEDULERS = ("scheduler-0", "scheduler-1")
 
@@ -49,7 +49,7 @@ def hold_bindings(world: KnownWorld, gang: str) -> asyncio.Event:
     return sent
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", CHANCES)
 @pytest.mark.parametrize("gives_up", ["scheduler", "binder"])
 def test_a_binding_that_arrives_after_its_gang_was_given_up_has_no_effect(
     seed: int, gives_up: str

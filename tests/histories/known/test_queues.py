@@ -12,8 +12,8 @@ from tests.histories.known.knownworld import KnownHistory, KnownWorld, plan, tak
 from tests.histories.known.objects import Body, group, pod, queue
 from tests.histories.reading import all_of
 from tests.histories.world import LIMITED, NAMESPACE
+from tests.sizes import CHANCES
 
-SEEDS = range(5)
 LIMIT: Final = 4
 
 
@@ -36,7 +36,7 @@ async def expect_whole_limit(world: KnownWorld) -> None:
     await world.until(lambda: world.bound("whole") == LIMIT, within_s=20.0)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", CHANCES)
 def test_a_gang_that_is_evicted_gives_its_quota_back(seed: int) -> None:
     """Kueue #14811: a workload that was evicted and stopped kept its quota reserved for hours."""
 
@@ -52,7 +52,7 @@ def test_a_gang_that_is_evicted_gives_its_quota_back(seed: int) -> None:
     assert sorted(taken_by(played, "scheduler")) == [f"g-{index}" for index in range(1, LIMIT)]
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", CHANCES)
 @pytest.mark.parametrize("leaves", ["ends", "is deleted", "is deleted in flight"])
 def test_no_quota_leaks_however_a_gang_leaves(seed: int, leaves: str) -> None:
     """Kueue #14609, #13660: quota of workloads that were gone stayed reserved."""
@@ -74,7 +74,7 @@ def test_no_quota_leaks_however_a_gang_leaves(seed: int, leaves: str) -> None:
     KnownHistory(plan(seed, nodes=2, limit_cores=LIMIT), people).expect()
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", CHANCES)
 def test_a_gang_whose_failed_pod_is_not_replaced_is_not_placed_again(seed: int) -> None:
     """Kueue #12656: it was admitted, timed out, was evicted and admitted again, without end."""
 
@@ -96,7 +96,7 @@ def test_a_gang_whose_failed_pod_is_not_replaced_is_not_placed_again(seed: int) 
     assert sorted(taken_by(played, "scheduler")) == ["g-1", "g-2"]
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", CHANCES)
 def test_gangs_that_do_not_fit_neither_hold_others_up_nor_are_written_all_the_time(
     seed: int,
 ) -> None:
@@ -124,7 +124,7 @@ def test_gangs_that_do_not_fit_neither_hold_others_up_nor_are_written_all_the_ti
         assert len(written) <= 15, number
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", CHANCES)
 def test_a_gang_is_evicted_for_another_queue_once(seed: int) -> None:
     """Volcano #4947: the evicted pod was placed first again, as its queue then held least.
 

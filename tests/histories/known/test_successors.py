@@ -16,8 +16,8 @@ from bindery.kube.objects.resources import QUEUES
 from tests.histories.apiserver.store import Change
 from tests.histories.known.knownworld import KnownHistory, KnownWorld, plan
 from tests.histories.known.objects import group, named, pod, queue
+from tests.sizes import CHANCES
 
-SEEDS = range(5)
 LATE_S = 3.0
 
 
@@ -45,7 +45,7 @@ def statuses(changes: list[Change], resource: str, uid: str) -> list[dict[str, A
     ]
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", CHANCES)
 def test_a_podgroup_does_not_get_the_status_of_its_predecessor(seed: int) -> None:
     uids: list[str] = []
 
@@ -68,7 +68,7 @@ def test_a_podgroup_does_not_get_the_status_of_its_predecessor(seed: int) -> Non
     assert all(not each.get("pods", {}).get("bound") for each in found)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", CHANCES)
 def test_a_queue_does_not_get_the_status_of_its_predecessor(seed: int) -> None:
     uids: list[str] = []
 
