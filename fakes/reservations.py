@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from bindery.api.gpushare import INDEX_ANNOTATION, RESERVATION_NAMESPACE
 from bindery.binder.plugins.gpusharing.objects import SHARERS, Sharer
 from bindery.kube.client import Client
-from bindery.kube.errors import NotFoundError
+from bindery.kube.errors import InvalidError, NotFoundError
 from bindery.kube.watches.reflector import Change, EventType, Reflector
 
 
@@ -85,5 +85,5 @@ class GpuDevicePlugins:
                 {"metadata": metadata},
                 namespace=pod.metadata.namespace,
             )
-        except NotFoundError:
+        except (NotFoundError, InvalidError):  # gone, or another pod has its name
             return
