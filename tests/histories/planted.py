@@ -8,8 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from bindery.binder.api_server.api_adapter import ApiAdapter
 from bindery.binder.outcome.retention import RetentionQueue
 from bindery.binder.plugins.gpusharing.unused import UnusedGroups
+from bindery.binder.run.run import Run
 from bindery.grouper.writer import Writer
 from bindery.kube.client import Client
 from bindery.kube.lease import Observation
@@ -90,6 +92,10 @@ def _create_twice(create: Any) -> Any:
     return created
 
 
+def _without_end(client: Any, _is_valid: Any) -> Any:
+    return client
+
+
 async def _update_nothing(*_arguments: Any) -> list[Any]:
     return []
 
@@ -121,5 +127,9 @@ PLANTED: Final = (
     ),
     Planted("the first condition stays", StatusWriter, "offer", _keep_the_older, 0, "tells of"),
     Planted("nodes keep the room of ended pods", Kubelets, "release", _always(None), 4, "at rest"),
+    Planted("Jobs get no PodGroup", Writer, "_create", _never(), 0, "PodGroups"),
+    Planted("outcomes are not written", Run, "_conclude", _never(), 0, "is left"),
+    Planted("announcements are not read", ApiAdapter, "acknowledge", _never(), 1, "term"),
+    Planted("a term has no end", Client, "within", lambda _: _without_end, 13, "without a request"),
     Planted("a held Lease is taken", Observation, "is_held_by_other", _always(False), 1, "is left"),
 )
