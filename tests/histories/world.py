@@ -156,7 +156,7 @@ class World:
     # -- people ----------------------------------------------------------------------------------
 
     async def _act(self, act: Act) -> None:
-        await {
+        acts: dict[ActKind, Callable[[Act], Coroutine[Any, Any, None]]] = {
             ActKind.DELETE_GANG: self._delete_gang,
             ActKind.DELETE_POD: self._delete_pod,
             ActKind.RECREATE_GANG: self._recreate_gang,
@@ -168,7 +168,8 @@ class World:
             ActKind.CHANGE_PRIORITY: self._change_priority,
             ActKind.STOP_BINDING: self._stop_binding,
             ActKind.TAKE_ROOM: partial(self._people.take_room, cores=self.plan.cores),
-        }[act.kind](act)
+        }
+        await acts[act.kind](act)
 
     async def _delete_gang(self, act: Act) -> None:
         if self.gangs:
