@@ -63,6 +63,9 @@ class _NoBudgets:
     def budgets_of(self, _task: Task) -> Sequence[DisruptionBudget]:
         return ()
 
+    def is_ready(self, _task: Task) -> bool:
+        return True
+
 
 def by_evictor(*, plans: bool = False, knows_budgets: bool = True) -> Evict:
     """Return how the evictor does it. `plans`: each pod is a plan of its own."""

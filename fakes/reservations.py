@@ -85,5 +85,5 @@ class GpuDevicePlugins:
                 {"metadata": metadata},
                 namespace=pod.metadata.namespace,
             )
-        except (NotFoundError, InvalidError):  # gone, or there is another of its name
+        except (NotFoundError, InvalidError):  # gone, or another pod has its name
             return

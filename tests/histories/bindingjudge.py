@@ -19,7 +19,7 @@ _LEASES: Final = {
     "bindery-grouper": "grouper",
 }
 ON_ITS_WAY_S: Final = LATEST_S + 1.0
-"""How long after the end of its term the requests of a process may arrive."""
+"""How long after the end of its term requests of a process may arrive."""
 
 
 class BindingJudge:

@@ -1,7 +1,7 @@
 """Disruption budgets of gangs, and the controller that counts for them.
 
 Kubernetes' disruption controller answers for `minAvailable` as this does: the covered pods that are
-ready and not being evicted, without those that are needed.
+ready and not being evicted, less the needed ones.
 """
 
 from collections.abc import Mapping

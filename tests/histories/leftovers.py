@@ -53,7 +53,7 @@ class Leftovers:
 
 
 def members(group: PodGroup, pods: list[Pod]) -> list[Pod]:
-    """Return the pods of a gang: those that name it, or whose controller it names."""
+    """Return the pods of a gang: which name it, or have a controller that it names."""
     controllers = {member.controller for member in group.spec.members or ()}
     return [
         pod

@@ -8,6 +8,7 @@ from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any, Final
 
+from bindery.api.gpushare import is_group_label
 from bindery.kube.client import Client
 from bindery.kube.errors import KubeError
 from bindery.kube.objects.resources import BIND_REQUESTS, NODES, POD_GROUPS, PODS, QUEUES
@@ -48,8 +49,20 @@ class People:
             await _try(self._client.delete(BIND_REQUESTS, name, namespace))
             return frozenset()
         group, name = statements[0].pod_group, statements[0].pods[0].pod_name
-        await _try(self._client.delete(PODS, name, self._namespace, grace_period_s=0))
+        await self._replace(name)
         return frozenset({group.name} if group is not None else ())
+
+    async def _replace(self, name: str) -> None:
+        """Delete a pod, and create another one of its name at once, as a StatefulSet does."""
+        stored = self._server.find("pods", self._namespace, name)
+        await _try(self._client.delete(PODS, name, self._namespace, grace_period_s=0))
+        if stored is None or stored["spec"].get("nodeName"):
+            return
+        meta = stored["metadata"]
+        kept = {key: meta[key] for key in ("name", "labels", "annotations") if key in meta}
+        labels = {k: v for k, v in kept.get("labels", {}).items() if not is_group_label(k)}
+        head = {"apiVersion": "v1", "kind": "Pod", "metadata": {**kept, "labels": labels}}
+        await _try(self._client.create(PODS, {**head, "spec": stored["spec"]}, self._namespace))
 
     async def scale(self, gang: GangPlan, act: Act) -> frozenset[str]:
         """Change the size of a gang; return the PodGroups that may lack pods for ever now."""

@@ -66,7 +66,7 @@ class CallFate(StrEnum):
 
 LATEST_S: Final = 4.0
 """How late a request may be that no fencing token protects. A leader stops 5 s before its Lease
-ends, so that what it has sent arrives before the next one leads."""
+ends, so that its requests arrive before the next one leads."""
 
 
 @dataclass(frozen=True)
@@ -274,7 +274,7 @@ def _act(chance: Random) -> Act:
 
 
 def _with_more(plan: Plan, chance: Random) -> Plan:
-    """Add what has been thought of later, so that the draws before it stay."""
+    """Add the later kinds of faults and acts, so that the draws before it stay."""
     kind = chance.random()
     if kind < 0.5:
         plan = _contested(plan, chance)

@@ -4,7 +4,7 @@ They reach the API server over the same network as the product, on lines without
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -186,7 +186,7 @@ class World:
     # -- people ----------------------------------------------------------------------------------
 
     async def _act(self, act: Act) -> None:
-        acts: dict[ActKind, Callable[[Act], Awaitable[None]]] = {
+        acts: dict[ActKind, Callable[[Act], Coroutine[Any, Any, None]]] = {
             ActKind.DELETE_GANG: self._delete_gang,
             ActKind.DELETE_POD: self._delete_pod,
             ActKind.RECREATE_GANG: self._recreate_gang,
