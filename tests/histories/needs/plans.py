@@ -202,7 +202,8 @@ def _gangs(
 
 
 def _gang(chance: Random, name: str, needs: Needs) -> NeedyGang:
-    size = chance.randint(1, 3)
+    has_both = needs.volume is not None and needs.device is not None
+    size = chance.randint(2 if has_both else 1, 3)  # with two, one may have to be undone
     is_ready_made = needs.volume is not None and not needs.volume.is_ephemeral
     is_shared = needs.device is not None and needs.device.source is DeviceSource.SHARED
     can_be_job = not is_ready_made and not is_shared and needs.stage is None
