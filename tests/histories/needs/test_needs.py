@@ -48,7 +48,7 @@ def test_every_part_of_a_plan_can_be_taken_out() -> None:
         assert smaller.parts() == plan.parts() - 1
         plan = smaller
 
-    assert not (plan.gangs or plan.faults or plan.acts or plan.troubles)
+    assert (plan.gangs, plan.faults, plan.acts, plan.troubles) == ((), (), (), ())
 
 
 async def _do_nothing(*_arguments: Any) -> None:
