@@ -173,7 +173,7 @@ def draw(seed: int) -> Drawn:
     ground = Ground(
         has_volumes=has_volumes,
         local_volumes=tuple(volumes.randrange(5) for _ in range(4)) if has_volumes else (),
-        devices=devices.randint(1, 2) if has_devices else 0,
+        devices=devices.randint(2, 3) if has_devices else 0,
         card_nodes=cards.choice((1, 1, 2)) if with_cards else 0,
         racks=2 if with_stages else 0,
     )
@@ -236,7 +236,7 @@ def _volume(chance: Random) -> VolumeNeed:
 
 
 def _device_need(chance: Random) -> Needs:
-    return Needs(device=DeviceNeed(chance.choice(tuple(DeviceSource)), chance.randint(1, 2)))
+    return Needs(device=DeviceNeed(chance.choice(tuple(DeviceSource)), chance.choice((1, 1, 2))))
 
 
 def _card_need(chance: Random) -> Needs:

@@ -87,9 +87,9 @@ def _stages(plan: Plan) -> bool:
     ("owner", "name", "broken", "has", "first", "found"),
     [
         (VolumeWriter, "deselect", _do_nothing, _volumes, 7, "still chosen"),
-        (DynamicResources, "rollback", _do_nothing, _devices, 0, "reserved for"),
-        (LockQueues, "_held", _free(LockQueues._held), _cards, 3, "robbed"),
-        (holding, "_is_kept", lambda *_: True, _stages, 0, "free room"),
+        (DynamicResources, "rollback", _do_nothing, _devices, 54, "reserved for"),
+        (LockQueues, "_held", _free(LockQueues._held), _cards, 1, "robbed"),
+        (holding, "_is_kept", lambda *_: True, _stages, 21, "free room"),
     ],
     ids=[
         "the node on a claim stays",
