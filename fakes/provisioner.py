@@ -34,6 +34,8 @@ class ProvisionerStandIn:
     """Nodes for which it can make nothing."""
     draw_delay_s: Callable[[], float] = lambda: 0.0
     """Draws how long it works for a claim; it serves one after the other."""
+    refuses: Callable[[], bool] = lambda: False
+    """Whether it cannot make the next volume, wherever that is."""
     made: dict[str, str] = field(default_factory=dict)
     """Claim -> the node for which its volume was made."""
     refused: list[str] = field(default_factory=list)
@@ -73,7 +75,7 @@ class ProvisionerStandIn:
         node = annotations.get(SELECTED_NODE)
         if node is not None:
             await asyncio.sleep(self.draw_delay_s())
-        if node in self.full_nodes:
+        if node is not None and (node in self.full_nodes or self.refuses()):
             await self._refuse(claim, node)
         elif node is not None:
             await self._make(claim, node)

@@ -11,6 +11,7 @@ from typing import Final
 
 _LIKELIHOOD: Final = 0.25
 """Of each need, in a history."""
+_NEVER_S: Final = 100_000.0
 _LAST_S: Final = 80.0
 """Gangs come, and troubles begin, before."""
 
@@ -172,8 +173,8 @@ def draw(seed: int) -> Drawn:
     ground = Ground(
         has_volumes=has_volumes,
         local_volumes=tuple(volumes.randrange(5) for _ in range(4)) if has_volumes else (),
-        devices=devices.randint(1, 2) if has_devices else 0,
-        card_nodes=cards.randint(1, 2) if with_cards else 0,
+        devices=devices.randint(2, 3) if has_devices else 0,
+        card_nodes=cards.choice((1, 1, 2)) if with_cards else 0,
         racks=2 if with_stages else 0,
     )
     return Drawn(ground, gangs, tuple(sorted(troubles, key=lambda each: each.at_s)))
@@ -202,7 +203,9 @@ def _gangs(
 
 
 def _gang(chance: Random, name: str, needs: Needs) -> NeedyGang:
-    size = chance.randint(1, 3)
+    has_both = needs.volume is not None and needs.device is not None
+    # With two pods, one may have to be undone for the other, or waits for the other's lock.
+    size = chance.randint(2 if has_both or needs.card is not None else 1, 3)
     is_ready_made = needs.volume is not None and not needs.volume.is_ephemeral
     is_shared = needs.device is not None and needs.device.source is DeviceSource.SHARED
     can_be_job = not is_ready_made and not is_shared and needs.stage is None
@@ -233,13 +236,13 @@ def _volume(chance: Random) -> VolumeNeed:
 
 
 def _device_need(chance: Random) -> Needs:
-    return Needs(device=DeviceNeed(chance.choice(tuple(DeviceSource)), chance.randint(1, 2)))
+    return Needs(device=DeviceNeed(chance.choice(tuple(DeviceSource)), chance.choice((1, 1, 2))))
 
 
 def _card_need(chance: Random) -> Needs:
     volume = VolumeNeed(VolumeSource.PROVISIONED, is_shared=False, is_ephemeral=False)
     return Needs(
-        card=CardNeed(chance.choice((2000, 4000, 6000))),
+        card=CardNeed(chance.choice((2000, 2500, 5000))),
         volume=volume if chance.random() < 0.4 else None,
     )
 
@@ -250,7 +253,7 @@ def _stage_needs(chance: Random) -> Needs:
         workers=chance.randint(1, 3),
         worker_cores=chance.randint(1, 2),
         condition=chance.choice(("Ready", "Bound", "Complete")),
-        delay_s=chance.choice((chance.uniform(0, 2), chance.uniform(0, 40))),
+        delay_s=chance.choice((chance.uniform(0, 2), chance.uniform(0, 40), _NEVER_S)),
         timeout_s=chance.choice((5.0, 20.0, 30.0)),
     )
     has_stage = not in_rack or chance.random() < 0.5

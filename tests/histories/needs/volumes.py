@@ -26,6 +26,8 @@ from tests.histories.needs import bodies
 from tests.histories.needs.controller import NAMESPACE, Controller, is_alive, nth
 from tests.histories.needs.plans import Trouble, TroubleKind
 
+_REFUSED: Final = 0.2
+"""Of the volumes to be made: they are asked for again, often of another node."""
 BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
 BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
 
@@ -48,7 +50,11 @@ class VolumeControllers(Controller):
         super().__init__(server, client, chance)
         self._nodes, self._local_volumes = nodes, local_volumes
         self._provisioner = ProvisionerStandIn(
-            client, NAMESPACE, bodies.PROVISIONER, draw_delay_s=lambda: _delay_s(chance)
+            client,
+            NAMESPACE,
+            bodies.PROVISIONER,
+            draw_delay_s=lambda: _delay_s(chance),
+            refuses=lambda: chance.random() < _REFUSED,
         )
         self._may_serve = asyncio.Event()
         self._may_serve.set()
