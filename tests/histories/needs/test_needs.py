@@ -51,6 +51,11 @@ def test_every_part_of_a_plan_can_be_taken_out() -> None:
     assert (plan.gangs, plan.faults, plan.acts, plan.troubles) == ((), (), (), ())
 
 
+def test_devices_of_a_claim_that_people_delete_are_released() -> None:
+    """The seed found that they were not; the binder had made the claim."""
+    assert not play(draw(615)).problem
+
+
 async def _do_nothing(*_arguments: Any) -> None:
     """Leave everything as it is."""
 

@@ -48,13 +48,16 @@ async def created(client: Client, pod: PodView, planned: ExtendedHandover) -> Cl
 
 
 async def found(client: Client, pod: PodView, planned: ExtendedHandover) -> ClaimHandover | None:
-    """Return the handover of the claim of `pod` if it exists as planned, else None."""
+    """Return the handover of the claim of `pod` if it exists as planned, else None.
+
+    Also of a claim that is being deleted: its devices are free only when they are released.
+    """
     name = extended_claim_name(pod.name, pod.uid)
     try:
         claim = await client.get(RESOURCE_CLAIMS, name, pod.namespace)
     except NotFoundError:
         return None
-    return _handover(claim, planned) if _is_planned(claim, pod, planned) else None
+    return _handover(claim, planned) if _is_as_planned(claim, pod, planned) else None
 
 
 async def show(client: Client, pod: PodView, planned: ExtendedHandover) -> None:
@@ -123,7 +126,7 @@ async def _demand_same(
     meta = claim.metadata
     if not is_extended(claim, pod.uid):
         raise PluginError(f"resource claim {meta.name} exists and is not the pod's", permanent=True)
-    if _is_planned(claim, pod, planned):
+    if meta.deletion_timestamp is None and _is_as_planned(claim, pod, planned):
         return
     # A claim of an attempt for another node that was not rolled back; its devices were never used.
     if claim.status.allocation is not None or claim.status.reserved_for:
@@ -144,11 +147,10 @@ async def _demand_same(
     raise PluginError(f"resource claim {meta.name} of an earlier attempt is being deleted")
 
 
-def _is_planned(claim: ResourceClaim, pod: PodView, planned: ExtendedHandover) -> bool:
+def _is_as_planned(claim: ResourceClaim, pod: PodView, planned: ExtendedHandover) -> bool:
     allocation = claim.status.allocation
     return (
         is_extended(claim, pod.uid)
-        and claim.metadata.deletion_timestamp is None
         and _written(claim.spec.devices.requests) == _written(planned.requests)
         and (allocation is None or allocation.devices.results == planned.allocation.devices.results)
     )
