@@ -66,7 +66,8 @@ def _free(
     """Judge that every lock may be taken."""
 
     async def judged(queues: LockQueues, *arguments: Any) -> LockHolder:
-        return replace(await held(queues, *arguments), may_be_taken=True)
+        holder: LockHolder = await held(queues, *arguments)
+        return replace(holder, may_be_taken=True)
 
     return judged
 
