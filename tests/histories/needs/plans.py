@@ -133,7 +133,7 @@ class Trouble:
 
 @dataclass(frozen=True)
 class Ground:
-    """What the cluster has for the needs; nothing in a history without them."""
+    """Objects of the cluster for the needs; none in a history without them."""
 
     has_volumes: bool = False
     local_volumes: tuple[int, ...] = ()
@@ -223,7 +223,7 @@ def _gang(chance: Random, name: str, needs: Needs) -> NeedyGang:
 
 
 def _volume_need(chance: Random) -> Needs:
-    """Draw a volume, and often a device: what the binder has written of it is undone with it."""
+    """Draw a volume, and often a device, so that writes for the device are undone, too."""
     device = _device_need(chance).device if chance.random() < 0.5 else None
     return Needs(volume=_volume(chance), device=device)
 

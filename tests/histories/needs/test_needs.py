@@ -66,8 +66,8 @@ def _free(
     """Judge that every lock may be taken."""
 
     async def judged(queues: LockQueues, *arguments: Any) -> LockHolder:
-        found: LockHolder = await held(queues, *arguments)
-        return replace(found, may_be_taken=True)
+        holder: LockHolder = await held(queues, *arguments)
+        return replace(holder, may_be_taken=True)
 
     return judged
 

@@ -1,7 +1,7 @@
-"""What the binder has given up is undone: nothing that it wrote for the pod is left.
+"""Nothing is left of the writes for a pod that the binder has given up.
 
-Judged at the write that says so, because what is left often heals later: a provisioner makes the
-volume, a controller takes the reservation of a pod that goes.
+Judged at the write that ends the attempt, because what is left often heals later: a provisioner
+makes the volume, a controller takes the reservation of a pod that goes.
 """
 
 from collections.abc import Iterator
