@@ -9,7 +9,11 @@ from bindery.api.configuration import PluginConfiguration
 from bindery.api.hami import names, nodedevices
 from bindery.api.hami.nodedevices import NodeDevice
 from bindery.api.hami.vendortable import NVIDIA
-from bindery.api.names import NODE_POOL_LABEL, POD_GROUP_ANNOTATION
+from bindery.api.names import (
+    NODE_POOL_LABEL,
+    POD_GROUP_ANNOTATION,
+    VOID_BINDINGS_ANNOTATION,
+)
 from bindery.kube.objects.resources import NODES, PODS
 from bindery.kube.objects.watched import Pod
 from fakes.hami import HamiDevicePlugin
@@ -20,7 +24,7 @@ _LIMITS = {NVIDIA.count_resource: "1", NVIDIA.memory_resource: "4000"}
 _CARD = NodeDevice(
     id="GPU-0", count=10, memory_mib=10_000, cores=100, type="NVIDIA-T4", healthy=True
 )
-_OWN = (POD_GROUP_ANNOTATION, NODE_POOL_LABEL)
+_OWN = (POD_GROUP_ANNOTATION, NODE_POOL_LABEL, VOID_BINDINGS_ANNOTATION)
 """What pods are created with."""
 
 

@@ -36,7 +36,7 @@ pytestmark = [
 
 
 _SAMPLE = {Phase.REFUSED: 2, Phase.BOUND: 2, Phase.GONE: 1}
-"""How many steps of a phase get blows in a short run, where gangs share requests."""
+"""How many steps of a phase get blows in a short run: histories strike at every step."""
 
 
 @asynccontextmanager
@@ -100,7 +100,7 @@ async def attack(
     async with Corners(world, ground).open() as corners:
         steps = await steps_of(corners)
         assert len(steps) > 2, "a pod that was bound needs a binding, and the plugin writes, too"
-        if name in NEIGHBOURS and not IS_LONG:
+        if not IS_LONG:
             steps = some_of(steps)
         outcomes = await strike_all(corners, steps)
 
