@@ -199,7 +199,8 @@ class History:
             if call != fault.at_call or self._running[name].is_dead:
                 return None
             for line in lines:
-                line.traps.remove(strike)
+                if strike in line.traps:  # a process that came back has none
+                    line.traps.remove(strike)
             self._played.calls_struck += 1
             self._begin(replace(fault, process=name, after_steps=1))
             match fault.fate:
