@@ -48,7 +48,10 @@ async def created(client: Client, pod: PodView, planned: ExtendedHandover) -> Cl
 
 
 async def found(client: Client, pod: PodView, planned: ExtendedHandover) -> ClaimHandover | None:
-    """Return the handover of the claim of `pod` if it exists as planned, else None."""
+    """Return the handover of the claim of `pod` if it exists as planned, else None.
+
+    The claim may be on its way out: people have deleted it, and it waits for its finalizer.
+    """
     name = extended_claim_name(pod.name, pod.uid)
     try:
         claim = await client.get(RESOURCE_CLAIMS, name, pod.namespace)
@@ -123,7 +126,7 @@ async def _demand_same(
     meta = claim.metadata
     if not is_extended(claim, pod.uid):
         raise PluginError(f"resource claim {meta.name} exists and is not the pod's", permanent=True)
-    if _is_planned(claim, pod, planned):
+    if meta.deletion_timestamp is None and _is_planned(claim, pod, planned):
         return
     # A claim of an attempt for another node that was not rolled back; its devices were never used.
     if claim.status.allocation is not None or claim.status.reserved_for:
@@ -148,7 +151,6 @@ def _is_planned(claim: ResourceClaim, pod: PodView, planned: ExtendedHandover) -
     allocation = claim.status.allocation
     return (
         is_extended(claim, pod.uid)
-        and claim.metadata.deletion_timestamp is None
         and _written(claim.spec.devices.requests) == _written(planned.requests)
         and (allocation is None or allocation.devices.results == planned.allocation.devices.results)
     )
