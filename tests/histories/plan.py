@@ -303,6 +303,7 @@ def _contested(plan: Plan) -> Plan:
 def _rival(gang: GangPlan, chance: Random) -> GangPlan:
     is_low, size = chance.random() < 0.5, min(gang.size, 3)
     has_gpus = chance.random() < 0.4
+    allows_job = gang.needs is None or gang.needs.allows_job
     return replace(
         gang,
         size=size,
@@ -316,7 +317,7 @@ def _rival(gang: GangPlan, chance: Random) -> GangPlan:
         keeps=chance.choice((None, None, 0, size - 1, size)),
         run_s=None if is_low else gang.run_s,
         at_s=0.0 if is_low else gang.at_s + chance.uniform(5, 40),
-        is_job=gang.is_job or chance.random() < 0.3,
+        is_job=gang.is_job or (allows_job and chance.random() < 0.3),
     )
 
 
