@@ -21,7 +21,7 @@ from tests.histories.apiserver.server import ModelApiServer
 from tests.histories.apiserver.store import Change
 from tests.histories.judge import BrokenInvariantError, Judge
 from tests.histories.leftovers import Leftovers
-from tests.histories.loop import Process, VirtualLoop
+from tests.histories.loop import Process, SpinsError, VirtualLoop
 from tests.histories.needs import room
 from tests.histories.network import LOST, Network, late_s
 from tests.histories.plan import (
@@ -96,10 +96,12 @@ class History:
         """Play to the end, or until an invariant breaks."""
         self._loop.set_exception_handler(self._note_error)
         structlog.configure(processors=[self._note_log], cache_logger_on_first_use=False)
+        living = self._loop.create_task(self._live())
         try:
-            self._loop.run_until_complete(self._live())
-        except BrokenInvariantError as broken:
+            self._loop.run_until_complete(living)
+        except (BrokenInvariantError, SpinsError) as broken:
             self._played.problem = str(broken)
+            living.cancel()
         self._end()
         return self._played
 
