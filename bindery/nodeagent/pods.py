@@ -80,7 +80,8 @@ class PodKeeper:
         self._registered, self._kubelets = registered, kubelets
         self._early: list[HollowNode] = []  # registered before the pods were known
         self._addresses = AddressPool()
-        self._by_node: defaultdict[str, set[PodKey]] = defaultdict(set)
+        self._by_node: defaultdict[str, dict[PodKey, None]] = defaultdict(dict)
+        """Pods in the order in which they came."""
         self._written: dict[PodKey, HollowPod] = {}  # own last writes, until the watch shows them
         self._complained: dict[PodKey, list[str]] = {}  # texts that events were written about
         self._queue = WorkQueue("pods", self._handle, workers=_WORKERS, random=random)
@@ -125,7 +126,7 @@ class PodKeeper:
             self._kubelets.release(pod.spec.node_name, pod.metadata.uid)
         if change.type is EventType.DELETED:
             self._addresses.release(pod.metadata.uid)
-            self._by_node[pod.spec.node_name].discard(key)
+            self._by_node[pod.spec.node_name].pop(key, None)
             self._written.pop(key, None)
             self._complained.pop(key, None)
             self._queue.forget(key)
@@ -135,7 +136,7 @@ class PodKeeper:
             del self._written[key]
         if pod.status.pod_ip and not pod.spec.host_network:
             self._addresses.reserve(pod.metadata.uid, pod.status.pod_ip)
-        self._by_node[pod.spec.node_name].add(key)
+        self._by_node[pod.spec.node_name][key] = None
         if self._registered(pod.spec.node_name) is not None:
             self._queue.add(key)
 

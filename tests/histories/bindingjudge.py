@@ -79,8 +79,7 @@ class BindingJudge:
         self._requests[uid] = found, created_s
         if FENCE_LABEL in found.metadata.labels and found.is_final:
             self._announced.append((change.at_s, found.spec.fencing_token))
-        if found.status.failed_attempts > found.spec.backoff_limit + 1:
-            yield f"{found.metadata.name} is tried {found.status.failed_attempts} times"
+        yield from _tried_too_often(found)
 
     def _pod(self, change: Change) -> Iterator[str]:
         caller = change.writer.caller
@@ -138,3 +137,14 @@ def unused_now(change: Change, pods: Mapping[str, Any]) -> Iterator[str]:
         is_user = not gpushare.is_reservation(pod.metadata.namespace, pod.metadata.labels)
         if is_user and groups & set(gpushare.groups(pod.metadata.labels)):
             yield f"the reservation {meta['name']} is deleted, and {pod.metadata.name} uses it"
+
+
+def _tried_too_often(found: BindRequest) -> Iterator[str]:
+    """A gang that is bound in part is completed, however often that is tried."""
+    specs = {each.id: each for each in found.spec.statements}
+    for status in found.status.statements:
+        spec = specs[status.id]
+        needed = len(spec.pods) if spec.min_bound is None else spec.min_bound
+        is_in_part = 0 < len(status.bound_pods) < needed
+        if status.failed_attempts > found.spec.backoff_limit + 1 and not is_in_part:
+            yield f"{found.metadata.name} is tried {status.failed_attempts} times"

@@ -10,7 +10,12 @@ from typing import Final
 
 import msgspec
 
-from bindery.api.names import POD_GROUP_ANNOTATION, PREEMPTIBLE_ANNOTATION
+from bindery.api.names import (
+    CHARGED_PREEMPTIBILITY_ANNOTATION,
+    KEPT_ROOM_ANNOTATION,
+    POD_GROUP_ANNOTATION,
+    PREEMPTIBLE_ANNOTATION,
+)
 from bindery.kube.objects.podgroups import PodGroup
 from bindery.kube.objects.watched import Pod
 from tests.histories.apiserver.store import Change, ChangeType
@@ -109,27 +114,39 @@ class EvictionJudge:
             return
         if self._running(name) < group.spec.min_member:
             return  # the rest of a gang that is broken, or is going
-        queue = group.spec.queue
-        wanted = sorted(
-            {
-                claimant
-                for node, claimants in self._wanted_s.items()
-                for claimant, at_s in claimants.items()
-                # A gang goes as a whole; within a queue it also frees what a limit allows.
-                if node in self._nodes[name] or self._queue(claimant) == queue
-                if claimant != name
-                and (self._is_nominated(claimant, node) or at_s > change.at_s - 1)
-            }
-        )
+        wanted = sorted(self._claimants(name, group.spec.queue, change.at_s))
         if not wanted:
             yield f"{who}, and no pod is nominated for its room"
         elif not any(self._may_evict(claimant, group) for claimant in wanted):
             yield f"{who} for {', '.join(wanted)}, which may not have its room"
         is_pinned = pod.metadata.annotations.get(PREEMPTIBLE_ANNOTATION) == "false"
-        if (group.spec.preemptibility == "NonPreemptible" or is_pinned) and (
-            self._running(name) <= group.spec.min_member
+        # What its queue has no quota for is bound as preemptible, beyond the first minimum.
+        is_charged = pod.metadata.annotations.get(CHARGED_PREEMPTIBILITY_ANNOTATION)
+        if (
+            (group.spec.preemptibility == "NonPreemptible" or is_pinned)
+            and is_charged != "Preemptible"
+            and self._running(name) <= group.spec.min_member
         ):
             yield f"{who}, which is not preemptible"
+
+    def _claimants(self, victim: str, queue: str, now_s: float) -> set[str]:
+        """Return the gangs that are to get the room of a victim."""
+        found = {
+            claimant
+            for node, claimants in self._wanted_s.items()
+            for claimant, at_s in claimants.items()
+            # A gang goes as a whole; within a queue it also frees what a limit allows.
+            if node in self._nodes[victim] or self._queue(claimant) == queue
+            if claimant != victim and (self._is_nominated(claimant, node) or at_s > now_s - 1)
+        }
+        if any(KEPT_ROOM_ANNOTATION in pod.metadata.annotations for pod in self._of(victim)):
+            # Room that is kept for later pods is free at once: the next gang is bound, without a
+            # nomination, after the evictions.
+            found |= {self.gang_of(pod) for pod in self._pods.values() if not pod.spec.node_name}
+        return found - {victim, ""}
+
+    def _of(self, name: str) -> list[Pod]:
+        return [pod for pod in self._pods.values() if self.gang_of(pod) == name]
 
     def _queue(self, name: str) -> str:
         group = self._groups.get(name)

@@ -21,7 +21,7 @@ from tests.histories.apiserver.server import ModelApiServer
 from tests.histories.apiserver.store import Change
 from tests.histories.judge import BrokenInvariantError, Judge
 from tests.histories.leftovers import Leftovers
-from tests.histories.loop import Process, VirtualLoop
+from tests.histories.loop import Process, SpinsError, VirtualLoop
 from tests.histories.needs import room
 from tests.histories.network import LOST, Network, late_s
 from tests.histories.plan import (
@@ -96,10 +96,12 @@ class History:
         """Play to the end, or until an invariant breaks."""
         self._loop.set_exception_handler(self._note_error)
         structlog.configure(processors=[self._note_log], cache_logger_on_first_use=False)
+        living = self._loop.create_task(self._live())
         try:
-            self._loop.run_until_complete(self._live())
-        except BrokenInvariantError as broken:
+            self._loop.run_until_complete(living)
+        except (BrokenInvariantError, SpinsError) as broken:
             self._played.problem = str(broken)
+            living.cancel()
         self._end()
         return self._played
 
@@ -137,7 +139,7 @@ class History:
         """Ask for all room that is free; return what the schedulers do not give."""
         await room.ask_for_all(self._server, self._plan, self._client)
         end_s = self._loop.time() + _GIVEN_WITHIN_S
-        while (held := room.held_by_schedulers(self._server)) and self._loop.time() < end_s:
+        while (held := room.held_by_schedulers(self._server, self._plan)) and self._loop.time() < end_s:
             await self._sleep(1.0)
         return held
 
@@ -199,7 +201,8 @@ class History:
             if call != fault.at_call or self._running[name].is_dead:
                 return None
             for line in lines:
-                line.traps.remove(strike)
+                if strike in line.traps:  # a process that came back has none
+                    line.traps.remove(strike)
             self._played.calls_struck += 1
             self._begin(replace(fault, process=name, after_steps=1))
             match fault.fate:

@@ -18,6 +18,8 @@ Ts = TypeVarTuple("Ts")
 
 _ROUNDS: Final = 3
 _END_S: Final = 30.0
+_MOST_STEPS: Final = 200_000
+"""More steps than any history takes at one moment; the most that were seen are 2,000."""
 _CURRENT: Final = ContextVar["Process | None"]("process", default=None)
 """The process in whose context the code runs."""
 
@@ -52,6 +54,10 @@ class StalledError(Exception):
     """The loop has neither work nor a timer: the history waits for something that never comes."""
 
 
+class SpinsError(Exception):
+    """A process works without end and lets no time pass."""
+
+
 class VirtualLoop(asyncio.BaseEventLoop):
     """See the module. Timers of one moment run in the order in which they were set."""
 
@@ -63,6 +69,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._timers: list[tuple[float, int, _Step]] = []
         """A heap by time and number."""
         self._timers_set = 0
+        self._steps_now = 0
+        """Steps since time has passed."""
         self._processes: list[Process] = []
         self._outside = Context()
         """The context of callbacks of the network and of the world."""
@@ -124,9 +132,15 @@ class VirtualLoop(asyncio.BaseEventLoop):
         if not due:
             if not timers:
                 raise StalledError
-            self._now_s = max(self._now_s, timers[0][0])
+            if timers[0][0] > self._now_s:
+                self._now_s, self._steps_now = timers[0][0], 0
         while timers and timers[0][0] <= self._now_s:
             due.append(heappop(timers)[2])
+        self._steps_now += len(due)
+        if self._steps_now > _MOST_STEPS:
+            self._steps_now = 0
+            who = next((step.who for step in due if step.who), "the world")
+            raise SpinsError(f"at {self._now_s:.3f} s, {who} spins")
         for _ in range(len(due)):
             step = due.popleft()
             if not step.cancelled():
@@ -209,6 +223,11 @@ class _Step(asyncio.TimerHandle):
     def cancelled(self) -> bool:
         """Return whether it is cancelled."""
         return self._is_cancelled
+
+    @property
+    def who(self) -> str:
+        """The name of the process that it belongs to; empty: the world."""
+        return "" if self._process is None else self._process.name
 
     def when(self) -> float:
         """Return the time of the loop at which it is due."""

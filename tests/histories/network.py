@@ -83,14 +83,17 @@ class Line:
 
     def forget_watches(self) -> None:
         """Close the watches of a process that has died."""
-        for watch in self.watches:
+        for watch in self._in_order():
             watch.close()
         self.watches.clear()
 
     def break_watches(self) -> None:
         """Cut all watches, some within a line."""
-        for watch in sorted(self.watches, key=lambda each: each.number):
+        for watch in self._in_order():
             watch.cut()
+
+    def _in_order(self) -> list["_Watch"]:
+        return sorted(self.watches, key=lambda each: each.number)
 
 
 class Network:

@@ -8,14 +8,13 @@ from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any, Final
 
-from bindery.api.gpushare import is_group_label
 from bindery.kube.client import Client
 from bindery.kube.errors import KubeError
 from bindery.kube.objects.resources import BIND_REQUESTS, NODES, POD_GROUPS, PODS, QUEUES
 from bindery.kube.objects.workloads import WORKLOAD_JOBS
 from tests.histories.apiserver.server import ModelApiServer
 from tests.histories.apiserver.store import Change, ChangeType
-from tests.histories.plan import PRIORITIES, Act, GangPlan
+from tests.histories.plan import PRIORITIES, QUIET_AFTER_S, Act, GangPlan
 from tests.histories.reading import all_of
 
 OTHER_SCHEDULER: Final = "other"
@@ -37,8 +36,12 @@ class People:
     async def stop_binding(self, act: Act) -> frozenset[str]:
         """Delete the next BindRequest or a pod in it; return the gang that lacks the pod."""
         self._requested.clear()
-        await self._requested.wait()
-        await asyncio.sleep(act.seconds / 1000)
+        try:
+            async with asyncio.timeout(QUIET_AFTER_S - asyncio.get_running_loop().time()):
+                await self._requested.wait()
+                await asyncio.sleep(act.seconds / 1000)
+        except TimeoutError:
+            return frozenset()
         open_ = [each for each in all_of(self._server, BIND_REQUESTS) if not each.is_final]
         if not open_:
             return frozenset()
@@ -58,11 +61,15 @@ class People:
         await _try(self._client.delete(PODS, name, self._namespace, grace_period_s=0))
         if stored is None or stored["spec"].get("nodeName"):
             return
-        meta = stored["metadata"]
+        first = next(
+            change.version.object
+            for change in self._server.store.of(self._server.kind("pods")).changes
+            if change.version.object["metadata"]["uid"] == stored["metadata"]["uid"]
+        )
+        meta = first["metadata"]  # without what the binder has written since
         kept = {key: meta[key] for key in ("name", "labels", "annotations") if key in meta}
-        labels = {k: v for k, v in kept.get("labels", {}).items() if not is_group_label(k)}
-        head = {"apiVersion": "v1", "kind": "Pod", "metadata": {**kept, "labels": labels}}
-        await _try(self._client.create(PODS, {**head, "spec": stored["spec"]}, self._namespace))
+        head = {"apiVersion": "v1", "kind": "Pod", "metadata": kept, "spec": first["spec"]}
+        await _try(self._client.create(PODS, head, self._namespace))
 
     async def scale(self, gang: GangPlan, act: Act) -> frozenset[str]:
         """Change the size of a gang; return the PodGroups that may lack pods for ever now."""

@@ -277,9 +277,9 @@ def _with_more(plan: Plan, chance: Random) -> Plan:
     """Add the later kinds of faults and acts, so that the draws before it stay."""
     kind = chance.random()
     if kind < 0.5:
-        plan = _contested(plan, chance)
+        plan = _contested(plan)
     elif kind < 0.58:
-        plan = _burst(plan, chance)
+        plan = _burst(plan, Random(f"burst {plan.seed}"))
     faults = [*plan.faults, *(_later_fault(chance) for _ in range(chance.randint(0, 2)))]
     if chance.random() < 0.5:
         faults.append(_fault_at_call(chance))
@@ -294,30 +294,31 @@ def _with_more(plan: Plan, chance: Random) -> Plan:
     return replace(plan, faults=tuple(faults), acts=tuple(acts))
 
 
-def _contested(plan: Plan, chance: Random) -> Plan:
+def _contested(plan: Plan) -> Plan:
     """Return a plan whose gangs evict each other: of two priorities, on few nodes."""
-    gangs = []
-    for gang in plan.gangs:
-        is_low, size = chance.random() < 0.5, min(gang.size, 3)
-        has_gpus = chance.random() < 0.4
-        gangs.append(
-            replace(
-                gang,
-                size=size,
-                minimum=min(gang.minimum, size),
-                queue=chance.choice(("a", "a", "b", gang.queue)),
-                cores=2,
-                gpus=gang.gpus if has_gpus else 0,
-                fraction=gang.fraction if has_gpus else "",
-                priority=PRIORITIES[not is_low],
-                preemptibility=chance.choice(("", "", "NonPreemptible")),
-                keeps=chance.choice((None, None, 0, size - 1, size)),
-                run_s=None if is_low else gang.run_s,
-                at_s=0.0 if is_low else gang.at_s + chance.uniform(5, 40),
-                is_job=gang.is_job or chance.random() < 0.3,
-            )
-        )
+    gangs = (_rival(gang, Random(f"rival {plan.seed} {gang.name}")) for gang in plan.gangs)
     return replace(plan, nodes=min(plan.nodes, 2), gangs=tuple(gangs))
+
+
+def _rival(gang: GangPlan, chance: Random) -> GangPlan:
+    is_low, size = chance.random() < 0.5, min(gang.size, 3)
+    has_gpus = chance.random() < 0.4
+    allows_job = gang.needs is None or gang.needs.allows_job
+    return replace(
+        gang,
+        size=size,
+        minimum=min(gang.minimum, size),
+        queue=chance.choice(("a", "a", "b", gang.queue)),
+        cores=2,
+        gpus=gang.gpus if has_gpus else 0,
+        fraction=gang.fraction if has_gpus else "",
+        priority=PRIORITIES[not is_low],
+        preemptibility=chance.choice(("", "", "NonPreemptible")),
+        keeps=chance.choice((None, None, 0, size - 1, size)),
+        run_s=None if is_low else gang.run_s,
+        at_s=0.0 if is_low else gang.at_s + chance.uniform(5, 40),
+        is_job=gang.is_job or (allows_job and chance.random() < 0.3),
+    )
 
 
 def _burst(plan: Plan, chance: Random) -> Plan:
@@ -325,9 +326,10 @@ def _burst(plan: Plan, chance: Random) -> Plan:
 
     A binder stops when it begins to bind, and gangs go meanwhile, so that some are withdrawn.
     """
+    first = plan.gangs[:2]
     more = tuple(
         replace(
-            _gang(chance, len(plan.gangs) + number), size=1, minimum=1, cores=1, gpus=0,
+            _gang(chance, len(first) + number), size=1, minimum=1, cores=1, gpus=0,
             fraction="", is_job=False, at_s=1.0, queue="b",
         )
         for number in range(_BURST)
@@ -341,7 +343,7 @@ def _burst(plan: Plan, chance: Random) -> Plan:
         Act(ActKind.DELETE_GANG, chance.randrange(1000), chance.uniform(1.5, 6)) for _ in range(6)
     )
     return replace(
-        plan, nodes=4, cores=8, gangs=plan.gangs[:2] + more, faults=(*plan.faults, stop),
+        plan, nodes=4, cores=8, gangs=first + more, faults=(*plan.faults, stop),
         acts=plan.acts + acts,
     )  # fmt: skip
 

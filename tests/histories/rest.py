@@ -68,16 +68,21 @@ class Rest:
 
     def _of_new_engine(self, now_s: Callable[[], float]) -> list[str]:
         """Return the gangs that a new engine would place now, and the free room that it holds."""
+        unplanned = sorted(
+            draft.spec.pod_group.name if draft.spec.pod_group else draft.spec.id
+            for draft in self._new_engine(now_s).cycle()
+        )
+        found = [f"a new engine places {name}" for name in unplanned]
+        # Another one: the first may have promised room to a gang that it evicts others for.
+        return found or held_by_engine(self.server, self.world.plan, self._new_engine(now_s))
+
+    def _new_engine(self, now_s: Callable[[], float]) -> Engine:
+        """Return an engine that has read all objects."""
         engine = Engine(scheduler_configuration(cycle_s=1.0), now_s)
         for resource in (*WATCHED, *engine.watched_resources()):
             for item in all_of(self.server, resource):
                 engine.cluster.apply(Change(EventType.ADDED, item, None))
-        unplanned = sorted(
-            draft.spec.pod_group.name if draft.spec.pod_group else draft.spec.id
-            for draft in engine.cycle()
-        )
-        found = [f"a new engine places {name}" for name in unplanned]
-        return found or held_by_engine(self.server, self.world.plan, engine)
+        return engine
 
 
 def _is_in(pod: Pod, group: PodGroup) -> bool:

@@ -1,5 +1,6 @@
 """Histories keep every promise, are the same everywhere, and find what is broken on purpose."""
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from bindery.binder.outcome.retention import RetentionQueue
+from tests.histories.components import MAINS
 from tests.histories.history import play
 from tests.histories.plan import draw
 from tests.histories.planted import PLANTED, Planted
@@ -76,6 +78,20 @@ def test_a_history_that_fails_is_made_smaller(monkeypatch: pytest.MonkeyPatch) -
 
 async def _rest(*_arguments: Any) -> None:
     """Do nothing."""
+
+
+async def _spin(*_arguments: Any) -> None:
+    await asyncio.sleep(1.0)
+    while True:
+        await asyncio.sleep(0)
+
+
+def test_a_process_that_lets_no_time_pass_fails_its_history(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(MAINS, "grouper", _spin)
+
+    assert play(draw(0)).problem.endswith("s, grouper spins")
 
 
 @pytest.mark.timeout(600)

@@ -84,6 +84,13 @@ class Needs:
     is_exclusive: bool = False
     """Whether the rack is for this gang alone."""
 
+    @property
+    def allows_job(self) -> bool:
+        """Whether a Job can ask for it: it has no PodGroup of people, nor pods with known names."""
+        is_ready_made = self.volume is not None and not self.volume.is_ephemeral
+        is_shared = self.device is not None and self.device.source is DeviceSource.SHARED
+        return not (is_ready_made or is_shared or self.stage is not None or self.is_in_rack)
+
 
 @dataclass(frozen=True)
 class NeedyGang:
@@ -206,9 +213,6 @@ def _gang(chance: Random, name: str, needs: Needs) -> NeedyGang:
     has_both = needs.volume is not None and needs.device is not None
     # With two pods, one may have to be undone for the other, or waits for the other's lock.
     size = chance.randint(2 if has_both or needs.card is not None else 1, 3)
-    is_ready_made = needs.volume is not None and not needs.volume.is_ephemeral
-    is_shared = needs.device is not None and needs.device.source is DeviceSource.SHARED
-    can_be_job = not is_ready_made and not is_shared and needs.stage is None
     return NeedyGang(
         name=name,
         size=size,
@@ -217,7 +221,7 @@ def _gang(chance: Random, name: str, needs: Needs) -> NeedyGang:
         cores=chance.randint(1, 2),
         run_s=None if needs.stage is not None else chance.choice((None, chance.uniform(1, 40))),
         at_s=chance.choice((0.0, chance.uniform(0, 60))),
-        is_job=can_be_job and not needs.is_in_rack and chance.random() < 0.3,
+        is_job=needs.allows_job and chance.random() < 0.3,
         needs=needs,
     )
 

@@ -17,6 +17,7 @@ from bindery.api.names import (
     QUEUE_LABEL,
     RACK_LABEL,
 )
+from bindery.api.quantity import parse
 from bindery.kube.client import Client
 from bindery.kube.objects.claims import RESOURCE_CLAIMS
 from bindery.kube.objects.devices import RESOURCE_SLICES
@@ -69,13 +70,27 @@ async def ask_for_all(server: ModelApiServer, plan: Plan, client: Client) -> Non
         await client.create(PODS, _probe(node, amounts), NAMESPACE)
 
 
-def held_by_schedulers(server: ModelApiServer) -> list[str]:
-    """Return which of these pods wait, and why."""
+def held_by_schedulers(server: ModelApiServer, plan: Plan) -> list[str]:
+    """Return which of these pods wait for room that is still free, and why.
+
+    A plan that was made before they came may take it from them.
+    """
+    free = _free_room(server, plan)
     return [
-        f"free room of {pod.metadata.name.removeprefix(_PROBE)} is held: {_why(pod)}"
+        f"free room of {node} is held: {_why(pod)}"
         for pod in all_of(server, PODS)
-        if pod.metadata.name.startswith(_PROBE) and not pod.spec.node_name
+        if not pod.spec.node_name and pod.metadata.name.startswith(_PROBE)
+        for node in (pod.metadata.name.removeprefix(_PROBE),)
+        if _has_room(free.get(node, {}), pod)
     ]
+
+
+def _has_room(free: Amounts, probe: Pod) -> bool:
+    asked = probe.spec.containers[0].resources
+    assert asked is not None, "probes request what is free"
+    return all(
+        requested(probe, name) <= parse(free.get(name, "0"), name) for name in asked.requests or ()
+    )
 
 
 def _why(pod: Pod) -> str:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from random import Random
 from typing import Any
 
 import pytest
@@ -33,12 +32,15 @@ def test_each_need_is_in_a_part_of_the_histories() -> None:
     assert any(ground == plans.Ground() for ground in grounds)
 
 
-def test_needs_leave_the_chance_of_the_rest_of_a_plan() -> None:
-    for seed in range(50):
-        plan = draw(seed)
-        plain = [gang for gang in plan.gangs if gang.needs is None]
-        assert plan.nodes == Random(f"plan {seed}").randint(2, 5)
-        assert [gang.name for gang in plain] == [f"g{number}" for number in range(len(plain))]
+def test_needs_leave_the_chance_of_the_rest_of_a_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = [draw(seed) for seed in range(100)]
+    nothing = plans.Drawn(plans.Ground(), (), ())
+    monkeypatch.setattr(plans, "draw", lambda _seed: nothing)
+
+    for plan in whole:
+        plain = tuple(gang for gang in plan.gangs if gang.needs is None)
+        rest = replace(plan, gangs=plain, ground=nothing.ground, troubles=())
+        assert rest == draw(plan.seed)
 
 
 def test_every_part_of_a_plan_can_be_taken_out() -> None:

@@ -5,6 +5,7 @@ from collections import Counter
 from contextlib import suppress
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -24,6 +25,7 @@ from tests.scheduler.schedulerworld import (
     as_created,
     delete,
     engine_with,
+    modify,
     node,
     pod,
     session_of,
@@ -296,6 +298,36 @@ def test_a_pod_that_joins_an_expected_reservation_leaves_room_for_it() -> None:
     assert placed(engine) == set()
     add(engine.cluster, sharer("most", half, more={"cpu": "3"}))
     assert placed(engine) == {"most"}
+    check(engine.cluster)
+
+
+def test_nothing_is_kept_for_the_reservation_of_a_pod_that_was_bound_after_all() -> None:
+    """Its node was seen before the outcome of its second request (found by histories, seed 91)."""
+    clock, half = Clock(), {"gpu-fraction": "0.5"}
+    user = sharer("u", half)
+    engine = engine_with(node("a", cpu=4, gpu=1), user, clock=clock)
+    [first] = engine.cycle()
+    add(engine.cluster, as_created(first))
+    delete(engine.cluster, as_created(first))
+    [draft] = engine.cycle()
+    request = as_created(draft)
+    add(engine.cluster, request)
+    [group] = draft.spec.pods[0].selected_gpu_groups
+
+    add(engine.cluster, reservation(group, "a", index="0"))
+    modify(engine.cluster, recorded(sharer("u", half, (group,), on="a"), half, (group,)))
+    uid = user.metadata.uid
+    status = msgspec.structs.replace(request.status, phase="Succeeded", bound_pods=[uid])
+    bound = msgspec.structs.replace(request, status=status)
+    modify(engine.cluster, bound)
+    delete(engine.cluster, bound)
+    clock.now += LINGER_S
+    list(engine.cycle())
+    clock.now += LINGER_S
+    list(engine.cycle())
+
+    reservations = [t for t in engine.cluster.state.tasks.values() if t.reserves_gpu]
+    assert len(reservations) == 1
     check(engine.cluster)
 
 
