@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry
 
 from bindery.api.configuration import (
     BinderConfiguration,
+    BindRequestConfiguration,
     GrouperConfiguration,
     GrouperExpectation,
     LeaderElection,
@@ -57,9 +58,9 @@ async def run_scheduler(
     carrier: Carrier, environment: Environment, plan: Plan, identity: str
 ) -> None:
     """Run one scheduler."""
-    del plan
     file = ConfigurationFile(None)
-    file.current = scheduler_configuration(environment.random.choice(_CYCLES_S))
+    cycle_s = environment.random.choice(_CYCLES_S)
+    file.current = scheduler_configuration(cycle_s, plan.max_pods)
     options = scheduler.SchedulerOptions(file, None, identity, NOWHERE)
     client = Client(carrier, _CALL_S, environment)
     runner = SteppedCycles(lambda: _work_s(environment.random))
@@ -114,11 +115,14 @@ def _table() -> loading.Table:
     return loading.load()
 
 
-def scheduler_configuration(cycle_s: float) -> SchedulerConfiguration:
+def scheduler_configuration(cycle_s: float, max_pods: int = 500) -> SchedulerConfiguration:
     """Return the configuration of the schedulers: the chart's, where it runs a grouper."""
     expectation = GrouperExpectation(wait_for_groups=True)
     return SchedulerConfiguration(
-        leader_election=_LEASES, grouper=expectation, cycle_seconds=cycle_s
+        leader_election=_LEASES,
+        grouper=expectation,
+        cycle_seconds=cycle_s,
+        bind_request=BindRequestConfiguration(max_pods=max_pods),
     )
 
 

@@ -16,6 +16,7 @@ import structlog
 
 from bindery.kube.client import Client
 from bindery.kube.environment import Environment
+from bindery.kube.http.requests import ApiRequest
 from tests.histories import components
 from tests.histories.apiserver.server import ModelApiServer
 from tests.histories.apiserver.store import Change
@@ -80,6 +81,7 @@ class History:
         self._network = Network(self._server, self._loop, plan.seed)
         self._judge = Judge(self._server, plan)
         self._network.after_call = self._judge.look
+        self._network.before_call = self._before_call
         self._running: dict[str, Process] = {}
         self._dead: list[Process] = []
         self._starts: Counter[str] = Counter()
@@ -199,7 +201,8 @@ class History:
             if call != fault.at_call or self._running[name].is_dead:
                 return None
             for line in lines:
-                line.traps.remove(strike)
+                if strike in line.traps:  # a process that has come back has none
+                    line.traps.remove(strike)
             self._played.calls_struck += 1
             self._begin(replace(fault, process=name, after_steps=1))
             match fault.fate:
@@ -252,6 +255,9 @@ class History:
                     line.first_version = self._server.store.revision
             case _:
                 self._network.line(fault.process).faults.pop(fault.kind, None)
+
+    def _before_call(self, request: ApiRequest, caller: str) -> None:
+        self._judge.look_at_request(request, caller, self._now_s())
 
     # -- what is noted ---------------------------------------------------------------------------
 

@@ -32,7 +32,7 @@ from bindery.kube.errors import (
     UnreachableError,
 )
 from bindery.kube.lease import Leadership
-from bindery.kube.objects.bindrequests import StatementKey
+from bindery.kube.objects.bindrequests import BindRequest, StatementKey
 from bindery.kube.objects.resources import BIND_REQUESTS, PODS
 from bindery.kube.objects.watched import Meta
 from bindery.scheduler.commit.backlog import (
@@ -339,13 +339,16 @@ class RequestWriter:
             return None
         except KubeError as error:
             raise OutcomeUnknownError(f"it could not be read: {error}") from error
-        token = request.statements[0].fencing_token
-        return found.spec.fencing_token == token and content_of(found.each()) == request.content
+        return _is_stored_as(found, request)
 
     async def _take_back(self, written: Sequence[BindRequestDraft]) -> None:
         for request in written:
+            name, namespace = request.name, request.namespace
             try:
-                await self._client.delete(BIND_REQUESTS, request.name, request.namespace)
+                found = await self._client.get(BIND_REQUESTS, name, namespace)
+                if _is_stored_as(found, request):  # the next leader may have the name by now
+                    uid = found.metadata.uid
+                    await self._client.delete(BIND_REQUESTS, name, namespace, uid=uid)
             except NotFoundError:
                 continue
             except KubeError as error:
@@ -440,6 +443,12 @@ class RequestWriter:
             _log.warning("requests do not exist", statements=[key.statement for key in missing])
             self.missing += missing
             self._wake()
+
+
+def _is_stored_as(found: BindRequest, request: BindRequestDraft) -> bool:
+    """Whether `found` is `request`, and not another scheduler's of its name."""
+    token = request.statements[0].fencing_token
+    return found.spec.fencing_token == token and content_of(found.each()) == request.content
 
 
 def _removal(stale: StaleRequest) -> _Removal:

@@ -6,6 +6,7 @@ volume, a controller takes the reservation of a pod that goes.
 
 from collections.abc import Iterator
 
+from bindery.api import gpushare
 from bindery.api.hami import names
 from bindery.binder.plugins.volumes.writes import CHOSEN_FOR
 from bindery.kube.objects.claims import RESOURCE_CLAIMS
@@ -35,6 +36,8 @@ def left_of_given_up(server: ModelApiServer, change: Change) -> Iterator[str]:
                 yield f"claim {name} is still reserved for {user.name}, which was given up"
     for pod in all_of(server, PODS):
         is_ours = pod.metadata.uid in given_up and not pod.spec.node_name
+        if is_ours and gpushare.groups(pod.metadata.labels):
+            yield f"{pod.metadata.name} was given up and has the label of a GPU group"
         if is_ours and names.DEVICES_RECORD in pod.metadata.annotations:
             yield f"{pod.metadata.name} was given up and has {names.DEVICES_RECORD}"
 

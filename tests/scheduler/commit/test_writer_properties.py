@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Any, cast
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,6 +16,7 @@ from bindery.api.configuration import BindRequestConfiguration
 from bindery.kube.client import Client
 from bindery.kube.errors import (
     AlreadyExistsError,
+    ConflictError,
     InvalidError,
     KubeError,
     NamespaceTerminatingError,
@@ -26,6 +28,7 @@ from bindery.kube.errors import (
 from bindery.kube.lease import Leadership
 from bindery.kube.objects.bindrequests import BindRequest, CommittedStatement, StatementKey
 from bindery.scheduler.commit.backlog import MOST_PODS, Parts
+from bindery.scheduler.commit.requests import BindRequestDraft
 from bindery.scheduler.commit.writer import CONCURRENT_CREATIONS, RequestWriter
 from tests.binder.quicktime import play
 from tests.scheduler.drafted import draft
@@ -79,10 +82,14 @@ class FakeApi:
         await self._call()
         return [item for (of, _), item in self.stored.items() if of == namespace]
 
-    async def delete(self, _resource: object, name: str, namespace: str) -> None:
+    async def delete(self, _resource: object, name: str, namespace: str, *, uid: str) -> None:
         await self._call()
-        if self.stored.pop((namespace, name), None) is None:
+        found = self.stored.get((namespace, name))
+        if found is None:
             raise NotFoundError(404, "NotFound", "no such request")
+        if found.metadata.uid != uid:
+            raise ConflictError(409, "Conflict", "another UID")
+        del self.stored[namespace, name]
 
     async def _call(self) -> Trouble | None:
         trouble = self.troubles.get(self.calls)
@@ -163,6 +170,34 @@ def test_every_statement_is_written_once_or_refused_or_known_to_be_missing(story
         await check_next_term(writer, api)
 
     play(main())
+
+
+@pytest.mark.parametrize("token", [0, 8], ids=["the own part", "the next leader's part"])
+def test_of_a_refused_gang_only_the_own_parts_are_deleted(token: int) -> None:
+    api = FakeApi({}, frozenset(), [0.0])
+    parts = [draft("gang", part=part, parts=2) for part in (0, 1)]
+    key = parts[0].namespace, parts[0].name
+
+    async def main() -> None:
+        await api.create(None, BindRequestDraft((parts[1],)).to_object(), parts[1].namespace)
+        taken = parts[1].namespace, parts[1].name
+        api.stored[taken] = with_token(api.stored[taken], 8)
+        writer = RequestWriter(cast("Client", api), lambda: None)
+        for part in parts:
+            writer.submit(part)
+        async with asyncio.timeout(60):
+            while key not in api.stored:
+                await asyncio.sleep(0)
+            api.stored[key] = with_token(api.stored[key], token)
+            await writer.drain()
+
+    play(main())
+    assert (key in api.stored) is (token == 8)
+
+
+def with_token(request: BindRequest, token: int) -> BindRequest:
+    spec = msgspec.structs.replace(request.spec, fencing_token=token)
+    return msgspec.structs.replace(request, spec=spec)
 
 
 async def check(writer: RequestWriter, api: FakeApi, story: Story) -> None:
