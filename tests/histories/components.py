@@ -60,7 +60,9 @@ async def run_scheduler(
     """Run one scheduler."""
     file = ConfigurationFile(None)
     cycle_s = environment.random.choice(_CYCLES_S)
-    file.current = scheduler_configuration(cycle_s, plan.max_pods)
+    file.current = scheduler_configuration(
+        cycle_s, BindRequestConfiguration(max_pods=plan.max_pods, backoff_limit=plan.backoff_limit)
+    )
     options = scheduler.SchedulerOptions(file, None, identity, NOWHERE)
     client = Client(carrier, _CALL_S, environment)
     runner = SteppedCycles(lambda: _work_s(environment.random))
@@ -115,14 +117,16 @@ def _table() -> loading.Table:
     return loading.load()
 
 
-def scheduler_configuration(cycle_s: float, max_pods: int = 500) -> SchedulerConfiguration:
+def scheduler_configuration(
+    cycle_s: float, requests: BindRequestConfiguration | None = None
+) -> SchedulerConfiguration:
     """Return the configuration of the schedulers: the chart's, where it runs a grouper."""
     expectation = GrouperExpectation(wait_for_groups=True)
     return SchedulerConfiguration(
         leader_election=_LEASES,
         grouper=expectation,
         cycle_seconds=cycle_s,
-        bind_request=BindRequestConfiguration(max_pods=max_pods),
+        bind_request=requests or BindRequestConfiguration(),
     )
 
 
@@ -132,7 +136,7 @@ def _binder_configuration(plan: Plan) -> BinderConfiguration:
         plugins=(
             PluginConfiguration(name="volumes", arguments={"bindTimeoutSeconds": 20}),
             PluginConfiguration(name="dra"),
-            PluginConfiguration(name="gpusharing", arguments={"deadlineSeconds": 20}),
+            PluginConfiguration(name="gpusharing", arguments={"deadlineSeconds": 6}),
             *((cards,) if plan.ground.card_nodes else ()),
         ),
         time_to_live_seconds=5.0,

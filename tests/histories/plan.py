@@ -110,7 +110,7 @@ class ActKind(StrEnum):
     STOP_BINDING = "stop binding"
     """A BindRequest, or a pod in one, is deleted while the binder is at work."""
     SILENCE_GPUS = "silence GPUs"
-    """The device plugins give no GPUs to reservations."""
+    """The device plugin of a node gives no GPUs to reservations."""
 
 
 @dataclass(frozen=True)
@@ -172,6 +172,8 @@ class Plan:
     troubles: tuple[Trouble, ...] = ()
     max_pods: int = 500
     """Of a Statement in one BindRequest."""
+    backoff_limit: int = 5
+    """Of BindRequests."""
 
     def parts(self) -> int:
         """Return how much there is to take out."""
@@ -378,19 +380,30 @@ def _later_act(chance: Random) -> Act:
 
 def _with_hard(plan: Plan, chance: Random) -> Plan:
     """Add what defects of rollbacks, fences and commits need to show."""
-    split, late, refused, silent, scarce = (chance.random() for _ in range(5))
+    split, late, refused, silent, scarce, slow = (chance.random() for _ in range(6))
     max_pods = chance.randint(1, 2)
     extra = [_late_creation(chance), _refusal(chance), _death_between_parts(chance)]
     silence = replace(_act(chance), kind=ActKind.SILENCE_GPUS, at_s=chance.uniform(0, 20))
     sharers = tuple(_sharers(chance, number) for number in range(chance.randint(3, 5)))
     wanted = (late < 0.15, refused < 0.2, split < 0.15)
     faults = [fault for fault, is_wanted in zip(extra, wanted, strict=True) if is_wanted]
+    stops: tuple[Act, ...] = ()
+    delays = [
+        Fault(FaultKind.DELAY, name, chance.uniform(0, 10), 40.0) for name in PROCESSES[2:4]
+    ]
+    deletions = tuple(
+        Act(ActKind.STOP_BINDING, 2 * chance.randrange(500) + 1, chance.uniform(0, 40), 400.0)
+        for _ in range(3)
+    )
+    if slow < 0.15:
+        faults, stops = faults + delays, deletions
     is_scarce, gpus = scarce < 0.2, chance.randint(1, 2)
     return replace(
         plan,
         max_pods=max_pods if split < 0.25 else plan.max_pods,
         faults=tuple(sorted((*plan.faults, *faults), key=lambda fault: fault.at_s)),
-        acts=(*plan.acts, silence) if silent < 0.2 or is_scarce else plan.acts,
+        backoff_limit=chance.choice((0, 1, 2, 5)),
+        acts=(*plan.acts, *stops, *((silence,) if silent < 0.2 or is_scarce else ())),
         gpus=gpus if is_scarce else plan.gpus,
         gangs=(*plan.gangs, *sharers) if is_scarce else plan.gangs,
     )

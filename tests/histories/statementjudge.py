@@ -12,10 +12,12 @@ from bindery.kube.objects.bindrequests import BindRequest, CommittedStatement, S
 from bindery.kube.objects.claims import RESOURCE_CLAIMS
 from bindery.kube.objects.watched import Pod
 from tests.histories.apiserver.store import Change, ChangeType
-from tests.histories.plan import FaultKind, Plan
+from tests.histories.plan import LATEST_S, QUIET_AFTER_S, FaultKind, Plan
 
 _SHORTEST_PAUSE_S: Final = 0.5
 """Between two attempts of a Statement: the binder's shortest is a second, less 20 %."""
+_BEHIND_S: Final = QUIET_AFTER_S * 0.3 + 10
+_HIDE_DELETIONS: Final = frozenset(FaultKind) - {FaultKind.JUMP, FaultKind.DELAY, FaultKind.KILL}
 
 
 class StatementJudge:
@@ -33,6 +35,11 @@ class StatementJudge:
         """UIDs of all pods that were ever bound."""
         self._prepared: defaultdict[str, set[str]] = defaultdict(set)
         """UID of a pod -> the GPU groups and claims that were ever prepared for it."""
+        self._gone_s: dict[str, float] = {}
+        """UID of a pod that is deleted -> since when."""
+        late = {fault.kind for fault in plan.faults if fault.process.startswith("binder")}
+        self._behind_s = _BEHIND_S if late & _HIDE_DELETIONS else LATEST_S + 2.0
+        """How long a binder may not know of a deletion when it binds."""
         self._claims: dict[str, str] = {}
         """UID of a pod -> its devices' claim that was seen last."""
 
@@ -101,13 +108,18 @@ class StatementJudge:
             self._claims[uid] = claim
         is_bound = change.writer.subresource == "binding" and change.type is ChangeType.MODIFIED
         if is_bound and change.writer.caller.startswith("binder") and uid not in self._bound:
-            yield from self._binding(pod)
+            yield from self._binding(pod, change.at_s)
         if pod.spec.node_name:
             self._bound.add(uid)
+        if change.type is ChangeType.DELETED or pod.metadata.deletion_timestamp is not None:
+            self._gone_s.setdefault(uid, change.at_s)
 
-    def _binding(self, pod: Pod) -> Iterator[str]:
+    def _binding(self, pod: Pod, at_s: float) -> Iterator[str]:
         """Yield whether a pod is bound that was given up, or before its gang is prepared."""
         uid, node = pod.metadata.uid, pod.spec.node_name
+        is_share = gpushare.FRACTION_ANNOTATION in pod.metadata.annotations
+        if is_share and not gpushare.groups(pod.metadata.labels):
+            yield f"{pod.metadata.name} is bound without a GPU group"
         asking = [
             statement
             for statement in self._statements()
@@ -117,9 +129,11 @@ class StatementJudge:
             yield f"{pod.metadata.name} is bound after {asking[0].metadata.name} has given it up"
         for statement in asking:
             parts = [each for each in self._statements() if each.spec.id == statement.spec.id]
-            yield from self._unprepared(pod, parts)
+            yield from self._unprepared(pod, parts, at_s)
 
-    def _unprepared(self, pod: Pod, parts: list[CommittedStatement]) -> Iterator[str]:
+    def _unprepared(
+        self, pod: Pod, parts: list[CommittedStatement], at_s: float
+    ) -> Iterator[str]:
         pods = [each for part in parts for each in part.spec.pods]
         if any(each.pod_uid in self._bound for each in pods):
             return  # the others follow
@@ -129,9 +143,10 @@ class StatementJudge:
             each.pod_name
             for each in pods
             if not self._is_prepared(each.pod_uid, each.selected_gpu_groups)
+            or self._gone_s.get(each.pod_uid, at_s) < at_s - self._behind_s
         ]
         if len(pods) - len(lacking) < needed:
-            text = f"{', '.join(lacking)} of its gang are not prepared"
+            text = f"{', '.join(lacking)} of its gang are gone or not prepared"
             yield f"{pod.metadata.name} is bound, and {text}"
 
     def _is_prepared(self, uid: str, groups: Iterable[str]) -> bool:

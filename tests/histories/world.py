@@ -319,7 +319,7 @@ class World:
             await asyncio.Event().wait()
 
     async def _silence(self, act: Act) -> None:
-        self._gpus.is_silent = True
+        self._gpus.silent_nodes.add(f"{NODE_PREFIX}{act.target % self.plan.nodes}")
         await asyncio.sleep(act.seconds)
         self._gpus.speak()
 
