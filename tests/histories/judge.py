@@ -17,7 +17,7 @@ from tests.histories.evictionjudge import EvictionJudge
 from tests.histories.needs.judge import NeedsJudge
 from tests.histories.people import OTHER_SCHEDULER
 from tests.histories.plan import QUIET_AFTER_S, Plan
-from tests.histories.requestjudge import RequestJudge
+from tests.histories.requestjudge import RequestJudge, is_of_leader
 from tests.histories.statementjudge import StatementJudge
 from tests.histories.world import LIMITED
 from tests.recounting import ENDED, requested
@@ -55,6 +55,9 @@ class Judge:
         """Judge a request that arrives; raises BrokenInvariantError."""
         for text in self._requests.problems(request, caller, at_s):
             self._broken(text)
+        late = self._bindings.without_lease(caller, at_s)
+        if late and is_of_leader(request, caller):
+            self._broken(f"{caller}: {request.verb} {request.target} {late}")
 
     def look(self) -> None:
         """Judge the writes since the last look; raises BrokenInvariantError."""

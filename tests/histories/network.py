@@ -131,6 +131,9 @@ class Network:
             raise UnreachableError(f"{request.verb} {request.resource}: no connection")
         answered: asyncio.Future[Answer] = loop.create_future()
         delay_s = line.struck(f"{request.verb} {request.resource}")
+        is_commit = f"{request.verb} {request.resource}" == "create bindrequests"
+        if is_commit and line.meets(FaultKind.LOSE_COMMITS, 1.0):
+            delay_s = LOST
         if delay_s != LOST and not line.meets(FaultKind.LOSE_REQUESTS, 1 / 3):
             way_s = delay_s + line.to_server_s(request) + self.held_s(request, caller)
             loop.outside(way_s, self._arrive, request, caller, answered)

@@ -55,6 +55,8 @@ class FaultKind(StrEnum):
     """The wall clock of the machine jumps: by `seconds`, or back; and returns afterwards."""
     REFUSE = "refuse creations"
     """403 for creations of BindRequests, as for a quota, each with a chance of one in two."""
+    LOSE_COMMITS = "lose commits"
+    """Creations of BindRequests are lost."""
 
 
 class CallFate(StrEnum):
@@ -380,7 +382,7 @@ def _later_act(chance: Random) -> Act:
 
 def _with_hard(plan: Plan, chance: Random) -> Plan:
     """Add what defects of rollbacks, fences and commits need to show."""
-    split, late, refused, silent, scarce, slow = (chance.random() for _ in range(6))
+    split, late, refused, silent, scarce, slow, lost = (chance.random() for _ in range(7))
     max_pods = chance.randint(1, 2)
     extra = [_late_creation(chance), _refusal(chance), _death_between_parts(chance)]
     silence = replace(_act(chance), kind=ActKind.SILENCE_GPUS, at_s=chance.uniform(0, 20))
@@ -388,15 +390,18 @@ def _with_hard(plan: Plan, chance: Random) -> Plan:
     wanted = (late < 0.15, refused < 0.2, split < 0.15)
     faults = [fault for fault, is_wanted in zip(extra, wanted, strict=True) if is_wanted]
     stops: tuple[Act, ...] = ()
-    delays = [
-        Fault(FaultKind.DELAY, name, chance.uniform(0, 10), 40.0) for name in PROCESSES[2:4]
-    ]
+    delays = [Fault(FaultKind.DELAY, name, chance.uniform(0, 10), 40.0) for name in PROCESSES[2:4]]
     deletions = tuple(
         Act(ActKind.STOP_BINDING, 2 * chance.randrange(500) + 1, chance.uniform(0, 40), 400.0)
         for _ in range(3)
     )
     if slow < 0.15:
         faults, stops = faults + delays, deletions
+    if lost < 0.1:
+        faults += [Fault(FaultKind.LOSE_COMMITS, name, 0.0, 70.0) for name in PROCESSES[:2]]
+    if late < 0.15:  # the next leader finds no room, and the pods of the late commit still wait
+        at_s = chance.uniform(5, 15)
+        stops += tuple(Act(ActKind.CORDON, number, at_s, 45.0) for number in range(plan.nodes))
     is_scarce, gpus = scarce < 0.2, chance.randint(1, 2)
     return replace(
         plan,
@@ -412,7 +417,7 @@ def _with_hard(plan: Plan, chance: Random) -> Plan:
 def _late_creation(chance: Random) -> Fault:
     """A leader's commit arrives when the next one has planned for a while."""
     kind = chance.choice((FaultKind.KILL, FaultKind.FREEZE))
-    at_s, seconds = chance.uniform(0, 40), chance.uniform(22, 40)
+    at_s, seconds = chance.uniform(0, 5), chance.uniform(22, 40)
     call = "create bindrequests"
     return Fault(kind, "scheduler", at_s, seconds, at_call=call, fate=CallFate.IS_LATE)
 

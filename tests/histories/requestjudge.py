@@ -4,7 +4,7 @@ A request may arrive late, so it must name the object that it is meant for: by i
 would reach a successor of that name.
 """
 
-from collections import Counter, defaultdict, deque
+from collections import defaultdict, deque
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -47,8 +47,8 @@ class RequestJudge:
         while sent[0] < at_s - _WINDOW_S:
             sent.popleft()
         if len(sent) > _MOST:
-            often = Counter({f"{request.verb} {request.resource}": 1})
-            yield f"{caller} sends {len(sent)} requests in {_WINDOW_S:.0f} s, such as {set(often)}"
+            text = f"{len(sent)} requests in {_WINDOW_S:.0f} s"
+            yield f"{caller} sends {text}, such as {request.verb} {request.resource}"
         body = msgspec.json.decode(request.body) if request.body else {}
         if not isinstance(body, dict):
             return  # a JSON patch, which tests what it changes
@@ -77,3 +77,11 @@ class RequestJudge:
 
 def _named(meta: dict[str, Any], field: str) -> bool:
     return bool(meta.get(field))
+
+
+def is_of_leader(request: ApiRequest, caller: str) -> bool:
+    """Whether only the leader sends such a request. Late commits are fenced."""
+    is_write = request.verb in ("create", "update", "patch", "delete")
+    is_commit = request.verb == "create" and request.resource == "bindrequests"
+    is_for_all = request.resource in ("leases", "events", "selfsubjectaccessreviews")
+    return caller.startswith(_JUDGED) and is_write and not is_commit and not is_for_all

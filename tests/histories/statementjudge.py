@@ -8,14 +8,15 @@ import msgspec
 
 from bindery.api import gpushare
 from bindery.api.names import FENCE_LABEL
+from bindery.api.times import seconds
 from bindery.kube.objects.bindrequests import BindRequest, CommittedStatement, StatementKey
 from bindery.kube.objects.claims import RESOURCE_CLAIMS
 from bindery.kube.objects.watched import Pod
 from tests.histories.apiserver.store import Change, ChangeType
-from tests.histories.plan import LATEST_S, QUIET_AFTER_S, FaultKind, Plan
+from tests.histories.plan import LATEST_S, PROCESSES, QUIET_AFTER_S, FaultKind, Plan
 
-_SHORTEST_PAUSE_S: Final = 0.5
-"""Between two attempts of a Statement: the binder's shortest is a second, less 20 %."""
+_SHORTEST_PAUSE_S: Final = 0.3
+"""From the arrival of a failed attempt to the next one: the binder waits 0.8 s from its writing."""
 _BEHIND_S: Final = QUIET_AFTER_S * 0.3 + 10
 _HIDE_DELETIONS: Final = frozenset(FaultKind) - {FaultKind.JUMP, FaultKind.DELAY, FaultKind.KILL}
 
@@ -24,13 +25,16 @@ class StatementJudge:
     """Knows BindRequests, and what was prepared for pods, from the log."""
 
     def __init__(self, plan: Plan) -> None:
-        self._jumps = {fault.process for fault in plan.faults if fault.kind is FaultKind.JUMP}
+        self._skew_s = dict(zip(PROCESSES, plan.skew_s, strict=True))
+        troubled = tuple(f.process for f in plan.faults if f.kind is not FaultKind.KILL)
+        self._calm = {name for name in PROCESSES if not name.startswith(troubled)}
+        """Processes whose writes arrive at once, and whose clocks do not jump."""
         self._token = 0
         """The newest announced fencing token."""
         self._requests: dict[str, BindRequest] = {}
         """UID -> each stored request."""
-        self._failed: dict[StatementKey, tuple[int, str, float]] = {}
-        """Statement -> its failed attempts, who wrote their number, and when."""
+        self._failed: dict[StatementKey, int] = {}
+        """Statement -> its failed attempts."""
         self._bound: set[str] = set()
         """UIDs of all pods that were ever bound."""
         self._prepared: defaultdict[str, set[str]] = defaultdict(set)
@@ -85,13 +89,14 @@ class StatementJudge:
 
     def _attempt(self, statement: CommittedStatement, change: Change) -> Iterator[str]:
         number, caller = statement.status.failed_attempts, change.writer.caller
-        before, who, at_s = self._failed.get(statement.key, (0, "", 0.0))
-        if number <= before:
+        if number <= self._failed.get(statement.key, 0):
             return
-        self._failed[statement.key] = number, caller, change.at_s
-        is_next = 0 < before == number - 1 and who == caller and caller not in self._jumps
-        if is_next and not statement.is_final and change.at_s < at_s + _SHORTEST_PAUSE_S:
-            pause_s = change.at_s - at_s
+        self._failed[statement.key] = number
+        next_s = seconds(statement.status.next_attempt_time)
+        if statement.is_final or next_s is None or caller not in self._calm:
+            return
+        pause_s = next_s - change.at_s - self._skew_s[caller]
+        if pause_s < _SHORTEST_PAUSE_S:
             yield f"{statement.metadata.name} is tried again after {pause_s:.2f} s"
 
     def _statements(self) -> Iterator[CommittedStatement]:
@@ -123,7 +128,9 @@ class StatementJudge:
         asking = [
             statement
             for statement in self._statements()
-            if any(each.pod_uid == uid and each.selected_node == node for each in statement.spec.pods)
+            if any(
+                each.pod_uid == uid and each.selected_node == node for each in statement.spec.pods
+            )
         ]
         if asking and all(_gives_up(statement, uid) for statement in asking):
             yield f"{pod.metadata.name} is bound after {asking[0].metadata.name} has given it up"
@@ -131,9 +138,7 @@ class StatementJudge:
             parts = [each for each in self._statements() if each.spec.id == statement.spec.id]
             yield from self._unprepared(pod, parts, at_s)
 
-    def _unprepared(
-        self, pod: Pod, parts: list[CommittedStatement], at_s: float
-    ) -> Iterator[str]:
+    def _unprepared(self, pod: Pod, parts: list[CommittedStatement], at_s: float) -> Iterator[str]:
         pods = [each for part in parts for each in part.spec.pods]
         if any(each.pod_uid in self._bound for each in pods):
             return  # the others follow
@@ -166,6 +171,4 @@ def _claims_of(pod: Pod) -> Iterator[str]:
 
 
 def _gives_up(statement: CommittedStatement, uid: str) -> bool:
-    return statement.is_final and any(
-        each.pod_uid == uid for each in statement.status.unbound_pods
-    )
+    return statement.is_final and any(each.pod_uid == uid for each in statement.status.unbound_pods)
