@@ -22,6 +22,8 @@ class GpuDevicePlugins:
         self._client, self._prefix = client, prefix
         self.is_silent = False
         """Whether it gives no devices, as a plugin that hangs."""
+        self.silent_nodes: set[str] = set()
+        """Nodes whose plugins hang."""
         self.taken_elsewhere: set[str] = set()
         """Devices that it has given to pods other than reservations."""
         self.given: dict[str, tuple[str, str]] = {}
@@ -48,6 +50,7 @@ class GpuDevicePlugins:
     def speak(self) -> None:
         """Give devices again, to those that wait too."""
         self.is_silent = False
+        self.silent_nodes.clear()
         for pod in self.reservations():
             self._give(pod)
 
@@ -57,7 +60,7 @@ class GpuDevicePlugins:
             return
         if change.type is EventType.DELETED:
             self.given.pop(pod.metadata.uid, None)
-        elif not self.is_silent:
+        elif not self.is_silent and pod.spec.node_name not in self.silent_nodes:
             self._give(pod)
 
     def _is_here(self, pod: Sharer) -> bool:

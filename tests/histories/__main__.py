@@ -1,7 +1,8 @@
 """Plays histories: `make histories SEEDS=100`, or `SEED=7` for one, whose story is printed.
 
 A line of progress is printed every few seconds, each failing seed at once, and at the end how many
-passed and failed.
+passed and failed. `--planted` looks for each defect of `planted.py` instead, and prints the first
+seed that finds it.
 """
 
 import argparse
@@ -13,6 +14,7 @@ from collections.abc import Sequence
 from tests.histories.branches import not_taken, table
 from tests.histories.history import play
 from tests.histories.plan import draw
+from tests.histories.planted import PLANTED, finding
 from tests.histories.playing import Total, results
 from tests.histories.shrinking import shrunk
 from tests.histories.story import story
@@ -35,7 +37,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="record the branches of retry, rollback, fencing, withdrawal and stale clean-up; "
         "print a table of how many were taken, or also each that was not (several times slower)",
     )
+    parser.add_argument(
+        "--planted",
+        metavar="NAME",
+        nargs="?",
+        const="",
+        help="look for the defects of planted.py whose name contains NAME, in SEEDS seeds",
+    )
     options = parser.parse_args(arguments)
+    if options.planted is not None:
+        return _planted(options.planted, range(options.first, options.first + options.seeds))
     if options.seed is not None:
         return _one(options.seed)
     seeds = range(options.first, options.first + options.seeds)
@@ -50,6 +61,18 @@ def _one(seed: int) -> int:
     print("\nmade smaller, the history is:\n")
     print(story(shrunk(played)))
     return 1
+
+
+def _planted(name: str, seeds: range) -> int:
+    missed = 0
+    for defect in PLANTED:
+        if name not in defect.name:
+            continue
+        found = finding(defect, seeds)
+        missed += found is None
+        what = f"{found.seed}: {found.problem}" if found is not None else f"not in {len(seeds)}"
+        print(f"{defect.name}: {what}", flush=True)
+    return 1 if missed else 0
 
 
 def _many(seeds: range, jobs: int, branches: str | None) -> int:

@@ -43,8 +43,6 @@ class BindingJudge:
             yield from self._request(change)
         elif change.kind.plural == "pods":
             yield from self._pod(change)
-        if change.kind.plural == "podgroups" and change.writer.caller.startswith("grouper"):
-            yield from self._without_lease(change)
 
     def created_s(self, pod: str) -> float | None:
         """Return when the oldest stored request for a pod, given by UID, was created."""
@@ -59,12 +57,12 @@ class BindingJudge:
         if kind and process and self._leaders.get(kind, ("", 0.0))[0] != process:
             self._leaders[kind] = process, change.at_s
 
-    def _without_lease(self, change: Change) -> Iterator[str]:
-        caller = change.writer.caller
+    def without_lease(self, caller: str, at_s: float) -> str:
+        """Return that another process leads by now; empty if none does."""
         leader, since_s = self._leaders.get(caller.partition("-")[0], (caller, 0.0))
-        if leader != caller and change.at_s > since_s + ON_ITS_WAY_S:
-            what = f"{change.writer.verb} {change.writer.subresource} {change.key[1]}"
-            yield f"{caller}: {what} {change.at_s - since_s:.1f} s after {leader} leads"
+        if leader == caller or at_s <= since_s + ON_ITS_WAY_S:
+            return ""
+        return f"{at_s - since_s:.1f} s after {leader} leads"
 
     def _request(self, change: Change) -> Iterator[str]:
         found = msgspec.json.decode(change.version.body, type=BindRequest)
@@ -84,10 +82,7 @@ class BindingJudge:
     def _pod(self, change: Change) -> Iterator[str]:
         caller = change.writer.caller
         if change.writer.subresource == "binding" and caller.startswith("binder"):
-            yield from self._without_lease(change)
             yield from self._binding(change)
-        if change.writer.subresource == "eviction" and caller.startswith("scheduler"):
-            yield from self._without_lease(change)
         if change.type is ChangeType.DELETED and caller.startswith(("binder", "scheduler")):
             meta, status = change.version.object["metadata"], change.version.object["status"]
             is_ours = gpushare.is_reservation(meta["namespace"], meta.get("labels") or {})

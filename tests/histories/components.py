@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry
 
 from bindery.api.configuration import (
     BinderConfiguration,
+    BindRequestConfiguration,
     GrouperConfiguration,
     GrouperExpectation,
     LeaderElection,
@@ -57,9 +58,11 @@ async def run_scheduler(
     carrier: Carrier, environment: Environment, plan: Plan, identity: str
 ) -> None:
     """Run one scheduler."""
-    del plan
     file = ConfigurationFile(None)
-    file.current = scheduler_configuration(environment.random.choice(_CYCLES_S))
+    cycle_s = environment.random.choice(_CYCLES_S)
+    file.current = scheduler_configuration(
+        cycle_s, BindRequestConfiguration(max_pods=plan.max_pods, backoff_limit=plan.backoff_limit)
+    )
     options = scheduler.SchedulerOptions(file, None, identity, NOWHERE)
     client = Client(carrier, _CALL_S, environment)
     runner = SteppedCycles(lambda: _work_s(environment.random))
@@ -114,11 +117,16 @@ def _table() -> loading.Table:
     return loading.load()
 
 
-def scheduler_configuration(cycle_s: float) -> SchedulerConfiguration:
+def scheduler_configuration(
+    cycle_s: float, requests: BindRequestConfiguration | None = None
+) -> SchedulerConfiguration:
     """Return the configuration of the schedulers: the chart's, where it runs a grouper."""
     expectation = GrouperExpectation(wait_for_groups=True)
     return SchedulerConfiguration(
-        leader_election=_LEASES, grouper=expectation, cycle_seconds=cycle_s
+        leader_election=_LEASES,
+        grouper=expectation,
+        cycle_seconds=cycle_s,
+        bind_request=requests or BindRequestConfiguration(),
     )
 
 
@@ -128,7 +136,7 @@ def _binder_configuration(plan: Plan) -> BinderConfiguration:
         plugins=(
             PluginConfiguration(name="volumes", arguments={"bindTimeoutSeconds": 20}),
             PluginConfiguration(name="dra"),
-            PluginConfiguration(name="gpusharing", arguments={"deadlineSeconds": 20}),
+            PluginConfiguration(name="gpusharing", arguments={"deadlineSeconds": 6}),
             *((cards,) if plan.ground.card_nodes else ()),
         ),
         time_to_live_seconds=5.0,

@@ -16,6 +16,7 @@ import structlog
 
 from bindery.kube.client import Client
 from bindery.kube.environment import Environment
+from bindery.kube.http.requests import ApiRequest
 from tests.histories import components
 from tests.histories.apiserver.server import ModelApiServer
 from tests.histories.apiserver.store import Change
@@ -80,6 +81,7 @@ class History:
         self._network = Network(self._server, self._loop, plan.seed)
         self._judge = Judge(self._server, plan)
         self._network.after_call = self._judge.look
+        self._network.before_call = self._before_call
         self._running: dict[str, Process] = {}
         self._dead: list[Process] = []
         self._starts: Counter[str] = Counter()
@@ -139,7 +141,9 @@ class History:
         """Ask for all room that is free; return what the schedulers do not give."""
         await room.ask_for_all(self._server, self._plan, self._client)
         end_s = self._loop.time() + _GIVEN_WITHIN_S
-        while (held := room.held_by_schedulers(self._server, self._plan)) and self._loop.time() < end_s:
+        while (
+            held := room.held_by_schedulers(self._server, self._plan)
+        ) and self._loop.time() < end_s:
             await self._sleep(1.0)
         return held
 
@@ -255,6 +259,9 @@ class History:
                     line.first_version = self._server.store.revision
             case _:
                 self._network.line(fault.process).faults.pop(fault.kind, None)
+
+    def _before_call(self, request: ApiRequest, caller: str) -> None:
+        self._judge.look_at_request(request, caller, self._now_s())
 
     # -- what is noted ---------------------------------------------------------------------------
 

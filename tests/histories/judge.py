@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 
 from bindery.api.names import POD_GROUP_ANNOTATION, QUEUE_LABEL
+from bindery.kube.http.requests import ApiRequest
 from bindery.kube.objects.podgroups import PodGroup
 from bindery.kube.objects.watched import Pod
 from tests.histories.apiserver.server import ModelApiServer
@@ -16,6 +17,8 @@ from tests.histories.evictionjudge import EvictionJudge
 from tests.histories.needs.judge import NeedsJudge
 from tests.histories.people import OTHER_SCHEDULER
 from tests.histories.plan import QUIET_AFTER_S, Plan
+from tests.histories.requestjudge import RequestJudge, is_of_leader
+from tests.histories.statementjudge import StatementJudge
 from tests.histories.world import LIMITED
 from tests.recounting import ENDED, requested
 
@@ -46,6 +49,15 @@ class Judge:
         self._queues: dict[str, str] = {}
         """Name of each PodGroup that ever was -> its queue."""
         self._needs = NeedsJudge(server, plan, self._on)
+        self._requests, self._statements = RequestJudge(), StatementJudge(plan)
+
+    def look_at_request(self, request: ApiRequest, caller: str, at_s: float) -> None:
+        """Judge a request that arrives; raises BrokenInvariantError."""
+        for text in self._requests.problems(request, caller, at_s):
+            self._broken(text)
+        late = self._bindings.without_lease(caller, at_s)
+        if late and is_of_leader(request, caller):
+            self._broken(f"{caller}: {request.verb} {request.target} {late}")
 
     def look(self) -> None:
         """Judge the writes since the last look; raises BrokenInvariantError."""
@@ -60,6 +72,8 @@ class Judge:
                 self._broken(text)
             for text in self._needs.problems(change):
                 self._broken(text)
+            for text in self._statements.problems(change):
+                self._broken(text)
             if change.kind.plural == "pods":
                 self._pod(change)
             elif change.kind.plural == "podgroups":
@@ -72,10 +86,11 @@ class Judge:
     def _pod(self, change: Change) -> None:
         pod = msgspec.json.decode(change.version.body, type=Pod)
         uid, node = pod.metadata.uid, pod.spec.node_name
-        if change.type is ChangeType.DELETED:
-            self._on[node].pop(uid, None)
+        if change.writer.verb == "delete":  # the kubelet ends what another one deletes
             for text in unused_now(change, self._on[node]):
                 self._broken(text)
+        if change.type is ChangeType.DELETED:
+            self._on[node].pop(uid, None)
             return
         if not node or pod.spec.scheduler_name == OTHER_SCHEDULER:
             return  # the nodes refuse what does not fit beside another scheduler's pods

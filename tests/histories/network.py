@@ -105,6 +105,7 @@ class Network:
         """Name of a process -> its line, which outlives it."""
         self.calls: Counter[str] = Counter()
         """Name of a process -> requests that reached the server."""
+        self.before_call: Callable[[ApiRequest, str], None] = lambda _request, _caller: None
         self.after_call: Callable[[], None] = lambda: None
         self.held_s: Callable[[ApiRequest, str], float] = lambda _request, _caller: 0.0
         """How long a request of a process is held on its way, beside the usual."""
@@ -122,7 +123,7 @@ class Network:
 
     def shut(self) -> None:
         """Cut all lines for good, at the end of a history."""
-        self.after_call = lambda: None
+        self.before_call, self.after_call = lambda _request, _caller: None, lambda: None
         for line in self._lines.values():
             line.faults = {FaultKind.CUT: 0.0}
 
@@ -133,6 +134,9 @@ class Network:
             raise UnreachableError(f"{request.verb} {request.resource}: no connection")
         answered: asyncio.Future[Answer] = loop.create_future()
         delay_s = line.struck(f"{request.verb} {request.resource}")
+        is_commit = f"{request.verb} {request.resource}" == "create bindrequests"
+        if is_commit and line.meets(FaultKind.LOSE_COMMITS, 1.0):
+            delay_s = LOST
         if delay_s != LOST and not line.meets(FaultKind.LOSE_REQUESTS, 1 / 3):
             way_s = delay_s + line.to_server_s(request) + self.held_s(request, caller)
             loop.outside(way_s, self._arrive, request, caller, answered)
@@ -148,6 +152,7 @@ class Network:
         answer = self._refusal(request, line)
         if answer is None:
             self.calls[caller] += 1
+            self.before_call(request, caller)
             answer = self._server.handle(request, caller)
             self.after_call()
             if line.meets(FaultKind.FAIL, 1 / 4):
@@ -164,6 +169,9 @@ class Network:
             return _status(500, "InternalError")
         if request.verb == "list" and line.meets(FaultKind.EXPIRE, 1 / 2):
             return _status(410, "Expired")
+        is_commit = f"{request.verb} {request.resource}" == "create bindrequests"
+        if is_commit and line.meets(FaultKind.REFUSE, 1 / 2):
+            return _status(403, "Forbidden")
         has_version = _VERSION in (request.body or b"") and request.verb in ("update", "patch")
         if has_version and line.meets(FaultKind.CONFLICT, 1 / 2):
             return _status(409, "Conflict")

@@ -53,6 +53,10 @@ class FaultKind(StrEnum):
     listed again, without what happened in between."""
     JUMP = "jump"
     """The wall clock of the machine jumps: by `seconds`, or back; and returns afterwards."""
+    REFUSE = "refuse creations"
+    """403 for creations of BindRequests, as for a quota, each with a chance of one in two."""
+    LOSE_COMMITS = "lose commits"
+    """Creations of BindRequests are lost."""
 
 
 class CallFate(StrEnum):
@@ -107,6 +111,8 @@ class ActKind(StrEnum):
     """A pod of another scheduler takes cores of a node, which may refuse pods that are planned."""
     STOP_BINDING = "stop binding"
     """A BindRequest, or a pod in one, is deleted while the binder is at work."""
+    SILENCE_GPUS = "silence GPUs"
+    """The device plugin of a node gives no GPUs to reservations."""
 
 
 @dataclass(frozen=True)
@@ -166,6 +172,10 @@ class Plan:
     """How far the wall clock of each of `PROCESSES` is ahead."""
     ground: Ground = field(default_factory=Ground)
     troubles: tuple[Trouble, ...] = ()
+    max_pods: int = 500
+    """Of a Statement in one BindRequest."""
+    backoff_limit: int = 5
+    """Of BindRequests."""
 
     def parts(self) -> int:
         """Return how much there is to take out."""
@@ -188,6 +198,8 @@ class Plan:
 
 _FIRST_FAULTS: Final = tuple(FaultKind)[:10]
 _FIRST_ACTS: Final = tuple(ActKind)[:6]
+_LATER_FAULTS: Final = tuple(FaultKind)[10:15]
+_LATER_ACTS: Final = tuple(ActKind)[6:11]
 _BURST: Final = 22
 """More gangs than are committed one by one at the same time."""
 _CALLS: Final = {
@@ -225,7 +237,7 @@ def draw(seed: int) -> Plan:
         ground=needs.ground,
         troubles=needs.troubles,
     )
-    return _with_more(plan, Random(f"faults {seed}"))
+    return _with_hard(_with_more(plan, Random(f"faults {seed}")), Random(f"hard {seed}"))
 
 
 def _gang(chance: Random, number: int) -> GangPlan:
@@ -349,7 +361,7 @@ def _burst(plan: Plan, chance: Random) -> Plan:
 
 
 def _later_fault(chance: Random) -> Fault:
-    kind = chance.choice(tuple(FaultKind)[len(_FIRST_FAULTS) :])
+    kind = chance.choice(_LATER_FAULTS)
     return replace(_fault(chance), kind=kind)
 
 
@@ -367,4 +379,68 @@ def _fault_at_call(chance: Random) -> Fault:
 
 
 def _later_act(chance: Random) -> Act:
-    return replace(_act(chance), kind=chance.choice(tuple(ActKind)[len(_FIRST_ACTS) :]))
+    return replace(_act(chance), kind=chance.choice(_LATER_ACTS))
+
+
+def _with_hard(plan: Plan, chance: Random) -> Plan:
+    """Add what defects of rollbacks, fences and commits need to show."""
+    split, late, refused, silent, scarce, slow, lost = (chance.random() for _ in range(7))
+    max_pods = chance.randint(1, 2)
+    extra = [_late_creation(chance), _refusal(chance), _death_between_parts(chance)]
+    silence = replace(_act(chance), kind=ActKind.SILENCE_GPUS, at_s=chance.uniform(0, 20))
+    sharers = tuple(_sharers(chance, number) for number in range(chance.randint(3, 5)))
+    wanted = (late < 0.15, refused < 0.2, split < 0.15)
+    faults = [fault for fault, is_wanted in zip(extra, wanted, strict=True) if is_wanted]
+    stops: tuple[Act, ...] = ()
+    delays = [Fault(FaultKind.DELAY, name, chance.uniform(0, 10), 40.0) for name in PROCESSES[2:4]]
+    deletions = tuple(
+        Act(ActKind.STOP_BINDING, 2 * chance.randrange(500) + 1, chance.uniform(0, 40), 400.0)
+        for _ in range(3)
+    )
+    if slow < 0.15:
+        faults, stops = faults + delays, deletions
+    if lost < 0.1:
+        faults += [Fault(FaultKind.LOSE_COMMITS, name, 0.0, 70.0) for name in PROCESSES[:2]]
+    if late < 0.15:  # the next leader finds no room, and the pods of the late commit still wait
+        at_s = chance.uniform(5, 15)
+        stops += tuple(Act(ActKind.CORDON, number, at_s, 45.0) for number in range(plan.nodes))
+    is_scarce, gpus = scarce < 0.2, chance.randint(1, 2)
+    return replace(
+        plan,
+        max_pods=max_pods if split < 0.25 else plan.max_pods,
+        faults=tuple(sorted((*plan.faults, *faults), key=lambda fault: fault.at_s)),
+        backoff_limit=chance.choice((0, 1, 2, 5)),
+        acts=(*plan.acts, *stops, *((silence,) if silent < 0.2 or is_scarce else ())),
+        gpus=gpus if is_scarce else plan.gpus,
+        gangs=(*plan.gangs, *sharers) if is_scarce else plan.gangs,
+    )
+
+
+def _late_creation(chance: Random) -> Fault:
+    """A leader's commit arrives when the next one has planned for a while."""
+    kind = chance.choice((FaultKind.KILL, FaultKind.FREEZE))
+    at_s, seconds = chance.uniform(0, 5), chance.uniform(22, 40)
+    call = "create bindrequests"
+    return Fault(kind, "scheduler", at_s, seconds, at_call=call, fate=CallFate.IS_LATE)
+
+
+def _refusal(chance: Random) -> Fault:
+    process = chance.choice(PROCESSES[:2])
+    return Fault(FaultKind.REFUSE, process, chance.uniform(0, 30), chance.uniform(5, 40))
+
+
+def _death_between_parts(chance: Random) -> Fault:
+    at_s, seconds = chance.uniform(0, 40), chance.uniform(0.1, 20)
+    fate = chance.choice((CallFate.ARRIVES, CallFate.IS_LOST))
+    call = "create bindrequests"
+    return Fault(FaultKind.KILL, "scheduler", at_s, seconds, at_call=call, fate=fate)
+
+
+def _sharers(chance: Random, number: int) -> GangPlan:
+    """Draw a gang of GPU shares that comes and goes."""
+    size = chance.randint(2, 3)
+    fraction, run_s = chance.choice(("0.3", "0.5", "0.7")), chance.uniform(2, 25)
+    return replace(
+        _gang(chance, number), name=f"share{number}", size=size, minimum=size, cores=1, gpus=0,
+        fraction=fraction, run_s=run_s, at_s=chance.uniform(0, 60), is_job=chance.random() < 0.5,
+    )  # fmt: skip

@@ -1,54 +1,123 @@
 """Defects to be put into the product on purpose, one at a time, each of which histories must find.
 
-Each is data: what is replaced, by what, the first seed that is known to find it, and a text of the
-problem that it then reports. `test_histories` plays them.
+Each is data: what is replaced, by what, and the first seed that is known to find it. After worlds
+have changed, `python -m tests.histories --planted` prints the first seeds of today.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from bindery.binder.api_server.api_adapter import ApiAdapter
+from bindery.binder.outcome.fencing import Fence
+from bindery.binder.outcome.outcome import Verdict
 from bindery.binder.outcome.retention import RetentionQueue
+from bindery.binder.plugins.dra.plugin import DynamicResources
+from bindery.binder.plugins.gpusharing.plugin import GpuSharing
 from bindery.binder.plugins.gpusharing.unused import UnusedGroups
+from bindery.binder.plugins.gpusharing.users import Use, Users
+from bindery.binder.plugins.hami.queues import LockQueues
+from bindery.binder.plugins.volumes.writes import VolumeWriter
 from bindery.binder.run.run import Run
+from bindery.binder.run.transaction import BindTransaction
+from bindery.binder.statements.manager import Manager
 from bindery.grouper.writer import Writer
 from bindery.kube.client import Client
 from bindery.kube.lease import Observation
 from bindery.kube.objects.resources import PODS
 from bindery.nodeagent.kubelets import Kubelets
+from bindery.scheduler import process as scheduler_process
+from bindery.scheduler.actions import holding
 from bindery.scheduler.cache.charges import Charges
 from bindery.scheduler.cache.cluster import Cluster
+from bindery.scheduler.cache.expected_reservations import ExpectedReservations
 from bindery.scheduler.cache.holds import Holds
+from bindery.scheduler.cache.promises import Promises
+from bindery.scheduler.commit.evictor import Evictor
+from bindery.scheduler.commit.writer import RequestWriter
 from bindery.scheduler.plugins.queuelimits import QueueLimits
+from bindery.scheduler.solver import units
 from bindery.scheduler.status.writer import StatusWriter
+from tests.histories.history import play
+from tests.histories.plan import Plan, draw
+
+SOON_S: Final = 60.0
+"""Time to come to rest where a defect prevents it."""
 
 Break = Callable[[Any], Any]
 """Returns the broken replacement of what it is given."""
+
+
+def _anything(_plan: Plan) -> bool:
+    return True
 
 
 @dataclass(frozen=True)
 class Planted:
     """One defect."""
 
+    part: str
     name: str
     owner: Any
     attribute: str
     broken: Break
     first: int = 0
     """The first seed that is known to find it."""
-    found: str = ""
-    """A text of the problem."""
+    shows_in: Callable[[Plan], bool] = _anything
+    """In which histories it can show; the others are not played."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A history that passes without a defect, and not with it."""
+
+    seed: int
+    problem: str
+
+
+@contextmanager
+def put_in(defect: Planted) -> Iterator[None]:
+    """Put a defect into the product while the body runs."""
+    stored = defect.owner.__dict__[defect.attribute]
+    right = getattr(defect.owner, defect.attribute)
+    setattr(defect.owner, defect.attribute, defect.broken(right))
+    try:
+        yield
+    finally:
+        setattr(defect.owner, defect.attribute, stored)
+
+
+def finding(defect: Planted, seeds: range) -> Finding | None:
+    """Play a defect until a history finds it."""
+    for seed in seeds:
+        plan = draw(seed)
+        if not defect.shows_in(plan):
+            continue
+        with put_in(defect):
+            problem = _problem(plan)
+        if problem and not _problem(plan):
+            return Finding(seed, problem)
+    return None
+
+
+def _problem(plan: Plan) -> str:
+    """Return how a history ends. A world may meet what it takes for impossible, too."""
+    try:
+        return play(plan, SOON_S).problem
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
 
 
 def _always(answer: Any) -> Break:
     return lambda _right: lambda *_arguments, **_named: answer
 
 
-def _never() -> Break:
+def _never(answer: Any = None) -> Break:
     """Let a coroutine function do nothing."""
 
-    async def nothing(*_arguments: Any, **_named: Any) -> None: ...
+    async def nothing(*_arguments: Any, **_named: Any) -> Any:
+        return answer
 
     return lambda _right: nothing
 
@@ -84,20 +153,53 @@ def _evict_whatever_has_the_name(_evict: Any) -> Any:
     return evicted
 
 
+def _bind_whatever_has_the_name(bind: Any) -> Any:
+    async def bound(
+        client: Any, namespace: str, name: str, _uid: str, *rest: Any, **more: Any
+    ) -> None:
+        await bind(client, namespace, name, "", *rest, **more)
+
+    return bound
+
+
+def _without(argument: str) -> Break:
+    def broken(right: Any) -> Any:
+        async def called(*arguments: Any, **named: Any) -> Any:
+            named.pop(argument, None)
+            return await right(*arguments, **named)
+
+        return called
+
+    return broken
+
+
+async def _forget_to_roll_back(_transaction: Any, pods: Any) -> None:
+    for pod in pods:
+        pod.prepared = pod.in_doubt = False
+
+
+def _void_nothing(_right: Any) -> Any:
+    async def void(_transaction: Any, pod: Any) -> None:
+        pod.in_doubt = False
+
+    return void
+
+
+def _try_for_ever(attempt: Any) -> Any:
+    async def attempted(transaction: Any, *, last: bool) -> Any:
+        outcome = await attempt(transaction, last=last)
+        is_failure = outcome.verdict is Verdict.FAILED
+        return replace(outcome, verdict=Verdict.RETRY) if is_failure else outcome
+
+    return attempted
+
+
 def _create_twice(create: Any) -> Any:
     async def created(writer: Any, wanted: Any) -> None:
         await create(writer, wanted)
         await create(writer, replace(wanted, name=f"{wanted.name}-again"))
 
     return created
-
-
-def _without_end(client: Any, _is_valid: Any) -> Any:
-    return client
-
-
-async def _update_nothing(*_arguments: Any) -> list[Any]:
-    return []
 
 
 def _keep_the_older(offer: Any) -> Any:
@@ -108,28 +210,106 @@ def _keep_the_older(offer: Any) -> Any:
     return offered
 
 
+def _free(held: Any) -> Any:
+    """Judge that every lock may be taken."""
+
+    async def judged(*arguments: Any) -> Any:
+        return replace(await held(*arguments), may_be_taken=True)
+
+    return judged
+
+
+def _volumes(plan: Plan) -> bool:
+    return plan.ground.has_volumes
+
+
+def _devices(plan: Plan) -> bool:
+    return plan.ground.devices > 0
+
+
+def _cards(plan: Plan) -> bool:
+    return plan.ground.card_nodes > 0
+
+
+def _stages(plan: Plan) -> bool:
+    return any(gang.needs is not None and gang.needs.stage is not None for gang in plan.gangs)
+
+
+def _shares(plan: Plan) -> bool:
+    return plan.gpus > 0 and any(gang.fraction for gang in plan.gangs)
+
+
+def _splits(plan: Plan) -> bool:
+    return plan.max_pods < 500
+
+
+_CACHE: Final = "cache"
+_COMMIT: Final = "commits"
+_EVICTIONS: Final = "evictions"
+_BINDER: Final = "binder"
+_GPUS: Final = "shares of GPUs"
+_NEEDS: Final = "volumes, devices, cards, stages"
+_OTHERS: Final = "grouper, status, nodes, Leases"
+
 PLANTED: Final = (
-    Planted("a deletion is not applied", Cluster, "apply", _forget_no_bound_pod, 1, "at rest"),
-    Planted("an event is applied twice", Charges, "enter", _enter_twice, 2, "at rest"),
-    Planted("a withdrawn request keeps its holds", Holds, "remove", _always(()), 4, "has no users"),
-    Planted("limits are ignored", QueueLimits, "over_capacity", _always(None), 2, "with a limit"),
-    Planted("eviction by name", Client, "evict", _evict_whatever_has_the_name, 1, "deletes pod"),
-    Planted("finished requests stay", RetentionQueue, "run", _never(), 0, "is left"),
-    Planted("reservations stay", UnusedGroups, "look_at", _always(None), 2, "has no users"),
-    Planted("a PodGroup is made twice", Writer, "_create", _create_twice, 0, "PodGroups"),
+    Planted(_CACHE, "a deletion is not applied", Cluster, "apply", _forget_no_bound_pod, 1),
+    Planted(_CACHE, "an event is applied twice", Charges, "enter", _enter_twice, 2),
+    Planted(_CACHE, "a withdrawn request keeps its holds", Holds, "remove", _always(()), 4),
+    Planted(_CACHE, "expectations are never dropped", ExpectedReservations, "due", _always([])),
+    Planted(_CACHE, "a refused commit keeps its places", Cluster, "forget", _always(None)),
+    Planted(_CACHE, "promises are not taken back", Promises, "forget", _always(None)),
+    Planted(_COMMIT, "limits are ignored", QueueLimits, "over_capacity", _always(None), 2),
+    Planted(_COMMIT, "stale requests are not deleted", RequestWriter, "_remove", _never()),
+    Planted(_COMMIT, "parts of a refused gang stay", RequestWriter, "_take_back", _never()),
+    Planted(_COMMIT, "Statements are not withdrawn", RequestWriter, "_withdraw", _never()),
+    Planted(_COMMIT, "any request is the own one", RequestWriter, "_exists", _never(True)),
+    Planted(_COMMIT, "lost requests are not looked up", RequestWriter, "look_up", _always(None)),
+    Planted(_COMMIT, "terms are not announced", scheduler_process, "announce", _never()),
+    Planted(_EVICTIONS, "all may be evicted", units, "_is_protected", _always(False)),
+    Planted(_EVICTIONS, "evictions are not tried first", Evictor, "_try", _never()),
+    Planted(_EVICTIONS, "eviction by name", Client, "evict", _evict_whatever_has_the_name, 1),
+    Planted(_EVICTIONS, "a refused eviction counts", Cluster, "not_evicted", _always(None)),
+    Planted(_BINDER, "binding without UID", Client, "bind", _bind_whatever_has_the_name),
+    Planted(_BINDER, "binding of any version", Client, "bind", _without("version")),
     Planted(
-        "PodGroups are not updated",
-        Writer,
-        "_update",
-        lambda _: _update_nothing,
-        8,
-        "has minMember",
+        _BINDER, "a rollback is forgotten", BindTransaction, "_roll_back",
+        lambda _: _forget_to_roll_back,
     ),
-    Planted("the first condition stays", StatusWriter, "offer", _keep_the_older, 0, "tells of"),
-    Planted("nodes keep the room of ended pods", Kubelets, "release", _always(None), 4, "at rest"),
-    Planted("Jobs get no PodGroup", Writer, "_create", _never(), 0, "PodGroups"),
-    Planted("outcomes are not written", Run, "_conclude", _never(), 0, "is left"),
-    Planted("announcements are not read", ApiAdapter, "acknowledge", _never(), 1, "term"),
-    Planted("a term has no end", Client, "within", lambda _: _without_end, 13, "without a request"),
-    Planted("a held Lease is taken", Observation, "is_held_by_other", _always(False), 1, "is left"),
-)
+    Planted(
+        _BINDER, "late bindings are not made void", BindTransaction, "_void_bindings",
+        _void_nothing,
+    ),
+    Planted(_BINDER, "gangs are bound in part", BindTransaction, "_may_bind", _always(True)),
+    Planted(_BINDER, "attempts do not end", BindTransaction, "attempt", _try_for_ever),
+    Planted(_BINDER, "attempts without a pause", Run, "_backoff_s", _always(0.0)),
+    Planted(_BINDER, "the fence is not checked", Fence, "refusal", _always(None)),
+    Planted(_BINDER, "requests go before all parts end", Manager, "is_needed", _always(False)),
+    Planted(_BINDER, "an interruption is ignored", Run, "interrupt", _always(None)),
+    Planted(_BINDER, "finished requests stay", RetentionQueue, "run", _never(), 0),
+    Planted(_BINDER, "outcomes are not written", Run, "_conclude", _never(), 0),
+    Planted(_BINDER, "announcements are not read", ApiAdapter, "acknowledge", _never(), 1),
+    Planted(_BINDER, "a term has no end", Client, "within", lambda _: lambda client, _v: client),
+    Planted(_GPUS, "reservations stay", UnusedGroups, "look_at", _always(None), 2, _shares),
+    Planted(
+        _GPUS, "used reservations are deleted", Users, "of",
+        _never(Use(on_node=False, on_the_way=False)), 0, _shares,
+    ),
+    Planted(_GPUS, "groups stay on pods", GpuSharing, "rollback", _never(), 0, _shares),
+    Planted(
+        _NEEDS, "the node on a claim stays", VolumeWriter, "deselect", _never(), 7, _volumes
+    ),
+    Planted(
+        _NEEDS, "reservations of devices stay", DynamicResources, "rollback", _never(), 54,
+        _devices,
+    ),
+    Planted(_NEEDS, "locks are taken from anybody", LockQueues, "_held", _free, 1, _cards),
+    Planted(
+        _NEEDS, "kept room is never given back", holding, "_is_kept", _always(True), 21, _stages
+    ),
+    Planted(_OTHERS, "a PodGroup is made twice", Writer, "_create", _create_twice, 0),
+    Planted(_OTHERS, "PodGroups are not updated", Writer, "_update", _never([]), 8),
+    Planted(_OTHERS, "Jobs get no PodGroup", Writer, "_create", _never(), 0),
+    Planted(_OTHERS, "the first condition stays", StatusWriter, "offer", _keep_the_older, 0),
+    Planted(_OTHERS, "nodes keep the room of ended pods", Kubelets, "release", _always(None), 4),
+    Planted(_OTHERS, "a held Lease is taken", Observation, "is_held_by_other", _always(False), 1),
+)  # fmt: skip

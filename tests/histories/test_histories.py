@@ -13,7 +13,7 @@ from bindery.binder.outcome.retention import RetentionQueue
 from tests.histories.components import MAINS
 from tests.histories.history import play
 from tests.histories.plan import draw
-from tests.histories.planted import PLANTED, Planted
+from tests.histories.planted import PLANTED, SOON_S, Planted, finding
 from tests.histories.shrinking import shrunk
 from tests.histories.story import story
 from tests.sizes import HISTORIES
@@ -21,8 +21,6 @@ from tests.sizes import HISTORIES
 BLOCK = 20
 AGAIN = 20
 """Seeds that are played a second time, in a process with another hash seed."""
-SOON_S = 60.0
-"""Time to come to rest where a defect prevents it."""
 WITHIN = 100
 """Histories within which each defect is found, from the first on that is known to find it."""
 PRINTED = "from tests.histories.history import play; from tests.histories.plan import draw; "
@@ -94,14 +92,9 @@ def test_a_process_that_lets_no_time_pass_fails_its_history(
     assert play(draw(0)).problem.endswith("s, grouper spins")
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("defect", PLANTED, ids=lambda each: each.name)
-def test_what_is_broken_on_purpose_is_found(
-    defect: Planted, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    right = getattr(defect.owner, defect.attribute)
-    monkeypatch.setattr(defect.owner, defect.attribute, defect.broken(right))
+def test_what_is_broken_on_purpose_is_found(defect: Planted) -> None:
+    found = finding(defect, range(defect.first, defect.first + WITHIN))
 
-    seeds = range(defect.first, defect.first + WITHIN)
-    problems = (play(draw(seed), SOON_S).problem for seed in seeds)
-    assert defect.found in next(problem for problem in problems if problem)
+    assert found is not None

@@ -83,6 +83,7 @@ class World:
 
     def __post_init__(self) -> None:
         """Make those who answer what gangs need."""
+        self._gpus = GpuDevicePlugins(self.client, NODE_PREFIX)
         self._people = People(self.server, self.client, NAMESPACE)
         self.needs = NeedsWorld(self.plan, self.server, self.client, self._create_workers)
 
@@ -197,6 +198,7 @@ class World:
             ActKind.EDIT_LIMIT: partial(self._people.edit_limit, LIMITED),
             ActKind.CHANGE_PRIORITY: self._change_priority,
             ActKind.STOP_BINDING: self._stop_binding,
+            ActKind.SILENCE_GPUS: self._silence,
             ActKind.TAKE_ROOM: partial(self._people.take_room, cores=self.plan.cores),
         }
         await acts[act.kind](act)
@@ -313,8 +315,13 @@ class World:
             await self._try(self.client.patch(NODES, node.metadata.name, patch))
 
     async def _give_devices(self) -> None:
-        async with GpuDevicePlugins(self.client, NODE_PREFIX).play():
+        async with self._gpus.play():
             await asyncio.Event().wait()
+
+    async def _silence(self, act: Act) -> None:
+        self._gpus.silent_nodes.add(f"{NODE_PREFIX}{act.target % self.plan.nodes}")
+        await asyncio.sleep(act.seconds)
+        self._gpus.speak()
 
     async def _collect_garbage(self) -> None:
         collector = GarbageCollector(self.server)

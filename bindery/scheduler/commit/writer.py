@@ -104,6 +104,8 @@ class RequestWriter:
         self._parts: dict[StatementId, list[StatementDraft]] = {}
         self._backlog = Backlog()
         self._being_written: set[StatementId] = set()
+        self._uids: dict[tuple[str, str], str] = {}
+        """Namespace and name of each request that is being written -> its UID, once it exists."""
         self._creations = 0
         """Number of requests that are being created."""
         self._sent: set[StatementKey] = set()
@@ -214,6 +216,8 @@ class RequestWriter:
         for parts in statements:
             self._being_written.discard(identity(parts[0]))
             self._sent.difference_update(part.key for part in parts)
+            for part in parts:
+                self._uids.pop((part.namespace, part.name), None)
         self._creations -= 1
         self._write_more()
 
@@ -295,7 +299,8 @@ class RequestWriter:
             # The client repeats by itself what the API server could not take. It must not do so
             # when others may lead already.
             async with asyncio.timeout(self._leadership.valid_for_s()):
-                await self._client.create(BIND_REQUESTS, request.to_object(), request.namespace)
+                body, namespace = request.to_object(), request.namespace
+                created = await self._client.create(BIND_REQUESTS, body, namespace)
         except TimeoutError as error:
             raise OutcomeUnknownError("the Lease was not renewed in time") from error
         except AlreadyExistsError:
@@ -318,6 +323,7 @@ class RequestWriter:
             problem = f"unexpected error: {error}"
         else:
             exists, problem = True, ""
+            self._uids[request.namespace, request.name] = created.metadata.uid
         if exists:
             REQUESTS.labels("created").inc()
             return None
@@ -340,12 +346,20 @@ class RequestWriter:
         except KubeError as error:
             raise OutcomeUnknownError(f"it could not be read: {error}") from error
         token = request.statements[0].fencing_token
-        return found.spec.fencing_token == token and content_of(found.each()) == request.content
+        if found.spec.fencing_token != token or content_of(found.each()) != request.content:
+            return False
+        self._uids[request.namespace, request.name] = found.metadata.uid
+        return True
 
     async def _take_back(self, written: Sequence[BindRequestDraft]) -> None:
         for request in written:
+            name, namespace = request.name, request.namespace
+            uid = self._uids.get((namespace, name))
+            if uid is None:
+                continue  # the stale-request rules remove it, if it exists
             try:
-                await self._client.delete(BIND_REQUESTS, request.name, request.namespace)
+                # By its name alone, a request of the next leader could be deleted.
+                await self._client.delete(BIND_REQUESTS, name, namespace, uid=uid)
             except NotFoundError:
                 continue
             except KubeError as error:

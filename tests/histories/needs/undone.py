@@ -6,11 +6,13 @@ makes the volume, a controller takes the reservation of a pod that goes.
 
 from collections.abc import Iterator
 
+from bindery.api import gpushare
 from bindery.api.hami import names
 from bindery.binder.plugins.volumes.writes import CHOSEN_FOR
 from bindery.kube.objects.claims import RESOURCE_CLAIMS
 from bindery.kube.objects.resources import BIND_REQUESTS, PODS
 from bindery.kube.objects.storage import CLAIMS, VOLUMES
+from bindery.kube.objects.watched import Pod
 from tests.histories.apiserver.server import ModelApiServer
 from tests.histories.apiserver.store import Change, Version
 from tests.histories.reading import all_of
@@ -33,9 +35,16 @@ def left_of_given_up(server: ModelApiServer, change: Change) -> Iterator[str]:
             if user.uid in given_up:
                 name = device_claim.metadata.name
                 yield f"claim {name} is still reserved for {user.name}, which was given up"
-    for pod in all_of(server, PODS):
-        is_ours = pod.metadata.uid in given_up and not pod.spec.node_name
-        if is_ours and names.DEVICES_RECORD in pod.metadata.annotations:
+    yield from _of_pods([pod for pod in all_of(server, PODS) if pod.metadata.uid in given_up])
+
+
+def _of_pods(given_up: list[Pod]) -> Iterator[str]:
+    for pod in given_up:
+        if pod.spec.node_name:
+            continue
+        if gpushare.groups(pod.metadata.labels):
+            yield f"{pod.metadata.name} was given up and has the label of a GPU group"
+        if names.DEVICES_RECORD in pod.metadata.annotations:
             yield f"{pod.metadata.name} was given up and has {names.DEVICES_RECORD}"
 
 

@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Any, cast
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,6 +16,7 @@ from bindery.api.configuration import BindRequestConfiguration
 from bindery.kube.client import Client
 from bindery.kube.errors import (
     AlreadyExistsError,
+    ConflictError,
     InvalidError,
     KubeError,
     NamespaceTerminatingError,
@@ -26,6 +28,7 @@ from bindery.kube.errors import (
 from bindery.kube.lease import Leadership
 from bindery.kube.objects.bindrequests import BindRequest, CommittedStatement, StatementKey
 from bindery.scheduler.commit.backlog import MOST_PODS, Parts
+from bindery.scheduler.commit.requests import BindRequestDraft
 from bindery.scheduler.commit.writer import CONCURRENT_CREATIONS, RequestWriter
 from tests.binder.quicktime import play
 from tests.scheduler.drafted import draft
@@ -56,9 +59,13 @@ class FakeApi:
     created: list[BindRequest] = field(default_factory=list)
     """In order."""
 
-    async def create(self, _resource: object, body: Mapping[str, Any], namespace: str) -> None:
+    async def create(
+        self, _resource: object, body: Mapping[str, Any], namespace: str
+    ) -> BindRequest:
         trouble = await self._call()
         item = msgspec.convert(body, BindRequest)
+        meta = msgspec.structs.replace(item.metadata, uid=f"uid-{self.calls}")
+        item = msgspec.structs.replace(item, metadata=meta)
         key = namespace, item.metadata.name
         if trouble in (None, Trouble.LOST_AFTER):
             if key in self.stored:
@@ -68,6 +75,7 @@ class FakeApi:
             self.stored[key] = item
             self.created.append(item)
         self._raise(trouble)
+        return item
 
     async def get(self, _resource: object, name: str, namespace: str) -> BindRequest:
         self._raise(await self._call())
@@ -79,10 +87,14 @@ class FakeApi:
         await self._call()
         return [item for (of, _), item in self.stored.items() if of == namespace]
 
-    async def delete(self, _resource: object, name: str, namespace: str) -> None:
+    async def delete(self, _resource: object, name: str, namespace: str, *, uid: str) -> None:
         await self._call()
-        if self.stored.pop((namespace, name), None) is None:
+        found = self.stored.get((namespace, name))
+        if found is None:
             raise NotFoundError(404, "NotFound", "no such request")
+        if found.metadata.uid != uid:
+            raise ConflictError(409, "Conflict", "another UID")
+        del self.stored[namespace, name]
 
     async def _call(self) -> Trouble | None:
         trouble = self.troubles.get(self.calls)
@@ -163,6 +175,32 @@ def test_every_statement_is_written_once_or_refused_or_known_to_be_missing(story
         await check_next_term(writer, api)
 
     play(main())
+
+
+@pytest.mark.parametrize("is_successor", [False, True])
+def test_of_a_refused_gang_only_the_own_parts_are_deleted(*, is_successor: bool) -> None:
+    api = FakeApi({}, frozenset(), [0.0, 0.0, 0.0, 1.0])
+    parts = [draft("gang", part=part, parts=2) for part in (0, 1)]
+    keys = [(part.namespace, part.name) for part in parts]
+
+    async def main() -> None:
+        for part in parts:  # by another scheduler
+            await api.create(None, BindRequestDraft((part,)).to_object(), part.namespace)
+            found = api.stored[part.namespace, part.name]
+            spec = msgspec.structs.replace(found.spec, fencing_token=8)
+            api.stored[part.namespace, part.name] = msgspec.structs.replace(found, spec=spec)
+        first = api.stored.pop(keys[0])
+        writer = RequestWriter(cast("Client", api), lambda: None)
+        for part in parts:
+            writer.submit(part)
+        await asyncio.sleep(0.5)  # the first part exists, and the second is on its way
+        assert keys[0] in api.stored
+        if is_successor:
+            api.stored[keys[0]] = first
+        await writer.drain()
+
+    play(main())
+    assert (keys[0] in api.stored) is is_successor
 
 
 async def check(writer: RequestWriter, api: FakeApi, story: Story) -> None:
