@@ -104,7 +104,8 @@ SHARE_RECORDS: Final = Records(
 )
 """Records of a pod's shares of GPUs."""
 DEVICE_RECORDS: Final = Records(
-    assignment.PROTOCOL_KEYS | {hami_names.DEVICES_RECORD}, frozenset({hami_names.ASSIGNED_NODE})
+    assignment.PROTOCOL_KEYS | {hami_names.DEVICES_RECORD, hami_names.ISOLATION},
+    frozenset({hami_names.ASSIGNED_NODE}),
 )
 """Records of a pod's devices in HAMi's protocol."""
 

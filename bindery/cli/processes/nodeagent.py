@@ -1,7 +1,8 @@
 """`bindery nodeagent run`: reads the shapes of nodes and runs the agent until it is stopped.
 
-Called by the `bindery` command; `bindery.nodeagent.agent` takes over. Wrong input ends with exit
-code 2 before anything is written to the cluster.
+`nodeshares` has the command for the GPUs of a real node. Called by the `bindery` command;
+`bindery.nodeagent.agent` takes over. Wrong input ends with exit code 2 before anything is written
+to the cluster.
 """
 
 import asyncio
@@ -19,6 +20,7 @@ from bindery import __version__
 from bindery.api import yamlfile
 from bindery.cli.options import LogLevel, command_group, examples
 from bindery.cli.processes import running
+from bindery.cli.processes.nodeshares import share
 from bindery.kube.client import Client
 from bindery.nodeagent.agent import COMPONENT, HollowAgent
 from bindery.nodeagent.shapes import HollowNode, HollowNodesFile, NodeShape, expand
@@ -26,6 +28,9 @@ from bindery.nodeagent.topologies import DELAY_S
 from bindery.observability.listening import LOOPBACK, Listening
 
 app = command_group("Runs bound pods: the node agent.")
+app.command(
+    "shares", epilog=examples(("nodeagent shares --node node-1 --devices gpus.yaml", "of a file"))
+)(share)
 
 
 @app.command(
