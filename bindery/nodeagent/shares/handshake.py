@@ -168,7 +168,7 @@ class Handshake:
                 continue
             if turn is not None:
                 found.append(turn)
-        return found
+        return matching.in_admission(found, held)
 
     async def _problem(self, turn: Turn, gpus: Sequence[NodeGpu]) -> str:
         view, sharing = self._means.view, self._means.sharing

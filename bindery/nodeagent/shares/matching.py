@@ -1,21 +1,33 @@
 """Chooses the container to which a call of the kubelet belongs. Pure.
 
-The call names no pod: it has a number of shares, whose devices the kubelet has chosen. The node's
-lock names the pod that its binder means. Without a lock that helps, the UUIDs decide, which
-`preferred` makes equal to those of the waiting container. Invariant: of two containers with
+The call names no pod: it has a number of shares, whose devices the kubelet has chosen. What the
+kubelet reports shows which pods it has come to. Of these, the node's lock names the one that its
+binder means; without a lock that helps, the UUIDs decide, which `preferred` makes equal to those of
+the waiting container. Invariant: of two containers with
 different devices or limits, none gets what the other was given; the call fails instead.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Container, Iterable, Sequence
 
 from bindery.api.hami.lock import NodeLock
 from bindery.api.hami.poddevices import ContainerDevice, Slot
-from bindery.nodeagent.shares.pods import Turn
+from bindery.nodeagent.shares.pods import PodKey, Turn
 
 
 class NoTurnError(Exception):
     """The call belongs to no container, or to one of several; the text is for the kubelet."""
+
+
+def in_admission(turns: Sequence[Turn], reported: Container[PodKey]) -> list[Turn]:
+    """Return the turns of pods that the kubelet reports; all turns if it reports none of them.
+
+    The kubelet admits one pod after the other, and reports a pod from its admission on. After a
+    restart it comes to pods again that had their devices before, while the lock is already held
+    for a later pod. A kubelet that reports none of the pods cannot be asked.
+    """
+    found = [turn for turn in turns if turn.pod.key in reported]
+    return found or list(turns)
 
 
 def choose(turns: Iterable[Turn], lock: NodeLock | None, uuids: Sequence[str]) -> Turn:
