@@ -100,9 +100,12 @@ def erase_first(text: str) -> str:
 
     HAMi's device plugin writes this after each container; with one empty slot more, as it reads
     the end of the last slot as the beginning of another.
+
+    Raises:
+        HamiFormatError: `text` cannot be decoded.
     """
     slots = text.split(_SLOT_END)
-    first = next((index for index, slot in enumerate(slots) if _FIELD_END in slot), None)
+    first = next((index for index, slot in enumerate(slots) if _decode_slot(slot)), None)
     if first is not None:
         slots[first] = ""
     return _SLOT_END.join((*slots, ""))
