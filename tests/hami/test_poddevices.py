@@ -145,9 +145,7 @@ def test_devices_are_erased_container_by_container_as_by_hamis_plugin(
         assert poddevices.erase_first(before) == after
 
 
-DEVICES = st.builds(
-    gpu, st.sampled_from(["GPU-a", "GPU-b"]), st.integers(0, 9), st.integers(0, 9)
-)
+DEVICES = st.builds(gpu, st.sampled_from(["GPU-a", "GPU-b"]), st.integers(0, 9), st.integers(0, 9))
 
 
 @given(st.lists(st.lists(DEVICES, max_size=2).map(tuple), max_size=5).map(tuple))

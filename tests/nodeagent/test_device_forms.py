@@ -93,7 +93,10 @@ def test_a_pair_whose_sides_differ_scores_nothing() -> None:
     first = NodeGpu(uuid="GPU-a", links=(GpuLink(uuid="GPU-b", distance=Distance.SINGLE),))
     second = NodeGpu(uuid="GPU-b", links=(GpuLink(uuid="GPU-a", distance=Distance.SYSTEM),))
 
-    assert hamiregister.pair_scores((first, second)) == {"GPU-a": {"GPU-b": 0}, "GPU-b": {"GPU-a": 0}}
+    assert hamiregister.pair_scores((first, second)) == {
+        "GPU-a": {"GPU-b": 0},
+        "GPU-b": {"GPU-a": 0},
+    }
     assert hamiregister.pair_scores((first, NodeGpu(uuid="GPU-b")))["GPU-b"] == {"GPU-a": 0}
 
 
