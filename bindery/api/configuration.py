@@ -295,4 +295,7 @@ class GrouperConfiguration(ApiModel):
     """Time for which changes of a workload are collected before its PodGroups are computed."""
     concurrent_writes: int = Field(default=16, ge=1)
     """Maximum number of concurrent writes, over all workloads."""
+    hyper_node_levels: tuple[tuple[str, ...], ...] = ()
+    """Labels of nodes by which HyperNodes are made: one list for each level, the closest level
+    first; in a list, the first label that a node has counts. Without levels, none are made."""
     leader_election: LeaderElection = LeaderElection()

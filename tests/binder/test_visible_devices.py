@@ -40,7 +40,10 @@ def pod(variable: dict[str, Any], kind: str = "containers", **annotations: str) 
         ({}, "the value ''"),
         ({"valueFrom": {"configMapKeyRef": {"name": "x", "key": "y"}}}, "from another object"),
         ({"valueFrom": {"fieldRef": {"fieldPath": "metadata.annotations['x']"}}}, "from another"),
-        ({"value": "none", "valueFrom": {"secretKeyRef": {"name": "x", "key": "y"}}}, "from another"),
+        (
+            {"value": "none", "valueFrom": {"secretKeyRef": {"name": "x", "key": "y"}}},
+            "from another",
+        ),
     ],
 )  # fmt: skip
 def test_a_value_or_a_source_of_the_pods_own_is_refused(

@@ -43,7 +43,7 @@ class TranscribedNvml:
     NVMLError = NVMLError
     NVML_NVLINK_MAX_LINKS = 36
     NVML_GPU_INSTANCE_PROFILE_COUNT = 18
-    c_nvmlGpuInstancePlacement_t = Placement
+    c_nvmlGpuInstancePlacement_t = Placement  # noqa: N815  NVML's name
 
     def __init__(self, path: Path = ANSWERS) -> None:
         self._answers = json.loads(path.read_text())
@@ -57,7 +57,7 @@ class TranscribedNvml:
 
         return call
 
-    def nvmlDeviceGetGpuInstancePossiblePlacements(
+    def nvmlDeviceGetGpuInstancePossiblePlacements(  # noqa: N802  NVML's name
         self, handle: str, profile: int, found: Any, count: Any
     ) -> None:
         places = self._answers["placements"][f"{handle},{profile}"]

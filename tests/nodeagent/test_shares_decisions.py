@@ -6,7 +6,7 @@ import pytest
 
 from bindery.api.hami import names
 from bindery.api.hami.names import BindPhase
-from bindery.api.hami.vendortable import VENDORS
+from bindery.api.hami.vendortable import NVIDIA, VENDORS
 from bindery.nodeagent.devices.hamiregister import Sharing
 from bindery.nodeagent.devices.inventory import NodeGpu
 from bindery.nodeagent.shares import containers, indexes, ledger, plugin, settling
@@ -26,7 +26,7 @@ def turn(of: SharingPod) -> Turn:
     return found
 
 
-# ---- what a container gets ------------------------------------------------------------------------
+# ---- what a container gets ---------------------------------------------------------------------
 
 
 def granted(handing: Handing, **container: object) -> containers.Grant:
@@ -98,11 +98,11 @@ def test_a_card_is_listed_once_a_share_with_its_zone_and_health() -> None:
     assert not sick[0].HasField("topology")
 
 
-# ---- what a card has ------------------------------------------------------------------------------
+# ---- what a card has ---------------------------------------------------------------------------
 
 
-def problem(new: SharingPod, *others: SharingPod, sharing: Sharing = Sharing(4)) -> str:
-    return ledger.problem(turn(new), NODE, (new, *others), (CARD, OTHER), sharing)
+def problem(new: SharingPod, *others: SharingPod) -> str:
+    return ledger.problem(turn(new), NODE, (new, *others), (CARD, OTHER), Sharing(4))
 
 
 def test_what_fits_beside_the_other_pods_is_given() -> None:
@@ -144,7 +144,7 @@ def test_pods_that_have_ended_or_are_unreadable_or_elsewhere_hold_nothing() -> N
     whole = ((device(memory_mib=10_000),),)
     others = [
         pod("ended", whole, phase="Failed"),
-        pod("unreadable", whole, is_recorded=False, annotations={"hami.io/vgpu-devices-allocated": "x,"}),
+        pod("unreadable", whole, is_recorded=False, annotations={NVIDIA.allocated_key: "x,"}),
         pod("elsewhere", whole, is_recorded=False, annotations={names.ASSIGNED_NODE: "node-2"}),
     ]  # fmt: skip
 
@@ -158,7 +158,7 @@ def test_init_containers_that_have_passed_share_with_the_containers_after_them()
     assert "17000" in problem(pod("new", slots))
 
 
-# ---- what is left half done -----------------------------------------------------------------------
+# ---- what is left half done --------------------------------------------------------------------
 
 
 def of(*pods: SharingPod) -> dict[tuple[str, str], SharingPod]:
@@ -224,7 +224,7 @@ def test_a_lock_without_a_holders_name_is_left_to_the_binder(value: str | None) 
     assert settling.abandoned_lock({}, value, NODE) is None
 
 
-# ---- which GPUs whole pods have -------------------------------------------------------------------
+# ---- which GPUs whole pods have ----------------------------------------------------------------
 
 
 def test_pods_with_whole_gpus_get_the_indexes_that_the_kubelet_and_the_driver_report() -> None:

@@ -54,9 +54,7 @@ def test_a_pod_that_is_not_about_to_start_here_has_no_turn(changes: dict[str, ob
 
 
 def test_the_binders_record_counts_and_not_what_the_owner_has_rewritten() -> None:
-    forged = {
-        key: "GPU-b,NVIDIA,9999,0:;" for key in (NVIDIA.to_allocate_key, NVIDIA.allocated_key)
-    }
+    forged = dict.fromkeys((NVIDIA.to_allocate_key, NVIDIA.allocated_key), "GPU-b,NVIDIA,9999,0:;")
 
     assert turn(pod("a", ((device(),),), annotations=forged)).devices == (device(),)
 

@@ -1,4 +1,4 @@
-"""`bindery nodeagent shares` that halts at a step of its handshake: kills then strike exactly there.
+"""`bindery nodeagent shares`, which halts at a step of its handshake for a kill exactly there.
 
 Run on a node. While the file HALT names a step, a handshake that reaches it writes HALT.reached and
 goes on when HALT is gone. What is killed meanwhile is up to the test.
