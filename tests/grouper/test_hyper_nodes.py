@@ -3,15 +3,14 @@
 import msgspec
 import numpy as np
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bindery.api.configuration import TOPOGRAPH_LEVELS
 from bindery.grouper.networks import domains
 from bindery.kube.objects.topology import HyperNode, HyperNodeSpec
 from bindery.kube.objects.watched import Meta
 from bindery.scheduler.model.hypernodes import HyperNodeTree
-from devcluster import checkout
 
 TOPOGRAPH = tuple(
     (f"network.topology.nvidia.com/{name}",)
@@ -119,9 +118,7 @@ def test_the_names_are_dns_labels(value: str) -> None:
     assert all(part.isalnum() for part in name.split("-"))
 
 
-def test_the_chart_knows_the_labels_of_each_version_of_topograph() -> None:
-    values = yaml.safe_load((checkout.ROOT / "charts/bindery/values.yaml").read_text())
-    levels = values["grouper"]["configuration"]["hyperNodeLevels"]
+def test_the_labels_of_each_version_of_topograph_are_known() -> None:
     versions = [
         {
             "accelerator.topograph.run/sub-domain": "n",
@@ -133,4 +130,4 @@ def test_the_chart_knows_the_labels_of_each_version_of_topograph() -> None:
         {"nvidia.com/gpu.clique": "c.1", "network.topology.nvidia.com/leaf": "l"},
     ]
 
-    assert [len(domains.path_of(each, levels)) for each in versions] == [5, 4, 4, 2]
+    assert [len(domains.path_of(each, TOPOGRAPH_LEVELS)) for each in versions] == [5, 4, 4, 2]

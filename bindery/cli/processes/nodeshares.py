@@ -34,6 +34,9 @@ def share(  # noqa: PLR0913, PLR0917 -- every option of the command line is one
     devices: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The GPUs; default: NVML is asked.")
     ] = None,
+    observe: Annotated[
+        bool, typer.Option("--observe", help="Share nothing: only write which GPUs pods have got.")
+    ] = False,
     split_count: Annotated[int, typer.Option(min=1, help="Containers that share a GPU.")] = 10,
     memory_scaling: Annotated[
         float, typer.Option(min=0.01, help="Above 1: more memory is promised than a GPU has.")
@@ -79,13 +82,16 @@ def share(  # noqa: PLR0913, PLR0917 -- every option of the command line is one
     )
     running.prepare(COMPONENT, log_level)
     listening = Listening(health_port, metrics_port, listen_address)
-    running.run(running.until_stopped(_run(options, kubeconfig, listening)))
+    work = _run(options, kubeconfig, listening, observe=observe)
+    running.run(running.until_stopped(work))
 
 
-async def _run(options: "SharesOptions", kubeconfig: Path | None, listening: Listening) -> None:
-    from bindery.nodeagent.shares.process import COMPONENT, NodeShares
+async def _run(
+    options: "SharesOptions", kubeconfig: Path | None, listening: Listening, *, observe: bool
+) -> None:
+    from bindery.nodeagent.shares.process import COMPONENT, NodeGpuIndexes, NodeShares
 
     async with Client.connect(kubeconfig, user_agent=f"{COMPONENT}/{__version__}") as client:
-        shares = NodeShares(options, client)
-        async with HealthServer(listening, shares.checks()):
-            await shares.run()
+        part = NodeGpuIndexes(options, client) if observe else NodeShares(options, client)
+        async with HealthServer(listening, part.checks()):
+            await part.run()

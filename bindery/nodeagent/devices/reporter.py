@@ -30,14 +30,17 @@ _RETRY_S: Final = 5.0
 
 
 class DeviceReporter:
-    """The known GPUs of the node `name`. `node` returns its last seen state, if any."""
+    """The known GPUs of the node `name`. `node` returns its last seen state, if any.
+
+    `sharing`: None if the GPUs are not shared, and so not published.
+    """
 
     def __init__(
         self,
         client: Client,
         name: str,
         source: DeviceSource,
-        sharing: Sharing,
+        sharing: Sharing | None,
         node: Callable[[], Node | None],
         every_s: float,
     ) -> None:
@@ -70,6 +73,8 @@ class DeviceReporter:
         return True
 
     async def _publish(self) -> bool:
+        if self._sharing is None:
+            return True
         wanted = hamiregister.annotations(shared(self.gpus), self._sharing)
         node = self._node()
         if node is not None and wanted.items() <= node.metadata.annotations.items():

@@ -1,4 +1,8 @@
-"""The parts of a node's GPU sharing, started together: `run` is one coroutine of a node's agent."""
+"""The parts of a node's GPU sharing, started together: `run` is one coroutine of a node's agent.
+
+`NodeShares` is for nodes whose GPUs this plugin shares. `NodeGpuIndexes` is for nodes with another
+device plugin, such as NVIDIA's: it only writes which GPUs pods have got.
+"""
 
 import asyncio
 from collections.abc import Callable
@@ -79,6 +83,32 @@ class NodeShares:
             # The kubelet forgets devices that are not in the first answer, and pods lose them.
             await self._reporter.wait_known()
             group.create_task(self._plugin.run(self._options.device_plugins))
+
+    def checks(self) -> dict[str, Callable[[], bool]]:
+        """Return the conditions of readiness: name -> whether it holds."""
+        return {
+            "watches up to date": self._view.is_healthy,
+            "devices read": lambda: bool(self._reporter.gpus),
+        }
+
+
+class NodeGpuIndexes:
+    """Observes the GPUs of a node that another device plugin serves."""
+
+    def __init__(self, options: SharesOptions, client: Client) -> None:
+        self._view = view = NodeView(client, options.node)
+        self._reporter = DeviceReporter(
+            client, options.node, options.source, None, lambda: view.node, options.every_s
+        )
+        kubelet = PodResourcesSource(options.pod_resources, NVIDIA.count_resource)
+        self._indexes = IndexWriter(client, view, self._reporter, kubelet)
+
+    async def run(self) -> None:
+        """Observe until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._view.run())
+            group.create_task(self._reporter.run())
+            group.create_task(self._indexes.run())
 
     def checks(self) -> dict[str, Callable[[], bool]]:
         """Return the conditions of readiness: name -> whether it holds."""

@@ -254,12 +254,13 @@ def _recorded(pod: Pod, key: str) -> str:
 def _gpu_indexes(pod: Pod) -> tuple[int, ...]:
     """Return the reported device indexes of the pod, without unreadable ones.
 
-    A reservation pod reports its device by index or by UUID; a UUID does not have the index.
+    A reservation pod reports its device by index or by UUID; of a UUID, an observer may have
+    written the index.
     """
     meta = pod.metadata
     is_reservation = gpushare.is_reservation(meta.namespace, meta.labels)
-    key = gpushare.INDEX_ANNOTATION if is_reservation else GPU_INDEXES_ANNOTATION
-    text = meta.annotations.get(key, "")
+    own = meta.annotations.get(gpushare.INDEX_ANNOTATION, "") if is_reservation else ""
+    text = own if own.isdigit() else meta.annotations.get(GPU_INDEXES_ANNOTATION, "")
     parts = text.split(",") if text else []
     return tuple(int(p) for p in parts if p.isascii() and p.isdigit() and len(p) < _INDEX_DIGITS)
 

@@ -18,6 +18,7 @@ from devcluster.realnode.cluster import RealCluster
 from devcluster.realnode.configuration import SHARED
 from devcluster.realnode.images import BUSYBOX
 from devcluster.realnode.node import RealNode
+from fakes import gpuplugin
 from tests.e2e.support import wait_for
 
 NAME: Final = "node-3"
@@ -72,6 +73,15 @@ class SharingNode:
         """Let the handshake go on."""
         self._halt.unlink(missing_ok=True)
 
+    def give_whole_gpus(self) -> None:
+        """Replace the plugin by another one, which offers whole GPUs."""
+        self.node.hold(SERVICE)
+        self.kill_plugin()
+        uuids = gpuplugin.devices(NAME, len(CARDS))
+        cards = [{"uuid": uuid, "index": index} for index, uuid in enumerate(uuids)]
+        self.describe(json.dumps({"gpus": cards}))
+        (self.node.shared / "whole").touch()
+
     def kill_plugin(self) -> None:
         """Kill the plugin with SIGKILL; it is started again."""
         self.node.kill(Path(sys.executable).resolve().name)
@@ -91,7 +101,8 @@ def added(cluster: RealCluster) -> Iterator[SharingNode]:
         f"exec {sys.executable} -P -m {_PLUGIN} --node={NAME} --kubeconfig={SHARED}/admin.yaml",
         f"--devices={SHARED}/gpus.json --halt={SHARED}/halt",
     ]
-    node = cluster.add_node(cluster.plan(3, services={SERVICE: " ".join(command)}))
+    services = {SERVICE: " ".join(command), "whole": whole_gpus(), "observer": observer()}
+    node = cluster.add_node(cluster.plan(3, services=services))
     shutil.copyfile(kubeconfig, node.shared / "admin.yaml")
     sharing = SharingNode(node)
     sharing.describe(gpus())
@@ -99,6 +110,26 @@ def added(cluster: RealCluster) -> Iterator[SharingNode]:
     yield sharing
     cluster.nodes.pop(NAME).crash()
     cluster.control_plane.kubectl("delete", "node", NAME)
+
+
+def whole_gpus() -> str:
+    """Return the script of another device plugin, which offers whole GPUs once it is asked to."""
+    return (
+        f"until [ -e {SHARED}/whole ]; do sleep 0.2; done\n"
+        f"export PYTHONPATH={checkout.ROOT} PYTHONDONTWRITEBYTECODE=1\n"
+        f"exec {sys.executable} -P -m fakes.gpuplugin --node={NAME} --count={len(CARDS)} "
+        f"--directory=/var/lib/kubelet/device-plugins"
+    )
+
+
+def observer() -> str:
+    """Return the script that observes the other device plugin, by the command of users."""
+    return (
+        f"until [ -e {SHARED}/whole ]; do sleep 0.2; done\n"
+        f"export PYTHONPATH={checkout.ROOT} PYTHONDONTWRITEBYTECODE=1\n"
+        f"exec {sys.executable} -P -m bindery.cli.main nodeagent shares --observe --node={NAME} "
+        f"--kubeconfig={SHARED}/admin.yaml --devices={SHARED}/gpus.json --interval=0.5"
+    )
 
 
 def wait_offered(cluster: RealCluster, count: int) -> None:

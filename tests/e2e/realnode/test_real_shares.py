@@ -17,6 +17,7 @@ from bindery.nodeagent.devices.podresources import PodResourcesSource
 from devcluster.components import Component
 from devcluster.errors import ControlPlaneError
 from devcluster.realnode.cluster import RealCluster
+from fakes import gpuplugin
 from tests.e2e.realnode import realshares
 from tests.e2e.realnode.haltingshares import STEPS
 from tests.e2e.realnode.realpods import submit_job, wait_phase, wait_running
@@ -270,3 +271,30 @@ async def check_truth(corner: Corner, cluster: RealCluster, running: list[str]) 
         assert found.metadata.annotations[names.BIND_PHASE] == "success"
         texts.append(text)
     assert max(realshares.held_mib(texts).values()) <= realshares.MEMORY_MIB
+
+
+async def test_the_gpus_of_pods_that_another_device_plugin_serves_are_observed(
+    corner: Corner, sharing: SharingNode, cluster: RealCluster
+) -> None:
+    """The last test: the node has another device plugin from here on."""
+    sharing.give_whole_gpus()
+    register = {"metadata": {"annotations": {NVIDIA.register_key: None}}}
+    await corner.client.patch(NODES, realshares.NAME, register)
+    realshares.wait_offered(cluster, len(CARDS))
+    plain = container("c", 0)
+    plain["resources"] = {"limits": {GPU: "1"}}
+    gang = Gang("whole", 2, pod=pod(plain))
+
+    await corner.submit(gang)
+
+    await wait_phase(corner, gang, "Running")
+    uuids = gpuplugin.devices(realshares.NAME, len(CARDS))
+    for name in ("whole-0", "whole-1"):
+        seen = await printed(cluster, corner, name, "c")
+        index = uuids.index(seen["NVIDIA_VISIBLE_DEVICES"])
+
+        async def is_observed(name: str = name, index: int = index) -> bool:
+            found = await corner.client.get(PODS, name, corner.namespace)
+            return found.metadata.annotations.get(GPU_INDEXES_ANNOTATION) == str(index)
+
+        await wait_for(is_observed, f"{name} has the index of its GPU")
