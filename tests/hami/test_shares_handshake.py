@@ -23,7 +23,7 @@ from bindery.nodeagent.devices.podresources import PodResourcesSource
 from bindery.nodeagent.devices.resourceslices import SlicePool
 from bindery.nodeagent.shares.containers import DeviceList
 from bindery.nodeagent.shares.corefiles import CoreFiles
-from bindery.nodeagent.shares.handshake import AllocationError, Handshake, Means
+from bindery.nodeagent.shares.handshake import Handshake, HandshakeError, Means
 from bindery.nodeagent.shares.nodelock import NodeLockReader
 from bindery.nodeagent.shares.pods import SHARING_PODS, SharingPod
 from bindery.nodeagent.shares.settler import Settler
@@ -150,7 +150,7 @@ async def test_a_card_that_the_node_does_not_have_fails_the_pod_and_frees_the_no
     await desk.bound_pod("a", "GPU-9,NVIDIA,1000,10:;")
     await desk.lock_for("a")
 
-    with pytest.raises(AllocationError, match="the node has no GPU GPU-9"):
+    with pytest.raises(HandshakeError, match="the node has no GPU GPU-9"):
         await desk.handshake.allocate(["GPU-0"], [CARD])
 
     assert (await desk.annotations("a"))[names.BIND_PHASE] == "failed"
@@ -166,14 +166,15 @@ async def test_what_two_schedulers_have_planned_on_one_card_is_refused_at_its_li
     await desk.bound_pod("b", "GPU-0,NVIDIA,6000,10:;")
     await desk.lock_for("b")
 
-    with pytest.raises(AllocationError, match="has 10000 MiB, and pods would hold 12000"):
+    with pytest.raises(HandshakeError, match="has 10000 MiB, and pods would hold 12000"):
         await desk.handshake.allocate(["GPU-0"], [CARD])
 
     assert (await desk.annotations("b"))[names.BIND_PHASE] == "failed"
     await desk.end("a")
     await desk.bound_pod("c", "GPU-0,NVIDIA,6000,10:;")
     await desk.end("b")
-    assert await desk.handshake.allocate(["GPU-0"], [CARD])
+    granted = await desk.handshake.allocate(["GPU-0"], [CARD])
+    assert granted.variables["CUDA_DEVICE_MEMORY_LIMIT_0"] == "6000m"
 
 
 async def test_a_call_that_belongs_to_no_pod_touches_none(desk: Desk) -> None:
@@ -181,7 +182,7 @@ async def test_a_call_that_belongs_to_no_pod_touches_none(desk: Desk) -> None:
     await desk.lock_for("two")
     value = await desk.hami.lock(desk.node)
 
-    with pytest.raises(AllocationError, match="no pod of this node waits for 1"):
+    with pytest.raises(HandshakeError, match="no pod of this node waits for 1"):
         await desk.handshake.allocate(["GPU-0"], [CARD])
 
     assert (await desk.annotations("two"))[names.BIND_PHASE] == "allocating"
@@ -251,7 +252,7 @@ async def test_the_node_is_freed_if_its_pod_is_deleted_within_the_handshake(
     await desk.lock_for("a")
     monkeypatch.setattr(desk.client, "__class__", DeletesFirst)
 
-    with pytest.raises(AllocationError, match="is gone"):
+    with pytest.raises(HandshakeError, match="is gone"):
         await desk.handshake.allocate(["GPU-0"], [CARD])
 
     monkeypatch.undo()

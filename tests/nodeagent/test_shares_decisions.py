@@ -1,4 +1,4 @@
-"""What containers get, what a card has room for, and what is left half done."""
+"""Decisions of the device plugin: variables and mounts, the room of cards, half-done work."""
 
 from pathlib import PurePosixPath
 
@@ -10,8 +10,8 @@ from bindery.api.hami.vendortable import NVIDIA, VENDORS
 from bindery.nodeagent.devices.hamiregister import Sharing
 from bindery.nodeagent.devices.inventory import NodeGpu
 from bindery.nodeagent.shares import containers, indexes, ledger, plugin, settling
-from bindery.nodeagent.shares.containers import DeviceList, HamiCore, Handing, Mount
-from bindery.nodeagent.shares.pods import SharingPod, Turn, next_turn
+from bindery.nodeagent.shares.containers import ContainerMount, DeviceList, HamiCore, Handing
+from bindery.nodeagent.shares.pods import ContainerTurn, SharingPod, next_turn
 from tests.nodeagent.sharingpods import NODE, device, pod, served
 
 CARD = NodeGpu(uuid="GPU-a", memory_mib=10_000, numa_node=1)
@@ -20,7 +20,7 @@ WITHOUT = HamiCore(PurePosixPath("/usr/local"), is_installed=False)
 WITH = HamiCore(PurePosixPath("/usr/local"), is_installed=True)
 
 
-def turn(of: SharingPod) -> Turn:
+def turn(of: SharingPod) -> ContainerTurn:
     found = next_turn(of, NODE, {})
     assert found is not None
     return found
@@ -52,10 +52,10 @@ def test_hami_cores_library_is_mounted_and_loaded_where_it_is_installed() -> Non
     found = granted(Handing(DeviceList.ENVVAR, WITH, is_oversubscribed=True))
 
     assert found.mounts == (
-        Mount("/usr/local/vgpu/libvgpu.so", "/usr/local/vgpu/libvgpu.so", read_only=True),
-        Mount("/usr/local/vgpu", "/usr/local/vgpu/containers/uid-a_c0"),
-        Mount("/tmp/vgpulock", "/tmp/vgpulock"),
-        Mount("/etc/ld.so.preload", "/usr/local/vgpu/ld.so.preload", read_only=True),
+        ContainerMount("/usr/local/vgpu/libvgpu.so", "/usr/local/vgpu/libvgpu.so", read_only=True),
+        ContainerMount("/usr/local/vgpu", "/usr/local/vgpu/containers/uid-a_c0"),
+        ContainerMount("/tmp/vgpulock", "/tmp/vgpulock"),
+        ContainerMount("/etc/ld.so.preload", "/usr/local/vgpu/ld.so.preload", read_only=True),
     )
     assert found.variables["CUDA_OVERSUBSCRIBE"] == "true"
 
@@ -72,8 +72,8 @@ def test_devices_are_passed_by_mounts_or_by_cdi_where_the_runtime_ignores_the_va
     mounted = granted(Handing(DeviceList.VOLUME_MOUNTS, WITHOUT))
     assert mounted.variables["NVIDIA_VISIBLE_DEVICES"] == "/var/run/nvidia-container-devices"
     assert mounted.mounts == (
-        Mount("/var/run/nvidia-container-devices/GPU-a", "/dev/null"),
-        Mount("/var/run/nvidia-container-devices/GPU-b", "/dev/null"),
+        ContainerMount("/var/run/nvidia-container-devices/GPU-a", "/dev/null"),
+        ContainerMount("/var/run/nvidia-container-devices/GPU-b", "/dev/null"),
     )
 
     by_cdi = granted(Handing(DeviceList.CDI, WITHOUT))

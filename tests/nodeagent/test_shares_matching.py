@@ -12,11 +12,13 @@ from bindery.api.hami.lock import NodeLock
 from bindery.api.hami.vendortable import NVIDIA
 from bindery.nodeagent.shares import matching
 from bindery.nodeagent.shares.matching import NoTurnError
-from bindery.nodeagent.shares.pods import SharingPod, Turn, next_turn, slots_of
+from bindery.nodeagent.shares.pods import ContainerTurn, SharingPod, next_turn, slots_of
 from tests.nodeagent.sharingpods import NODE, device, pod, served
 
 
-def turn(of: SharingPod, held: dict[tuple[str, str], dict[str, object]] | None = None) -> Turn:
+def turn(
+    of: SharingPod, held: dict[tuple[str, str], dict[str, object]] | None = None
+) -> ContainerTurn:
     found = next_turn(of, NODE, held or {})
     assert found is not None
     return found

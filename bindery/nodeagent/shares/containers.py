@@ -1,6 +1,6 @@
 """What a container with shares gets: variables, mounts and devices. Pure.
 
-The names are those that NVIDIA's container runtime and HAMi-core's library read (HAMi v2.10). The
+NVIDIA's container runtime and HAMi-core's library read these names (HAMi v2.10). The
 library is loaded into each process of the container by `ld.so.preload`; without it the limits are
 only variables.
 """
@@ -58,7 +58,7 @@ class HamiCore:
 
 
 @dataclass(frozen=True)
-class Mount:
+class ContainerMount:
     """A file or directory of the node in a container."""
 
     inside: str
@@ -71,7 +71,7 @@ class Grant:
     """What a container gets."""
 
     variables: dict[str, str]
-    mounts: tuple[Mount, ...] = ()
+    mounts: tuple[ContainerMount, ...] = ()
     cdi_devices: tuple[str, ...] = ()
 
 
@@ -104,7 +104,9 @@ def grant(
             variables["NVIDIA_VISIBLE_DEVICES"] = ",".join(uuids)
         case DeviceList.VOLUME_MOUNTS:
             variables["NVIDIA_VISIBLE_DEVICES"] = _DEVICES_DIRECTORY
-            mounts += tuple(Mount(f"{_DEVICES_DIRECTORY}/{each}", _NO_FILE) for each in uuids)
+            mounts += tuple(
+                ContainerMount(f"{_DEVICES_DIRECTORY}/{each}", _NO_FILE) for each in uuids
+            )
         case DeviceList.CDI:
             # "void": the runtime's own hook adds nothing to what CDI has given.
             variables["NVIDIA_VISIBLE_DEVICES"] = "void"
@@ -112,16 +114,18 @@ def grant(
     return Grant(variables, mounts)
 
 
-def _core_mounts(container: SharingContainer, pod_uid: str, core: HamiCore) -> tuple[Mount, ...]:
+def _core_mounts(
+    container: SharingContainer, pod_uid: str, core: HamiCore
+) -> tuple[ContainerMount, ...]:
     if not core.is_installed:
         return ()
     mounts = [
-        Mount(str(core.library), str(core.library), read_only=True),
-        Mount(str(core.home), str(core.cache(pod_uid, container.name))),
-        Mount(_LOCKS, _LOCKS),
+        ContainerMount(str(core.library), str(core.library), read_only=True),
+        ContainerMount(str(core.home), str(core.cache(pod_uid, container.name))),
+        ContainerMount(_LOCKS, _LOCKS),
     ]
     if not is_control_disabled(container):
-        mounts.append(Mount(_PRELOAD, str(core.home / "ld.so.preload"), read_only=True))
+        mounts.append(ContainerMount(_PRELOAD, str(core.home / "ld.so.preload"), read_only=True))
     return tuple(mounts)
 
 

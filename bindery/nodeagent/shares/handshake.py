@@ -31,9 +31,9 @@ from bindery.nodeagent.shares.metrics import ALLOCATIONS
 from bindery.nodeagent.shares.nodelock import NodeLockReader
 from bindery.nodeagent.shares.pods import (
     SHARING_PODS,
+    ContainerTurn,
     PodKey,
     SharingPod,
-    Turn,
     left_to_allocate,
     next_turn,
     other_vendors_wait,
@@ -47,7 +47,7 @@ Held = Mapping[PodKey, Mapping[str, object]]
 """Pod -> its containers for which the kubelet has recorded devices."""
 
 
-class AllocationError(Exception):
+class HandshakeError(Exception):
     """The call fails, and with it the pod; the text is for the kubelet's event."""
 
 
@@ -70,40 +70,40 @@ class Handshake:
     def __init__(self, means: Means) -> None:
         self._means = means
 
-    async def expected(self, count: int) -> Turn | None:
+    async def expected(self, count: int) -> ContainerTurn | None:
         """Return the turn that a call for `count` shares will probably belong to."""
         try:
             value = await self._means.lock.value()
             return await self._find(nodelock.read(value), await self._held(), [""] * count)
-        except (NoTurnError, AllocationError):
+        except (NoTurnError, HandshakeError):
             return None
 
     async def allocate(self, uuids: Sequence[str], gpus: Sequence[NodeGpu]) -> Grant:
         """Complete one call; `uuids`: the devices of the shares that the kubelet has chosen.
 
         Raises:
-            AllocationError: it fails. If the pod is known, its phase is `failed`.
+            HandshakeError: it fails. If the pod is known, its phase is `failed`.
         """
         value, held = await self._means.lock.value(), await self._held()
         try:
             turn = await self._find(nodelock.read(value), held, uuids)
         except NoTurnError as error:
             ALLOCATIONS.labels("unmatched").inc()
-            raise AllocationError(str(error)) from error
+            raise HandshakeError(str(error)) from error
         problem = await self._problem(turn, gpus)
         if problem:
             await self.fail(turn.pod, value)
-            raise AllocationError(problem)
+            raise HandshakeError(problem)
         is_last = self._is_last(turn)
         try:
             granted = self._grant(turn)
             await self._write(turn, gpus, is_last=is_last)
         except (NotFoundError, ConflictError) as error:
             await self._means.lock.release_of(turn.pod.key, value)
-            raise AllocationError(f"the pod {'/'.join(turn.pod.key)} is gone") from error
+            raise HandshakeError(f"the pod {'/'.join(turn.pod.key)} is gone") from error
         except OSError as error:
             await self.fail(turn.pod, value)
-            raise AllocationError(f"the files of HAMi-core: {error}") from error
+            raise HandshakeError(f"the files of HAMi-core: {error}") from error
         if is_last:
             await self._means.lock.release_of(turn.pod.key, value)
         ALLOCATIONS.labels("success").inc()
@@ -134,7 +134,7 @@ class Handshake:
             _log.debug("the kubelet does not report its pods", error=str(error))
             return {}
 
-    async def _find(self, lock: NodeLock | None, held: Held, uuids: Sequence[str]) -> Turn:
+    async def _find(self, lock: NodeLock | None, held: Held, uuids: Sequence[str]) -> ContainerTurn:
         """Return the turn of a call.
 
         The holder of the lock is read from the API server. Of the other pods the watch may be
@@ -157,7 +157,7 @@ class Handshake:
         except NotFoundError:
             return None
 
-    def _turns(self, pods: Mapping[PodKey, SharingPod], held: Held) -> list[Turn]:
+    def _turns(self, pods: Mapping[PodKey, SharingPod], held: Held) -> list[ContainerTurn]:
         found = []
         for pod in pods.values():
             try:
@@ -170,7 +170,7 @@ class Handshake:
                 found.append(turn)
         return matching.in_admission(found, held)
 
-    async def _problem(self, turn: Turn, gpus: Sequence[NodeGpu]) -> str:
+    async def _problem(self, turn: ContainerTurn, gpus: Sequence[NodeGpu]) -> str:
         view, sharing = self._means.view, self._means.sharing
         found = ledger.problem(turn, view.name, view.pods.values(), gpus, sharing)
         if found:
@@ -181,12 +181,12 @@ class Handshake:
 
     # ---- giving it its devices ------------------------------------------------------------------
 
-    def _is_last(self, turn: Turn) -> bool:
+    def _is_last(self, turn: ContainerTurn) -> bool:
         """Return whether all containers of all vendors' plugins have their devices afterwards."""
         slots = slots_of(turn.pod, self._means.view.name)
         return not any(slots[turn.index + 1 :]) and not other_vendors_wait(turn.pod)
 
-    def _grant(self, turn: Turn) -> Grant:
+    def _grant(self, turn: ContainerTurn) -> Grant:
         core, uid = self._means.core, turn.pod.metadata.uid
         handing = Handing(
             self._means.device_list, core.found(), self._means.sharing.memory_scaling > 1
@@ -195,7 +195,7 @@ class Handshake:
         core.prepare(handing.core, uid, turn.container.name)
         return containers.grant(turn.devices, turn.container, uid, handing, token)
 
-    async def _write(self, turn: Turn, gpus: Sequence[NodeGpu], *, is_last: bool) -> None:
+    async def _write(self, turn: ContainerTurn, gpus: Sequence[NodeGpu], *, is_last: bool) -> None:
         """Write that the container has its devices; after the last one, also the pod's phase.
 
         HAMi's plugin writes the phase in a second patch; in one, no crash can separate both.

@@ -10,18 +10,22 @@ from bindery.api.hami.errors import HamiFormatError
 from bindery.api.hami.poddevices import NOTHING, Holding, collapse
 from bindery.nodeagent.devices.hamiregister import Sharing
 from bindery.nodeagent.devices.inventory import NodeGpu
-from bindery.nodeagent.shares.pods import SharingPod, Turn, slots_of
+from bindery.nodeagent.shares.pods import ContainerTurn, SharingPod, slots_of
 
 _ALL_CORES = 100
 
 
 def problem(
-    turn: Turn, node: str, pods: Iterable[SharingPod], gpus: Sequence[NodeGpu], sharing: Sharing
+    turn: ContainerTurn,
+    node: str,
+    pods: Iterable[SharingPod],
+    gpus: Sequence[NodeGpu],
+    sharing: Sharing,
 ) -> str:
     """Return why `turn` cannot get its devices; "" if it can.
 
-    `pods`: of this node; those that have ended hold nothing, and a pod whose annotations cannot be
-    read holds nothing either, because it gets nothing.
+    `pods`: of this node. A pod that has ended holds nothing, nor does one whose annotations cannot be
+    read, because it gets nothing.
     """
     known = {gpu.uuid: gpu for gpu in gpus}
     for device in turn.devices:

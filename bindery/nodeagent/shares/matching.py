@@ -12,14 +12,16 @@ from collections.abc import Collection, Container, Iterable, Sequence
 
 from bindery.api.hami.lock import NodeLock
 from bindery.api.hami.poddevices import ContainerDevice, Slot
-from bindery.nodeagent.shares.pods import PodKey, Turn
+from bindery.nodeagent.shares.pods import ContainerTurn, PodKey
 
 
 class NoTurnError(Exception):
     """The call belongs to no container, or to one of several; the text is for the kubelet."""
 
 
-def in_admission(turns: Sequence[Turn], reported: Container[PodKey]) -> list[Turn]:
+def in_admission(
+    turns: Sequence[ContainerTurn], reported: Container[PodKey]
+) -> list[ContainerTurn]:
     """Return the turns of pods that the kubelet reports; all turns if it reports none of them.
 
     The kubelet admits one pod after the other, and reports a pod from its admission on. After a
@@ -30,7 +32,9 @@ def in_admission(turns: Sequence[Turn], reported: Container[PodKey]) -> list[Tur
     return found or list(turns)
 
 
-def choose(turns: Iterable[Turn], lock: NodeLock | None, uuids: Sequence[str]) -> Turn:
+def choose(
+    turns: Iterable[ContainerTurn], lock: NodeLock | None, uuids: Sequence[str]
+) -> ContainerTurn:
     """Return the turn that the call with the devices `uuids` belongs to.
 
     Raises:
@@ -45,7 +49,7 @@ def choose(turns: Iterable[Turn], lock: NodeLock | None, uuids: Sequence[str]) -
     return _one_of(exact or fitting, len(uuids))
 
 
-def _one_of(turns: Sequence[Turn], count: int) -> Turn:
+def _one_of(turns: Sequence[ContainerTurn], count: int) -> ContainerTurn:
     """Return the first of turns with equal devices and limits, by the time of their binding."""
     if not turns:
         raise NoTurnError(f"no pod of this node waits for {count} GPU shares")
@@ -56,7 +60,7 @@ def _one_of(turns: Sequence[Turn], count: int) -> Turn:
 
 
 def preferred(
-    turn: Turn | None, available: Collection[str], required: Sequence[str], size: int
+    turn: ContainerTurn | None, available: Collection[str], required: Sequence[str], size: int
 ) -> list[str]:
     """Return the shares to choose of `available`: first those of the devices of `turn`.
 

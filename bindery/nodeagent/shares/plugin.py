@@ -1,7 +1,7 @@
 """The device plugin: the kubelet's calls, answered with the shares of this node's GPUs.
 
 `sockets.deviceplugins` registers it. Handshakes run one after the other, as the kubelet admits
-pods. A handshake goes on if the kubelet hangs up: what it has begun on the API server, it ends.
+pods. A handshake goes on if the kubelet hangs up, so that its writes are never left half done.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from bindery.nodeagent.devices.inventory import NO_NUMA_NODE, NodeGpu
 from bindery.nodeagent.devices.reporter import DeviceReporter, shared
 from bindery.nodeagent.shares import matching
 from bindery.nodeagent.shares.containers import Grant
-from bindery.nodeagent.shares.handshake import AllocationError, Handshake
+from bindery.nodeagent.shares.handshake import Handshake, HandshakeError
 from bindery.nodeagent.shares.metrics import GPUS
 from bindery.nodeagent.sockets import deviceplugins
 from bindery.nodeagent.sockets.definitions import deviceplugin_pb2 as api
@@ -97,7 +97,7 @@ class SharesPlugin:
         try:
             async with self._turn, asyncio.timeout(_ALLOCATE_S):
                 return await self._handshake.allocate(uuids, shared(self._reporter.gpus))
-        except (AllocationError, KubeError, TimeoutError) as error:
+        except (HandshakeError, KubeError, TimeoutError) as error:
             reason = str(error) or f"the API server does not answer within {_ALLOCATE_S:g} s"
             _log.warning("a container gets no shares", error=reason)
             raise Refusal(reason) from error

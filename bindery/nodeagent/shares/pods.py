@@ -111,7 +111,7 @@ SHARING_PODS: Final = PODS.decoded_as(SharingPod, held=lambda pod, _: pod)
 
 
 @dataclass(frozen=True)
-class Turn:
+class ContainerTurn:
     """The next container of a pod that waits for its devices."""
 
     pod: SharingPod
@@ -167,7 +167,7 @@ def other_vendors_wait(pod: SharingPod) -> bool:
 
 def next_turn(
     pod: SharingPod, node: str, held: Mapping[PodKey, Mapping[str, object]]
-) -> Turn | None:
+) -> ContainerTurn | None:
     """Return the container of `pod` to which the kubelet's next call belongs; None if no one waits.
 
     The kubelet allocates in the order of the containers. `held` has the containers with devices of
@@ -190,4 +190,4 @@ def next_turn(
         if left > len(asking):
             raise HamiFormatError(f"{left} slots are left for {len(asking)} containers")
         waiting = asking[len(asking) - left :]
-    return Turn(pod, waiting[0], slots[waiting[0]]) if waiting else None
+    return ContainerTurn(pod, waiting[0], slots[waiting[0]]) if waiting else None

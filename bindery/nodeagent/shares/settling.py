@@ -20,7 +20,7 @@ from bindery.nodeagent.shares.pods import (
 
 @dataclass(frozen=True)
 class PhaseEnd:
-    """A pod whose phase is to be written, as no plugin will write it any more."""
+    """A pod whose phase no plugin will write any more, and the phase for it."""
 
     pod: SharingPod
     phase: BindPhase
@@ -28,7 +28,7 @@ class PhaseEnd:
 
 @dataclass(frozen=True)
 class LockEnd:
-    """A lock that is to be released."""
+    """A lock that its holder will not release."""
 
     value: str
     holder: PodKey
