@@ -19,7 +19,7 @@ from bindery.nodecore.admission.result import ADMITTED, Admission, refused
 from bindery.nodecore.checkpoints.store import CheckpointManager, MemoryStore
 from bindery.nodecore.container_manager import ContainerManager
 from bindery.nodecore.devices.state import Ids
-from bindery.nodecore.errors import HandshakeError
+from bindery.nodecore.errors import AllocationError
 from bindery.nodecore.pods import Pod
 
 PREEMPTING: Final = "Preempting"
@@ -160,7 +160,7 @@ class HollowKubelet:
             if answer.admit and starts:
                 self.start_containers(uid)
         except OSError as error:  # a checkpoint cannot be written
-            answer = refused(HandshakeError(str(error)))
+            answer = refused(AllocationError(str(error)))
         if not answer.admit:
             self._refused[uid] = answer
             with suppress(OSError):  # the next release or admission tries again

@@ -24,8 +24,8 @@ def problem(
 ) -> str:
     """Return why `turn` cannot get its devices; "" if it can.
 
-    `pods`: of this node. A pod that has ended holds nothing, nor does one whose annotations cannot be
-    read, because it gets nothing.
+    `pods`: of this node. A pod that has ended holds nothing, nor does one whose annotations are
+    unreadable, because it gets nothing.
     """
     known = {gpu.uuid: gpu for gpu in gpus}
     for device in turn.devices:
