@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from bindery.nodeagent.gpuclaims import grants
-from bindery.nodeagent.gpuclaims.grants import Grant, GrantError, Held
+from bindery.nodeagent.gpuclaims.grants import GrantedShare, GrantError, Held
 from bindery.nodeagent.gpuclaims.slices import DRIVER
 
 VERSION: Final = "0.6.0"
@@ -25,6 +25,10 @@ _HELD: Final = f"{DRIVER}/held"
 _UID = re.compile("[A-Za-z0-9]+(-[A-Za-z0-9]+)*")
 
 
+class UnreadableSpecError(Exception):
+    """A file with the name of a claim has another content."""
+
+
 @dataclass(frozen=True)
 class ClaimOnNode:
     """A claim, as the kubelet names it."""
@@ -35,7 +39,7 @@ class ClaimOnNode:
 
 
 @dataclass(frozen=True)
-class Mount:
+class CdiMount:
     """A file or directory of the node in the containers."""
 
     source: str
@@ -51,12 +55,12 @@ class PreparedFile:
     held: Held
 
 
-def hami_core(directory: str) -> tuple[Mount, ...]:
+def hami_core(directory: str) -> tuple[CdiMount, ...]:
     """Return the mounts that load HAMi-core's library, as HAMi's device plugin has them."""
     return (
-        Mount(f"{directory}/libvgpu.so", f"{directory}/libvgpu.so"),
-        Mount(f"{directory}/ld.so.preload", "/etc/ld.so.preload"),
-        Mount("/tmp/vgpulock", "/tmp/vgpulock", is_writable=True),  # noqa: S108  HAMi's own path
+        CdiMount(f"{directory}/libvgpu.so", f"{directory}/libvgpu.so"),
+        CdiMount(f"{directory}/ld.so.preload", "/etc/ld.so.preload"),
+        CdiMount("/tmp/vgpulock", "/tmp/vgpulock", is_writable=True),  # noqa: S108  HAMi's own path
     )
 
 
@@ -84,9 +88,9 @@ def device_id(uid: str, request: str) -> str:
     return f"{KIND}={_device(uid, request)}"
 
 
-def text(claim: ClaimOnNode, given: Sequence[Grant], mounts: Sequence[Mount]) -> str:
+def text(claim: ClaimOnNode, given: Sequence[GrantedShare], mounts: Sequence[CdiMount]) -> str:
     """Return the content of the file; the same for the same claim."""
-    requests: dict[str, list[Grant]] = {}
+    requests: dict[str, list[GrantedShare]] = {}
     for grant in given:
         requests.setdefault(grant.request, []).append(grant)
     body = {
@@ -106,20 +110,24 @@ def text(claim: ClaimOnNode, given: Sequence[Grant], mounts: Sequence[Mount]) ->
 
 
 def read(uid: str, content: str) -> PreparedFile:
-    """Return what the file of a claim tells; raises ValueError if it is not one of ours."""
+    """Return what the file of a claim tells.
+
+    Raises:
+        UnreadableSpecError: this driver has not written it.
+    """
     try:
         notes: Mapping[str, Any] = json.loads(content)["annotations"]
         claim = ClaimOnNode(notes[_NAMESPACE], notes[_CLAIM], uid)
         return PreparedFile(claim, grants.decode(notes[_HELD]))
-    except (KeyError, TypeError) as error:
-        raise ValueError(f"it has no {error}") from error
+    except (KeyError, TypeError, ValueError) as error:
+        raise UnreadableSpecError(f"{type(error).__name__}: {error}") from error
 
 
 def _device(uid: str, request: str) -> str:
     return f"{uid}-{request}"
 
 
-def _edits(given: Sequence[Grant], mounts: Sequence[Mount]) -> dict[str, Any]:
+def _edits(given: Sequence[GrantedShare], mounts: Sequence[CdiMount]) -> dict[str, Any]:
     values = grants.variables(given)
     found: dict[str, Any] = {"env": [f"{name}={value}" for name, value in values.items()]}
     # Admin access is for those who look after the GPU: no limits.
@@ -128,6 +136,6 @@ def _edits(given: Sequence[Grant], mounts: Sequence[Mount]) -> dict[str, Any]:
     return found
 
 
-def _mount(mount: Mount) -> dict[str, Any]:
+def _mount(mount: CdiMount) -> dict[str, Any]:
     options = ["rw" if mount.is_writable else "ro", "nosuid", "nodev", "bind"]
     return {"hostPath": mount.source, "containerPath": mount.target, "options": options}

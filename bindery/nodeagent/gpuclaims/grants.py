@@ -25,7 +25,7 @@ class NoRoomError(GrantError):
 
 
 @dataclass(frozen=True)
-class Part:
+class GpuPart:
     """A part of a GPU.
 
     Attributes:
@@ -35,15 +35,15 @@ class Part:
     memory_mib: int
     cores: int
 
-    def __add__(self, other: "Part") -> "Part":
-        return Part(self.memory_mib + other.memory_mib, self.cores + other.cores)
+    def __add__(self, other: "GpuPart") -> "GpuPart":
+        return GpuPart(self.memory_mib + other.memory_mib, self.cores + other.cores)
 
 
-NOTHING = Part(0, 0)
+NOTHING = GpuPart(0, 0)
 
 
 @dataclass(frozen=True)
-class Grant:
+class GrantedShare:
     """A device of an allocated claim.
 
     Attributes:
@@ -52,11 +52,11 @@ class Grant:
 
     request: str
     gpu: OfferedGpu
-    part: Part | None
+    part: GpuPart | None
     share_id: str
 
 
-def grants(claim: ResourceClaim, node: str, gpus: Gpus) -> tuple[Grant, ...]:
+def grants(claim: ResourceClaim, node: str, gpus: Gpus) -> tuple[GrantedShare, ...]:
     """Return what `claim` gives on the node, in the order of its results.
 
     Raises:
@@ -76,17 +76,17 @@ def grants(claim: ResourceClaim, node: str, gpus: Gpus) -> tuple[Grant, ...]:
     return found
 
 
-def _grant(result: DeviceResult, node: str, offered: Mapping[str, OfferedGpu]) -> Grant:
+def _grant(result: DeviceResult, node: str, offered: Mapping[str, OfferedGpu]) -> GrantedShare:
     gpu = offered.get(result.device) if result.pool == node else None
     if gpu is None:
         raise GrantError(f"the node {node} has no device {result.device} of pool {result.pool}")
     # A request of alternatives is followed by the chosen one; containers name the request alone.
     request = result.request.partition("/")[0]
     part = None if result.admin_access else _part(result)
-    return Grant(request, gpu, part, result.share_id or "")
+    return GrantedShare(request, gpu, part, result.share_id or "")
 
 
-def _part(result: DeviceResult) -> Part:
+def _part(result: DeviceResult) -> GpuPart:
     try:
         taken = result.consumed_capacity
         memory_mib = parse(taken[MEMORY], MEMORY) // MIB
@@ -101,25 +101,25 @@ def _part(result: DeviceResult) -> Part:
     if memory_mib < 1 or cores < 1:
         # As a limit, 0 would mean that there is none.
         raise GrantError(f"the allocation of {result.device} gives less than 1 MiB or no cores")
-    return Part(memory_mib, cores)
+    return GpuPart(memory_mib, cores)
 
 
 # ---- parts that are held ------------------------------------------------------------------------
 
-Held = Mapping[str, Part]
+Held = Mapping[str, GpuPart]
 """UUID of a GPU -> what is held of it."""
 
 
-def held(given: Iterable[Grant]) -> dict[str, Part]:
+def held(given: Iterable[GrantedShare]) -> dict[str, GpuPart]:
     """Return what the grants hold of each GPU."""
-    found: dict[str, Part] = {}
+    found: dict[str, GpuPart] = {}
     for grant in given:
         if grant.part is not None:
             found[grant.gpu.uuid] = found.get(grant.gpu.uuid, NOTHING) + grant.part
     return found
 
 
-def check_room(given: Sequence[Grant], others: Mapping[str, Held]) -> None:
+def check_room(given: Sequence[GrantedShare], others: Mapping[str, Held]) -> None:
     """Check that the GPUs have room for a claim beside the prepared claims `others`, by UID.
 
     Schedulers see to that. A pod that was deleted by force may still hold what they gave away.
@@ -144,19 +144,18 @@ def encode(parts: Held) -> str:
     return json.dumps(plain, sort_keys=True)
 
 
-def decode(text: str) -> dict[str, Part]:
-    """Return what `encode` has written; raises ValueError for other text."""
-    try:
-        return {uuid: Part(int(memory), int(cores)) for uuid, (memory, cores) in
-                json.loads(text).items()}  # fmt: skip
-    except (AttributeError, TypeError) as error:
-        raise ValueError(str(error)) from error
+def decode(text: str) -> dict[str, GpuPart]:
+    """Return what `encode` has written; raises TypeError or ValueError for other text."""
+    plain = json.loads(text)
+    if not isinstance(plain, dict):
+        raise TypeError("it is not an object")
+    return {uuid: GpuPart(int(memory), int(cores)) for uuid, (memory, cores) in plain.items()}
 
 
 # ---- variables ----------------------------------------------------------------------------------
 
 
-def variables(given: Sequence[Grant]) -> dict[str, str]:
+def variables(given: Sequence[GrantedShare]) -> dict[str, str]:
     """Return the variables for containers that use one request, with its grants."""
     parts = held(given)
     # In the order in which the driver's tools number the GPUs that a container sees.
@@ -166,6 +165,7 @@ def variables(given: Sequence[Grant]) -> dict[str, str]:
     if len(limited) == len(gpus):
         for place, part in enumerate(limited):
             found[f"CUDA_DEVICE_MEMORY_LIMIT_{place}"] = f"{part.memory_mib}m"
-        # HAMi-core has one limit for all GPUs of a container.
+            found[f"CUDA_DEVICE_SM_LIMIT_{place}"] = str(part.cores)
+        # For what knows one limit for all GPUs of a container.
         found["CUDA_DEVICE_SM_LIMIT"] = str(min(part.cores for part in limited))
     return found

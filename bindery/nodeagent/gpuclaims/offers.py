@@ -1,25 +1,29 @@
 """The GPUs of a node that are offered as shares, and the file with them.
 
-Whatever finds GPUs (a file here) is a function that returns them. `WatchedGpus` calls it each
-second.
+Whatever finds GPUs (a file here) is a coroutine function that returns them. `WatchedGpus` calls it
+each second.
 """
 
 import asyncio
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Final
 
 import structlog
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
-from pydantic.alias_generators import to_camel
+from pydantic import Field
 
-from bindery.api import quantity, yamlfile
+from bindery.api import yamlfile
+from bindery.api.base import ApiModel, NonNegative
 
 MIB: Final = 2**20
 MOST_GPUS: Final = 64
 """Kubernetes accepts no more devices with taints in one ResourceSlice."""
+PCI_DEVICES: Final = Path("/sys/bus/pci/devices")
+_ADDRESS: Final = re.compile("[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}[.][0-7]")
+_ROOT: Final = re.compile("pci[0-9a-f]{4}:[0-9a-f]{2}")
 _MOST_OF_NAME = 63
 _POLL_S: Final = 1.0
 
@@ -62,13 +66,13 @@ class OfferError(Exception):
 
 
 class WatchedGpus:
-    """The GPUs as of the last look, and who is called when they change.
+    """The GPUs as of the last look, `now`, and who is called when they change.
 
     `read` returns the GPUs, or raises OfferError; then those of the last look stay.
     """
 
-    def __init__(self, read: Callable[[], Gpus]) -> None:
-        self.now = read()
+    def __init__(self, now: Gpus, read: Callable[[], Awaitable[Gpus]]) -> None:
+        self.now = now
         self._read = read
         self._listeners: list[Callable[[], None]] = []
         self._changed = asyncio.Event()
@@ -80,20 +84,18 @@ class WatchedGpus:
 
     async def change(self, within_s: float) -> None:
         """Wait for a change, or until `within_s` are over."""
-        try:
+        with suppress(TimeoutError):
             await asyncio.wait_for(self._changed.wait(), within_s)
-        except TimeoutError:
-            return
 
     async def run(self) -> None:
         """Look each second; does not return."""
         while True:
             await asyncio.sleep(_POLL_S)
-            self._look()
+            await self._look()
 
-    def _look(self) -> None:
+    async def _look(self) -> None:
         try:
-            found = self._read()
+            found = await self._read()
         except OfferError as error:
             if str(error) != self._problem:
                 log.warning("the GPUs cannot be read; those of before stay", error=str(error))
@@ -116,7 +118,7 @@ def checked(gpus: Iterable[OfferedGpu]) -> Gpus:
     Raises:
         OfferError: they cannot be devices of one ResourceSlice.
     """
-    found = tuple(sorted(gpus, key=lambda gpu: gpu.index))
+    found = tuple(sorted(gpus, key=lambda gpu: (gpu.index, gpu.uuid)))
     if len(found) > MOST_GPUS:
         raise OfferError(f"{len(found)} GPUs: at most {MOST_GPUS} can be offered")
     names: set[str] = set()
@@ -134,64 +136,54 @@ def checked(gpus: Iterable[OfferedGpu]) -> Gpus:
 # ---- the file -----------------------------------------------------------------------------------
 
 
-class ListedGpu(BaseModel):
+class ListedGpu(ApiModel):
     """A GPU in the file."""
 
-    model_config = ConfigDict(extra="forbid", alias_generator=to_camel, frozen=True)
-
-    uuid: Annotated[str, Field(pattern="^[A-Za-z0-9][A-Za-z0-9/_.-]*$")]
-    model: str
-    memory: Annotated[str, BeforeValidator(str)]
-    numa_node: Annotated[int | None, Field(ge=0)] = None
+    uuid: str = Field(min_length=1)
+    index: NonNegative = 0
+    model: str = ""
+    memory_mib: NonNegative
+    numa_node: int | None = Field(default=None, ge=0)
     pci_address: str = ""
-    pcie_root: str = ""
     problem: str = ""
 
-    @field_validator("memory")
-    @classmethod
-    def _is_quantity(cls, value: str) -> str:
-        quantity.parse(value, "memory")
-        return value
 
-
-class GpusFile(BaseModel):
-    """The file with the GPUs of a node, in the order of their index."""
-
-    model_config = ConfigDict(extra="forbid", alias_generator=to_camel, frozen=True)
+class GpusFile(ApiModel):
+    """The file with the GPUs of a node, in YAML or JSON."""
 
     gpus: tuple[ListedGpu, ...]
 
 
-def file_reader(path: Path) -> Callable[[], Gpus]:
-    """Return the function that reads the GPUs from a file in YAML or JSON."""
-    known: tuple[tuple[int, int], Gpus] | None = None
+async def read_file(path: Path, pci_devices: Path = PCI_DEVICES) -> Gpus:
+    """Return the GPUs in a file; `pci_devices`: where the kernel lists the machine's.
 
-    def read() -> Gpus:
-        nonlocal known
-        try:
-            stat = path.stat()
-            mark = stat.st_ino, stat.st_mtime_ns
-            if known is None or known[0] != mark:
-                known = mark, _read(path)
-        except (OSError, yamlfile.FileError) as error:
-            raise OfferError(str(error)) from error
-        return known[1]
-
-    return read
-
-
-def _read(path: Path) -> Gpus:
-    listed = yamlfile.load(GpusFile, path).gpus
+    Raises:
+        OfferError: they cannot be read.
+    """
+    try:
+        listed = yamlfile.load(GpusFile, path).gpus
+    except yamlfile.FileError as error:
+        raise OfferError(str(error)) from error
     return checked(
         OfferedGpu(
-            index=index,
+            index=one.index,
             uuid=one.uuid,
             model=one.model,
-            memory_mib=quantity.parse(one.memory, "memory") // MIB,
+            memory_mib=one.memory_mib,
             numa_node=one.numa_node,
             pci_address=one.pci_address,
-            pcie_root=one.pcie_root,
+            pcie_root=pcie_root(one.pci_address, pci_devices),
             problem=one.problem,
         )
-        for index, one in enumerate(listed)
+        for one in listed
     )
+
+
+def pcie_root(address: str, pci_devices: Path = PCI_DEVICES) -> str:
+    """Return the PCIe root complex of a device, such as pci0000:3a; "" if it is unknown."""
+    if not _ADDRESS.fullmatch(address):
+        return ""
+    for part in (pci_devices / address).resolve().parts:
+        if _ROOT.fullmatch(part):
+            return part
+    return ""

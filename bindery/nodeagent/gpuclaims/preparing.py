@@ -17,8 +17,8 @@ from bindery.kube.errors import KubeError, NotFoundError
 from bindery.kube.objects.claims import RESOURCE_CLAIMS
 from bindery.kube.objects.resources import metadata_only
 from bindery.nodeagent.gpuclaims import cdi, grants
-from bindery.nodeagent.gpuclaims.cdi import ClaimOnNode, Mount
-from bindery.nodeagent.gpuclaims.grants import Grant, GrantError, NoRoomError
+from bindery.nodeagent.gpuclaims.cdi import CdiMount, ClaimOnNode
+from bindery.nodeagent.gpuclaims.grants import GrantedShare, GrantError, NoRoomError
 from bindery.nodeagent.gpuclaims.offers import WatchedGpus
 from bindery.nodeagent.gpuclaims.specfiles import SpecFiles
 from bindery.nodeagent.sockets.definitions import dra_pb2 as api
@@ -41,7 +41,7 @@ class ClaimPreparer:
         node: str,
         gpus: WatchedGpus,
         files: SpecFiles,
-        mounts: Sequence[Mount] = (),
+        mounts: Sequence[CdiMount] = (),
     ) -> None:
         self._client, self._node, self._gpus = client, node, gpus
         self._files, self._mounts = files, mounts
@@ -93,13 +93,13 @@ class ClaimPreparer:
             return api.NodePrepareResourceResponse(error=str(error))
         return api.NodePrepareResourceResponse(devices=_devices(claim.uid, self._node, given))
 
-    async def _grants(self, claim: ClaimOnNode) -> tuple[Grant, ...]:
+    async def _grants(self, claim: ClaimOnNode) -> tuple[GrantedShare, ...]:
         found = await self._client.get(RESOURCE_CLAIMS, claim.name, claim.namespace)
         if found.metadata.uid != claim.uid:
             raise GrantError("another claim has this name now")
         return grants.grants(found, self._node, self._gpus.now)
 
-    async def _write_with_room(self, claim: ClaimOnNode, given: Sequence[Grant]) -> None:
+    async def _write_with_room(self, claim: ClaimOnNode, given: Sequence[GrantedShare]) -> None:
         """Write the file of a claim, once the claims that held its room are given back.
 
         Schedulers give room away when a pod is deleted by force, while its containers still end.
@@ -118,7 +118,7 @@ class ClaimPreparer:
             else:
                 return
 
-    def _write(self, claim: ClaimOnNode, given: Sequence[Grant]) -> None:
+    def _write(self, claim: ClaimOnNode, given: Sequence[GrantedShare]) -> None:
         # Without `await`, so no other claim can take the room in between.
         others = {uid: file.held for uid, file in self._files.prepared().items()}
         others.pop(claim.uid, None)
@@ -173,7 +173,7 @@ class ClaimPreparer:
                 del self._users[uid], self._locks[uid]
 
 
-def _devices(uid: str, node: str, given: Iterable[Grant]) -> list[api.Device]:
+def _devices(uid: str, node: str, given: Iterable[GrantedShare]) -> list[api.Device]:
     """Return the devices for the kubelet, which passes the CDI devices of a request on."""
     found = []
     named: set[str] = set()

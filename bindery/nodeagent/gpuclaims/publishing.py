@@ -67,7 +67,6 @@ class SlicePublisher:
             return _NODE_AGAIN_S
         existing = list(self._mirror.objects.values())
         needed = slices.change(existing, self._gpus.now, node, owner.metadata.uid, self._generation)
-        self._generation = needed.generation
         for name in needed.surplus:
             await self._delete(name)
         if needed.body is not None:
@@ -77,6 +76,7 @@ class SlicePublisher:
             else:
                 await self._client.replace(RESOURCE_SLICES, name, needed.body)
             log.info("ResourceSlice written", slice=name, generation=needed.generation)
+        self._generation = needed.generation
         self._is_written = True
         return None
 

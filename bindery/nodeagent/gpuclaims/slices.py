@@ -102,7 +102,7 @@ def device(gpu: OfferedGpu) -> Body:
     """Return the device of a GPU."""
     attributes: dict[str, Any] = {
         "uuid": {"string": gpu.uuid[:_MOST_OF_TEXT]},
-        "model": {"string": gpu.model[:_MOST_OF_TEXT]},
+        "productName": {"string": gpu.model[:_MOST_OF_TEXT]},
         "index": {"int": gpu.index},
     }
     if gpu.numa_node is not None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import structlog
 
 from bindery.nodeagent.gpuclaims import cdi
-from bindery.nodeagent.gpuclaims.cdi import PreparedFile
+from bindery.nodeagent.gpuclaims.cdi import PreparedFile, UnreadableSpecError
 
 _NEW = ".bindery-"
 """Prefix of files that are being written; the container runtime reads only *.json and *.yaml."""
@@ -65,7 +65,7 @@ class SpecFiles:
                 continue
             try:
                 found[uid] = cdi.read(uid, path.read_text(encoding="utf-8"))
-            except (OSError, ValueError) as error:
+            except (OSError, UnicodeDecodeError, UnreadableSpecError) as error:
                 log.warning("a CDI file of a claim cannot be read", file=str(path),
                             error=str(error))  # fmt: skip
         return found

@@ -26,12 +26,9 @@ EXAMPLE: Final = checkout.ROOT / "examples" / "devices" / "gpu-shares.yaml"
 FIRST: Final = "GPU-11111111-aaaa-bbbb-cccc-000000000001"
 SECOND: Final = "GPU-22222222-aaaa-bbbb-cccc-000000000002"
 GPUS: Final[Sequence[Mapping[str, Any]]] = (
-    {
-        "uuid": FIRST, "model": "NVIDIA H100 80GB HBM3", "memory": "80Gi", "numaNode": 0,
-        "pciAddress": "0000:3b:00.0", "pcieRoot": "pci0000:3a",
-    },
-    {"uuid": SECOND, "model": "NVIDIA A100", "memory": "40Gi"},
-)  # fmt: skip
+    {"uuid": FIRST, "index": 0, "model": "NVIDIA H100", "memoryMib": 81920, "numaNode": 0},
+    {"uuid": SECOND, "index": 1, "model": "NVIDIA A100", "memoryMib": 40960},
+)
 _CDI: Final = "run/cdi"
 _SERVICE: Final = api.DESCRIPTOR.services_by_name["DRAPlugin"]
 _CALL_S: Final = 30.0
