@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import yaml
+
 from bindery.kube.client import Client
 from bindery.kube.objects.devices import RESOURCE_SLICES, ResourceSlice
 from bindery.nodeagent.gpuclaims.slices import DRIVER
@@ -33,31 +35,26 @@ _CDI: Final = "run/cdi"
 _SERVICE: Final = api.DESCRIPTOR.services_by_name["DRAPlugin"]
 _CALL_S: Final = 30.0
 
-RIGHTS: Final = f"""
+RIGHTS: Final = """
 apiVersion: v1
 kind: ServiceAccount
-metadata: {{name: gpu-shares, namespace: default}}
+metadata: {name: gpu-shares, namespace: default}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
-metadata: {{name: gpu-shares}}
+metadata: {name: gpu-shares}
 rules:
-- {{apiGroups: [""], resources: [nodes], verbs: [get]}}
-- {{apiGroups: [resource.k8s.io], resources: [resourceclaims], verbs: [get]}}
+- {apiGroups: [""], resources: [nodes], verbs: [get]}
+- {apiGroups: [resource.k8s.io], resources: [resourceclaims], verbs: [get]}
 - apiGroups: [resource.k8s.io]
   resources: [resourceslices]
   verbs: [list, watch, create, update, delete]
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
-metadata: {{name: gpu-shares}}
-roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: gpu-shares}}
-subjects: [{{kind: ServiceAccount, name: gpu-shares, namespace: default}}]
----
-apiVersion: resource.k8s.io/v1
-kind: DeviceClass
-metadata: {{name: {CLASS}}}
-spec: {{selectors: [{{cel: {{expression: 'device.driver == "{DRIVER}"'}}}}]}}
+metadata: {name: gpu-shares}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: gpu-shares}
+subjects: [{kind: ServiceAccount, name: gpu-shares, namespace: default}]
 """
 """The rights that docs/dra.md names, and no others."""
 
@@ -126,6 +123,7 @@ def added(cluster: RealCluster) -> Iterator[SharesNode]:
     """Start the node with the driver, and remove it afterwards."""
     plane = cluster.control_plane
     plane.kubectl("apply", "--filename=-", stdin=RIGHTS)
+    plane.kubectl("apply", "--filename=-", stdin=json.dumps(example("DeviceClass")))
     node = cluster.add_node(cluster.plan(3, services={SERVICE: _service()}))
     token = plane.kubectl("create", "token", "gpu-shares", "--duration=3h").strip()
     authority = (plane.state_dir / "certificates" / "apiserver.crt").read_bytes()
@@ -166,6 +164,12 @@ async def wait_offered(corner: Corner, newer_than: int = 0) -> ResourceSlice:
     found = await wait_for(it_is, f"the slice of {NAME} is newer than generation {newer_than}")
     assert found is not None
     return found
+
+
+def example(kind: str) -> dict[str, Any]:
+    """Return the object of this kind in the example that users copy."""
+    [found] = [each for each in yaml.safe_load_all(EXAMPLE.read_text()) if each["kind"] == kind]
+    return dict(found)
 
 
 def request(name: str = "gpu", *, count: int = 1, **capacity: str) -> dict[str, Any]:

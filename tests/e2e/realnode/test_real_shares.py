@@ -14,6 +14,7 @@ from bindery.kube.objects.claims import (
 from bindery.kube.objects.resources import NODES, PODS
 from bindery.nodeagent.gpuclaims.slices import DRIVER
 from bindery.nodeagent.sockets.definitions import dra_pb2 as api
+from devcluster.errors import ControlPlaneError
 from devcluster.realnode.cluster import RealCluster
 from tests.e2e.realnode import realshares
 from tests.e2e.realnode.realpods import running, wait_phase
@@ -118,8 +119,9 @@ async def test_the_slice_comes_back_after_a_restart_of_the_kubelet(
 async def test_two_containers_get_shares_of_one_gpu_and_give_them_back(
     corner: Corner, observer: Observer, cluster: RealCluster, node: SharesNode
 ) -> None:
-    await make_template(corner, "share", request(memory="10Gi", cores="30"))
-    pair = gang("pair", 2, "share", f"{PRINT}; sleep 600")
+    template = realshares.example("ResourceClaimTemplate")
+    await corner.client.create(RESOURCE_CLAIM_TEMPLATES, template, corner.namespace)
+    pair = gang("pair", 2, template["metadata"]["name"], f"{PRINT}; sleep 600")
     await corner.submit(pair)
     await wait_phase(corner, pair, "Running")
 
@@ -128,6 +130,7 @@ async def test_two_containers_get_shares_of_one_gpu_and_give_them_back(
     shares = {each.devices.results[0].share_id for each in results if each is not None}
     assert len(shares) == 2
     assert None not in shares
+    assert len({each.devices.results[0].device for each in results if each is not None}) == 1
     assert len(node.files()) == 2
     await corner.delete_gang(pair)
     await wait_given_back(node)
@@ -185,7 +188,8 @@ async def test_a_driver_that_is_killed_forgets_nothing(
     corner: Corner, observer: Observer, cluster: RealCluster, node: SharesNode
 ) -> None:
     await make_template(corner, "share", request(memory="10Gi", cores="30"))
-    held = gang("held", 2, "share", f"{PRINT}; sleep 600")
+    held = gang("held", 2, "share", f"{PRINT}; until [ -e /tmp/end ]; do sleep 0.2; done")
+    held.pod["restartPolicy"] = "Always"
     await corner.submit(held)
     await wait_phase(corner, held, "Running")
     wanted = [asked(claim) for claim in await claims(corner)]
@@ -195,6 +199,9 @@ async def test_a_driver_that_is_killed_forgets_nothing(
     await node.restart()
 
     assert await node.prepare(*wanted) == answer
+    assert (node.files(), node.stamps()) == (files, stamps)
+    await restart_beneath(cluster, corner, node, "held-0")
+    assert printed(cluster, corner, "held-0") == SHARE
     assert (node.files(), node.stamps()) == (files, stamps)
     # The pods end while the driver is down; the kubelet gives their claims back when it is there.
     node.node.hold(realshares.SERVICE)
@@ -211,6 +218,29 @@ async def test_a_driver_that_is_killed_forgets_nothing(
     await wait_for(pods_are_gone, "the pods are gone")
     again = await node.unprepare(*wanted)
     assert {each.error for each in again.claims.values()} == {""}
+
+
+async def restart_beneath(cluster: RealCluster, corner: Corner, node: SharesNode, pod: str) -> None:
+    """Kill the kubelet, and then let the container of `pod` end, so that it is started again."""
+    node.node.kill("kubelet")
+    end = ("exec", pod, f"--namespace={corner.namespace}", "--", "touch", "/tmp/end")
+
+    async def is_served() -> bool:
+        try:
+            cluster.control_plane.kubectl(*end)
+        except ControlPlaneError:
+            return False
+        return True
+
+    async def is_restarted() -> bool:
+        status = ".status.containerStatuses[0]"
+        path = f"--output=jsonpath={{{status}.restartCount}}{{{status}.state.running.startedAt}}"
+        place = ("pod", pod, f"--namespace={corner.namespace}")
+        found = cluster.control_plane.kubectl("get", *place, path)
+        return found.startswith("1") and len(found) > 1
+
+    await wait_for(is_served, "the kubelet serves again")
+    await wait_for(is_restarted, f"the container of {pod} runs again")
 
 
 async def test_a_claim_that_is_gone_leaves_no_file(
