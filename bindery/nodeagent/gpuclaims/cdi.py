@@ -49,7 +49,7 @@ class CdiMount:
 
 @dataclass(frozen=True)
 class PreparedFile:
-    """What a CDI file tells about its claim."""
+    """The content of a CDI file that is needed after a restart."""
 
     claim: ClaimOnNode
     held: Held
@@ -110,7 +110,7 @@ def text(claim: ClaimOnNode, given: Sequence[GrantedShare], mounts: Sequence[Cdi
 
 
 def read(uid: str, content: str) -> PreparedFile:
-    """Return what the file of a claim tells.
+    """Return the claim of a file, and the parts that it holds.
 
     Raises:
         UnreadableSpecError: this driver has not written it.

@@ -1,7 +1,7 @@
 """What an allocated claim gives to its containers: GPUs, each with a limit. Pure.
 
-The variables are those that NVIDIA's container runtime and HAMi-core read. A limit has an effect
-only where HAMi-core's library is loaded.
+NVIDIA's container runtime and HAMi-core read the variables. A limit has an effect only where
+HAMi-core's library is loaded.
 """
 
 import json

@@ -14,9 +14,10 @@ import structlog
 
 from bindery.kube.client import Client
 from bindery.kube.errors import KubeError, NotFoundError
-from bindery.kube.objects.claims import RESOURCE_CLAIMS
-from bindery.kube.objects.resources import metadata_only
-from bindery.nodeagent.gpuclaims import cdi, grants
+from bindery.kube.objects.claims import RESOURCE_CLAIMS, ConsumerReference, ResourceClaim
+from bindery.kube.objects.resources import PODS, metadata_only
+from bindery.kube.objects.watched import Pod
+from bindery.nodeagent.gpuclaims import cdi, consumers, grants
 from bindery.nodeagent.gpuclaims.cdi import CdiMount, ClaimOnNode
 from bindery.nodeagent.gpuclaims.grants import GrantedShare, GrantError, NoRoomError
 from bindery.nodeagent.gpuclaims.offers import WatchedGpus
@@ -97,7 +98,30 @@ class ClaimPreparer:
         found = await self._client.get(RESOURCE_CLAIMS, claim.name, claim.namespace)
         if found.metadata.uid != claim.uid:
             raise GrantError("another claim has this name now")
-        return grants.grants(found, self._node, self._gpus.now)
+        given = grants.grants(found, self._node, self._gpus.now)
+        await self._check_consumers(found)
+        return given
+
+    async def _check_consumers(self, claim: ResourceClaim) -> None:
+        """Check the pods that have reserved the claim until now."""
+        namespace = claim.metadata.namespace
+        requests = {claim.metadata.name: consumers.requests_of(claim)}
+        for each in claim.status.reserved_for:
+            pod = await self._pod(namespace, each) if each.resource == "pods" else None
+            if pod is None:
+                continue
+            for name in consumers.claims_beside(pod, claim.metadata.name) - requests.keys():
+                other = await self._client.get(RESOURCE_CLAIMS, name, namespace)
+                requests[name] = consumers.requests_of(other)
+            consumers.check(pod, requests)
+
+    async def _pod(self, namespace: str, reference: ConsumerReference) -> Pod | None:
+        """Return a pod; None if it is gone."""
+        try:
+            found = await self._client.get(PODS, reference.name, namespace)
+        except NotFoundError:
+            return None
+        return found if found.metadata.uid == reference.uid else None
 
     async def _write_with_room(self, claim: ClaimOnNode, given: Sequence[GrantedShare]) -> None:
         """Write the file of a claim, once the claims that held its room are given back.

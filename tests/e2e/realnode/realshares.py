@@ -44,7 +44,7 @@ apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata: {name: gpu-shares}
 rules:
-- {apiGroups: [""], resources: [nodes], verbs: [get]}
+- {apiGroups: [""], resources: [nodes, pods], verbs: [get]}
 - {apiGroups: [resource.k8s.io], resources: [resourceclaims], verbs: [get]}
 - apiGroups: [resource.k8s.io]
   resources: [resourceslices]

@@ -53,9 +53,10 @@ async def make_template(corner: Corner, name: str, *requests: dict[str, Any]) ->
     await corner.client.create(RESOURCE_CLAIM_TEMPLATES, body, corner.namespace)
 
 
-def gang(name: str, size: int, template: str, script: str) -> Gang:
-    """Return a gang whose pods have a claim each; their own variable is to be without effect."""
+def gang(name: str, size: int, template: str, script: str, restart_policy: str = "Never") -> Gang:
+    """Return a gang whose pods have a claim each, and a variable that the claim replaces."""
     pod = running(script)
+    pod["restartPolicy"] = restart_policy
     pod["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": template}]
     [container] = pod["containers"]
     container["resources"]["claims"] = [{"name": "gpu"}]
@@ -164,7 +165,7 @@ async def test_containers_of_a_pod_get_the_requests_that_they_name(
 ) -> None:
     requests = request("small", memory="1Gi", cores="5"), request("large", memory="2Gi", cores="9")
     await make_template(corner, "both", *requests)
-    pod = gang("split", 1, "both", PRINT).pod
+    pod = dict(gang("split", 1, "both", PRINT).pod)
     [worker] = pod["containers"]
     pod["containers"] = [
         {
@@ -184,12 +185,30 @@ async def test_containers_of_a_pod_get_the_requests_that_they_name(
     assert (large["CUDA_DEVICE_MEMORY_LIMIT_0"], large["CUDA_DEVICE_SM_LIMIT"]) == ("2048m", "9")
 
 
+async def test_a_container_that_uses_two_requests_does_not_start_and_is_told_why(
+    corner: Corner, observer: Observer, node: SharesNode
+) -> None:
+    requests = request("small", memory="1Gi", cores="5"), request("large", memory="2Gi", cores="9")
+    await make_template(corner, "both", *requests)
+    greedy = gang("greedy", 1, "both", PRINT)
+    await corner.submit(greedy)
+
+    async def is_told() -> bool:
+        return bool(await corner.events("FailedPrepareDynamicResources"))
+
+    await wait_for(is_told, "the pod has an event with the driver's words")
+    [event] = await corner.events("FailedPrepareDynamicResources")
+    assert "container worker of pod greedy-0 uses several requests" in event.note
+    assert node.files() == {}
+    await corner.delete_gang(greedy)
+
+
 async def test_a_driver_that_is_killed_forgets_nothing(
     corner: Corner, observer: Observer, cluster: RealCluster, node: SharesNode
 ) -> None:
     await make_template(corner, "share", request(memory="10Gi", cores="30"))
-    held = gang("held", 2, "share", f"{PRINT}; until [ -e /tmp/end ]; do sleep 0.2; done")
-    held.pod["restartPolicy"] = "Always"
+    script = f"{PRINT}; until [ -e /tmp/end ]; do sleep 0.2; done"
+    held = gang("held", 2, "share", script, "Always")
     await corner.submit(held)
     await wait_phase(corner, held, "Running")
     wanted = [asked(claim) for claim in await claims(corner)]
@@ -298,7 +317,7 @@ async def test_a_claim_that_cannot_be_prepared_has_the_reason_at_its_pod(
     corner: Corner, node: SharesNode
 ) -> None:
     """No scheduler chooses a GPU that the node lacks, so this test allocates it by hand."""
-    pod = gang("wrong", 1, "none", PRINT).pod
+    pod = dict(gang("wrong", 1, "none", PRINT).pod)
     pod["resourceClaims"] = [{"name": "gpu", "resourceClaimName": "wrong"}]
     body = {"metadata": {"name": "wrong"}, "spec": {**pod, "schedulerName": "none"}}
     created = await corner.client.create(PODS, body, corner.namespace)

@@ -85,6 +85,13 @@ class Arena:
                 RESOURCE_CLAIMS, name, patch, namespace="default", subresource="status"
             )
 
+    async def reserve(self, name: str, *consumers: Mapping[str, str]) -> None:
+        """Write the consumers of a claim."""
+        patch = {"status": {"reservedFor": list(consumers)}}
+        await self.client.patch(
+            RESOURCE_CLAIMS, name, patch, namespace="default", subresource="status"
+        )
+
     def files(self) -> dict[str, str]:
         return {path.name: path.read_text() for path in self.directory.iterdir()}
 

@@ -48,7 +48,8 @@ class Ground:
             answer = await peer.call(
                 "NodePrepareResources", request, dra_pb2.NodePrepareResourcesResponse, 5.0
             )
-        return answer.claims[claim.uid]
+        found: dra_pb2.NodePrepareResourceResponse = answer.claims[claim.uid]
+        return found
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """Claims are prepared and given back as the kubelet expects, whatever is killed in between."""
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -29,10 +28,9 @@ def arena(tmp_path: Path) -> Arena:
 
 
 @pytest.fixture
-def short(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Claims wait for room only for a moment."""
     monkeypatch.setattr(preparing, "_ROOM_S", 0.05)
-    return
 
 
 async def test_the_answer_has_each_device_and_the_cdi_device_of_its_request_once(
@@ -223,3 +221,26 @@ async def test_a_gpu_that_is_gone_is_no_longer_prepared(arena: Arena) -> None:
     answers = await prepare(arena.preparer(), claim)
 
     assert f"has no device {SECOND.name}" in answers[claim.uid].error
+
+
+async def test_a_pod_whose_container_uses_two_claims_with_shares_has_the_reason(
+    arena: Arena,
+) -> None:
+    entries = [{"name": name, "resourceClaimName": name} for name in ("a", "b")]
+    used = [{"name": "a"}, {"name": "b"}]
+    container = {"name": "main", "image": "x", "resources": {"claims": used}}
+    spec = {"containers": [container], "resourceClaims": entries}
+    pod = arena.server.add(
+        "pods", {"metadata": {"name": "p", "namespace": "default"}, "spec": spec}
+    )
+    claims = [await arena.add_claim(name, result(memory="1Gi")) for name in ("a", "b")]
+    consumer = {"resource": "pods", "name": "p", "uid": pod["metadata"]["uid"]}
+    gone = {"resource": "pods", "name": "gone", "uid": GONE}
+    for claim in claims:
+        await arena.reserve(claim.name, gone, consumer)
+
+    answers = await prepare(arena.preparer(), *claims)
+
+    for claim in claims:
+        assert "container main of pod p uses several requests" in answers[claim.uid].error
+    assert arena.files() == {}

@@ -107,8 +107,7 @@ async def test_a_slice_that_someone_else_changed_is_put_right(arena: Arena) -> N
     async with publishing(arena) as publisher:
         await until(publisher.healthy)
 
-        change = {"spec": {"devices": []}}
-        await arena.client.patch(RESOURCE_SLICES, NAME, change)
+        await arena.client.patch(RESOURCE_SLICES, NAME, {"spec": {"devices": []}})
 
         await until(lambda: generation(arena) == 2)
         assert len(found(arena)["spec"]["devices"]) == len(GPUS)
