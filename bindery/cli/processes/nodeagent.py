@@ -127,18 +127,18 @@ def claims(  # noqa: PLR0913, PLR0917 -- every option of the command line is one
     from bindery.nodeagent.gpuclaims import offers
     from bindery.nodeagent.gpuclaims.driver import DriverPaths, GpuClaimsDriver
 
+    async def read() -> offers.Gpus:
+        return await offers.read_file(gpus)
+
+    try:
+        watched = offers.WatchedGpus(asyncio.run(read()), read)
+    except offers.OfferError as error:
+        raise CommandError(str(error), ExitCode.BAD_INPUT) from error
     running.prepare(COMPONENT, log_level)
     listening = Listening(health_port, metrics_port, listen_address)
     paths = DriverPaths(kubelet, cdi, hami_core)
 
-    async def read() -> offers.Gpus:
-        return await offers.read_file(gpus)
-
     async def serve() -> None:
-        try:
-            watched = offers.WatchedGpus(await read(), read)
-        except offers.OfferError as error:
-            raise CommandError(str(error), ExitCode.BAD_INPUT) from error
         async with Client.connect(kubeconfig, user_agent=f"{COMPONENT}/{__version__}") as client:
             await GpuClaimsDriver(client, node_name, watched, paths).run(listening)
 
