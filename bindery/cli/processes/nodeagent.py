@@ -1,8 +1,8 @@
-"""`bindery nodeagent run`: reads the shapes of nodes and runs the agent until it is stopped.
+"""`bindery nodeagent`: runs hollow nodes, or a part of the agent beside a kubelet, until stopped.
 
-`nodeshares` has the command for the GPUs of a real node. Called by the `bindery` command;
-`bindery.nodeagent.agent` takes over. Wrong input ends with exit code 2 before anything is written
-to the cluster.
+`nodeshares` has the command for the device plugin of a real node. Called by the `bindery` command;
+`bindery.nodeagent` takes over. Wrong input ends with exit code 2 before anything is written to the
+cluster.
 """
 
 import asyncio
@@ -18,6 +18,7 @@ from pydantic import ValidationError
 
 from bindery import __version__
 from bindery.api import yamlfile
+from bindery.cli.errors import CommandError, ExitCode
 from bindery.cli.options import LogLevel, command_group, examples
 from bindery.cli.processes import running
 from bindery.cli.processes.nodeshares import share
@@ -101,6 +102,52 @@ def run(  # noqa: PLR0913, PLR0917 -- every option of the command line is one
     listening = Listening(health_port, metrics_port, listen_address)
     places = Places(checkpoints, topology_delay)
     running.run(_run(nodes, kubeconfig, listening, remove_on_exit, places))
+
+
+@app.command(
+    epilog=examples(
+        ("nodeagent claims --node-name gpu-1 --gpus /etc/bindery/gpus.yaml", "beside a kubelet"),
+    )
+)
+def claims(  # noqa: PLR0913, PLR0917 -- every option of the command line is one
+    node_name: Annotated[str, typer.Option(envvar="NODE_NAME", help="The node of this machine.")],
+    gpus: Annotated[Path, typer.Option(metavar="FILE", help="File with the node's GPUs.")],
+    kubelet: Annotated[
+        Path, typer.Option("--kubelet-root", metavar="DIR", help="Directory of the kubelet.")
+    ] = Path("/var/lib/kubelet"),
+    cdi: Annotated[
+        Path, typer.Option("--cdi-root", metavar="DIR", help="Directory for CDI files.")
+    ] = Path("/var/run/cdi"),
+    hami_core: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Directory of HAMi-core's library on the node."),
+    ] = None,
+    kubeconfig: running.Kubeconfig = None,
+    listen_address: running.ListenAddress = LOOPBACK,
+    health_port: running.HealthPort = None,
+    metrics_port: running.MetricsPort = None,
+    log_level: LogLevel = "info",
+) -> None:
+    """Serve shares of the node's GPUs to resource claims (DRA), beside a kubelet."""
+    from bindery.nodeagent.gpuclaims import offers
+    from bindery.nodeagent.gpuclaims.driver import DriverPaths, GpuClaimsDriver
+
+    async def read() -> offers.Gpus:
+        return await offers.read_file(gpus)
+
+    try:
+        watched = offers.WatchedGpus(asyncio.run(read()), read)
+    except offers.OfferError as error:
+        raise CommandError(str(error), ExitCode.BAD_INPUT) from error
+    running.prepare(COMPONENT, log_level)
+    listening = Listening(health_port, metrics_port, listen_address)
+    paths = DriverPaths(kubelet, cdi, hami_core)
+
+    async def serve() -> None:
+        async with Client.connect(kubeconfig, user_agent=f"{COMPONENT}/{__version__}") as client:
+            await GpuClaimsDriver(client, node_name, watched, paths).run(listening)
+
+    running.run(running.until_stopped(serve()))
 
 
 @dataclass(frozen=True)

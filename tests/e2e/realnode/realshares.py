@@ -1,189 +1,185 @@
-"""A real node whose kubelet calls Bindery's device plugin; a file describes its GPUs."""
+"""A real node with the driver for shares of GPUs, whose GPUs a test writes into a file."""
 
 import json
-import shutil
 import sys
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from bindery.api.hami import names
+import yaml
+
 from bindery.kube.client import Client
-from bindery.kube.objects.resources import NODES
-from devcluster import checkout
+from bindery.kube.objects.devices import RESOURCE_SLICES, ResourceSlice
+from bindery.nodeagent.gpuclaims.slices import DRIVER
+from bindery.nodeagent.sockets.definitions import dra_pb2 as api
+from bindery.nodeagent.sockets.services import Peer
+from devcluster import checkout, kubeconfig
+from devcluster.realnode import configuration
 from devcluster.realnode.cluster import RealCluster
-from devcluster.realnode.configuration import SHARED
-from devcluster.realnode.images import BUSYBOX
 from devcluster.realnode.node import RealNode
-from fakes import gpuplugin
-from tests.e2e.support import wait_for
+from tests.e2e.support import Corner, wait_for
 
 NAME: Final = "node-3"
 SERVICE: Final = "shares"
-GPU: Final = "nvidia.com/gpu"
-CARDS: Final = tuple(f"GPU-{number:08x}-0000-4000-8000-000000000000" for number in (1, 2))
-MEMORY_MIB: Final = 10_000
-SHARES: Final = 4
-"""Of each card."""
-_PLUGIN: Final = "tests.e2e.realnode.haltingshares"
+CLASS: Final = "gpu-share"
+EXAMPLE: Final = checkout.ROOT / "examples" / "devices" / "gpu-shares.yaml"
+FIRST: Final = "GPU-11111111-aaaa-bbbb-cccc-000000000001"
+SECOND: Final = "GPU-22222222-aaaa-bbbb-cccc-000000000002"
+GPUS: Final[Sequence[Mapping[str, Any]]] = (
+    {"uuid": FIRST, "index": 0, "model": "NVIDIA H100", "memoryMib": 81920, "numaNode": 0},
+    {"uuid": SECOND, "index": 1, "model": "NVIDIA A100", "memoryMib": 40960},
+)
+_CDI: Final = "run/cdi"
+_SERVICE: Final = api.DESCRIPTOR.services_by_name["DRAPlugin"]
+_CALL_S: Final = 30.0
 
-
-def gpus(**changes: Any) -> str:
-    """Return the file of the node's cards; `changes`: of the first."""
-    cards = [
-        {"uuid": uuid, "index": index, "model": "NVIDIA Test", "memoryMib": MEMORY_MIB}
-        for index, uuid in enumerate(CARDS)
-    ]
-    cards[0].update(changes)
-    return json.dumps({"gpus": cards})
+RIGHTS: Final = """
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: gpu-shares, namespace: default}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: gpu-shares}
+rules:
+- {apiGroups: [""], resources: [nodes, pods], verbs: [get]}
+- {apiGroups: [resource.k8s.io], resources: [resourceclaims], verbs: [get]}
+- apiGroups: [resource.k8s.io]
+  resources: [resourceslices]
+  verbs: [list, watch, create, update, delete]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: gpu-shares}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: gpu-shares}
+subjects: [{kind: ServiceAccount, name: gpu-shares, namespace: default}]
+"""
+"""The rights that docs/dra.md names, and no others."""
 
 
 @dataclass(frozen=True)
-class SharingNode:
-    """The node and its plugin."""
+class SharesNode:
+    """The node."""
 
     node: RealNode
 
-    def describe(self, text: str) -> None:
-        """Let the file of the cards be `text`."""
-        place = self.node.shared / "gpus.json"
-        place.with_suffix(".new").write_text(text)
-        place.with_suffix(".new").replace(place)
+    def write(self, *gpus: Mapping[str, Any]) -> None:
+        """Let the node have these GPUs."""
+        target = self.node.shared / "gpus.yaml"
+        new = target.with_suffix(".new")
+        new.write_text(json.dumps({"gpus": gpus}))
+        new.replace(target)
 
-    @property
-    def _halt(self) -> Path:
-        return self.node.shared / "halt"
-
-    def halt_at(self, step: str) -> None:
-        """Let the next handshake halt at `step`."""
-        self._halt.with_suffix(".reached").unlink(missing_ok=True)
-        self._halt.with_suffix(".new").write_text(step)
-        self._halt.with_suffix(".new").replace(self._halt)
-
-    async def wait_halted(self) -> None:
-        async def has_halted() -> bool:
-            return self._halt.with_suffix(".reached").exists()
-
-        await wait_for(has_halted, "a handshake halts")
-
-    def go_on(self) -> None:
-        """Let the handshake go on."""
-        self._halt.unlink(missing_ok=True)
-
-    def give_whole_gpus(self) -> None:
-        """Replace the plugin by another one, which offers whole GPUs."""
-        self.node.hold(SERVICE)
-        self.kill_plugin()
-        uuids = gpuplugin.devices(NAME, len(CARDS))
-        cards = [{"uuid": uuid, "index": index} for index, uuid in enumerate(uuids)]
-        self.describe(json.dumps({"gpus": cards}))
-        (self.node.shared / "whole").touch()
-
-    def kill_plugin(self) -> None:
-        """Kill the plugin with SIGKILL; it is started again."""
+    def kill(self) -> None:
+        """Kill the driver; it starts again unless it is held."""
         self.node.kill(Path(sys.executable).resolve().name)
 
-    def log(self) -> str:
-        """Return the output of the plugin."""
-        return (self.node.logs / f"{SERVICE}.log").read_text(errors="replace")
+    async def restart(self) -> None:
+        """Kill the driver, and wait until the kubelet has registered it again."""
+        before = self._registrations()
+        self.kill()
+
+        async def is_registered() -> bool:
+            return self._registrations() > before
+
+        await wait_for(is_registered, "the driver is registered again")
+
+    def _registrations(self) -> int:
+        return (self.node.logs / f"{SERVICE}.log").read_text().count("registered with the kubelet")
+
+    def files(self) -> dict[str, str]:
+        """Return the CDI files of claims: name -> content."""
+        found = (self.node.root / _CDI).glob(f"{DRIVER}-share_*")
+        return {path.name: path.read_text() for path in found}
+
+    def stamps(self) -> dict[str, int]:
+        """Return when each CDI file was written."""
+        found = (self.node.root / _CDI).glob(f"{DRIVER}-share_*")
+        return {path.name: path.stat().st_mtime_ns for path in found}
+
+    async def prepare(self, *claims: api.Claim) -> api.NodePrepareResourcesResponse:
+        """Ask the driver as the kubelet does."""
+        request = api.NodePrepareResourcesRequest(claims=claims)
+        async with Peer(self._socket(), _SERVICE) as peer:
+            return await peer.call(
+                "NodePrepareResources", request, api.NodePrepareResourcesResponse, _CALL_S
+            )
+
+    async def unprepare(self, *claims: api.Claim) -> api.NodeUnprepareResourcesResponse:
+        request = api.NodeUnprepareResourcesRequest(claims=claims)
+        async with Peer(self._socket(), _SERVICE) as peer:
+            return await peer.call(
+                "NodeUnprepareResources", request, api.NodeUnprepareResourcesResponse, _CALL_S
+            )
+
+    def _socket(self) -> Path:
+        return self.node.root / "var/lib/kubelet/plugins" / DRIVER / "dra.sock"
 
 
 @contextmanager
-def added(cluster: RealCluster) -> Iterator[SharingNode]:
-    """Start the node with the plugin, and remove it afterwards."""
-    kubeconfig = cluster.control_plane.admin_kubeconfig
-    command = [
-        f"cd {SHARED}; export PYTHONPATH={checkout.ROOT} PYTHONDONTWRITEBYTECODE=1\n",
-        f"until [ -e {SHARED}/gpus.json ]; do sleep 0.1; done\n",
-        f"exec {sys.executable} -P -m {_PLUGIN} --node={NAME} --kubeconfig={SHARED}/admin.yaml",
-        f"--devices={SHARED}/gpus.json --halt={SHARED}/halt",
-    ]
-    services = {SERVICE: " ".join(command), "whole": whole_gpus(), "observer": observer()}
-    node = cluster.add_node(cluster.plan(3, services=services))
-    shutil.copyfile(kubeconfig, node.shared / "admin.yaml")
-    sharing = SharingNode(node)
-    sharing.describe(gpus())
-    wait_offered(cluster, len(CARDS) * SHARES)
-    yield sharing
+def added(cluster: RealCluster) -> Iterator[SharesNode]:
+    """Start the node with the driver, and remove it afterwards."""
+    plane = cluster.control_plane
+    plane.kubectl("apply", "--filename=-", stdin=RIGHTS)
+    plane.kubectl("apply", "--filename=-", stdin=json.dumps(example("DeviceClass")))
+    node = cluster.add_node(cluster.plan(3, services={SERVICE: _service()}))
+    token = plane.kubectl("create", "token", "gpu-shares", "--duration=3h").strip()
+    authority = (plane.state_dir / "certificates" / "apiserver.crt").read_bytes()
+    server = kubeconfig.Server(configuration.API_SERVER, authority)
+    kubeconfig.write(node.shared / "shares.kubeconfig", server, "shares", token)
+    shares = SharesNode(node)
+    shares.write(*GPUS)
+    yield shares
     cluster.nodes.pop(NAME).crash()
-    cluster.control_plane.kubectl("delete", "node", NAME)
+    plane.kubectl("delete", "node", NAME)
 
 
-def whole_gpus() -> str:
-    """Return the script of another device plugin, which offers whole GPUs once it is asked to."""
-    return (
-        f"until [ -e {SHARED}/whole ]; do sleep 0.2; done\n"
-        f"export PYTHONPATH={checkout.ROOT} PYTHONDONTWRITEBYTECODE=1\n"
-        f"exec {sys.executable} -P -m fakes.gpuplugin --node={NAME} --count={len(CARDS)} "
-        f"--directory=/var/lib/kubelet/device-plugins"
+def _service() -> str:
+    shared = configuration.SHARED
+    command = (
+        f"{sys.executable} -P -m bindery.cli.main nodeagent claims --node-name={NAME} "
+        f"--gpus={shared}/gpus.yaml --kubeconfig={shared}/shares.kubeconfig"
     )
+    wait = f"until [ -e {shared}/gpus.yaml ]; do sleep 0.1; done"
+    return f"{wait}\nexport PYTHONPATH={checkout.ROOT} PYTHONDONTWRITEBYTECODE=1\nexec {command}"
 
 
-def observer() -> str:
-    """Return the script that observes the other device plugin, by the command of users."""
-    return (
-        f"until [ -e {SHARED}/whole ]; do sleep 0.2; done\n"
-        f"export PYTHONPATH={checkout.ROOT} PYTHONDONTWRITEBYTECODE=1\n"
-        f"exec {sys.executable} -P -m bindery.cli.main nodeagent shares --observe --node={NAME} "
-        f"--kubeconfig={SHARED}/admin.yaml --devices={SHARED}/gpus.json --interval=0.5"
-    )
+async def slices(client: Client) -> list[ResourceSlice]:
+    """Return the slices of the driver."""
+    found = await client.list(RESOURCE_SLICES, field_selector=f"spec.driver={DRIVER}")
+    return [one for one in found if one.spec.node_name == NAME]
 
 
-def wait_offered(cluster: RealCluster, count: int) -> None:
-    """Wait until the node's allocatable has `count` shares."""
-    offered = "jsonpath={.status.allocatable." + GPU.replace(".", r"\.") + f"}}={count}"
-    cluster.control_plane.kubectl(
-        "wait", f"node/{NAME}", f"--for={offered}", "--timeout=90s", timeout_s=100
-    )
-    time.sleep(0.1)
+async def wait_offered(corner: Corner, newer_than: int = 0) -> ResourceSlice:
+    """Wait until the node has one slice, of a later generation, and return it."""
+
+    async def it_is() -> ResourceSlice | None:
+        match await slices(corner.client):
+            case [one] if one.spec.pool.generation > newer_than:
+                return one
+        return None
+
+    found = await wait_for(it_is, f"the slice of {NAME} is newer than generation {newer_than}")
+    assert found is not None
+    return found
 
 
-def container(name: str, memory_mib: int, cores: int = 0, count: int = 1) -> dict[str, Any]:
-    """Return a container with shares of `count` cards, which prints its environment."""
-    limits = {GPU: str(count), "nvidia.com/gpumem": str(memory_mib)}
-    if cores:
-        limits["nvidia.com/gpucores"] = str(cores)
-    return {
-        "name": name,
-        "image": BUSYBOX,
-        "command": ["sh", "-c", "env | grep -E 'NVIDIA|CUDA' | sort; echo done; sleep 600"],
-        "resources": {"requests": {"cpu": "10m", "memory": "8Mi", **limits}, "limits": limits},
+def example(kind: str) -> dict[str, Any]:
+    """Return the object of this kind in the example that users copy."""
+    [found] = [each for each in yaml.safe_load_all(EXAMPLE.read_text()) if each["kind"] == kind]
+    return dict(found)
+
+
+def request(name: str = "gpu", *, count: int = 1, **capacity: str) -> dict[str, Any]:
+    """Return a request for shares of the first GPU."""
+    expression = f'device.attributes["{DRIVER}"].uuid == "{FIRST}"'
+    exactly: dict[str, Any] = {
+        "deviceClassName": CLASS,
+        "count": count,
+        "selectors": [{"cel": {"expression": expression}}],
     }
-
-
-def pod(*containers: dict[str, Any], **spec: Any) -> dict[str, Any]:
-    """Return the spec of a pod."""
-    return {"containers": list(containers), "terminationGracePeriodSeconds": 0, **spec}
-
-
-def variables(text: str) -> dict[str, str]:
-    """Return the variables that a container has printed."""
-    pairs = (line.partition("=") for line in text.splitlines() if "=" in line)
-    return {name: value for name, _, value in pairs}
-
-
-async def lock(client: Client) -> str | None:
-    """Return the node's lock."""
-    node = await client.get(NODES, NAME)
-    return node.metadata.annotations.get(names.NODE_LOCK)
-
-
-async def wait_unlocked(client: Client, timeout_s: float = 60.0) -> None:
-    async def is_free() -> bool:
-        return await lock(client) is None
-
-    await wait_for(is_free, "the node's lock is released", timeout_s)
-
-
-def held_mib(texts: Sequence[str]) -> dict[str, int]:
-    """Return card -> memory that these `…-devices-allocated` hold."""
-    held: dict[str, int] = {}
-    for text in texts:
-        for device in text.replace(";", "").split(":"):
-            if device:
-                uuid, _, memory, _ = device.split(",")
-                held[uuid] = held.get(uuid, 0) + int(memory)
-    return held
+    if capacity:
+        exactly["capacity"] = {"requests": capacity}
+    return {"name": name, "exactly": exactly}

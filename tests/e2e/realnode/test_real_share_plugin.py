@@ -18,10 +18,10 @@ from devcluster.components import Component
 from devcluster.errors import ControlPlaneError
 from devcluster.realnode.cluster import RealCluster
 from fakes import gpuplugin
-from tests.e2e.realnode import realshares
+from tests.e2e.realnode import realshareplugin
 from tests.e2e.realnode.haltingshares import STEPS
 from tests.e2e.realnode.realpods import submit_job, wait_phase, wait_running
-from tests.e2e.realnode.realshares import CARDS, GPU, SharingNode, container, pod, variables
+from tests.e2e.realnode.realshareplugin import CARDS, GPU, SharingNode, container, pod, variables
 from tests.e2e.support import Corner, Gang, Observer, wait_for
 from tests.sizes import IS_LONG
 
@@ -34,7 +34,7 @@ SAMPLE = {("plugin", "after-pod"), ("kubelet", "before-pod"), ("binder", "read")
 
 @pytest.fixture(scope="module")
 def sharing(cluster: RealCluster) -> Iterator[SharingNode]:
-    with realshares.added(cluster) as sharing:
+    with realshareplugin.added(cluster) as sharing:
         yield sharing
 
 
@@ -42,7 +42,7 @@ def sharing(cluster: RealCluster) -> Iterator[SharingNode]:
 def going(sharing: SharingNode, cluster: RealCluster) -> Iterator[None]:
     """Each test begins with a plugin that works."""
     sharing.go_on()
-    realshares.wait_offered(cluster, len(CARDS) * realshares.SHARES)
+    realshareplugin.wait_offered(cluster, len(CARDS) * realshareplugin.SHARES)
     yield
     sharing.go_on()
 
@@ -72,7 +72,7 @@ async def test_two_pods_share_a_card_with_the_limits_that_were_planned(
 
     for gang in (first, second):
         await wait_phase(corner, gang, "Running")
-    await realshares.wait_unlocked(corner.client)
+    await realshareplugin.wait_unlocked(corner.client)
     seen = [
         await printed(cluster, corner, name, of)
         for name, of in (("first-0", "a"), ("second-0", "b"))
@@ -107,7 +107,7 @@ def expected(allocated: str, left: str, *cards: str) -> dict[str, str]:
     return {
         NVIDIA.allocated_key: allocated,
         NVIDIA.to_allocate_key: left,
-        names.ASSIGNED_NODE: realshares.NAME,
+        names.ASSIGNED_NODE: realshareplugin.NAME,
         names.BIND_PHASE: "success",
         names.ISOLATION: "none",
         GPU_INDEXES_ANNOTATION: ",".join(str(CARDS.index(card)) for card in cards),
@@ -129,7 +129,7 @@ async def test_the_containers_of_a_pod_get_their_own_shares_in_their_order(
     assert limits == {"a": "1000m", "b": "2000m", "both": "500m"}
     assert seen["both"]["CUDA_DEVICE_MEMORY_LIMIT_1"] == "500m"
     assert set(seen["both"]["NVIDIA_VISIBLE_DEVICES"].split(",")) == set(CARDS)
-    await realshares.wait_unlocked(corner.client)
+    await realshareplugin.wait_unlocked(corner.client)
     found = await corner.client.get(PODS, "trio-0", corner.namespace)
     assert found.metadata.annotations[names.BIND_PHASE] == "success"
     assert "NVIDIA" not in found.metadata.annotations[NVIDIA.to_allocate_key]
@@ -162,14 +162,14 @@ async def test_many_pods_at_once_get_what_each_was_given(
         seen = await printed(cluster, corner, f"g{number}-0", "c")
         assert seen["CUDA_DEVICE_MEMORY_LIMIT_0"] == f"{1000 + number}m"
         assert seen["CUDA_DEVICE_SM_LIMIT"] == str(number)
-    await realshares.wait_unlocked(corner.client)
+    await realshareplugin.wait_unlocked(corner.client)
 
 
 async def test_an_unhealthy_card_takes_no_more_pods(
     corner: Corner, sharing: SharingNode, cluster: RealCluster
 ) -> None:
-    sharing.describe(realshares.gpus(problem="Xid 79: it has fallen off the bus"))
-    realshares.wait_offered(cluster, realshares.SHARES)
+    sharing.describe(realshareplugin.gpus(problem="Xid 79: it has fallen off the bus"))
+    realshareplugin.wait_offered(cluster, realshareplugin.SHARES)
     try:
         gang = Gang("careful", 2, pod=pod(container("c", 4000)))
         await corner.submit(gang)
@@ -177,7 +177,7 @@ async def test_an_unhealthy_card_takes_no_more_pods(
         seen = [await printed(cluster, corner, f"careful-{n}", "c") for n in range(2)]
         assert {each["NVIDIA_VISIBLE_DEVICES"] for each in seen} == {CARDS[1]}
     finally:
-        sharing.describe(realshares.gpus())
+        sharing.describe(realshareplugin.gpus())
 
 
 async def test_a_lock_of_another_scheduler_is_honoured_and_its_pod_is_served_first(
@@ -190,7 +190,7 @@ async def test_a_lock_of_another_scheduler_is_honoured_and_its_pod_is_served_fir
             "name": name,
             "namespace": corner.namespace,
             "annotations": {
-                names.ASSIGNED_NODE: realshares.NAME,
+                names.ASSIGNED_NODE: realshareplugin.NAME,
                 names.ASSIGNED_TIME: "1786000000",
                 NVIDIA.allocated_key: device,
                 NVIDIA.to_allocate_key: device,
@@ -204,10 +204,10 @@ async def test_a_lock_of_another_scheduler_is_honoured_and_its_pod_is_served_fir
     for name in ("left", "right"):
         value = NodeLock(1786000001, corner.namespace, name).encode()
         patch = {"metadata": {"annotations": {names.NODE_LOCK: value}}}
-        await corner.client.patch(NODES, realshares.NAME, patch)
+        await corner.client.patch(NODES, realshareplugin.NAME, patch)
         found = await corner.client.get(PODS, name, corner.namespace)
-        await corner.client.bind(corner.namespace, name, found.metadata.uid, realshares.NAME)
-        await realshares.wait_unlocked(corner.client)
+        await corner.client.bind(corner.namespace, name, found.metadata.uid, realshareplugin.NAME)
+        await realshareplugin.wait_unlocked(corner.client)
 
     limits = [
         (await printed(cluster, corner, name, "c"))["CUDA_DEVICE_MEMORY_LIMIT_0"]
@@ -245,7 +245,7 @@ async def test_a_kill_at_a_step_of_the_handshake_leaves_no_lock_and_no_card_over
         binder.restart()
 
     running = await wait_running(corner, job, 2)
-    await realshares.wait_unlocked(corner.client)
+    await realshareplugin.wait_unlocked(corner.client)
     await check_truth(corner, cluster, [pod.metadata.name for pod in running.values()])
 
 
@@ -270,7 +270,7 @@ async def check_truth(corner: Corner, cluster: RealCluster, running: list[str]) 
         assert seen["CUDA_DEVICE_MEMORY_LIMIT_0"] == f"{memory}m"
         assert found.metadata.annotations[names.BIND_PHASE] == "success"
         texts.append(text)
-    assert max(realshares.held_mib(texts).values()) <= realshares.MEMORY_MIB
+    assert max(realshareplugin.held_mib(texts).values()) <= realshareplugin.MEMORY_MIB
 
 
 async def test_the_gpus_of_pods_that_another_device_plugin_serves_are_observed(
@@ -279,8 +279,8 @@ async def test_the_gpus_of_pods_that_another_device_plugin_serves_are_observed(
     """The last test: the node has another device plugin from here on."""
     sharing.give_whole_gpus()
     register = {"metadata": {"annotations": {NVIDIA.register_key: None}}}
-    await corner.client.patch(NODES, realshares.NAME, register)
-    realshares.wait_offered(cluster, len(CARDS))
+    await corner.client.patch(NODES, realshareplugin.NAME, register)
+    realshareplugin.wait_offered(cluster, len(CARDS))
     plain = container("c", 0)
     plain["resources"] = {"limits": {GPU: "1"}}
     gang = Gang("whole", 2, pod=pod(plain))
@@ -288,7 +288,7 @@ async def test_the_gpus_of_pods_that_another_device_plugin_serves_are_observed(
     await corner.submit(gang)
 
     await wait_phase(corner, gang, "Running")
-    uuids = gpuplugin.devices(realshares.NAME, len(CARDS))
+    uuids = gpuplugin.devices(realshareplugin.NAME, len(CARDS))
     for name in ("whole-0", "whole-1"):
         seen = await printed(cluster, corner, name, "c")
         index = uuids.index(seen["NVIDIA_VISIBLE_DEVICES"])

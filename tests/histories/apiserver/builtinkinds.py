@@ -200,6 +200,12 @@ class _Budgets(_SpecAndStatus):
         ]
 
 
+class _Slices(Strategy):
+    """ResourceSlices."""
+
+    fields: ClassVar[Mapping[str, str]] = {"spec.nodeName": "", "spec.driver": ""}
+
+
 class _Claims(_SpecAndStatus):
     """ResourceClaims."""
 
@@ -352,7 +358,7 @@ def _kinds() -> tuple[Kind, ...]:
         kind(f"{storage}/volumeattachments", "VolumeAttachment", with_status, namespaced=False),
         kind(f"{devices}/resourceclaims", "ResourceClaim", _Claims()),
         kind(f"{devices}/resourceclaimtemplates", "ResourceClaimTemplate", plain),
-        kind(f"{devices}/resourceslices", "ResourceSlice", plain, namespaced=False),
+        kind(f"{devices}/resourceslices", "ResourceSlice", _Slices(), namespaced=False),
         kind(f"{devices}/deviceclasses", "DeviceClass", plain, namespaced=False),
     )
 
