@@ -1,6 +1,7 @@
 """`bindery nodeagent run`: reads the shapes of nodes and runs the agent until it is stopped.
 
-Called by the `bindery` command; `bindery.nodeagent.agent` takes over. Wrong input ends with exit
+Called by the `bindery` command; `bindery.nodeagent.agent` takes over. `beside` in the module of its
+name is the other command. Wrong input ends with exit
 code 2 before anything is written to the cluster.
 """
 
@@ -18,14 +19,15 @@ from pydantic import ValidationError
 from bindery import __version__
 from bindery.api import yamlfile
 from bindery.cli.options import LogLevel, command_group, examples
-from bindery.cli.processes import running
+from bindery.cli.processes import beside, running
 from bindery.kube.client import Client
 from bindery.nodeagent.agent import COMPONENT, HollowAgent
 from bindery.nodeagent.shapes import HollowNode, HollowNodesFile, NodeShape, expand
 from bindery.nodeagent.topologies import DELAY_S
 from bindery.observability.listening import LOOPBACK, Listening
 
-app = command_group("Runs bound pods: the node agent.")
+app = command_group("Runs bound pods, or reports about those of a kubelet.")
+app.command(epilog=beside.EXAMPLES)(beside.beside)
 
 
 @app.command(
