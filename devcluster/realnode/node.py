@@ -85,6 +85,11 @@ class RealNode:
         return self._directory / "static-pods"
 
     @property
+    def kubelet_configuration(self) -> Path:
+        """The configuration file of the kubelet."""
+        return self._directory / "kubelet.yaml"
+
+    @property
     def root(self) -> Path:
         """The root directory of the node, as this machine reaches it while the node runs."""
         return Path(f"/proc/{self._init()}/root")
@@ -172,7 +177,7 @@ class RealNode:
 
     def _write_kubelet_configuration(self) -> None:
         content = configuration.kubelet(self.plan, "/node/ca.crt")
-        (self._directory / "kubelet.yaml").write_text(content)
+        self.kubelet_configuration.write_text(content)
 
     def _start(self) -> Process:
         cgroups.make(self._site.tree, self.name)
