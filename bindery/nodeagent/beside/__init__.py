@@ -8,5 +8,5 @@ directories. `agent` is the entry point.
     settings.py       the settings in force, from the configuration and the checkpoints
     observed.py       the kubelet's state at one moment
     reporting.py      the report from all of these, and what contradicts itself
-    exporter.py       when to look, what to write, what to say about problems
+    exporter.py       when to look, what to write, and events about problems
 """

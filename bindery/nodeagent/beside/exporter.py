@@ -31,7 +31,7 @@ UNREADABLE: Final = "KubeletNotReadable"
 _AGAIN_S: Final = 30.0
 """Longest time between two readings: the kubelet may know what no file shows."""
 _WRITE_S: Final = 300.0
-"""Longest time between two writes: somebody may have changed or deleted the object."""
+"""Longest time between two writes: others may have changed or deleted it."""
 _OLD_S: Final = 60.0
 """Age of a report from which the agent is not ready."""
 _TRIES: Final = 3

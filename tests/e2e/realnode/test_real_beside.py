@@ -52,7 +52,7 @@ def agent(cluster: RealCluster, node: RealNode, module_components: Components) -
 
 
 def pod(name: str, limits: Mapping[str, str], **fields: Any) -> dict[str, Any]:
-    """Return a pod of nobody's scheduler, which is bound already."""
+    """Return a pod that is bound without a scheduler."""
     return {
         "metadata": {"name": name},
         "spec": {
