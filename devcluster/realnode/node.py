@@ -148,8 +148,23 @@ class RealNode:
 
     def kill(self, service: str) -> None:
         """Kill a service, as in a crash; it is restarted unless it is held."""
-        for pid in self._pids(service):
+        for pid in self.pids(service):
             os.kill(pid, signal.SIGKILL)
+
+    def pids(self, service: str) -> list[int]:
+        """Return the process IDs of the program `service` in this node, in the numbers of this
+        machine.
+        """
+        namespace = Path(f"/proc/{self._init()}/ns/pid").readlink()
+        found = []
+        for each in Path("/proc").glob("[0-9]*"):
+            try:
+                if (each / "ns/pid").readlink() == namespace:
+                    program = (each / "exe").readlink().name
+                    found += [int(each.name)] if program == service else []
+            except OSError:
+                continue  # it has ended
+        return found
 
     def hold(self, service: str) -> None:
         """Keep a service stopped after its next end."""
@@ -206,18 +221,3 @@ class RealNode:
             if time.monotonic() > deadline_s:
                 raise self.process.error("has no first process")
             time.sleep(0.02)
-
-    def _pids(self, service: str) -> list[int]:
-        """Return the process IDs of the program `service` in this node, in the numbers of this
-        machine.
-        """
-        namespace = Path(f"/proc/{self._init()}/ns/pid").readlink()
-        found = []
-        for each in Path("/proc").glob("[0-9]*"):
-            try:
-                if (each / "ns/pid").readlink() == namespace:
-                    program = (each / "exe").readlink().name
-                    found += [int(each.name)] if program == service else []
-            except OSError:
-                continue  # it has ended
-        return found

@@ -213,7 +213,7 @@ async def test_a_kubelet_with_another_policy_is_reported_with_it(
 
     async def is_back() -> bool:
         found = await report(corner.client)
-        return found.attribute("topologyManagerPolicy") == KUBELET["topologyManagerPolicy"]
+        return found.attribute("topologyManagerPolicy") == str(KUBELET["topologyManagerPolicy"])
 
     await wait_for(is_back, "the report has the old policy", 60)
 
