@@ -20,7 +20,7 @@ _OWN: Final = (ACCOUNT, NAMESPACE)
 
 
 def apply(plane: ControlPlane, beside: Mapping[str, object] | None = None) -> None:
-    """Apply what the chart has for the account. `beside`: further values of this name.
+    """Apply the resources of the chart for the account. `beside`: further values of this name.
 
     Raises:
         ControlPlaneError: helm or the API server refused a resource, which the text names.

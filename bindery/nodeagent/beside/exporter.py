@@ -19,7 +19,7 @@ from bindery.kube.objects.watched import Node
 from bindery.nodeagent import reportobject
 from bindery.nodeagent.beside import metrics
 from bindery.nodeagent.beside.podresources import PodResources
-from bindery.nodeagent.beside.reporting import Reading, Reporter, Source
+from bindery.nodeagent.beside.reporting import Origin, Reading, ReportMaker
 from bindery.nodeagent.beside.sources import Mark, SourceError, Sources
 from bindery.nodeagent.pod_objects import HollowPod
 from bindery.nodeagent.topologyreport import Body
@@ -58,7 +58,7 @@ class Exporter:
         self._client, self._name, self._sources, self._pods = client, name, sources, pods
         self._events = events
         self._clock, self._random = client.environment.now_s, client.environment.random
-        self._reporter = Reporter()
+        self._reporter = ReportMaker()
         self._is_touched = True
         self._marks: Mapping[str, Mark] = {}
         self._started: Mark | None = None
@@ -66,7 +66,7 @@ class Exporter:
         self._hardware: Mapping[str, str] | None = None
         self._configuration: str | None = None
         self._resources: PodResources | None = None
-        self._problems: Mapping[Source, str] = {}
+        self._problems: Mapping[Origin, str] = {}
         self._written: Body | None = None
         self._read_s = self._written_s = self._node_s = self._paused_until_s = 0.0
         self._current_s = self._clock()
@@ -103,7 +103,7 @@ class Exporter:
             self._confirm(self._problems)
             return
         self._is_touched, self._read_s = False, now_s
-        problems: dict[Source, str] = {}
+        problems: dict[Origin, str] = {}
         body = await self._read(problems)
         if body is not None and await self._write(body, problems):
             self._confirm(problems)
@@ -111,20 +111,20 @@ class Exporter:
             self._is_touched = True
         self._note(problems)
 
-    def _confirm(self, problems: Mapping[Source, str]) -> None:
+    def _confirm(self, problems: Mapping[Origin, str]) -> None:
         """Note that the report is that of the node, unless its devices are not known."""
-        if Source.POD_RESOURCES not in problems:
+        if Origin.POD_RESOURCES not in problems:
             self._current_s = self._clock()
 
     # -- reading -----------------------------------------------------------------------------------
 
-    async def _read(self, problems: dict[Source, str]) -> Body | None:
+    async def _read(self, problems: dict[Origin, str]) -> Body | None:
         """Return the report; None if the last one stays."""
         try:
             await self._read_start()
             files = await self._read_state(problems)
         except SourceError as error:
-            problems[Source.CHECKPOINTS] = f"{error}; the last report stays"
+            problems[Origin.CHECKPOINTS] = f"{error}; the last report stays"
             return None
         except KubeError as error:
             self._fail(f"the Node cannot be read: {error}", problems)
@@ -142,7 +142,7 @@ class Exporter:
             )
         )
         problems.update(outcome.problems)
-        if Source.MACHINE in outcome.problems:
+        if Origin.MACHINE in outcome.problems:
             self._node = None  # its capacity may have changed
         return outcome.body
 
@@ -158,7 +158,7 @@ class Exporter:
             self._node, self._node_s = await self._client.get(NODES, self._name), now_s
         self._started = started
 
-    async def _read_state(self, problems: dict[Source, str]) -> Mapping[str, bytes]:
+    async def _read_state(self, problems: dict[Origin, str]) -> Mapping[str, bytes]:
         """Read files and socket of one moment, as far as the kubelet stands still."""
         for _ in range(_TRIES):
             self._marks = self._sources.marks()
@@ -168,14 +168,14 @@ class Exporter:
             except SourceError as error:
                 known = "the devices are believed as they were"
                 consequence = "there is no report" if self._resources is None else known
-                problems[Source.POD_RESOURCES] = f"{error}; {consequence}"
+                problems[Origin.POD_RESOURCES] = f"{error}; {consequence}"
             if self._sources.marks() == self._marks:
                 break
         return files
 
     # -- writing -----------------------------------------------------------------------------------
 
-    async def _write(self, body: Body, problems: dict[Source, str]) -> bool:
+    async def _write(self, body: Body, problems: dict[Origin, str]) -> bool:
         """Write the report if it has changed; return whether the API server has it."""
         now_s = self._clock()
         if body == self._written and now_s - self._written_s < _WRITE_S:
@@ -186,7 +186,7 @@ class Exporter:
             self._fail(f"the report cannot be written: {error}", problems)
             return False
         if not is_served:
-            problems[Source.API_SERVER] = _NOT_SERVED
+            problems[Origin.API_SERVER] = _NOT_SERVED
             self._paused_until_s = now_s + _AGAIN_S
             return False
         self._failures = 0
@@ -194,15 +194,15 @@ class Exporter:
         metrics.REPORTS.inc()
         return True
 
-    def _fail(self, text: str, problems: dict[Source, str]) -> None:
-        problems[Source.API_SERVER] = text
+    def _fail(self, text: str, problems: dict[Origin, str]) -> None:
+        problems[Origin.API_SERVER] = text
         pause_s = backoff_s(self._failures, LOOK_S, _AGAIN_S, self._random.random())
         self._paused_until_s = self._clock() + pause_s
         self._failures += 1
 
-    def _note(self, problems: Mapping[Source, str]) -> None:
+    def _note(self, problems: Mapping[Origin, str]) -> None:
         """Log each problem, and record an event at the node, when it comes and when it goes."""
-        for source in Source:
+        for source in Origin:
             text = problems.get(source)
             metrics.PROBLEMS.labels(source).set(text is not None)
             if text is None:
@@ -213,6 +213,6 @@ class Exporter:
             if text == self._problems.get(source):
                 continue
             log.warning("not usable", source=source, problem=text)
-            if self._node is not None and source is not Source.API_SERVER:
+            if self._node is not None and source is not Origin.API_SERVER:
                 self._events.warning(reference_to(NODES, self._node), UNREADABLE, text)
         self._problems = dict(problems)

@@ -10,7 +10,6 @@ REPORT_AGE = Gauge(
     "bindery_beside_report_age_seconds",
     "Seconds since the written report was last found to be that of the node.",
 )
-PODS = Gauge("bindery_beside_pods", "Pods in the report.")
 PROBLEMS = Gauge(
     "bindery_beside_problems",
     "1 while something cannot be read or contradicts itself, by what was read.",

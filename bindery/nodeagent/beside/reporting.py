@@ -30,7 +30,7 @@ _STAYS: Final = "the last report stays"
 _RUNNING: Final = "Running"
 
 
-class Source(StrEnum):
+class Origin(StrEnum):
     """What is read; the label of metrics."""
 
     CONFIGURATION = "configuration"
@@ -69,18 +69,18 @@ class Outcome:
     """
 
     body: Body | None
-    problems: Mapping[Source, str]
+    problems: Mapping[Origin, str]
 
 
 class _UnusableError(Exception):
     """There is no report; the text has the reason."""
 
-    def __init__(self, source: Source, text: str) -> None:
+    def __init__(self, source: Origin, text: str) -> None:
         super().__init__(text)
         self.source = source
 
 
-class Reporter:
+class ReportMaker:
     """Makes reports. It keeps the last usable settings, and the machine that they gave."""
 
     def __init__(self) -> None:
@@ -90,7 +90,7 @@ class Reporter:
 
     def report(self, reading: Reading) -> Outcome:
         """Return the report of `reading`."""
-        problems: dict[Source, str] = {}
+        problems: dict[Origin, str] = {}
         try:
             settings = self._in_force(reading, problems)
             machine, layout = self._machine(reading, settings)
@@ -100,7 +100,7 @@ class Reporter:
             return Outcome(None, problems)
         return Outcome(body, problems)
 
-    def _in_force(self, reading: Reading, problems: dict[Source, str]) -> KubeletSettings:
+    def _in_force(self, reading: Reading, problems: dict[Origin, str]) -> KubeletSettings:
         try:
             if reading.configuration is None:
                 raise SettingsError("it cannot be read")  # noqa: TRY301  handled as other reasons
@@ -108,11 +108,11 @@ class Reporter:
         except SettingsError as error:
             text = f"the kubelet's configuration: {error}"
             if self._settings is None:
-                raise _UnusableError(Source.CONFIGURATION, text) from error
-            problems[Source.CONFIGURATION] = f"{text}; the settings before are believed"
+                raise _UnusableError(Origin.CONFIGURATION, text) from error
+            problems[Origin.CONFIGURATION] = f"{text}; the settings before are believed"
         settings, differences = kubeletsettings.in_force(self._settings, reading.files)
         if differences:
-            problems.setdefault(Source.CONFIGURATION, "; ".join(differences))
+            problems.setdefault(Origin.CONFIGURATION, "; ".join(differences))
         return settings
 
     def _machine(self, reading: Reading, settings: KubeletSettings) -> tuple[HollowMachine, Layout]:
@@ -124,7 +124,7 @@ class Reporter:
                 machine = with_machine(hardware, pods.resources(capacity), settings)
             except (ValueError, NodeCoreError) as error:
                 text = f"the kubelet's settings do not fit the machine: {error}"
-                raise _UnusableError(Source.MACHINE, text) from error
+                raise _UnusableError(Origin.MACHINE, text) from error
             self._known = key, machine, topologyreport.layout_of(machine.config)
         _, machine, layout = self._known
         return replace(machine, devices=reading.resources.devices), layout
@@ -151,7 +151,7 @@ def _body(reading: Reading, machine: HollowMachine, layout: Layout) -> Body:
             },
         )
     except NodeCoreError as error:
-        raise _UnusableError(Source.CHECKPOINTS, f"the kubelet's checkpoints: {error}") from error
+        raise _UnusableError(Origin.CHECKPOINTS, f"the kubelet's checkpoints: {error}") from error
     api_uids = {kubelet_uid(pod): pod.metadata.uid for pod in present}
     return topologyreport.body(kubelet, layout, meta.uid, api_uids)
 

@@ -130,7 +130,7 @@ async def test_a_change_of_a_pod_that_changes_no_zone_is_not_written(scene: Scen
 
 
 async def test_the_report_is_written_again_from_time_to_time(scene: Scene) -> None:
-    """Somebody may have deleted it."""
+    """It may have been deleted."""
     scene.server.exists = False
 
     await scene.look(301.0)
