@@ -79,6 +79,7 @@ def release(cluster: RealCluster, image: Built, kube_scheduler: None) -> Iterato
 @pytest.fixture(scope="module")
 def before(release: Release) -> set[str]:
     """All objects of the cluster before the chart is installed."""
+    install_node_topologies(release.plane)
     return release.objects()
 
 
@@ -168,7 +169,6 @@ def test_an_upgrade_while_gangs_run_loses_and_duplicates_no_pods(release: Releas
 def test_the_daemonset_reports_about_each_node_from_directories_that_it_may_only_read(
     release: Release,
 ) -> None:
-    install_node_topologies(release.plane)
     # The kubelets of these nodes have their configuration elsewhere, and no NUMA policy.
     beside = {"enabled": True, "kubeletConfig": "/node/kubelet.yaml"}
 
