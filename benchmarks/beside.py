@@ -30,7 +30,7 @@ from devcluster.realnode.images import BUSYBOX
 from devcluster.realnode.node import RealNode
 
 _LIMIT_S: Final = 300.0
-_SPAN_S: Final = 60.0
+_SPAN_S: Final = 30.0
 _SETTLE_S: Final = 10.0
 _LOOK_S: Final = 0.2
 _KUBELET: Final = {
@@ -143,7 +143,7 @@ class _Scene:
         while time.monotonic() < ends_s:
             name, number = f"guest-{number}", number + 1
             began_s = time.monotonic()
-            pod = await self._client.create(PODS, _pod(name, self._node.name, cpu="1"), NAMESPACE)
+            pod = await self._client.create(PODS, _pod(name, self._node.name), NAMESPACE)
             uid = pod.metadata.uid
             await self.wait_listed(lambda listed, uid=uid: uid in listed)  # type: ignore[misc]
             delays.append(time.monotonic() - began_s)
@@ -158,9 +158,9 @@ class _Scene:
         return numadetail.decode(found.metadata.annotations[NUMA_DETAIL_ANNOTATION]).pods
 
 
-def _pod(name: str, node: str, cpu: str = "1m") -> Wire:
+def _pod(name: str, node: str) -> Wire:
     """Return a pod that waits for a Secret that never comes."""
-    amounts: dict[str, Any] = {"cpu": cpu, "memory": "8Mi"}
+    amounts: dict[str, Any] = {"cpu": "1m", "memory": "8Mi"}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
