@@ -40,8 +40,8 @@ async def test_the_socket_is_asked_for_devices_and_pods(sources: NodeSources) ->
         return api.ListPodResourcesResponse()
 
     methods: services.Methods = {"GetAllocatableResources": allocatable, "List": listed}
-    server = services.serve(sources.directory / SOCKET, (LISTER, methods))
     assert sources.started() is None
+    server = services.serve(sources.directory / SOCKET, (LISTER, methods))
     await server.start()
     try:
         assert sources.started() is not None
