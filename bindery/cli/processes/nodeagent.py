@@ -1,6 +1,6 @@
 """`bindery nodeagent`: runs hollow nodes, or a part of the agent beside a kubelet, until stopped.
 
-`nodeshares` has the command for the device plugin of a real node. Called by the `bindery` command;
+`beside` and `nodeshares` have the commands for real nodes. Called by the `bindery` command;
 `bindery.nodeagent` takes over. Wrong input ends with exit code 2 before anything is written to the
 cluster.
 """
@@ -20,7 +20,7 @@ from bindery import __version__
 from bindery.api import yamlfile
 from bindery.cli.errors import CommandError, ExitCode
 from bindery.cli.options import LogLevel, command_group, examples
-from bindery.cli.processes import running
+from bindery.cli.processes import beside, running
 from bindery.cli.processes.nodeshares import share
 from bindery.kube.client import Client
 from bindery.nodeagent.agent import COMPONENT, HollowAgent
@@ -28,7 +28,8 @@ from bindery.nodeagent.shapes import HollowNode, HollowNodesFile, NodeShape, exp
 from bindery.nodeagent.topologies import DELAY_S
 from bindery.observability.listening import LOOPBACK, Listening
 
-app = command_group("Runs bound pods: the node agent.")
+app = command_group("Runs bound pods, or works beside a kubelet.")
+app.command(epilog=beside.EXAMPLES)(beside.beside)
 app.command(
     "shares", epilog=examples(("nodeagent shares --node node-1 --devices gpus.yaml", "of a file"))
 )(share)
