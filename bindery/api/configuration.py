@@ -22,6 +22,7 @@ DEFAULT_ACTIONS: Final = (
     "preempt",  # inside a queue, by priority
     "stalegangeviction",  # pods of gangs that have lost their minimum
     "runtimelimit",  # gangs that have reached their limit of run time
+    "idlegpus",  # gangs whose GPUs have been idle for too long
 )
 DEFAULT_PLUGINS: Final = (
     "predicates",  # hard filters: selectors, affinity, taints, readiness

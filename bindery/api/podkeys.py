@@ -80,6 +80,7 @@ QUEUE_RECORDS: Final = Records(
     frozenset(
         {
             names.CHARGED_QUEUE_ANNOTATION,
+            names.GPUS_IDLE_SINCE_ANNOTATION,
             names.CHARGED_GROUP_ANNOTATION,
             names.CHARGED_PREEMPTIBILITY_ANNOTATION,
             names.EXCLUSIVE_DOMAINS_ANNOTATION,

@@ -14,6 +14,7 @@ from bindery.api.names import (
     EXCLUSIVE_DOMAINS_ANNOTATION,
     EXPECTED_RUNTIME_ANNOTATION,
     GPU_INDEXES_ANNOTATION,
+    GPUS_IDLE_SINCE_ANNOTATION,
     KEPT_ROOM_ANNOTATION,
     LAST_CHECKPOINT_ANNOTATION,
     PREEMPTIBLE_ANNOTATION,
@@ -29,6 +30,7 @@ from bindery.kube.objects.podgroups import PodGroup
 from bindery.kube.objects.watched import Pod
 from bindery.scheduler.cache.members import JobMembership, mark_problem
 from bindery.scheduler.model import constraints, gangs, stages
+from bindery.scheduler.model.idleness import sick_devices
 from bindery.scheduler.model.jobs import DEFAULT_STAGE_TIMEOUT_S, NO_ROW, Job, Task, TaskStatus, Uid
 from bindery.scheduler.model.node_refusals import loss_text
 from bindery.scheduler.model.shapes import Shape
@@ -78,6 +80,10 @@ def read_pod(
         ),
         asks_until=disruption.asks_until(pod.metadata.annotations, seconds(pod.status.start_time)),
         checkpoint_at=seconds(pod.metadata.annotations.get(LAST_CHECKPOINT_ANNOTATION)) or 0.0,
+        idle_since=seconds(_recorded(pod, GPUS_IDLE_SINCE_ANNOTATION)) or math.inf,
+        sick_devices=sick_devices(
+            (*(pod.status.init_container_statuses or ()), *(pod.status.container_statuses or ()))
+        ),
         pod_node=pod.spec.node_name,
         gone_by=seconds(pod.metadata.deletion_timestamp) or math.inf,
         own_preemptible=preemptibility.read_annotation(
