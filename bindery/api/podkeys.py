@@ -80,7 +80,6 @@ QUEUE_RECORDS: Final = Records(
     frozenset(
         {
             names.CHARGED_QUEUE_ANNOTATION,
-            names.GPUS_IDLE_SINCE_ANNOTATION,
             names.CHARGED_GROUP_ANNOTATION,
             names.CHARGED_PREEMPTIBILITY_ANNOTATION,
             names.EXCLUSIVE_DOMAINS_ANNOTATION,
@@ -105,10 +104,11 @@ SHARE_RECORDS: Final = Records(
 )
 """Records of a pod's shares of GPUs."""
 DEVICE_RECORDS: Final = Records(
-    assignment.PROTOCOL_KEYS | {hami_names.DEVICES_RECORD, hami_names.ISOLATION},
+    assignment.PROTOCOL_KEYS
+    | {hami_names.DEVICES_RECORD, hami_names.ISOLATION, names.GPUS_IDLE_SINCE_ANNOTATION},
     frozenset({hami_names.ASSIGNED_NODE}),
 )
-"""Records of a pod's devices in HAMi's protocol."""
+"""Records of a pod's devices in HAMi's protocol, and of their use."""
 
 
 def known_annotations() -> frozenset[str]:

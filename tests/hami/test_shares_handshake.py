@@ -13,14 +13,11 @@ from bindery.api.hami.lock import NodeLock
 from bindery.api.hami.names import BindPhase
 from bindery.api.hami.vendortable import NVIDIA, VENDORS
 from bindery.kube.client import Client
-from bindery.kube.objects.devices import RESOURCE_SLICES
 from bindery.kube.objects.resources import PODS
 from bindery.kube.objects.watched import Pod
-from bindery.nodeagent.devices import resourceslices
 from bindery.nodeagent.devices.hamiregister import Sharing
-from bindery.nodeagent.devices.inventory import MigRange, MigSlice, NodeGpu
+from bindery.nodeagent.devices.inventory import NodeGpu
 from bindery.nodeagent.devices.podresources import PodResourcesSource
-from bindery.nodeagent.devices.resourceslices import SlicePool
 from bindery.nodeagent.shares.containers import DeviceList
 from bindery.nodeagent.shares.corefiles import CoreFiles
 from bindery.nodeagent.shares.handshake import Handshake, HandshakeError, Means
@@ -294,30 +291,3 @@ async def test_the_lock_of_a_pod_that_waits_to_be_bound_or_admitted_is_left_alon
             assert await desk.hami.lock(desk.node) is not None
         await desk.client.delete(PODS, "waiting", desk.hami.namespace, grace_period_s=0)
         await desk.hami.until_unlocked(desk.node)
-
-
-def made_slices(node: str) -> list[dict[str, Any]]:
-    mig = MigSlice(
-        uuid="MIG-1", profile="1g.5gb", memory_mib=4864, placement=MigRange(start=0, size=1)
-    )
-    divided = NodeGpu(uuid="GPU-1", index=1, is_mig=True, mig_slices=(mig,), problem="Xid 79")
-    address = {"pci_address": "0000:07:00.0", "numa_node": 1, "model": "NVIDIA T4"}
-    card = CARD.model_copy(update=address)
-    return resourceslices.slices((card, divided), Sharing(), SlicePool("gpu.bindery.dev", node))
-
-
-async def test_the_api_server_accepts_the_slices_and_keeps_every_field(
-    hami: HamiCluster, desk: Desk
-) -> None:
-    (body,) = made_slices(desk.node)
-
-    made = await hami.client.create(RESOURCE_SLICES, body)
-
-    try:
-        first, second = made.spec.devices
-        assert first.allow_multiple_allocations
-        assert first.capacity["memory"].request_policy is not None
-        assert second.taints
-        assert first.attributes["resource.kubernetes.io/pciBusID"].string_value == "0000:07:00.0"
-    finally:
-        await hami.client.delete(RESOURCE_SLICES, made.metadata.name)

@@ -1,15 +1,13 @@
-"""The devices of a node as HAMi's annotations and as ResourceSlices."""
+"""The devices of a node as HAMi's annotations."""
 
 import json
 
-import msgspec
 import pytest
 
 from bindery.api.hami import nodedevices
 from bindery.api.hami.names import NVIDIA_PAIR_SCORES
 from bindery.api.hami.vendortable import NVIDIA
-from bindery.kube.objects.devices import ResourceSlice
-from bindery.nodeagent.devices import hamiregister, resourceslices
+from bindery.nodeagent.devices import hamiregister
 from bindery.nodeagent.devices.hamiregister import Sharing
 from bindery.nodeagent.devices.inventory import (
     Distance,
@@ -19,7 +17,6 @@ from bindery.nodeagent.devices.inventory import (
     MigSlice,
     NodeGpu,
 )
-from bindery.nodeagent.devices.resourceslices import SlicePool
 
 V100 = NodeGpu(
     uuid="GPU-0055", index=1, model="Tesla V100-PCIE-32GB", memory_mib=32768, numa_node=0
@@ -98,42 +95,3 @@ def test_a_pair_whose_sides_differ_scores_nothing() -> None:
         "GPU-b": {"GPU-a": 0},
     }
     assert hamiregister.pair_scores((first, NodeGpu(uuid="GPU-b")))["GPU-b"] == {"GPU-a": 0}
-
-
-def test_a_gpu_is_a_device_of_which_claims_take_a_part_of_memory_and_cores() -> None:
-    (made,) = resourceslices.slices((V100,), Sharing(), SlicePool("gpu.bindery.dev", "node-1", 3))
-
-    found = msgspec.convert(made, ResourceSlice)
-    (device,) = found.spec.devices
-    assert (found.spec.node_name, found.spec.pool.generation) == ("node-1", 3)
-    assert device.name == "gpu-1"
-    assert device.allow_multiple_allocations
-    assert device.attributes["uuid"].string_value == "GPU-0055"
-    assert device.attributes["numaNode"].int_value == 0
-    policy = device.capacity["memory"].request_policy
-    assert device.capacity["memory"].value == "32768Mi"
-    assert policy is not None
-    assert policy.default == "32768Mi"
-    assert device.taints == []
-
-
-def test_the_instances_of_a_gpu_in_mig_mode_are_the_devices_and_a_sick_gpu_taints_them() -> None:
-    (made,) = resourceslices.slices((MIG,), Sharing(), SlicePool("gpu.bindery.dev", "node-1"))
-
-    (device,) = msgspec.convert(made, ResourceSlice).spec.devices
-    assert device.name == "gpu-2-mig-1g-5gb-me-4"
-    assert not device.allow_multiple_allocations
-    assert device.attributes["parentUUID"].string_value == "GPU-m"
-    assert [(taint.key, taint.effect) for taint in device.taints] == [
-        (resourceslices.UNHEALTHY_TAINT, "NoSchedule")
-    ]
-
-
-def test_many_devices_are_spread_over_slices_of_one_pool() -> None:
-    gpus = [NodeGpu(uuid=f"GPU-{n}", index=n, memory_mib=1) for n in range(65)]
-
-    made = resourceslices.slices(gpus, Sharing(), SlicePool("gpu.bindery.dev", "node-1"))
-
-    assert [len(each["spec"]["devices"]) for each in made] == [64, 1]
-    assert {each["spec"]["pool"]["resourceSliceCount"] for each in made} == {2}
-    assert resourceslices.slices((), Sharing(), SlicePool("gpu.bindery.dev", "node-1")) == []

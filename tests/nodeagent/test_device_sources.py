@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bindery.nodeagent.devices import nvml
+from bindery.nodeagent.devices import nvml, nvmluse
 from bindery.nodeagent.devices.filesource import FileSource
 from bindery.nodeagent.devices.inventory import (
     MISSING,
@@ -148,6 +148,32 @@ async def test_what_the_process_prints_is_read_back(pci_devices: Path) -> None:
 
     program = f"print({text!r})"
     assert await NvmlSource((sys.executable, "-c", program)).read() == found.gpus
+
+
+def test_the_use_of_a_gpu_in_mig_mode_is_unknown() -> None:
+    assert nvmluse.read(TranscribedNvml()) == {UUIDS[0]: 97, UUIDS[1]: 0, UUIDS[2]: None}
+
+
+async def test_use_is_read_in_a_process_of_its_own_too() -> None:
+    def source(program: str) -> NvmlSource:
+        return NvmlSource(use_command=(sys.executable, "-c", program))
+
+    assert await source("""print('{"GPU-a": 3, "GPU-b": null}')""").use() == {
+        "GPU-a": 3,
+        "GPU-b": None,
+    }
+    with pytest.raises(DevicesUnreadableError, match="Driver Not Loaded"):
+        await source("import sys; sys.exit('NVML: Driver Not Loaded')").use()
+    with pytest.raises(DevicesUnreadableError, match="NVML's reader"):
+        await source("print('[1]')").use()
+
+
+async def test_the_use_in_a_file_is_no_part_of_the_devices(tmp_path: Path) -> None:
+    file = tmp_path / "gpus.yaml"
+    file.write_text("gpus: [{uuid: A, utilizationPercent: 7}, {uuid: B}]")
+
+    assert await FileSource(file).use() == {"A": 7, "B": None}
+    assert {gpu.utilization_percent for gpu in await FileSource(file).read()} == {None}
 
 
 async def test_a_file_describes_devices_of_any_make(tmp_path: Path) -> None:

@@ -3,8 +3,10 @@
 `nodeagent` has the group of commands; `bindery.nodeagent.beside.agent` takes over.
 """
 
-from pathlib import Path
-from typing import Annotated
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,11 +17,70 @@ from bindery.cli.processes import running
 from bindery.kube.client import Client
 from bindery.observability.listening import LOOPBACK, Listening
 
+if TYPE_CHECKING:
+    from bindery.nodeagent.beside.gpuparts import GpuOptions
+
 EXAMPLES = examples(
     ("nodeagent beside --node-name $NODE_NAME", "as the chart's DaemonSet does"),
     ("nodeagent beside --node-name n1 --kubelet-config /etc/kubelet.yaml", "another file"),
-    ("nodeagent beside --node-name n1 --kubelet-dir /host/kubelet", "mounted elsewhere"),
+    ("nodeagent beside --node-name n1 --observe", "with the use of NVIDIA's GPUs"),
+    ("nodeagent beside --node-name n1 --shares --devices gpus.yaml", "share the GPUs of a file"),
 )
+
+
+class DeviceListChoice(StrEnum):
+    """How devices are passed to NVIDIA's runtime."""
+
+    ENVVAR = "envvar"
+    VOLUME_MOUNTS = "volume-mounts"
+    CDI = "cdi"
+
+
+@dataclass(frozen=True)
+class _Gpus:
+    """The options about GPUs."""
+
+    observe: bool
+    shares: bool
+    claims: bool
+    devices: Path | None
+    devices_interval: float
+    use_interval: float
+    idle_threshold: int
+    idle_report_after: float
+    split_count: int
+    memory_scaling: float
+    device_list: DeviceListChoice
+    hami_core: str
+    cdi_dir: Path
+    root: Path
+
+    def options(self, kubelet: Path) -> "GpuOptions | None":
+        from bindery.nodeagent.beside.gpuparts import GpuOptions
+        from bindery.nodeagent.devices.filesource import FileSource
+        from bindery.nodeagent.devices.hamiregister import Sharing
+        from bindery.nodeagent.devices.nvml import NvmlSource
+        from bindery.nodeagent.gpuuse.reporter import UseOptions
+        from bindery.nodeagent.gpuuse.tracker import UseRules
+        from bindery.nodeagent.shares.containers import DeviceList
+        from bindery.nodeagent.shares.process import SharesOptions
+
+        if not (self.observe or self.shares or self.claims):
+            return None
+        sharing = Sharing(self.split_count, self.memory_scaling)
+        shares = SharesOptions(sharing, DeviceList(self.device_list.value))
+        rules = UseRules(self.idle_threshold, self.idle_report_after)
+        return GpuOptions(
+            source=FileSource(self.devices) if self.devices is not None else NvmlSource(),
+            kubelet=kubelet,
+            shares=shares if self.shares else None,
+            has_claims=self.claims,
+            use=UseOptions(rules, self.use_interval),
+            cdi=self.cdi_dir,
+            hami_core=PurePosixPath(self.hami_core),
+            root=self.root,
+            every_s=self.devices_interval,
+        )
 
 
 def beside(  # noqa: PLR0913, PLR0917 -- every option of the command line is one
@@ -27,7 +88,7 @@ def beside(  # noqa: PLR0913, PLR0917 -- every option of the command line is one
         str, typer.Option(metavar="NAME", envvar="NODE_NAME", help="The node of the kubelet.")
     ],
     kubelet_dir: Annotated[
-        Path, typer.Option(metavar="DIR", help="The kubelet's root directory; read only.")
+        Path, typer.Option(metavar="DIR", help="The kubelet's root directory.")
     ] = Path("/var/lib/kubelet"),
     kubelet_config: Annotated[
         Path | None,
@@ -36,29 +97,96 @@ def beside(  # noqa: PLR0913, PLR0917 -- every option of the command line is one
     system_dir: Annotated[
         Path, typer.Option(metavar="DIR", help="The description of the hardware.")
     ] = Path("/sys/devices/system"),
+    observe: Annotated[
+        bool, typer.Option("--observe", help="Write which GPUs pods have got, and their use.")
+    ] = False,
+    shares: Annotated[
+        bool, typer.Option("--shares", help="Also share the GPUs, by HAMi's protocol.")
+    ] = False,
+    claims: Annotated[
+        bool, typer.Option("--claims", help="Also serve shares to resource claims (DRA).")
+    ] = False,
+    devices: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The GPUs; default: NVML is asked.")
+    ] = None,
+    devices_interval: Annotated[
+        float, typer.Option(min=0.1, metavar="SECONDS", help="Between two reads of the GPUs.")
+    ] = 30.0,
+    use_interval: Annotated[
+        float, typer.Option(min=0.1, metavar="SECONDS", help="Between two reads of their use.")
+    ] = 10.0,
+    idle_threshold: Annotated[
+        int, typer.Option(min=1, max=100, metavar="PERCENT", help="Below this, a GPU is unused.")
+    ] = 1,
+    idle_report_after: Annotated[
+        float, typer.Option(min=0, metavar="SECONDS", help="Shortest time unused that is written.")
+    ] = 60.0,
+    split_count: Annotated[int, typer.Option(min=1, help="Containers that share a GPU.")] = 10,
+    memory_scaling: Annotated[
+        float, typer.Option(min=0.01, help="Above 1: more memory is promised than a GPU has.")
+    ] = 1.0,
+    device_list: Annotated[
+        DeviceListChoice, typer.Option(help="How devices are passed to NVIDIA's runtime.")
+    ] = DeviceListChoice.ENVVAR,
+    hami_core: Annotated[
+        str, typer.Option(metavar="DIR", help="Where HAMi-core's directory vgpu is.")
+    ] = "/usr/local",
+    cdi_dir: Annotated[Path, typer.Option(metavar="DIR", help="For the CDI files of claims.")] = (
+        Path("/var/run/cdi")
+    ),
+    root: Annotated[
+        Path, typer.Option(metavar="DIR", help="The node's root directory, as seen here.")
+    ] = Path("/"),
     kubeconfig: running.Kubeconfig = None,
     listen_address: running.ListenAddress = LOOPBACK,
     health_port: running.HealthPort = None,
     metrics_port: running.MetricsPort = None,
     log_level: LogLevel = "info",
 ) -> None:
-    """Report what the pods of a kubelet hold of their node's NUMA zones.
+    """Report what the pods of a kubelet hold of their node's NUMA zones, and serve its GPUs.
 
     Reads the kubelet's checkpoints, its configuration and its PodResources socket, and the
-    hardware. Writes the node's NodeResourceTopology, and nothing on the node itself.
+    hardware. Writes the node's NodeResourceTopology. On the node itself it writes nothing without
+    --shares or --claims.
     """
+    gpus = _Gpus(
+        observe, shares, claims, devices, devices_interval, use_interval, idle_threshold,
+        idle_report_after, split_count, memory_scaling, device_list, hami_core, cdi_dir, root,
+    )  # fmt: skip
+    listening = Listening(health_port, metrics_port, listen_address)
+    configuration = kubelet_config or kubelet_dir / "config.yaml"
+    _run(_Kubelet(node_name, kubelet_dir, configuration, system_dir), gpus, kubeconfig, listening,
+         log_level)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Kubelet:
+    node: str
+    directory: Path
+    configuration: Path
+    system: Path
+
+
+def _run(
+    kubelet: _Kubelet, gpus: _Gpus, kubeconfig: Path | None, listening: Listening, log_level: str
+) -> None:
     try:
         from bindery.nodeagent.beside.agent import COMPONENT, BesideAgent
         from bindery.nodeagent.beside.sources import NodeSources
     except ImportError as error:
         text = f"{error.name or error} is missing: install bindery[node]"
         raise CommandError(text, ExitCode.BAD_INPUT) from error
-    sources = NodeSources(kubelet_dir, kubelet_config or kubelet_dir / "config.yaml", system_dir)
+    sources = NodeSources(kubelet.directory, kubelet.configuration, kubelet.system)
+    options = gpus.options(kubelet.directory)
+    if gpus.devices is not None and options is None:
+        raise typer.BadParameter(
+            "it is for --observe, --shares or --claims", param_hint="--devices"
+        )
 
     async def work() -> None:
         async with Client.connect(kubeconfig, user_agent=f"{COMPONENT}/{__version__}") as client:
-            agent = BesideAgent(client, node_name, sources)
-            await agent.run(listening=Listening(health_port, metrics_port, listen_address))
+            agent = BesideAgent(client, kubelet.node, sources, options)
+            await agent.run(listening=listening)
 
     running.prepare(COMPONENT, log_level)
     running.run(running.until_stopped(work()))

@@ -1,6 +1,6 @@
-"""`bindery nodeagent`: runs hollow nodes, or a part of the agent beside a kubelet, until stopped.
+"""`bindery nodeagent`: runs hollow nodes, or the agent beside a kubelet, until stopped.
 
-`beside` and `nodeshares` have the commands for real nodes. Called by the `bindery` command;
+`beside` has the command for real nodes. Called by the `bindery` command;
 `bindery.nodeagent` takes over. Wrong input ends with exit code 2 before anything is written to the
 cluster.
 """
@@ -18,10 +18,8 @@ from pydantic import ValidationError
 
 from bindery import __version__
 from bindery.api import yamlfile
-from bindery.cli.errors import CommandError, ExitCode
 from bindery.cli.options import LogLevel, command_group, examples
 from bindery.cli.processes import beside, running
-from bindery.cli.processes.nodeshares import share
 from bindery.kube.client import Client
 from bindery.nodeagent.agent import COMPONENT, HollowAgent
 from bindery.nodeagent.shapes import HollowNode, HollowNodesFile, NodeShape, expand
@@ -30,9 +28,6 @@ from bindery.observability.listening import LOOPBACK, Listening
 
 app = command_group("Runs bound pods, or works beside a kubelet.")
 app.command(epilog=beside.EXAMPLES)(beside.beside)
-app.command(
-    "shares", epilog=examples(("nodeagent shares --node node-1 --devices gpus.yaml", "of a file"))
-)(share)
 
 
 @app.command(
@@ -103,52 +98,6 @@ def run(  # noqa: PLR0913, PLR0917 -- every option of the command line is one
     listening = Listening(health_port, metrics_port, listen_address)
     places = Places(checkpoints, topology_delay)
     running.run(_run(nodes, kubeconfig, listening, remove_on_exit, places))
-
-
-@app.command(
-    epilog=examples(
-        ("nodeagent claims --node-name gpu-1 --gpus /etc/bindery/gpus.yaml", "beside a kubelet"),
-    )
-)
-def claims(  # noqa: PLR0913, PLR0917 -- every option of the command line is one
-    node_name: Annotated[str, typer.Option(envvar="NODE_NAME", help="The node of this machine.")],
-    gpus: Annotated[Path, typer.Option(metavar="FILE", help="File with the node's GPUs.")],
-    kubelet: Annotated[
-        Path, typer.Option("--kubelet-root", metavar="DIR", help="Directory of the kubelet.")
-    ] = Path("/var/lib/kubelet"),
-    cdi: Annotated[
-        Path, typer.Option("--cdi-root", metavar="DIR", help="Directory for CDI files.")
-    ] = Path("/var/run/cdi"),
-    hami_core: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Directory of HAMi-core's library on the node."),
-    ] = None,
-    kubeconfig: running.Kubeconfig = None,
-    listen_address: running.ListenAddress = LOOPBACK,
-    health_port: running.HealthPort = None,
-    metrics_port: running.MetricsPort = None,
-    log_level: LogLevel = "info",
-) -> None:
-    """Serve shares of the node's GPUs to resource claims (DRA), beside a kubelet."""
-    from bindery.nodeagent.gpuclaims import offers
-    from bindery.nodeagent.gpuclaims.driver import DriverPaths, GpuClaimsDriver
-
-    async def read() -> offers.Gpus:
-        return await offers.read_file(gpus)
-
-    try:
-        watched = offers.WatchedGpus(asyncio.run(read()), read)
-    except offers.OfferError as error:
-        raise CommandError(str(error), ExitCode.BAD_INPUT) from error
-    running.prepare(COMPONENT, log_level)
-    listening = Listening(health_port, metrics_port, listen_address)
-    paths = DriverPaths(kubelet, cdi, hami_core)
-
-    async def serve() -> None:
-        async with Client.connect(kubeconfig, user_agent=f"{COMPONENT}/{__version__}") as client:
-            await GpuClaimsDriver(client, node_name, watched, paths).run(listening)
-
-    running.run(running.until_stopped(serve()))
 
 
 @dataclass(frozen=True)

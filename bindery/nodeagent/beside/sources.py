@@ -7,18 +7,16 @@ from typing import Final, Protocol
 
 from bindery.nodeagent.beside import podresources
 from bindery.nodeagent.beside.podresources import PodResources
-from bindery.nodeagent.sockets.definitions import podresources_pb2 as api
-from bindery.nodeagent.sockets.services import CallError, Peer
+from bindery.nodeagent.sockets import podresources as calls
+from bindery.nodeagent.sockets.podresources import SOCKET
+from bindery.nodeagent.sockets.services import CallError
 from bindery.nodecore import sysfs
 from bindery.nodecore.checkpoints import allocations, cpu, devices, memory
 
 KUBELET_DIRECTORY: Final = Path("/var/lib/kubelet")
 SYSTEM: Final = Path("/sys/devices/system")
-SOCKET: Final = Path("pod-resources/kubelet.sock")
 DEVICES: Final = Path("device-plugins") / devices.FILE
 FILES: Final = (cpu.FILE, memory.FILE, allocations.FILE)
-_CALL_S: Final = 10.0
-_LISTER: Final = api.DESCRIPTOR.services_by_name["PodResourcesLister"]
 
 Mark = tuple[int, int]
 """Inode and time of the last change of a file."""
@@ -109,16 +107,8 @@ class NodeSources:
         """Return the answers of the socket; raises SourceError."""
         socket = self.directory / SOCKET
         try:
-            async with Peer(socket, _LISTER) as kubelet:
-                allocatable = await kubelet.call(
-                    "GetAllocatableResources",
-                    api.AllocatableResourcesRequest(),
-                    api.AllocatableResourcesResponse,
-                    _CALL_S,
-                )
-                listed = await kubelet.call(
-                    "List", api.ListPodResourcesRequest(), api.ListPodResourcesResponse, _CALL_S
-                )
+            allocatable = await calls.allocatable(socket)
+            listed = await calls.listed(socket)
         except CallError as error:
             raise SourceError(f"{socket}: {error}") from error
         return podresources.read(allocatable, listed)

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from bindery.api import yamlfile
-from bindery.nodeagent.devices.inventory import DevicesUnreadableError, NodeGpu, NodeGpus
+from bindery.nodeagent.devices.inventory import DevicesUnreadableError, NodeGpu, NodeGpus, Use
 
 
 class FileSource:
@@ -13,7 +13,15 @@ class FileSource:
         self._path = path
 
     async def read(self) -> tuple[NodeGpu, ...]:
-        """Return the GPUs in the file."""
+        """Return the GPUs in the file, without their use."""
+        without = {"utilization_percent": None}
+        return tuple(gpu.model_copy(update=without) for gpu in self._read())
+
+    async def use(self) -> Use:
+        """Return how much each GPU is used, by the file."""
+        return {gpu.uuid: gpu.utilization_percent for gpu in self._read()}
+
+    def _read(self) -> tuple[NodeGpu, ...]:
         try:
             found = yamlfile.load(NodeGpus, self._path).gpus
         except yamlfile.FileError as error:

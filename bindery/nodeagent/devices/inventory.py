@@ -4,7 +4,7 @@
 in which the source NVML answers too. Pure.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Final, Protocol
 
@@ -88,6 +88,8 @@ class NodeGpu(ApiModel):
     """Whether the GPU is divided into MIG instances."""
     mig_kinds: tuple[MigKind, ...] = ()
     mig_slices: tuple[MigSlice, ...] = ()
+    utilization_percent: int | None = Field(default=None, ge=0, le=100)
+    """Only in files; `DeviceSource.use` has it."""
 
     @property
     def is_healthy(self) -> bool:
@@ -101,14 +103,26 @@ class NodeGpus(ApiModel):
     gpus: tuple[NodeGpu, ...] = ()
 
 
+Use = Mapping[str, int | None]
+"""UUID -> percent of the time in which the GPU works; None if it is unknown."""
+
+
 class DeviceSource(Protocol):
     """Reads the GPUs of this node."""
 
     async def read(self) -> tuple[NodeGpu, ...]:
-        """Return the GPUs, by their index.
+        """Return the GPUs, by their index, without their use.
 
         Raises:
             DevicesUnreadableError: they cannot be read now.
+        """
+        ...
+
+    async def use(self) -> Use:
+        """Return how much each GPU is used now.
+
+        Raises:
+            DevicesUnreadableError: it cannot be read now.
         """
         ...
 

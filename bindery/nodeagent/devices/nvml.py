@@ -9,13 +9,14 @@ import asyncio
 import ctypes
 import importlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
+from bindery.nodeagent.devices import nvmluse
 from bindery.nodeagent.devices.inventory import (
     NO_NUMA_NODE,
     DevicesUnreadableError,
@@ -26,6 +27,7 @@ from bindery.nodeagent.devices.inventory import (
     MigSlice,
     NodeGpu,
     NodeGpus,
+    Use,
 )
 
 _MIB: Final = 2**20
@@ -45,36 +47,54 @@ _SWITCH: Final = 2
 _UNCORRECTED, _VOLATILE = 1, 0
 """NVML_MEMORY_ERROR_TYPE_UNCORRECTED, NVML_VOLATILE_ECC."""
 _READ_S: Final = 20.0
+_USE: Final[TypeAdapter[dict[str, int | None]]] = TypeAdapter(dict[str, int | None])
 
 T = TypeVar("T")
 
 
 class NvmlSource:
-    """Reads the GPUs in a child process. `command`: of the child, for tests."""
+    """Reads the GPUs in a child process. `command`, `use_command`: of the child, for tests."""
 
-    def __init__(self, command: tuple[str, ...] = (sys.executable, "-m", __name__)) -> None:
-        self._command = command
+    def __init__(
+        self,
+        command: tuple[str, ...] = (sys.executable, "-m", __name__),
+        use_command: tuple[str, ...] = (sys.executable, "-m", nvmluse.__name__),
+    ) -> None:
+        self._command, self._use_command = command, use_command
 
     async def read(self) -> tuple[NodeGpu, ...]:
         """Return the GPUs that the driver reports."""
-        process = await asyncio.create_subprocess_exec(
-            *self._command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
-        )
         try:
-            async with asyncio.timeout(_READ_S):
-                output, errors = await process.communicate()
-        except TimeoutError as error:
-            raise DevicesUnreadableError(f"NVML does not answer within {_READ_S:g} s") from error
-        finally:
-            if process.returncode is None:
-                process.kill()
-        if process.returncode != 0:
-            reason = errors.decode(errors="replace").strip().rpartition("\n")[2]
-            raise DevicesUnreadableError(reason or f"NVML's reader ended with {process.returncode}")
-        try:
-            return NodeGpus.model_validate_json(output).gpus
+            return NodeGpus.model_validate_json(await _output(self._command)).gpus
         except ValidationError as error:
             raise DevicesUnreadableError(f"NVML's reader: {error}") from error
+
+    async def use(self) -> Use:
+        """Return how much each GPU is used."""
+        output = await _output(self._use_command)
+        try:
+            return _USE.validate_json(output)
+        except ValidationError as error:
+            raise DevicesUnreadableError(f"NVML's reader: {error}") from error
+
+
+async def _output(command: Sequence[str]) -> bytes:
+    """Return what a child process prints; raises DevicesUnreadableError."""
+    process = await asyncio.create_subprocess_exec(
+        *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    try:
+        async with asyncio.timeout(_READ_S):
+            output, errors = await process.communicate()
+    except TimeoutError as error:
+        raise DevicesUnreadableError(f"NVML does not answer within {_READ_S:g} s") from error
+    finally:
+        if process.returncode is None:
+            process.kill()
+    if process.returncode != 0:
+        reason = errors.decode(errors="replace").strip().rpartition("\n")[2]
+        raise DevicesUnreadableError(reason or f"NVML's reader ended with {process.returncode}")
+    return output
 
 
 def read(nvml: Any, pci_devices: Path = _PCI_DEVICES) -> NodeGpus:

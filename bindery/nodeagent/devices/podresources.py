@@ -11,12 +11,10 @@ from pathlib import Path
 from typing import Final
 
 from bindery.nodeagent.devices.inventory import NO_NUMA_NODE, DevicesUnreadableError, NodeGpu
+from bindery.nodeagent.sockets import podresources as calls
 from bindery.nodeagent.sockets.definitions import podresources_pb2 as api
-from bindery.nodeagent.sockets.services import CallError, Peer
+from bindery.nodeagent.sockets.services import CallError
 
-SOCKET: Final = Path("/var/lib/kubelet/pod-resources/kubelet.sock")
-_SERVICE: Final = api.DESCRIPTOR.services_by_name["PodResourcesLister"]
-_CALL_S: Final = 5.0
 _SHARE: Final = re.compile(r"(.*-[0-9a-f]{12})-[0-9]+")
 """The identifier of a share: the UUID of a device, which ends with twelve digits, and a number."""
 
@@ -35,13 +33,7 @@ class PodResourcesSource:
         """Return the devices that pods can get, numbered in the order of their UUIDs."""
         zones: dict[str, int] = {}
         try:
-            async with Peer(self.socket, _SERVICE) as kubelet:
-                found = await kubelet.call(
-                    "GetAllocatableResources",
-                    api.AllocatableResourcesRequest(),
-                    api.AllocatableResourcesResponse,
-                    _CALL_S,
-                )
+            found = await calls.allocatable(self.socket)
         except CallError as error:
             raise DevicesUnreadableError(f"PodResources: {error}") from error
         for devices in found.devices:
@@ -61,10 +53,7 @@ class PodResourcesSource:
             DevicesUnreadableError: the kubelet does not answer.
         """
         try:
-            async with Peer(self.socket, _SERVICE) as kubelet:
-                found = await kubelet.call(
-                    "List", api.ListPodResourcesRequest(), api.ListPodResourcesResponse, _CALL_S
-                )
+            found = await calls.listed(self.socket)
         except CallError as error:
             raise DevicesUnreadableError(f"PodResources: {error}") from error
         return {

@@ -1,6 +1,6 @@
 """Reads the devices of the node at intervals, and keeps the node's annotations equal to them.
 
-Run by `shares.process`. A source that fails changes nothing: the last known devices stay, because
+Run by `beside.gpuparts`. A source that fails changes nothing: the last known devices stay, because
 pods hold them.
 """
 
@@ -44,9 +44,11 @@ class DeviceReporter:
         node: Callable[[], Node | None],
         every_s: float,
     ) -> None:
-        self._client, self._name, self._source = client, name, source
+        self._client, self._name, self.source = client, name, source
         self._sharing, self._node, self._every_s = sharing, node, every_s
         self.gpus: tuple[NodeGpu, ...] = ()
+        self.known = asyncio.Event()
+        """Set once the devices have been read."""
         self._changed = asyncio.Condition()
 
     async def run(self) -> None:
@@ -63,12 +65,13 @@ class DeviceReporter:
 
     async def _read(self) -> bool:
         try:
-            found = await self._source.read()
+            found = await self.source.read()
         except DevicesUnreadableError as error:
             _log.warning("the devices are not read", error=str(error))
             return False
         async with self._changed:
             self.gpus = with_missing(self.gpus, found)
+            self.known.set()
             self._changed.notify_all()
         return True
 
@@ -90,7 +93,7 @@ class DeviceReporter:
         """Wait until the devices were read once, as far as the source answers soon."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_RETRY_S):
-                await self.wait_changed(())
+                await self.known.wait()
 
 
 def shared(gpus: tuple[NodeGpu, ...]) -> tuple[NodeGpu, ...]:

@@ -5,6 +5,7 @@ one would take the sockets of the first.
 """
 
 import asyncio
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,8 +25,6 @@ from bindery.nodeagent.gpuclaims.specfiles import SpecFiles
 from bindery.nodeagent.sockets import pluginregistry, services
 from bindery.nodeagent.sockets.definitions import dra_pb2, drahealth_pb2
 from bindery.nodeagent.sockets.pluginregistry import RegisteredPlugin
-from bindery.observability.health import HealthServer
-from bindery.observability.listening import NOWHERE, Listening
 
 VERSIONS: Final = ("v1.DRAPlugin", "v1alpha1.DRAResourceHealth")
 """Kubelets with consumable capacity (1.34 and later) call v1, so v1beta1 is not served."""
@@ -70,14 +69,17 @@ class GpuClaimsDriver:
         self._preparer = ClaimPreparer(client, node, gpus, SpecFiles(paths.cdi), mounts)
         self._health = HealthReporter(node, gpus, client.environment.now_s)
 
-    async def run(self, listening: Listening = NOWHERE) -> None:
-        """Serve until cancelled.
+    def checks(self) -> dict[str, Callable[[], bool]]:
+        """Return the conditions of readiness: name -> whether it holds."""
+        return {"slices": self._publisher.healthy}
+
+    async def run(self) -> None:
+        """Serve until cancelled; the GPUs have been read before.
 
         The slice stays: the kubelet deletes it if the driver does not come back in time.
         """
-        checks = {"slices": self._publisher.healthy}
+        self._gpus.look()
         async with AsyncExitStack() as stack:
-            await stack.enter_async_context(HealthServer(listening, checks))
             for server in self._servers():
                 await server.start()
                 # Its socket goes with it, and the kubelet deregisters the driver.

@@ -1,22 +1,20 @@
-"""The GPUs of a node that are offered as shares, and the file with them.
+"""The GPUs of a node that are offered as shares.
 
-Whatever finds GPUs (a file here) is a coroutine function that returns them. `WatchedGpus` calls it
+`offered` makes them from what `devices.reporter` has read. `WatchedGpus` calls whatever finds them
 each second.
 """
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import structlog
-from pydantic import Field
 
-from bindery.api import yamlfile
-from bindery.api.base import ApiModel, NonNegative
+from bindery.nodeagent.devices.inventory import NO_NUMA_NODE, NodeGpu
 
 MIB: Final = 2**20
 MOST_GPUS: Final = 64
@@ -55,7 +53,12 @@ class OfferedGpu:
     @property
     def name(self) -> str:
         """The name of the device in ResourceSlices: it stays when other GPUs come or go."""
-        return re.sub("[^a-z0-9]+", "-", self.uuid.lower()).strip("-")
+        return device_name(self.uuid)
+
+
+def device_name(uuid: str) -> str:
+    """Return the name of the device of a GPU."""
+    return re.sub("[^a-z0-9]+", "-", uuid.lower()).strip("-")
 
 
 Gpus = tuple[OfferedGpu, ...]
@@ -71,7 +74,7 @@ class WatchedGpus:
     `read` returns the GPUs, or raises OfferError; then those of the last look stay.
     """
 
-    def __init__(self, now: Gpus, read: Callable[[], Awaitable[Gpus]]) -> None:
+    def __init__(self, now: Gpus, read: Callable[[], Gpus]) -> None:
         self.now = now
         self._read = read
         self._listeners: list[Callable[[], None]] = []
@@ -91,11 +94,12 @@ class WatchedGpus:
         """Look each second; does not return."""
         while True:
             await asyncio.sleep(_POLL_S)
-            await self._look()
+            self.look()
 
-    async def _look(self) -> None:
+    def look(self) -> None:
+        """Look now."""
         try:
-            found = await self._read()
+            found = self._read()
         except OfferError as error:
             if str(error) != self._problem:
                 log.warning("the GPUs cannot be read; those of before stay", error=str(error))
@@ -133,49 +137,29 @@ def checked(gpus: Iterable[OfferedGpu]) -> Gpus:
     return found
 
 
-# ---- the file -----------------------------------------------------------------------------------
+def offered(gpus: Iterable[NodeGpu], pci_devices: Path = PCI_DEVICES) -> Gpus:
+    """Return the GPUs that claims can share: not those in MIG mode, whose instances isolate.
 
-
-class ListedGpu(ApiModel):
-    """A GPU in the file."""
-
-    uuid: str = Field(min_length=1)
-    index: NonNegative = 0
-    model: str = ""
-    memory_mib: NonNegative
-    numa_node: int | None = Field(default=None, ge=0)
-    pci_address: str = ""
-    problem: str = ""
-
-
-class GpusFile(ApiModel):
-    """The file with the GPUs of a node, in YAML or JSON."""
-
-    gpus: tuple[ListedGpu, ...]
-
-
-async def read_file(path: Path, pci_devices: Path = PCI_DEVICES) -> Gpus:
-    """Return the GPUs in a file; `pci_devices`: where the kernel lists the machine's.
+    Args:
+        gpus: the GPUs of the node.
+        pci_devices: where the kernel lists the machine's devices.
 
     Raises:
-        OfferError: they cannot be read.
+        OfferError: they cannot be devices of one ResourceSlice.
     """
-    try:
-        listed = yamlfile.load(GpusFile, path).gpus
-    except yamlfile.FileError as error:
-        raise OfferError(str(error)) from error
     return checked(
         OfferedGpu(
-            index=one.index,
-            uuid=one.uuid,
-            model=one.model,
-            memory_mib=one.memory_mib,
-            numa_node=one.numa_node,
-            pci_address=one.pci_address,
-            pcie_root=pcie_root(one.pci_address, pci_devices),
-            problem=one.problem,
+            index=gpu.index,
+            uuid=gpu.uuid,
+            model=gpu.model,
+            memory_mib=gpu.memory_mib,
+            numa_node=None if gpu.numa_node == NO_NUMA_NODE else gpu.numa_node,
+            pci_address=gpu.pci_address,
+            pcie_root=pcie_root(gpu.pci_address, pci_devices),
+            problem=gpu.problem,
         )
-        for one in listed
+        for gpu in gpus
+        if not gpu.is_mig
     )
 
 

@@ -59,7 +59,7 @@ class Arena:
         return Client(ModelCarrier(self.server, "driver"), 1.0, environment)
 
     def watched(self) -> WatchedGpus:
-        async def read() -> Gpus:
+        def read() -> Gpus:
             return self.given[-1]
 
         return WatchedGpus(self.given[-1], read)

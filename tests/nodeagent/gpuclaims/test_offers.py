@@ -1,27 +1,22 @@
-"""The GPUs that a node offers, read from a file."""
+"""The GPUs that a node offers."""
 
 import asyncio
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from bindery.nodeagent.devices.inventory import NodeGpu
 from bindery.nodeagent.gpuclaims import offers
 from bindery.nodeagent.gpuclaims.offers import Gpus, OfferedGpu, OfferError, WatchedGpus
 from tests.nodeagent.gpuclaims.claimedgpus import FIRST, GPUS
 
 
-def write(path: Path, *gpus: dict[str, Any]) -> Path:
-    path.write_text(json.dumps({"gpus": gpus}))
-    return path
+def test_gpus_are_offered_in_the_order_of_their_index_but_not_in_mig_mode() -> None:
+    second = NodeGpu(uuid="GPU-b", index=1, memory_mib=40960, problem="fell off the bus")
+    first = NodeGpu(uuid="GPU-a", index=0, model="H100", memory_mib=81920, numa_node=1)
+    divided = NodeGpu(uuid="GPU-c", index=2, memory_mib=81920, is_mig=True)
 
-
-async def test_a_file_has_the_gpus_in_the_order_of_their_index(tmp_path: Path) -> None:
-    second = {"uuid": "GPU-b", "index": 1, "memoryMib": 40960, "problem": "fell off the bus"}
-    first = {"uuid": "GPU-a", "index": 0, "model": "H100", "memoryMib": 81920, "numaNode": 1}
-
-    found = await offers.read_file(write(tmp_path / "gpus.yaml", second, first))
+    found = offers.offered((second, first, divided))
 
     assert found == (
         OfferedGpu(0, "GPU-a", "H100", 81920, numa_node=1),
@@ -32,25 +27,17 @@ async def test_a_file_has_the_gpus_in_the_order_of_their_index(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("gpus", "reason"),
     [
-        ([{"uuid": "GPU-a", "memoryMib": 1}], "less memory than 2 MiB"),
-        ([{"uuid": "GPU-a"}], "memoryMib"),
-        ([{"uuid": "GPU-a", "memoryMib": 9, "cores": 3}], "cores"),
-        ([{"uuid": "GPU-a", "memoryMib": 9}, {"uuid": "gpu.A", "memoryMib": 9}], "two GPUs"),
-        ([{"uuid": "...", "memoryMib": 9}], "makes no name"),
-        ([{"uuid": "g" * 64, "memoryMib": 9}], "makes no name"),
-        ([{"uuid": f"GPU-{n}", "memoryMib": 9} for n in range(65)], "at most 64"),
+        ([NodeGpu(uuid="GPU-a", memory_mib=1)], "less memory than 2 MiB"),
+        ([NodeGpu(uuid="GPU-a")], "less memory than 2 MiB"),
+        ([NodeGpu(uuid="GPU-a", memory_mib=9), NodeGpu(uuid="gpu.A", memory_mib=9)], "two GPUs"),
+        ([NodeGpu(uuid="...", memory_mib=9)], "makes no name"),
+        ([NodeGpu(uuid="g" * 64, memory_mib=9)], "makes no name"),
+        ([NodeGpu(uuid=f"GPU-{n}", memory_mib=9) for n in range(65)], "at most 64"),
     ],
 )
-async def test_gpus_that_cannot_be_offered_are_refused(
-    tmp_path: Path, gpus: list[dict[str, Any]], reason: str
-) -> None:
+def test_gpus_that_cannot_be_offered_are_refused(gpus: list[NodeGpu], reason: str) -> None:
     with pytest.raises(OfferError, match=reason):
-        await offers.read_file(write(tmp_path / "gpus.yaml", *gpus))
-
-
-async def test_a_file_that_is_missing_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(OfferError, match="none"):
-        await offers.read_file(tmp_path / "none.yaml")
+        offers.offered(gpus)
 
 
 def test_the_root_complex_is_that_of_the_kernels_tree(tmp_path: Path) -> None:
@@ -78,7 +65,7 @@ async def test_a_change_wakes_those_who_wait_and_errors_keep_what_was(
     monkeypatch.setattr(offers, "_POLL_S", 0.001)
     answers: list[Gpus | None] = [GPUS, None, (FIRST,)]
 
-    async def read() -> Gpus:
+    def read() -> Gpus:
         found = answers.pop(0) if len(answers) > 1 else answers[0]
         if found is None:
             raise OfferError("no driver")
@@ -97,7 +84,7 @@ async def test_a_change_wakes_those_who_wait_and_errors_keep_what_was(
 
 
 async def test_the_wait_for_a_change_ends_without_one() -> None:
-    async def read() -> Gpus:
+    def read() -> Gpus:
         return GPUS
 
     await WatchedGpus(GPUS, read).change(0.001)
