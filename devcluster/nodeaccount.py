@@ -16,7 +16,7 @@ from devcluster.realnode.configuration import PAUSE
 
 NAMESPACE: Final = "bindery-beside"
 ACCOUNT: Final = "bindery-beside"
-_OWN: Final = (ACCOUNT, NAMESPACE)
+_OWN: Final = (ACCOUNT, NAMESPACE, "gpu-share")
 
 
 def apply(plane: ControlPlane, beside: Mapping[str, object] | None = None) -> None:
@@ -41,15 +41,24 @@ def node_kubeconfig(plane: ControlPlane, node: str) -> Path:
     Raises:
         ControlPlaneError: the API server refused the pod or the token.
     """
+    path = plane.state_dir / "kubeconfigs" / f"beside-{node}.kubeconfig"
+    server = kubeconfig.Server.read(plane.admin_kubeconfig)
+    return kubeconfig.write(path, server, ACCOUNT, token(plane, node))
+
+
+def token(plane: ControlPlane, node: str) -> str:
+    """Return a token of the account that is bound to a pod on `node`.
+
+    Raises:
+        ControlPlaneError: the API server refused the pod or the token.
+    """
     scope = f"--namespace={NAMESPACE}"
     name = f"beside-{node}"
     text = json.dumps(_pod(name, node))
     plane.kubectl("apply", "--server-side", "--filename=-", stdin=text)
     uid = plane.kubectl("get", "pod", name, scope, "--output=jsonpath={.metadata.uid}")
     bound = ("--bound-object-kind=Pod", f"--bound-object-name={name}", f"--bound-object-uid={uid}")
-    token = plane.kubectl("create", "token", ACCOUNT, scope, "--duration=24h", *bound).strip()
-    path = plane.state_dir / "kubeconfigs" / f"{name}.kubeconfig"
-    return kubeconfig.write(path, kubeconfig.Server.read(plane.admin_kubeconfig), ACCOUNT, token)
+    return plane.kubectl("create", "token", ACCOUNT, scope, "--duration=24h", *bound).strip()
 
 
 def _pod(name: str, node: str) -> dict[str, object]:

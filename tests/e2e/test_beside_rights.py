@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from bindery.api.names import GPU_INDEXES_ANNOTATION, GPUS_IDLE_SINCE_ANNOTATION
 from bindery.kube.client import Client
 from bindery.kube.errors import ForbiddenError
 from bindery.kube.objects.devices import RESOURCE_SLICES
@@ -47,7 +48,7 @@ async def scene(
     installation: Installation, corner: Corner, control_plane: ControlPlane
 ) -> AsyncIterator[Scene]:
     install_node_topologies(control_plane)
-    nodeaccount.apply(control_plane, {"devices": {"enabled": True}})
+    nodeaccount.apply(control_plane, {"claims": {"enabled": True}})
     own, other = await corner.add_nodes("a", "b")
     path = nodeaccount.node_kubeconfig(control_plane, own)
     async with AsyncExitStack() as stack:
@@ -108,7 +109,8 @@ async def test_a_token_writes_about_its_own_node(scene: Scene) -> None:
     await client.create(NODE_RESOURCE_TOPOLOGIES, report(own))
     await client.patch(NODE_RESOURCE_TOPOLOGIES, own, report(own))
     await client.patch(NODES, own, annotated(OF_NODE))
-    await client.patch(PODS, pod, annotated(OF_POD), namespace=namespace)
+    for key in (OF_POD, GPUS_IDLE_SINCE_ANNOTATION, GPU_INDEXES_ANNOTATION):
+        await client.patch(PODS, pod, annotated(key), namespace=namespace)
     await client.create(RESOURCE_SLICES, device_slice(own))
     await client.delete(RESOURCE_SLICES, f"slice-{own}")
 

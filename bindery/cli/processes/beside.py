@@ -120,7 +120,7 @@ def beside(  # noqa: PLR0913, PLR0917 -- every option of the command line is one
     ] = 1,
     idle_report_after: Annotated[
         float, typer.Option(min=0, metavar="SECONDS", help="Shortest time unused that is written.")
-    ] = 60.0,
+    ] = 30.0,
     split_count: Annotated[int, typer.Option(min=1, help="Containers that share a GPU.")] = 10,
     memory_scaling: Annotated[
         float, typer.Option(min=0.01, help="Above 1: more memory is promised than a GPU has.")

@@ -21,7 +21,7 @@ class UseRules:
     """
 
     threshold_percent: int = 1
-    report_after_s: float = 60.0
+    report_after_s: float = 30.0
 
 
 @dataclass(frozen=True)

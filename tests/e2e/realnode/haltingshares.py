@@ -1,4 +1,4 @@
-"""`bindery nodeagent shares`, which halts at a step of its handshake for a kill exactly there.
+"""The parts of `bindery nodeagent beside --shares`, which halt at a step for a kill exactly there.
 
 Run on a node. While the file HALT names a step, a handshake that reaches it writes HALT.reached and
 goes on when HALT is gone. What is killed meanwhile is up to the test.
@@ -15,10 +15,10 @@ from bindery.kube.http.carrier import Answer, Carrier
 from bindery.kube.http.requests import ApiRequest
 from bindery.kube.http.transport import Transport
 from bindery.kube.realenvironment import REAL
+from bindery.nodeagent.beside.gpuparts import GpuOptions, GpuParts
 from bindery.nodeagent.devices.filesource import FileSource
 from bindery.nodeagent.devices.hamiregister import Sharing
-from bindery.nodeagent.shares.containers import DeviceList
-from bindery.nodeagent.shares.process import NodeShares, SharesOptions
+from bindery.nodeagent.shares.process import SharesOptions
 from bindery.observability import logs
 
 STEPS = ("read", "before-pod", "after-pod", "after-lock")
@@ -64,16 +64,15 @@ class HaltingCarrier:
 async def _run(given: argparse.Namespace) -> None:
     credentials = await Credentials.load(given.kubeconfig)
     carrier = HaltingCarrier(Transport(credentials, "bindery-shares/0", 16), given.halt)
-    options = SharesOptions(
-        node=given.node,
+    options = GpuOptions(
         source=FileSource(given.devices),
-        sharing=Sharing(split_count=4),
-        device_list=DeviceList.ENVVAR,
+        kubelet=Path("/var/lib/kubelet"),
+        shares=SharesOptions(Sharing(split_count=4)),
         hami_core=PurePosixPath("/opt/hami"),
         every_s=0.5,
     )
     async with Client(carrier, 30.0, REAL) as client:
-        await NodeShares(options, client).run()
+        await GpuParts(client, given.node, options).run()
 
 
 if __name__ == "__main__":

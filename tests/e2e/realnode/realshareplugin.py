@@ -127,8 +127,9 @@ def observer() -> str:
     return (
         f"until [ -e {SHARED}/whole ]; do sleep 0.2; done\n"
         f"export PYTHONPATH={checkout.ROOT} PYTHONDONTWRITEBYTECODE=1\n"
-        f"exec {sys.executable} -P -m bindery.cli.main nodeagent shares --observe --node={NAME} "
-        f"--kubeconfig={SHARED}/admin.yaml --devices={SHARED}/gpus.json --interval=0.5"
+        f"exec {sys.executable} -P -m bindery.cli.main nodeagent beside --observe "
+        f"--node-name={NAME} --kubeconfig={SHARED}/admin.yaml --devices={SHARED}/gpus.json "
+        f"--devices-interval=0.5 --use-interval=1 --idle-report-after=5"
     )
 
 

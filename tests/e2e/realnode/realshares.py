@@ -15,7 +15,7 @@ from bindery.kube.objects.devices import RESOURCE_SLICES, ResourceSlice
 from bindery.nodeagent.gpuclaims.slices import DRIVER
 from bindery.nodeagent.sockets.definitions import dra_pb2 as api
 from bindery.nodeagent.sockets.services import Peer
-from devcluster import checkout, kubeconfig
+from devcluster import checkout, kubeconfig, nodeaccount
 from devcluster.realnode import configuration
 from devcluster.realnode.cluster import RealCluster
 from devcluster.realnode.node import RealNode
@@ -34,29 +34,6 @@ GPUS: Final[Sequence[Mapping[str, Any]]] = (
 _CDI: Final = "run/cdi"
 _SERVICE: Final = api.DESCRIPTOR.services_by_name["DRAPlugin"]
 _CALL_S: Final = 30.0
-
-RIGHTS: Final = """
-apiVersion: v1
-kind: ServiceAccount
-metadata: {name: gpu-shares, namespace: default}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata: {name: gpu-shares}
-rules:
-- {apiGroups: [""], resources: [nodes, pods], verbs: [get]}
-- {apiGroups: [resource.k8s.io], resources: [resourceclaims], verbs: [get]}
-- apiGroups: [resource.k8s.io]
-  resources: [resourceslices]
-  verbs: [list, watch, create, update, delete]
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata: {name: gpu-shares}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: gpu-shares}
-subjects: [{kind: ServiceAccount, name: gpu-shares, namespace: default}]
-"""
-"""The rights that docs/dra.md names, and no others."""
 
 
 @dataclass(frozen=True)
@@ -122,10 +99,9 @@ class SharesNode:
 def added(cluster: RealCluster) -> Iterator[SharesNode]:
     """Start the node with the driver, and remove it afterwards."""
     plane = cluster.control_plane
-    plane.kubectl("apply", "--filename=-", stdin=RIGHTS)
-    plane.kubectl("apply", "--filename=-", stdin=json.dumps(example("DeviceClass")))
+    nodeaccount.apply(plane, {"claims": {"enabled": True}})
     node = cluster.add_node(cluster.plan(3, services={SERVICE: _service()}))
-    token = plane.kubectl("create", "token", "gpu-shares", "--duration=3h").strip()
+    token = nodeaccount.token(plane, NAME)
     authority = (plane.state_dir / "certificates" / "apiserver.crt").read_bytes()
     server = kubeconfig.Server(configuration.API_SERVER, authority)
     kubeconfig.write(node.shared / "shares.kubeconfig", server, "shares", token)
@@ -139,8 +115,9 @@ def added(cluster: RealCluster) -> Iterator[SharesNode]:
 def _service() -> str:
     shared = configuration.SHARED
     command = (
-        f"{sys.executable} -P -m bindery.cli.main nodeagent claims --node-name={NAME} "
-        f"--gpus={shared}/gpus.yaml --kubeconfig={shared}/shares.kubeconfig"
+        f"{sys.executable} -P -m bindery.cli.main nodeagent beside --claims "
+        f"--node-name={NAME} --devices={shared}/gpus.yaml --devices-interval=0.5 "
+        f"--kubeconfig={shared}/shares.kubeconfig"
     )
     wait = f"until [ -e {shared}/gpus.yaml ]; do sleep 0.1; done"
     return f"{wait}\nexport PYTHONPATH={checkout.ROOT} PYTHONDONTWRITEBYTECODE=1\nexec {command}"

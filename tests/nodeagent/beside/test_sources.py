@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from bindery.nodeagent.beside.podresources import PodResources
-from bindery.nodeagent.beside.sources import SOCKET, NodeSources, SourceError
+from bindery.nodeagent.beside.sources import NodeSources, SourceError
 from bindery.nodeagent.sockets import services
 from bindery.nodeagent.sockets.definitions import podresources_pb2 as api
+from bindery.nodeagent.sockets.podresources import SOCKET
 from bindery.nodecore import sysfs
 from bindery.nodecore.checkpoints import cpu
 from bindery.nodecore.devices.state import Device

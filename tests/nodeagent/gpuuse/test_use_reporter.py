@@ -19,6 +19,7 @@ from bindery.kube.objects.resources import PODS
 from bindery.nodeagent.devices.filesource import FileSource
 from bindery.nodeagent.devices.reporter import DeviceReporter
 from bindery.nodeagent.gpuuse.reporter import UseOptions, UseReporter
+from bindery.nodeagent.gpuuse.tracker import UseRules
 from bindery.nodeagent.shares.view import NodeView
 from bindery.nodeagent.sockets import services
 from bindery.nodeagent.sockets.definitions import podresources_pb2 as api
@@ -80,7 +81,9 @@ class UsedNode:
         view = NodeView(client, NODE)
         source = FileSource(self.root / "gpus.json")
         devices = DeviceReporter(client, NODE, source, None, lambda: view.node, 30.0)
-        reporter = UseReporter(client, view, devices, self.root / "k.sock", UseOptions())
+        reporter = UseReporter(
+            client, view, devices, self.root / "k.sock", UseOptions(UseRules(1, 60.0))
+        )
         tasks = [asyncio.create_task(each) for each in (view.run(), devices.run())]
         try:
             await view.wait_filled()
