@@ -178,6 +178,10 @@ def _run(
         raise CommandError(text, ExitCode.BAD_INPUT) from error
     sources = NodeSources(kubelet.directory, kubelet.configuration, kubelet.system)
     options = gpus.options(kubelet.directory)
+    if gpus.shares and gpus.claims:
+        raise typer.BadParameter(
+            "both would give the same memory and cores", param_hint="--shares and --claims"
+        )
     if gpus.devices is not None and options is None:
         raise typer.BadParameter(
             "it is for --observe, --shares or --claims", param_hint="--devices"

@@ -25,7 +25,6 @@ from devcluster.realnode.cluster import RealCluster
 from devcluster.realnode.configuration import SHARED
 from devcluster.realnode.node import RealNode
 from fakes import gpuplugin
-from tests.commandline import CommandLine
 from tests.e2e.realnode.realpods import running, wait_phase
 from tests.e2e.support import Corner, Gang, Observer, wait_for
 
@@ -47,6 +46,10 @@ class UsedGpus:
     def use(self, index: int, percent: int) -> None:
         self.percents[index] = percent
         self.write()
+
+    def kill(self) -> None:
+        """Kill the agent, and the device plugin too; both start again."""
+        self.node.kill(Path(sys.executable).resolve().name)
 
     def write(self) -> None:
         gpus = [
@@ -129,8 +132,19 @@ async def is_named_idle(corner: Corner, of: Gang) -> bool:
     return any(each.type == GPUS_IDLE and each.status == "True" for each in conditions)
 
 
+async def listed_idle(corner: Corner, kubeconfig_file: Path) -> str:
+    """Return what the command of users prints about idle gangs."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "bindery.cli.main", f"--kubeconfig={kubeconfig_file}"),
+        *("get", "gangs", "--idle", f"--namespace={corner.namespace}"),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    output, _ = await process.communicate()
+    return output.decode()
+
+
 async def test_a_gang_that_stops_using_its_gpus_is_named_within_a_minute_and_is_reclaimed_first(
-    corner: Corner, observer: Observer, gpus: UsedGpus, command_line: CommandLine
+    corner: Corner, observer: Observer, gpus: UsedGpus, admin_kubeconfig: Path
 ) -> None:
     """The idle gang has the higher priority, so without its idleness the other one would go."""
     borrower = await corner.add_queue("borrower", {"idleAfterSeconds": 1})
@@ -152,9 +166,9 @@ async def test_a_gang_that_stops_using_its_gpus_is_named_within_a_minute_and_is_
     assert await idle_since(corner, "lazy-0") is not None
     assert await idle_since(corner, "busy-0") is None
     assert not await is_named_idle(corner, busy)
-    shown = command_line("get", "gangs", "--idle", f"--namespace={corner.namespace}")
-    assert "lazy" in shown.stdout
-    assert "busy" not in shown.stdout
+    shown = await listed_idle(corner, admin_kubeconfig)
+    assert "lazy" in shown
+    assert "busy" not in shown
 
     claimant = gang("claimant", owner)
     await corner.submit(claimant)
@@ -180,7 +194,7 @@ async def test_a_gang_that_uses_its_gpus_again_is_idle_no_longer_and_a_killed_ag
         return await idle_since(corner, "paused-0") is None
 
     before = await wait_for(has_time, "its GPU is unused", 60.0)
-    gpus.node.kill(Path(sys.executable).resolve().name)  # the device plugin too; both start again
+    gpus.kill()
     nothing = {"metadata": {"annotations": {GPUS_IDLE_SINCE_ANNOTATION: None}}}
     await asyncio.sleep(12)  # it has looked once
     assert await has_time() == before
