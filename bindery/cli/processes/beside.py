@@ -36,6 +36,40 @@ class DeviceListChoice(StrEnum):
     CDI = "cdi"
 
 
+Observe = Annotated[
+    bool, typer.Option("--observe", help="Write which GPUs pods have got, and their use.")
+]
+Shares = Annotated[bool, typer.Option("--shares", help="Also share the GPUs, by HAMi's protocol.")]
+Claims = Annotated[
+    bool, typer.Option("--claims", help="Also serve shares to resource claims (DRA).")
+]
+Devices = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="The GPUs; default: NVML is asked.")
+]
+DevicesInterval = Annotated[
+    float, typer.Option(min=0.1, metavar="SECONDS", help="Between two reads of the GPUs.")
+]
+UseInterval = Annotated[
+    float, typer.Option(min=0.1, metavar="SECONDS", help="Between two reads of their use.")
+]
+IdleThreshold = Annotated[
+    int, typer.Option(min=1, max=100, metavar="PERCENT", help="Below this, a GPU is unused.")
+]
+IdleReportAfter = Annotated[
+    float, typer.Option(min=0, metavar="SECONDS", help="Shortest time unused that is written.")
+]
+SplitCount = Annotated[int, typer.Option(min=1, help="Containers that share a GPU.")]
+MemoryScaling = Annotated[
+    float, typer.Option(min=0.01, help="Above 1: more memory is promised than a GPU has.")
+]
+DeviceListOption = Annotated[
+    DeviceListChoice, typer.Option(help="How devices are passed to NVIDIA's runtime.")
+]
+HamiCore = Annotated[str, typer.Option(metavar="DIR", help="Where HAMi-core's directory vgpu is.")]
+CdiDir = Annotated[Path, typer.Option(metavar="DIR", help="For the CDI files of claims.")]
+Root = Annotated[Path, typer.Option(metavar="DIR", help="The node's root directory, as seen here.")]
+
+
 @dataclass(frozen=True)
 class _Gpus:
     """The options about GPUs."""
@@ -97,46 +131,20 @@ def beside(  # noqa: PLR0913, PLR0917 -- every option of the command line is one
     system_dir: Annotated[
         Path, typer.Option(metavar="DIR", help="The description of the hardware.")
     ] = Path("/sys/devices/system"),
-    observe: Annotated[
-        bool, typer.Option("--observe", help="Write which GPUs pods have got, and their use.")
-    ] = False,
-    shares: Annotated[
-        bool, typer.Option("--shares", help="Also share the GPUs, by HAMi's protocol.")
-    ] = False,
-    claims: Annotated[
-        bool, typer.Option("--claims", help="Also serve shares to resource claims (DRA).")
-    ] = False,
-    devices: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The GPUs; default: NVML is asked.")
-    ] = None,
-    devices_interval: Annotated[
-        float, typer.Option(min=0.1, metavar="SECONDS", help="Between two reads of the GPUs.")
-    ] = 30.0,
-    use_interval: Annotated[
-        float, typer.Option(min=0.1, metavar="SECONDS", help="Between two reads of their use.")
-    ] = 10.0,
-    idle_threshold: Annotated[
-        int, typer.Option(min=1, max=100, metavar="PERCENT", help="Below this, a GPU is unused.")
-    ] = 1,
-    idle_report_after: Annotated[
-        float, typer.Option(min=0, metavar="SECONDS", help="Shortest time unused that is written.")
-    ] = 30.0,
-    split_count: Annotated[int, typer.Option(min=1, help="Containers that share a GPU.")] = 10,
-    memory_scaling: Annotated[
-        float, typer.Option(min=0.01, help="Above 1: more memory is promised than a GPU has.")
-    ] = 1.0,
-    device_list: Annotated[
-        DeviceListChoice, typer.Option(help="How devices are passed to NVIDIA's runtime.")
-    ] = DeviceListChoice.ENVVAR,
-    hami_core: Annotated[
-        str, typer.Option(metavar="DIR", help="Where HAMi-core's directory vgpu is.")
-    ] = "/usr/local",
-    cdi_dir: Annotated[Path, typer.Option(metavar="DIR", help="For the CDI files of claims.")] = (
-        Path("/var/run/cdi")
-    ),
-    root: Annotated[
-        Path, typer.Option(metavar="DIR", help="The node's root directory, as seen here.")
-    ] = Path("/"),
+    observe: Observe = False,
+    shares: Shares = False,
+    claims: Claims = False,
+    devices: Devices = None,
+    devices_interval: DevicesInterval = 30.0,
+    use_interval: UseInterval = 10.0,
+    idle_threshold: IdleThreshold = 1,
+    idle_report_after: IdleReportAfter = 30.0,
+    split_count: SplitCount = 10,
+    memory_scaling: MemoryScaling = 1.0,
+    device_list: DeviceListOption = DeviceListChoice.ENVVAR,
+    hami_core: HamiCore = "/usr/local",
+    cdi_dir: CdiDir = Path("/var/run/cdi"),
+    root: Root = Path("/"),
     kubeconfig: running.Kubeconfig = None,
     listen_address: running.ListenAddress = LOOPBACK,
     health_port: running.HealthPort = None,

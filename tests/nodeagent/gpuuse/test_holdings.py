@@ -1,4 +1,4 @@
-"""Which GPUs running pods have, from all that says it."""
+"""Which GPUs running pods have, from annotations and from the kubelet."""
 
 from collections.abc import Mapping
 from typing import Any

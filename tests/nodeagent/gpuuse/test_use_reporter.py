@@ -33,7 +33,7 @@ LISTER = api.DESCRIPTOR.services_by_name["PodResourcesLister"]
 
 @dataclass
 class UsedNode:
-    """A node with two GPUs, of which one pod has both, and a clock that is turned by hand."""
+    """A node with a pod that has its two GPUs, and a clock that is turned by hand."""
 
     root: Path
     now_s: float = START_S
@@ -97,7 +97,7 @@ class UsedNode:
 
 @dataclass
 class RunningAgent:
-    """The reporter, which looks when it is told to."""
+    """The reporter, and what it looks at."""
 
     node: UsedNode
     client: Client
