@@ -11,7 +11,7 @@ UV_VERSION := 0.13.8
 export UV_PYTHON_DOWNLOADS := never
 
 .DEFAULT_GOAL := help
-.PHONY: help image demo demo-up demo-down demo-real demo-real-up demo-real-down check test test-long test-vm chaos histories lint format crds bench bench-quality bench-topology controlplane controlplane-next operators nodes clean
+.PHONY: help image demo demo-up demo-down demo-real demo-real-up demo-real-down check test test-long test-vm chaos histories lint format crds protocols bench bench-quality bench-topology controlplane controlplane-next operators nodes clean
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -84,6 +84,9 @@ crds: $(VENV)/ready ## Write definitions, the chart's files and generated pages 
 	$(RUN)/python -m bindery.api.podkeys charts/bindery/files/pod-keys.yaml
 	$(RUN)/python -m bindery.grouper.ownerkinds charts/bindery/files/owner-kinds.yaml
 	$(RUN)/python -m tests.house.chartnames charts/bindery/files/known-names.yaml
+
+protocols: $(VENV)/ready ## Generate the messages of the kubelet's sockets from the definitions of its Go module.
+	$(UV) run --frozen --no-sync --with grpcio-tools==1.85.1 python -m devcluster.protocols
 
 IMAGE ?=
 BASE  ?=

@@ -18,6 +18,7 @@ import typer
 from rich.console import Console
 
 from benchmarks import (
+    beside,
     binder,
     catalogue,
     grouping,
@@ -49,11 +50,13 @@ _KINDS: Final = (
     "grouping",
     "hollow",
     "realnode",
+    "beside",
 )
 """What `--only` takes; each has parts."""
 
 _WAYS_A_RUN: Final = 20
 """Pods of each contender on a real node, for each run."""
+_PODS_BESIDE: Final = 100
 _TABLE_WIDTH: Final = 120
 
 _progress = Console(stderr=True, highlight=False)
@@ -164,6 +167,15 @@ def run_real_node(plan: Plan) -> realnode.Ways:
         return realnode.measure(Path(directory), _WAYS_A_RUN * plan.runs, _progress.print)
 
 
+def run_beside() -> beside.Lap | None:
+    """Measure the agent beside a kubelet, where this machine can have a real node."""
+    if reasons := list(machine.lacks()):
+        _progress.print(f"no real node here: {'; '.join(reasons)}", markup=False)
+        return None
+    with tempfile.TemporaryDirectory(prefix="bindery-bench-") as directory:
+        return beside.measure(Path(directory), _PODS_BESIDE, _progress.print)
+
+
 def _rotated(names: Sequence[str], number: int) -> Sequence[str]:
     """Return the order of a round: nobody always runs right after the same other."""
     start = number % len(names)
@@ -234,6 +246,8 @@ def main(
         measurements += summary.of_hollow_nodes(asyncio.run(run_hollow_nodes(plan)))
     if plan.wants("realnode"):
         measurements += summary.of_real_node(run_real_node(plan))
+    if plan.wants("beside") and (lap := run_beside()) is not None:
+        measurements += summary.of_beside(lap)
     measurements += summary.of_planning(rates)
     measurements += room_measurements
     if not measurements:

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from benchmarks import binder, grouping, hollow, nodedecisions, racetable, realnode
+from benchmarks import beside, binder, grouping, hollow, nodedecisions, racetable, realnode
 from benchmarks.binder import Found, Sizes
 from benchmarks.growth import CPU_SECONDS, MEGABYTES, SECONDS
 from benchmarks.races import Standing
@@ -94,6 +94,21 @@ def of_hollow_nodes(lap: hollow.Lap) -> Iterator[Measurement]:
         yield measured(f"idle CPU: {what}", percent, "% of a core", Better.LOWER)
     title = f"{nodes}: until {pods} run, against their creation"
     yield measured(title, lap.all_running_s, "s", Better.LOWER, lap.created_s)
+
+
+def of_beside(lap: beside.Lap) -> Iterator[Measurement]:
+    """Yield what the agent beside a kubelet takes, and what the kubelet does with it."""
+    for span in lap.spans:
+        cpu = "% of a core"
+        yield measured(f"beside a kubelet, {span.name}: CPU", span.agent_cpu, cpu, Better.LOWER)
+        title = f"beside a kubelet, {span.name}: peak memory"
+        yield measured(title, span.agent_mb, MEGABYTES, Better.LOWER)
+        title = f"beside a kubelet, {span.name}: the kubelet's CPU"
+        yield measured(title, span.kubelet_cpu, cpu, Better.LOWER)
+    title = "the kubelet's CPU with these pods and no agent"
+    yield measured(title, lap.kubelet_alone_cpu, "% of a core", Better.LOWER)
+    title = "beside a kubelet: until a report lists a new pod, median"
+    yield measured(title, lap.report_s, "s", Better.LOWER)
 
 
 def of_real_node(ways: realnode.Ways) -> Iterator[Measurement]:

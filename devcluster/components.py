@@ -18,7 +18,7 @@ from bindery.api.configuration import (
     GrouperConfiguration,
     SchedulerConfiguration,
 )
-from devcluster import checkout
+from devcluster import checkout, nodeaccount
 from devcluster.install import Installation
 from devcluster.plane import ControlPlane
 from devcluster.ports import free_port
@@ -150,6 +150,19 @@ class Components:
     ) -> Component:
         """Start one process that runs `count` hollow nodes; `arguments` are further options."""
         return self._start(name, "nodeagent", ["run", f"--hollow={count}", *arguments])
+
+    def start_beside(self, node: str, kubelet: Path, configuration: Path) -> Component:
+        """Start the agent beside the kubelet of `node`, with a token that is bound to this node.
+
+        `kubelet`: its root directory, as this machine reaches it; `configuration`: its file.
+        """
+        plane, port = self._control_plane, free_port()
+        command = [sys.executable, "-m", "bindery.cli.main", "nodeagent", "beside"]
+        command += [f"--node-name={node}", f"--kubelet-dir={kubelet}"]
+        command += [f"--kubelet-config={configuration}", f"--health-port={port}"]
+        command += [f"--kubeconfig={nodeaccount.node_kubeconfig(plane, node)}"]
+        log = self._directory / "logs" / f"beside-{node}.log"
+        return self._start_command(Command(f"beside-{node}", command, log), port)
 
     def stop(self) -> None:
         """Stop all components, the last started first."""

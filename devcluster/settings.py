@@ -64,6 +64,7 @@ _NODE_CONTROLLERS: Final = (
     "certificatesigningrequest-approving-controller",
     "certificatesigningrequest-cleaner-controller",
     "certificatesigningrequest-signing-controller",
+    "daemonset-controller",
     "endpoints-controller",
     "endpointslice-controller",
     "persistentvolume-attach-detach-controller",

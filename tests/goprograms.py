@@ -16,11 +16,14 @@ IN_MEMORY = {"TMPDIR": str(SHARED_MEMORY)} if SHARED_MEMORY.is_dir() else {}
 """The kubelet flushes each of its files to the disk, which takes nearly all of the time."""
 
 
-def program(name: str) -> Path:
+def program(name: str, module: str = build.MODULE) -> Path:
     """Return the program `name`, built first if its source or its modules have changed."""
-    module = checkout.ROOT / "controlplane"
+    directory = checkout.ROOT / module
     digest = hashlib.sha256()
-    for path in (module / "go.mod", module / "go.sum", *sorted((module / name).glob("*.go"))):
+    for path in (
+        *(directory / "go.mod", directory / "go.sum"),
+        *sorted((directory / name).glob("*.go")),
+    ):
         digest.update(path.read_bytes())
     path = build.cache_directory() / f"{name}-{digest.hexdigest()[:16]}"
     if not path.exists():
@@ -29,7 +32,7 @@ def program(name: str) -> Path:
         scratch = path.with_suffix(".new")
         subprocess.run(
             [str(compiler), "build", "-trimpath", "-o", str(scratch), f"./{name}"],
-            cwd=module,
+            cwd=directory,
             env=go.environment(),
             check=True,
             capture_output=True,
@@ -38,11 +41,11 @@ def program(name: str) -> Path:
     return path
 
 
-def ask(name: str, questions: Sequence[Any]) -> list[Any]:
+def ask(name: str, questions: Sequence[Any], module: str = build.MODULE) -> list[Any]:
     """Return the answer of the program `name` to each of `questions`."""
     lines = "\n".join(json.dumps(question) for question in questions)
     done = subprocess.run(
-        [str(program(name))],
+        [str(program(name, module))],
         input=lines,
         env={**os.environ, **IN_MEMORY},
         capture_output=True,

@@ -34,6 +34,7 @@ TOGETHER = frozenset(
         "tests/e2e/realnode/test_real_and_hollow.py",
         "tests/e2e/realnode/test_real_resources.py",
         "tests/e2e/realnode/test_real_devices.py",
+        "tests/e2e/realnode/test_real_share_plugin.py",
         "tests/e2e/realnode/test_real_life.py",
         "tests/e2e/realnode/test_real_failures.py",
     }

@@ -10,7 +10,14 @@ from datetime import datetime
 from bindery.answers.rows import Row
 from bindery.answers.statements import few, gang_of, phase_of, reason_of
 from bindery.api.names import SCHEDULER_NAME
-from bindery.api.states import INVALID, PODS_NOT_RUNNING, SCHEDULED, GangState
+from bindery.api.states import (
+    DEVICES_UNHEALTHY,
+    GPUS_IDLE,
+    INVALID,
+    PODS_NOT_RUNNING,
+    SCHEDULED,
+    GangState,
+)
 from bindery.api.times import age
 from bindery.kube.objects.bindrequests import CommittedStatement
 from bindery.kube.objects.podgroups import PodGroup
@@ -89,6 +96,7 @@ def _gang_row(group: PodGroup, snapshot: ClusterSnapshot, now: datetime) -> Row:
         "reason": condition.reason if condition is not None and waits else "",
         "message": condition.message if condition is not None and waits else "",
         "waits": failure(group, snapshot.workload_jobs) or _waits_because(group, condition, pods),
+        "idle": _condition(group, GPUS_IDLE) is not None,
     }
 
 
@@ -99,10 +107,11 @@ def _waits_because(group: PodGroup, condition: Condition | None, pods: Sequence[
 
 
 def _not_all(group: PodGroup, pods: Sequence[Pod]) -> str:
-    """Return the reason why pods of a scheduled gang wait or do not start; "" if none does."""
-    late = _condition(group, PODS_NOT_RUNNING)
-    if late is not None:
-        return f"{late.reason}: {late.message}"
+    """Return why pods of a scheduled gang wait, do not start or do no work; "" if none does."""
+    for kind in (PODS_NOT_RUNNING, DEVICES_UNHEALTHY, GPUS_IDLE):
+        found = _condition(group, kind)
+        if found is not None:
+            return f"{found.reason}: {found.message}"
     condition = scheduled_condition(group)
     waits = any(not is_bound(pod) and pod.status.phase not in FINISHED for pod in pods)
     return (
@@ -158,6 +167,7 @@ def _missing_row(
         "waits": f"{condition.reason}: {condition.message}"
         if condition is not None and waits
         else "",
+        "idle": False,
     }
 
 
@@ -182,6 +192,7 @@ def _single_row(pod: Pod, snapshot: ClusterSnapshot, now: datetime) -> Row:
         "waits": f"{condition.reason}: {condition.message}"
         if condition is not None and waits
         else "",
+        "idle": False,
     }
 
 

@@ -22,6 +22,7 @@ DEFAULT_ACTIONS: Final = (
     "preempt",  # inside a queue, by priority
     "stalegangeviction",  # pods of gangs that have lost their minimum
     "runtimelimit",  # gangs that have reached their limit of run time
+    "idlegpus",  # gangs whose GPUs have been idle for too long
 )
 DEFAULT_PLUGINS: Final = (
     "predicates",  # hard filters: selectors, affinity, taints, readiness
@@ -281,6 +282,29 @@ class BinderConfiguration(ApiModel):
     """For `bindery webhook run`, which reads the same file; the binder ignores it."""
 
 
+TOPOGRAPH_LEVELS: Final = (
+    ("accelerator.topograph.run/sub-domain",),
+    (
+        "accelerator.topograph.run/domain",
+        "network.topology.nvidia.com/accelerator",
+        "nvidia.com/gpu.clique",
+    ),
+    (
+        "fabric.topograph.run/tier-0",
+        "network.topology.nvidia.com/leaf",
+        "network.topology.nvidia.com/block",
+    ),
+    ("fabric.topograph.run/tier-1", "network.topology.nvidia.com/spine"),
+    (
+        "fabric.topograph.run/tier-2",
+        "network.topology.nvidia.com/core",
+        "network.topology.nvidia.com/datacenter",
+    ),
+)
+"""Labels of nodes by Topograph (v1, v0.5, v0.1), the closest level first, and the GPU operator's
+label of NVLink domains, which Topograph uses where it is there."""
+
+
 class GrouperConfiguration(ApiModel):
     """One grouper: scheduler names, rows and rates."""
 
@@ -295,4 +319,7 @@ class GrouperConfiguration(ApiModel):
     """Time for which changes of a workload are collected before its PodGroups are computed."""
     concurrent_writes: int = Field(default=16, ge=1)
     """Maximum number of concurrent writes, over all workloads."""
+    hyper_node_levels: tuple[tuple[str, ...], ...] = TOPOGRAPH_LEVELS
+    """Labels of nodes by which HyperNodes are made: one list for each level, the closest level
+    first; in a list, the first label that a node has counts. Without levels, none are made."""
     leader_election: LeaderElection = LeaderElection()

@@ -117,6 +117,9 @@ DO_NOT_DISRUPT_ANNOTATION: Final = f"{GROUP}/do-not-disrupt"
 """Annotation of a pod: with "true", the pod is not moved."""
 LAST_CHECKPOINT_ANNOTATION: Final = f"{GROUP}/last-checkpoint"
 """Annotation of a pod or a PodGroup: time of the last checkpoint, such as 2026-01-01T00:00:00Z."""
+GPUS_IDLE_SINCE_ANNOTATION: Final = f"{GROUP}/gpus-idle-since"
+"""Annotation of a bound pod: since when none of its GPUs is used, such as 2026-01-01T00:00:00Z.
+The agent beside the kubelet writes it, and removes it when a GPU is used again."""
 PROVISIONING_REQUEST_ANNOTATION: Final = f"{GROUP}/provisioning-request"
 """Annotation of a PodGroup, one of its pods or an owner: with "true", nodes are requested while the
 gang lacks room; "false" disables the request. The PodGroup has priority."""

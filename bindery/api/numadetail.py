@@ -8,6 +8,15 @@ a scheduler can predict more of the kubelet's decisions. The struct is the JSON 
 import msgspec
 
 
+class PodZones(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """The part of a node's zones that one pod holds."""
+
+    held: dict[str, dict[str, int]] = msgspec.field(default_factory=dict)
+    """Zone name -> resource -> amount exclusively for the pod: whole CPUs, bytes, devices."""
+    memory: list[list[str]] = msgspec.field(default_factory=list)
+    """Groups of several zones whose memory the pod uses together."""
+
+
 class NumaDetail(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     """The state of a node in one report. Lists of CPUs are text such as "0-31,64-95"."""
 
@@ -31,6 +40,11 @@ class NumaDetail(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=F
     """The CPUs of each uncore cache; None if the node reports none."""
     devices: dict[str, dict[str, list[str]]] = msgspec.field(default_factory=dict)
     """Resource -> zone name, "" for no zone -> ids of healthy devices that no container holds."""
+    held: dict[str, PodZones] | None = None
+    """UID of one of `pods` -> its part; without pods that hold nothing. None: not reported."""
+    memory_groups: dict[str, list[str]] | None = None
+    """Zone name -> the zones whose memory is used together with its own, itself included; without
+    zones whose memory is unused. None: not reported."""
 
     def encode(self) -> str:
         """Return the JSON of the annotation."""

@@ -104,9 +104,11 @@ SHARE_RECORDS: Final = Records(
 )
 """Records of a pod's shares of GPUs."""
 DEVICE_RECORDS: Final = Records(
-    assignment.PROTOCOL_KEYS | {hami_names.DEVICES_RECORD}, frozenset({hami_names.ASSIGNED_NODE})
+    assignment.PROTOCOL_KEYS
+    | {hami_names.DEVICES_RECORD, hami_names.ISOLATION, names.GPUS_IDLE_SINCE_ANNOTATION},
+    frozenset({hami_names.ASSIGNED_NODE}),
 )
-"""Records of a pod's devices in HAMi's protocol."""
+"""Records of a pod's devices in HAMi's protocol, and of their use."""
 
 UNGUARDED_RECORDS: Final = frozenset({names.VOID_BINDINGS_ANNOTATION})
 """Annotations that a component of Bindery writes, and that nothing reads: owners may write them."""

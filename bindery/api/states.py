@@ -18,6 +18,14 @@ MALFORMED: Final = "Malformed"
 PODS_NOT_RUNNING: Final = "PodsNotRunning"
 """The PodGroup condition that exists, with status True, while bound pods do not start."""
 
+GPUS_IDLE: Final = "GpusIdle"
+"""The PodGroup condition that exists, with status True, while no pod of the gang has used its GPUs
+for longer than the queue allows."""
+
+DEVICES_UNHEALTHY: Final = "DevicesUnhealthy"
+"""The PodGroup condition that exists, with status True, while a node reports devices of the gang's
+pods as unhealthy."""
+
 EVICTED: Final = "Evicted"
 """The PodGroup condition with the record of its last eviction. True until the gang has its minimum
 again."""

@@ -34,7 +34,7 @@ COMMANDS: Final = {
     "scheduler": LazyCommand("processes.scheduler", "The scheduler process."),
     "binder": LazyCommand("processes.binder", "The binder process."),
     "grouper": LazyCommand("processes.grouper", "The grouper process."),
-    "nodeagent": LazyCommand("processes.nodeagent", "The node agent: hollow nodes."),
+    "nodeagent": LazyCommand("processes.nodeagent", "The node agent: hollow, or beside a kubelet."),
     "node": LazyCommand("files.node", "Check checkpoint files of a kubelet."),
     "webhook": LazyCommand("processes.webhook", "The admission webhook's process."),
     "reservation": LazyCommand("processes.reservation", "The process of a reservation pod."),

@@ -15,6 +15,7 @@ from bindery import __version__
 from bindery.api.configuration import GrouperConfiguration
 from bindery.grouper.loop import GroupingLoop
 from bindery.grouper.metrics import GROUPS, KINDS, LEADING, WORKLOADS
+from bindery.grouper.networks.writing import HyperNodeWriter
 from bindery.grouper.notices import NoticeBoard, written_events
 from bindery.grouper.table import publishing
 from bindery.grouper.table.loading import Table
@@ -116,7 +117,10 @@ class Grouper:
         )
         LEADING.set(1)
         try:
-            await loop.run()
+            async with asyncio.TaskGroup() as group:
+                if levels := options.configuration.hyper_node_levels:
+                    group.create_task(HyperNodeWriter(self._client, levels).run())
+                await loop.run()
         finally:
             LEADING.set(0)
 

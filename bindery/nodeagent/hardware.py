@@ -184,12 +184,12 @@ class KubeletSettings(ApiModel):
     @classmethod
     def _gates_exist(cls, gates: dict[str, bool]) -> dict[str, bool]:
         for gate in gates:
-            if gate not in _GATES:
+            if gate not in GATES:
                 raise ValueError(f"unrecognized feature gate: {gate}")
         return gates
 
 
-_GATES: Final = {
+GATES: Final = {
     "CPUManagerPolicyAlphaOptions": "cpu_policy_alpha_options",
     "CPUManagerPolicyBetaOptions": "cpu_policy_beta_options",
     "NodeDeclaredFeatures": "node_declared_features",
@@ -328,7 +328,7 @@ def _machine(capacity: Mapping[str, int], hardware: NumaHardware, *, is_exact: b
 
 
 def _config(capacity: Mapping[str, int], machine: Machine, settings: KubeletSettings) -> NodeConfig:
-    features = {_GATES[gate]: value for gate, value in settings.feature_gates.items()}
+    features = {GATES[gate]: value for gate, value in settings.feature_gates.items()}
     reserved_cpus = parse_cpus(settings.reserved_system_cpus)
     system, kube = pods.resources(settings.system_reserved), pods.resources(settings.kube_reserved)
     if reserved_cpus:

@@ -4,12 +4,15 @@ A separate struct beside `bindery.kube.objects.watched.Pod`, because the schedul
 fields, and each declared field costs time at every event.
 """
 
+from typing import Final
+
 import msgspec
 
 from bindery.kube.objects.podspec import Affinity, Container, ResourceRequirements, Toleration
+from bindery.kube.objects.resources import PODS
 from bindery.kube.objects.watched import Condition, ExtendedClaimStatus, KubeObject
 
-__all__ = ["Container", "HollowPod", "HollowPodSpec", "HollowPodStatus"]
+__all__ = ["HOLLOW_PODS", "Container", "HollowPod", "HollowPodSpec", "HollowPodStatus"]
 
 
 class Sysctl(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
@@ -86,3 +89,7 @@ class HollowPod(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False)
         """Whether the conditions of all its readiness gates are true."""
         true = {one.type for one in self.status.conditions or () if one.status == "True"}
         return all(gate.condition_type in true for gate in self.spec.readiness_gates or ())
+
+
+# A node does not forget an unreadable pod.
+HOLLOW_PODS: Final = PODS.decoded_as(HollowPod, held=lambda pod, _: pod)

@@ -18,7 +18,6 @@ from bindery.kube.client import Client
 from bindery.kube.errors import ConflictError, InvalidError, NotFoundError
 from bindery.kube.events.recorder import EventRecorder, reference_to
 from bindery.kube.http.requests import PatchKind
-from bindery.kube.objects.resources import PODS
 from bindery.kube.watches.reflector import Change, EventType, Reflector
 from bindery.nodeagent import metrics, pod_status
 from bindery.nodeagent.addresses import AddressPool, NoAddressLeftError
@@ -39,13 +38,10 @@ from bindery.nodeagent.lifecycle import (
     decide,
     malformed_annotations,
 )
-from bindery.nodeagent.pod_objects import HollowPod
+from bindery.nodeagent.pod_objects import HOLLOW_PODS, HollowPod
 from bindery.nodeagent.pod_status import Patch
 from bindery.nodeagent.shapes import HollowNode
 from bindery.nodeagent.work import WorkQueue
-
-# A node does not forget an unreadable pod.
-HOLLOW_PODS: Final = PODS.decoded_as(HollowPod, held=lambda pod, _: pod)
 
 _WORKERS: Final = 32
 """Maximum number of concurrent writes; more would only wait in the API server."""

@@ -11,9 +11,7 @@ from typing import Final
 import structlog
 
 from bindery.kube.client import Client
-from bindery.kube.errors import AlreadyExistsError, NotFoundError
-from bindery.kube.objects.nodetopologies import NODE_RESOURCE_TOPOLOGIES
-from bindery.nodeagent import metrics, topologyreport
+from bindery.nodeagent import metrics, reportobject, topologyreport
 from bindery.nodeagent.hardware import HollowMachine
 from bindery.nodeagent.kubelet import HollowKubelet
 from bindery.nodeagent.shapes import HollowNode
@@ -69,18 +67,7 @@ class TopologyKeeper:
         if kubelet is None or uid is None:
             return None
         body = topologyreport.body(kubelet, self._layout(kubelet.machine), uid)
-        try:
-            await self._client.patch(NODE_RESOURCE_TOPOLOGIES, name, body)
-        except NotFoundError:
-            return await self._create(body)
-        return None
-
-    async def _create(self, body: topologyreport.Body) -> float | None:
-        try:
-            await self._client.create(NODE_RESOURCE_TOPOLOGIES, body)
-        except AlreadyExistsError:
-            return 0.0
-        except NotFoundError:
+        if not await reportobject.store(self._client, name, body):
             if not self._is_missing:
                 log.warning("the API server does not serve NodeResourceTopology; "
                             "zones are not reported until its definition is installed")  # fmt: skip

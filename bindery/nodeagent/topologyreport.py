@@ -1,12 +1,14 @@
 """Builds the NodeResourceTopology of a node from its kubelet's state. Pure.
 
-Used by `topologies` for hollow nodes. As with the published exporters, a zone lists only resources
-that are allocated by zone: CPUs under the static policy, memory and huge pages under the Static
-policy, and devices. CPUs used by containers on shared CPUs are not deducted, as in the kubelet.
+Used by `topologies` for hollow nodes, and by `beside` for nodes with a kubelet. As with the
+published exporters, a zone lists only resources that are allocated by zone: CPUs under the static
+policy, memory and huge pages under the Static policy, and devices. CPUs used by containers on
+shared CPUs are not deducted, as in the kubelet.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final, Protocol
 
 from bindery.api import names, podfingerprint
@@ -16,9 +18,10 @@ from bindery.kube.objects.nodetopologies import (
     NUMA_ZONE,
     POLICY_ATTRIBUTE,
     SCOPE_ATTRIBUTE,
-    ZONE_PREFIX,
 )
+from bindery.nodeagent import heldzones
 from bindery.nodeagent.hardware import HollowMachine
+from bindery.nodeagent.heldzones import zone_name
 from bindery.nodecore import pods
 from bindery.nodecore.container_manager import ContainerManager, NodeConfig
 from bindery.nodecore.cpu import manager as cpu_manager
@@ -27,6 +30,8 @@ from bindery.nodecore.topology import policies
 from bindery.nodecore.topology.manager import POD_SCOPE
 
 Body = Mapping[str, Any]
+
+_SAME: Final[Mapping[str, str]] = MappingProxyType({})
 
 _LEGACY: Final = {
     policies.BEST_EFFORT: "BestEffort",
@@ -75,7 +80,7 @@ def layout_of(config: NodeConfig) -> Layout:
         caches.setdefault(info.uncore, set()).add(cpu)
     return Layout(
         cpus=cpus,
-        cpu_lists={_zone(node): format_cpus(listed) for node, listed in cpus.items()},
+        cpu_lists={zone_name(node): format_cpus(listed) for node, listed in cpus.items()},
         cores=[
             format_cpus(frozenset(core.threads))
             for node in config.machine.nodes
@@ -85,8 +90,16 @@ def layout_of(config: NodeConfig) -> Layout:
     )
 
 
-def body(kubelet: Reported, layout: Layout, node_uid: str) -> Body:
-    """Return the whole object, with the Node as its owner."""
+def body(
+    kubelet: Reported,
+    layout: Layout,
+    node_uid: str,
+    api_uids: Mapping[str, str] = _SAME,
+) -> Body:
+    """Return the whole object, with the Node as its owner.
+
+    `api_uids`: the kubelet's UID of a pod -> that of the API server, for pods with two.
+    """
     config = kubelet.machine.config
     running = list(kubelet.admitted())
     fingerprint = podfingerprint.sign((pod.namespace, pod.name) for pod in running)
@@ -103,7 +116,7 @@ def body(kubelet: Reported, layout: Layout, node_uid: str) -> Body:
             "name": kubelet.name,
             "annotations": {
                 podfingerprint.ANNOTATION: fingerprint,
-                names.NUMA_DETAIL_ANNOTATION: _detail(kubelet, layout, running).encode(),
+                names.NUMA_DETAIL_ANNOTATION: _detail(kubelet, layout, running, api_uids).encode(),
             },
             "ownerReferences": [
                 {"apiVersion": "v1", "kind": "Node", "name": kubelet.name, "uid": node_uid}
@@ -113,10 +126,10 @@ def body(kubelet: Reported, layout: Layout, node_uid: str) -> Body:
         "attributes": [{"name": name, "value": text} for name, text in attributes.items()],
         "zones": [
             {
-                "name": _zone(node.id),
+                "name": zone_name(node.id),
                 "type": NUMA_ZONE,
                 "costs": [
-                    {"name": _zone(other.id), "value": distance}
+                    {"name": zone_name(other.id), "value": distance}
                     for other, distance in zip(
                         config.machine.nodes, node.distances or (), strict=False
                     )
@@ -155,7 +168,12 @@ def _amounts(name: str, capacity: int, allocatable: int, available: int) -> Body
     }
 
 
-def _detail(kubelet: Reported, layout: Layout, running: Sequence[pods.Pod]) -> NumaDetail:
+def _detail(
+    kubelet: Reported,
+    layout: Layout,
+    running: Sequence[pods.Pod],
+    api_uids: Mapping[str, str],
+) -> NumaDetail:
     config, manager = kubelet.machine.config, kubelet.manager
     if manager.cpu.policy_name == cpu_manager.NONE:
         free = config.cpus.cpus
@@ -166,12 +184,12 @@ def _detail(kubelet: Reported, layout: Layout, running: Sequence[pods.Pod]) -> N
         available = manager.devices.state.available(resource)
         by_zone = devices.setdefault(resource, {})
         for one in listed:
-            zone = _zone(one.numa_nodes[0]) if one.numa_nodes else ""
+            zone = zone_name(one.numa_nodes[0]) if one.numa_nodes else ""
             ids = by_zone.setdefault(zone, [])
             if one.id in available:
                 ids.append(one.id)
     return NumaDetail(
-        pods=sorted(pod.uid for pod in running),
+        pods=sorted(api_uids.get(pod.uid, pod.uid) for pod in running),
         cpu_manager_policy=manager.cpu.policy_name,
         cpu_manager_options=dict(config.cpu_options),
         memory_manager_policy=manager.memory.policy_name,
@@ -181,6 +199,16 @@ def _detail(kubelet: Reported, layout: Layout, running: Sequence[pods.Pod]) -> N
         cores=layout.cores,
         uncore_caches=layout.uncore_caches,
         devices=devices,
+        held={
+            api_uids.get(uid, uid): part
+            for uid, part in heldzones.parts(
+                manager, layout.cpus, (pod.uid for pod in running)
+            ).items()
+        },
+        memory_groups={
+            zone_name(node): [zone_name(other) for other in group]
+            for node, group in heldzones.memory_groups(manager.memory.state.machine).items()
+        },
     )
 
 
@@ -190,7 +218,3 @@ def _legacy_policy(config: NodeConfig) -> str:
     if word is None:
         return "None"
     return f"{word}{'Pod' if config.topology_scope == POD_SCOPE else 'Container'}Level"
-
-
-def _zone(node: int) -> str:
-    return f"{ZONE_PREFIX}{node}"

@@ -89,8 +89,13 @@ def with_text_amounts(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     return {
-        key: {name: str(amount) for name, amount in each.items()}
+        key: {name: _text_amount(amount) for name, amount in each.items()}
         if key in _AMOUNTS and isinstance(each, dict)
         else with_text_amounts(each)
         for key, each in value.items()
     }
+
+
+def _text_amount(amount: Any) -> Any:
+    """Return an amount as text; in claims and slices, `capacity` has amounts only further below."""
+    return with_text_amounts(amount) if isinstance(amount, dict | list) else str(amount)

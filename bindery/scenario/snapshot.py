@@ -63,7 +63,6 @@ DROPPED: Final[Mapping[str, frozenset[str]]] = {
     ),
     "container status": frozenset(
         {
-            "allocatedResourcesStatus",
             "containerID",
             "image",
             "imageID",

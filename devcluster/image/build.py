@@ -153,9 +153,10 @@ class _Builder:
         return oci.Layer.of(target / "layer.tar"), target / "root"
 
     def export(self, form: str) -> str:
-        """Return the locked dependencies of `uv.lock` in one of uv's forms."""
+        """Return the locked dependencies of `uv.lock` in one of uv's forms, with those of nodes."""
         return _run([_uv(), "export", "--quiet", "--frozen", "--no-emit-project", "--no-header",
-                     f"--format={form}", "--preview-features=sbom-export"])  # fmt: skip
+                     "--extra=node", f"--format={form}",
+                     "--preview-features=sbom-export"])  # fmt: skip
 
     def _add_dependencies(self, made: Path, requirements: str) -> None:
         """Install the locked dependencies into the root, compile them, write the second layer."""

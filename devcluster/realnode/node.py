@@ -85,6 +85,11 @@ class RealNode:
         return self._directory / "static-pods"
 
     @property
+    def kubelet_configuration(self) -> Path:
+        """The configuration file of the kubelet."""
+        return self._directory / "kubelet.yaml"
+
+    @property
     def root(self) -> Path:
         """The root directory of the node, as this machine reaches it while the node runs."""
         return Path(f"/proc/{self._init()}/root")
@@ -143,8 +148,23 @@ class RealNode:
 
     def kill(self, service: str) -> None:
         """Kill a service, as in a crash; it is restarted unless it is held."""
-        for pid in self._pids(service):
+        for pid in self.pids(service):
             os.kill(pid, signal.SIGKILL)
+
+    def pids(self, service: str) -> list[int]:
+        """Return the process IDs of the program `service` in this node, in the numbers of this
+        machine.
+        """
+        namespace = Path(f"/proc/{self._init()}/ns/pid").readlink()
+        found = []
+        for each in Path("/proc").glob("[0-9]*"):
+            try:
+                if (each / "ns/pid").readlink() == namespace:
+                    program = (each / "exe").readlink().name
+                    found += [int(each.name)] if program == service else []
+            except OSError:
+                continue  # it has ended
+        return found
 
     def hold(self, service: str) -> None:
         """Keep a service stopped after its next end."""
@@ -172,7 +192,7 @@ class RealNode:
 
     def _write_kubelet_configuration(self) -> None:
         content = configuration.kubelet(self.plan, "/node/ca.crt")
-        (self._directory / "kubelet.yaml").write_text(content)
+        self.kubelet_configuration.write_text(content)
 
     def _start(self) -> Process:
         cgroups.make(self._site.tree, self.name)
@@ -201,18 +221,3 @@ class RealNode:
             if time.monotonic() > deadline_s:
                 raise self.process.error("has no first process")
             time.sleep(0.02)
-
-    def _pids(self, service: str) -> list[int]:
-        """Return the process IDs of the program `service` in this node, in the numbers of this
-        machine.
-        """
-        namespace = Path(f"/proc/{self._init()}/ns/pid").readlink()
-        found = []
-        for each in Path("/proc").glob("[0-9]*"):
-            try:
-                if (each / "ns/pid").readlink() == namespace:
-                    program = (each / "exe").readlink().name
-                    found += [int(each.name)] if program == service else []
-            except OSError:
-                continue  # it has ended
-        return found

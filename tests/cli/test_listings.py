@@ -9,7 +9,7 @@ from bindery.answers.listings import gang_rows, request_rows
 from bindery.answers.queuerows import queue_rows
 from bindery.answers.subjects import subject
 from bindery.api.gpus import GpuResources
-from bindery.api.states import SCHEDULED
+from bindery.api.states import GPUS_IDLE, SCHEDULED
 from bindery.cli.text.state import state_lines
 from bindery.kube.objects.bindrequests import CommittedStatement, PodBinding, StatementSpec
 from bindery.kube.objects.claims import (
@@ -61,6 +61,20 @@ def with_condition(snapshot: ClusterSnapshot, group: str, status: str) -> Cluste
     return replace(snapshot, groups=groups)
 
 
+def test_a_gang_with_idle_gpus_is_marked_and_says_why() -> None:
+    idle = Condition(type=GPUS_IDLE, status="True", reason=GPUS_IDLE, message="none is used")
+    found = snapshot_of(SCENARIO)
+    groups = tuple(
+        msgspec.structs.replace(g, status=msgspec.structs.replace(g.status, conditions=[idle]))
+        for g in found.groups
+    )
+
+    rows = gang_rows(replace(found, groups=groups), SCENARIO.now)
+
+    assert {row["waits"] for row in rows} == {"GpusIdle: none is used"}
+    assert all(row["idle"] for row in rows)
+
+
 def test_a_gang_shows_its_pods_and_the_reason_why_it_waits() -> None:
     snapshot = with_condition(snapshot_of(SCENARIO), "part", "False")
 
@@ -80,6 +94,7 @@ def test_a_gang_shows_its_pods_and_the_reason_why_it_waits() -> None:
         "reason": "OverLimit",
         "message": "queue is full",
         "waits": "OverLimit: queue is full",
+        "idle": False,
     }
     assert asked["waits"] == ""
 

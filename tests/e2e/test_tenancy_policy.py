@@ -103,6 +103,7 @@ async def test_an_owner_cannot_change_the_records_of_a_bound_pod(
         {"annotations": {"received-resource-type": "Regular"}},
         {"annotations": {TO_ALLOCATE: "GPU-b,NVIDIA,81920,100:;"}},
         {"annotations": {ALLOCATED: ""}},
+        {"annotations": {f"{OURS}gpus-idle-since": "2000-01-01T00:00:00Z"}},
         {"labels": {f"{OURS}queue": "free"}},
         {"labels": {f"{OURS}node-pool": "other"}},
         {"labels": {"runai-gpu-group": None}},

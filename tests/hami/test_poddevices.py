@@ -1,5 +1,7 @@
 """The devices of a pod in HAMi's annotation, byte for byte for each version."""
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -124,3 +126,32 @@ def test_init_containers_hold_only_the_excess_over_other_containers() -> None:
 
     assert poddevices.collapse(slots, {0}) == {"GPU-a": Holding(2, 5000, 40)}
     assert poddevices.collapse(slots) == {"GPU-a": Holding(3, 7000, 50)}
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ("A,x,1,0:;", ";;"),
+        ("A,x,1,0:;B,x,1,0:;", ";B,x,1,0:;;", ";;;;"),
+        (";A,x,1,0:;;", ";;;;"),
+        (",,0,0:;A,x,1,0:;", ",,0,0:;;;"),  # the filler before 2.6 is no device
+        ("", ";"),
+    ],
+)
+def test_devices_are_erased_container_by_container_as_by_hamis_plugin(
+    texts: tuple[str, ...],
+) -> None:
+    for before, after in itertools.pairwise(texts):
+        assert poddevices.erase_first(before) == after
+
+
+DEVICES = st.builds(gpu, st.sampled_from(["GPU-a", "GPU-b"]), st.integers(0, 9), st.integers(0, 9))
+
+
+@given(st.lists(st.lists(DEVICES, max_size=2).map(tuple), max_size=5).map(tuple))
+def test_each_erasure_leaves_one_container_less(slots: poddevices.Slots) -> None:
+    text = poddevices.encode(slots)
+    waiting = sum(map(bool, slots))
+    for left in reversed(range(waiting)):
+        text = poddevices.erase_first(text)
+        assert sum(map(bool, poddevices.decode(text))) == left

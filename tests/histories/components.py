@@ -88,7 +88,8 @@ async def run_grouper(
 ) -> None:
     """Run one grouper."""
     del plan
-    configuration = GrouperConfiguration(leader_election=_LEASES)
+    # Without HyperNodes from labels: the worlds have none, and their watches would cost time.
+    configuration = GrouperConfiguration(leader_election=_LEASES, hyper_node_levels=())
     options = grouper.GrouperOptions(configuration, _table(), None, identity, NOWHERE)
     await grouper.Grouper(options, Client(carrier, _CALL_S, environment)).run()
 

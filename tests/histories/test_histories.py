@@ -80,7 +80,7 @@ async def _rest(*_arguments: Any) -> None:
 
 async def _spin(*_arguments: Any) -> None:
     await asyncio.sleep(1.0)
-    while True:
+    while True:  # noqa: ASYNC110  it spins on purpose
         await asyncio.sleep(0)
 
 

@@ -18,22 +18,25 @@ from bindery.scheduler.plugins.interface import jobs, nodes, state
 
 PACKAGE = Path(__file__).resolve().parents[2] / "bindery"
 WRITERS = [
-    *(path for folder in ("scheduler", "binder") for path in (PACKAGE / folder).rglob("*.py")),
+    *(
+        path
+        for folder in ("scheduler", "binder", "nodeagent")
+        for path in (PACKAGE / folder).rglob("*.py")
+    ),
     *(PACKAGE / "api" / "hami").rglob("*.py"),
 ]
 
 WORDS = [
     *(states.GangState, states.Phase, bindrequest.ReceivedResourceType),
     *(bindrequest.BindFailureReason, outcome.BoundReason, outcome.WaitReason),
-    *(hami_names.BindPhase, hami_names.DeviceModeWord, vendor.Lock),
+    *(hami_names.BindPhase, hami_names.DeviceModeWord, hami_names.Isolation, vendor.Lock),
     *(wishes.DevicePolicy, wishes.NodePolicy),
     configuration.VictimPreference,
 ]
 """The words that stand in objects of the API."""
 
 WRITTEN_BY_OTHERS: dict[type[StrEnum], set[str]] = {
-    hami_names.BindPhase: {"SUCCESS", "FAILED"},  # by HAMi's device plugin
-    hami_names.DeviceModeWord: {"MIG", "MPS"},  # by HAMi's device plugin, at the node
+    hami_names.DeviceModeWord: {"MPS"},  # by HAMi's device plugin, at the node
     wishes.DevicePolicy: set(wishes.DevicePolicy.__members__),  # by users
     wishes.NodePolicy: set(wishes.NodePolicy.__members__),  # by users
 }

@@ -33,6 +33,8 @@ DEVICES_RECORD: Final = "scheduling.bindery.dev/hami-devices"
 
 The device plugin deletes and users may change HAMi's own keys. The chart's admission policy decides
 which accounts may write this key."""
+ISOLATION: Final = "scheduling.bindery.dev/device-isolation"
+"""Written by Bindery's device plugin when the containers have their shares: an `Isolation`."""
 
 # On nodes
 NODE_LOCK: Final = "hami.io/mutex.lock"
@@ -59,6 +61,15 @@ class BindPhase(StrEnum):
     def is_final(self) -> bool:
         """Whether the device plugin has finished with the pod."""
         return self is not BindPhase.ALLOCATING
+
+
+class Isolation(StrEnum):
+    """What holds the containers of a pod to their shares of memory and cores."""
+
+    HAMI_CORE = "hami-core"
+    """HAMi-core's library is loaded into their processes."""
+    NONE = "none"
+    """Nothing: the library is not on the node, or a container has turned it off."""
 
 
 class DeviceModeWord(StrEnum):

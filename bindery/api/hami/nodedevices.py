@@ -205,6 +205,11 @@ def decode_pair_scores(text: str) -> Mapping[str, Mapping[str, int]]:
     return {pair.uuid: pair.score for pair in pairs}
 
 
+def encode_pair_scores(pairs: Sequence[PairScore]) -> str:
+    """Return the text that `decode_pair_scores` reads."""
+    return gojson.encode(list(pairs))
+
+
 def decode_cordon(text: str) -> frozenset[str]:
     """Return the UUIDs of a cordon annotation; surrounding blanks are ignored."""
     return frozenset(part.strip() for part in text.split(",") if part.strip())

@@ -95,6 +95,22 @@ def _decode_device(text: str) -> ContainerDevice | None:
     return ContainerDevice(uuid, kind, integer(memory, "memory"), integer(cores, "cores"))
 
 
+def erase_first(text: str) -> str:
+    """Return `text` without the devices of its first slot that has some.
+
+    HAMi's device plugin writes this after each container; with one empty slot more, as it reads
+    the end of the last slot as the beginning of another.
+
+    Raises:
+        HamiFormatError: `text` cannot be decoded.
+    """
+    slots = text.split(_SLOT_END)
+    first = next((index for index, slot in enumerate(slots) if _decode_slot(slot)), None)
+    if first is not None:
+        slots[first] = ""
+    return _SLOT_END.join((*slots, ""))
+
+
 def align(slots: Slots, counts: Sequence[int]) -> Slots:
     """Return `slots`, one for each container; `counts`: how many devices each requests.
 

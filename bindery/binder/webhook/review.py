@@ -42,7 +42,8 @@ class Plugins:
                     problems += _new_problems(plugin, request)
                 except Exception as error:  # any exception of a third party's plugin
                     warnings.append(_broken(plugin, "validate", error))
-        return verdict(request, problems, warnings)
+        # Two plugins may have the same rule.
+        return verdict(request, list(dict.fromkeys(problems)), warnings)
 
     def mutate(self, body: bytes) -> Review:
         """Return the answer to a review: allowed, with the changes of the plugins.

@@ -85,6 +85,7 @@ _NAMES: Final[dict[str, Kind]] = {
 _EXAMPLES = examples(
     ("get gangs -A", "gangs of all namespaces, and why they wait"),
     ("get pg -n team", "kinds may be named as for kubectl: pg, queue, br"),
+    ("get gangs -A --idle", "gangs whose GPUs are idle for longer than their queue allows"),
     ("get requests --gang train", "what the binder does with a gang; pod/NAME for a single pod"),
     ("get requests -n team -o json", "for programs"),
 )
@@ -110,6 +111,9 @@ def get(
     gang: Annotated[
         str, typer.Option("--gang", metavar="NAME", help="Only the requests of this gang.")
     ] = "",
+    idle: Annotated[
+        bool, typer.Option("--idle", help="Only gangs whose GPUs are idle for too long.")
+    ] = False,
     output: Annotated[Output, typer.Option("-o", "--output")] = Output.TABLE,
 ) -> None:
     """Show queues (held/limit), gangs (and why they wait) or BindRequests.
@@ -118,6 +122,8 @@ def get(
     """
     if gang and kind is not Kind.REQUESTS:
         raise typer.BadParameter("only requests are chosen by their gang", param_hint="--gang")
+    if idle and kind is not Kind.GANGS:
+        raise typer.BadParameter("only gangs have idle GPUs", param_hint="--idle")
     columns, chosen = _COLUMNS[kind], ""
     if kind is Kind.QUEUES:
         chosen, where = namespace or "", "the cluster"
@@ -127,8 +133,10 @@ def get(
         chosen = namespace_of(context, namespace, None)
         where = f"namespace {chosen}"
     rows = _rows(context, kind, chosen, gang)
+    if idle:
+        rows = [row for row in rows if row["idle"]]
     if not print_list(rows, output):
-        suffix = f" of gang {gang}" if gang else ""
+        suffix = f" of gang {gang}" if gang else " with idle GPUs" if idle else ""
         print_table(columns, rows, f"There are no {kind.value}{suffix} in {where}.")
 
 

@@ -1,7 +1,8 @@
-"""`bindery nodeagent run`: reads the shapes of nodes and runs the agent until it is stopped.
+"""`bindery nodeagent`: runs hollow nodes, or the agent beside a kubelet, until stopped.
 
-Called by the `bindery` command; `bindery.nodeagent.agent` takes over. Wrong input ends with exit
-code 2 before anything is written to the cluster.
+`beside` has the command for real nodes. Called by the `bindery` command;
+`bindery.nodeagent` takes over. Wrong input ends with exit code 2 before anything is written to the
+cluster.
 """
 
 import asyncio
@@ -18,14 +19,15 @@ from pydantic import ValidationError
 from bindery import __version__
 from bindery.api import yamlfile
 from bindery.cli.options import LogLevel, command_group, examples
-from bindery.cli.processes import running
+from bindery.cli.processes import beside, running
 from bindery.kube.client import Client
 from bindery.nodeagent.agent import COMPONENT, HollowAgent
 from bindery.nodeagent.shapes import HollowNode, HollowNodesFile, NodeShape, expand
 from bindery.nodeagent.topologies import DELAY_S
 from bindery.observability.listening import LOOPBACK, Listening
 
-app = command_group("Runs bound pods: the node agent.")
+app = command_group("Runs bound pods, or works beside a kubelet.")
+app.command(epilog=beside.EXAMPLES)(beside.beside)
 
 
 @app.command(

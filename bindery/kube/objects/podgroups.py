@@ -313,6 +313,9 @@ class PodGroup(CustomResource, frozen=True, rename="camel", kw_only=True, gc=Fal
             PrinterColumn("Running", ".status.pods.running", "integer"),
             PrinterColumn("Succeeded", ".status.pods.succeeded", "integer", priority=1),
             PrinterColumn("Failed", ".status.pods.failed", "integer", priority=1),
+            PrinterColumn(
+                "Idle", '.status.conditions[?(@.type=="GpusIdle")].lastTransitionTime', "date"
+            ),
             PrinterColumn("Reason", '.status.conditions[?(@.type=="Scheduled")].reason'),
             PrinterColumn(
                 "Message", '.status.conditions[?(@.type=="Scheduled")].message', priority=1

@@ -106,6 +106,13 @@ class QueueSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=Fa
     """How long a gang of this queue runs before another queue may reclaim from it."""
     max_run_time_seconds: Annotated[float | None, ABOVE_ZERO] = None
     """How long a gang of this queue, or of a queue below, may run. Default: without limit."""
+    idle_after_seconds: Annotated[float | None, ABOVE_ZERO] = None
+    """How long the GPUs of a gang of this queue, or of a queue below, may all be unused until the
+    gang counts as idle: its status shows it, and it is the first victim in its queue. Default:
+    `idleTimeoutSeconds`, else gangs never count as idle."""
+    idle_timeout_seconds: Annotated[float | None, ABOVE_ZERO] = None
+    """How long the GPUs of a gang of this queue, or of a queue below, may all be unused until the
+    gang is evicted. Default: without limit."""
     namespaces: NamespaceRule | None = None
     """The namespaces with access to this queue and to the queues below. Default: all."""
     priority_classes: Annotated[dict[str, NamespaceRule], schema(maxProperties=100)] = field(

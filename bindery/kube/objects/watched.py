@@ -98,12 +98,29 @@ class ContainerState(msgspec.Struct, frozen=True, rename="camel", kw_only=True, 
     waiting: WaitingContainer | None = None
 
 
+class DeviceHealth(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    """`ResourceHealth`: the health of one device of a container."""
+
+    resource_id: str = msgspec.field(default="", name="resourceID")
+    health: str = ""
+    """Healthy, Unhealthy or Unknown."""
+    message: str = ""
+
+
+class DevicesHealth(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    """`ResourceStatus`: the devices of one resource or claim."""
+
+    name: str = ""
+    resources: list[DeviceHealth] | None = None
+
+
 class ContainerStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     name: str = ""
     state: ContainerState | None = None
     resources: ResourceRequirements | None = None
     """The resources in effect."""
     allocated_resources: dict[str, str] | None = None
+    allocated_resources_status: list[DevicesHealth] | None = None
 
 
 class PodStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):

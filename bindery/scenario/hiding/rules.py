@@ -342,8 +342,10 @@ _RULES: Final[Mapping[tuple[type, str], Rule]] = {
     **{
         (numadetail.NumaDetail, each.encode_name): _loose
         for each in msgspec.structs.fields(numadetail.NumaDetail)
-        if each.name != "pods"
+        if each.name not in ("pods", "held")
     },
+    (numadetail.PodZones, "held"): _keys(_zone, _amounts),
+    (numadetail.PodZones, "memory"): _loose,
     (numadetail.NumaDetail, "devices"): _keys(_resource, _keys(_zone, _as(Any))),
     (NumaPlacement, "held"): _keys(_plain, _amounts),
     (topology.Member, "regex"): _as_it_is,  # `named_sets` has replaced it

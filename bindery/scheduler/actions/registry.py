@@ -11,6 +11,7 @@ from bindery.api.spelling import no_such
 from bindery.scheduler.actions.allocate import Allocate
 from bindery.scheduler.actions.backfill import Backfill
 from bindery.scheduler.actions.consolidation import ConsolidationRule, most_moved
+from bindery.scheduler.actions.idlegpus import IdleGpuLimit
 from bindery.scheduler.actions.keeping_quotas import QuotaKeepingReclaim
 from bindery.scheduler.actions.making_room import MakeRoom
 from bindery.scheduler.actions.preempt import PreemptRule
@@ -67,6 +68,7 @@ ACTIONS: dict[str, Maker] = {
     **_MAKING_ROOM,
     "stalegangeviction": lambda it: StaleGangEviction(it.staleness_grace_period_seconds),
     "runtimelimit": lambda _: RunTimeLimit(),
+    "idlegpus": lambda _: IdleGpuLimit(),
 }
 """Name -> function that makes the action."""
 

@@ -34,6 +34,7 @@ from bindery.scheduler.cache.defects import Defects
 from bindery.scheduler.cache.eviction_history import EvictionHistory
 from bindery.scheduler.cache.failures import FailureMemory
 from bindery.scheduler.cache.holds import Hold, Holds, carried
+from bindery.scheduler.cache.idlegpus import IdleGpus
 from bindery.scheduler.cache.intake import Intake
 from bindery.scheduler.cache.members import JobMembership, Members
 from bindery.scheduler.cache.memories import ClusterMemory, CommitCounts
@@ -105,20 +106,18 @@ class Cluster:
         self.observers = Observers()
         self._contests = Contests(partial(self.report_group, "PodsTaken"))
         self._orphans = Orphans()
-        self.starting = Starting(self.state.tasks)
+        self.starting, self._idle = Starting(self.state.tasks), IdleGpus(self.state)
         self.budgets = Budgets()
         self._costs = RuleCosts(self.problems)
         self._tasks.shapes.refusals = self._costs.problems
         self._of_jobs: tuple[ClusterMemory[JobKey], ...] = (
-            self.failures,
-            self.promises,
-            self.staleness,
-            self.eviction_history,
-            self.stage_rooms,
-            self._contests,
-        )
+            self.failures, self.promises, self.staleness,
+            self.eviction_history, self.stage_rooms, self._contests,
+        )  # fmt: skip
         """The memories by job; each also forgets a single pod as a job."""
-        self._of_pods: tuple[ClusterMemory[Uid], ...] = (self.starting, self.commit_counts)
+        self._of_pods: tuple[ClusterMemory[Uid], ...] = (
+            self.starting, self._idle, self.commit_counts,
+        )  # fmt: skip
         """The memories by UID of a pod."""
         self.intake = Intake(
             self._take_in,
@@ -236,7 +235,7 @@ class Cluster:
             self.intake.apply(change)
         self._tasks.reshape(self._tasks.shapes.due())
         self._tasks.note_time(now)
-        self.changed_jobs.update(self.starting.late(now))
+        self.changed_jobs.update(self.starting.late(now), self._idle.renew(now))
         self.promises.expire(now)
         self.failures.expire(now)
         for meta, text in self._orphans.due(self.state.jobs, now):
@@ -314,6 +313,7 @@ class Cluster:
             self.pods[uid] = pod
         is_news |= self._tasks.put_pod(pod)
         self.starting.note(uid)
+        self._idle.note(uid)
         return is_news
 
     def _pod_gone(self, uid: Uid, pod: Pod) -> None:

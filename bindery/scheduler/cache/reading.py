@@ -14,6 +14,7 @@ from bindery.api.names import (
     EXCLUSIVE_DOMAINS_ANNOTATION,
     EXPECTED_RUNTIME_ANNOTATION,
     GPU_INDEXES_ANNOTATION,
+    GPUS_IDLE_SINCE_ANNOTATION,
     KEPT_ROOM_ANNOTATION,
     LAST_CHECKPOINT_ANNOTATION,
     PREEMPTIBLE_ANNOTATION,
@@ -29,6 +30,7 @@ from bindery.kube.objects.podgroups import PodGroup
 from bindery.kube.objects.watched import Pod
 from bindery.scheduler.cache.members import JobMembership, mark_problem
 from bindery.scheduler.model import constraints, gangs, stages
+from bindery.scheduler.model.idleness import sick_devices
 from bindery.scheduler.model.jobs import DEFAULT_STAGE_TIMEOUT_S, NO_ROW, Job, Task, TaskStatus, Uid
 from bindery.scheduler.model.node_refusals import loss_text
 from bindery.scheduler.model.shapes import Shape
@@ -78,6 +80,10 @@ def read_pod(
         ),
         asks_until=disruption.asks_until(pod.metadata.annotations, seconds(pod.status.start_time)),
         checkpoint_at=seconds(pod.metadata.annotations.get(LAST_CHECKPOINT_ANNOTATION)) or 0.0,
+        idle_since=seconds(_recorded(pod, GPUS_IDLE_SINCE_ANNOTATION)) or math.inf,
+        sick_devices=sick_devices(
+            (*(pod.status.init_container_statuses or ()), *(pod.status.container_statuses or ()))
+        ),
         pod_node=pod.spec.node_name,
         gone_by=seconds(pod.metadata.deletion_timestamp) or math.inf,
         own_preemptible=preemptibility.read_annotation(
@@ -254,12 +260,13 @@ def _recorded(pod: Pod, key: str) -> str:
 def _gpu_indexes(pod: Pod) -> tuple[int, ...]:
     """Return the reported device indexes of the pod, without unreadable ones.
 
-    A reservation pod reports its device by index or by UUID; a UUID does not have the index.
+    A reservation pod reports its device by index or by UUID; of a UUID, an observer may have
+    written the index.
     """
     meta = pod.metadata
     is_reservation = gpushare.is_reservation(meta.namespace, meta.labels)
-    key = gpushare.INDEX_ANNOTATION if is_reservation else GPU_INDEXES_ANNOTATION
-    text = meta.annotations.get(key, "")
+    own = meta.annotations.get(gpushare.INDEX_ANNOTATION, "") if is_reservation else ""
+    text = own if own.isdigit() else meta.annotations.get(GPU_INDEXES_ANNOTATION, "")
     parts = text.split(",") if text else []
     return tuple(int(p) for p in parts if p.isascii() and p.isdigit() and len(p) < _INDEX_DIGITS)
 

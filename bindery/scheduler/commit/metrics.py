@@ -61,7 +61,7 @@ NUMA_PREDICTIONS = Counter(
 )
 WRONG_PREDICTIONS = Counter(
     "bindery_numa_predictions_wrong_total",
-    "Pods with predicted NUMA zones that their node refused, by the node's reason.",
+    "Pods with predicted NUMA zones that their node refused, by the node's reason, or gave others.",
     ["reason"],
 )
 UNSTARTED_PODS = Gauge(
@@ -125,7 +125,7 @@ def record(report: CycleReport, cycle_s: float) -> None:
     CUT_CYCLES.inc(report.is_cut)
     SET_ASIDE.inc(len(report.took_too_long))
     for answer in report.answers:
-        NUMA_PREDICTIONS.inc()
+        NUMA_PREDICTIONS.inc(answer.is_first)
         if answer.reason:
             WRONG_PREDICTIONS.labels(answer.reason).inc()
     PLANNED_PODS.inc(report.committed_pods)

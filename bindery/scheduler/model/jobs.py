@@ -164,8 +164,11 @@ class Task:
     """Until when its annotations count for that: seconds since the epoch."""
     checkpoint_at: float = 0.0
     """When its work was last saved: seconds since the epoch, or 0."""
+    idle_since: float = math.inf
+    """Since when none of its GPUs is used: seconds since the epoch; infinite if one is."""
     labels: Mapping[str, str] = field(default_factory=dict)
-    """The labels of the pod."""
+    sick_devices: tuple[str, ...] = ()
+    """Its devices that the node reports as unhealthy, with reasons; planning does not read it."""
     mark_problem: str = ""
     """Why the grouper cannot use the mark that names its gang; "" if it can. Planning does not
     read it."""
@@ -181,6 +184,7 @@ class Task:
         self.runs, self.asks, self.checkpoint_at = newer.runs, newer.asks, newer.checkpoint_at
         self.labels, self.asks_until = newer.labels, newer.asks_until
         self.kept_room, self.loss = newer.kept_room, newer.loss
+        self.idle_since, self.sick_devices = newer.idle_since, newer.sick_devices
         self.mark_problem, self.obstacle = newer.mark_problem, newer.obstacle
 
     def asks_at(self, now: float) -> Asks:
@@ -409,8 +413,6 @@ class Job:
         if not name or self.tree is None:
             return None
         return self.tree.leaf_names[name]
-
-    # -- what the gang needs -------------------------------------------------------------------
 
     @property
     def is_satisfied(self) -> bool:

@@ -8,6 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,12 +67,23 @@ class QueueEntry:
     preempt_min_runtime_s: float | None = None
     reclaim_min_runtime_s: float | None = None
     max_run_time_s: float = math.inf
+    idle_after_s: float = math.inf
+    idle_timeout_s: float = math.inf
     forbids_exclusive: bool = False
     """Whether its gangs, and those of queues below, may have no exclusive domains."""
     access: QueueSpec | None = None
     """The spec, if it has rules about who may use the queue."""
     user_label: str = ""
     """The label with the user of a job, if the users of the queue take turns; else empty."""
+
+
+class IdleRule(NamedTuple):
+    """How long all GPUs of a gang may be unused, in seconds; infinite without limit."""
+
+    after_s: float
+    """Until the gang counts as idle."""
+    timeout_s: float
+    """Until the gang is evicted."""
 
 
 class QueueTable:
@@ -172,8 +184,9 @@ class QueueTable:
         entry.reclaimable = queue.spec.reclaimable
         entry.preempt_min_runtime_s = queue.spec.preempt_min_runtime_seconds
         entry.reclaim_min_runtime_s = queue.spec.reclaim_min_runtime_seconds
-        limit_s = queue.spec.max_run_time_seconds
-        entry.max_run_time_s = math.inf if limit_s is None else limit_s
+        entry.max_run_time_s = _or_infinite(queue.spec.max_run_time_seconds)
+        entry.idle_after_s = _or_infinite(queue.spec.idle_after_seconds)
+        entry.idle_timeout_s = _or_infinite(queue.spec.idle_timeout_seconds)
         entry.forbids_exclusive = queue.spec.exclusive_domains == "Forbid"
         entry.access = queue.spec if has_rules(queue.spec) else None
         users = queue.spec.fair_users
@@ -286,6 +299,13 @@ class QueueTable:
             ((entry.max_run_time_s, entry.name) for entry in entries), default=(math.inf, "")
         )
 
+    def idle_rule(self, row: int) -> IdleRule:
+        """Return the shortest times of a queue and its ancestors."""
+        entries = [self.entries[at] for at in self.chain(row)]
+        timeout_s = min((entry.idle_timeout_s for entry in entries), default=math.inf)
+        after_s = min((entry.idle_after_s for entry in entries), default=math.inf)
+        return IdleRule(min(after_s, timeout_s), timeout_s)
+
     def is_sound(self, row: int) -> bool:
         """Return whether the queue and all its ancestors exist and are valid, open or closed.
 
@@ -367,12 +387,18 @@ def _other_problems(spec: QueueSpec) -> list[str]:
         ("preemptMinRuntimeSeconds", spec.preempt_min_runtime_seconds),
         ("reclaimMinRuntimeSeconds", spec.reclaim_min_runtime_seconds),
         ("maxRunTimeSeconds", spec.max_run_time_seconds),
+        ("idleAfterSeconds", spec.idle_after_seconds),
+        ("idleTimeoutSeconds", spec.idle_timeout_seconds),
     ):
         if runtime_s is not None and runtime_s < 0:
             problems.append(f"spec.{name}: {runtime_s:g} is negative")
     if spec.fair_users is not None and not spec.fair_users.label:
         problems.append("spec.fairUsers.label: it is empty")
     return problems
+
+
+def _or_infinite(seconds: float | None) -> float:
+    return math.inf if seconds is None else seconds
 
 
 def _rule(resource: QueueResource, name: str) -> QueueRule:

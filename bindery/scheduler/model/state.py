@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from bindery.api.configuration import DisruptionConfiguration
+from bindery.scheduler.model.idleness import Idleness
 from bindery.scheduler.model.jobs import NO_ROW, Job, JobKey, Task, TaskStatus, Uid
 from bindery.scheduler.model.nodes import NodeTable
 from bindery.scheduler.model.nominations import Nominations
@@ -83,9 +84,11 @@ class PlanState:
     is_later: bool = False
     """Whether the plan is about a later moment, at which releasing pods have gone."""
     disruption: DisruptionConfiguration = field(default_factory=DisruptionConfiguration)
+    """The pods that are not evicted, and the order in which others are."""
     max_stage_timeout_s: float = math.inf
     """Maximum time for which room is kept for a later stage."""
-    """The pods that are not evicted, and the order in which others are."""
+    idle: dict[JobKey, Idleness] = field(default_factory=dict)
+    """The gangs whose GPUs are unused for longer than their queue allows."""
 
     def __post_init__(self) -> None:
         self.nodes = NodeTable(self.axis)

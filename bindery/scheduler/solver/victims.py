@@ -120,7 +120,8 @@ def _places(
 def _sort_keys(session: Session, units: Sequence[EvictionUnit]) -> list[SortKey]:
     """Return for each unit the sort key of its job, after the eviction of its earlier units.
 
-    So an elastic job that is reduced to its minimum sorts with the jobs at their minimum.
+    So an elastic job that is reduced to its minimum sorts with the jobs at their minimum. Gangs
+    with idle GPUs come last: they are the first victims of their queue.
     """
     keys = []
     trial = session.statement()
@@ -128,7 +129,7 @@ def _sort_keys(session: Session, units: Sequence[EvictionUnit]) -> list[SortKey]
         key: SortKey = (LAST,)
         with session.guarded(unit.job):
             key = (*session.calls.job_key(unit.job), *_preferred(session, unit))
-        keys.append(key)
+        keys.append((unit.job.key in session.state.idle, *key))
         # The last unit of a job leaves nothing to compare.
         if position + 1 < len(units) and units[position + 1].job is unit.job:
             with session.guarded(unit.job), suppress(LedgerRefusalError):

@@ -13,7 +13,7 @@ from enum import Enum
 from msgspec.structs import replace as replace_struct
 
 from bindery.api.shown import shown_message
-from bindery.api.states import PODS_NOT_RUNNING, GangState
+from bindery.api.states import GangState
 from bindery.api.times import seconds, timestamp
 from bindery.kube.objects.podgroups import PodCounts, PodGroup, PodGroupStatus
 from bindery.kube.objects.watched import Condition, Meta, Pod
@@ -24,6 +24,7 @@ from bindery.scheduler.model.reasons import LACKS_ROOM, STILL_COMING, JobReason
 from bindery.scheduler.model.starts import late_starts
 from bindery.scheduler.planning.reports import CycleReport, JobReport
 from bindery.scheduler.status.gangs import (
+    PASSING,
     Around,
     GangStatus,
     charged_queue,
@@ -217,6 +218,7 @@ def _group_write(
         cluster.state.nodes.nodes,
         cluster.state.supported,
         is_ending=cluster.namespaces.is_ending(key.namespace),
+        idleness=cluster.state.idle.get(key),
     )
     status = gang_status(job, group, report, record, late, around)
     if status is None:
@@ -224,10 +226,11 @@ def _group_write(
     present = group.status.conditions or ()
     old_and_new = [
         (find(present, new.type), new)
-        for new in (status.scheduled, status.evicted, status.not_running)
+        for new in (status.scheduled, status.evicted, *status.passing)
         if new is not None
     ]
-    ends = status.not_running is None and find(present, PODS_NOT_RUNNING) is not None
+    stays = {condition.type for condition in status.passing}
+    ends = any(each.type in PASSING - stays for each in present)
     state = group.status.state or GangState.WAITING
     counted = figures(job, group, status.state, now)
     queue = charged_queue(job, is_guarded=cluster.is_guarded)
@@ -237,7 +240,7 @@ def _group_write(
     if is_minor and counted.is_shown_by(group.status):
         return
     dated_ones = [dated(new, old, now) for old, new in old_and_new]
-    kinds = {PODS_NOT_RUNNING, *(condition.type for condition in dated_ones)}
+    kinds = {*PASSING, *(condition.type for condition in dated_ones)}
     is_coming = status.scheduled.reason in STILL_COMING
     others = [each for each in present if each.type not in kinds]
     yield ConditionWrite(

@@ -5,19 +5,27 @@ restarted scheduler writes the same. Called by `conditions`, which compares it w
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from msgspec.structs import replace
 
 from bindery.api.shown import shown_message
-from bindery.api.states import EVICTED, INVALID, PODS_NOT_RUNNING, GangState
+from bindery.api.states import (
+    DEVICES_UNHEALTHY,
+    EVICTED,
+    GPUS_IDLE,
+    INVALID,
+    PODS_NOT_RUNNING,
+    GangState,
+)
 from bindery.api.states import SCHEDULED as SCHEDULED_CONDITION
 from bindery.api.times import timestamp
 from bindery.kube.objects.podgroups import PodGroup
 from bindery.kube.objects.watched import Condition, Node
 from bindery.scheduler.cache.eviction_history import EvictionRecord
 from bindery.scheduler.model.deletions import unended_text
+from bindery.scheduler.model.idleness import Idleness, sick_text
 from bindery.scheduler.model.jobs import Job, Tally, Task, TaskStatus
 from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.shapes import Need
@@ -26,11 +34,14 @@ from bindery.scheduler.model.starts import LateStart, late_text
 from bindery.scheduler.planning.job_reports import notes
 from bindery.scheduler.planning.reports import JobReport
 
+PASSING = frozenset({PODS_NOT_RUNNING, GPUS_IDLE, DEVICES_UNHEALTHY})
+"""The types of conditions that exist only while they are true."""
 _ENDED = frozenset(status for status in TaskStatus if status.has_ended)
 _LEAVING = frozenset({TaskStatus.RELEASING, TaskStatus.STUCK})
 _REASONS = {
     "stalegangeviction": "StaleGangEviction",
     "runtimelimit": JobReason.RUN_TIME_EXCEEDED.value,
+    "idlegpus": GPUS_IDLE,
 }
 """Action -> reason, for actions with several words; the names of others are capitalized."""
 _MOST_LOSSES = 3
@@ -50,6 +61,8 @@ class Around:
     """The needs of pods that plugins support."""
     is_ending: bool
     """Whether its namespace is being deleted."""
+    idleness: Idleness | None = None
+    """Set if its GPUs are idle for longer than its queue allows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +73,8 @@ class GangStatus:
     scheduled: Condition
     evicted: Condition | None
     """None if the gang was never evicted."""
-    not_running: Condition | None
-    """None if all bound pods run, as far as is known."""
+    passing: Sequence[Condition]
+    """Conditions of the kinds in `PASSING`, which exist only while they are true."""
 
 
 def gang_status(
@@ -87,12 +100,19 @@ def gang_status(
         recovered = state in _HAS_ITS_MINIMUM or evicted.status == "False"
         evicted = replace(evicted, status="False" if recovered else "True")
     note = notes(job, around.supported)
-    not_running = None
-    if late:
-        text = late_text(late, job)
-        not_running = _condition(PODS_NOT_RUNNING, "True", late[0].reason, text)
     scheduled = _scheduled(job, group, state, report, evicted, note, around)
-    return GangStatus(state, scheduled, evicted, not_running)
+    return GangStatus(state, scheduled, evicted, list(_passing(job, late, around)))
+
+
+def _passing(job: Job, late: Sequence[LateStart], around: Around) -> Iterator[Condition]:
+    """Yield the conditions that exist only while they are true."""
+    if late:
+        yield _condition(PODS_NOT_RUNNING, "True", late[0].reason, late_text(late, job))
+    if around.idleness is not None:
+        yield _condition(GPUS_IDLE, "True", GPUS_IDLE, around.idleness.text())
+    sick = sick_text(job)
+    if sick:
+        yield _condition(DEVICES_UNHEALTHY, "True", DEVICES_UNHEALTHY, sick)
 
 
 def charged_queue(job: Job, *, is_guarded: bool) -> str | None:

@@ -6,16 +6,19 @@ chart's resources themselves.
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from bindery.nodeagent.gpuclaims.slices import DRIVER
 from devcluster import settings
 from devcluster.errors import ControlPlaneError
 from devcluster.image.build import Built, build
 from devcluster.processes import Command
 from devcluster.realnode.cluster import RealCluster
-from devcluster.realnode.configuration import RUNTIME_SOCKET
+from devcluster.realnode.configuration import RUNTIME_SOCKET, SHARED
 from tests.debianpackages import require_packages
+from tests.definitions import install_node_topologies
 from tests.e2e.realnode.releases import NAMESPACE, PODS, QUEUE, Release, queue, until
 
 pytestmark = pytest.mark.e2e
@@ -77,6 +80,7 @@ def release(cluster: RealCluster, image: Built, kube_scheduler: None) -> Iterato
 @pytest.fixture(scope="module")
 def before(release: Release) -> set[str]:
     """All objects of the cluster before the chart is installed."""
+    install_node_topologies(release.plane)
     return release.objects()
 
 
@@ -161,6 +165,49 @@ def test_an_upgrade_while_gangs_run_loses_and_duplicates_no_pods(release: Releas
     webhooks = "validatingwebhookconfigurations,mutatingwebhookconfigurations"
     path = "--output=jsonpath={.items[*].webhooks[*].clientConfig.caBundle}"
     assert release.plane.kubectl("get", webhooks, path)
+
+
+def test_the_daemonset_reports_about_each_node_and_serves_the_gpus_of_a_file(
+    release: Release, cluster: RealCluster
+) -> None:
+    # The kubelets of these nodes have their configuration elsewhere, and no NUMA policy.
+    beside = {
+        "enabled": True,
+        "kubeletConfig": "/node/kubelet.yaml",
+        "devices": {"file": f"{SHARED}/gpus.json"},
+        "claims": {"enabled": True},
+    }
+    for name, node in cluster.nodes.items():
+        gpus = [{"uuid": f"GPU-{name}", "memoryMib": 1000}]
+        (node.shared / "gpus.json").write_text(json.dumps({"gpus": gpus}))
+
+    release.upgrade(f"beside={json.dumps(beside)}")
+
+    def reports() -> dict[str, Any]:
+        text = release.plane.kubectl("get", "noderesourcetopologies", "--output=json")
+        return {each["metadata"]["name"]: each for each in json.loads(text)["items"]}
+
+    def offered() -> set[str]:
+        text = release.plane.kubectl("get", "resourceslices", "--output=json")
+        specs = [each["spec"] for each in json.loads(text)["items"]]
+        return {
+            one["name"] for spec in specs if spec["driver"] == DRIVER for one in spec["devices"]
+        }
+
+    try:
+        until(lambda: {"node-1", "node-2"} <= reports().keys(), "both nodes have reports")
+        for name in ("node-1", "node-2"):
+            attributes = {one["name"]: one["value"] for one in reports()[name]["attributes"]}
+            assert attributes["topologyManagerPolicy"] == "none"
+        for pod in release.pods("bindery-beside"):
+            (status,) = pod["status"]["containerStatuses"]
+            assert (status["ready"], status["restartCount"]) == (True, 0)
+            (mount, *_) = pod["spec"]["containers"][0]["volumeMounts"]
+            assert (mount["mountPath"], mount["readOnly"]) == ("/var/lib/kubelet", True)
+        until(lambda: offered() == {"gpu-node-1", "gpu-node-2"}, "both nodes offer their GPUs")
+        release.plane.kubectl("get", "deviceclass", "gpu-share")
+    finally:
+        release.plane.kubectl("delete", "noderesourcetopologies", "--all")
 
 
 def test_uninstall_leaves_only_the_custom_resource_definitions(

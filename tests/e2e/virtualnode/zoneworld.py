@@ -20,6 +20,7 @@ from bindery.kube.client import Client
 from bindery.kube.objects.nodetopologies import NodeResourceTopology
 from bindery.kube.objects.resources import NODES, PODS, Resource
 from bindery.nodeagent import hardware, topologyreport
+from bindery.nodeagent.beside.observed import FILES, ObservedKubelet
 from bindery.nodeagent.candidates import candidate_of, core_pod
 from bindery.nodeagent.hardware import KubeletSettings
 from bindery.nodeagent.kubelet import HollowKubelet, Stores
@@ -36,7 +37,6 @@ from bindery.nodecore.prediction.plain import Prediction
 from bindery.nodecore.prediction.requests import request_of
 from bindery.scheduler.plugins.numa import reports
 from devcluster.realnode.cluster import RealCluster
-from tests.e2e.virtualnode.observed import FILES, ObservedKubelet
 
 T = TypeVar("T")
 
@@ -226,16 +226,18 @@ class ZoneWorld:
         request = request_of(core_pod(msgspec.convert(_with_requests(body), HollowPod)))
         observed = self._observed()
         report = topologyreport.body(observed, self._layout, self._seen.metadata.uid)
-        found = []
-        for metadata in (report["metadata"], {"name": self._node.name}):
-            read = reports.read(
-                msgspec.convert({**report, "metadata": metadata}, NodeResourceTopology),
-                self._seen.status.capacity or {},
+        capacity = self._seen.status.capacity or {}
+        full, other = (
+            reports.read(
+                msgspec.convert({**report, "metadata": metadata}, NodeResourceTopology), capacity
             )
-            assert read is not None
-            zones = replace(read.zones, groups=observed.memory_groups)
-            found.append(plain.predict(zones, request))
-        return found
+            for metadata in (report["metadata"], {"name": self._node.name})
+        )
+        assert full is not None
+        assert other is not None
+        # Reports of other exporters lack the groups; the scheduler has them from its records.
+        without = replace(other.zones, groups=full.zones.groups)
+        return [plain.predict(zones, request) for zones in (full.zones, without)]
 
     def _observed(self) -> ObservedKubelet:
         running = [core_pod(pod) for pod in self._pods.values()]

@@ -200,6 +200,12 @@ class _Budgets(_SpecAndStatus):
         ]
 
 
+class _Slices(Strategy):
+    """ResourceSlices."""
+
+    fields: ClassVar[Mapping[str, str]] = {"spec.nodeName": "", "spec.driver": ""}
+
+
 class _Claims(_SpecAndStatus):
     """ResourceClaims."""
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from bindery.api.configuration import PluginConfiguration, SchedulerConfiguration
 from bindery.api.gpushare import WHOLE
+from bindery.api.names import GPU_INDEXES_ANNOTATION as OBSERVED
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.cache.expected_reservations import LINGER_S
 from bindery.scheduler.ledgers.base import LedgerRefusalError
@@ -30,7 +31,7 @@ from tests.scheduler.schedulerworld import (
     pod,
     session_of,
 )
-from tests.scheduler.sharedgpus import Share, placed, recorded, reservation, sharer
+from tests.scheduler.sharedgpus import Share, annotated, placed, recorded, reservation, sharer
 from tests.sizes import examples
 
 MEMORY = {"nvidia.com/gpu.memory": "40000"}
@@ -178,6 +179,22 @@ def test_a_reservation_counts_no_gpu_but_excludes_pods_with_whole_gpus() -> None
     delete(cluster, held)
     with session.statement() as statement:
         statement.allocate(cluster.state.tasks["uid-w"], 0)  # type: ignore[index]  # a str is a Uid
+
+
+@pytest.mark.parametrize(
+    ("index", "changes", "device"),
+    [("1", {}, 1), ("1", {OBSERVED: "0"}, 1), ("GPU-b", {OBSERVED: "1"}, 1), ("GPU-b", {}, 0)],
+)
+def test_a_reservation_is_on_the_gpu_that_it_or_an_observer_reports(
+    index: str, changes: dict[str, str], device: int
+) -> None:
+    cluster = Cluster(SchedulerConfiguration(), lambda: NOW)
+    add(cluster, node("a", gpu=2, labels=MEMORY))
+    held = reservation("g", "a", index=index, phase="Running")
+
+    add(cluster, annotated(held, changes))
+
+    assert cluster.state.nodes.devices.device_of(0, "g") == device
 
 
 def test_a_gpu_is_held_while_its_reservation_pod_is_terminating() -> None:

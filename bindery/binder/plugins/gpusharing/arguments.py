@@ -24,6 +24,8 @@ class GpuSharingArguments(ApiModel):
     """RuntimeClass of reservation pods, where GPUs need one."""
     deadline_seconds: float = Field(default=40.0, gt=0)
     """Seconds until a reservation pod must have reported its device (KAI-Scheduler: 40)."""
+    allow_visible_devices: bool = False
+    """Whether pods may choose GPUs themselves by NVIDIA_VISIBLE_DEVICES."""
     uses_cdi: bool = False
     """Whether the device plugin names devices in CDI's form."""
     resources: ReservationResources = Field(default_factory=given_resources)

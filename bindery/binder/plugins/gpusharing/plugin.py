@@ -18,6 +18,7 @@ from bindery.api.bindrequest import BindFailureReason, ReceivedResourceType
 from bindery.api.gpushare import RECEIVED_TYPE_ANNOTATION
 from bindery.api.gpushare import group_labels as labels_of
 from bindery.api.names import SHARES_GPU_LABEL
+from bindery.binder.plugins import visibledevices
 from bindery.binder.plugins.gpusharing import admission, handover
 from bindery.binder.plugins.gpusharing.arguments import GpuSharingArguments
 from bindery.binder.plugins.gpusharing.healing import Healer
@@ -51,7 +52,8 @@ class GpuSharing:
 
     def validate(self, pod: PodManifest) -> list[str]:
         """Return the problems of the share that the pod requests."""
-        return admission.problems(pod)
+        allows = self._arguments.allow_visible_devices
+        return [*admission.problems(pod), *([] if allows else visibledevices.problems(pod))]
 
     def mutate(self, pod: PodManifest) -> PodManifest:
         """Return the pod with an environment that refers to its devices."""

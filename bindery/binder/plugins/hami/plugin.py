@@ -21,6 +21,7 @@ from bindery.api.hami import assignment as assignments
 from bindery.api.hami.assignment import Assignment
 from bindery.api.hami.errors import HamiFormatError
 from bindery.api.hami.vendor import Lock
+from bindery.binder.plugins import visibledevices
 from bindery.binder.plugins.hami import admission, holders, pods
 from bindery.binder.plugins.hami.lock import LockWriter
 from bindery.binder.plugins.hami.mirror import Mirror
@@ -47,6 +48,8 @@ class HamiArguments(ApiModel):
     malformed locks. Default: the environment variable HAMI_NODELOCK_EXPIRE, else 300."""
     stall_seconds: float = Field(default=120.0, gt=0)
     """Seconds without progress after which the waiters of a queue fail and try again later."""
+    allow_visible_devices: bool = False
+    """Whether pods may choose GPUs themselves by NVIDIA_VISIBLE_DEVICES."""
 
 
 class Hami:
@@ -58,6 +61,7 @@ class Hami:
     def __init__(self, arguments: HamiArguments) -> None:
         expire_s = arguments.expire_seconds or _default_expire_s()
         self._timing = Timing(expire_s, arguments.stall_seconds)
+        self._allows_visible_devices = arguments.allow_visible_devices
         self._queues: LockQueues | None = None
         self._mirror: Mirror | None = None
 
@@ -184,7 +188,8 @@ class Hami:
 
     def validate(self, pod: PodManifest) -> list[str]:
         """Return the problems of the pod's requests for HAMi's devices."""
-        return admission.problems(pod)
+        own = [] if self._allows_visible_devices else visibledevices.problems(pod)
+        return [*admission.problems(pod), *own]
 
     def mutate(self, pod: PodManifest) -> PodManifest:
         """Return the pod with the defaults that HAMi's own webhook would set."""

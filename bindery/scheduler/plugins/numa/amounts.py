@@ -123,6 +123,10 @@ class Axis:
         mask = self._memory_zones(amounts)
         return HeldZones(amounts, np.zeros(self.zones), (mask,) if mask & (mask - 1) else ())
 
+    def part(self, zones: Iterable[Counts], spans: tuple[int, ...]) -> HeldZones:
+        """Return what a pod holds, from the amounts of each zone and its groups of memory."""
+        return HeldZones(self.amounts(zones), np.zeros(self.zones), spans)
+
     def taken(self, before: NodeZones, after: NodeZones) -> HeldZones:
         """Return what a pod takes that turns `before` into `after`."""
         amounts = self.amounts(before.free) - self.amounts(after.free)

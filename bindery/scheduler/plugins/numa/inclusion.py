@@ -49,7 +49,8 @@ _LATER: Final = "~"
 """Sorts after every time."""
 
 Parts = Mapping[str, HeldZones]
-"""Pod UID -> what the pod holds: by its record, else guessed. Without pods of unknown zones."""
+"""Pod UID -> what the pod holds: by the report, else by its record, else guessed. Without pods of
+unknown zones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,7 @@ class NodeHistory:
     """UIDs of the pods that the report includes."""
     parts: Parts = field(default_factory=dict)
     is_exact: bool = False
-    """Whether the report's use is exactly that of the records of the included pods."""
+    """Whether the report's use is exactly that of the parts of the included pods."""
 
     is_new: bool = True
     """Whether the report has not been compared with the pods yet."""
@@ -118,7 +119,9 @@ class NodeHistory:
 
     def given_back(self) -> list[BoundPod]:
         """Return the ended pods whose amounts are free although the report includes them."""
-        return [pod for pod in self.gone() if pod.record is not None] if self.is_exact else []
+        if not self.is_exact:
+            return []
+        return [pod for pod in self.gone() if pod.record or self.report.part(pod.uid)]
 
     def _ended_asking(self) -> list[BoundPod]:
         return [pod for pod in self.ended.values() if pod.ask is not None]
@@ -201,6 +204,27 @@ def compared(history: NodeHistory, used: Amounts) -> NodeHistory:
     else:
         history = _covered(history, used)
     return replace(history, is_new=False, is_exact=_is_exact(history, used))
+
+
+def elsewhere(before: NodeHistory, after: NodeHistory) -> list[str]:
+    """Return the pods that a report includes since `before`, on other zones than recorded.
+
+    Only reports with the parts of pods show it. Pods that were there before this process looked at
+    the node are left out, as an earlier process has counted them.
+    """
+    if before.is_first:
+        return []
+    known = {**after.ended, **after.pods}
+    found = []
+    for uid in sorted(after.included - before.included):
+        pod, part = known.get(uid), after.report.part(uid)
+        if pod is None or pod.record is None or part is None:
+            continue
+        ids = after.report.ids
+        zones = [ids[zone] for zone, held in enumerate(part.amounts) if any(held.values())]
+        if zones != sorted(pod.record.zones):
+            found.append(uid)
+    return found
 
 
 def _signed(history: NodeHistory) -> frozenset[str] | None:

@@ -26,7 +26,7 @@ from bindery.scheduler.model.node_refusals import node_refusal
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.model.state import PlanState
 from bindery.scheduler.model.verdicts import NodeFailure, Rows
-from bindery.scheduler.plugins.findings import Findings, NodeAnswer
+from bindery.scheduler.plugins.findings import OTHER_ZONES, Findings, NodeAnswer
 from bindery.scheduler.plugins.numa.ledger import NumaLedger
 from bindery.scheduler.plugins.numa.predictor import Predictor
 from bindery.scheduler.plugins.numa.reasons import Reasons
@@ -108,7 +108,8 @@ class Numa:
         """Return what was found since the last call: unusable reports, and wrong predictions."""
         problems = tuple(self._zones.problems)
         self._zones.problems.clear()
-        return Findings(problems, self._outcomes.take())
+        elsewhere = [NodeAnswer(OTHER_ZONES)] * self._zones.take_elsewhere()
+        return Findings(problems, (*self._outcomes.take(), *elsewhere))
 
     def ledger(self, session: SessionView, state: PlanState) -> NumaLedger:
         """Return the ledger of zones for `session`."""

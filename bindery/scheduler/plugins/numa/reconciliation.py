@@ -111,10 +111,13 @@ def recorded(record: NumaPlacement, report: ZoneReport, axis: Axis) -> HeldZones
 
 
 def _parts(history: NodeHistory, axis: Axis) -> Parts:
-    """Return the known parts by the records, and the earlier guesses."""
+    """Return the known parts: by the report, else by the records, else the earlier guesses."""
     parts = {uid: axis.fitted(part) for uid, part in history.parts.items()}
     for pod in (*history.pods.values(), *history.ended.values()):
-        if pod.record is not None:
+        fact = history.report.part(pod.uid)
+        if fact is not None:
+            parts[pod.uid] = axis.part(fact.amounts, fact.spans)
+        elif pod.record is not None:
             parts[pod.uid] = recorded(pod.record, history.report, axis)
     return parts
 

@@ -25,7 +25,7 @@ from bindery.scheduler.model.problems import ObjectProblem
 from bindery.scheduler.model.views import NodesView
 from bindery.scheduler.plugins.numa.amounts import HeldZones
 from bindery.scheduler.plugins.numa.asks import Ask, Asks
-from bindery.scheduler.plugins.numa.inclusion import NodeHistory, renewed
+from bindery.scheduler.plugins.numa.inclusion import NodeHistory, elsewhere, renewed
 from bindery.scheduler.plugins.numa.observation import Handed, Observation
 from bindery.scheduler.plugins.numa.reconciliation import held_by, reconcile
 from bindery.scheduler.plugins.numa.reports import ReportError, ZoneReport, read
@@ -55,6 +55,7 @@ class ReportedZones:
         self._afters: dict[tuple[Any, ...], NodeZones] = {}
         """Pod and zones of a node -> its zones with the pod."""
         self._slots_of_rows: NDArray[np.intp] = np.zeros(0, dtype=np.intp)
+        self._elsewhere = 0
         self._rows_version: tuple[int, int, int] = (-1, -1, -1)
 
     @property
@@ -102,11 +103,17 @@ class ReportedZones:
             admit = partial(self._after, self.table.kinds[slot])
             node = reconcile(known, pods, self.table.axis, self.asks.of_pod, admit)
             self._histories[name] = node.history
+            self._elsewhere += len(elsewhere(known, node.history))
             self._leaving[name] = pods.leaving
             self.table.settle(slot, node.now, node.later, node.releases)
         self._leaving = {name: pods for name, pods in self._leaving.items() if pods}
         observed.marked.clear()
         self.table.trim()
+
+    def take_elsewhere(self) -> int:
+        """Return the number of pods that got other zones than predicted, since the last call."""
+        found, self._elsewhere = self._elsewhere, 0
+        return found
 
     def held(self, uid: str, slot: int) -> HeldZones | None:
         """Return what the pod `uid` holds of the zones of its node; None if it is not known."""

@@ -7,15 +7,15 @@ zones list memory.
 """
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
 
 from bindery.api import numadetail, podfingerprint, quantity
 from bindery.api.names import NUMA_DETAIL_ANNOTATION
-from bindery.api.numadetail import NumaDetail
+from bindery.api.numadetail import NumaDetail, PodZones
 from bindery.api.quantity import QuantityError
 from bindery.kube.objects.nodetopologies import (
     NUMA_ZONE,
@@ -27,6 +27,8 @@ from bindery.kube.objects.nodetopologies import (
     ZoneResource,
 )
 from bindery.nodecore.cpusets import parse_cpus
+from bindery.nodecore.masks import mask_of
+from bindery.nodecore.pods import CPU
 from bindery.nodecore.prediction.arrays import MAX_ZONES, POLICIES, SCOPES
 from bindery.nodecore.prediction.zones import NodeZones, is_memory
 from bindery.nodecore.topology import policies
@@ -55,6 +57,19 @@ class ReportError(Exception):
 
 
 @dataclass(frozen=True)
+class ReportedPart:
+    """The part of the zones that one pod holds by a report."""
+
+    amounts: tuple[Mapping[str, int], ...] = ()
+    """The amounts of each zone, by resource."""
+    spans: tuple[int, ...] = ()
+    """Masks of zones whose memory it uses together."""
+
+
+_NO_PART: Final = ReportedPart()
+
+
+@dataclass(frozen=True)
 class ZoneReport:
     """The contents of a NodeResourceTopology of a node with NUMA zones."""
 
@@ -69,6 +84,14 @@ class ZoneReport:
     """The fingerprint of the pods that the report includes; None if it has none."""
     counts_exclusive: bool
     """Whether the fingerprint is only that of pods with exclusive resources."""
+    held: Mapping[str, ReportedPart] | None = field(default=None)
+    """UID -> part, of the pods in `pods` that hold something; None if the report has no parts."""
+
+    def part(self, uid: str) -> ReportedPart | None:
+        """Return the part of a pod; None if the report does not have it."""
+        if self.held is None or self.pods is None or uid not in self.pods:
+            return None
+        return self.held.get(uid, _NO_PART)
 
 
 @dataclass(frozen=True)
@@ -106,6 +129,7 @@ def read(report: NodeResourceTopology, capacity: Mapping[str, str]) -> ZoneRepor
     fingerprint = report.metadata.annotations.get(podfingerprint.ANNOTATION)
     fingerprint = report.attribute(podfingerprint.ATTRIBUTE) or fingerprint
     is_readable = fingerprint is not None and podfingerprint.is_readable(fingerprint)
+    indexes = {zones[number].name: index for index, number in enumerate(amounts)}
     return ZoneReport(
         _node_zones(amounts, zones, policy, scope, detail),
         tuple({name: it.allocatable for name, it in one.items()} for one in amounts.values()),
@@ -113,6 +137,7 @@ def read(report: NodeResourceTopology, capacity: Mapping[str, str]) -> ZoneRepor
         frozenset(detail.pods) if detail is not None else None,
         fingerprint if is_readable else None,
         report.attribute(podfingerprint.METHOD_ATTRIBUTE) == podfingerprint.METHOD_EXCLUSIVE,
+        _held(detail, indexes),
     )
 
 
@@ -158,9 +183,13 @@ def _whole(text: str | int, resource: str) -> int:
 
 
 def _check_capacity(zones: _Zones, capacity: Mapping[str, str]) -> None:
-    """Check that the zones together do not have more than the node."""
+    """Check that the zones together do not have more CPUs and memory than the node.
+
+    A device of two zones is in both, and the Node learns of devices later than their zones.
+    """
     names = {name for amounts in zones.values() for name in amounts}
-    for name in sorted(names & capacity.keys()):
+    fixed = {name for name in names & capacity.keys() if name == CPU or is_memory(name)}
+    for name in sorted(fixed):
         total = sum(amounts[name].capacity for amounts in zones.values() if name in amounts)
         try:
             of_node = _whole(capacity[name], name)
@@ -214,6 +243,7 @@ def _node_zones(
     has_static_cpus = detail.cpu_manager_policy == _STATIC
     is_whole = has_static_cpus and detail.cpu_manager_options.get(_FULL_CORES) == "true"
     cores = [_cpus(text) for text in detail.cores] if is_whole else []
+    names = [zones[number].name for number in amounts]
     return NodeZones(
         free=tuple({name: it.available for name, it in one.items()} for one in each),
         totals=tuple({name: _total(name, it) for name, it in one.items()} for one in each),
@@ -223,7 +253,8 @@ def _node_zones(
         has_static_memory=has_static_memory,
         prefer_closest=detail.topology_options.get(PREFER_CLOSEST) == "true",
         threads_per_core=max((len(core) for core in cores), default=0),
-        split=_split([zones[number].name for number in amounts], detail, cores),
+        split=_split(names, detail, cores),
+        groups=_groups(detail, names),
         distances=_distances(zones, tuple(amounts)),
     )
 
@@ -252,6 +283,40 @@ def _split(
     free = _cpus(detail.free)
     partly = frozenset[int]().union(*(core & free for core in cores if not core <= free))
     return tuple(len(_cpus(detail.cpus.get(name, "")) & partly) for name in names)
+
+
+def _groups(detail: NumaDetail, names: Sequence[str]) -> tuple[int, ...]:
+    """Return which zones' memory is used together; empty if it is not reported."""
+    if detail.memory_groups is None:
+        return ()
+    indexes = {name: index for index, name in enumerate(names)}
+    return tuple(_mask(detail.memory_groups.get(name, ()), indexes) for name in names)
+
+
+def _held(
+    detail: NumaDetail | None, indexes: Mapping[str, int]
+) -> Mapping[str, ReportedPart] | None:
+    if detail is None or detail.held is None:
+        return None
+    return {uid: _part(each, indexes) for uid, each in detail.held.items()}
+
+
+def _part(part: PodZones, indexes: Mapping[str, int]) -> ReportedPart:
+    if any(amount < 0 for amounts in part.held.values() for amount in amounts.values()):
+        raise ReportError(f"annotation {NUMA_DETAIL_ANNOTATION}: an amount is negative")
+    _mask(part.held, indexes)
+    return ReportedPart(
+        tuple(part.held.get(name, {}) for name in indexes),
+        tuple(sorted({_mask(group, indexes) for group in part.memory})),
+    )
+
+
+def _mask(names: Iterable[str], indexes: Mapping[str, int]) -> int:
+    """Return the mask of the zones with these names."""
+    unknown = [name for name in names if name not in indexes]
+    if unknown:
+        raise ReportError(f"annotation {NUMA_DETAIL_ANNOTATION}: there is no zone {unknown[0]!r}")
+    return mask_of({indexes[name] for name in names})
 
 
 def _distances(zones: Mapping[int, Zone], numbers: Sequence[int]) -> tuple[tuple[int, ...], ...]:

@@ -1,21 +1,28 @@
-"""A real kubelet, read from its checkpoint files and its pods, for reports about its node. Pure.
+"""A kubelet at one moment, read from its checkpoint files and its devices, for reports. Pure.
 
 The files keep the resources of ended pods until the kubelet admits another pod. So resources of
 pods that are not in the given list count as free.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
+from bindery.nodeagent.beside.podresources import ContainerDevices
 from bindery.nodeagent.hardware import HollowMachine
-from bindery.nodecore.checkpoints import cpu, memory
+from bindery.nodecore.checkpoints import cpu, devices, memory
 from bindery.nodecore.checkpoints.store import CheckpointManager, MemoryStore
 from bindery.nodecore.container_manager import ContainerManager
-from bindery.nodecore.masks import mask_of
+from bindery.nodecore.devices.state import DeviceState, Held, by_node, to_checkpoint
 from bindery.nodecore.pods import Pod
 
 FILES: Final = (cpu.FILE, memory.FILE)
 """The names of the files to read, in the kubelet's directory."""
+
+HeldDevices = Mapping[str, ContainerDevices]
+"""Pod UID -> the devices of its containers."""
+
+_NO_DEVICES: Final[HeldDevices] = MappingProxyType({})
 
 
 class ObservedKubelet:
@@ -27,6 +34,7 @@ class ObservedKubelet:
         machine: HollowMachine,
         files: Mapping[str, bytes],
         pods: Iterable[Pod],
+        held: HeldDevices = _NO_DEVICES,
     ) -> None:
         """Read the files; a file that is missing means that no pod holds resources of its kind.
 
@@ -35,34 +43,30 @@ class ObservedKubelet:
             machine: hardware and settings.
             files: name of a checkpoint file -> content.
             pods: the pods that the kubelet has admitted and that have not ended.
+            held: the devices of pods.
 
         Raises:
             NodeCoreError: a file is corrupt, or contradicts the machine or its settings.
         """
         self.name, self.machine = name, machine
         self._pods = tuple(pods)
-        store, devices = MemoryStore(), CheckpointManager(MemoryStore())
+        store = MemoryStore()
         store.blobs.update(files)
         manager = ContainerManager(
-            machine.config, self, CheckpointManager(store), devices, lambda: 0.0
+            machine.config,
+            self,
+            CheckpointManager(store),
+            CheckpointManager(_device_store(machine, held)),
+            lambda: 0.0,
         )
         manager.cpu.start({})
         manager.memory.observe()
-        manager.cpu.remove_stale_state()
-        manager.memory.remove_stale_state()
+        manager.devices.start()
+        for resource, listed in machine.devices.items():
+            manager.devices.update(resource, listed)
+        for each in (manager.cpu, manager.memory, manager.devices):
+            each.remove_stale_state()
         self.manager = manager
-
-    @property
-    def memory_groups(self) -> tuple[int, ...]:
-        """For each zone, the mask of zones used together with it for memory, as in `NodeZones`.
-
-        A NodeResourceTopology has no field for these masks. The scheduler knows them from its
-        records on pods.
-        """
-        state = self.manager.memory.state.machine
-        return tuple(
-            mask_of(one.cells) if one.assignments else 0 for _, one in sorted(state.items())
-        )
 
     def active_pods(self) -> Sequence[Pod]:
         """Return the pods that are admitted and not terminated."""
@@ -75,3 +79,17 @@ class ObservedKubelet:
     def admitted(self) -> Sequence[Pod]:
         """Return the pods that run."""
         return self._pods
+
+
+def _device_store(machine: HollowMachine, held: HeldDevices) -> MemoryStore:
+    """Return a store with the checkpoint that a kubelet would write of these devices."""
+    state = DeviceState()
+    for uid, containers in held.items():
+        for container, resources in containers.items():
+            for resource, ids in resources.items():
+                known = {one.id: one for one in machine.devices.get(resource, ())}
+                own = Held(by_node(known, ids), response=b"")
+                state = state.with_held(uid, container, resource, own)
+    store = MemoryStore()
+    store.write(devices.FILE, to_checkpoint(state).encode())
+    return store
