@@ -200,12 +200,6 @@ class _Budgets(_SpecAndStatus):
         ]
 
 
-class _Slices(Strategy):
-    """ResourceSlices."""
-
-    fields: ClassVar[Mapping[str, str]] = {"spec.nodeName": "", "spec.driver": ""}
-
-
 class _Claims(_SpecAndStatus):
     """ResourceClaims."""
 

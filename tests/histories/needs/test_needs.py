@@ -1,5 +1,9 @@
 """What gangs need is drawn for itself, and can be taken out."""
 
+from dataclasses import replace
+
+import pytest
+
 from tests.histories.history import play
 from tests.histories.needs import plans
 from tests.histories.plan import draw
