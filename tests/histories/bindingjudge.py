@@ -140,6 +140,6 @@ def _tried_too_often(found: BindRequest) -> Iterator[str]:
     for status in found.status.statements:
         spec = specs[status.id]
         needed = len(spec.pods) if spec.min_bound is None else spec.min_bound
-        is_in_part = 0 < len(status.bound_pods) < needed
+        is_in_part = 0 < len(status.bound_pods) < needed or status.phase == "Succeeded"
         if status.failed_attempts > found.spec.backoff_limit + 1 and not is_in_part:
             yield f"{found.metadata.name} is tried {status.failed_attempts} times"

@@ -141,10 +141,10 @@ class History:
         """Ask for all room that is free; return what the schedulers do not give."""
         await room.ask_for_all(self._server, self._plan, self._client)
         end_s = self._loop.time() + _GIVEN_WITHIN_S
-        while (
-            held := room.held_by_schedulers(self._server, self._plan)
-        ) and self._loop.time() < end_s:
+        held = room.held_by_schedulers(self._server, self._plan)
+        while held and self._loop.time() < end_s:
             await self._sleep(1.0)
+            held = room.held_by_schedulers(self._server, self._plan)
         return held
 
     async def _sleep(self, seconds: float) -> None:
