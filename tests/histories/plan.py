@@ -385,7 +385,8 @@ def _with_hard(plan: Plan, chance: Random) -> Plan:
     split, late, refused, silent, scarce, slow, lost = (chance.random() for _ in range(7))
     max_pods = chance.randint(1, 2)
     extra = [_refusal(chance), _death_between_parts(chance)]
-    silence = replace(_act(chance), kind=ActKind.SILENCE_GPUS, at_s=chance.uniform(0, 20))
+    at_s, seconds = chance.uniform(0, 10), chance.uniform(30, 80)
+    silence = Act(ActKind.SILENCE_GPUS, chance.randrange(1000), at_s, seconds)
     sharers = tuple(_sharers(chance, number) for number in range(chance.randint(3, 5)))
     if late < 0.1:
         return _late_commit(plan, chance)
@@ -444,7 +445,7 @@ def _death_between_parts(chance: Random) -> Fault:
 def _sharers(chance: Random, number: int) -> GangPlan:
     """Draw a gang of GPU shares that comes and goes."""
     size = chance.randint(2, 3)
-    fraction, run_s = chance.choice(("0.3", "0.5", "0.7")), chance.uniform(2, 25)
+    fraction, run_s = chance.choice(("0.3", "0.5", "0.7", "0.7")), chance.uniform(2, 25)
     return replace(
         _gang(chance, number), name=f"share{number}", size=size, minimum=size, cores=1, gpus=0,
         fraction=fraction, run_s=run_s, at_s=chance.uniform(0, 60), is_job=chance.random() < 0.5,
