@@ -386,10 +386,13 @@ def _with_hard(plan: Plan, chance: Random) -> Plan:
     """Add what defects of rollbacks, fences and commits need to show."""
     split, late, refused, silent, scarce, slow, lost = (chance.random() for _ in range(7))
     max_pods = chance.randint(1, 2)
-    extra = [_late_creation(chance), _refusal(chance), _death_between_parts(chance)]
-    silence = replace(_act(chance), kind=ActKind.SILENCE_GPUS, at_s=chance.uniform(0, 20))
+    extra = [_refusal(chance), _death_between_parts(chance)]
+    at_s, seconds = chance.uniform(0, 10), chance.uniform(30, 80)
+    silence = Act(ActKind.SILENCE_GPUS, chance.randrange(1000), at_s, seconds)
     sharers = tuple(_sharers(chance, number) for number in range(chance.randint(3, 5)))
-    wanted = (late < 0.15, refused < 0.2, split < 0.15)
+    if late < 0.1:
+        return _late_commit(plan, chance)
+    wanted = (refused < 0.2, split < 0.15)
     faults = [fault for fault, is_wanted in zip(extra, wanted, strict=True) if is_wanted]
     stops: tuple[Act, ...] = ()
     delays = [Fault(FaultKind.DELAY, name, chance.uniform(0, 10), 40.0) for name in PROCESSES[2:4]]
@@ -401,9 +404,6 @@ def _with_hard(plan: Plan, chance: Random) -> Plan:
         faults, stops = faults + delays, deletions
     if lost < 0.1:
         faults += [Fault(FaultKind.LOSE_COMMITS, name, 0.0, 70.0) for name in PROCESSES[:2]]
-    if late < 0.15:  # the next leader finds no room, and the pods of the late commit still wait
-        at_s = chance.uniform(5, 15)
-        stops += tuple(Act(ActKind.CORDON, number, at_s, 45.0) for number in range(plan.nodes))
     is_scarce, gpus = scarce < 0.2, chance.randint(1, 2)
     return replace(
         plan,
@@ -416,12 +416,20 @@ def _with_hard(plan: Plan, chance: Random) -> Plan:
     )
 
 
-def _late_creation(chance: Random) -> Fault:
-    """A leader's commit arrives when the next one has planned for a while."""
-    kind = chance.choice((FaultKind.KILL, FaultKind.FREEZE))
-    at_s, seconds = chance.uniform(0, 5), chance.uniform(22, 40)
-    call = "create bindrequests"
-    return Fault(kind, "scheduler", at_s, seconds, at_call=call, fate=CallFate.IS_LATE)
+def _late_commit(plan: Plan, chance: Random) -> Plan:
+    """Return a plan in which a leader's commit arrives after the next one has found no room."""
+    late = replace(
+        _gang(chance, 0), name="late0", size=1, minimum=1, queue="b", cores=1, gpus=0, fraction="",
+        run_s=None, at_s=chance.uniform(2, 4), is_job=False, is_pod_first=False,
+    )  # fmt: skip
+    kind, seconds = chance.choice((FaultKind.KILL, FaultKind.FREEZE)), chance.uniform(25, 40)
+    fault = Fault(
+        kind, "scheduler", 1.9, seconds, at_call="create bindrequests", fate=CallFate.IS_LATE
+    )
+    at_s = chance.uniform(5, 10)
+    cordons = tuple(Act(ActKind.CORDON, number, at_s, 50.0) for number in range(plan.nodes))
+    gangs = (late, *(gang for gang in plan.gangs if gang.at_s == 0.0))
+    return replace(plan, gangs=gangs, faults=(fault,), acts=cordons)
 
 
 def _refusal(chance: Random) -> Fault:
@@ -439,7 +447,7 @@ def _death_between_parts(chance: Random) -> Fault:
 def _sharers(chance: Random, number: int) -> GangPlan:
     """Draw a gang of GPU shares that comes and goes."""
     size = chance.randint(2, 3)
-    fraction, run_s = chance.choice(("0.3", "0.5", "0.7")), chance.uniform(2, 25)
+    fraction, run_s = chance.choice(("0.3", "0.5", "0.7", "0.7")), chance.uniform(2, 25)
     return replace(
         _gang(chance, number), name=f"share{number}", size=size, minimum=size, cores=1, gpus=0,
         fraction=fraction, run_s=run_s, at_s=chance.uniform(0, 60), is_job=chance.random() < 0.5,

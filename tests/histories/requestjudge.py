@@ -24,6 +24,7 @@ _KINDS: Final = frozenset(
         "persistentvolumes",
     )
 )
+_OF_LEADERS: Final = ("create pods/binding", "create pods/eviction", "create podgroups")
 _WINDOW_S: Final = 5.0
 _MOST: Final = 400
 """Requests of one process within a window; correct ones stay below 130."""
@@ -80,8 +81,8 @@ def _named(meta: dict[str, Any], field: str) -> bool:
 
 
 def is_of_leader(request: ApiRequest, caller: str) -> bool:
-    """Whether only the leader sends such a request. Late commits are fenced."""
-    is_write = request.verb in ("create", "update", "patch", "delete")
-    is_commit = request.verb == "create" and request.resource == "bindrequests"
-    is_for_all = request.resource in ("leases", "events", "selfsubjectaccessreviews")
-    return caller.startswith(_JUDGED) and is_write and not is_commit and not is_for_all
+    """Whether only the leader sends such a request. Late commits are fenced, and a late status
+    names its version."""
+    if not caller.startswith(_JUDGED):
+        return False
+    return request.verb == "delete" or f"{request.verb} {request.resource}" in _OF_LEADERS

@@ -39,6 +39,10 @@ class StatementJudge:
         """UIDs of all pods that were ever bound."""
         self._prepared: defaultdict[str, set[str]] = defaultdict(set)
         """UID of a pod -> the GPU groups and claims that were ever prepared for it."""
+        self._given: set[str] = set()
+        """GPU groups whose reservation was ever given a GPU."""
+        self._reserved: set[str] = set()
+        """Claims that were ever reserved."""
         self._gone_s: dict[str, float] = {}
         """UID of a pod that is deleted -> since when."""
         late = {fault.kind for fault in plan.faults if fault.process.startswith("binder")}
@@ -56,6 +60,7 @@ class StatementJudge:
                 claim = RESOURCE_CLAIMS.decode(change.version.body)
                 for user in claim.status.reserved_for:
                     self._prepared[user.uid].add(claim.metadata.name)
+                    self._reserved.add(claim.metadata.name)
             case "pods":
                 yield from self._pod(change)
 
@@ -108,7 +113,10 @@ class StatementJudge:
     def _pod(self, change: Change) -> Iterator[str]:
         pod = msgspec.json.decode(change.version.body, type=Pod)
         uid = pod.metadata.uid
-        self._prepared[uid].update(gpushare.groups(pod.metadata.labels))
+        groups = gpushare.groups(pod.metadata.labels)
+        self._prepared[uid].update(groups)
+        if gpushare.INDEX_ANNOTATION in pod.metadata.annotations:
+            self._given.update(groups)
         for claim in _claims_of(pod):
             self._claims[uid] = claim
         is_bound = change.writer.subresource == "binding" and change.type is ChangeType.MODIFIED
@@ -156,7 +164,7 @@ class StatementJudge:
 
     def _is_prepared(self, uid: str, groups: Iterable[str]) -> bool:
         """Whether the pod had its GPU groups and devices at some time."""
-        had, claim = self._prepared[uid], self._claims.get(uid)
+        had, claim = self._prepared[uid] & (self._given | self._reserved), self._claims.get(uid)
         return had.issuperset(groups) and (claim is None or claim in had)
 
 

@@ -216,9 +216,8 @@ class TaskStore:
             self._drop_reservations(uid)
 
     def _is_being_bound(self, uid: Uid) -> bool:
-        hold = self._holds.get(uid)
         # A bound hold may stay after its request: the pod's node was seen before the outcome.
-        return hold is not None and not hold.is_bound
+        return (hold := self._holds.get(uid)) is not None and not hold.is_bound
 
     def expect_reservations(self, uid: Uid, hold: Hold) -> None:
         """Hold the devices for which the binder may still reserve, for `hold` of the pod `uid`.

@@ -130,7 +130,12 @@ class Hami:
         )
 
     async def not_bound(self, context: BindContext) -> None:
-        """Release the locks that this process has taken for the pod."""
+        """Release the locks that this process has taken for the pod.
+
+        A node's lock has the name of its pod: a successor of that name may rely on it by now.
+        """
+        if Lock.NODE in _values(context) and await self._has_successor(context):
+            del _values(context)[Lock.NODE]
         writer = LockWriter(context.client)
         for lock, value in reversed(_values(context).items()):
             await writer.remove(context.binding.selected_node, lock, value)
@@ -152,6 +157,15 @@ class Hami:
         # the successor's. Then the queue removes dead locks.
         if found is not None and not found.spec.node_name and Lock.NODE in assignment.locks:
             await self._release(context, node)
+
+    async def _has_successor(self, context: BindContext) -> bool:
+        """Whether another pod has the name of this one."""
+        pod = context.pod
+        try:
+            found = await context.client.get(HOLDER_PODS, pod.name, pod.namespace)
+        except NotFoundError:
+            return False
+        return found.metadata.uid != pod.uid
 
     async def _demand_unchanged(self, context: BindContext, assignment: Assignment) -> None:
         """Refuse a pod if an annotation of the protocol has been changed.
