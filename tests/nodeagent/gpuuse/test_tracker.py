@@ -119,6 +119,35 @@ def test_after_a_restart_the_time_goes_on() -> None:
     assert readings.since == -500
 
 
+def test_after_a_restart_use_removes_the_time_of_before() -> None:
+    readings = Readings(written={"pod": START_S - 500})
+
+    readings.look(0, {"a": 7, "b": 0})
+
+    assert readings.since is None
+
+
+def test_the_written_time_is_not_before_the_last_use() -> None:
+    readings = Readings()
+    readings.look(0.7, {"a": 7, "b": 0})
+    readings.look(61, UNUSED)
+
+    assert readings.since == 1
+
+
+def test_a_pod_that_is_found_to_have_another_gpu_is_judged_again() -> None:
+    readings = Readings()
+    readings.look(0, {"a": 0, "b": 9}, {"pod": frozenset("a")})
+    readings.look(60, {"a": 0, "b": 9}, {"pod": frozenset("a")})
+    assert readings.since == 0
+
+    readings.look(70, UNUSED)
+    assert readings.since is None
+    readings.look(120, UNUSED)
+
+    assert readings.since == 60
+
+
 def test_without_a_time_the_first_reading_is_the_beginning() -> None:
     readings = Readings()
     for at_s in (0, 10, 50):
