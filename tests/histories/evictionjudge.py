@@ -139,14 +139,20 @@ class EvictionJudge:
             if node in self._nodes[victim] or self._queue(claimant) == queue
             if claimant != victim and (self._is_nominated(claimant, node) or at_s > now_s - 1)
         }
-        if any(KEPT_ROOM_ANNOTATION in pod.metadata.annotations for pod in self._of(victim)):
-            # Room that is kept for later pods is free at once: the next gang is bound, without a
-            # nomination, after the evictions.
+        if self._has_unused_room(victim):
+            # It is free at once: the next gang is bound, without a nomination, after the evictions.
             found |= {self.gang_of(pod) for pod in self._pods.values() if not pod.spec.node_name}
         return found - {victim, ""}
 
-    def _of(self, name: str) -> list[Pod]:
-        return [pod for pod in self._pods.values() if self.gang_of(pod) == name]
+    def _has_unused_room(self, name: str) -> bool:
+        """Whether a gang has a rack for itself, or room that is kept for its later pods."""
+        group = self._groups.get(name)
+        topology = group.spec.topology if group is not None else None
+        return (topology is not None and bool(topology.exclusive)) or any(
+            KEPT_ROOM_ANNOTATION in pod.metadata.annotations
+            for pod in self._pods.values()
+            if self.gang_of(pod) == name
+        )
 
     def _queue(self, name: str) -> str:
         group = self._groups.get(name)

@@ -211,13 +211,11 @@ class TaskStore:
 
     def note_time(self, now: float) -> None:
         """End the placeholders of reservations whose requests ended some seconds ago."""
-        held = frozenset(filter(self._is_being_bound, self._expected.pods()))
+        # A bound hold may outlast its request: where the pod's node was seen before the outcome.
+        holds = ((uid, self._holds.get(uid)) for uid in self._expected.pods())
+        held = frozenset(uid for uid, hold in holds if hold is not None and not hold.is_bound)
         for uid in self._expected.due(held, now):
             self._drop_reservations(uid)
-
-    def _is_being_bound(self, uid: Uid) -> bool:
-        # A bound hold may stay after its request: the pod's node was seen before the outcome.
-        return (hold := self._holds.get(uid)) is not None and not hold.is_bound
 
     def expect_reservations(self, uid: Uid, hold: Hold) -> None:
         """Hold the devices for which the binder may still reserve, for `hold` of the pod `uid`.

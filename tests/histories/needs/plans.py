@@ -108,7 +108,7 @@ class NeedyGang:
 
 
 class TroubleKind(StrEnum):
-    """What goes wrong with those who answer the needs."""
+    """What goes wrong with drivers, provisioners, kubelets and claims."""
 
     LOSE_VOLUME = "lose volume"
     """People remove a volume by force."""
@@ -140,7 +140,7 @@ class Trouble:
 
 @dataclass(frozen=True)
 class Ground:
-    """Objects of the cluster for the needs; none in a history without them."""
+    """The supply of the cluster for the needs; nothing in a history without them."""
 
     has_volumes: bool = False
     local_volumes: tuple[int, ...] = ()
@@ -227,7 +227,7 @@ def _gang(chance: Random, name: str, needs: Needs) -> NeedyGang:
 
 
 def _volume_need(chance: Random) -> Needs:
-    """Draw a volume, and often a device, so that writes for the device are undone, too."""
+    """Draw a volume, and often a device: the binder undoes one when the other fails."""
     device = _device_need(chance).device if chance.random() < 0.5 else None
     return Needs(volume=_volume(chance), device=device)
 

@@ -1,7 +1,7 @@
-"""Nothing is left of the writes for a pod that the binder has given up.
+"""When the binder gives up a pod, nothing that it wrote for the pod is left.
 
-Judged at the write that ends the attempt, because what is left often heals later: a provisioner
-makes the volume, a controller takes the reservation of a pod that goes.
+Judged at the write of the outcome, because leftovers often heal later: a provisioner makes the
+volume, a controller takes the reservation of a pod that goes.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
 """Kubernetes' controllers for volumes, and people who lose volumes; the provisioner is a fake.
 
-The volume controller binds a claim to the volume that refers to it, and notes when either has lost
-the other. Claims that a pod on a node uses, and volumes that are bound, stay until they are free.
+The volume controller binds a claim to the volume that refers to it, and records a loss of either.
+Claims that a pod on a node uses, and volumes that are bound, stay until they are free.
 """
 
 import asyncio

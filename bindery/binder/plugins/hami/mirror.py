@@ -32,7 +32,8 @@ class Mirror:
         self._pods: Final = Reflector(
             client, HOLDER_PODS, self._pod_changed, label_selector=ASSIGNED_NODE
         )
-        self._waiting: defaultdict[str | PodKey, set[asyncio.Event]] = defaultdict(set)
+        self._waiting: defaultdict[str | PodKey, dict[asyncio.Event, None]] = defaultdict(dict)
+        """In the order in which they came: the pods that have waited longest go on first."""
         self.ready = asyncio.Event()
 
     async def run(self) -> None:
@@ -79,12 +80,12 @@ class Mirror:
         """Yield an event that is set when one of these nodes or pods changes."""
         event = asyncio.Event()
         for key in keys:
-            self._waiting[key].add(event)
+            self._waiting[key][event] = None
         try:
             yield event
         finally:
             for key in keys:
-                self._waiting[key].discard(event)
+                self._waiting[key].pop(event, None)
                 if not self._waiting[key]:
                     del self._waiting[key]
 

@@ -21,7 +21,8 @@ class VolumeWatch:
         """Set while the mirrors are filled and watched."""
         self._claims: Mapping[Key, PersistentVolumeClaim] = {}
         self._volumes: Mapping[Key, PersistentVolume] = {}
-        self._waiting: defaultdict[Key, set[asyncio.Event]] = defaultdict(set)
+        self._waiting: defaultdict[Key, dict[asyncio.Event, None]] = defaultdict(dict)
+        """In the order in which they came: the pods that have waited longest go on first."""
 
     async def run(self, client: Client) -> None:
         """Watch until cancelled."""
@@ -43,14 +44,14 @@ class VolumeWatch:
     ) -> AsyncGenerator[PersistentVolumeClaim | None, None]:
         """Yield the claim now and after each change; None while it does not exist."""
         key, changed = (namespace, name), asyncio.Event()
-        self._waiting[key].add(changed)
+        self._waiting[key][changed] = None
         try:
             while True:
                 changed.clear()
                 yield self._claims.get(key)
                 await changed.wait()
         finally:
-            self._waiting[key].discard(changed)
+            self._waiting[key].pop(changed, None)
             if not self._waiting[key]:
                 del self._waiting[key]
 
