@@ -223,7 +223,7 @@ def _gang(chance: Random, name: str, needs: Needs) -> NeedyGang:
 
 
 def _volume_need(chance: Random) -> Needs:
-    """Draw a volume, and often a device: what the binder has written of it is undone with it."""
+    """Draw a volume, and often a device, which the binder undoes together."""
     device = _device_need(chance).device if chance.random() < 0.5 else None
     return Needs(volume=_volume(chance), device=device)
 

@@ -1,6 +1,6 @@
 """Kubernetes' controllers for volumes, and people who lose volumes; the provisioner is a fake.
 
-The volume controller binds a claim to the volume that refers to it, and says when either has lost
+The volume controller binds a claim to the volume that refers to it, and shows when either has lost
 the other. Claims that a pod on a node uses, and volumes that are bound, stay until they are free.
 """
 
