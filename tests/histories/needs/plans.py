@@ -133,7 +133,7 @@ class Trouble:
 
 @dataclass(frozen=True)
 class Ground:
-    """What the cluster has for the needs; nothing in a history without them."""
+    """The cluster's means for the needs; none in a history without them."""
 
     has_volumes: bool = False
     local_volumes: tuple[int, ...] = ()

@@ -1,6 +1,6 @@
-"""What the binder has given up is undone: nothing that it wrote for the pod is left.
+"""The binder undoes its work for a pod that it gives up: nothing that it wrote for it is left.
 
-Judged at the write that gives it up, because what is left often heals later: a provisioner makes the
+Judged at the write that gives it up, because much of it heals later: a provisioner makes the
 volume, a controller takes the reservation of a pod that goes.
 """
 
