@@ -159,7 +159,7 @@ class Hami:
             await self._release(context, node)
 
     async def _has_successor(self, context: BindContext) -> bool:
-        """Whether another pod has the name of this one."""
+        """Whether another pod has its name."""
         pod = context.pod
         try:
             found = await context.client.get(HOLDER_PODS, pod.name, pod.namespace)
