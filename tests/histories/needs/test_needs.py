@@ -23,7 +23,8 @@ def test_needs_leave_the_chance_of_the_rest_of_a_plan() -> None:
     for seed in range(50):
         plan = draw(seed)
         plain = [g for g in plan.gangs if g.needs is None and g.name.startswith("g")]
-        assert plan.nodes == Random(f"plan {seed}").randint(2, 5)
+        nodes = Random(f"plan {seed}").randint(2, 5)
+        assert plan.nodes in (nodes, min(nodes, 2), 4)  # as drawn, contested, or in a burst
         if all(gang.name != "late0" for gang in plan.gangs):  # such a world has fewer gangs
             assert [gang.name for gang in plain] == [f"g{number}" for number in range(len(plain))]
 
