@@ -271,9 +271,8 @@ PLANTED: Final = (
     ),
     Planted(_COMMIT, "terms are not announced", scheduler_process, "announce", _never()),
     Planted(_EVICTIONS, "all may be evicted", units, "_is_protected", _always(False), 1),
-    Planted(_EVICTIONS, "evictions are not tried first", Evictor, "_try", _never(), 1),
-    Planted(_EVICTIONS, "eviction by name", Client, "evict", _evict_whatever_has_the_name, 1),
-    Planted(_EVICTIONS, "a refused eviction counts", Cluster, "not_evicted", _always(None), 1),
+    Planted(_EVICTIONS, "evictions are not tried first", Evictor, "_try", _never(), 2),
+    Planted(_EVICTIONS, "eviction by name", Client, "evict", _evict_whatever_has_the_name, 2),
     Planted(_BINDER, "binding without UID", Client, "bind", _bind_whatever_has_the_name),
     Planted(_BINDER, "binding of any version", Client, "bind", _without("version")),
     Planted(
@@ -290,15 +289,15 @@ PLANTED: Final = (
     Planted(_BINDER, "an interruption is ignored", Run, "interrupt", _always(None)),
     Planted(_BINDER, "finished requests stay", RetentionQueue, "run", _never(), 0),
     Planted(_BINDER, "outcomes are not written", Run, "_conclude", _never(), 0),
-    Planted(_BINDER, "announcements are not read", ApiAdapter, "acknowledge", _never(), 1),
-    Planted(_GPUS, "reservations stay", UnusedGroups, "look_at", _always(None), 2, _shares),
+    Planted(_BINDER, "announcements are not read", ApiAdapter, "acknowledge", _never(), 0),
+    Planted(_GPUS, "reservations stay", UnusedGroups, "look_at", _always(None), 1, _shares),
     Planted(
         _GPUS, "used reservations are deleted", Users, "of",
         _never(Use(on_node=False, on_the_way=False)), 0, _shares,
     ),
     Planted(_GPUS, "groups stay on pods", GpuSharing, "rollback", _never(), 0, _shares),
     Planted(
-        _NEEDS, "the node on a claim stays", VolumeWriter, "deselect", _never(), 7, _volumes
+        _NEEDS, "the node on a claim stays", VolumeWriter, "deselect", _never(), 2, _volumes
     ),
     Planted(
         _NEEDS, "reservations of devices stay", DynamicResources, "rollback", _never(), 54,
@@ -312,11 +311,12 @@ PLANTED: Final = (
     Planted(_OTHERS, "PodGroups are not updated", Writer, "_update", _never([]), 8),
     Planted(_OTHERS, "Jobs get no PodGroup", Writer, "_create", _never(), 0),
     Planted(_OTHERS, "the first condition stays", StatusWriter, "offer", _keep_the_older, 0),
-    Planted(_OTHERS, "nodes keep the room of ended pods", Kubelets, "release", _always(None), 4),
+    Planted(_OTHERS, "nodes keep the room of ended pods", Kubelets, "release", _always(None), 1),
     Planted(_OTHERS, "a held Lease is taken", Observation, "is_held_by_other", _always(False), 1),
 )  # fmt: skip
 
 MISSED: Final = (
+    Planted(_EVICTIONS, "a refused eviction counts", Cluster, "not_evicted", _always(None)),
     Planted(_CACHE, "promises are not taken back", Promises, "forget", _always(None)),
     Planted(_COMMIT, "parts of a refused gang stay", RequestWriter, "_take_back", _never()),
     Planted(_COMMIT, "Statements are not withdrawn", RequestWriter, "_withdraw", _never()),
