@@ -143,6 +143,8 @@ class StatementJudge:
         if asking and all(_gives_up(statement, uid) for statement in asking):
             yield f"{pod.metadata.name} is bound after {asking[0].metadata.name} has given it up"
         for statement in asking:
+            if _gives_up(statement, uid):
+                continue  # an earlier request for the same node
             parts = [each for each in self._statements() if each.spec.id == statement.spec.id]
             yield from self._unprepared(pod, parts, at_s)
 

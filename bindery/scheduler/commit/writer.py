@@ -92,7 +92,8 @@ class RequestWriter:
         configuration: Callable[[], BindRequestConfiguration] = BindRequestConfiguration,
     ) -> None:
         """Make a writer that creates nothing before `begin`; `wake` wakes the loop."""
-        self._client = client
+        self._client = self._term_client = client
+        """The second sends nothing after its term: what it deletes may be the next leader's."""
         self._wake = wake
         self._configuration = configuration
         self._leadership = Leadership.without_election()
@@ -119,6 +120,7 @@ class RequestWriter:
     def begin(self, leadership: Leadership) -> None:
         """Create requests as long as `leadership` is valid."""
         self._leadership = leadership
+        self._term_client = self._client.within(leadership.is_valid)
         self._removing.clear()  # the end of the last term may have interrupted some
 
     def submit(self, draft: StatementDraft) -> None:
@@ -359,7 +361,7 @@ class RequestWriter:
                 continue  # the stale-request rules remove it, if it exists
             try:
                 # By its name alone, a request of the next leader could be deleted.
-                await self._client.delete(BIND_REQUESTS, name, namespace, uid=uid)
+                await self._term_client.delete(BIND_REQUESTS, name, namespace, uid=uid)
             except NotFoundError:
                 continue
             except KubeError as error:
@@ -372,7 +374,7 @@ class RequestWriter:
         meta = stale.statement.metadata
         try:
             await self._void_bindings(meta)
-            await self._client.delete(BIND_REQUESTS, meta.name, meta.namespace, uid=meta.uid)
+            await self._term_client.delete(BIND_REQUESTS, meta.name, meta.namespace, uid=meta.uid)
         except NotFoundError:
             pass
         except KubeError as error:
@@ -394,7 +396,7 @@ class RequestWriter:
             for pod in () if statement.is_final else statement.spec.pods:
                 with suppress(NotFoundError, ConflictError):  # a binding names the UID, too
                     await void_bindings(
-                        self._client,
+                        self._term_client,
                         PODS,
                         meta.namespace,
                         pod.pod_name,
@@ -433,7 +435,9 @@ class RequestWriter:
                 "spec": {"withdrawn": [*found.spec.withdrawn, statement]},
             }
             try:
-                await self._client.patch(BIND_REQUESTS, meta.name, patch, namespace=meta.namespace)
+                await self._term_client.patch(
+                    BIND_REQUESTS, meta.name, patch, namespace=meta.namespace
+                )
             except ConflictError:  # also after each write of its status
                 if is_last:
                     raise
