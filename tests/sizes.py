@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, settings
 _SIZE = os.environ.get("BINDERY_TESTS", "sample")
 IS_LONG = _SIZE == "long"
 
-HISTORIES = {"sample": 60, "whole": 240, "long": 20_000}[_SIZE]
+HISTORIES = {"sample": 60, "whole": 120, "long": 20_000}[_SIZE]
 """How many histories of failures are played."""
 CHANCES = range({"sample": 2, "whole": 5, "long": 100}[_SIZE])
 """The seeds of chance with which each world that is written by hand is played."""
