@@ -138,8 +138,9 @@ class Network:
         if is_commit and line.meets(FaultKind.LOSE_COMMITS, 1.0):
             delay_s = LOST
         if delay_s != LOST and not line.meets(FaultKind.LOSE_REQUESTS, 1 / 3):
-            way_s = delay_s + line.to_server_s(request) + self.held_s(request, caller)
-            loop.outside(way_s, self._arrive, request, caller, answered)
+            held_s = self.held_s(request, caller)
+            way_s = delay_s + line.to_server_s(request) + held_s
+            loop.outside(way_s, self._arrive, request, caller, answered, held_s > 0)
         # Half of all timers of a history: asyncio.timeout would cost more.
         late = loop.call_later(timeout_s, _give_up, answered, request, timeout_s)
         try:
@@ -147,12 +148,19 @@ class Network:
         finally:
             late.cancel()
 
-    def _arrive(self, request: ApiRequest, caller: str, answered: "asyncio.Future[Answer]") -> None:
+    def _arrive(
+        self,
+        request: ApiRequest,
+        caller: str,
+        answered: "asyncio.Future[Answer]",
+        is_held: bool,
+    ) -> None:
         line = self.line(caller)
         answer = self._refusal(request, line)
         if answer is None:
             self.calls[caller] += 1
-            self.before_call(request, caller)
+            if not is_held:  # it was sent long before: the judge of requests asks when
+                self.before_call(request, caller)
             answer = self._server.handle(request, caller)
             self.after_call()
             if line.meets(FaultKind.FAIL, 1 / 4):
