@@ -50,7 +50,7 @@ def test_a_gang_without_a_scheduler_is_shown_as_waiting(
     table = cluster.kubectl("get", "podgroups", "fresh").splitlines()
 
     counts = ["PENDING", "BOUND", "RUNNING"]
-    columns = ["NAME", "QUEUE", "MIN", "STATE", "SINCE", *counts, "REASON", "AGE"]
+    columns = ["NAME", "QUEUE", "MIN", "STATE", "SINCE", *counts, "IDLE", "REASON", "AGE"]
     assert table[0].split() == columns
     # Its queue is the scheduler's answer, so that column is empty.
     assert table[1].split()[:3] == ["fresh", "4", "Waiting"]

@@ -31,6 +31,8 @@ KEPT = (
     "bindrequest.scheduling.bindery.dev/bindery-scheduler-term-",
     # The drivers of other tests on the same nodes publish theirs again, under new names.
     "resourceslice.resource.k8s.io/",
+    # Reports belong to their Nodes, and an agent may write one more before it ends.
+    "noderesourcetopology.topology.node.k8s.io/",
 )
 """What helm keeps by its rules: the definitions, and objects of these kinds."""
 
