@@ -2,7 +2,7 @@
 
 import asyncio
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, cast
@@ -58,6 +58,9 @@ class FakeApi:
     stored: dict[tuple[str, str], BindRequest] = field(default_factory=dict)
     created: list[BindRequest] = field(default_factory=list)
     """In order."""
+
+    def within(self, _is_valid: Callable[[], bool]) -> "FakeApi":
+        return self  # its terms do not end
 
     async def create(
         self, _resource: object, body: Mapping[str, Any], namespace: str
