@@ -7,7 +7,6 @@ out; only the UUID is needed.
 
 import asyncio
 import ctypes
-import importlib
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -107,7 +106,7 @@ def read(nvml: Any, pci_devices: Path = _PCI_DEVICES) -> NodeGpus:
     for index in range(nvml.nvmlDeviceGetCount()):
         with suppress(nvml.NVMLError):
             handle = nvml.nvmlDeviceGetHandleByIndex(index)
-            uuid = _text(nvml.nvmlDeviceGetUUID(handle))
+            uuid = nvmluse.text(nvml.nvmlDeviceGetUUID(handle))
             handles[uuid], indexes[uuid] = handle, index
     reader = _Reader(nvml, handles, pci_devices)
     return NodeGpus(gpus=tuple(reader.gpu(uuid, indexes[uuid]) for uuid in handles))
@@ -129,7 +128,7 @@ class _Reader:
         return NodeGpu(
             uuid=uuid,
             index=index,
-            model=self._asked(lambda: _text(nvml.nvmlDeviceGetName(handle)), ""),
+            model=self._asked(lambda: nvmluse.text(nvml.nvmlDeviceGetName(handle)), ""),
             memory_mib=memory // _MIB,
             numa_node=_numa_node(self._pci_devices / address),
             pci_address=address,
@@ -147,7 +146,7 @@ class _Reader:
             return otherwise
 
     def _pci_address(self, handle: Any) -> str:
-        text = self._asked(lambda: _text(self._nvml.nvmlDeviceGetPciInfo(handle).busId), "")
+        text = self._asked(lambda: nvmluse.text(self._nvml.nvmlDeviceGetPciInfo(handle).busId), "")
         return _address(text)
 
     def _problem(self, handle: Any) -> str:
@@ -173,7 +172,7 @@ class _Reader:
                         0,
                     )
                     remote = nvml.nvmlDeviceGetNvLinkRemotePciInfo(handle, link)
-                    yield kind == _SWITCH, _address(_text(remote.busId))
+                    yield kind == _SWITCH, _address(nvmluse.text(remote.busId))
 
     def _link(self, uuid: str, other: str) -> GpuLink:
         level = self._asked(
@@ -199,7 +198,7 @@ class _Reader:
                 info = nvml.nvmlDeviceGetGpuInstanceProfileInfo(handle, number)
                 yield MigKind(
                     # NVML names the profile "MIG 1g.5gb"; instances are named without the word.
-                    name=_text(info.name).removeprefix("MIG "),
+                    name=nvmluse.text(info.name).removeprefix("MIG "),
                     memory_mib=int(info.memorySizeMB),
                     slices=int(info.sliceCount),
                     placements=tuple(self._placements(handle, int(info.id))),
@@ -232,15 +231,11 @@ class _Reader:
                 memory = int(nvml.nvmlDeviceGetMemoryInfo(slice_handle).total) // _MIB
                 # The name of an instance is "NVIDIA A100-SXM4-40GB MIG 1g.5gb".
                 yield MigSlice(
-                    uuid=_text(nvml.nvmlDeviceGetUUID(slice_handle)),
-                    profile=_text(nvml.nvmlDeviceGetName(slice_handle)).rpartition(" ")[2],
+                    uuid=nvmluse.text(nvml.nvmlDeviceGetUUID(slice_handle)),
+                    profile=nvmluse.text(nvml.nvmlDeviceGetName(slice_handle)).rpartition(" ")[2],
                     memory_mib=memory,
                     placement=MigRange(start=placement.start, size=placement.size),
                 )
-
-
-def _text(value: str | bytes) -> str:
-    return value.decode() if isinstance(value, bytes) else value
 
 
 def _address(text: str) -> str:
@@ -256,19 +251,5 @@ def _numa_node(device: Path) -> int:
         return NO_NUMA_NODE
 
 
-def main() -> None:
-    """Print the GPUs of this machine as JSON, or the reason why not, and exit with 1."""
-    try:
-        nvml = importlib.import_module("pynvml")
-    except ImportError:
-        sys.exit("the Python package nvidia-ml-py is not installed")
-    try:
-        nvml.nvmlInit()
-        found = read(nvml)
-    except nvml.NVMLError as error:
-        sys.exit(f"NVML: {error}")
-    sys.stdout.write(found.model_dump_json(by_alias=True))
-
-
 if __name__ == "__main__":
-    main()
+    nvmluse.answer(lambda nvml: read(nvml).model_dump_json(by_alias=True))

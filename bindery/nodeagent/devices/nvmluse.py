@@ -6,6 +6,7 @@ Run by `nvml.NvmlSource` every few seconds, so it imports little.
 import importlib
 import json
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -19,26 +20,30 @@ def read(nvml: Any) -> dict[str, int | None]:
     for index in range(nvml.nvmlDeviceGetCount()):
         with suppress(nvml.NVMLError):
             handle = nvml.nvmlDeviceGetHandleByIndex(index)
-            uuid = nvml.nvmlDeviceGetUUID(handle)
-            key = uuid.decode() if isinstance(uuid, bytes) else str(uuid)
+            key = text(nvml.nvmlDeviceGetUUID(handle))
             found[key] = None
             found[key] = int(nvml.nvmlDeviceGetUtilizationRates(handle).gpu)
     return found
 
 
-def main() -> None:
-    """Print the use as JSON, or the reason why not, and exit with 1."""
+def text(value: str | bytes) -> str:
+    """Return a text of NVML, which older libraries give as bytes."""
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def answer(ask: Callable[[Any], str]) -> None:
+    """Print what `ask` returns of NVML, or the reason why not, and exit with 1."""
     try:
         nvml = importlib.import_module("pynvml")
     except ImportError:
         sys.exit("the Python package nvidia-ml-py is not installed")
     try:
         nvml.nvmlInit()
-        found = read(nvml)
+        answered = ask(nvml)
     except nvml.NVMLError as error:
         sys.exit(f"NVML: {error}")
-    sys.stdout.write(json.dumps(found))
+    sys.stdout.write(answered)
 
 
 if __name__ == "__main__":
-    main()
+    answer(lambda nvml: json.dumps(read(nvml)))

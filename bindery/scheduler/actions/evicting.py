@@ -14,6 +14,15 @@ def running(job: Job) -> list[Task]:
     return sorted((task for task in tasks if task.row != NO_ROW), key=lambda task: task.order)
 
 
+def end(session: Session, job: Job, reason: str) -> Commit | None:
+    """Return the committed eviction of the running pods of `job` that are not spared.
+
+    None if there are none, or a ledger refuses.
+    """
+    tasks = [task for task in running(job) if task.uid not in session.memory.spared]
+    return evict(session, job, tasks, reason) if tasks else None
+
+
 def evict(session: Session, job: Job, tasks: Sequence[Task], reason: str) -> Commit | None:
     """Return the committed eviction of `tasks`, last pod first; None if a ledger refuses."""
     with session.statement() as statement:

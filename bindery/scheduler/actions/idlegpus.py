@@ -7,7 +7,7 @@ planned again, behind the gangs that wait before them: what hung may work after 
 from collections.abc import Iterator
 
 from bindery.api.times import timestamp
-from bindery.scheduler.actions.evicting import evict, running
+from bindery.scheduler.actions.evicting import end
 from bindery.scheduler.planning.rounds import Turn
 from bindery.scheduler.planning.session import Session
 from bindery.scheduler.planning.statement import Commit
@@ -28,8 +28,7 @@ class IdleGpuLimit:
                 continue
             commit = None
             with session.guarded(job):
-                tasks = [task for task in running(job) if task.uid not in session.memory.spared]
                 reason = f"no pod has used its GPUs since {timestamp(idleness.since)}"
-                commit = evict(session, job, tasks, reason) if tasks else None
+                commit = end(session, job, reason)
             if commit is not None:
                 yield commit

@@ -7,7 +7,7 @@ gang that has used up its time. A pod without a PodGroup has the limit of its qu
 
 from collections.abc import Iterator
 
-from bindery.scheduler.actions.evicting import evict, running
+from bindery.scheduler.actions.evicting import end
 from bindery.scheduler.model.jobs import Job
 from bindery.scheduler.planning.rounds import Turn
 from bindery.scheduler.planning.session import Session
@@ -37,5 +37,4 @@ def _end(session: Session, job: Job) -> Commit | None:
     limit = session.exceeded_limit(job) if job.placed.total else None
     if limit is None:
         return None
-    tasks = [task for task in running(job) if task.uid not in session.memory.spared]
-    return evict(session, job, tasks, f"it has run for {limit.text()}") if tasks else None
+    return end(session, job, f"it has run for {limit.text()}")
