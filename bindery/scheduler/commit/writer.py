@@ -356,11 +356,12 @@ class RequestWriter:
     async def _take_back(self, written: Sequence[BindRequestDraft]) -> None:
         for request in written:
             name, namespace = request.name, request.namespace
-            uid = self._uids.get((namespace, name))
-            if uid is None:
-                continue  # the stale-request rules remove it, if it exists
             try:
+                # The answer to its creation may be lost; then its UID is not known yet.
+                if (namespace, name) not in self._uids and not await self._exists(request):
+                    continue
                 # By its name alone, a request of the next leader could be deleted.
+                uid = self._uids[namespace, name]
                 await self._term_client.delete(BIND_REQUESTS, name, namespace, uid=uid)
             except NotFoundError:
                 continue

@@ -206,6 +206,22 @@ def test_of_a_refused_gang_only_the_own_parts_are_deleted(*, is_successor: bool)
     assert (keys[0] in api.stored) is is_successor
 
 
+def test_of_a_refused_gang_a_part_without_an_answer_is_deleted_too() -> None:
+    troubles = {1: Trouble.LOST_AFTER, 2: Trouble.UNREACHABLE, 3: Trouble.REFUSED}
+    api = FakeApi(troubles, frozenset(), [0.0])
+
+    async def main() -> None:
+        writer = RequestWriter(cast("Client", api), lambda: None)
+        for part in (0, 1, 2):
+            writer.submit(draft("gang", part=part, parts=3))
+        await writer.drain()
+        assert len(writer.refused) == 3
+
+    play(main())
+    assert [each.metadata.name for each in api.created] == ["gang-request-p0", "gang-request-p1"]
+    assert api.stored == {}
+
+
 async def check(writer: RequestWriter, api: FakeApi, story: Story) -> None:
     keys = {part.key for parts in story.committed for part in parts}
     stored = [each for item in api.stored.values() for each in item.each()]
