@@ -23,7 +23,7 @@ MADE_UP = 4_000 if IS_LONG else 400
 """Kinds of groups, and kinds of a group that is served."""
 UNREADABLE = [
     ("v1", "Secret"),
-    ("v1", "Node"),
+    ("v1", "PersistentVolume"),
     ("v1", "ConfigMap"),
     ("rbac.authorization.k8s.io/v1", "ClusterRole"),
 ]

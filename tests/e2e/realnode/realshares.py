@@ -66,6 +66,10 @@ class SharesNode:
     def _registrations(self) -> int:
         return (self.node.logs / f"{SERVICE}.log").read_text().count("registered with the kubelet")
 
+    def names(self) -> list[str]:
+        """Return the names of the claims' CDI files, any of which the driver may be deleting."""
+        return [path.name for path in (self.node.root / _CDI).glob(f"{DRIVER}-share_*")]
+
     def files(self) -> dict[str, str]:
         """Return the CDI files of claims: name -> content."""
         found = (self.node.root / _CDI).glob(f"{DRIVER}-share_*")

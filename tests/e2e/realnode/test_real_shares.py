@@ -82,7 +82,7 @@ def printed(cluster: RealCluster, corner: Corner, pod: str, container: str = "wo
 
 async def wait_given_back(node: SharesNode) -> None:
     async def none_is_left() -> bool:
-        return not node.files()
+        return not node.names()
 
     await wait_for(none_is_left, "the CDI files of claims are gone")
 
