@@ -276,10 +276,11 @@ async def test_a_claim_that_is_gone_leaves_no_file(
     (node.node.root / "run/cdi" / name).write_text(content)
     await node.restart()
 
-    async def only_it_is_gone() -> bool:
-        return node.files() == files
+    async def it_is_gone() -> bool:
+        return name not in node.names()
 
-    await wait_for(only_it_is_gone, "the file of the claim that is gone is removed")
+    await wait_for(it_is_gone, "the file of the claim that is gone is removed")
+    assert node.files() == files
 
 
 async def test_an_unhealthy_gpu_is_shown_at_its_pods_and_gets_no_new_ones(
