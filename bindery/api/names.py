@@ -163,6 +163,11 @@ GPU_INDEXES_ANNOTATION: Final = f"{GROUP}/gpu-indexes"
 """Annotation of a running pod: the observed indexes of its GPUs on the node, such as 0,3. Written
 by an observer; without it a scheduler knows only the number of GPUs."""
 
+# Finalizers
+ROLL_BACK_FINALIZER: Final = f"{GROUP}/roll-back"
+"""Finalizer of a BindRequest for which the binder may write to other objects. The scheduler sets
+it; the binder removes it when the request is being deleted and is rolled back."""
+
 # Node labels and resources
 GPU_RESOURCE: Final = "nvidia.com/gpu"
 MIG_PREFIX: Final = "nvidia.com/mig-"

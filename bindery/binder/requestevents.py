@@ -13,6 +13,7 @@ from bindery.binder.statements.intake import Intake
 from bindery.binder.statements.manager import Malformed
 from bindery.kube.objects import reading
 from bindery.kube.objects.bindrequests import BindRequest
+from bindery.kube.objects.watched import Meta
 
 
 class RequestSource(Protocol):
@@ -54,6 +55,9 @@ def translate(kind: str | None, raw: Any, intake: Intake) -> None:
 
 def _translate_malformed(raw: Any, message: str, intake: Intake) -> None:
     metadata, status = raw.get("metadata") or {}, raw.get("status")
+    if metadata.get("deletionTimestamp"):
+        intake.leaving(reading.convert(metadata, Meta), ())
+        return
     phase = status.get("phase") if isinstance(status, dict) else None
     intake.malformed(
         Malformed(

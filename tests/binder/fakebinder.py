@@ -35,6 +35,7 @@ from bindery.kube.errors import (
     ServerError,
 )
 from bindery.kube.objects.bindrequests import BindRequest, BindRequestStatus, CommittedStatement
+from bindery.kube.objects.watched import Meta
 from tests.binder.binderworld import World
 
 
@@ -182,6 +183,13 @@ class Door:
 
     async def acknowledge(self, request: BindRequest, status: Mapping[str, object]) -> None:
         raise NotImplementedError("no test of the fake has an announcement")
+
+    async def release(self, request: Meta) -> None:
+        def release() -> None:
+            self.world.requests.pop((request.namespace, request.name), None)
+            self.world.log.append(("release", request.name))
+
+        await self.call("release", release)
 
     async def find_statement(self, namespace: str, statement_id: str) -> list[CommittedStatement]:
         def find() -> list[CommittedStatement]:

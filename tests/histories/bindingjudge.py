@@ -67,11 +67,12 @@ class BindingJudge:
     def _request(self, change: Change) -> Iterator[str]:
         found = msgspec.json.decode(change.version.body, type=BindRequest)
         uid, caller = found.metadata.uid, change.writer.caller
+        is_deletion = change.writer.verb == "delete"  # else a binder releases what others delete
+        if is_deletion and caller.startswith("binder") and not found.is_final:
+            yield f"{caller} deletes the unfinished request {found.metadata.name}"
         if change.type is ChangeType.DELETED:
             _, created_s = self._requests.pop(uid)
             self._deleted.append((change.at_s, found, created_s))
-            if caller.startswith("binder") and not found.is_final:
-                yield f"{caller} deletes the unfinished request {found.metadata.name}"
             return
         created_s = self._requests[uid][1] if uid in self._requests else change.at_s
         self._requests[uid] = found, created_s

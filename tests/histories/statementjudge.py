@@ -69,10 +69,10 @@ class StatementJudge:
     def _request(self, change: Change) -> Iterator[str]:
         found = msgspec.json.decode(change.version.body, type=BindRequest)
         name, caller = found.metadata.name, change.writer.caller
+        if change.writer.verb == "delete" and caller.startswith("binder"):
+            yield from self._deletion(found, caller)
         if change.type is ChangeType.DELETED:
             self._requests.pop(found.metadata.uid, None)
-            if caller.startswith("binder"):
-                yield from self._deletion(found, caller)
             return
         if change.type is ChangeType.ADDED:
             if FENCE_LABEL in found.metadata.labels:

@@ -28,9 +28,11 @@ from bindery.kube.errors import (
     ThrottledError,
 )
 from bindery.kube.events.recorder import EventRecorder, reference
+from bindery.kube.http.outages import log_failure
 from bindery.kube.objects.bindrequests import BindRequest, CommittedStatement
 from bindery.kube.objects.resources import BIND_REQUESTS, metadata_only
-from bindery.kube.objects.watched import KubeObject
+from bindery.kube.objects.watched import KubeObject, Meta
+from bindery.kube.releases import release
 
 _log: Final = structlog.get_logger(__name__)
 
@@ -120,6 +122,19 @@ class ApiAdapter:
     async def remove(self, namespace: str, name: str, uid: str) -> None:
         """Delete the request."""
         await self._client.delete(BIND_REQUESTS, name, namespace, uid=uid)
+
+    async def release(self, request: Meta) -> None:
+        """Let a request go that is being deleted, with retries while it exists."""
+        delay_s = _RETRY_S
+        while True:
+            try:
+                await release(self._client, request)
+            except KubeError as error:
+                log_failure(_log, "a request could not be released", error, name=request.name)
+                await asyncio.sleep(delay_s)
+                delay_s = min(2 * delay_s, _RETRY_CAP_S)
+            else:
+                return
 
     async def acknowledge(self, request: BindRequest, status: Mapping[str, object]) -> None:
         """Write the status of an announcement, with retries while the request exists."""

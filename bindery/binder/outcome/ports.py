@@ -11,6 +11,7 @@ from typing import Protocol
 
 from bindery.binder.outcome.bindingmetadata import BindingMetadata
 from bindery.kube.objects.bindrequests import BindRequest, CommittedStatement
+from bindery.kube.objects.watched import Meta
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,9 @@ class RequestStore(Protocol):
 
     async def acknowledge(self, request: BindRequest, status: Mapping[str, object]) -> None:
         """Write the status of an announcement, with retries while the request exists."""
+
+    async def release(self, request: Meta) -> None:
+        """Let a request go that is being deleted, with retries while it exists."""
 
     async def write_status(
         self, statement: CommittedStatement, status: Mapping[str, object]

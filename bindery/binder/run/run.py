@@ -88,6 +88,11 @@ class Run:
         """The UIDs of all pods of the Statement."""
         return [pod.pod_uid for part in self.parts.values() for pod in part.spec.pods]
 
+    def has(self, statement: CommittedStatement) -> bool:
+        """Whether `statement` is a part of the Statement, in the same request."""
+        part = self.parts.get(statement.key)
+        return part is not None and part.metadata.uid == statement.metadata.uid
+
     @property
     def names(self) -> list[str]:
         """Namespace and name of each part."""

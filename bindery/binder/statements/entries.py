@@ -204,8 +204,7 @@ class StatementEntry:
     def run_of(self, part: Part) -> Run | None:
         """Return the newest Run of a part, if one has not ended."""
         for run in reversed(self.runs):
-            held = run.parts.get(part.key)
-            if held is not None and held.metadata.uid == part.uid:
+            if run.has(part.statement):
                 return run
         return None
 

@@ -7,9 +7,11 @@ or with an id twice, is malformed as a whole.
 from collections.abc import Sequence
 from typing import Protocol
 
+from bindery.api.names import ROLL_BACK_FINALIZER
 from bindery.binder.outcome.retention import finished_as_a_whole
 from bindery.binder.statements.manager import Malformed, Manager
 from bindery.kube.objects.bindrequests import BindRequest, CommittedStatement
+from bindery.kube.objects.watched import Meta
 
 
 class StoredMemory(Protocol):
@@ -40,6 +42,8 @@ class Intake:
         """UID of a request with a Statement without an outcome -> its Statements."""
         self._malformed: set[str] = set()
         """UIDs of requests that were reported as malformed."""
+        self._leaving: set[str] = set()
+        """UIDs of requests that are being deleted and stay until they are rolled back."""
 
     def observe(self, stored: BindRequest, *, adopted: bool) -> None:
         """Process a new or changed request.
@@ -53,6 +57,9 @@ class Intake:
             self._manager.announced(stored)
             return
         statements = stored.each()
+        if stored.metadata.deletion_timestamp is not None:
+            self.leaving(stored.metadata, statements)
+            return
         problem = _problem(statements)
         if problem:
             meta = stored.metadata
@@ -80,6 +87,17 @@ class Intake:
             self._manager.gone(each)
         self.forget(stored.metadata.uid)
 
+    def leaving(self, request: Meta, statements: Sequence[CommittedStatement]) -> None:
+        """Process a request that is being deleted; `statements`: empty if it cannot be decoded."""
+        is_known = request.uid in self._leaving
+        for each in statements:
+            self._manager.gone(each)
+        self.forget(request.uid)
+        if ROLL_BACK_FINALIZER in request.finalizers:
+            self._leaving.add(request.uid)
+            if not is_known:
+                self._manager.leave(request, statements)
+
     def malformed(self, request: Malformed, *, is_final: bool) -> None:
         """Process a malformed request."""
         is_reported = request.uid in self._malformed
@@ -91,6 +109,7 @@ class Intake:
     def forget(self, uid: str) -> None:
         """Forget a deleted or malformed request, and its Statements."""
         self._malformed.discard(uid)
+        self._leaving.discard(uid)
         self._memory.drop(uid)
         for each in self._statements.pop(uid, ()):
             self._manager.gone(each)

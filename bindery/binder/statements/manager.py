@@ -8,7 +8,7 @@ time, and a Statement of a scheduler that no longer leads is refused.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -37,6 +37,7 @@ from bindery.binder.statements.problems import problem_of, problem_of_parts
 from bindery.binder.statements.run_start import PodClaims, RunStart
 from bindery.kube.errors import KubeError
 from bindery.kube.objects.bindrequests import BindRequest, CommittedStatement
+from bindery.kube.objects.watched import Meta
 
 _log: Final = structlog.get_logger(__name__)
 
@@ -145,6 +146,10 @@ class Manager:
         if entry is not None and part is not None:
             self._drop(entry, part)
             self._tidy(entry)
+
+    def leave(self, request: Meta, statements: Sequence[CommittedStatement]) -> None:
+        """Roll back a request that is being deleted, as `gone` was called for; then let it go."""
+        self._spawn(self._leave(request, statements))
 
     def refuse(self, request: Malformed) -> None:
         """Report a malformed request, or a malformed Statement of one."""
@@ -339,6 +344,42 @@ class Manager:
             self._apply(entry, part, Event.STARTED)
         run.start(RunStart(run, before, predecessor, self._claims), self._spawn)
         self._spawn(self._finish(entry, run, predecessor))
+
+    async def _leave(self, request: Meta, statements: Sequence[CommittedStatement]) -> None:
+        async with asyncio.TaskGroup() as group:
+            for statement in statements:
+                if not statement.is_final:
+                    group.create_task(self._take_back(statement))
+        # A process that is to stop may not have rolled back everything.
+        if await self._dependencies.pause(0.0):
+            await self._dependencies.store.release(request)
+
+    async def _take_back(self, statement: CommittedStatement) -> None:
+        """Wait until `statement` is rolled back, also after an earlier process."""
+        entry = self._entry(statement.metadata.namespace, statement.spec.id)
+        at_work = [run for run in entry.runs if run.has(statement)]
+        for run in at_work:
+            await run.ended.wait()
+        if not at_work:
+            await self._take_back_unread(entry, statement)
+        self._tidy(entry)
+
+    async def _take_back_unread(self, entry: StatementEntry, statement: CommittedStatement) -> None:
+        store, pause = self._dependencies.store, self._dependencies.pause
+        run = Run(
+            [statement], self._dependencies, fence=lambda: None, adopted=True, confirm_first=False
+        )
+        run.interrupt(statement.key, Interruption.GONE)
+        # Another request may carry one of the pods: its Run must not lose what it prepares.
+        while others := self._claims.others(run):
+            await others[0].ended.wait()
+            await asyncio.sleep(0)  # `ended` is set a moment before the pods are released
+        self._claims.claim(run)
+        entry.runs.append(run)
+        run.start(RunStart(run, (), Predecessor(None, store, pause), self._claims), self._spawn)
+        await run.ended.wait()
+        self._claims.release(run)
+        entry.runs.remove(run)
 
     def _predecessor_of(self, statement: CommittedStatement) -> Predecessor:
         """Return the prerequisite of a Statement; a withdrawn Statement waits for none."""

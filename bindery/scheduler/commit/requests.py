@@ -5,17 +5,22 @@ from dataclasses import dataclass
 
 import msgspec
 
+from bindery.api import exclusive, keptroom, numaplacement
 from bindery.api.bindrequest import few_names
-from bindery.api.names import API_VERSION, STATEMENT_LABEL
+from bindery.api.names import API_VERSION, ROLL_BACK_FINALIZER, STATEMENT_LABEL
 from bindery.kube.objects.bindrequests import (
     BindRequest,
     BindRequestSpec,
     CommittedStatement,
+    PodBinding,
     RequestSummary,
     StatementKey,
 )
 from bindery.kube.objects.declaring import to_wire
 from bindery.scheduler.commit.drafts import StatementDraft
+
+_ONLY_RECORDED = frozenset({numaplacement.PLUGIN, keptroom.PLUGIN_DATA, exclusive.PLUGIN_DATA})
+"""Plugin data that the binder writes only together with a pod's node."""
 
 Content = list[tuple[StatementKey, list[tuple[str, str]]]]
 """The Statements of a request, each with the UIDs of its pods and their nodes."""
@@ -66,6 +71,9 @@ class BindRequestDraft:
             metadata.pop("ownerReferences", None)
             if owners := self._owners():
                 metadata["ownerReferences"] = owners
+        pods = (pod for each in self.statements for pod in each.spec.pods)
+        if any(map(_is_prepared, pods)):
+            metadata["finalizers"] = [ROLL_BACK_FINALIZER]
         spec = BindRequestSpec(
             statements=[each.spec for each in self.statements],
             summary=self._summary(),
@@ -99,6 +107,11 @@ class BindRequestDraft:
             pods=len(pods),
             nodes=few_names(pod.selected_node for pod in pods),
         )
+
+
+def _is_prepared(pod: PodBinding) -> bool:
+    """Whether the binder may write to other objects, or to the pod, before it binds the pod."""
+    return bool(pod.selected_gpu_groups) or not pod.plugin_data.keys() <= _ONLY_RECORDED
 
 
 def as_stored(draft: StatementDraft) -> CommittedStatement:

@@ -52,7 +52,7 @@ def stale_requests(cluster: Cluster, now: float, timeout_s: float) -> Iterator[S
     then, a Statement that no binder will finish is withdrawn from it.
     """
     by_request: defaultdict[tuple[str, str], dict[Carried, StaleRequest]] = defaultdict(dict)
-    for stale in _stale_statements(cluster, now, timeout_s):
+    for stale in (*_stale_statements(cluster, now, timeout_s), *_forsaken(cluster, now, timeout_s)):
         meta = stale.statement.metadata
         by_request[meta.namespace, meta.name][carried(stale.statement)] = stale
     for found in by_request.values():
@@ -110,7 +110,7 @@ def _stale_statements(cluster: Cluster, now: float, timeout_s: float) -> Iterato
     failing = {key for key, parts in statements.items() if any(map(_has_failed, parts))}
     live: list[CommittedStatement] = []
     for (namespace, identity), parts in statements.items():
-        for part in parts:
+        for part in filter(_stays, parts):
             if part.is_final:
                 if _has_failed(part) and _is_superseded(cluster, part):
                     text = "its pods are planned again or gone"
@@ -191,6 +191,26 @@ def _obstacle(cluster: Cluster, statement: CommittedStatement) -> _Reason | None
     if homeless and (all_needed or all(p.selected_node in homeless for p in statement.spec.pods)):
         return "NodesGone", f"nodes are gone: {', '.join(sorted(homeless)[:5])}"
     return None
+
+
+def _forsaken(cluster: Cluster, now: float, timeout_s: float) -> Iterator[StaleRequest]:
+    """Yield Statements of requests that no binder releases and that keep a namespace from ending.
+
+    What was prepared for them goes with the namespace. Elsewhere, a request that is being deleted
+    keeps its holds until a binder has rolled back.
+    """
+    for statement in cluster.holds.statements.values():
+        meta = statement.metadata
+        deleted_s = seconds(meta.deletion_timestamp)
+        if deleted_s is None or now - deleted_s <= timeout_s:
+            continue
+        if cluster.namespaces.is_ending(meta.namespace):
+            text = f"its namespace ends, and no binder has released it in {timeout_s:.0f} s"
+            yield StaleRequest(statement, "Forsaken", text)
+
+
+def _stays(statement: CommittedStatement) -> bool:
+    return statement.metadata.deletion_timestamp is None
 
 
 def _has_failed(statement: CommittedStatement) -> bool:

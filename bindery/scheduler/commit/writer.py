@@ -35,6 +35,7 @@ from bindery.kube.lease import Leadership
 from bindery.kube.objects.bindrequests import StatementKey
 from bindery.kube.objects.resources import BIND_REQUESTS, PODS
 from bindery.kube.objects.watched import Meta
+from bindery.kube.releases import release
 from bindery.scheduler.commit.backlog import (
     Backlog,
     Parts,
@@ -375,7 +376,11 @@ class RequestWriter:
         meta = stale.statement.metadata
         try:
             await self._void_bindings(meta)
-            await self._term_client.delete(BIND_REQUESTS, meta.name, meta.namespace, uid=meta.uid)
+            if meta.deletion_timestamp is not None:
+                await release(self._term_client, meta)
+            else:
+                name, namespace = meta.name, meta.namespace
+                await self._term_client.delete(BIND_REQUESTS, name, namespace, uid=meta.uid)
         except NotFoundError:
             pass
         except KubeError as error:

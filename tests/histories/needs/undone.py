@@ -1,7 +1,7 @@
-"""When the binder gives up a pod, nothing that it wrote for the pod is left.
+"""When the binder gives up a pod, or its request goes, nothing that it wrote for the pod is left.
 
-Judged at the write of the outcome, because leftovers often heal later: a provisioner makes the
-volume, a controller takes the reservation of a pod that goes.
+Judged at the write of the outcome and at the deletion, because leftovers often heal later: a
+provisioner makes the volume, a controller takes the reservation of a pod that goes.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,10 @@ from tests.histories.reading import all_of
 
 def left_of_given_up(server: ModelApiServer, change: Change) -> Iterator[str]:
     """Yield what is left of pods that this write of a BindRequest gives up."""
-    given_up = _given_up(change.after) - _given_up(change.before)
+    if change.after is None:
+        given_up = _left_by(server, change.version)
+    else:
+        given_up = _given_up(change.after) - _given_up(change.before)
     if not given_up:
         return
     for claim in all_of(server, CLAIMS):
@@ -46,6 +49,18 @@ def _of_pods(given_up: list[Pod]) -> Iterator[str]:
             yield f"{pod.metadata.name} was given up and has the label of a GPU group"
         if names.DEVICES_RECORD in pod.metadata.annotations:
             yield f"{pod.metadata.name} was given up and has {names.DEVICES_RECORD}"
+
+
+def _left_by(server: ModelApiServer, version: Version) -> set[str]:
+    """Return the UIDs of the pods that a deleted BindRequest leaves without a node.
+
+    Another request may carry a pod of it, and have things prepared for it.
+    """
+    gone = BIND_REQUESTS.decode(version.body)
+    pods = {pod.pod_uid for each in gone.each() if not each.is_final for pod in each.spec.pods}
+    others = (each for stored in all_of(server, BIND_REQUESTS) for each in stored.each())
+    pods -= {pod.pod_uid for each in others for pod in each.spec.pods}
+    return pods - {pod.metadata.uid for pod in all_of(server, PODS) if pod.spec.node_name}
 
 
 def _given_up(version: Version | None) -> set[str]:

@@ -1,10 +1,20 @@
 """The BindRequest of one Statement or of several."""
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
+import pytest
 
-from bindery.api.names import NODE_POOL_LABEL, SELECTED_NODE_LABEL, STATEMENT_LABEL
+from bindery.api.exclusive import PLUGIN_DATA as EXCLUSIVE
+from bindery.api.keptroom import PLUGIN_DATA as KEPT_ROOM
+from bindery.api.names import (
+    NODE_POOL_LABEL,
+    ROLL_BACK_FINALIZER,
+    SELECTED_NODE_LABEL,
+    STATEMENT_LABEL,
+)
+from bindery.api.numaplacement import PLUGIN as NUMA
 from bindery.kube.objects.bindrequests import BindRequest, BindRequestSpec
 from bindery.kube.objects.models import validated
 from bindery.scheduler.commit.drafts import StatementDraft
@@ -110,3 +120,29 @@ def test_the_annotations_of_a_shared_request_come_from_its_statements() -> None:
     two = draft("two", annotations={"key": "value"})
 
     assert metadata_of(one, two)["annotations"] == {"key": "value"}
+
+
+def with_pod(found: StatementDraft, **fields: Any) -> StatementDraft:
+    """Return the draft with changed fields of its last pod."""
+    *others, last = found.spec.pods
+    pods = [*others, msgspec.structs.replace(last, **fields)]
+    return replace(found, spec=msgspec.structs.replace(found.spec, pods=pods))
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_held"),
+    [
+        ({}, False),
+        ({"plugin_data": {NUMA: {}, KEPT_ROOM: {}, EXCLUSIVE: {}}}, False),
+        ({"plugin_data": {NUMA: {}, "volumes": {}}}, True),
+        ({"plugin_data": {"of-a-third-party": {}}}, True),
+        ({"selected_gpu_groups": ["group"]}, True),
+    ],
+)
+def test_a_request_stays_until_the_roll_back_if_the_binder_may_prepare_one_of_its_pods(
+    fields: dict[str, Any], is_held: bool
+) -> None:
+    expected = [ROLL_BACK_FINALIZER] if is_held else None
+
+    assert metadata_of(with_pod(GANG, **fields)).get("finalizers") == expected
+    assert metadata_of(OTHER, with_pod(GANG, **fields)).get("finalizers") == expected

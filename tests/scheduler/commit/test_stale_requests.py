@@ -7,12 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bindery.api.names import ROLL_BACK_FINALIZER
 from bindery.kube.objects.bindrequests import CommittedStatement
-from bindery.kube.objects.watched import KubeObject
+from bindery.kube.objects.watched import KubeObject, Meta, Namespace
 from bindery.scheduler.commit.stale import stale_requests
 from tests.scheduler.schedulerworld import (
+    NAMESPACE,
     NOW,
     add,
+    delete,
     engine_with,
     gang,
     group,
@@ -80,6 +83,42 @@ CASES: dict[str, tuple[list[KubeObject], CommittedStatement, list[str]]] = {
         BOTH, request("r", TWO, created=MINUTE_OLD, parts=2), ["Incomplete"],
     ),
 }  # fmt: skip
+
+
+def deleted(at: str) -> CommittedStatement:
+    """Return a request that was deleted and stays until a binder has rolled back."""
+    found = request("r", TWO, created=HOUR_OLD)
+    meta = msgspec.structs.replace(
+        found.metadata, deletion_timestamp=at, finalizers=[ROLL_BACK_FINALIZER]
+    )
+    return msgspec.structs.replace(found, metadata=meta)
+
+
+@pytest.mark.parametrize(
+    ("deleted_at", "is_ending", "expected"),
+    [
+        (MINUTE_OLD, False, []),
+        (MINUTE_OLD, True, []),
+        (HOUR_OLD, False, []),
+        (HOUR_OLD, True, ["Forsaken"]),
+    ],
+)
+def test_a_deleted_request_is_released_without_a_binder_only_where_a_namespace_waits(
+    deleted_at: str, is_ending: bool, expected: list[str]
+) -> None:
+    meta = Meta(name=NAMESPACE, deletion_timestamp=deleted_at if is_ending else None)
+
+    assert reasons(*BOTH, Namespace(metadata=meta), deleted(deleted_at)) == expected
+
+
+def test_the_pods_of_a_deleted_request_are_not_planned_before_it_is_gone() -> None:
+    found = deleted(MINUTE_OLD)
+    engine = engine_with(*BOTH, found)
+    assert not list(engine.cycle())
+
+    delete(engine.cluster, found)
+
+    assert list(engine.cycle())
 
 
 @pytest.mark.parametrize("case", CASES)
