@@ -11,7 +11,7 @@ concurrently. The engine takes the refused plans and does not choose their pods 
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from itertools import groupby
@@ -221,18 +221,24 @@ class Evictor:
         await asyncio.gather(*(self._nominate_pod(pod, node) for pod, node in promised))
 
     async def _nominate_pod(self, pod: Pod, node_name: str) -> None:
-        meta = pod.metadata
-        body = {
-            # It fails if the pod has changed: it may be bound by now.
-            "metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version},
-            "status": {"nominatedNodeName": node_name},
-        }
+        meta, status = pod.metadata, {"status": {"nominatedNodeName": node_name}}
+        # The pod may have changed, and may be bound by now.
+        version = {"uid": meta.uid, "resourceVersion": meta.resource_version}
+
+        def changed(found: Pod) -> Mapping[str, object] | None:
+            return status if found.metadata.uid == meta.uid and not found.spec.node_name else None
+
+        name, namespace = meta.name, meta.namespace
         try:
             async with self._calls:
-                await self._client.patch(
-                    PODS, meta.name, body, namespace=meta.namespace, subresource="status"
-                )
-        except (NotFoundError, ConflictError):
+                try:
+                    body = {"metadata": version, **status}
+                    await self._client.patch(
+                        PODS, name, body, namespace=namespace, subresource="status"
+                    )
+                except ConflictError:
+                    await self._client.update(PODS, name, namespace, changed, subresource="status")
+        except NotFoundError:
             return
         except KubeError as error:
             log_failure(_log, "pod not nominated", error, pod=meta.name)

@@ -2,7 +2,8 @@
 
 Extra pods go before the core, the last pods first. A core with non-preemptible pods stays, if the
 quota of its queue has room for the other pods of the core too: otherwise one pod within the quota
-would protect a large gang on borrowed room. Used by `victims`, which turns units into columns.
+would protect a large gang on borrowed room. While pods of the minimum are being bound, the core
+stays, too. Used by `victims`, which turns units into columns.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -60,7 +61,7 @@ def units(
     ]
     gone = {task.uid for unit in found for task in unit.tasks}
     core = tuple(task for task in running if task.uid not in gone)
-    if not core:
+    if not core or _awaits_outcome(job, len(running)):
         return found
     is_pinned = _is_protected(core, quota)
     if not is_pinned:  # its non-preemptible pods go with the others
@@ -68,6 +69,13 @@ def units(
     if all(task.uid in free for task in core):
         found.append(EvictionUnit(job, core, is_core=True, is_pinned=is_pinned))
     return found
+
+
+def _awaits_outcome(job: Job, running: int) -> bool:
+    """Return whether pods of its minimum are being bound: they would stay without the core."""
+    if running >= job.min_member:
+        return False
+    return any(task.status is TaskStatus.BINDING for task in job.tasks.values())
 
 
 def _is_pinned(task: Task) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from bindery.kube.errors import ThrottledError
+from bindery.kube.errors import ConflictError, ThrottledError
 from bindery.kube.objects.budgets import BudgetSpec, DisruptionBudget
 from bindery.kube.objects.selectors import LabelSelector
 from bindery.kube.objects.watched import Condition, Pod
@@ -204,6 +204,39 @@ async def test_pods_are_nominated_before_the_first_eviction_for_them() -> None:
     await answers.answer_all(evictor)
 
     assert answers.rounds == [["claimant on n"], ["a0"]]
+
+
+@pytest.mark.parametrize(
+    ("stored", "is_nominated"),
+    [
+        (pod("claimant", labels={"changed": "since"}), True),
+        (pod("claimant", on="elsewhere"), False),
+        (pod("claimant", uid="second"), False),
+    ],
+)
+async def test_a_pod_that_has_changed_is_nominated_unless_it_is_bound_or_another(
+    stored: Pod, *, is_nominated: bool
+) -> None:
+    class Changed(Answers):
+        async def patch(self, _kind: object, name: str, body: Any, **_: Any) -> None:
+            raise ConflictError(409, "Conflict", f"{name} is not at {body['metadata']}")
+
+        async def update(
+            self, kind: object, name: str, _namespace: str, change: Any, **_: Any
+        ) -> None:
+            body = change(stored)
+            if body is not None:
+                await super().patch(kind, name, body)
+
+    cluster, evictions = plans("a", (), by=1)
+    answers: Any = Changed()
+    silent: Any = Silent()
+    evictor = Evictor(answers, silent, lambda: None, cluster, lambda _job: [(pod("claimant"), "n")])
+    evictor.submit(evictions)
+
+    await answers.answer_all(evictor)
+
+    assert answers.rounds == [["claimant on n"], ["a0"]][not is_nominated :]
 
 
 async def test_a_plan_is_undecided_from_its_dry_run_until_the_loop_takes_its_refusal() -> None:
