@@ -26,6 +26,7 @@ from bindery.kube import publication
 from bindery.kube.access.credentials import Credentials
 from bindery.kube.client import Client
 from bindery.kube.events.recorder import EventRecorder
+from bindery.kube.http.carrier import LeftWrites
 from bindery.kube.lease import LeaderElector, Leadership
 from bindery.observability.health import HealthServer
 from bindery.observability.listening import Listening
@@ -83,6 +84,7 @@ class Binder:
             events=EventRecorder(client, COMPONENT),
             stop=stop,
             make_source=make_source,
+            writes=LeftWrites(),
         )
         self._leading = False
         self._source: RequestSource | None = None
@@ -121,8 +123,9 @@ class Binder:
         )
 
     async def _lead(self, leadership: Leadership) -> None:
-        client = self._resources.client.within(leadership.is_valid)
-        term = Term(replace(self._resources, client=client))
+        writes = LeftWrites()
+        client = self._resources.client.finishing(writes).within(leadership.is_valid)
+        term = Term(replace(self._resources, client=client, writes=writes))
         self._leading, self._source = True, term.source
         LEADING.set(1)
         try:

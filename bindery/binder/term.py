@@ -30,6 +30,7 @@ from bindery.binder.stopping import Stop
 from bindery.kube.client import Client
 from bindery.kube.errors import KubeError
 from bindery.kube.events.recorder import EventRecorder
+from bindery.kube.http.carrier import LeftWrites
 from bindery.kube.http.outages import log_failure
 from bindery.kube.objects.resources import BIND_REQUESTS
 from bindery.kube.objects.watched import KubeObject
@@ -68,6 +69,8 @@ class TermResources:
     events: EventRecorder
     stop: Stop
     make_source: MakeSource
+    writes: LeftWrites
+    """Of `client`."""
 
 
 class Term:
@@ -78,7 +81,12 @@ class Term:
         configuration, environment = resources.configuration, resources.client.environment
         limiter = FairLimiter(configuration.concurrent_binds)
         adapter = ApiAdapter(
-            resources.client, resources.view, resources.events, limiter, self._is_waited_for
+            resources.client,
+            resources.view,
+            resources.events,
+            limiter,
+            self._is_waited_for,
+            resources.writes.ended,
         )
 
         def client_for(namespace: str, priority: int) -> Client:

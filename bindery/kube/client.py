@@ -16,7 +16,7 @@ from bindery.kube.access.credentials import Credentials
 from bindery.kube.environment import Environment
 from bindery.kube.errors import ConflictError, OutcomeUnknownError
 from bindery.kube.http.calls import Caller, Listed, Turn
-from bindery.kube.http.carrier import Carrier, TermCarrier
+from bindery.kube.http.carrier import Carrier, FinishingCarrier, LeftWrites, TermCarrier
 from bindery.kube.http.requests import (
     Body,
     Patch,
@@ -102,6 +102,14 @@ class Client:
     def within(self, is_valid: Callable[[], bool]) -> "Client":
         """Return a client of the same connections for one term of leadership; see `TermCarrier`."""
         carrier = TermCarrier(self._caller.transport, is_valid)
+        return Client(carrier, self._caller.timeout_s, self.environment)
+
+    def finishing(self, writes: LeftWrites) -> "Client":
+        """Return a client of the same connections whose writes go on when a caller is cancelled.
+
+        `writes` has those that go on.
+        """
+        carrier = FinishingCarrier(self._caller.transport, writes)
         return Client(carrier, self._caller.timeout_s, self.environment)
 
     async def get(self, resource: Resource[T], name: str, namespace: str = "") -> T:

@@ -145,6 +145,8 @@ class Door:
         await self.call("void bindings", write)
         return await self.read_pod(namespace, name)
 
+    async def left_writes_ended(self) -> None: ...
+
     async def node_exists(self, name: str) -> bool:
         return cast("bool", await self.call("read node", lambda: name in self.world.nodes))
 

@@ -47,6 +47,8 @@ class SlowPort:
     async def void_bindings(self, namespace: str, name: str, uid: str) -> PodView | None:
         return await self.find_pod(namespace, name, uid)
 
+    async def left_writes_ended(self) -> None: ...
+
     async def node_exists(self, name: str) -> bool:
         return bool(name)
 

@@ -2,9 +2,10 @@
 
 import asyncio
 
+import msgspec
 import pytest
 
-from bindery.kube.http.carrier import Answer, TermCarrier
+from bindery.kube.http.carrier import Answer, FinishingCarrier, LeftWrites, TermCarrier
 from bindery.kube.http.requests import JSON, ApiRequest
 from bindery.kube.http.retry import Repeat
 
@@ -38,5 +39,49 @@ async def test_nothing_is_sent_for_a_term_that_is_over() -> None:
     is_valid = False
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(of_term.send(ASKED, 1.0), 0.01)
+
+    assert carrier.sent == 1
+
+
+class Slow(Counting):
+    """A carrier that answers when it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_answer = asyncio.Event()
+
+    async def send(self, request: ApiRequest, timeout_s: float) -> Answer:
+        await self.may_answer.wait()
+        return await super().send(request, timeout_s)
+
+
+@pytest.mark.parametrize(("method", "goes_on"), [("PATCH", True), ("GET", False)])
+async def test_a_write_whose_caller_is_cancelled_goes_on_and_is_waited_for(
+    method: str, *, goes_on: bool
+) -> None:
+    carrier, writes = Slow(), LeftWrites()
+    finishing = FinishingCarrier(carrier, writes)  # type: ignore[arg-type]  # streams nothing
+    request = msgspec.structs.replace(ASKED, method=method)
+    caller = asyncio.create_task(finishing.send(request, 1.0))
+    await asyncio.sleep(0)
+
+    caller.cancel()
+    await asyncio.wait([caller])
+    waiting = asyncio.create_task(writes.ended())
+    await asyncio.sleep(0.01)
+
+    assert caller.cancelled()
+    assert waiting.done() is not goes_on
+    carrier.may_answer.set()
+    await waiting
+    assert carrier.sent == goes_on
+
+
+async def test_a_write_is_not_waited_for_when_its_caller_has_the_answer() -> None:
+    carrier, writes = Counting(), LeftWrites()
+    finishing = FinishingCarrier(carrier, writes)  # type: ignore[arg-type]  # streams nothing
+
+    await finishing.send(msgspec.structs.replace(ASKED, method="PATCH"), 1.0)
+    await writes.ended()
 
     assert carrier.sent == 1

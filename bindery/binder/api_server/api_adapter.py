@@ -6,9 +6,9 @@ sees an outcome.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
@@ -53,11 +53,13 @@ class ApiAdapter:
         events: EventRecorder,
         limiter: FairLimiter,
         is_waited_for: Callable[[str, str], bool],
+        left_writes_ended: Callable[[], Coroutine[Any, Any, None]],
     ) -> None:
         """`is_waited_for`: whether a Statement in progress depends on this namespace and id."""
         self._client, self._events, self._limiter = client, events, limiter
         self.shared = SharedStatuses(self, is_waited_for)
         """The memory of requests whose Statements share a status."""
+        self.left_writes_ended = left_writes_ended
         self.find_pod, self.read_pod = view.find_pod, view.read_pod
         self.void_bindings = view.void_bindings
         self.node_exists, self.write_status = view.node_exists, self.shared.write

@@ -41,6 +41,9 @@ class BindingPort(Protocol):
     async def node_exists(self, name: str) -> bool:
         """Return whether the node exists and is not being deleted."""
 
+    async def left_writes_ended(self) -> None:
+        """Wait for writes whose steps were interrupted: they could arrive after a rollback."""
+
     async def void_bindings(self, namespace: str, name: str, uid: str) -> PodView | None:
         """Write to the pod, so that bindings of its earlier versions are refused; return it."""
 

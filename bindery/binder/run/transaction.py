@@ -272,6 +272,8 @@ class BindTransaction:
 
     async def _roll_back(self, pods: Sequence[PodProgress]) -> None:
         """Roll back the unbound ones of `pods` in reverse order."""
+        if any(pod.prepared for pod in pods):
+            await self._port.left_writes_ended()
         for pod in reversed(pods):
             if pod.in_doubt and pod.step is BindingState.WAITING:
                 await self._void_bindings(pod)

@@ -72,6 +72,51 @@ class TermCarrier:
         await self._carrier.close()
 
 
+class LeftWrites:
+    """The writes whose callers were cancelled before the answer: they may still take effect."""
+
+    def __init__(self) -> None:
+        self._open: set[asyncio.Task[Answer]] = set()
+
+    async def send(self, carrier: Carrier, request: ApiRequest, timeout_s: float) -> Answer:
+        """Send a write; keep it if the caller is cancelled."""
+        writing = asyncio.ensure_future(carrier.send(request, timeout_s))
+        try:
+            return await asyncio.shield(writing)
+        except asyncio.CancelledError:
+            if not writing.done():
+                self._open.add(writing)
+                writing.add_done_callback(self._open.discard)
+            raise
+
+    async def ended(self) -> None:
+        """Wait until the writes that are left now have an answer, or none in time."""
+        if self._open:
+            await asyncio.wait(tuple(self._open))
+
+
+class FinishingCarrier:
+    """A carrier whose writes go on when their callers are cancelled, as the server's part does."""
+
+    def __init__(self, carrier: Carrier, writes: LeftWrites) -> None:
+        self._carrier, self._writes = carrier, writes
+        self.field_manager = carrier.field_manager
+
+    async def send(self, request: ApiRequest, timeout_s: float) -> Answer:
+        """Send once and return the answer."""
+        if request.method == "GET":
+            return await self._carrier.send(request, timeout_s)
+        return await self._writes.send(self._carrier, request, timeout_s)
+
+    def stream(self, request: ApiRequest, idle_s: float) -> AsyncGenerator[bytes, None]:
+        """Yield the lines of an endless answer."""
+        return self._carrier.stream(request, idle_s)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._carrier.close()
+
+
 async def send_as(credentials: Credentials, send: Callable[[], Awaitable[Answer]]) -> Answer:
     """Send with a valid token and return the answer; send again with a new token after a 401.
 
