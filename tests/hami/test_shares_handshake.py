@@ -17,7 +17,7 @@ from bindery.kube.objects.resources import PODS
 from bindery.kube.objects.watched import Pod
 from bindery.nodeagent.devices.hamiregister import Sharing
 from bindery.nodeagent.devices.inventory import NodeGpu
-from bindery.nodeagent.devices.podresources import PodResourcesSource
+from bindery.nodeagent.devices.podresources import DeviceHolders
 from bindery.nodeagent.shares.containers import DeviceList
 from bindery.nodeagent.shares.corefiles import CoreFiles
 from bindery.nodeagent.shares.handshake import Handshake, HandshakeError, Means
@@ -44,7 +44,7 @@ class Desk:
         self.lock = NodeLockReader(hami.client, node)
         self.core = CoreFiles(root, PurePosixPath("/usr/local"))
         self.turn = asyncio.Lock()
-        kubelet = PodResourcesSource(root / "absent.sock", NVIDIA.count_resource)
+        kubelet = DeviceHolders(root / "absent.sock", NVIDIA.count_resource)
         means = Means(
             hami.client, self.view, self.lock, kubelet, self.core, Sharing(4), DeviceList.ENVVAR
         )

@@ -28,6 +28,9 @@ EXAMPLES = examples(
 )
 
 
+_HTTP = ("http://", "https://")
+
+
 class DeviceListChoice(StrEnum):
     """How devices are passed to NVIDIA's runtime."""
 
@@ -48,6 +51,12 @@ Devices = Annotated[
 ]
 DevicesInterval = Annotated[
     float, typer.Option(min=0.1, metavar="SECONDS", help="Between two reads of the GPUs.")
+]
+DcgmUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--dcgm-exporter", metavar="URL", help="Read their use from DCGM's exporter of the node."
+    ),
 ]
 UseInterval = Annotated[
     float, typer.Option(min=0.1, metavar="SECONDS", help="Between two reads of their use.")
@@ -79,6 +88,7 @@ class _Gpus:
     claims: bool
     devices: Path | None
     devices_interval: float
+    dcgm_exporter: str | None
     use_interval: float
     idle_threshold: int
     idle_report_after: float
@@ -91,6 +101,7 @@ class _Gpus:
 
     def options(self, kubelet: Path) -> "GpuOptions | None":
         from bindery.nodeagent.beside.gpuparts import GpuOptions
+        from bindery.nodeagent.devices.dcgm import DcgmExporter
         from bindery.nodeagent.devices.filesource import FileSource
         from bindery.nodeagent.devices.hamiregister import Sharing
         from bindery.nodeagent.devices.nvml import NvmlSource
@@ -110,6 +121,7 @@ class _Gpus:
             shares=shares if self.shares else None,
             has_claims=self.claims,
             use=UseOptions(rules, self.use_interval),
+            use_source=DcgmExporter(self.dcgm_exporter) if self.dcgm_exporter else None,
             cdi=self.cdi_dir,
             hami_core=PurePosixPath(self.hami_core),
             root=self.root,
@@ -136,6 +148,7 @@ def beside(  # noqa: PLR0913, PLR0917 -- every option of the command line is one
     claims: Claims = False,
     devices: Devices = None,
     devices_interval: DevicesInterval = 30.0,
+    dcgm_exporter: DcgmUrl = None,
     use_interval: UseInterval = 10.0,
     idle_threshold: IdleThreshold = 1,
     idle_report_after: IdleReportAfter = 30.0,
@@ -158,8 +171,9 @@ def beside(  # noqa: PLR0913, PLR0917 -- every option of the command line is one
     --shares or --claims.
     """
     gpus = _Gpus(
-        observe, shares, claims, devices, devices_interval, use_interval, idle_threshold,
-        idle_report_after, split_count, memory_scaling, device_list, hami_core, cdi_dir, root,
+        observe, shares, claims, devices, devices_interval, dcgm_exporter, use_interval,
+        idle_threshold, idle_report_after, split_count, memory_scaling, device_list, hami_core,
+        cdi_dir, root,
     )  # fmt: skip
     listening = Listening(health_port, metrics_port, listen_address)
     configuration = kubelet_config or kubelet_dir / "config.yaml"
@@ -190,10 +204,11 @@ def _run(
         raise typer.BadParameter(
             "both would give the same memory and cores", param_hint="--shares and --claims"
         )
-    if gpus.devices is not None and options is None:
-        raise typer.BadParameter(
-            "it is for --observe, --shares or --claims", param_hint="--devices"
-        )
+    for option, value in (("--devices", gpus.devices), ("--dcgm-exporter", gpus.dcgm_exporter)):
+        if value is not None and options is None:
+            raise typer.BadParameter("it is for --observe, --shares or --claims", param_hint=option)
+    if gpus.dcgm_exporter is not None and not gpus.dcgm_exporter.startswith(_HTTP):
+        raise typer.BadParameter("it is no address of http", param_hint="--dcgm-exporter")
 
     async def work() -> None:
         async with Client.connect(kubeconfig, user_agent=f"{COMPONENT}/{__version__}") as client:

@@ -11,8 +11,8 @@ from typing import Final
 
 from bindery.api.hami.vendortable import NVIDIA
 from bindery.kube.client import Client
-from bindery.nodeagent.devices.inventory import DeviceSource
-from bindery.nodeagent.devices.podresources import PodResourcesSource
+from bindery.nodeagent.devices.inventory import DeviceSource, UseSource
+from bindery.nodeagent.devices.podresources import DeviceHolders
 from bindery.nodeagent.devices.reporter import DeviceReporter
 from bindery.nodeagent.gpuclaims import offers
 from bindery.nodeagent.gpuclaims.driver import DriverPaths, GpuClaimsDriver
@@ -38,6 +38,7 @@ class GpuOptions:
         shares: None without the device plugin.
         has_claims: whether the DRA driver runs.
         use: how the use of the GPUs is judged.
+        use_source: reads their use; None: `source` does.
         cdi: the directory of CDI files.
         hami_core: the parent of HAMi-core's directory `vgpu`, on the node and in containers.
         root: the root directory of the node, as this process sees it.
@@ -49,6 +50,7 @@ class GpuOptions:
     shares: SharesOptions | None = None
     has_claims: bool = False
     use: UseOptions = field(default_factory=UseOptions)
+    use_source: UseSource | None = None
     cdi: Path = CDI
     hami_core: PurePosixPath = HAMI_CORE
     root: Path = Path("/")
@@ -69,10 +71,11 @@ class GpuParts:
             lambda: view.node,
             options.every_s,
         )
-        kubelet = PodResourcesSource(socket, NVIDIA.count_resource)
+        kubelet = DeviceHolders(socket, NVIDIA.count_resource)
         core = CoreFiles(options.root, options.hami_core)
         self._indexes = IndexWriter(client, view, devices, kubelet)
-        self._use = UseReporter(client, view, devices, socket, options.use)
+        use_source = options.use_source or options.source
+        self._use = UseReporter(client, view, devices, use_source, socket, options.use)
         self._shares = (
             NodeShares(client, view, devices, kubelet, core, options.kubelet, shares)
             if shares is not None

@@ -21,8 +21,8 @@ from bindery.api.names import GPU_INDEXES_ANNOTATION
 from bindery.kube.client import Client
 from bindery.kube.errors import ConflictError, NotFoundError
 from bindery.nodeagent.devices.hamiregister import Sharing
-from bindery.nodeagent.devices.inventory import DevicesUnreadableError, NodeGpu
-from bindery.nodeagent.devices.podresources import PodResourcesSource
+from bindery.nodeagent.devices.inventory import DevicesUnreadableError, NodeGpu, PodKey
+from bindery.nodeagent.devices.podresources import DeviceHolders
 from bindery.nodeagent.shares import containers, ledger, matching, nodelock
 from bindery.nodeagent.shares.containers import DeviceList, Grant, Handing
 from bindery.nodeagent.shares.corefiles import CoreFiles
@@ -32,7 +32,6 @@ from bindery.nodeagent.shares.nodelock import NodeLockReader
 from bindery.nodeagent.shares.pods import (
     SHARING_PODS,
     ContainerTurn,
-    PodKey,
     SharingPod,
     left_to_allocate,
     next_turn,
@@ -58,7 +57,7 @@ class Means:
     client: Client
     view: NodeView
     lock: NodeLockReader
-    kubelet: PodResourcesSource
+    kubelet: DeviceHolders
     core: CoreFiles
     sharing: Sharing
     device_list: DeviceList

@@ -18,9 +18,7 @@ from bindery.api.hami.vendortable import NVIDIA, VENDORS
 from bindery.api.states import ENDED_POD_PHASES
 from bindery.kube.objects.resources import PODS
 from bindery.kube.objects.watched import KubeObject
-
-PodKey = tuple[str, str]
-"""Namespace and name."""
+from bindery.nodeagent.devices.inventory import PodKey
 
 
 class SharingResources(msgspec.Struct, frozen=True, kw_only=True):

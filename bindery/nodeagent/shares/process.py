@@ -7,7 +7,7 @@ from typing import Final
 
 from bindery.kube.client import Client
 from bindery.nodeagent.devices.hamiregister import Sharing
-from bindery.nodeagent.devices.podresources import PodResourcesSource
+from bindery.nodeagent.devices.podresources import DeviceHolders
 from bindery.nodeagent.devices.reporter import DeviceReporter
 from bindery.nodeagent.shares.containers import DeviceList
 from bindery.nodeagent.shares.corefiles import CoreFiles
@@ -40,7 +40,7 @@ class NodeShares:
         client: Client,
         view: NodeView,
         devices: DeviceReporter,
-        kubelet: PodResourcesSource,
+        kubelet: DeviceHolders,
         core: CoreFiles,
         directory: Path,
         options: SharesOptions,

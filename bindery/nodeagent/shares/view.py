@@ -7,7 +7,8 @@ from bindery.kube.client import Client
 from bindery.kube.objects.resources import NODES
 from bindery.kube.objects.watched import Node
 from bindery.kube.watches.reflector import Change, Reflector
-from bindery.nodeagent.shares.pods import SHARING_PODS, PodKey, SharingPod
+from bindery.nodeagent.devices.inventory import PodKey
+from bindery.nodeagent.shares.pods import SHARING_PODS, SharingPod
 
 
 class NodeView:
