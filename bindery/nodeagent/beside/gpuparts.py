@@ -18,7 +18,7 @@ from bindery.nodeagent.gpuclaims import offers
 from bindery.nodeagent.gpuclaims.driver import DriverPaths, GpuClaimsDriver
 from bindery.nodeagent.gpuclaims.offers import Gpus, WatchedGpus
 from bindery.nodeagent.gpuuse.reporter import UseOptions, UseReporter
-from bindery.nodeagent.shares.corefiles import CoreFiles
+from bindery.nodeagent.hamicore import CoreFiles
 from bindery.nodeagent.shares.indexes import IndexWriter
 from bindery.nodeagent.shares.process import NodeShares, SharesOptions
 from bindery.nodeagent.shares.view import NodeView
@@ -112,8 +112,5 @@ class GpuParts:
         def offered() -> Gpus:
             return offers.offered(self._devices.gpus)
 
-        found = core.found()
-        # A mount of a file that is missing would keep containers from starting.
-        library = Path(found.home) if found.is_installed else None
-        paths = DriverPaths(options.kubelet, options.cdi, library)
-        return GpuClaimsDriver(client, node, WatchedGpus((), offered), paths)
+        paths = DriverPaths(options.kubelet, options.cdi)
+        return GpuClaimsDriver(client, node, WatchedGpus((), offered), paths, core)

@@ -23,9 +23,9 @@ from bindery.kube.errors import ConflictError, NotFoundError
 from bindery.nodeagent.devices.hamiregister import Sharing
 from bindery.nodeagent.devices.inventory import DevicesUnreadableError, NodeGpu, PodKey
 from bindery.nodeagent.devices.podresources import DeviceHolders
+from bindery.nodeagent.hamicore import CoreFiles
 from bindery.nodeagent.shares import containers, ledger, matching, nodelock
 from bindery.nodeagent.shares.containers import DeviceList, Grant, Handing
-from bindery.nodeagent.shares.corefiles import CoreFiles
 from bindery.nodeagent.shares.matching import NoTurnError
 from bindery.nodeagent.shares.metrics import ALLOCATIONS
 from bindery.nodeagent.shares.nodelock import NodeLockReader
@@ -191,7 +191,7 @@ class Handshake:
             self._means.device_list, core.found(), self._means.sharing.memory_scaling > 1
         )
         token = self._means.client.environment.token(32)
-        core.prepare(handing.core, uid, turn.container.name)
+        core.prepare(handing.core, handing.core.of_container(uid, turn.container.name))
         return containers.grant(turn.devices, turn.container, uid, handing, token)
 
     async def _write(self, turn: ContainerTurn, gpus: Sequence[NodeGpu], *, is_last: bool) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from random import Random
 from typing import Any
 
@@ -14,6 +14,7 @@ from bindery.nodeagent.gpuclaims.offers import Gpus, OfferedGpu, WatchedGpus
 from bindery.nodeagent.gpuclaims.preparing import ClaimPreparer
 from bindery.nodeagent.gpuclaims.slices import DRIVER
 from bindery.nodeagent.gpuclaims.specfiles import SpecFiles
+from bindery.nodeagent.hamicore import CoreFiles
 from bindery.nodeagent.sockets.definitions import dra_pb2 as api
 from tests.histories.apiserver.carrier import ModelCarrier
 from tests.histories.apiserver.server import ModelApiServer
@@ -50,6 +51,8 @@ class Arena:
 
     directory: Path
     server: ModelApiServer = field(default_factory=lambda: ModelApiServer(lambda: NOW_S, Random(1)))
+    node: Path = Path("/nowhere")
+    """The root directory of the node, with HAMi-core if a test puts it there."""
     given: list[Gpus] = field(default_factory=lambda: [GPUS])
     """What is read next; the last stays."""
 
@@ -57,6 +60,10 @@ class Arena:
     def client(self) -> Client:
         environment = Environment(lambda: NOW_S, Random(2))
         return Client(ModelCarrier(self.server, "driver"), 1.0, environment)
+
+    @property
+    def core(self) -> CoreFiles:
+        return CoreFiles(self.node, PurePosixPath("/usr/local"))
 
     def watched(self) -> WatchedGpus:
         def read() -> Gpus:
@@ -66,7 +73,9 @@ class Arena:
 
     def preparer(self) -> ClaimPreparer:
         """Return a preparer as after a start."""
-        return ClaimPreparer(self.client, NODE, self.watched(), SpecFiles(self.directory))
+        return ClaimPreparer(
+            self.client, NODE, self.watched(), SpecFiles(self.directory), self.core
+        )
 
     async def add_claim(self, name: str, *results: Mapping[str, Any]) -> api.Claim:
         """Add a claim, allocated if it has results, and return it as the kubelet names it."""

@@ -33,7 +33,9 @@ class Ground:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        driver = GpuClaimsDriver(self.arena.client, NODE, self.arena.watched(), self.paths)
+        driver = GpuClaimsDriver(
+            self.arena.client, NODE, self.arena.watched(), self.paths, self.arena.core
+        )
         work = asyncio.create_task(driver.run())
         try:
             await until(self.paths.registration.is_socket)
