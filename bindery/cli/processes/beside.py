@@ -4,13 +4,13 @@
 """
 
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from bindery import __version__
+from bindery.api.hami.devicelist import DeviceList
 from bindery.cli.errors import CommandError, ExitCode
 from bindery.cli.options import LogLevel, examples
 from bindery.cli.processes import running
@@ -29,14 +29,6 @@ EXAMPLES = examples(
 
 
 _HTTP = ("http://", "https://")
-
-
-class DeviceListChoice(StrEnum):
-    """How devices are passed to NVIDIA's runtime."""
-
-    ENVVAR = "envvar"
-    VOLUME_MOUNTS = "volume-mounts"
-    CDI = "cdi"
 
 
 Observe = Annotated[
@@ -72,7 +64,7 @@ MemoryScaling = Annotated[
     float, typer.Option(min=0.01, help="Above 1: more memory is promised than a GPU has.")
 ]
 DeviceListOption = Annotated[
-    DeviceListChoice, typer.Option(help="How devices are passed to NVIDIA's runtime.")
+    DeviceList, typer.Option(help="How devices are passed to NVIDIA's runtime.")
 ]
 HamiCore = Annotated[str, typer.Option(metavar="DIR", help="Where HAMi-core's directory vgpu is.")]
 CdiDir = Annotated[Path, typer.Option(metavar="DIR", help="For the CDI files of claims.")]
@@ -94,7 +86,7 @@ class _Gpus:
     idle_report_after: float
     split_count: int
     memory_scaling: float
-    device_list: DeviceListChoice
+    device_list: DeviceList
     hami_core: str
     cdi_dir: Path
     root: Path
@@ -107,13 +99,12 @@ class _Gpus:
         from bindery.nodeagent.devices.nvml import NvmlSource
         from bindery.nodeagent.gpuuse.reporter import UseOptions
         from bindery.nodeagent.gpuuse.tracker import UseRules
-        from bindery.nodeagent.shares.containers import DeviceList
         from bindery.nodeagent.shares.process import SharesOptions
 
         if not (self.observe or self.shares or self.claims):
             return None
         sharing = Sharing(self.split_count, self.memory_scaling)
-        shares = SharesOptions(sharing, DeviceList(self.device_list.value))
+        shares = SharesOptions(sharing, self.device_list)
         rules = UseRules(self.idle_threshold, self.idle_report_after)
         return GpuOptions(
             source=FileSource(self.devices) if self.devices is not None else NvmlSource(),
@@ -154,7 +145,7 @@ def beside(  # noqa: PLR0913, PLR0917 -- every option of the command line is one
     idle_report_after: IdleReportAfter = 30.0,
     split_count: SplitCount = 10,
     memory_scaling: MemoryScaling = 1.0,
-    device_list: DeviceListOption = DeviceListChoice.ENVVAR,
+    device_list: DeviceListOption = DeviceList.ENVVAR,
     hami_core: HamiCore = "/usr/local",
     cdi_dir: CdiDir = Path("/var/run/cdi"),
     root: Root = Path("/"),

@@ -11,7 +11,7 @@ from typing import Final
 
 from bindery.api.hami.vendortable import NVIDIA
 from bindery.kube.client import Client
-from bindery.nodeagent.devices.inventory import DeviceSource, UseSource
+from bindery.nodeagent.devices.inventory import DeviceSource, NodeGpu, UseSource
 from bindery.nodeagent.devices.podresources import DeviceHolders
 from bindery.nodeagent.devices.reporter import DeviceReporter
 from bindery.nodeagent.gpuclaims import offers
@@ -58,11 +58,17 @@ class GpuOptions:
 
 
 class GpuParts:
-    """The parts of the node `node`."""
+    """The parts of the node `node`. `on_pod` is called after each change of a pod in `view`."""
 
-    def __init__(self, client: Client, node: str, options: GpuOptions) -> None:
+    def __init__(
+        self,
+        client: Client,
+        node: str,
+        options: GpuOptions,
+        on_pod: Callable[[], None] = lambda: None,
+    ) -> None:
         shares, socket = options.shares, options.kubelet / SOCKET
-        self._view = view = NodeView(client, node)
+        self.view = view = NodeView(client, node, on_pod)
         self._devices = devices = DeviceReporter(
             client,
             node,
@@ -86,8 +92,8 @@ class GpuParts:
     async def run(self) -> None:
         """Run until cancelled."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._view.run())
-            await self._view.wait_filled()
+            group.create_task(self.view.run())
+            await self.view.wait_filled()
             group.create_task(self._devices.run())
             group.create_task(self._indexes.run())
             group.create_task(self._use.run())
@@ -101,7 +107,7 @@ class GpuParts:
     def checks(self) -> dict[str, Callable[[], bool]]:
         """Return the conditions of readiness: name -> whether it holds."""
         return {
-            "watches up to date": self._view.is_healthy,
+            "watches up to date": self.view.is_healthy,
             "devices read": self._devices.known.is_set,
             **(self._claims.checks() if self._claims is not None else {}),
         }
@@ -112,5 +118,11 @@ class GpuParts:
         def offered() -> Gpus:
             return offers.offered(self._devices.gpus)
 
+        known: tuple[NodeGpu, ...] = ()
+
+        async def wait() -> None:
+            nonlocal known
+            known = await self._devices.wait_changed(known)
+
         paths = DriverPaths(options.kubelet, options.cdi)
-        return GpuClaimsDriver(client, node, WatchedGpus((), offered), paths, core)
+        return GpuClaimsDriver(client, node, WatchedGpus((), offered, wait), paths, core)

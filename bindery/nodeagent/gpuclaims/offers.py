@@ -1,12 +1,11 @@
 """The GPUs of a node that are offered as shares.
 
-`offered` makes them from what `devices.reporter` has read. `WatchedGpus` calls whatever finds them
-each second.
+`offered` makes them from what `devices.reporter` has read. `WatchedGpus` looks when that changes.
 """
 
 import asyncio
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +22,6 @@ PCI_DEVICES: Final = Path("/sys/bus/pci/devices")
 _ADDRESS: Final = re.compile("[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}[.][0-7]")
 _ROOT: Final = re.compile("pci[0-9a-f]{4}:[0-9a-f]{2}")
 _MOST_OF_NAME = 63
-_POLL_S: Final = 1.0
 
 log = structlog.get_logger(__name__)
 
@@ -71,12 +69,15 @@ class OfferError(Exception):
 class WatchedGpus:
     """The GPUs as of the last look, `now`, and who is called when they change.
 
-    `read` returns the GPUs, or raises OfferError; then those of the last look stay.
+    `read` returns the GPUs, or raises OfferError; then those of the last look stay. `wait` returns
+    when `read` may have others.
     """
 
-    def __init__(self, now: Gpus, read: Callable[[], Gpus]) -> None:
+    def __init__(
+        self, now: Gpus, read: Callable[[], Gpus], wait: Callable[[], Awaitable[None]]
+    ) -> None:
         self.now = now
-        self._read = read
+        self._read, self._wait = read, wait
         self._listeners: list[Callable[[], None]] = []
         self._changed = asyncio.Event()
         self._problem = ""
@@ -91,9 +92,9 @@ class WatchedGpus:
             await asyncio.wait_for(self._changed.wait(), within_s)
 
     async def run(self) -> None:
-        """Look each second; does not return."""
+        """Look at each change; does not return."""
         while True:
-            await asyncio.sleep(_POLL_S)
+            await self._wait()
             self.look()
 
     def look(self) -> None:

@@ -4,29 +4,18 @@ NVIDIA's container runtime and HAMi-core's library (`nodeagent.hamicore`) read t
 """
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final
 
+from bindery.api.hami.devicelist import DeviceList
 from bindery.api.hami.poddevices import Slot
 from bindery.nodeagent.hamicore import ContainerMount, HamiCore
-from bindery.nodeagent.shares.pods import SharingContainer
+from bindery.nodeagent.pod_objects import NodeContainer
 
 _CDI_DEVICE: Final = "k8s.device-plugin.nvidia.com/gpu="
 _DEVICES_DIRECTORY: Final = "/var/run/nvidia-container-devices"
 _NO_FILE: Final = "/dev/null"
 _DISABLED: Final = "CUDA_DISABLE_CONTROL"
 _TRUE: Final = ("1", "t", "true")
-
-
-class DeviceList(StrEnum):
-    """How the devices are passed to NVIDIA's container runtime."""
-
-    ENVVAR = "envvar"
-    """NVIDIA_VISIBLE_DEVICES, as HAMi does."""
-    VOLUME_MOUNTS = "volume-mounts"
-    """Mounts, for a runtime that ignores the variable of unprivileged containers."""
-    CDI = "cdi"
-    """CDI devices, which the kubelet passes to the runtime of containers."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +38,7 @@ class Handing:
 
 
 def grant(
-    devices: Slot, container: SharingContainer, pod_uid: str, handing: Handing, token: str
+    devices: Slot, container: NodeContainer, pod_uid: str, handing: Handing, token: str
 ) -> Grant:
     """Return what `container` gets with `devices`; `token`: unique, for the name of a file."""
     uuids = list(dict.fromkeys(device.device for device in devices))
@@ -79,7 +68,7 @@ def grant(
     return Grant(variables, mounts)
 
 
-def is_control_disabled(container: SharingContainer) -> bool:
+def is_control_disabled(container: NodeContainer) -> bool:
     """Return whether the container itself asks HAMi-core not to limit it."""
     given = (each.value for each in container.env or () if each.name == _DISABLED)
     return any(value.lower() in _TRUE for value in given)

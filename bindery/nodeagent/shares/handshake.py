@@ -13,6 +13,7 @@ from typing import Final
 import structlog
 
 from bindery.api.hami import names, poddevices
+from bindery.api.hami.devicelist import DeviceList
 from bindery.api.hami.errors import HamiFormatError
 from bindery.api.hami.lock import NodeLock
 from bindery.api.hami.names import BindPhase, Isolation
@@ -25,7 +26,7 @@ from bindery.nodeagent.devices.inventory import DevicesUnreadableError, NodeGpu,
 from bindery.nodeagent.devices.podresources import DeviceHolders
 from bindery.nodeagent.hamicore import CoreFiles
 from bindery.nodeagent.shares import containers, ledger, matching, nodelock
-from bindery.nodeagent.shares.containers import DeviceList, Grant, Handing
+from bindery.nodeagent.shares.containers import Grant, Handing
 from bindery.nodeagent.shares.matching import NoTurnError
 from bindery.nodeagent.shares.metrics import ALLOCATIONS
 from bindery.nodeagent.shares.nodelock import NodeLockReader
@@ -33,6 +34,7 @@ from bindery.nodeagent.shares.pods import (
     SHARING_PODS,
     ContainerTurn,
     SharingPod,
+    count_of,
     left_to_allocate,
     next_turn,
     other_vendors_wait,
@@ -215,7 +217,7 @@ class Handshake:
         await self._annotate(turn.pod, written)
 
     def _isolation(self, pod: SharingPod) -> Isolation:
-        sharers = [each for each in pod.containers if each.count]
+        sharers = [each for each in pod.containers if count_of(each)]
         is_off = any(containers.is_control_disabled(each) for each in sharers)
         is_isolated = self._means.core.found().is_installed and not is_off
         return Isolation.HAMI_CORE if is_isolated else Isolation.NONE

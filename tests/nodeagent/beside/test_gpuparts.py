@@ -13,7 +13,6 @@ import pytest
 
 from bindery.nodeagent.beside.gpuparts import GpuOptions, GpuParts
 from bindery.nodeagent.devices.filesource import FileSource
-from bindery.nodeagent.gpuclaims import offers
 from bindery.nodeagent.gpuclaims.slices import DRIVER
 from tests.nodeagent.gpuclaims.claimedgpus import NODE, Arena, until
 
@@ -55,8 +54,7 @@ class Place:
 
 
 @pytest.fixture
-def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
-    monkeypatch.setattr(offers, "_POLL_S", 0.01)
+def place() -> Iterator[Place]:
     # The path of a socket has at most 107 characters.
     with TemporaryDirectory() as name:
         arena = Arena(Path(name) / "cdi")

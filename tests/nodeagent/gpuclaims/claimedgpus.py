@@ -69,7 +69,7 @@ class Arena:
         def read() -> Gpus:
             return self.given[-1]
 
-        return WatchedGpus(self.given[-1], read)
+        return WatchedGpus(self.given[-1], read, soon)
 
     def preparer(self) -> ClaimPreparer:
         """Return a preparer as after a start."""
@@ -103,6 +103,11 @@ class Arena:
 
     def files(self) -> dict[str, str]:
         return {path.name: path.read_text() for path in self.directory.iterdir()}
+
+
+async def soon() -> None:
+    """Wait a moment, until the GPUs are looked at again."""
+    await asyncio.sleep(0.01)
 
 
 async def prepare(preparer: ClaimPreparer, *claims: api.Claim) -> dict[str, Any]:

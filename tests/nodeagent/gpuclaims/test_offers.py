@@ -8,7 +8,7 @@ import pytest
 from bindery.nodeagent.devices.inventory import NodeGpu
 from bindery.nodeagent.gpuclaims import offers
 from bindery.nodeagent.gpuclaims.offers import Gpus, OfferedGpu, OfferError, WatchedGpus
-from tests.nodeagent.gpuclaims.claimedgpus import FIRST, GPUS
+from tests.nodeagent.gpuclaims.claimedgpus import FIRST, GPUS, soon
 
 
 def test_gpus_are_offered_in_the_order_of_their_index_but_not_in_mig_mode() -> None:
@@ -59,10 +59,7 @@ def test_the_name_of_a_gpu_stays_when_its_index_changes() -> None:
     assert moved.name == FIRST.name == "gpu-aaaaaaaa-0000"
 
 
-async def test_a_change_wakes_those_who_wait_and_errors_keep_what_was(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(offers, "_POLL_S", 0.001)
+async def test_a_change_wakes_those_who_wait_and_errors_keep_what_was() -> None:
     answers: list[Gpus | None] = [GPUS, None, (FIRST,)]
 
     def read() -> Gpus:
@@ -71,7 +68,7 @@ async def test_a_change_wakes_those_who_wait_and_errors_keep_what_was(
             raise OfferError("no driver")
         return found
 
-    watched = WatchedGpus(GPUS, read)
+    watched = WatchedGpus(GPUS, read, soon)
     seen: list[Gpus] = []
     watched.on_change(lambda: seen.append(watched.now))
     work = asyncio.create_task(watched.run())
@@ -87,4 +84,4 @@ async def test_the_wait_for_a_change_ends_without_one() -> None:
     def read() -> Gpus:
         return GPUS
 
-    await WatchedGpus(GPUS, read).change(0.001)
+    await WatchedGpus(GPUS, read, soon).change(0.001)
