@@ -114,8 +114,8 @@ def _device(uid: str, request: str) -> str:
 def _edits(uid: str, given: Sequence[GrantedShare], core: HamiCore) -> dict[str, Any]:
     """Return what containers get that use the request of `given`."""
     values = grants.variables(given)
-    # Admin access is for those who look after the GPU: no limits.
-    if not core.is_installed or any(grant.part is None for grant in given):
+    # Admin access is for those who look after the GPU, and the hardware limits MIG instances.
+    if not core.is_installed or not all(grant.is_limited for grant in given):
         return {"env": _env(values)}
     request = given[0].request
     values[_COUNTS] = core.counts(_device(uid, request))

@@ -1,13 +1,13 @@
-"""The GPUs of a node that are offered as shares.
+"""The GPUs of a node that are offered as shares, and the MIG instances that are offered whole.
 
 `offered` makes them from what `devices.reporter` has read. `WatchedGpus` looks when that changes.
 """
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -28,7 +28,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class OfferedGpu:
-    """A GPU.
+    """A GPU, or a MIG instance of one.
 
     Attributes:
         index: its place in the order of the driver's tools, by PCI address.
@@ -37,6 +37,8 @@ class OfferedGpu:
         pci_address: such as 0000:3b:00.0; "" if unknown.
         pcie_root: such as pci0000:3a; "" if unknown.
         problem: why nothing new may use it; "" while it is healthy.
+        profile: of a MIG instance, such as 1g.5gb; "" for a GPU.
+        parent_uuid: the GPU of a MIG instance, which also has its index and PCI address.
     """
 
     index: int
@@ -47,6 +49,13 @@ class OfferedGpu:
     pci_address: str = ""
     pcie_root: str = ""
     problem: str = ""
+    profile: str = ""
+    parent_uuid: str = ""
+
+    @property
+    def is_instance(self) -> bool:
+        """Whether it is a MIG instance: the hardware limits it, and one claim gets all of it."""
+        return bool(self.profile)
 
     @property
     def name(self) -> str:
@@ -139,7 +148,7 @@ def checked(gpus: Iterable[OfferedGpu]) -> Gpus:
 
 
 def offered(gpus: Iterable[NodeGpu], pci_devices: Path = PCI_DEVICES) -> Gpus:
-    """Return the GPUs that claims can share: not those in MIG mode, whose instances isolate.
+    """Return the GPUs that claims can share, and for each one in MIG mode its instances.
 
     Args:
         gpus: the GPUs of the node.
@@ -148,20 +157,31 @@ def offered(gpus: Iterable[NodeGpu], pci_devices: Path = PCI_DEVICES) -> Gpus:
     Raises:
         OfferError: they cannot be devices of one ResourceSlice.
     """
-    return checked(
-        OfferedGpu(
-            index=gpu.index,
-            uuid=gpu.uuid,
-            model=gpu.model,
-            memory_mib=gpu.memory_mib,
-            numa_node=None if gpu.numa_node == NO_NUMA_NODE else gpu.numa_node,
-            pci_address=gpu.pci_address,
-            pcie_root=pcie_root(gpu.pci_address, pci_devices),
-            problem=gpu.problem,
-        )
-        for gpu in gpus
-        if not gpu.is_mig
+    return checked(each for gpu in gpus for each in _parts(gpu, pci_devices))
+
+
+def _parts(gpu: NodeGpu, pci_devices: Path) -> Iterator[OfferedGpu]:
+    whole = OfferedGpu(
+        index=gpu.index,
+        uuid=gpu.uuid,
+        model=gpu.model,
+        memory_mib=gpu.memory_mib,
+        numa_node=None if gpu.numa_node == NO_NUMA_NODE else gpu.numa_node,
+        pci_address=gpu.pci_address,
+        pcie_root=pcie_root(gpu.pci_address, pci_devices),
+        problem=gpu.problem,
     )
+    if not gpu.is_mig:
+        yield whole
+        return
+    for each in gpu.mig_slices:
+        yield replace(
+            whole,
+            uuid=each.uuid,
+            memory_mib=each.memory_mib,
+            profile=each.profile,
+            parent_uuid=gpu.uuid,
+        )
 
 
 def pcie_root(address: str, pci_devices: Path = PCI_DEVICES) -> str:

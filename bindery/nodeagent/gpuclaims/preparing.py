@@ -151,7 +151,7 @@ class ClaimPreparer:
         others.pop(claim.uid, None)
         grants.check_room(given, others)
         if claim.uid not in self._files.uids():
-            for request in {grant.request for grant in given if grant.part is not None}:
+            for request in {grant.request for grant in given if grant.is_limited}:
                 place = self._core.of_request(claim.uid, request)
                 self._core_files.prepare(self._core, place)
         if self._files.write(claim.uid, cdi.text(claim, given, self._core)):

@@ -23,6 +23,9 @@ NODE = "gpu-1"
 NOW_S = 1_800_000_000.0
 FIRST = OfferedGpu(0, "GPU-aaaaaaaa-0000", "NVIDIA H100", 81920, numa_node=0)
 SECOND = OfferedGpu(1, "GPU-bbbbbbbb-0000", "NVIDIA A100", 40960, numa_node=1)
+INSTANCE = OfferedGpu(
+    2, "MIG-cccccccc-0000", "NVIDIA A100", 4864, profile="1g.5gb", parent_uuid="GPU-cccccccc"
+)
 GPUS: Gpus = (FIRST, SECOND)
 
 

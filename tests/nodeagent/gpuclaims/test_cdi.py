@@ -16,7 +16,14 @@ from bindery.nodeagent.gpuclaims import cdi, grants
 from bindery.nodeagent.gpuclaims.cdi import ClaimOnNode, UnreadableSpecError
 from bindery.nodeagent.gpuclaims.grants import GrantError
 from bindery.nodeagent.hamicore import HamiCore
-from tests.nodeagent.gpuclaims.claimedgpus import FIRST, GPUS, NODE, SECOND, result
+from tests.nodeagent.gpuclaims.claimedgpus import (
+    FIRST,
+    GPUS,
+    INSTANCE,
+    NODE,
+    SECOND,
+    result,
+)
 
 CLAIM = ClaimOnNode("team", "train-0-gpu", "0a1b2c3d-0000-4444-8888-123456789abc")
 
@@ -92,6 +99,16 @@ def test_the_library_is_mounted_for_shares_and_not_for_admin_access() -> None:
     assert not any(each.startswith("CUDA_DEVICE_MEMORY_SHARED_CACHE") for each in free["env"])
     assert "mounts" not in free
     assert list(broken_rules(spec)) == []
+
+
+def test_a_mig_instance_has_no_library() -> None:
+    body = {"status": {"allocation": {"devices": {"results": [result(INSTANCE)]}}}}
+    given_ = grants.grants(msgspec.convert(body, ResourceClaim), NODE, (INSTANCE,))
+
+    spec = json.loads(cdi.text(CLAIM, given_, HamiCore(PurePosixPath("/usr/local"), True)))
+
+    [device] = spec["devices"]
+    assert device["containerEdits"] == {"env": [f"NVIDIA_VISIBLE_DEVICES={INSTANCE.uuid}"]}
 
 
 label = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", fullmatch=True)
