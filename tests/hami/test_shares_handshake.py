@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from bindery.api.hami import names
-from bindery.api.hami.devicelist import DeviceList
 from bindery.api.hami.lock import NodeLock
 from bindery.api.hami.names import BindPhase
 from bindery.api.hami.vendortable import NVIDIA, VENDORS
@@ -20,6 +19,7 @@ from bindery.nodeagent.devices.hamiregister import Sharing
 from bindery.nodeagent.devices.inventory import NodeGpu
 from bindery.nodeagent.devices.podresources import DeviceHolders
 from bindery.nodeagent.hamicore import CoreFiles
+from bindery.nodeagent.shares.devicelist import DeviceList
 from bindery.nodeagent.shares.handshake import Handshake, HandshakeError, Means
 from bindery.nodeagent.shares.nodelock import NodeLockReader
 from bindery.nodeagent.shares.pods import SHARING_PODS, SharingPod

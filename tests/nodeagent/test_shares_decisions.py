@@ -5,7 +5,6 @@ from pathlib import PurePosixPath
 import pytest
 
 from bindery.api.hami import names
-from bindery.api.hami.devicelist import DeviceList
 from bindery.api.hami.names import BindPhase
 from bindery.api.hami.vendortable import NVIDIA, VENDORS
 from bindery.nodeagent.devices.hamiregister import Sharing
@@ -13,6 +12,7 @@ from bindery.nodeagent.devices.inventory import NodeGpu
 from bindery.nodeagent.hamicore import ContainerMount, HamiCore
 from bindery.nodeagent.shares import containers, indexes, ledger, plugin, settling
 from bindery.nodeagent.shares.containers import Handing
+from bindery.nodeagent.shares.devicelist import DeviceList
 from bindery.nodeagent.shares.pods import ContainerTurn, SharingPod, next_turn
 from tests.nodeagent.sharingpods import NODE, device, pod, served
 

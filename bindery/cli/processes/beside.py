@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bindery import __version__
-from bindery.api.hami.devicelist import DeviceList
 from bindery.cli.errors import CommandError, ExitCode
 from bindery.cli.options import LogLevel, examples
 from bindery.cli.processes import running
 from bindery.kube.client import Client
+from bindery.nodeagent.shares.devicelist import DeviceList
 from bindery.observability.listening import LOOPBACK, Listening
 
 if TYPE_CHECKING:

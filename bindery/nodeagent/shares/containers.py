@@ -6,10 +6,10 @@ NVIDIA's container runtime and HAMi-core's library (`nodeagent.hamicore`) read t
 from dataclasses import dataclass
 from typing import Final
 
-from bindery.api.hami.devicelist import DeviceList
 from bindery.api.hami.poddevices import Slot
 from bindery.nodeagent.hamicore import ContainerMount, HamiCore
 from bindery.nodeagent.pod_objects import NodeContainer
+from bindery.nodeagent.shares.devicelist import DeviceList
 
 _CDI_DEVICE: Final = "k8s.device-plugin.nvidia.com/gpu="
 _DEVICES_DIRECTORY: Final = "/var/run/nvidia-container-devices"

@@ -13,7 +13,6 @@ from typing import Final
 import structlog
 
 from bindery.api.hami import names, poddevices
-from bindery.api.hami.devicelist import DeviceList
 from bindery.api.hami.errors import HamiFormatError
 from bindery.api.hami.lock import NodeLock
 from bindery.api.hami.names import BindPhase, Isolation
@@ -27,6 +26,7 @@ from bindery.nodeagent.devices.podresources import DeviceHolders
 from bindery.nodeagent.hamicore import CoreFiles
 from bindery.nodeagent.shares import containers, ledger, matching, nodelock
 from bindery.nodeagent.shares.containers import Grant, Handing
+from bindery.nodeagent.shares.devicelist import DeviceList
 from bindery.nodeagent.shares.matching import NoTurnError
 from bindery.nodeagent.shares.metrics import ALLOCATIONS
 from bindery.nodeagent.shares.nodelock import NodeLockReader

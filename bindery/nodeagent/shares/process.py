@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from bindery.api.hami.devicelist import DeviceList
 from bindery.kube.client import Client
 from bindery.nodeagent.devices.hamiregister import Sharing
 from bindery.nodeagent.devices.podresources import DeviceHolders
 from bindery.nodeagent.devices.reporter import DeviceReporter
 from bindery.nodeagent.hamicore import CoreFiles
+from bindery.nodeagent.shares.devicelist import DeviceList
 from bindery.nodeagent.shares.handshake import Handshake, Means
 from bindery.nodeagent.shares.nodelock import NodeLockReader
 from bindery.nodeagent.shares.plugin import SharesPlugin

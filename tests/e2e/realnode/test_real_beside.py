@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bindery.api import numadetail
-from bindery.api.names import NUMA_DETAIL_ANNOTATION, NUMA_ZONES_ANNOTATION
+from bindery.api.names import HOSTNAME_LABEL, NUMA_DETAIL_ANNOTATION, NUMA_ZONES_ANNOTATION
 from bindery.api.numadetail import NumaDetail
 from bindery.kube.client import Client
 from bindery.kube.objects.nodetopologies import NODE_RESOURCE_TOPOLOGIES, NodeResourceTopology
@@ -264,7 +264,7 @@ async def test_predictions_of_random_pods_are_right_with_the_exporter_on(
         }
         if devices := random.choice((0, 0, 1, 2)):
             limits[LISTED] = str(devices)
-        body = pod(name, limits)
+        body = pod(name, limits, nodeSelector={HOSTNAME_LABEL: NODE})
         return body if starts else {**body, "spec": without_start(body["spec"])}
 
     load = BesideLoad(corner, node, BesideProcess(agent), random, drawn)
