@@ -51,7 +51,7 @@ test: lint controlplane operators nodes ## Check the style and run every test, t
 test-long: lint controlplane operators nodes ## Run every test in its full size: thousands of random cases, a longer attack; takes hours.
 	BINDERY_TESTS=long $(PYTEST)
 
-test-vm: controlplane nodes ## Hold predictions of NUMA zones against a kubelet in a virtual machine, with progress: 300 pods; takes an hour.
+test-vm: controlplane nodes ## Hold predictions of NUMA zones against a kubelet in a virtual machine, with progress: 600 pods; takes two hours.
 	BINDERY_TESTS=long BINDERY_REQUIRE=1,vm $(RUN)/pytest -p no:xdist -s tests/e2e/virtualnode
 
 SEEDS ?= 100

@@ -9,6 +9,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -132,7 +133,7 @@ class _Scene:
         return 100 * (Usage.of(pid).cpu_s - before) / (time.monotonic() - began)
 
     async def wait_listed(self, is_so: Callable[[list[str]], bool]) -> None:
-        """Wait until the pods in the report are as wanted."""
+        """Wait until the UIDs of the pods in the report are as wanted."""
         async with asyncio.timeout(_LIMIT_S):
             while not is_so(await self._listed()):  # noqa: ASYNC110  # an API server tells no one
                 await asyncio.sleep(_LOOK_S)
@@ -145,10 +146,10 @@ class _Scene:
             began_s = time.monotonic()
             pod = await self._client.create(PODS, _pod(name, self._node.name), NAMESPACE)
             uid = pod.metadata.uid
-            await self.wait_listed(lambda listed, uid=uid: uid in listed)  # type: ignore[misc]
+            await self.wait_listed(partial(_has, uid, wanted=True))
             delays.append(time.monotonic() - began_s)
             await self._client.delete(PODS, name, NAMESPACE)
-            await self.wait_listed(lambda listed, uid=uid: uid not in listed)  # type: ignore[misc]
+            await self.wait_listed(partial(_has, uid, wanted=False))
 
     async def _listed(self) -> list[str]:
         try:
@@ -156,6 +157,10 @@ class _Scene:
         except NotFoundError:
             return []
         return numadetail.decode(found.metadata.annotations[NUMA_DETAIL_ANNOTATION]).pods
+
+
+def _has(uid: str, listed: list[str], *, wanted: bool) -> bool:
+    return (uid in listed) is wanted
 
 
 def _pod(name: str, node: str) -> Wire:

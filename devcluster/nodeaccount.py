@@ -16,7 +16,7 @@ from devcluster.realnode.configuration import PAUSE
 
 NAMESPACE: Final = "bindery-beside"
 ACCOUNT: Final = "bindery-beside"
-_OWN: Final = (ACCOUNT, NAMESPACE, "gpu-share")
+_OWN: Final = (ACCOUNT, NAMESPACE, "gpu-share", "gpu-mig")
 
 
 def apply(plane: ControlPlane, beside: Mapping[str, object] | None = None) -> None:

@@ -12,7 +12,7 @@ from bindery.kube.objects.podspec import Affinity, Container, ResourceRequiremen
 from bindery.kube.objects.resources import PODS
 from bindery.kube.objects.watched import Condition, ExtendedClaimStatus, KubeObject
 
-__all__ = ["HOLLOW_PODS", "Container", "HollowPod", "HollowPodSpec", "HollowPodStatus"]
+__all__ = ["HOLLOW_PODS", "HollowPod", "HollowPodSpec", "HollowPodStatus", "NodeContainer"]
 
 
 class Sysctl(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
@@ -39,6 +39,19 @@ class ReadinessGate(msgspec.Struct, frozen=True, rename="camel", kw_only=True, g
     condition_type: str = ""
 
 
+class Variable(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """`EnvVar`, without its sources."""
+
+    name: str = ""
+    value: str = ""
+
+
+class NodeContainer(Container, frozen=True, rename="camel", kw_only=True, gc=False):
+    """`Container`, as far as the node agent reads it."""
+
+    env: list[Variable] | None = None
+
+
 class HollowPodSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     """`PodSpec`, as far as a hollow node reads it."""
 
@@ -46,8 +59,8 @@ class HollowPodSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True, g
     host_network: bool = False
     host_users: bool | None = None
     host_ipc: bool = msgspec.field(default=False, name="hostIPC")
-    containers: list[Container] = msgspec.field(default_factory=list)
-    init_containers: list[Container] | None = None
+    containers: list[NodeContainer] = msgspec.field(default_factory=list)
+    init_containers: list[NodeContainer] | None = None
     resources: ResourceRequirements | None = None
     overhead: dict[str, str] | None = None
     priority: int | None = None

@@ -11,7 +11,7 @@ from bindery.api.times import timestamp
 from bindery.nodeagent.held import ANNOTATION as HELD_ANNOTATION
 from bindery.nodeagent.kubelet import PREEMPTING
 from bindery.nodeagent.lifecycle import EXIT_KILLED
-from bindery.nodeagent.pod_objects import Container, HollowPod
+from bindery.nodeagent.pod_objects import HollowPod, NodeContainer
 from bindery.nodecore.admission.result import Admission
 
 Patch = Mapping[str, Any]
@@ -160,7 +160,9 @@ def _containers(pod: HollowPod, state: Mapping[str, Any], started: str) -> dict[
     return statuses
 
 
-def _container(pod: HollowPod, container: Container, state: Mapping[str, Any]) -> dict[str, Any]:
+def _container(
+    pod: HollowPod, container: NodeContainer, state: Mapping[str, Any]
+) -> dict[str, Any]:
     is_running = "running" in state
     # An init container that ended with exit code 0 counts as ready, as in the kubelet.
     is_init = container in (pod.spec.init_containers or ())

@@ -17,9 +17,9 @@ from bindery.kube.objects.resources import PODS
 from bindery.kube.objects.watched import Pod
 from bindery.nodeagent.devices.hamiregister import Sharing
 from bindery.nodeagent.devices.inventory import NodeGpu
-from bindery.nodeagent.devices.podresources import PodResourcesSource
-from bindery.nodeagent.shares.containers import DeviceList
-from bindery.nodeagent.shares.corefiles import CoreFiles
+from bindery.nodeagent.devices.podresources import DeviceHolders
+from bindery.nodeagent.hamicore import CoreFiles
+from bindery.nodeagent.shares.devicelist import DeviceList
 from bindery.nodeagent.shares.handshake import Handshake, HandshakeError, Means
 from bindery.nodeagent.shares.nodelock import NodeLockReader
 from bindery.nodeagent.shares.pods import SHARING_PODS, SharingPod
@@ -44,7 +44,7 @@ class Desk:
         self.lock = NodeLockReader(hami.client, node)
         self.core = CoreFiles(root, PurePosixPath("/usr/local"))
         self.turn = asyncio.Lock()
-        kubelet = PodResourcesSource(root / "absent.sock", NVIDIA.count_resource)
+        kubelet = DeviceHolders(root / "absent.sock", NVIDIA.count_resource)
         means = Means(
             hami.client, self.view, self.lock, kubelet, self.core, Sharing(4), DeviceList.ENVVAR
         )
@@ -134,10 +134,10 @@ async def test_a_pod_is_called_isolated_only_where_hami_cores_library_is(
     cache = home / "containers" / f"{pod.metadata.uid}_c0"
     assert cache.stat().st_mode & 0o777 == 0o777
     now_s = cache.stat().st_mtime
-    desk.core.remove_unknown({pod.metadata.uid}, now_s + 301)
-    desk.core.remove_unknown(set(), now_s + 299)
+    desk.core.remove_unknown_pods({pod.metadata.uid}, now_s + 301)
+    desk.core.remove_unknown_pods(set(), now_s + 299)
     assert cache.is_dir()
-    desk.core.remove_unknown(set(), now_s + 301)
+    desk.core.remove_unknown_pods(set(), now_s + 301)
     assert not cache.exists()
 
 

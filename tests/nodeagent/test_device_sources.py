@@ -1,4 +1,4 @@
-"""The devices of a node: from NVML's answers, from a file, and from the kubelet's PodResources."""
+"""The devices of a node from NVML's answers and from a file, and their holders by the kubelet."""
 
 import ctypes
 import json
@@ -17,10 +17,11 @@ from bindery.nodeagent.devices.inventory import (
     DevicesUnreadableError,
     Distance,
     NodeGpu,
+    UseReading,
     with_missing,
 )
 from bindery.nodeagent.devices.nvml import NvmlSource
-from bindery.nodeagent.devices.podresources import PodResourcesSource, uuid_of
+from bindery.nodeagent.devices.podresources import DeviceHolders, uuid_of
 from bindery.nodeagent.sockets import services
 from bindery.nodeagent.sockets.definitions import podresources_pb2 as api
 
@@ -158,10 +159,9 @@ async def test_use_is_read_in_a_process_of_its_own_too() -> None:
     def source(program: str) -> NvmlSource:
         return NvmlSource(use_command=(sys.executable, "-c", program))
 
-    assert await source("""print('{"GPU-a": 3, "GPU-b": null}')""").use() == {
-        "GPU-a": 3,
-        "GPU-b": None,
-    }
+    assert await source("""print('{"GPU-a": 3, "GPU-b": null}')""").use() == UseReading(
+        {"GPU-a": 3, "GPU-b": None}
+    )
     with pytest.raises(DevicesUnreadableError, match="Driver Not Loaded"):
         await source("import sys; sys.exit('NVML: Driver Not Loaded')").use()
     with pytest.raises(DevicesUnreadableError, match="NVML's reader"):
@@ -172,7 +172,7 @@ async def test_the_use_in_a_file_is_no_part_of_the_devices(tmp_path: Path) -> No
     file = tmp_path / "gpus.yaml"
     file.write_text("gpus: [{uuid: A, utilizationPercent: 7}, {uuid: B}]")
 
-    assert await FileSource(file).use() == {"A": 7, "B": None}
+    assert await FileSource(file).use() == UseReading({"A": 7, "B": None})
     assert {gpu.utilization_percent for gpu in await FileSource(file).read()} == {None}
 
 
@@ -207,46 +207,33 @@ async def test_a_file_that_cannot_be_used_is_reported(
 
 
 @pytest.fixture
-async def pod_resources(tmp_path: Path) -> AsyncIterator[PodResourcesSource]:
-    """The source, and a kubelet that reports two GPUs, one of them in shares."""
-    zone = api.TopologyInfo(nodes=[api.NUMANode(ID=1)])
-    whole, share = UUIDS[1], f"{UUIDS[0]}-3"
-
-    async def allocatable(_request: Any) -> api.AllocatableResourcesResponse:
-        gpus = api.ContainerDevices(
-            resource_name="nvidia.com/gpu", device_ids=[whole, share], topology=zone
-        )
-        other = api.ContainerDevices(resource_name="example.com/other", device_ids=["x"])
-        return api.AllocatableResourcesResponse(devices=[gpus, other])
+async def holders(tmp_path: Path) -> AsyncIterator[DeviceHolders]:
+    """A kubelet that reports a container with a share, and one with another device."""
+    share = f"{UUIDS[0]}-3"
 
     async def listed(_request: Any) -> api.ListPodResourcesResponse:
         held = api.ContainerDevices(resource_name="nvidia.com/gpu", device_ids=[share])
         containers = [api.ContainerResources(name="c", devices=[held])]
-        containers.append(api.ContainerResources(name="sidecar"))
+        other = api.ContainerDevices(resource_name="example.com/other", device_ids=["x"])
+        containers.append(api.ContainerResources(name="sidecar", devices=[other]))
         pod = api.PodResources(namespace="n", name="p", containers=containers)
         return api.ListPodResourcesResponse(pod_resources=[pod])
 
     socket = tmp_path / "kubelet.sock"
     service = api.DESCRIPTOR.services_by_name["PodResourcesLister"]
-    methods: services.Methods = {"GetAllocatableResources": allocatable, "List": listed}
-    server = services.serve(socket, (service, methods))
+    server = services.serve(socket, (service, {"List": listed}))
     await server.start()
-    yield PodResourcesSource(socket, "nvidia.com/gpu")
+    yield DeviceHolders(socket, "nvidia.com/gpu")
     await server.stop(None)
 
 
-async def test_the_kubelets_devices_have_uuids_and_zones(pod_resources: PodResourcesSource) -> None:
-    found = await pod_resources.read()
-
-    assert [(gpu.uuid, gpu.numa_node) for gpu in found] == [(UUIDS[0], 1), (UUIDS[1], 1)]
-    assert await pod_resources.holders() == {("n", "p"): {"c": (f"{UUIDS[0]}-3",)}}
+async def test_the_kubelet_knows_the_holders_of_one_resource(holders: DeviceHolders) -> None:
+    assert await holders.holders() == {("n", "p"): {"c": (f"{UUIDS[0]}-3",)}}
 
 
 async def test_a_kubelet_that_does_not_answer_is_reported(tmp_path: Path) -> None:
-    source = PodResourcesSource(tmp_path / "absent.sock", "nvidia.com/gpu")
+    source = DeviceHolders(tmp_path / "absent.sock", "nvidia.com/gpu")
 
-    with pytest.raises(DevicesUnreadableError, match="PodResources"):
-        await source.read()
     with pytest.raises(DevicesUnreadableError, match="PodResources"):
         await source.holders()
 

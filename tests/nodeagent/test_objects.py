@@ -2,7 +2,7 @@ from typing import Any
 
 from bindery.kube.objects.watched import Condition, Meta, Node, NodeStatus
 from bindery.nodeagent import node_objects, pod_status
-from bindery.nodeagent.pod_objects import Container, HollowPod, HollowPodSpec, HollowPodStatus
+from bindery.nodeagent.pod_objects import HollowPod, HollowPodSpec, HollowPodStatus, NodeContainer
 from bindery.nodeagent.shapes import NodeShape, expand
 
 NOW_S = 1_800_000_000.0
@@ -58,10 +58,10 @@ def test_a_patch_leaves_the_fields_of_others_in_the_nodes_spec() -> None:
 POD = HollowPod(
     metadata=Meta(name="a", uid="u"),
     spec=HollowPodSpec(
-        containers=[Container(name="main", image="train:1")],
+        containers=[NodeContainer(name="main", image="train:1")],
         init_containers=[
-            Container(name="fetch", image="fetch:1"),
-            Container(name="proxy", image="proxy:1", restart_policy="Always"),
+            NodeContainer(name="fetch", image="fetch:1"),
+            NodeContainer(name="proxy", image="proxy:1", restart_policy="Always"),
         ],
     ),
     status=HollowPodStatus(

@@ -9,8 +9,10 @@ from bindery.api.hami.names import BindPhase
 from bindery.api.hami.vendortable import NVIDIA, VENDORS
 from bindery.nodeagent.devices.hamiregister import Sharing
 from bindery.nodeagent.devices.inventory import NodeGpu
+from bindery.nodeagent.hamicore import ContainerMount, HamiCore
 from bindery.nodeagent.shares import containers, indexes, ledger, plugin, settling
-from bindery.nodeagent.shares.containers import ContainerMount, DeviceList, HamiCore, Handing
+from bindery.nodeagent.shares.containers import Handing
+from bindery.nodeagent.shares.devicelist import DeviceList
 from bindery.nodeagent.shares.pods import ContainerTurn, SharingPod, next_turn
 from tests.nodeagent.sharingpods import NODE, device, pod, served
 

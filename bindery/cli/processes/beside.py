@@ -4,7 +4,6 @@
 """
 
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +14,7 @@ from bindery.cli.errors import CommandError, ExitCode
 from bindery.cli.options import LogLevel, examples
 from bindery.cli.processes import running
 from bindery.kube.client import Client
+from bindery.nodeagent.shares.devicelist import DeviceList
 from bindery.observability.listening import LOOPBACK, Listening
 
 if TYPE_CHECKING:
@@ -28,12 +28,7 @@ EXAMPLES = examples(
 )
 
 
-class DeviceListChoice(StrEnum):
-    """How devices are passed to NVIDIA's runtime."""
-
-    ENVVAR = "envvar"
-    VOLUME_MOUNTS = "volume-mounts"
-    CDI = "cdi"
+_HTTP = ("http://", "https://")
 
 
 Observe = Annotated[
@@ -49,6 +44,12 @@ Devices = Annotated[
 DevicesInterval = Annotated[
     float, typer.Option(min=0.1, metavar="SECONDS", help="Between two reads of the GPUs.")
 ]
+DcgmUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--dcgm-exporter", metavar="URL", help="Read their use from DCGM's exporter of the node."
+    ),
+]
 UseInterval = Annotated[
     float, typer.Option(min=0.1, metavar="SECONDS", help="Between two reads of their use.")
 ]
@@ -63,7 +64,7 @@ MemoryScaling = Annotated[
     float, typer.Option(min=0.01, help="Above 1: more memory is promised than a GPU has.")
 ]
 DeviceListOption = Annotated[
-    DeviceListChoice, typer.Option(help="How devices are passed to NVIDIA's runtime.")
+    DeviceList, typer.Option(help="How devices are passed to NVIDIA's runtime.")
 ]
 HamiCore = Annotated[str, typer.Option(metavar="DIR", help="Where HAMi-core's directory vgpu is.")]
 CdiDir = Annotated[Path, typer.Option(metavar="DIR", help="For the CDI files of claims.")]
@@ -79,30 +80,31 @@ class _Gpus:
     claims: bool
     devices: Path | None
     devices_interval: float
+    dcgm_exporter: str | None
     use_interval: float
     idle_threshold: int
     idle_report_after: float
     split_count: int
     memory_scaling: float
-    device_list: DeviceListChoice
+    device_list: DeviceList
     hami_core: str
     cdi_dir: Path
     root: Path
 
     def options(self, kubelet: Path) -> "GpuOptions | None":
         from bindery.nodeagent.beside.gpuparts import GpuOptions
+        from bindery.nodeagent.devices.dcgm import DcgmExporter
         from bindery.nodeagent.devices.filesource import FileSource
         from bindery.nodeagent.devices.hamiregister import Sharing
         from bindery.nodeagent.devices.nvml import NvmlSource
         from bindery.nodeagent.gpuuse.reporter import UseOptions
         from bindery.nodeagent.gpuuse.tracker import UseRules
-        from bindery.nodeagent.shares.containers import DeviceList
         from bindery.nodeagent.shares.process import SharesOptions
 
         if not (self.observe or self.shares or self.claims):
             return None
         sharing = Sharing(self.split_count, self.memory_scaling)
-        shares = SharesOptions(sharing, DeviceList(self.device_list.value))
+        shares = SharesOptions(sharing, self.device_list)
         rules = UseRules(self.idle_threshold, self.idle_report_after)
         return GpuOptions(
             source=FileSource(self.devices) if self.devices is not None else NvmlSource(),
@@ -110,6 +112,7 @@ class _Gpus:
             shares=shares if self.shares else None,
             has_claims=self.claims,
             use=UseOptions(rules, self.use_interval),
+            use_source=DcgmExporter(self.dcgm_exporter) if self.dcgm_exporter else None,
             cdi=self.cdi_dir,
             hami_core=PurePosixPath(self.hami_core),
             root=self.root,
@@ -136,12 +139,13 @@ def beside(  # noqa: PLR0913, PLR0917 -- every option of the command line is one
     claims: Claims = False,
     devices: Devices = None,
     devices_interval: DevicesInterval = 30.0,
+    dcgm_exporter: DcgmUrl = None,
     use_interval: UseInterval = 10.0,
     idle_threshold: IdleThreshold = 1,
     idle_report_after: IdleReportAfter = 30.0,
     split_count: SplitCount = 10,
     memory_scaling: MemoryScaling = 1.0,
-    device_list: DeviceListOption = DeviceListChoice.ENVVAR,
+    device_list: DeviceListOption = DeviceList.ENVVAR,
     hami_core: HamiCore = "/usr/local",
     cdi_dir: CdiDir = Path("/var/run/cdi"),
     root: Root = Path("/"),
@@ -158,8 +162,9 @@ def beside(  # noqa: PLR0913, PLR0917 -- every option of the command line is one
     --shares or --claims.
     """
     gpus = _Gpus(
-        observe, shares, claims, devices, devices_interval, use_interval, idle_threshold,
-        idle_report_after, split_count, memory_scaling, device_list, hami_core, cdi_dir, root,
+        observe, shares, claims, devices, devices_interval, dcgm_exporter, use_interval,
+        idle_threshold, idle_report_after, split_count, memory_scaling, device_list, hami_core,
+        cdi_dir, root,
     )  # fmt: skip
     listening = Listening(health_port, metrics_port, listen_address)
     configuration = kubelet_config or kubelet_dir / "config.yaml"
@@ -190,10 +195,11 @@ def _run(
         raise typer.BadParameter(
             "both would give the same memory and cores", param_hint="--shares and --claims"
         )
-    if gpus.devices is not None and options is None:
-        raise typer.BadParameter(
-            "it is for --observe, --shares or --claims", param_hint="--devices"
-        )
+    for option, value in (("--devices", gpus.devices), ("--dcgm-exporter", gpus.dcgm_exporter)):
+        if value is not None and options is None:
+            raise typer.BadParameter("it is for --observe, --shares or --claims", param_hint=option)
+    if gpus.dcgm_exporter is not None and not gpus.dcgm_exporter.startswith(_HTTP):
+        raise typer.BadParameter("it is no address of http", param_hint="--dcgm-exporter")
 
     async def work() -> None:
         async with Client.connect(kubeconfig, user_agent=f"{COMPONENT}/{__version__}") as client:

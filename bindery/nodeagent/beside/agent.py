@@ -11,11 +11,11 @@ from typing import Final
 
 from bindery.kube.client import Client
 from bindery.kube.events.recorder import EventRecorder
-from bindery.kube.watches.reflector import Change, Reflector
 from bindery.nodeagent.beside.exporter import Exporter
 from bindery.nodeagent.beside.gpuparts import GpuOptions, GpuParts
 from bindery.nodeagent.beside.sources import Sources
-from bindery.nodeagent.pod_objects import HOLLOW_PODS, HollowPod
+from bindery.nodeagent.pod_objects import HollowPod
+from bindery.nodeagent.shares.view import node_pods
 from bindery.observability.health import HealthServer
 from bindery.observability.listening import NOWHERE, Listening
 
@@ -32,11 +32,14 @@ class BesideAgent:
         self, client: Client, name: str, sources: Sources, gpus: GpuOptions | None = None
     ) -> None:
         self._events = EventRecorder(client, COMPONENT)
-        self._pods = Reflector(
-            client, HOLLOW_PODS, self._on_change, field_selector=f"spec.nodeName={name}"
-        )
         self.exporter = Exporter(client, name, sources, self._present, self._events)
-        self._gpus = GpuParts(client, name, gpus) if gpus is not None else None
+        self._gpus: GpuParts | None = None
+        if gpus is None:
+            self._pods = node_pods(client, name, self.exporter.touch)
+        else:
+            # Their mirror has the node too, which the account may watch only for them.
+            self._gpus = GpuParts(client, name, gpus, self.exporter.touch)
+            self._pods = self._gpus.view.pod_mirror
 
     async def run(self, *, listening: Listening = NOWHERE) -> None:
         """Report until cancelled."""
@@ -47,15 +50,9 @@ class BesideAgent:
             await stack.enter_async_context(HealthServer(listening, checks))
             group = await stack.enter_async_context(asyncio.TaskGroup())
             group.create_task(self._events.run())
-            group.create_task(self._pods.run())
-            if self._gpus is not None:
-                group.create_task(self._gpus.run())
+            group.create_task(self._pods.run() if self._gpus is None else self._gpus.run())
             await self._pods.synced.wait()
             group.create_task(self.exporter.run())
 
     def _present(self) -> Sequence[HollowPod]:
         return tuple(self._pods.objects.values())
-
-    def _on_change(self, change: Change[HollowPod]) -> None:
-        del change  # whatever it is, the report is made from all pods
-        self.exporter.touch()

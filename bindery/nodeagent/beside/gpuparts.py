@@ -11,14 +11,14 @@ from typing import Final
 
 from bindery.api.hami.vendortable import NVIDIA
 from bindery.kube.client import Client
-from bindery.nodeagent.devices.inventory import DeviceSource
-from bindery.nodeagent.devices.podresources import PodResourcesSource
+from bindery.nodeagent.devices.inventory import DeviceSource, NodeGpu, UseSource
+from bindery.nodeagent.devices.podresources import DeviceHolders
 from bindery.nodeagent.devices.reporter import DeviceReporter
 from bindery.nodeagent.gpuclaims import offers
 from bindery.nodeagent.gpuclaims.driver import DriverPaths, GpuClaimsDriver
 from bindery.nodeagent.gpuclaims.offers import Gpus, WatchedGpus
 from bindery.nodeagent.gpuuse.reporter import UseOptions, UseReporter
-from bindery.nodeagent.shares.corefiles import CoreFiles
+from bindery.nodeagent.hamicore import CoreFiles
 from bindery.nodeagent.shares.indexes import IndexWriter
 from bindery.nodeagent.shares.process import NodeShares, SharesOptions
 from bindery.nodeagent.shares.view import NodeView
@@ -38,6 +38,7 @@ class GpuOptions:
         shares: None without the device plugin.
         has_claims: whether the DRA driver runs.
         use: how the use of the GPUs is judged.
+        use_source: reads their use; None: `source` does.
         cdi: the directory of CDI files.
         hami_core: the parent of HAMi-core's directory `vgpu`, on the node and in containers.
         root: the root directory of the node, as this process sees it.
@@ -49,6 +50,7 @@ class GpuOptions:
     shares: SharesOptions | None = None
     has_claims: bool = False
     use: UseOptions = field(default_factory=UseOptions)
+    use_source: UseSource | None = None
     cdi: Path = CDI
     hami_core: PurePosixPath = HAMI_CORE
     root: Path = Path("/")
@@ -56,11 +58,17 @@ class GpuOptions:
 
 
 class GpuParts:
-    """The parts of the node `node`."""
+    """The parts of the node `node`. `on_pod` is called after each change of a pod in `view`."""
 
-    def __init__(self, client: Client, node: str, options: GpuOptions) -> None:
+    def __init__(
+        self,
+        client: Client,
+        node: str,
+        options: GpuOptions,
+        on_pod: Callable[[], None] = lambda: None,
+    ) -> None:
         shares, socket = options.shares, options.kubelet / SOCKET
-        self._view = view = NodeView(client, node)
+        self.view = view = NodeView(client, node, on_pod)
         self._devices = devices = DeviceReporter(
             client,
             node,
@@ -69,10 +77,11 @@ class GpuParts:
             lambda: view.node,
             options.every_s,
         )
-        kubelet = PodResourcesSource(socket, NVIDIA.count_resource)
+        kubelet = DeviceHolders(socket, NVIDIA.count_resource)
         core = CoreFiles(options.root, options.hami_core)
         self._indexes = IndexWriter(client, view, devices, kubelet)
-        self._use = UseReporter(client, view, devices, socket, options.use)
+        use_source = options.use_source or options.source
+        self._use = UseReporter(client, view, devices, use_source, socket, options.use)
         self._shares = (
             NodeShares(client, view, devices, kubelet, core, options.kubelet, shares)
             if shares is not None
@@ -83,8 +92,8 @@ class GpuParts:
     async def run(self) -> None:
         """Run until cancelled."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._view.run())
-            await self._view.wait_filled()
+            group.create_task(self.view.run())
+            await self.view.wait_filled()
             group.create_task(self._devices.run())
             group.create_task(self._indexes.run())
             group.create_task(self._use.run())
@@ -98,7 +107,7 @@ class GpuParts:
     def checks(self) -> dict[str, Callable[[], bool]]:
         """Return the conditions of readiness: name -> whether it holds."""
         return {
-            "watches up to date": self._view.is_healthy,
+            "watches up to date": self.view.is_healthy,
             "devices read": self._devices.known.is_set,
             **(self._claims.checks() if self._claims is not None else {}),
         }
@@ -109,8 +118,11 @@ class GpuParts:
         def offered() -> Gpus:
             return offers.offered(self._devices.gpus)
 
-        found = core.found()
-        # A mount of a file that is missing would keep containers from starting.
-        library = Path(found.home) if found.is_installed else None
-        paths = DriverPaths(options.kubelet, options.cdi, library)
-        return GpuClaimsDriver(client, node, WatchedGpus((), offered), paths)
+        known: tuple[NodeGpu, ...] = ()
+
+        async def wait() -> None:
+            nonlocal known
+            known = await self._devices.wait_changed(known)
+
+        paths = DriverPaths(options.kubelet, options.cdi)
+        return GpuClaimsDriver(client, node, WatchedGpus((), offered, wait), paths, core)

@@ -3,7 +3,12 @@
 from pathlib import Path
 
 from bindery.api import yamlfile
-from bindery.nodeagent.devices.inventory import DevicesUnreadableError, NodeGpu, NodeGpus, Use
+from bindery.nodeagent.devices.inventory import (
+    DevicesUnreadableError,
+    NodeGpu,
+    NodeGpus,
+    UseReading,
+)
 
 
 class FileSource:
@@ -17,9 +22,9 @@ class FileSource:
         without = {"utilization_percent": None}
         return tuple(gpu.model_copy(update=without) for gpu in self._read())
 
-    async def use(self) -> Use:
+    async def use(self) -> UseReading:
         """Return how much each GPU is used, by the file."""
-        return {gpu.uuid: gpu.utilization_percent for gpu in self._read()}
+        return UseReading({gpu.uuid: gpu.utilization_percent for gpu in self._read()})
 
     def _read(self) -> tuple[NodeGpu, ...]:
         try:

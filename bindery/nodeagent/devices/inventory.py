@@ -1,10 +1,11 @@
 """The GPUs of a node, and the interface of what reads them.
 
-`filesource`, `nvml` and `podresources` are the sources. The models are also the format of the file,
-in which the source NVML answers too. Pure.
+`filesource` and `nvml` are the sources; `dcgm` has their use alone. The models are also the format
+of the file, in which the source NVML answers too. Pure.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, Protocol
 
@@ -105,9 +106,36 @@ class NodeGpus(ApiModel):
 
 Use = Mapping[str, int | None]
 """UUID -> percent of the time in which the GPU works; None if it is unknown."""
+PodKey = tuple[str, str]
+"""Namespace and name."""
 
 
-class DeviceSource(Protocol):
+@dataclass(frozen=True)
+class UseReading:
+    """One reading of the use.
+
+    Attributes:
+        percents: of GPUs, and of MIG instances where the source knows them.
+        holders: the devices of pods, keys of `percents`, where the source knows them.
+    """
+
+    percents: Use
+    holders: Mapping[PodKey, frozenset[str]] = field(default_factory=dict)
+
+
+class UseSource(Protocol):
+    """Reads how much the GPUs of this node are used."""
+
+    async def use(self) -> UseReading:
+        """Return how much each GPU is used now.
+
+        Raises:
+            DevicesUnreadableError: it cannot be read now.
+        """
+        ...
+
+
+class DeviceSource(UseSource, Protocol):
     """Reads the GPUs of this node."""
 
     async def read(self) -> tuple[NodeGpu, ...]:
@@ -115,14 +143,6 @@ class DeviceSource(Protocol):
 
         Raises:
             DevicesUnreadableError: they cannot be read now.
-        """
-        ...
-
-    async def use(self) -> Use:
-        """Return how much each GPU is used now.
-
-        Raises:
-            DevicesUnreadableError: it cannot be read now.
         """
         ...
 

@@ -26,7 +26,7 @@ from bindery.nodeagent.devices.inventory import (
     MigSlice,
     NodeGpu,
     NodeGpus,
-    Use,
+    UseReading,
 )
 
 _MIB: Final = 2**20
@@ -68,11 +68,11 @@ class NvmlSource:
         except ValidationError as error:
             raise DevicesUnreadableError(f"NVML's reader: {error}") from error
 
-    async def use(self) -> Use:
+    async def use(self) -> UseReading:
         """Return how much each GPU is used."""
         output = await _output(self._use_command)
         try:
-            return _USE.validate_json(output)
+            return UseReading(_USE.validate_json(output))
         except ValidationError as error:
             raise DevicesUnreadableError(f"NVML's reader: {error}") from error
 

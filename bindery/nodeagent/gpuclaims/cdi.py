@@ -13,6 +13,7 @@ from typing import Any, Final
 from bindery.nodeagent.gpuclaims import grants
 from bindery.nodeagent.gpuclaims.grants import GrantedShare, GrantError, Held
 from bindery.nodeagent.gpuclaims.slices import DRIVER
+from bindery.nodeagent.hamicore import ContainerMount, HamiCore
 
 VERSION: Final = "0.6.0"
 """The first with annotations."""
@@ -22,6 +23,7 @@ _SUFFIX: Final = ".json"
 _NAMESPACE: Final = f"{DRIVER}/namespace"
 _CLAIM: Final = f"{DRIVER}/claim"
 _HELD: Final = f"{DRIVER}/held"
+_COUNTS: Final = "CUDA_DEVICE_MEMORY_SHARED_CACHE"
 _UID = re.compile("[A-Za-z0-9]+(-[A-Za-z0-9]+)*")
 
 
@@ -39,29 +41,11 @@ class ClaimOnNode:
 
 
 @dataclass(frozen=True)
-class CdiMount:
-    """A file or directory of the node in the containers."""
-
-    source: str
-    target: str
-    is_writable: bool = False
-
-
-@dataclass(frozen=True)
 class PreparedFile:
     """The content of a CDI file that is needed after a restart."""
 
     claim: ClaimOnNode
     held: Held
-
-
-def hami_core(directory: str) -> tuple[CdiMount, ...]:
-    """Return the mounts that load HAMi-core's library, as HAMi's device plugin has them."""
-    return (
-        CdiMount(f"{directory}/libvgpu.so", f"{directory}/libvgpu.so"),
-        CdiMount(f"{directory}/ld.so.preload", "/etc/ld.so.preload"),
-        CdiMount("/tmp/vgpulock", "/tmp/vgpulock", is_writable=True),  # noqa: S108  HAMi's own path
-    )
 
 
 def file_name(uid: str) -> str:
@@ -88,7 +72,7 @@ def device_id(uid: str, request: str) -> str:
     return f"{KIND}={_device(uid, request)}"
 
 
-def text(claim: ClaimOnNode, given: Sequence[GrantedShare], mounts: Sequence[CdiMount]) -> str:
+def text(claim: ClaimOnNode, given: Sequence[GrantedShare], core: HamiCore) -> str:
     """Return the content of the file; the same for the same claim."""
     requests: dict[str, list[GrantedShare]] = {}
     for grant in given:
@@ -102,7 +86,7 @@ def text(claim: ClaimOnNode, given: Sequence[GrantedShare], mounts: Sequence[Cdi
             _HELD: grants.encode(grants.held(given)),
         },
         "devices": [
-            {"name": _device(claim.uid, request), "containerEdits": _edits(of, mounts)}
+            {"name": _device(claim.uid, request), "containerEdits": _edits(claim.uid, of, core)}
             for request, of in requests.items()
         ],
     }
@@ -127,15 +111,22 @@ def _device(uid: str, request: str) -> str:
     return f"{uid}-{request}"
 
 
-def _edits(given: Sequence[GrantedShare], mounts: Sequence[CdiMount]) -> dict[str, Any]:
+def _edits(uid: str, given: Sequence[GrantedShare], core: HamiCore) -> dict[str, Any]:
+    """Return what containers get that use the request of `given`."""
     values = grants.variables(given)
-    found: dict[str, Any] = {"env": [f"{name}={value}" for name, value in values.items()]}
-    # Admin access is for those who look after the GPU: no limits.
-    if mounts and all(grant.part is not None for grant in given):
-        found["mounts"] = [_mount(mount) for mount in mounts]
-    return found
+    # Admin access is for those who look after the GPU, and the hardware limits MIG instances.
+    if not core.is_installed or not all(grant.is_limited for grant in given):
+        return {"env": _env(values)}
+    request = given[0].request
+    values[_COUNTS] = core.counts(_device(uid, request))
+    mounts = core.mounts(core.of_request(uid, request))
+    return {"env": _env(values), "mounts": [_mount(mount) for mount in mounts]}
 
 
-def _mount(mount: CdiMount) -> dict[str, Any]:
-    options = ["rw" if mount.is_writable else "ro", "nosuid", "nodev", "bind"]
-    return {"hostPath": mount.source, "containerPath": mount.target, "options": options}
+def _env(values: Mapping[str, str]) -> list[str]:
+    return [f"{name}={value}" for name, value in values.items()]
+
+
+def _mount(mount: ContainerMount) -> dict[str, Any]:
+    options = ["ro" if mount.read_only else "rw", "nosuid", "nodev", "bind"]
+    return {"hostPath": mount.on_node, "containerPath": mount.inside, "options": options}

@@ -15,13 +15,13 @@ import grpc
 import structlog
 
 from bindery.kube.client import Client
-from bindery.nodeagent.gpuclaims import cdi
 from bindery.nodeagent.gpuclaims.health import HealthReporter
 from bindery.nodeagent.gpuclaims.offers import WatchedGpus
 from bindery.nodeagent.gpuclaims.preparing import ClaimPreparer
 from bindery.nodeagent.gpuclaims.publishing import SlicePublisher
 from bindery.nodeagent.gpuclaims.slices import DRIVER
 from bindery.nodeagent.gpuclaims.specfiles import SpecFiles
+from bindery.nodeagent.hamicore import CoreFiles
 from bindery.nodeagent.sockets import pluginregistry, services
 from bindery.nodeagent.sockets.definitions import dra_pb2, drahealth_pb2
 from bindery.nodeagent.sockets.pluginregistry import RegisteredPlugin
@@ -41,12 +41,10 @@ class DriverPaths:
     Attributes:
         kubelet: the kubelet's own, such as /var/lib/kubelet; it has the same path in a container.
         cdi: that of CDI files, which the container runtime reads.
-        hami_core: the one with HAMi-core's library; None: nothing is limited.
     """
 
     kubelet: Path
     cdi: Path
-    hami_core: Path | None = None
 
     @property
     def service(self) -> Path:
@@ -60,13 +58,14 @@ class DriverPaths:
 
 
 class GpuClaimsDriver:
-    """The driver of the node `node`."""
+    """The driver of the node `node`. `core`: the files of HAMi-core there."""
 
-    def __init__(self, client: Client, node: str, gpus: WatchedGpus, paths: DriverPaths) -> None:
+    def __init__(
+        self, client: Client, node: str, gpus: WatchedGpus, paths: DriverPaths, core: CoreFiles
+    ) -> None:
         self._gpus, self._paths = gpus, paths
-        mounts = cdi.hami_core(str(paths.hami_core)) if paths.hami_core is not None else ()
         self._publisher = SlicePublisher(client, node, gpus)
-        self._preparer = ClaimPreparer(client, node, gpus, SpecFiles(paths.cdi), mounts)
+        self._preparer = ClaimPreparer(client, node, gpus, SpecFiles(paths.cdi), core)
         self._health = HealthReporter(node, gpus, client.environment.now_s)
 
     def checks(self) -> dict[str, Callable[[], bool]]:

@@ -47,13 +47,18 @@ class GrantedShare:
     """A device of an allocated claim.
 
     Attributes:
-        part: None for admin access, which has no limit and takes nothing.
+        part: None for admin access, which has no limit and takes nothing; a MIG instance whole.
     """
 
     request: str
     gpu: OfferedGpu
     part: GpuPart | None
     share_id: str
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether HAMi-core has to hold containers to the part."""
+        return self.part is not None and not self.gpu.is_instance
 
 
 def grants(claim: ResourceClaim, node: str, gpus: Gpus) -> tuple[GrantedShare, ...]:
@@ -73,6 +78,10 @@ def grants(claim: ResourceClaim, node: str, gpus: Gpus) -> tuple[GrantedShare, .
     )
     if not found:
         raise GrantError(f"the claim has no device of {DRIVER}")
+    for request in {grant.request for grant in found}:
+        if len({grant.gpu.is_instance for grant in found if grant.request == request}) > 1:
+            # Limits have the numbers of the GPUs that a container sees, which instances have not.
+            raise GrantError(f"the request {request} has both MIG instances and shares of GPUs")
     return found
 
 
@@ -82,11 +91,13 @@ def _grant(result: DeviceResult, node: str, offered: Mapping[str, OfferedGpu]) -
         raise GrantError(f"the node {node} has no device {result.device} of pool {result.pool}")
     # A request of alternatives is followed by the chosen one; containers name the request alone.
     request = result.request.partition("/")[0]
-    part = None if result.admin_access else _part(result)
+    part = None if result.admin_access else _part(result, gpu)
     return GrantedShare(request, gpu, part, result.share_id or "")
 
 
-def _part(result: DeviceResult) -> GpuPart:
+def _part(result: DeviceResult, gpu: OfferedGpu) -> GpuPart:
+    if gpu.is_instance:
+        return GpuPart(gpu.memory_mib, ALL_CORES)
     try:
         taken = result.consumed_capacity
         memory_mib = parse(taken[MEMORY], MEMORY) // MIB
@@ -159,10 +170,10 @@ def variables(given: Sequence[GrantedShare]) -> dict[str, str]:
     """Return the variables for containers that use one request, with its grants."""
     parts = held(given)
     # In the order in which the driver's tools number the GPUs that a container sees.
-    gpus = sorted({grant.gpu for grant in given}, key=lambda gpu: gpu.index)
+    gpus = sorted({grant.gpu for grant in given}, key=lambda gpu: (gpu.index, gpu.uuid))
     found = {"NVIDIA_VISIBLE_DEVICES": ",".join(gpu.uuid for gpu in gpus)}
-    limited = [parts[gpu.uuid] for gpu in gpus if gpu.uuid in parts]
-    if len(limited) == len(gpus):
+    if all(grant.is_limited for grant in given):
+        limited = [parts[gpu.uuid] for gpu in gpus]
         for place, part in enumerate(limited):
             found[f"CUDA_DEVICE_MEMORY_LIMIT_{place}"] = f"{part.memory_mib}m"
             found[f"CUDA_DEVICE_SM_LIMIT_{place}"] = str(part.cores)

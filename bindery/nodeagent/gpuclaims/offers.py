@@ -1,14 +1,13 @@
-"""The GPUs of a node that are offered as shares.
+"""The GPUs of a node that are offered as shares, and the MIG instances that are offered whole.
 
-`offered` makes them from what `devices.reporter` has read. `WatchedGpus` calls whatever finds them
-each second.
+`offered` makes them from what `devices.reporter` has read. `WatchedGpus` looks when that changes.
 """
 
 import asyncio
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -23,14 +22,13 @@ PCI_DEVICES: Final = Path("/sys/bus/pci/devices")
 _ADDRESS: Final = re.compile("[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}[.][0-7]")
 _ROOT: Final = re.compile("pci[0-9a-f]{4}:[0-9a-f]{2}")
 _MOST_OF_NAME = 63
-_POLL_S: Final = 1.0
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
 class OfferedGpu:
-    """A GPU.
+    """A GPU, or a MIG instance of one.
 
     Attributes:
         index: its place in the order of the driver's tools, by PCI address.
@@ -39,6 +37,8 @@ class OfferedGpu:
         pci_address: such as 0000:3b:00.0; "" if unknown.
         pcie_root: such as pci0000:3a; "" if unknown.
         problem: why nothing new may use it; "" while it is healthy.
+        profile: of a MIG instance, such as 1g.5gb; "" for a GPU.
+        parent_uuid: the GPU of a MIG instance, which also has its index and PCI address.
     """
 
     index: int
@@ -49,6 +49,13 @@ class OfferedGpu:
     pci_address: str = ""
     pcie_root: str = ""
     problem: str = ""
+    profile: str = ""
+    parent_uuid: str = ""
+
+    @property
+    def is_instance(self) -> bool:
+        """Whether it is a MIG instance: the hardware limits it, and one claim gets all of it."""
+        return bool(self.profile)
 
     @property
     def name(self) -> str:
@@ -71,12 +78,15 @@ class OfferError(Exception):
 class WatchedGpus:
     """The GPUs as of the last look, `now`, and who is called when they change.
 
-    `read` returns the GPUs, or raises OfferError; then those of the last look stay.
+    `read` returns the GPUs, or raises OfferError; then those of the last look stay. `wait` returns
+    when `read` may have others.
     """
 
-    def __init__(self, now: Gpus, read: Callable[[], Gpus]) -> None:
+    def __init__(
+        self, now: Gpus, read: Callable[[], Gpus], wait: Callable[[], Awaitable[None]]
+    ) -> None:
         self.now = now
-        self._read = read
+        self._read, self._wait = read, wait
         self._listeners: list[Callable[[], None]] = []
         self._changed = asyncio.Event()
         self._problem = ""
@@ -91,9 +101,9 @@ class WatchedGpus:
             await asyncio.wait_for(self._changed.wait(), within_s)
 
     async def run(self) -> None:
-        """Look each second; does not return."""
+        """Look at each change; does not return."""
         while True:
-            await asyncio.sleep(_POLL_S)
+            await self._wait()
             self.look()
 
     def look(self) -> None:
@@ -138,7 +148,7 @@ def checked(gpus: Iterable[OfferedGpu]) -> Gpus:
 
 
 def offered(gpus: Iterable[NodeGpu], pci_devices: Path = PCI_DEVICES) -> Gpus:
-    """Return the GPUs that claims can share: not those in MIG mode, whose instances isolate.
+    """Return the GPUs that claims can share, and for each one in MIG mode its instances.
 
     Args:
         gpus: the GPUs of the node.
@@ -147,20 +157,31 @@ def offered(gpus: Iterable[NodeGpu], pci_devices: Path = PCI_DEVICES) -> Gpus:
     Raises:
         OfferError: they cannot be devices of one ResourceSlice.
     """
-    return checked(
-        OfferedGpu(
-            index=gpu.index,
-            uuid=gpu.uuid,
-            model=gpu.model,
-            memory_mib=gpu.memory_mib,
-            numa_node=None if gpu.numa_node == NO_NUMA_NODE else gpu.numa_node,
-            pci_address=gpu.pci_address,
-            pcie_root=pcie_root(gpu.pci_address, pci_devices),
-            problem=gpu.problem,
-        )
-        for gpu in gpus
-        if not gpu.is_mig
+    return checked(each for gpu in gpus for each in _parts(gpu, pci_devices))
+
+
+def _parts(gpu: NodeGpu, pci_devices: Path) -> Iterator[OfferedGpu]:
+    whole = OfferedGpu(
+        index=gpu.index,
+        uuid=gpu.uuid,
+        model=gpu.model,
+        memory_mib=gpu.memory_mib,
+        numa_node=None if gpu.numa_node == NO_NUMA_NODE else gpu.numa_node,
+        pci_address=gpu.pci_address,
+        pcie_root=pcie_root(gpu.pci_address, pci_devices),
+        problem=gpu.problem,
     )
+    if not gpu.is_mig:
+        yield whole
+        return
+    for each in gpu.mig_slices:
+        yield replace(
+            whole,
+            uuid=each.uuid,
+            memory_mib=each.memory_mib,
+            profile=each.profile,
+            parent_uuid=gpu.uuid,
+        )
 
 
 def pcie_root(address: str, pci_devices: Path = PCI_DEVICES) -> str:

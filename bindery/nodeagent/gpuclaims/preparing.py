@@ -18,10 +18,11 @@ from bindery.kube.objects.claims import RESOURCE_CLAIMS, ConsumerReference, Reso
 from bindery.kube.objects.resources import PODS, metadata_only
 from bindery.kube.objects.watched import Pod
 from bindery.nodeagent.gpuclaims import cdi, consumers, grants
-from bindery.nodeagent.gpuclaims.cdi import CdiMount, ClaimOnNode
+from bindery.nodeagent.gpuclaims.cdi import ClaimOnNode
 from bindery.nodeagent.gpuclaims.grants import GrantedShare, GrantError, NoRoomError
 from bindery.nodeagent.gpuclaims.offers import WatchedGpus
 from bindery.nodeagent.gpuclaims.specfiles import SpecFiles
+from bindery.nodeagent.hamicore import CoreFiles
 from bindery.nodeagent.sockets.definitions import dra_pb2 as api
 from bindery.nodeagent.sockets.services import Methods
 
@@ -34,7 +35,7 @@ log = structlog.get_logger(__name__)
 
 
 class ClaimPreparer:
-    """The claims of the node `node`. `mounts`: further mounts of containers with shares."""
+    """The claims of the node `node`. `core_files`: of HAMi-core, which is looked for once."""
 
     def __init__(
         self,
@@ -42,10 +43,11 @@ class ClaimPreparer:
         node: str,
         gpus: WatchedGpus,
         files: SpecFiles,
-        mounts: Sequence[CdiMount] = (),
+        core_files: CoreFiles,
     ) -> None:
         self._client, self._node, self._gpus = client, node, gpus
-        self._files, self._mounts = files, mounts
+        self._files, self._core_files = files, core_files
+        self._core = core_files.found()
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._users: Counter[str] = Counter()
         self._freed = asyncio.Event()
@@ -74,6 +76,7 @@ class ClaimPreparer:
 
     async def sweep(self) -> None:
         """Remove the files of claims that are gone, once; returns when all were looked at."""
+        self._core_files.remove_unknown_claims(self._files.uids())
         waiting = set(self._files.prepared())
         while waiting:
             for uid, file in self._files.prepared().items():
@@ -147,7 +150,11 @@ class ClaimPreparer:
         others = {uid: file.held for uid, file in self._files.prepared().items()}
         others.pop(claim.uid, None)
         grants.check_room(given, others)
-        if self._files.write(claim.uid, cdi.text(claim, given, self._mounts)):
+        if claim.uid not in self._files.uids():
+            for request in {grant.request for grant in given if grant.is_limited}:
+                place = self._core.of_request(claim.uid, request)
+                self._core_files.prepare(self._core, place)
+        if self._files.write(claim.uid, cdi.text(claim, given, self._core)):
             log.info("claim prepared", namespace=claim.namespace, claim=claim.name, uid=claim.uid,
                      gpus=[grant.gpu.uuid for grant in given])  # fmt: skip
 
@@ -163,6 +170,7 @@ class ClaimPreparer:
 
     def _remove(self, uid: str) -> bool:
         was_there = self._files.remove(uid)
+        self._core_files.remove_unknown_claims(self._files.uids())
         self._freed.set()
         self._freed = asyncio.Event()
         return was_there

@@ -1,7 +1,7 @@
 """The ResourceSlice of a node, and what must be written so that the API server has it. Pure.
 
 A GPU is a device that many claims share: each takes a part of its capacities `memory` and `cores`
-(KEP-5075). The pool of the node is one slice.
+(KEP-5075). A MIG instance is a device that one claim gets. The pool of the node is one slice.
 """
 
 import hashlib
@@ -20,6 +20,9 @@ MEMORY: Final = "memory"
 CORES: Final = "cores"
 ALL_CORES: Final = 100
 """The capacity `cores` is a percentage of the GPU's time."""
+GPU: Final = "gpu"
+INSTANCE: Final = "mig"
+"""Values of the attribute `type`, as NVIDIA's driver has them."""
 UNHEALTHY_TAINT: Final = f"{DRIVER}/unhealthy"
 
 _MOST_OF_TEXT = 64
@@ -99,27 +102,29 @@ def _spec(gpus: Sequence[OfferedGpu], node: str, generation: int) -> Body:
 
 
 def device(gpu: OfferedGpu) -> Body:
-    """Return the device of a GPU."""
+    """Return the device of a GPU or a MIG instance."""
     attributes: dict[str, Any] = {
+        "type": {"string": INSTANCE if gpu.is_instance else GPU},
         "uuid": {"string": gpu.uuid[:_MOST_OF_TEXT]},
         "productName": {"string": gpu.model[:_MOST_OF_TEXT]},
         "index": {"int": gpu.index},
     }
+    if gpu.is_instance:
+        attributes["profile"] = {"string": gpu.profile[:_MOST_OF_TEXT]}
+        attributes["parentUUID"] = {"string": gpu.parent_uuid[:_MOST_OF_TEXT]}
     if gpu.numa_node is not None:
         attributes[f"{_STANDARD}/numaNode"] = {"int": gpu.numa_node}
     if gpu.pci_address:
         attributes[f"{_STANDARD}/pciBusID"] = {"string": gpu.pci_address}
     if gpu.pcie_root:
         attributes[f"{_STANDARD}/pcieRoot"] = {"string": gpu.pcie_root}
-    found: dict[str, Any] = {
-        "name": gpu.name,
-        "attributes": attributes,
-        "capacity": {
-            MEMORY: _capacity(canonical(gpu.memory_mib * MIB, MEMORY), "1Mi"),
-            CORES: _capacity(str(ALL_CORES), "1"),
-        },
-        "allowMultipleAllocations": True,
-    }
+    memory = canonical(gpu.memory_mib * MIB, MEMORY)
+    found: dict[str, Any] = {"name": gpu.name, "attributes": attributes}
+    if gpu.is_instance:
+        found["capacity"] = {MEMORY: {"value": memory}}
+    else:
+        capacity = {MEMORY: _capacity(memory, "1Mi"), CORES: _capacity(str(ALL_CORES), "1")}
+        found |= {"capacity": capacity, "allowMultipleAllocations": True}
     if gpu.problem:
         # NoSchedule: the pods on it stay, and their owners decide.
         found["taints"] = [{"key": UNHEALTHY_TAINT, "effect": "NoSchedule"}]

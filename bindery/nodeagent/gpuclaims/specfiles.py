@@ -56,6 +56,11 @@ class SpecFiles:
             return False
         return True
 
+    def uids(self) -> frozenset[str]:
+        """Return the claims that have a file, also those whose file cannot be read."""
+        found = (cdi.uid_of(path.name) for path in self._directory.iterdir())
+        return frozenset(uid for uid in found if uid is not None)
+
     def prepared(self) -> Mapping[str, PreparedFile]:
         """Return the prepared claims, by UID; files that cannot be read are left out."""
         found = {}

@@ -16,9 +16,10 @@ from bindery.api.names import GPUS_IDLE_SINCE_ANNOTATION
 from bindery.kube.client import Client
 from bindery.kube.errors import ConflictError, KubeError, NotFoundError
 from bindery.kube.http.outages import log_failure
-from bindery.nodeagent.devices.inventory import DevicesUnreadableError
+from bindery.nodeagent.devices.inventory import DevicesUnreadableError, UseReading, UseSource
 from bindery.nodeagent.devices.reporter import DeviceReporter
 from bindery.nodeagent.gpuuse import holdings
+from bindery.nodeagent.gpuuse.holdings import HeldGpus
 from bindery.nodeagent.gpuuse.tracker import UseRules, UseTracker
 from bindery.nodeagent.shares.pods import SHARING_PODS, SharingPod
 from bindery.nodeagent.shares.view import NodeView
@@ -38,21 +39,27 @@ class UseOptions:
 
 
 class UseReporter:
-    """Reports the use of the GPUs of one node. `socket`: the kubelet's, of PodResources."""
+    """Reports the use of the GPUs of one node, as `source` reads it.
+
+    `socket`: the kubelet's, of PodResources.
+    """
 
     def __init__(
         self,
         client: Client,
         view: NodeView,
         devices: DeviceReporter,
+        source: UseSource,
         socket: Path,
         options: UseOptions,
     ) -> None:
         self._client, self._view = client, view
-        self._devices, self._socket, self._options = devices, socket, options
+        self._devices, self._source = devices, source
+        self._socket, self._options = socket, options
         self._tracker = UseTracker(options.rules)
         self._read_s = client.environment.now_s()
         self._listed = api.ListPodResourcesResponse()
+        self._reading = UseReading({})
         self._problem = ""
 
     async def run(self) -> None:
@@ -66,7 +73,8 @@ class UseReporter:
         """Read once, and write what has changed."""
         now_s = self._client.environment.now_s()
         try:
-            self._tracker.observe(now_s, await self._devices.source.use())
+            self._reading = await self._source.use()
+            self._tracker.observe(now_s, self._reading.percents)
             self._listed = await podresources.listed(self._socket)
         except (DevicesUnreadableError, CallError) as error:
             self._note(str(error))
@@ -78,7 +86,8 @@ class UseReporter:
             self._note("")
             self._read_s = now_s
         pods = self._view.pods.values()
-        found = holdings.users(pods, self._view.name, self._devices.gpus, self._listed)
+        held = HeldGpus(self._devices.gpus, self._listed, self._reading.holders)
+        found = holdings.users(pods, self._view.name, held)
         by_uid = {user.uid: pod for pod, user in found}
         for uid, since_s in self._tracker.changes(now_s, (user for _, user in found)).items():
             await self._write(by_uid[uid], since_s)

@@ -1,69 +1,21 @@
 """What a container with shares gets: variables, mounts and devices. Pure.
 
-NVIDIA's container runtime and HAMi-core's library read these names (HAMi v2.10). The
-library is loaded into each process of the container by `ld.so.preload`; without it the limits are
-only variables.
+NVIDIA's container runtime and HAMi-core's library (`nodeagent.hamicore`) read these names.
 """
 
 from dataclasses import dataclass
-from enum import StrEnum
-from pathlib import PurePosixPath
 from typing import Final
 
 from bindery.api.hami.poddevices import Slot
-from bindery.nodeagent.shares.pods import SharingContainer
+from bindery.nodeagent.hamicore import ContainerMount, HamiCore
+from bindery.nodeagent.pod_objects import NodeContainer
+from bindery.nodeagent.shares.devicelist import DeviceList
 
 _CDI_DEVICE: Final = "k8s.device-plugin.nvidia.com/gpu="
 _DEVICES_DIRECTORY: Final = "/var/run/nvidia-container-devices"
 _NO_FILE: Final = "/dev/null"
-_LOCKS: Final = "/tmp/vgpulock"  # noqa: S108  HAMi-core's path
-_PRELOAD: Final = "/etc/ld.so.preload"
 _DISABLED: Final = "CUDA_DISABLE_CONTROL"
 _TRUE: Final = ("1", "t", "true")
-
-
-class DeviceList(StrEnum):
-    """How the devices are passed to NVIDIA's container runtime."""
-
-    ENVVAR = "envvar"
-    """NVIDIA_VISIBLE_DEVICES, as HAMi does."""
-    VOLUME_MOUNTS = "volume-mounts"
-    """Mounts, for a runtime that ignores the variable of unprivileged containers."""
-    CDI = "cdi"
-    """CDI devices, which the kubelet passes to the runtime of containers."""
-
-
-@dataclass(frozen=True)
-class HamiCore:
-    """HAMi-core's library on the node. Paths are the same on the node and in containers."""
-
-    directory: PurePosixPath
-    """The parent of `vgpu`, such as /usr/local."""
-    is_installed: bool
-    """Whether the library is on the node."""
-
-    @property
-    def home(self) -> PurePosixPath:
-        """The directory of the library."""
-        return self.directory / "vgpu"
-
-    @property
-    def library(self) -> PurePosixPath:
-        """The library."""
-        return self.home / "libvgpu.so"
-
-    def cache(self, pod_uid: str, container: str) -> PurePosixPath:
-        """Return the directory on the node in which a container's processes share their counts."""
-        return self.home / "containers" / f"{pod_uid}_{container}"
-
-
-@dataclass(frozen=True)
-class ContainerMount:
-    """A file or directory of the node in a container."""
-
-    inside: str
-    on_node: str
-    read_only: bool = False
 
 
 @dataclass(frozen=True)
@@ -86,7 +38,7 @@ class Handing:
 
 
 def grant(
-    devices: Slot, container: SharingContainer, pod_uid: str, handing: Handing, token: str
+    devices: Slot, container: NodeContainer, pod_uid: str, handing: Handing, token: str
 ) -> Grant:
     """Return what `container` gets with `devices`; `token`: unique, for the name of a file."""
     uuids = list(dict.fromkeys(device.device for device in devices))
@@ -95,10 +47,12 @@ def grant(
         for index, device in enumerate(devices)
     }
     variables["CUDA_DEVICE_SM_LIMIT"] = str(devices[0].cores)
-    variables["CUDA_DEVICE_MEMORY_SHARED_CACHE"] = str(handing.core.home / f"{token}.cache")
+    variables["CUDA_DEVICE_MEMORY_SHARED_CACHE"] = handing.core.counts(token)
     if handing.is_oversubscribed:
         variables["CUDA_OVERSUBSCRIBE"] = "true"
-    mounts = _core_mounts(container, pod_uid, handing.core)
+    core = handing.core
+    is_loaded = not is_control_disabled(container)
+    mounts = core.mounts(core.of_container(pod_uid, container.name), is_loaded=is_loaded)
     match handing.device_list:
         case DeviceList.ENVVAR:
             variables["NVIDIA_VISIBLE_DEVICES"] = ",".join(uuids)
@@ -114,22 +68,7 @@ def grant(
     return Grant(variables, mounts)
 
 
-def _core_mounts(
-    container: SharingContainer, pod_uid: str, core: HamiCore
-) -> tuple[ContainerMount, ...]:
-    if not core.is_installed:
-        return ()
-    mounts = [
-        ContainerMount(str(core.library), str(core.library), read_only=True),
-        ContainerMount(str(core.home), str(core.cache(pod_uid, container.name))),
-        ContainerMount(_LOCKS, _LOCKS),
-    ]
-    if not is_control_disabled(container):
-        mounts.append(ContainerMount(_PRELOAD, str(core.home / "ld.so.preload"), read_only=True))
-    return tuple(mounts)
-
-
-def is_control_disabled(container: SharingContainer) -> bool:
+def is_control_disabled(container: NodeContainer) -> bool:
     """Return whether the container itself asks HAMi-core not to limit it."""
     given = (each.value for each in container.env or () if each.name == _DISABLED)
     return any(value.lower() in _TRUE for value in given)

@@ -21,19 +21,20 @@ from bindery.api.names import GPU_INDEXES_ANNOTATION
 from bindery.kube.client import Client
 from bindery.kube.errors import ConflictError, NotFoundError
 from bindery.nodeagent.devices.hamiregister import Sharing
-from bindery.nodeagent.devices.inventory import DevicesUnreadableError, NodeGpu
-from bindery.nodeagent.devices.podresources import PodResourcesSource
+from bindery.nodeagent.devices.inventory import DevicesUnreadableError, NodeGpu, PodKey
+from bindery.nodeagent.devices.podresources import DeviceHolders
+from bindery.nodeagent.hamicore import CoreFiles
 from bindery.nodeagent.shares import containers, ledger, matching, nodelock
-from bindery.nodeagent.shares.containers import DeviceList, Grant, Handing
-from bindery.nodeagent.shares.corefiles import CoreFiles
+from bindery.nodeagent.shares.containers import Grant, Handing
+from bindery.nodeagent.shares.devicelist import DeviceList
 from bindery.nodeagent.shares.matching import NoTurnError
 from bindery.nodeagent.shares.metrics import ALLOCATIONS
 from bindery.nodeagent.shares.nodelock import NodeLockReader
 from bindery.nodeagent.shares.pods import (
     SHARING_PODS,
     ContainerTurn,
-    PodKey,
     SharingPod,
+    count_of,
     left_to_allocate,
     next_turn,
     other_vendors_wait,
@@ -58,7 +59,7 @@ class Means:
     client: Client
     view: NodeView
     lock: NodeLockReader
-    kubelet: PodResourcesSource
+    kubelet: DeviceHolders
     core: CoreFiles
     sharing: Sharing
     device_list: DeviceList
@@ -192,7 +193,7 @@ class Handshake:
             self._means.device_list, core.found(), self._means.sharing.memory_scaling > 1
         )
         token = self._means.client.environment.token(32)
-        core.prepare(handing.core, uid, turn.container.name)
+        core.prepare(handing.core, handing.core.of_container(uid, turn.container.name))
         return containers.grant(turn.devices, turn.container, uid, handing, token)
 
     async def _write(self, turn: ContainerTurn, gpus: Sequence[NodeGpu], *, is_last: bool) -> None:
@@ -216,7 +217,7 @@ class Handshake:
         await self._annotate(turn.pod, written)
 
     def _isolation(self, pod: SharingPod) -> Isolation:
-        sharers = [each for each in pod.containers if each.count]
+        sharers = [each for each in pod.containers if count_of(each)]
         is_off = any(containers.is_control_disabled(each) for each in sharers)
         is_isolated = self._means.core.found().is_installed and not is_off
         return Isolation.HAMI_CORE if is_isolated else Isolation.NONE

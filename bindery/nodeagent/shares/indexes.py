@@ -16,10 +16,10 @@ from bindery.api.names import GPU_INDEXES_ANNOTATION
 from bindery.kube.client import Client
 from bindery.kube.errors import ConflictError, KubeError, NotFoundError
 from bindery.kube.http.outages import log_failure
-from bindery.nodeagent.devices.inventory import DevicesUnreadableError, NodeGpu
-from bindery.nodeagent.devices.podresources import PodResourcesSource, uuid_of
+from bindery.nodeagent.devices.inventory import DevicesUnreadableError, NodeGpu, PodKey
+from bindery.nodeagent.devices.podresources import DeviceHolders, uuid_of
 from bindery.nodeagent.devices.reporter import DeviceReporter
-from bindery.nodeagent.shares.pods import SHARING_PODS, PodKey, SharingPod
+from bindery.nodeagent.shares.pods import SHARING_PODS, SharingPod
 from bindery.nodeagent.shares.view import NodeView
 
 _log: Final = structlog.get_logger(__name__)
@@ -34,7 +34,7 @@ class IndexWriter:
         client: Client,
         view: NodeView,
         reporter: DeviceReporter,
-        kubelet: PodResourcesSource,
+        kubelet: DeviceHolders,
     ) -> None:
         self._client, self._view = client, view
         self._reporter, self._kubelet = reporter, kubelet

@@ -12,7 +12,8 @@ from collections.abc import Collection, Container, Iterable, Sequence
 
 from bindery.api.hami.lock import NodeLock
 from bindery.api.hami.poddevices import ContainerDevice, Slot
-from bindery.nodeagent.shares.pods import ContainerTurn, PodKey
+from bindery.nodeagent.devices.inventory import PodKey
+from bindery.nodeagent.shares.pods import ContainerTurn
 
 
 class NoTurnError(Exception):

@@ -7,7 +7,7 @@ from bindery.api.hami.names import NODE_LOCK
 from bindery.kube.client import Client, PatchKind
 from bindery.kube.errors import ConflictError, InvalidError, NotFoundError
 from bindery.kube.objects.resources import NODES
-from bindery.nodeagent.shares.pods import PodKey
+from bindery.nodeagent.devices.inventory import PodKey
 
 _PATH = f"/metadata/annotations/{NODE_LOCK.replace('/', '~1')}"
 

@@ -8,72 +8,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-import msgspec
-
 from bindery.api.hami import assignment, names, poddevices
 from bindery.api.hami.errors import HamiFormatError, integer
 from bindery.api.hami.names import BindPhase
 from bindery.api.hami.poddevices import Slot, Slots
 from bindery.api.hami.vendortable import NVIDIA, VENDORS
 from bindery.api.states import ENDED_POD_PHASES
+from bindery.kube.objects.podspec import ResourceRequirements
 from bindery.kube.objects.resources import PODS
-from bindery.kube.objects.watched import KubeObject
-
-PodKey = tuple[str, str]
-"""Namespace and name."""
+from bindery.nodeagent.devices.inventory import PodKey
+from bindery.nodeagent.pod_objects import HollowPod, NodeContainer
 
 
-class SharingResources(msgspec.Struct, frozen=True, kw_only=True):
-    """The requests and limits of a container."""
-
-    requests: dict[str, str | int] | None = None
-    limits: dict[str, str | int] | None = None
-
-
-class SharingVariable(msgspec.Struct, frozen=True, kw_only=True):
-    """A variable of a container's environment."""
-
-    name: str = ""
-    value: str = ""
-
-
-class SharingContainer(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """A container that may have a share."""
-
-    name: str = ""
-    resources: SharingResources = msgspec.field(default_factory=SharingResources)
-    env: list[SharingVariable] | None = None
-    restart_policy: str = ""
-
-    @property
-    def count(self) -> int:
-        """The number of devices; 0 if it is unreadable, as then the API server refuses the pod."""
-        amounts = {**(self.resources.requests or {}), **(self.resources.limits or {})}
-        try:
-            return integer(str(amounts.get(NVIDIA.count_resource, 0)), NVIDIA.count_resource)
-        except HamiFormatError:
-            return 0
-
-
-class SharingSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """The node and the containers of a pod."""
-
-    node_name: str = ""
-    init_containers: list[SharingContainer] | None = None
-    containers: list[SharingContainer] = msgspec.field(default_factory=list)
-
-
-class SharingStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """The phase of a pod."""
-
-    phase: str = ""
-
-
-class SharingPod(KubeObject, frozen=True, rename="camel", kw_only=True):
+class SharingPod(HollowPod, frozen=True, rename="camel", kw_only=True, gc=False):
     """A pod of this node."""
-
-    spec: SharingSpec = msgspec.field(default_factory=SharingSpec)
-    status: SharingStatus = msgspec.field(default_factory=SharingStatus)
 
     @property
     def key(self) -> PodKey:
@@ -81,7 +29,7 @@ class SharingPod(KubeObject, frozen=True, rename="camel", kw_only=True):
         return self.metadata.namespace, self.metadata.name
 
     @property
-    def containers(self) -> tuple[SharingContainer, ...]:
+    def containers(self) -> tuple[NodeContainer, ...]:
         """All containers, init containers first."""
         return (*(self.spec.init_containers or ()), *self.spec.containers)
 
@@ -94,7 +42,7 @@ class SharingPod(KubeObject, frozen=True, rename="camel", kw_only=True):
     @property
     def counts(self) -> list[int]:
         """The number of devices of each container."""
-        return [container.count for container in self.containers]
+        return [count_of(container) for container in self.containers]
 
     @property
     def has_ended(self) -> bool:
@@ -120,7 +68,7 @@ class ContainerTurn:
     devices: Slot
 
     @property
-    def container(self) -> SharingContainer:
+    def container(self) -> NodeContainer:
         """The container."""
         return self.pod.containers[self.index]
 
@@ -128,6 +76,19 @@ class ContainerTurn:
     def since(self) -> str:
         """Time of the binding, for the order among equals."""
         return self.pod.metadata.annotations.get(names.BIND_TIME, "").rjust(20, "0")
+
+
+def count_of(container: NodeContainer) -> int:
+    """Return the number of a container's devices.
+
+    0 if it is unreadable, as then the API server refuses the pod.
+    """
+    given = container.resources or ResourceRequirements()
+    amounts = {**(given.requests or {}), **(given.limits or {})}
+    try:
+        return integer(amounts.get(NVIDIA.count_resource, "0"), NVIDIA.count_resource)
+    except HamiFormatError:
+        return 0
 
 
 def slots_of(pod: SharingPod, node: str) -> Slots:

@@ -7,10 +7,10 @@ from typing import Final
 
 from bindery.kube.client import Client
 from bindery.nodeagent.devices.hamiregister import Sharing
-from bindery.nodeagent.devices.podresources import PodResourcesSource
+from bindery.nodeagent.devices.podresources import DeviceHolders
 from bindery.nodeagent.devices.reporter import DeviceReporter
-from bindery.nodeagent.shares.containers import DeviceList
-from bindery.nodeagent.shares.corefiles import CoreFiles
+from bindery.nodeagent.hamicore import CoreFiles
+from bindery.nodeagent.shares.devicelist import DeviceList
 from bindery.nodeagent.shares.handshake import Handshake, Means
 from bindery.nodeagent.shares.nodelock import NodeLockReader
 from bindery.nodeagent.shares.plugin import SharesPlugin
@@ -40,7 +40,7 @@ class NodeShares:
         client: Client,
         view: NodeView,
         devices: DeviceReporter,
-        kubelet: PodResourcesSource,
+        kubelet: DeviceHolders,
         core: CoreFiles,
         directory: Path,
         options: SharesOptions,

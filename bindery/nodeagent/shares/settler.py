@@ -14,8 +14,8 @@ from bindery.api.hami import names
 from bindery.kube.client import Client
 from bindery.kube.errors import ConflictError, KubeError, NotFoundError
 from bindery.kube.http.outages import log_failure
+from bindery.nodeagent.hamicore import CoreFiles
 from bindery.nodeagent.shares import settling
-from bindery.nodeagent.shares.corefiles import CoreFiles
 from bindery.nodeagent.shares.metrics import SETTLED
 from bindery.nodeagent.shares.nodelock import NodeLockReader
 from bindery.nodeagent.shares.pods import SHARING_PODS
@@ -76,7 +76,7 @@ class Settler:
             await self._release(found)
         if is_idle:
             uids = {pod.metadata.uid for pod in pods.values()}
-            self._core.remove_unknown(uids, self._client.environment.now_s())
+            self._core.remove_unknown_pods(uids, self._client.environment.now_s())
 
     async def _write(self, end: PhaseEnd) -> None:
         meta = end.pod.metadata

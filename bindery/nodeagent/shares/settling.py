@@ -10,12 +10,8 @@ from dataclasses import dataclass
 from bindery.api.hami import lock as locks
 from bindery.api.hami.errors import HamiFormatError
 from bindery.api.hami.names import BindPhase
-from bindery.nodeagent.shares.pods import (
-    PodKey,
-    SharingPod,
-    left_to_allocate,
-    other_vendors_wait,
-)
+from bindery.nodeagent.devices.inventory import PodKey
+from bindery.nodeagent.shares.pods import SharingPod, left_to_allocate, other_vendors_wait
 
 
 @dataclass(frozen=True)

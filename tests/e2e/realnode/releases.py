@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from devcluster import checkout
@@ -73,12 +73,14 @@ class Release:
         )
 
 
-def job(name: str) -> dict[str, Any]:
+def job(
+    name: str, pods: int = PODS, script: str = "sleep 3", limits: Mapping[str, str] = {}
+) -> dict[str, Any]:
     container = {
         "name": "worker",
         "image": BUSYBOX,
-        "command": ["sh", "-c", "sleep 3"],
-        "resources": {"requests": {"cpu": "20m", "memory": "8Mi"}},
+        "command": ["sh", "-c", script],
+        "resources": {"requests": {"cpu": "20m", "memory": "8Mi"}, "limits": limits},
     }
     template = {
         "spec": {
@@ -96,8 +98,8 @@ def job(name: str) -> dict[str, Any]:
             "labels": {"scheduling.bindery.dev/queue": QUEUE},
         },
         "spec": {
-            "parallelism": PODS,
-            "completions": PODS,
+            "parallelism": pods,
+            "completions": pods,
             "backoffLimit": 0,
             "template": template,
         },

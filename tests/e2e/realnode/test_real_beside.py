@@ -2,12 +2,13 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from random import Random
 from typing import Any
 
 import pytest
 
 from bindery.api import numadetail
-from bindery.api.names import NUMA_DETAIL_ANNOTATION, NUMA_ZONES_ANNOTATION
+from bindery.api.names import HOSTNAME_LABEL, NUMA_DETAIL_ANNOTATION, NUMA_ZONES_ANNOTATION
 from bindery.api.numadetail import NumaDetail
 from bindery.kube.client import Client
 from bindery.kube.objects.nodetopologies import NODE_RESOURCE_TOPOLOGIES, NodeResourceTopology
@@ -19,12 +20,15 @@ from devcluster.realnode.images import BUSYBOX
 from devcluster.realnode.node import RealNode
 from devcluster.realnode.plane import RealControlPlane
 from tests.definitions import install_node_topologies
+from tests.e2e.besideload import BesideLoad, Exporter, without_start
+from tests.e2e.besideservice import BesideProcess
 from tests.e2e.realnode import strictnode
 from tests.e2e.realnode.realdevices import LISTED, Devices
 from tests.e2e.realnode.realpods import DEVICE, wait_running
 from tests.e2e.realnode.strictnode import KUBELET, TOLERATED
 from tests.e2e.realnode.strictnode import NAME as NODE
 from tests.e2e.support import Corner, Gang, metric, wait_for
+from tests.sizes import IS_LONG
 
 pytestmark = pytest.mark.e2e
 
@@ -243,6 +247,36 @@ async def test_predictions_start_from_the_reports_and_none_is_wrong(
 
     await wait_for(all_count, "the scheduler has counted the predictions")
     assert metric(scheduler, f"{PREDICTIONS}_wrong_total") == 0
+
+
+@pytest.mark.usefixtures("binder")
+@pytest.mark.timeout(3600)
+async def test_predictions_of_random_pods_are_right_with_the_exporter_on(
+    corner: Corner, agent: Component, node: RealNode, scheduler: Component
+) -> None:
+    """The exporter is killed, halted and started again, and foreign pods take their part."""
+    random = Random(1)
+
+    def drawn(name: str, starts: bool) -> dict[str, Any]:
+        limits = {
+            "cpu": random.choice(("1", "1", "1", "250m")),
+            "memory": f"{random.choice((16, 64, 300))}Mi",
+        }
+        if devices := random.choice((0, 0, 1, 2)):
+            limits[LISTED] = str(devices)
+        body = pod(name, limits, nodeSelector={HOSTNAME_LABEL: NODE})
+        return body if starts else {**body, "spec": without_start(body["spec"])}
+
+    load = BesideLoad(corner, node, BesideProcess(agent), random, drawn)
+    before = metric(scheduler, f"{PREDICTIONS}_wrong_total")
+
+    await load.play(*((300, 12) if IS_LONG else (20, 2)))
+
+    counted = metric(scheduler, f"{PREDICTIONS}_wrong_total") - before
+    print(f"{counted:.0f} counted as wrong, {load.summary()}")
+    assert not load.wrong[Exporter.ON], "\n".join(load.wrong[Exporter.ON])
+    assert load.counts[Exporter.ON, "planned admitted"] >= 2
+    assert load.seen_s
 
 
 async def said(plane: RealControlPlane, command: tuple[str, ...], text: str) -> bool:

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from bindery.api.hami import names
+from bindery.api.hami.vendortable import NVIDIA
 from bindery.nodeagent.gpuclaims.slices import DRIVER
 from devcluster import settings
 from devcluster.errors import ControlPlaneError
@@ -19,7 +21,7 @@ from devcluster.realnode.cluster import RealCluster
 from devcluster.realnode.configuration import RUNTIME_SOCKET, SHARED
 from tests.debianpackages import require_packages
 from tests.definitions import install_node_topologies
-from tests.e2e.realnode.releases import NAMESPACE, PODS, QUEUE, Release, queue, until
+from tests.e2e.realnode.releases import NAMESPACE, PODS, QUEUE, Release, job, queue, until
 
 pytestmark = pytest.mark.e2e
 
@@ -211,6 +213,46 @@ def test_the_daemonset_reports_about_each_node_and_serves_the_gpus_of_a_file(
         release.plane.kubectl("get", "deviceclass", "gpu-share")
     finally:
         release.plane.kubectl("delete", "noderesourcetopologies", "--all")
+
+
+def test_the_daemonset_shares_the_gpus_of_a_file_with_a_job(
+    release: Release, cluster: RealCluster
+) -> None:
+    """The kubelet calls the plugin in the DaemonSet's pod, and the job prints what it got."""
+    beside = {
+        "enabled": True,
+        "kubeletConfig": "/node/kubelet.yaml",
+        "devices": {"file": f"{SHARED}/gpus.json"},
+        "claims": {"enabled": False},
+        "shares": {"enabled": True, "splitCount": 3},
+    }
+    for name, node in cluster.nodes.items():
+        gpus = [{"uuid": f"GPU-{name}", "memoryMib": 10_000}]
+        (node.shared / "gpus.json").write_text(json.dumps({"gpus": gpus}))
+    limits = {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "3000", "nvidia.com/gpucores": "30"}
+    body = job("sharer", 1, "env", limits)
+
+    release.upgrade(f"beside={json.dumps(beside)}")
+
+    def offered() -> list[str]:
+        path = r"--output=jsonpath={.items[*].status.allocatable.nvidia\.com/gpu}"
+        return release.plane.kubectl("get", "nodes", path).split()
+
+    try:
+        until(lambda: offered() == ["3", "3"], "both nodes offer three shares")
+        release.plane.kubectl("create", "--filename=-", stdin=json.dumps(body))
+        release.wait_complete("sharer")
+        (done,) = release.pods("default", "job-name=sharer")
+        printed = release.plane.kubectl("logs", "job/sharer", "--namespace=default").splitlines()
+        annotations = done["metadata"]["annotations"]
+        assert f"NVIDIA_VISIBLE_DEVICES=GPU-{done['spec']['nodeName']}" in printed
+        assert {"CUDA_DEVICE_MEMORY_LIMIT_0=3000m", "CUDA_DEVICE_SM_LIMIT=30"} <= set(printed)
+        assert annotations["hami.io/bind-phase"] == "success"
+        assert annotations[names.ISOLATION] == "none"
+        locks = r"--output=jsonpath={.items[*].metadata.annotations.hami\.io/mutex\.lock}"
+        assert release.plane.kubectl("get", "nodes", locks) == ""
+    finally:
+        release.plane.kubectl("annotate", "nodes", "--all", f"{NVIDIA.register_key}-")
 
 
 def test_uninstall_leaves_only_the_custom_resource_definitions(

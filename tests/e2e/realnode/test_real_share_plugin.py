@@ -13,7 +13,7 @@ from bindery.api.hami.vendortable import NVIDIA
 from bindery.api.names import GPU_INDEXES_ANNOTATION
 from bindery.kube.objects.resources import NODES, PODS
 from bindery.kube.objects.watched import Pod
-from bindery.nodeagent.devices.podresources import PodResourcesSource
+from bindery.nodeagent.devices.podresources import DeviceHolders
 from devcluster.components import Component
 from devcluster.errors import ControlPlaneError
 from devcluster.realnode.cluster import RealCluster
@@ -142,7 +142,7 @@ async def test_the_containers_of_a_pod_get_their_own_shares_in_their_order(
 async def kubelets_view(sharing: SharingNode, corner: Corner, name: str) -> dict[str, list[str]]:
     """Return container -> cards, as the kubelet's PodResources reports them."""
     socket = sharing.node.root / "var/lib/kubelet/pod-resources/kubelet.sock"
-    held = await PodResourcesSource(socket, GPU).holders()
+    held = await DeviceHolders(socket, GPU).holders()
     containers = held.get((corner.namespace, name), {})
     return {
         each: sorted({share.rpartition("-")[0] for share in shares})

@@ -262,6 +262,38 @@ async def restart_beneath(cluster: RealCluster, corner: Corner, node: SharesNode
     await wait_for(is_restarted, f"the container of {pod} runs again")
 
 
+async def test_a_mig_instance_is_given_to_one_claim_after_the_other(
+    corner: Corner, observer: Observer, cluster: RealCluster, node: SharesNode
+) -> None:
+    generation = (await wait_offered(corner)).spec.pool.generation
+    instance = {
+        "uuid": "MIG-33333333-aaaa-bbbb-cccc-000000000003",
+        "profile": "1g.5gb",
+        "memoryMib": 4864,
+        "placement": {"start": 0, "size": 1},
+    }
+    divided = {"uuid": "GPU-3", "index": 2, "memoryMib": 40960, "isMig": True}
+    node.write(*GPUS, {**divided, "migSlices": [instance]})
+    await wait_offered(corner, newer_than=generation)
+    await make_template(
+        corner, "instance", {"name": "gpu", "exactly": {"deviceClassName": "gpu-mig"}}
+    )
+    first = gang("first", 1, "instance", f"{PRINT}; sleep 600")
+    second = gang("second", 1, "instance", f"{PRINT}; sleep 600")
+    await corner.submit(first)
+    await wait_phase(corner, first, "Running")
+    assert printed(cluster, corner, "first-0") == {"NVIDIA_VISIBLE_DEVICES": instance["uuid"]}
+
+    await corner.submit(second)
+    await corner.wait_condition(second, "False", "Unschedulable")
+    await corner.delete_gang(first)
+
+    await wait_phase(corner, second, "Running")
+    assert printed(cluster, corner, "second-0") == {"NVIDIA_VISIBLE_DEVICES": instance["uuid"]}
+    await corner.delete_gang(second)
+    await wait_given_back(node)
+
+
 async def test_a_claim_that_is_gone_leaves_no_file(
     corner: Corner, observer: Observer, node: SharesNode
 ) -> None:

@@ -14,6 +14,7 @@ from devcluster.realnode.configuration import VirtualMachine
 from devcluster.realnode.node import RealNode
 from devcluster.realnode.plane import RealControlPlane
 from tests.administrator import Administrator
+from tests.e2e import besideservice
 from tests.required import lacking
 
 
@@ -28,7 +29,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
     except BuildError as error:
         lacking(str(error), part="vm")
     with RealCluster(tmp_path_factory.mktemp("virtualnode"), print) as cluster:
-        cluster.add_node(cluster.plan(1, machine=VirtualMachine()))
+        services = {besideservice.SERVICE: besideservice.script("node-1")}
+        cluster.add_node(cluster.plan(1, machine=VirtualMachine(), services=services))
         yield cluster
 
 

@@ -4,6 +4,7 @@ from random import Random
 from typing import Any
 
 from devcluster.realnode.images import BUSYBOX
+from tests.e2e.besideload import without_start
 
 _SLEEP = "trap 'exit 0' TERM; sleep 100000 & wait"
 _KINDS = ("one", "one", "one", "two", "init", "sidecar", "parts", "burstable")
@@ -14,16 +15,10 @@ _MEMORY_MIB = (32, 64, 300, 700, 1100, 1500, 2200)
 
 
 def pod(random: Random, name: str, node: str, *, starts: bool) -> dict[str, Any]:
-    """Return a pod that is bound to `node`.
-
-    One that does not start waits for a volume that never comes: the kubelet has admitted it and
-    given it what it holds, and no container costs time.
-    """
+    """Return a pod that is bound to `node`."""
     spec = _containers(random, random.choice(_KINDS))
     if not starts:
-        spec["volumes"] = [{"name": "never", "secret": {"secretName": "never"}}]
-        # The kubelet waits only for volumes that a container mounts.
-        spec["containers"][0]["volumeMounts"] = [{"name": "never", "mountPath": "/never"}]
+        spec = without_start(spec)
     return {
         "metadata": {"name": name},
         "spec": {

@@ -9,10 +9,10 @@ import asyncio
 import json
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from random import Random
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
@@ -26,33 +26,24 @@ from bindery.nodeagent.hardware import KubeletSettings
 from bindery.nodeagent.kubelet import HollowKubelet, Stores
 from bindery.nodeagent.pod_objects import HollowPod
 from bindery.nodecore import checkpointfiles, pods, sysfs
-from bindery.nodecore.admission.result import ADMITTED, Admission
-from bindery.nodecore.checkpointfiles import Entry
-from bindery.nodecore.checkpoints import allocations
+from bindery.nodecore.admission.result import Admission
 from bindery.nodecore.checkpoints.store import CheckpointManager, MemoryStore
-from bindery.nodecore.cpusets import CpuSet, format_cpus, parse_cpus
-from bindery.nodecore.masks import mask_of, nodes_of
+from bindery.nodecore.cpusets import format_cpus
+from bindery.nodecore.masks import nodes_of
 from bindery.nodecore.prediction import plain
 from bindery.nodecore.prediction.plain import Prediction
 from bindery.nodecore.prediction.requests import request_of
 from bindery.scheduler.plugins.numa import reports
 from devcluster.realnode.cluster import RealCluster
-
-T = TypeVar("T")
+from tests.e2e import nodefiles
+from tests.e2e.nodefiles import DECIDED_S, Actual, decided, until
 
 _CGROUPS = "/sys/fs/cgroup"
-_READ_FILES = "cd /var/lib/kubelet && for each in {}; do cat $each 2>&-; echo; done"
-"""A missing file is an empty line; each has one line."""
-_PAUSE_S = 0.3
 _DECISION_S = 1.0
 """What a decision takes at least; to ask before costs an emulated machine time."""
 _FULL = 2
 REFUSED_BY_SUMS = "OutOf"
 """What a reason begins with if the node has too little in all; the plugin `numa` predicts zones."""
-DECIDED_S = 240.0
-"""How long an emulated kubelet may take on a busy machine."""
-
-
 BOUND_PODS = Resource("", "v1", "pods", "Pod", True, HollowPod)
 """Pods with what a kubelet reads of them."""
 
@@ -81,20 +72,6 @@ class Setting:
             "topologyManagerPolicy": self.policy,
             "topologyManagerScope": self.scope,
         }
-
-
-@dataclass(frozen=True)
-class Actual:
-    """The outcome of a pod at the kubelet."""
-
-    admission: Admission
-    files: Mapping[str, bytes]
-    """The checkpoints of the kubelet after the admission."""
-
-    def zones(self, uid: str, cpus: Mapping[int, CpuSet]) -> int:
-        """Return the mask of the zones that the pod has something of, by the checkpoints."""
-        entries = (one for name in FILES for one in checkpointfiles.read(self.files[name]).entries)
-        return mask_of({zone for one in entries if one.pod == uid for zone in _zones_of(one, cpus)})
 
 
 class ZoneWorld:
@@ -135,7 +112,7 @@ class ZoneWorld:
         capacity = pods.resources(self._seen.status.capacity or {})
         settings = KubeletSettings.model_validate(self.setting.kubelet)
         machine = hardware.with_machine(
-            sysfs.machine_of(self._hardware_files()), capacity, settings
+            sysfs.machine_of(nodefiles.hardware_files(self._node)), capacity, settings
         )
         self.machine = machine
         self._layout = topologyreport.layout_of(machine.config)
@@ -150,7 +127,9 @@ class ZoneWorld:
             allocatable = pods.resources(seen.status.allocatable or {})
             own = {name: allocatable.get(name) for name in machine.allocatable}
             self._seen = seen
-            return all(self._files()[name] for name in FILES) and own == machine.allocatable
+            self._files()
+            written = all(self._last_files[name] for name in FILES)
+            return written and own == machine.allocatable
 
         await until(is_up, f"the kubelet offers {machine.allocatable}", DECIDED_S)
 
@@ -161,7 +140,9 @@ class ZoneWorld:
         pod = await self._client.create(BOUND_PODS, body, self._namespace)
         candidate = candidate_of(pod, self._seen)
         expected = self._hollow.admit(candidate, self.machine.allocatable, starts=False)
-        actual = await self._decided(pod)
+        await asyncio.sleep(_DECISION_S)
+        actual = await decided(self._client, self._node, self._namespace, pod.metadata.name)
+        self._last_files = actual.files
         self._compare(pod, predicted, expected, actual)
         self._say(f"{pod.metadata.name}: {actual.admission.reason or 'admitted'}")
         if actual.admission.admit:
@@ -247,23 +228,8 @@ class ZoneWorld:
         """Report progress to people, with the time since the start."""
         print(f"{time.monotonic() - self._started_s:5.0f} s {self.setting} {text}", flush=True)
 
-    async def _decided(self, pod: HollowPod) -> Actual:
-        """Wait until the kubelet has admitted or refused the pod."""
-        uid, name = pod.metadata.uid, pod.metadata.name
-
-        async def decision() -> Actual | None:
-            status = (await self._client.get(PODS, name, self._namespace)).status
-            if status.phase == "Failed":
-                refusal = Admission(admit=False, reason=status.reason, message=status.message)
-                return Actual(refusal, self._files())
-            files = self._files()
-            is_admitted = uid in allocations.decode(files[allocations.FILE])
-            return Actual(ADMITTED, files) if is_admitted else None
-
-        await asyncio.sleep(_DECISION_S)
-        found = await until(decision, f"the kubelet decides about {name}", DECIDED_S)
-        assert found is not None
-        return found
+    def _files(self) -> None:
+        self._last_files = nodefiles.checkpoints(self._node)
 
     def _compare(
         self, pod: HollowPod, predictions: list[Prediction], expected: Admission, actual: Actual
@@ -350,32 +316,6 @@ class ZoneWorld:
                 found.append((one["name"], path))
         return found
 
-    def _files(self) -> dict[str, bytes]:
-        names = (*FILES, allocations.FILE)
-        text = self._node.run("sh", "-c", _READ_FILES.format(" ".join(names)))
-        lines = map(str.encode, text.splitlines())
-        self._last_files = dict(zip(names, lines, strict=True))
-        return self._last_files
-
-    def _hardware_files(self) -> dict[str, str]:
-        patterns = " ".join(sysfs.PATTERNS)
-        text = self._node.run(
-            "sh", "-c", f"cd /sys/devices/system && grep -H '' {patterns} || true"
-        )
-        files: dict[str, str] = {}
-        for line in text.splitlines():
-            path, _, content = line.partition(":")
-            files[path] = files.get(path, "") + content + "\n"
-        return files
-
-
-def _zones_of(entry: Entry, cpus: Mapping[int, CpuSet]) -> frozenset[int]:
-    """Return the zones of an entry of a checkpoint."""
-    if entry.resource == "cpus":
-        own = parse_cpus(entry.value)
-        return frozenset(zone for zone, listed in cpus.items() if listed & own)
-    return parse_cpus(entry.value.rpartition(" ")[2])
-
 
 def _with_requests(body: dict[str, Any]) -> dict[str, Any]:
     """Return a pod with the requests that the API server takes from its limits."""
@@ -389,12 +329,3 @@ def _with_requests(body: dict[str, Any]) -> dict[str, Any]:
         if key in spec
     }
     return {**body, "spec": {**spec, **lists}}
-
-
-async def until(probe: Callable[[], Awaitable[T]], what: str, timeout_s: float = DECIDED_S) -> T:
-    """Ask `probe` until it answers something true; asking costs an emulated machine time."""
-    deadline_s = time.monotonic() + timeout_s
-    while not (answer := await probe()):
-        assert time.monotonic() < deadline_s, f"{what}: not within {timeout_s:.0f} s"
-        await asyncio.sleep(_PAUSE_S)
-    return answer

@@ -11,6 +11,8 @@ from tests.commandline import CommandLine
         ((), "--node-name"),
         (("--node-name=n", "--shares", "--claims"), "both would give the same memory"),
         (("--node-name=n", "--devices=gpus.yaml"), "--observe, --shares or --claims"),
+        (("--node-name=n", "--dcgm-exporter=http://x"), "--observe, --shares or --claims"),
+        (("--node-name=n", "--observe", "--dcgm-exporter=x:9400"), "it is no address of http"),
         (("--node-name=n", "--observe", "--idle-threshold=0"), "--idle-threshold"),
     ],
 )

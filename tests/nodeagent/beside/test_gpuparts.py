@@ -13,12 +13,23 @@ import pytest
 
 from bindery.nodeagent.beside.gpuparts import GpuOptions, GpuParts
 from bindery.nodeagent.devices.filesource import FileSource
-from bindery.nodeagent.gpuclaims import offers
 from bindery.nodeagent.gpuclaims.slices import DRIVER
 from tests.nodeagent.gpuclaims.claimedgpus import NODE, Arena, until
 
 GPU = {"uuid": "GPU-a", "memoryMib": 1000}
-DIVIDED = {"uuid": "GPU-b", "index": 1, "memoryMib": 1000, "isMig": True}
+INSTANCE = {
+    "uuid": "MIG-b",
+    "profile": "1g.5gb",
+    "memoryMib": 100,
+    "placement": {"start": 0, "size": 1},
+}
+DIVIDED = {
+    "uuid": "GPU-b",
+    "index": 1,
+    "memoryMib": 1000,
+    "isMig": True,
+    "migSlices": [INSTANCE],
+}
 
 
 @dataclass(frozen=True)
@@ -55,8 +66,7 @@ class Place:
 
 
 @pytest.fixture
-def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
-    monkeypatch.setattr(offers, "_POLL_S", 0.01)
+def place() -> Iterator[Place]:
     # The path of a socket has at most 107 characters.
     with TemporaryDirectory() as name:
         arena = Arena(Path(name) / "cdi")
@@ -64,15 +74,17 @@ def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
         yield Place(Path(name), arena)
 
 
-async def test_claims_offer_the_gpus_that_are_read_but_not_those_in_mig_mode(place: Place) -> None:
+async def test_claims_offer_the_gpus_that_are_read_and_in_mig_mode_their_instances(
+    place: Place,
+) -> None:
     place.write(GPU, DIVIDED)
 
     async with place.running() as parts:
-        await until(lambda: place.offered() == [["gpu-a"]])
+        await until(lambda: place.offered() == [["gpu-a", "mig-b"]])
         await until(lambda: all(check() for check in parts.checks().values()))
         place.write({**GPU, "uuid": "GPU-c"}, DIVIDED)
         # The one that is no longer reported stays as a sick one, as claims hold it.
-        await until(lambda: place.offered() == [["gpu-a", "gpu-c"]])
+        await until(lambda: place.offered() == [["gpu-a", "gpu-c", "mig-b"]])
 
 
 async def test_gpus_that_cannot_be_read_at_the_start_do_not_take_the_slice_away(

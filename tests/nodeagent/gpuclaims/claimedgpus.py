@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from random import Random
 from typing import Any
 
@@ -14,6 +14,7 @@ from bindery.nodeagent.gpuclaims.offers import Gpus, OfferedGpu, WatchedGpus
 from bindery.nodeagent.gpuclaims.preparing import ClaimPreparer
 from bindery.nodeagent.gpuclaims.slices import DRIVER
 from bindery.nodeagent.gpuclaims.specfiles import SpecFiles
+from bindery.nodeagent.hamicore import CoreFiles
 from bindery.nodeagent.sockets.definitions import dra_pb2 as api
 from tests.histories.apiserver.carrier import ModelCarrier
 from tests.histories.apiserver.server import ModelApiServer
@@ -22,6 +23,9 @@ NODE = "gpu-1"
 NOW_S = 1_800_000_000.0
 FIRST = OfferedGpu(0, "GPU-aaaaaaaa-0000", "NVIDIA H100", 81920, numa_node=0)
 SECOND = OfferedGpu(1, "GPU-bbbbbbbb-0000", "NVIDIA A100", 40960, numa_node=1)
+INSTANCE = OfferedGpu(
+    2, "MIG-cccccccc-0000", "NVIDIA A100", 4864, profile="1g.5gb", parent_uuid="GPU-cccccccc"
+)
 GPUS: Gpus = (FIRST, SECOND)
 
 
@@ -50,6 +54,8 @@ class Arena:
 
     directory: Path
     server: ModelApiServer = field(default_factory=lambda: ModelApiServer(lambda: NOW_S, Random(1)))
+    node: Path = Path("/nowhere")
+    """The root directory of the node, with HAMi-core if a test puts it there."""
     given: list[Gpus] = field(default_factory=lambda: [GPUS])
     """What is read next; the last stays."""
 
@@ -58,15 +64,21 @@ class Arena:
         environment = Environment(lambda: NOW_S, Random(2))
         return Client(ModelCarrier(self.server, "driver"), 1.0, environment)
 
+    @property
+    def core(self) -> CoreFiles:
+        return CoreFiles(self.node, PurePosixPath("/usr/local"))
+
     def watched(self) -> WatchedGpus:
         def read() -> Gpus:
             return self.given[-1]
 
-        return WatchedGpus(self.given[-1], read)
+        return WatchedGpus(self.given[-1], read, soon)
 
     def preparer(self) -> ClaimPreparer:
         """Return a preparer as after a start."""
-        return ClaimPreparer(self.client, NODE, self.watched(), SpecFiles(self.directory))
+        return ClaimPreparer(
+            self.client, NODE, self.watched(), SpecFiles(self.directory), self.core
+        )
 
     async def add_claim(self, name: str, *results: Mapping[str, Any]) -> api.Claim:
         """Add a claim, allocated if it has results, and return it as the kubelet names it."""
@@ -94,6 +106,11 @@ class Arena:
 
     def files(self) -> dict[str, str]:
         return {path.name: path.read_text() for path in self.directory.iterdir()}
+
+
+async def soon() -> None:
+    """Wait a moment, until the GPUs are looked at again."""
+    await asyncio.sleep(0.01)
 
 
 async def prepare(preparer: ClaimPreparer, *claims: api.Claim) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
+from pathlib import PurePosixPath
 from typing import Any
 
 import msgspec
@@ -14,15 +15,23 @@ from bindery.kube.objects.claims import ResourceClaim
 from bindery.nodeagent.gpuclaims import cdi, grants
 from bindery.nodeagent.gpuclaims.cdi import ClaimOnNode, UnreadableSpecError
 from bindery.nodeagent.gpuclaims.grants import GrantError
-from tests.nodeagent.gpuclaims.claimedgpus import FIRST, GPUS, NODE, SECOND, result
+from bindery.nodeagent.hamicore import HamiCore
+from tests.nodeagent.gpuclaims.claimedgpus import (
+    FIRST,
+    GPUS,
+    INSTANCE,
+    NODE,
+    SECOND,
+    result,
+)
 
 CLAIM = ClaimOnNode("team", "train-0-gpu", "0a1b2c3d-0000-4444-8888-123456789abc")
 
 
-def text(*results: Any, claim: ClaimOnNode = CLAIM, core: str = "") -> str:
+def text(*results: Any, claim: ClaimOnNode = CLAIM, has_core: bool = False) -> str:
     body = {"status": {"allocation": {"devices": {"results": list(results)}}}}
     given_ = grants.grants(msgspec.convert(body, ResourceClaim), NODE, GPUS)
-    return cdi.text(claim, given_, cdi.hami_core(core) if core else ())
+    return cdi.text(claim, given_, HamiCore(PurePosixPath("/usr/local"), has_core))
 
 
 def broken_rules(spec: dict[str, Any]) -> Iterator[str]:
@@ -70,19 +79,36 @@ def test_the_library_is_mounted_for_shares_and_not_for_admin_access() -> None:
         text(
             result(request="a"),
             result(request="b", adminAccess=True, consumedCapacity={}),
-            core="/usr/local/vgpu",
+            has_core=True,
         )
     )
 
     limited, free = (device["containerEdits"] for device in spec["devices"])
-    assert [mount["containerPath"] for mount in limited["mounts"]] == [
-        "/usr/local/vgpu/libvgpu.so",
-        "/etc/ld.so.preload",
-        "/tmp/vgpulock",
+    shared = f"/usr/local/vgpu/claims/{CLAIM.uid}_a"
+    assert [
+        (mount["hostPath"], mount["containerPath"], mount["options"][0])
+        for mount in limited["mounts"]
+    ] == [
+        ("/usr/local/vgpu/libvgpu.so", "/usr/local/vgpu/libvgpu.so", "ro"),
+        (shared, "/usr/local/vgpu", "rw"),
+        ("/tmp/vgpulock", "/tmp/vgpulock", "rw"),
+        ("/usr/local/vgpu/ld.so.preload", "/etc/ld.so.preload", "ro"),
     ]
-    assert [mount["options"][0] for mount in limited["mounts"]] == ["ro", "ro", "rw"]
+    counts = f"CUDA_DEVICE_MEMORY_SHARED_CACHE=/usr/local/vgpu/{CLAIM.uid}-a.cache"
+    assert counts in limited["env"]
+    assert not any(each.startswith("CUDA_DEVICE_MEMORY_SHARED_CACHE") for each in free["env"])
     assert "mounts" not in free
     assert list(broken_rules(spec)) == []
+
+
+def test_a_mig_instance_has_no_library() -> None:
+    body = {"status": {"allocation": {"devices": {"results": [result(INSTANCE)]}}}}
+    given_ = grants.grants(msgspec.convert(body, ResourceClaim), NODE, (INSTANCE,))
+
+    spec = json.loads(cdi.text(CLAIM, given_, HamiCore(PurePosixPath("/usr/local"), True)))
+
+    [device] = spec["devices"]
+    assert device["containerEdits"] == {"env": [f"NVIDIA_VISIBLE_DEVICES={INSTANCE.uuid}"]}
 
 
 label = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", fullmatch=True)

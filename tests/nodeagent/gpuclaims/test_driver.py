@@ -9,7 +9,6 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from bindery.nodeagent.gpuclaims import offers
 from bindery.nodeagent.gpuclaims.driver import DriverPaths, GpuClaimsDriver
 from bindery.nodeagent.sockets.definitions import (
     dra_pb2,
@@ -33,7 +32,9 @@ class Ground:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        driver = GpuClaimsDriver(self.arena.client, NODE, self.arena.watched(), self.paths)
+        driver = GpuClaimsDriver(
+            self.arena.client, NODE, self.arena.watched(), self.paths, self.arena.core
+        )
         work = asyncio.create_task(driver.run())
         try:
             await until(self.paths.registration.is_socket)
@@ -53,8 +54,7 @@ class Ground:
 
 
 @pytest.fixture
-def ground(monkeypatch: pytest.MonkeyPatch) -> Iterator[Ground]:
-    monkeypatch.setattr(offers, "_POLL_S", 0.01)
+def ground() -> Iterator[Ground]:
     # The path of a socket has at most 107 characters.
     with TemporaryDirectory() as directory:
         arena = Arena(Path(directory) / "cdi")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from bindery.kube.objects.claims import ResourceClaim
 from bindery.nodeagent.gpuclaims import grants
 from bindery.nodeagent.gpuclaims.grants import GpuPart, GrantedShare, GrantError, NoRoomError
-from tests.nodeagent.gpuclaims.claimedgpus import FIRST, GPUS, NODE, SECOND, result
+from tests.nodeagent.gpuclaims.claimedgpus import FIRST, GPUS, INSTANCE, NODE, SECOND, result
 
 
 def claim(*results: Any) -> ResourceClaim:
@@ -59,6 +59,20 @@ def test_the_chosen_alternative_belongs_to_its_request() -> None:
     [found] = given_by(result(request="gpu/small"))
 
     assert found.request == "gpu"
+
+
+def test_a_mig_instance_is_held_whole_and_limited_by_the_hardware_alone() -> None:
+    whole = {key: value for key, value in result(INSTANCE).items()
+             if key not in ("consumedCapacity", "shareID")}  # fmt: skip
+    found = grants.grants(claim(whole), NODE, (*GPUS, INSTANCE))
+
+    assert grants.variables(found) == {"NVIDIA_VISIBLE_DEVICES": INSTANCE.uuid}
+    assert grants.held(found) == {INSTANCE.uuid: GpuPart(4864, 100)}
+    with pytest.raises(NoRoomError):
+        grants.check_room(found, {"other": grants.held(found)})
+    mixed = claim(whole, result())
+    with pytest.raises(GrantError, match="both MIG instances and shares"):
+        grants.grants(mixed, NODE, (*GPUS, INSTANCE))
 
 
 def test_admin_access_has_no_limit_and_holds_nothing() -> None:

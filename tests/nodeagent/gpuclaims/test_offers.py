@@ -5,22 +5,26 @@ from pathlib import Path
 
 import pytest
 
-from bindery.nodeagent.devices.inventory import NodeGpu
+from bindery.nodeagent.devices.inventory import MigRange, MigSlice, NodeGpu
 from bindery.nodeagent.gpuclaims import offers
 from bindery.nodeagent.gpuclaims.offers import Gpus, OfferedGpu, OfferError, WatchedGpus
-from tests.nodeagent.gpuclaims.claimedgpus import FIRST, GPUS
+from tests.nodeagent.gpuclaims.claimedgpus import FIRST, GPUS, soon
 
 
-def test_gpus_are_offered_in_the_order_of_their_index_but_not_in_mig_mode() -> None:
+def test_gpus_are_offered_by_their_index_and_in_mig_mode_their_instances() -> None:
     second = NodeGpu(uuid="GPU-b", index=1, memory_mib=40960, problem="fell off the bus")
     first = NodeGpu(uuid="GPU-a", index=0, model="H100", memory_mib=81920, numa_node=1)
-    divided = NodeGpu(uuid="GPU-c", index=2, memory_mib=81920, is_mig=True)
+    place = MigRange(start=0, size=1)
+    instance = MigSlice(uuid="MIG-d", profile="1g.5gb", memory_mib=4864, placement=place)
+    divided = NodeGpu(uuid="GPU-c", index=2, memory_mib=40960, is_mig=True, mig_slices=(instance,))
+    empty = NodeGpu(uuid="GPU-e", index=3, memory_mib=40960, is_mig=True)
 
-    found = offers.offered((second, first, divided))
+    found = offers.offered((second, first, divided, empty))
 
     assert found == (
         OfferedGpu(0, "GPU-a", "H100", 81920, numa_node=1),
         OfferedGpu(1, "GPU-b", "", 40960, problem="fell off the bus"),
+        OfferedGpu(2, "MIG-d", "", 4864, profile="1g.5gb", parent_uuid="GPU-c"),
     )
 
 
@@ -59,10 +63,7 @@ def test_the_name_of_a_gpu_stays_when_its_index_changes() -> None:
     assert moved.name == FIRST.name == "gpu-aaaaaaaa-0000"
 
 
-async def test_a_change_wakes_those_who_wait_and_errors_keep_what_was(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(offers, "_POLL_S", 0.001)
+async def test_a_change_wakes_those_who_wait_and_errors_keep_what_was() -> None:
     answers: list[Gpus | None] = [GPUS, None, (FIRST,)]
 
     def read() -> Gpus:
@@ -71,7 +72,7 @@ async def test_a_change_wakes_those_who_wait_and_errors_keep_what_was(
             raise OfferError("no driver")
         return found
 
-    watched = WatchedGpus(GPUS, read)
+    watched = WatchedGpus(GPUS, read, soon)
     seen: list[Gpus] = []
     watched.on_change(lambda: seen.append(watched.now))
     work = asyncio.create_task(watched.run())
@@ -87,4 +88,4 @@ async def test_the_wait_for_a_change_ends_without_one() -> None:
     def read() -> Gpus:
         return GPUS
 
-    await WatchedGpus(GPUS, read).change(0.001)
+    await WatchedGpus(GPUS, read, soon).change(0.001)

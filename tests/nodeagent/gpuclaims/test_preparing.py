@@ -244,3 +244,53 @@ async def test_a_pod_whose_container_uses_two_claims_with_shares_has_the_reason(
     for claim in claims:
         assert "container main of pod p uses several requests" in answers[claim.uid].error
     assert arena.files() == {}
+
+
+def installed(tmp_path: Path) -> Arena:
+    """Return an arena on a node with HAMi-core."""
+    library = tmp_path / "usr/local/vgpu/libvgpu.so"
+    library.parent.mkdir(parents=True)
+    library.touch()
+    return Arena(tmp_path / "cdi", node=tmp_path)
+
+
+async def test_the_counts_of_a_request_are_kept_until_its_claim_is_given_back(
+    tmp_path: Path,
+) -> None:
+    """All containers that use the request mount this directory, so one limit holds them all."""
+    arena = installed(tmp_path)
+    shared = tmp_path / "usr/local/vgpu/claims"
+    first = await arena.add_claim("a", result(), result(SECOND, request="other"))
+    second = await arena.add_claim("b", result())
+    await prepare(arena.preparer(), first, second)
+    (shared / f"{first.uid}_gpu" / "counts.cache").touch()
+
+    await prepare(arena.preparer(), first)  # as after a restart of the kubelet
+
+    assert (shared / f"{first.uid}_gpu" / "counts.cache").exists()
+    await unprepare(arena.preparer(), second)
+    left = {path.name for path in shared.iterdir()}
+    assert left == {f"{first.uid}_gpu", f"{first.uid}_other"}
+    await unprepare(arena.preparer(), first)
+    assert list(shared.iterdir()) == []
+
+
+async def test_the_directory_of_a_claim_that_was_never_prepared_goes_at_the_next_start(
+    tmp_path: Path,
+) -> None:
+    arena = installed(tmp_path)
+    left = tmp_path / "usr/local/vgpu/claims" / f"{GONE}_gpu"
+    left.mkdir(parents=True)
+
+    await arena.preparer().sweep()
+
+    assert not left.exists()
+
+
+async def test_admin_access_has_no_counts(tmp_path: Path) -> None:
+    arena = installed(tmp_path)
+    claim = await arena.add_claim("a", result(adminAccess=True, consumedCapacity={}))
+
+    await prepare(arena.preparer(), claim)
+
+    assert not (tmp_path / "usr/local/vgpu/claims").exists()

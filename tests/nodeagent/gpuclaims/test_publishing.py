@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bindery.kube.objects.devices import RESOURCE_SLICES
-from bindery.nodeagent.gpuclaims import offers, slices
+from bindery.nodeagent.gpuclaims import slices
 from bindery.nodeagent.gpuclaims.publishing import SlicePublisher
 from tests.histories.apiserver.refusals import conflict
 from tests.nodeagent.gpuclaims.claimedgpus import FIRST, GPUS, NODE, SECOND, Arena, until
@@ -19,8 +19,7 @@ NAME = slices.slice_name(NODE)
 
 
 @pytest.fixture
-def arena(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Arena:
-    monkeypatch.setattr(offers, "_POLL_S", 0.01)
+def arena(tmp_path: Path) -> Arena:
     arena = Arena(tmp_path)
     arena.server.add("nodes", {"metadata": {"name": NODE}})
     return arena

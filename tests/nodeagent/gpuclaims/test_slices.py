@@ -15,7 +15,7 @@ from bindery.nodeagent.gpuclaims import slices
 from bindery.nodeagent.gpuclaims.offers import OfferedGpu, OfferError, checked
 from bindery.nodeagent.gpuclaims.slices import SliceChange
 from bindery.scheduler.plugins.dra.capacity import consumption
-from tests.nodeagent.gpuclaims.claimedgpus import FIRST, GPUS, NODE
+from tests.nodeagent.gpuclaims.claimedgpus import FIRST, GPUS, INSTANCE, NODE
 
 UID = "node-uid"
 NANO = 10**9
@@ -32,6 +32,7 @@ gpus = st.builds(
     problem=st.sampled_from(["", "fell off the bus"]),
 )
 """Any GPU."""
+instances = gpus.map(lambda gpu: replace(gpu, profile="3g.20gb+me", parent_uuid="GPU-a"))
 
 
 def stored(change: SliceChange, version: str = "1") -> ResourceSlice:
@@ -78,6 +79,23 @@ def test_a_change_replaces_the_version_that_was_seen_with_the_next_generation() 
     assert after.body["metadata"]["resourceVersion"] == "7"
     [device] = after.body["spec"]["devices"]
     assert device["taints"] == [{"key": "gpu.bindery.dev/unhealthy", "effect": "NoSchedule"}]
+
+
+def test_a_mig_instance_is_a_device_that_one_claim_gets() -> None:
+    device = slices.device(INSTANCE)
+
+    attributes = {name: value["string"] for name, value in device["attributes"].items()
+                  if "string" in value}  # fmt: skip
+    assert attributes == {
+        "type": "mig",
+        "uuid": INSTANCE.uuid,
+        "productName": "NVIDIA A100",
+        "profile": "1g.5gb",
+        "parentUUID": "GPU-cccccccc",
+    }
+    assert device["capacity"] == {"memory": {"value": "4864Mi"}}
+    assert "allowMultipleAllocations" not in device
+    assert slices.device(FIRST)["attributes"]["type"] == {"string": "gpu"}
 
 
 def test_a_slice_that_the_kubelet_deleted_comes_back_with_a_later_generation() -> None:
@@ -149,14 +167,15 @@ def broken_rules(capacity: Mapping[str, Any]) -> list[str]:
     return [name for name, holds in rules.items() if not holds]
 
 
-@given(gpus)
+@given(gpus | instances)
 def test_every_device_keeps_the_rules_of_the_api(gpu: OfferedGpu) -> None:
     device = slices.device(gpu)
 
     assert re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", device["name"])
     texts = [each["string"] for each in device["attributes"].values() if "string" in each]
     assert all(len(text) <= 64 for text in texts)
-    assert [broken_rules(each) for each in device["capacity"].values()] == [[], []]
+    shared = [each for each in device["capacity"].values() if "requestPolicy" in each]
+    assert [broken_rules(each) for each in shared] == ([] if gpu.is_instance else [[], []])
 
 
 @given(
@@ -195,7 +214,7 @@ def test_a_claim_that_names_no_amount_takes_the_whole_gpu(gpu: OfferedGpu) -> No
     }
 
 
-@given(st.lists(gpus, max_size=5))
+@given(st.lists(gpus | instances, max_size=5))
 def test_gpus_that_were_checked_have_names_of_their_own(offered: list[OfferedGpu]) -> None:
     try:
         found = checked(offered)

@@ -8,8 +8,9 @@ import pytest
 
 from bindery.api import gpushare
 from bindery.api.names import GPU_INDEXES_ANNOTATION, GPUS_IDLE_SINCE_ANNOTATION
-from bindery.nodeagent.devices.inventory import NodeGpu
+from bindery.nodeagent.devices.inventory import NodeGpu, PodKey
 from bindery.nodeagent.gpuuse import holdings
+from bindery.nodeagent.gpuuse.holdings import HeldGpus
 from bindery.nodeagent.shares.pods import SharingPod
 from bindery.nodeagent.sockets.definitions import podresources_pb2 as api
 from tests.nodeagent import sharingpods
@@ -54,9 +55,11 @@ def claimed(driver: str, device_name: str) -> api.ContainerResources:
 
 
 def held(
-    *pods: SharingPod, by_kubelet: api.ListPodResourcesResponse = NOTHING
+    *pods: SharingPod,
+    by_kubelet: api.ListPodResourcesResponse = NOTHING,
+    measured: Mapping[PodKey, frozenset[str]] = {},
 ) -> Mapping[str, set[str]]:
-    found = holdings.users(pods, NODE, GPUS, by_kubelet)
+    found = holdings.users(pods, NODE, HeldGpus(GPUS, by_kubelet, measured))
     return {pod.metadata.name: set(user.gpus) for pod, user in found}
 
 
@@ -95,6 +98,24 @@ def test_indexes_count_where_the_kubelet_reports_nothing() -> None:
     assert held(plain(annotations={GPU_INDEXES_ANNOTATION: "1"})) == {"p": {SECOND}}
 
 
+def test_mig_instances_are_those_whose_use_was_measured_for_the_pod() -> None:
+    """The kubelet has identifiers that the source of the use does not know."""
+    measured = {("n", "p"): frozenset({f"{FIRST}/7"})}
+    mixed = plugged("MIG-x", resource="nvidia.com/mig-1g.5gb")
+
+    assert held(plain(), by_kubelet=listed(mixed), measured=measured) == {"p": {f"{FIRST}/7"}}
+    assert held(plain(), by_kubelet=listed(plugged("MIG-x")), measured=measured) == {
+        "p": {f"{FIRST}/7"}
+    }
+    assert held(plain(), by_kubelet=listed(plugged("MIG-x"))) == {"p": {"MIG-x"}}
+
+
+def test_the_kubelet_comes_before_what_was_measured_for_an_earlier_pod() -> None:
+    measured = {("n", "p"): frozenset({FIRST})}
+
+    assert held(plain(), by_kubelet=listed(plugged(SECOND)), measured=measured) == {"p": {SECOND}}
+
+
 def test_a_share_of_a_reserved_gpu_is_a_share_of_that_gpu() -> None:
     labels = {gpushare.GROUP_LABEL: "g"}
     reservation = plain(
@@ -125,6 +146,6 @@ def test_the_written_time_is_read() -> None:
     annotations = {GPUS_IDLE_SINCE_ANNOTATION: "1970-01-01T00:01:00Z"}
     pod = plain(annotations={**annotations, GPU_INDEXES_ANNOTATION: "0"})
 
-    [(_, user)] = holdings.users([pod], NODE, GPUS, NOTHING)
+    [(_, user)] = holdings.users([pod], NODE, HeldGpus(GPUS, NOTHING))
 
     assert (user.uid, user.idle_since_s) == ("uid-p", 60.0)

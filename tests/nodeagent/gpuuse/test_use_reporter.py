@@ -17,6 +17,7 @@ from bindery.kube.client import Client
 from bindery.kube.environment import Environment
 from bindery.kube.objects.resources import PODS
 from bindery.nodeagent.devices.filesource import FileSource
+from bindery.nodeagent.devices.inventory import UseReading, UseSource
 from bindery.nodeagent.devices.reporter import DeviceReporter
 from bindery.nodeagent.gpuuse.reporter import UseOptions, UseReporter
 from bindery.nodeagent.gpuuse.tracker import UseRules
@@ -56,11 +57,12 @@ class UsedNode:
         (self.root / "gpus.json").write_text(json.dumps({"gpus": gpus}))
 
     @asynccontextmanager
-    async def kubelet(self) -> AsyncIterator[None]:
+    async def kubelet(self, *held: str) -> AsyncIterator[None]:
+        """Run a kubelet. `held`: the devices of the pod; default: both GPUs."""
+
         async def listed(_request: object) -> api.ListPodResourcesResponse:
-            devices = api.ContainerDevices(
-                resource_name="nvidia.com/gpu", device_ids=["GPU-0", "GPU-1"]
-            )
+            identifiers = held or ("GPU-0", "GPU-1")
+            devices = api.ContainerDevices(resource_name="nvidia.com/gpu", device_ids=identifiers)
             container = api.ContainerResources(name="c", devices=[devices])
             pod = api.PodResources(namespace="default", name="p", containers=[container])
             return api.ListPodResourcesResponse(pod_resources=[pod])
@@ -73,7 +75,8 @@ class UsedNode:
             await server.stop(None)
 
     @asynccontextmanager
-    async def agent(self) -> AsyncIterator["RunningAgent"]:
+    async def agent(self, use: UseSource | None = None) -> AsyncIterator["RunningAgent"]:
+        """Run the reporter. `use`: default: the file."""
         environment = Environment(lambda: self.now_s, Random(2))
         client = Client(ModelCarrier(self.server, "agent"), 1.0, environment)
         status = {"status": {"phase": "Running"}}
@@ -81,9 +84,8 @@ class UsedNode:
         view = NodeView(client, NODE)
         source = FileSource(self.root / "gpus.json")
         devices = DeviceReporter(client, NODE, source, None, lambda: view.node, 30.0)
-        reporter = UseReporter(
-            client, view, devices, self.root / "k.sock", UseOptions(UseRules(1, 60.0))
-        )
+        options = UseOptions(UseRules(1, 60.0))
+        reporter = UseReporter(client, view, devices, use or source, self.root / "k.sock", options)
         tasks = [asyncio.create_task(each) for each in (view.run(), devices.run())]
         try:
             await view.wait_filled()
@@ -156,6 +158,25 @@ async def test_a_time_that_nothing_confirms_for_a_minute_is_removed(node: UsedNo
         (node.root / "gpus.json").unlink()
         assert await agent.looks(70, 110) == [stamp(0), stamp(0)]
         assert await agent.look(120) is None
+
+
+@dataclass
+class MeasuredInstance:
+    """A source that knows the MIG instance of the pod."""
+
+    percent: int = 0
+
+    async def use(self) -> UseReading:
+        return UseReading({"GPU-2/7": self.percent}, {("default", "p"): frozenset({"GPU-2/7"})})
+
+
+async def test_a_mig_instance_is_judged_by_the_source_that_measures_it(node: UsedNode) -> None:
+    node.use(90, 90)
+    source = MeasuredInstance()
+    async with node.kubelet("MIG-a"), node.agent(source) as agent:
+        assert await agent.looks(0, 60) == [None, stamp(0)]
+        source.percent = 3
+        assert await agent.look(70) is None
 
 
 async def test_while_the_kubelet_is_away_for_short_nothing_changes(node: UsedNode) -> None:
