@@ -1,4 +1,4 @@
-"""What a person may not list is not named on any page, in any form: random worlds of two tenants."""
+"""What a person may not list is not named on any page, in any form: random worlds of two teams."""
 
 from dataclasses import replace
 from typing import Any
@@ -35,7 +35,9 @@ def jobs(draw: st.DrawFn) -> list[dict[str, Any]]:
         is_hidden = draw(st.booleans()) if index > 1 else index == 0
         name = f"{HIDDEN}-{index}" if is_hidden else f"train-{index}"
         state = draw(st.sampled_from(STATES))
-        on_node = {} if state == "Pending" else {"state": state, "node": f"n{draw(st.integers(0, 2))}"}
+        on_node = (
+            {} if state == "Pending" else {"state": state, "node": f"n{draw(st.integers(0, 2))}"}
+        )
         pods = {"count": draw(st.integers(1, 3)), "gpus": draw(st.integers(1, 4)), **on_node}
         found.append(
             {
@@ -56,7 +58,12 @@ def world(given_jobs: list[dict[str, Any]]) -> Source:
     scenario = Scenario.model_validate(
         {
             "nodes": [
-                {"name": "n{i}", "count": 3, "gpus": 8, "labels": {"topology.bindery.dev/rack": "r"}}
+                {
+                    "name": "n{i}",
+                    "count": 3,
+                    "gpus": 8,
+                    "labels": {"topology.bindery.dev/rack": "r"},
+                }
             ],
             "queues": [
                 {"name": "a", "gpu": {"quota": 8, "weight": 1}, "fairUsers": {}},
@@ -102,7 +109,7 @@ class Past:
     def plans(self, gang: JobKey) -> list[PastPlan]:
         return [PastPlan(1.0, gang, "Succeeded", "", 2, ("n0",))]
 
-    def queue_trend(self, queue: str, resource: str) -> list[QueuePoint]:
+    def queue_trend(self, queue: str, resource: str) -> list[QueuePoint]:  # noqa: ARG002
         return [QueuePoint(1.0, 2.0, 3.0, 4.0), QueuePoint(2.0, 2.0, 3.0, 4.0)]
 
 
@@ -120,7 +127,12 @@ def test_no_page_names_what_a_person_may_not_list(
 
 def test_the_search_would_find_a_hidden_name() -> None:
     """The same pages for a person who may see everything name it."""
-    job = {"name": f"{HIDDEN}-0", "namespace": f"{HIDDEN}-team", "queue": "b", "pods": [{"gpus": 1}]}
+    job = {
+        "name": f"{HIDDEN}-0",
+        "namespace": f"{HIDDEN}-team",
+        "queue": "b",
+        "pods": [{"gpus": 1}],
+    }
     whole = picture_of(world([job]), 1)
 
     named = {title.partition(" ")[0] for title, text in renderings(whole) if HIDDEN in text}

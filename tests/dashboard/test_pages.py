@@ -1,4 +1,4 @@
-"""What the pages show of scenarios: the figures, the places, the reasons, and what needs a person."""
+"""What the pages show of scenarios: figures, places, reasons, and what needs a person."""
 
 from functools import cache
 
@@ -27,6 +27,13 @@ SHOW_ALL = Asked(filters=(("show", "all"),))
 @cache
 def busy() -> Picture:
     return picture_in(BUSY)
+
+
+class PastOfQueues(NoHistory):
+    """A past with one point of every queue."""
+
+    def queue_trend(self, queue: str, resource: str) -> list[QueuePoint]:  # noqa: ARG002
+        return [QueuePoint(1.0, 2.0, 3.0, 4.0)]
 
 
 def test_every_share_is_that_of_the_command() -> None:
@@ -176,11 +183,7 @@ def test_reservations_are_on_the_time_line() -> None:
 
 
 def test_a_queue_shows_its_path_its_gangs_and_its_trend() -> None:
-    class Past(NoHistory):
-        def queue_trend(self, queue: str, resource: str) -> list[QueuePoint]:
-            return [QueuePoint(1.0, 2.0, 3.0, 4.0)]
-
-    page = queue_page(busy(), "language", SHOW_ALL, Past())
+    page = queue_page(busy(), "language", SHOW_ALL, PastOfQueues())
 
     assert page is not None
     assert page.parents == ("company", "research")
@@ -224,7 +227,12 @@ def test_a_pod_without_a_group_that_waits_has_a_page() -> None:
         """
         nodes: [{name: n, gpus: 1}]
         objects:
-        - {apiVersion: v1, kind: Pod, metadata: {name: alone, namespace: default}, spec: {schedulerName: bindery, containers: [{name: c, image: i, resources: {requests: {nvidia.com/gpu: "4"}}}]}}
+        - apiVersion: v1
+          kind: Pod
+          metadata: {name: alone, namespace: default}
+          spec:
+            schedulerName: bindery
+            containers: [{name: c, image: i, resources: {requests: {nvidia.com/gpu: "4"}}}]
         """
     )
 
