@@ -1,7 +1,7 @@
 """The cluster of now, from watches of the page's own: one mirror for each kind.
 
-Used by `state`. The watched kinds are those that planning reads; a kind that the account may not
-read, or that the API server does not serve, is left out.
+`process` gives it to the keeper of pictures. It watches the kinds that planning reads; a kind that
+the account may not read, or that the API server does not serve, is left out.
 """
 
 import asyncio

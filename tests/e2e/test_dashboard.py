@@ -48,8 +48,8 @@ class Person:
         left = list(FIRST)
         while left:
             path = left.pop()
-            if path in found or path.startswith("/static"):
-                continue
+            if path in found or path.startswith("/static") or "sort=" in path:
+                continue  # another order has the same names
             status, found[path] = await self.get(path)
             assert status == 200, (path, status)
             if not path.partition("?")[0].endswith((".json", ".csv")):
@@ -119,7 +119,7 @@ async def test_each_tenant_sees_only_the_own_namespace_and_an_auditor_all(
     session: aiohttp.ClientSession,
 ) -> None:
     other = Corner(corner.client, other_namespace, corner.pool)
-    await corner.add_nodes("a", cpu="2")
+    (node,) = await corner.add_nodes("a", cpu="2")
     queue = await corner.add_queue("shared", {"resources": {"cpu": {"quota": 2, "limit": 4}}})
     running, ahead = Gang(SECRET, 2, queue=queue), Gang(f"{SECRET}-ahead", 2, queue=queue)
     await other.submit(running)
@@ -158,7 +158,8 @@ async def test_each_tenant_sees_only_the_own_namespace_and_an_auditor_all(
         assert hidden == missing
         assert hidden[0] == 404
         for path, text in (await people["rival"].pages()).items():
-            assert corner.namespace not in text.replace(queue, ""), path
+            # The rival's pods are in this queue and on this node, whose names have the namespace's.
+            assert corner.namespace not in text.replace(queue, "").replace(node, ""), path
         everything = await auditor.pages()
         assert any(SECRET in text for text in everything.values())
         assert any(corner.namespace in text for text in everything.values())
