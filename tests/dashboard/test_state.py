@@ -45,7 +45,7 @@ class Changing:
 
 async def until(holds: Callable[[], bool]) -> None:
     async with asyncio.timeout(30):
-        while not holds():
+        while not holds():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
 
