@@ -21,8 +21,8 @@ from bindery.kube.errors import KubeError
 PLAN_EVERY_S: Final = 10.0
 """Minimum seconds between the starts of two plans."""
 REST: Final = 3.0
-"""Minimum time between two plans, in multiples of the time that the last one took: planning takes at
-most a third of the time, however large the cluster is."""
+"""Minimum time between the starts of two plans, in multiples of the time that the last one took: so
+planning takes at most a third of the time, however large the cluster is."""
 AGED_S: Final = 60.0
 """Age after which a picture is made again although nothing has changed, because times go on."""
 PATIENCE_S: Final = 2.0

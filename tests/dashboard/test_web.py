@@ -313,9 +313,9 @@ async def test_a_waiting_gang_has_a_page_about_what_would_help(busy_site: Visit)
     assert (await busy_site.text(f"{path}.csv")).startswith("Gang in the way,")
 
 
-RECLAIM = """
+BLOCKED = """
 nodes: [{name: n, gpus: 8}]
-queues: [{name: a, gpu: {quota: 8}}, {name: b, gpu: {quota: 0, weight: 1}}]
+queues: [{name: a, gpu: {quota: 8}}, {name: b, gpu: {quota: 0, weight: 1}, reclaimable: false}]
 jobs:
 - {name: secret, namespace: theirs, queue: b, pods: [{count: 8, gpus: 1, state: Running, node: n}]}
 - {name: mine, namespace: own, queue: a, priority: 50, pods: [{count: 4, gpus: 1}]}
@@ -324,7 +324,7 @@ jobs:
 
 async def test_what_would_help_names_no_gangs_of_others() -> None:
     people = {ADMIN: ALL, TENANT: rights("own")}
-    async with visit(_inline(RECLAIM), people) as found:
+    async with visit(_inline(BLOCKED), people) as found:
         given = {"Authorization": f"Bearer {ADMIN}"}
         answer = await found.browser.get("/gangs/own/mine/help.csv", headers=given)
         assert "theirs/secret" in await answer.text()
