@@ -31,6 +31,7 @@ COMMANDS: Final = {
     "scenario": LazyCommand("files.scenario", "Run scenario files."),
     "snapshot": LazyCommand("files.snapshot", "Write the cluster as a scenario file."),
     "migrate": LazyCommand("files.migrate", "Translate KAI's or Volcano's objects."),
+    "dashboard": LazyCommand("processes.dashboard", "Show the cluster as pages in a browser."),
     "scheduler": LazyCommand("processes.scheduler", "The scheduler process."),
     "binder": LazyCommand("processes.binder", "The binder process."),
     "grouper": LazyCommand("processes.grouper", "The grouper process."),

@@ -40,11 +40,20 @@ async def may_watch(client: Client, resource: Resource[Any]) -> bool:
     Raises:
         KubeError: the API server cannot be asked.
     """
-    return await _may(client, resource, "list") and await _may(client, resource, "watch")
+    return await may(client, resource, "list") and await may(client, resource, "watch")
 
 
-async def _may(client: Client, resource: Resource[Any], verb: str) -> bool:
+async def may(client: Client, resource: Resource[Any], verb: str, namespace: str = "") -> bool:
+    """Return whether the user of `client` may do `verb` with objects of `resource`.
+
+    `namespace`: only in it; empty: in all namespaces.
+
+    Raises:
+        KubeError: the API server cannot be asked, or does not accept the user.
+    """
     attributes = {"group": resource.group, "resource": resource.plural, "verb": verb}
+    if namespace:
+        attributes["namespace"] = namespace
     body = {
         "apiVersion": _REVIEWS.api_version,
         "kind": _REVIEWS.kind,

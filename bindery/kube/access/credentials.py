@@ -52,6 +52,32 @@ class _Access:
     tls_server_name: str | None = None
 
 
+@dataclass(frozen=True)
+class ServerAddress:
+    """How an API server is reached, without any user: for tokens of other users."""
+
+    server: str
+    tls: ssl.SSLContext | None
+    proxy: str | None
+    tls_server_name: str | None
+
+    @classmethod
+    def load(cls, path: Path | None, context: str | None = None) -> "ServerAddress":
+        """Read the address; `path` and `context` as in `Credentials.load`.
+
+        Raises:
+            ConfigurationError: no usable configuration was found.
+        """
+        access = _in_cluster() if path is None and context is None else None
+        if access is not None:
+            return cls(access.server, access.tls, access.proxy, access.tls_server_name)
+        cluster = kubeconfig.read(path, context).cluster
+        server = _server(cluster, has_pair=False)
+        tls = _tls_context(cluster) if server.startswith("https:") else None
+        proxy = cluster.text("proxy-url") or None
+        return cls(server, tls, proxy, cluster.text("tls-server-name") or None)
+
+
 class Credentials:
     """The address of an API server, with the TLS context and the Authorization header."""
 
@@ -85,6 +111,15 @@ class Credentials:
             origin = (kubeconfig, context)
             access = await _by_kubeconfig(*origin)
         return cls(access, await access.tokens.header(), origin)
+
+    @classmethod
+    def of_token(cls, address: ServerAddress, token: str) -> "Credentials":
+        """Return the credentials of the user with `token`, and of no other."""
+        source = Fixed(f"Bearer {token}")
+        access = _Access(
+            address.server, source, address.tls, address.proxy, address.tls_server_name
+        )
+        return cls(access, f"Bearer {token}", None)
 
     @property
     def due(self) -> bool:
@@ -147,11 +182,7 @@ async def _by_kubeconfig(path: Path | None, name: str | None) -> _Access:
     context = kubeconfig.read(path, name)
     cluster, user = context.cluster, context.user
     pair, tokens = await _identity(context)
-    server = cluster.text("server").rstrip("/")
-    if not server:
-        raise cluster.error("there is no server")
-    if "://" not in server:
-        server = f"{'https' if pair or _knows_tls(cluster) else 'http'}://{server}"
+    server = _server(cluster, has_pair=pair is not None)
     tls = None
     if server.startswith("https:"):
         tls = _tls_context(cluster)
@@ -164,6 +195,16 @@ async def _by_kubeconfig(path: Path | None, name: str | None) -> _Access:
         cluster.text("proxy-url") or None,
         cluster.text("tls-server-name") or None,
     )
+
+
+def _server(cluster: Entry, *, has_pair: bool) -> str:
+    """Return the address of `cluster`; `has_pair`: whether its user has a certificate."""
+    server = cluster.text("server").rstrip("/")
+    if not server:
+        raise cluster.error("there is no server")
+    if "://" not in server:
+        return f"{'https' if has_pair or _knows_tls(cluster) else 'http'}://{server}"
+    return server
 
 
 async def _identity(context: Context) -> tuple[bytes | None, TokenSource]:

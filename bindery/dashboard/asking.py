@@ -1,0 +1,113 @@
+"""The desk of `whatif`: plans a pasted manifest in a thread, one at a time."""
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final
+
+from bindery.answers.errors import BadInputError, NoAnswerError
+from bindery.answers.grouperrows import GrouperRows
+from bindery.answers.source import Source
+from bindery.answers.submission import (
+    RehearsalAnswer,
+    Submitted,
+    demand_namespaces,
+    pool_of,
+    rehearsed,
+    submission_of,
+)
+from bindery.api.yamlfile import FileError, parse
+from bindery.dashboard.pages.whatif import WhatifPage, answered
+from bindery.dashboard.rights import Rights
+from bindery.dashboard.seen import reduced
+from bindery.dashboard.state import ClusterReader, StateKeeper
+from bindery.kube.objects.queues import Queue
+from bindery.kube.objects.watched import KubeObject, Node
+
+_MOST_WAITING: Final = 4
+"""Maximum number of questions that wait for their turn."""
+MOST_OBJECTS: Final = 5_000
+"""Maximum number of objects and pods in one question."""
+_NAME: Final = "manifest"
+
+
+class WhatifDesk:
+    """Answers questions of people, one after another."""
+
+    def __init__(self, keeper: StateKeeper, reader: ClusterReader) -> None:
+        self._keeper = keeper
+        self._reader = reader
+        self._turn = asyncio.Semaphore(1)
+        self._waiting = 0
+
+    async def form(self, rights: Rights, namespace: str = "", manifest: str = "") -> WhatifPage:
+        """Return the page with the empty form."""
+        names = tuple(name for name in self._reader.namespaces() if rights.sees(name))
+        chosen = namespace or ("default" if "default" in names or not names else names[0])
+        return WhatifPage(names, chosen, manifest)
+
+    async def answer(self, manifest: str, namespace: str, rights: Rights) -> WhatifPage:
+        """Return the page with what would happen if `manifest` were submitted now."""
+        form = await self.form(rights, namespace, manifest)
+        if self._waiting >= _MOST_WAITING:
+            return replace(form, problem="Others ask at the moment; try again in a minute.")
+        self._waiting += 1
+        try:
+            async with self._turn:
+                _, source = await self._keeper.whole()
+                rows = await self._reader.grouper_rows()
+                found = await asyncio.to_thread(
+                    _rehearsed, source, manifest, form.namespace, rows, rights
+                )
+        except (FileError, NoAnswerError) as error:
+            return replace(form, problem=reduced(str(error), rights))
+        finally:
+            self._waiting -= 1
+        return answered(form, found.outcome, found.notes, rights)
+
+
+def _rehearsed(
+    source: Source, manifest: str, namespace: str, rows: GrouperRows, rights: Rights
+) -> RehearsalAnswer:
+    """Plan `manifest` in memory.
+
+    Raises:
+        FileError: a document cannot be used.
+        BadInputError: the person may not submit it, or there is nothing to schedule in it.
+    """
+    documents = parse(manifest.replace("\r\n", "\n"), _NAME)
+    submission = submission_of(source, Submitted(_NAME, documents, namespace), rows)
+    pods = [each.pod for each in submission.arrivals]
+    _demand_rights([*submission.objects, *pods], rights)
+    if source.planner is not None:  # a file need not name every namespace
+        demand_namespaces(source, submission, _NAME)
+    pool = pool_of(source, submission)
+    if pool is not None and pool != source.configuration.node_pool:
+        source = source.in_pool(pool)
+    return rehearsed(source, submission, _NAME)
+
+
+def _demand_rights(items: Iterable[KubeObject], rights: Rights) -> None:
+    """Refuse objects where the person may not look.
+
+    Raises:
+        BadInputError: there is such an object, or too many.
+    """
+    found = list(items)
+    if len(found) > MOST_OBJECTS:
+        raise BadInputError(f"{_NAME}: it has more than {MOST_OBJECTS:,} objects and pods")
+    for item in found:
+        namespace = item.metadata.namespace
+        if namespace and not rights.sees(namespace):
+            raise BadInputError(f"{_NAME}: you may not list PodGroups and pods in {namespace}")
+        if not namespace and not _may_submit(item, rights):
+            raise BadInputError(f"{_NAME}: your rights do not include objects of this kind")
+
+
+def _may_submit(item: KubeObject, rights: Rights) -> bool:
+    """Return whether the answer for an object of the whole cluster shows nothing new."""
+    if isinstance(item, Queue):
+        return rights.queues
+    if isinstance(item, Node):
+        return rights.nodes
+    return rights.namespaces is None

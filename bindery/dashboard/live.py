@@ -1,0 +1,162 @@
+"""The cluster of now, from watches of the page's own: one mirror for each kind.
+
+Used by `state`. The watched kinds are those that planning reads; a kind that the account may not
+read, or that the API server does not serve, is left out.
+"""
+
+import asyncio
+from collections.abc import Callable
+from datetime import UTC, datetime
+from itertools import chain
+from typing import Any, Final
+
+from bindery.answers.grouperrows import GrouperRows, read_rows
+from bindery.answers.leaders import read_leader
+from bindery.answers.planner import Planner, configuration_of, with_served_pools
+from bindery.answers.source import Source
+from bindery.api.configuration import SchedulerConfiguration
+from bindery.api.names import NODE_POOL_LABEL, scheduler_lease
+from bindery.kube.accessreview import may_watch
+from bindery.kube.client import Client
+from bindery.kube.objects.bindrequests import BindRequest
+from bindery.kube.objects.claims import RESOURCE_CLAIM_TEMPLATES
+from bindery.kube.objects.resources import NAMESPACES, NODES, POD_GROUPS, PODS, QUEUES, Resource
+from bindery.kube.objects.snapshot import ClusterSnapshot
+from bindery.kube.objects.watched import KubeObject
+from bindery.kube.objects.workloads import WORKLOAD_JOBS
+from bindery.kube.served import served
+from bindery.kube.watches.reflector import Change, Reflector
+from bindery.scheduler.cache.observers import WATCHED
+from bindery.scheduler.plugins import registry
+from bindery.scheduler.usage.codec import readable
+from bindery.scheduler.usage.formula import History
+from bindery.scheduler.usage.place import record_name
+from bindery.scheduler.usage.store import RecordStore
+
+_NEEDED: Final = (PODS, POD_GROUPS, QUEUES, NODES)
+"""The kinds without which no picture can be made; the account must be able to read them."""
+
+
+class LiveCluster:
+    """Mirrors the cluster while `run` is under way."""
+
+    def __init__(
+        self, client: Client, lease_namespace: str, now: Callable[[], datetime] | None = None
+    ) -> None:
+        self._client = client
+        self._lease_namespace = lease_namespace
+        self._now = now or (lambda: datetime.now(UTC))
+        self._mirrors: dict[str, Reflector[Any]] = {}
+        self._filled = asyncio.Event()
+        self.changes = 0
+        """Grows with each change of the cluster."""
+        self.is_fixed = False
+
+    async def run(self) -> None:
+        """Watch until cancelled.
+
+        Raises:
+            KubeError: the API server cannot be asked which kinds it serves.
+        """
+        kinds = [*WATCHED, *await self._further()]
+        async with asyncio.TaskGroup() as group:
+            for kind in kinds:
+                if kind in _NEEDED or await may_watch(self._client, kind):
+                    mirror = Reflector(self._client, kind, self._note)
+                    self._mirrors[kind.plural] = mirror
+                    group.create_task(mirror.run())
+            for mirror in self._mirrors.values():
+                await mirror.synced.wait()
+            self._filled.set()
+
+    async def _further(self) -> list[Resource[Any]]:
+        """Return the served kinds that plugins watch, and those of `whatif`."""
+        plugins = await asyncio.to_thread(registry.load, SchedulerConfiguration().plugins)
+        watched = [each for each in plugins.watched_resources() if each not in WATCHED]
+        return await served(self._client, [*watched, RESOURCE_CLAIM_TEMPLATES, WORKLOAD_JOBS])
+
+    def _note(self, _change: Change[Any]) -> None:
+        self.changes += 1
+
+    def is_filled(self) -> bool:
+        """Whether every kind has been listed."""
+        return self._filled.is_set()
+
+    def is_up_to_date(self) -> bool:
+        """Whether no watch is out of date."""
+        return all(mirror.healthy() for mirror in self._mirrors.values())
+
+    async def source(self) -> Source:
+        """Return the cluster as the watches have it now.
+
+        Raises:
+            KubeError: the scheduler's Lease cannot be read.
+        """
+        await self._filled.wait()
+        snapshot = ClusterSnapshot.of(chain.from_iterable(map(_objects, self._mirrors.values())))
+        leader = await read_leader(self._client, scheduler_lease(""), self._lease_namespace)
+        configuration, deviation = configuration_of(leader)
+        planner = Planner(configuration, leader, deviation)
+        pools = {node.metadata.labels.get(NODE_POOL_LABEL, "") for node in snapshot.nodes}
+        planner = await with_served_pools(self._client, planner, pools, self._lease_namespace)
+        past = await self._record(configuration)
+        return Source(snapshot, configuration, self._now(), past, planner)
+
+    async def grouper_rows(self) -> GrouperRows:
+        """Return the rows of the cluster's grouper, for `whatif`.
+
+        Raises:
+            KubeError: the cluster does not answer.
+        """
+        return await read_rows(self._client, self._lease_namespace)
+
+    def namespaces(self) -> list[str]:
+        """Return the namespaces with objects that a page could name."""
+        found: set[str] = set()
+        for kind in (NAMESPACES, POD_GROUPS):
+            mirror = self._mirrors.get(kind.plural)
+            for namespace, name in mirror.objects if mirror is not None else ():
+                found.add(name if kind is NAMESPACES else namespace)
+        return sorted(found)
+
+    async def _record(self, configuration: SchedulerConfiguration) -> History | None:
+        if configuration.usage.source != "record":
+            return None
+        namespace = configuration.leader_election.namespace
+        store = RecordStore(self._client, record_name(configuration), namespace)
+        return readable(await store.load())
+
+
+class FixedCluster:
+    """A cluster of one moment, such as the beginning of a scenario."""
+
+    changes = 0
+    is_fixed = True
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+
+    async def source(self) -> Source:
+        """Return the cluster."""
+        return self._source
+
+    async def grouper_rows(self) -> GrouperRows:
+        """Return the rows of the project alone."""
+        return GrouperRows()
+
+    def namespaces(self) -> list[str]:
+        """Return the namespaces with objects that a page could name."""
+        snapshot = self._source.snapshot
+        found = {each.metadata.name for each in snapshot.namespaces}
+        return sorted(found | {each.metadata.namespace for each in snapshot.groups})
+
+
+def _objects(mirror: Reflector[Any]) -> list[KubeObject]:
+    """Return the objects of a mirror; of a BindRequest its Statements."""
+    found: list[KubeObject] = []
+    for item in mirror.objects.values():
+        if isinstance(item, BindRequest):
+            found.extend(item.each())
+        else:
+            found.append(item)
+    return found

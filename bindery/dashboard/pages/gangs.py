@@ -1,0 +1,162 @@
+"""The page of gangs: which wait, why, in which place, and what would help."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from bindery.api.times import age, seconds
+from bindery.dashboard.facts import GangFact, Picture
+from bindery.dashboard.listing import Asked, Heading, Listing, listing
+from bindery.scheduler.model.jobs import JobKey
+
+HEADINGS: Final = (
+    Heading("namespace", "Namespace"),
+    Heading("name", "Gang"),
+    Heading("queue", "Queue"),
+    Heading("state", "State"),
+    Heading("bound", "Bound", is_number=True),
+    Heading("least", "Minimum", is_number=True),
+    Heading("pods", "Pods", is_number=True),
+    Heading("place", "Place", is_number=True),
+    Heading("reason", "Reason"),
+    Heading("message", "Message"),
+    Heading("advice", "What would help"),
+    Heading("age_s", "Age", is_number=True),
+)
+SELECTIONS: Final[Mapping[str, tuple[str, Callable[[GangFact], bool]]]] = {
+    "waiting": ("Waiting", lambda gang: gang.waits),
+    "broken": ("Needs a correction", lambda gang: gang.is_broken),
+    "stuck": ("Pods do not run", lambda gang: gang.is_stuck),
+    "idle": ("GPUs unused", lambda gang: gang.is_idle),
+    "all": ("All", lambda _: True),
+}
+"""Word in the address -> the title of the selection, and its gangs."""
+_SHOWN_AHEAD: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """The gangs before a gang in the order of serving."""
+
+    count: int
+    first: tuple[JobKey, ...]
+    """The first of those that may be named."""
+    others: int
+    """Number of those that must not be named."""
+
+
+@dataclass(frozen=True, slots=True)
+class GangRow:
+    """One gang."""
+
+    key: JobKey
+    namespace: str
+    name: str
+    queue: str
+    state: str
+    bound: int
+    running: int
+    least: int
+    pods: int
+    place: int | None
+    """Its place in the order of serving; None if it does not wait for its turn."""
+    of: int
+    ahead: Ahead | None
+    reason: str
+    message: str
+    advice: str
+    age: str
+    age_s: int
+    workload: str
+    is_broken: bool
+    is_idle: bool
+
+
+@dataclass(frozen=True)
+class GangsPage:
+    """The selected gangs."""
+
+    shown: str
+    """The word of the selection."""
+    counts: dict[str, int]
+    """Word of a selection -> number of gangs."""
+    queues: tuple[str, ...]
+    listing: Listing[GangRow]
+    hidden_waiting: int
+    """Number of waiting gangs that must not be named."""
+
+
+def gangs_page(picture: Picture, asked: Asked) -> GangsPage:
+    """Return the page of gangs."""
+    shown = asked.filter("show")
+    shown = shown if shown in SELECTIONS else "waiting"
+    _, takes = SELECTIONS[shown]
+    queue, namespace = asked.filter("queue"), asked.filter("namespace")
+    found = [
+        gang
+        for gang in picture.gangs
+        if takes(gang)
+        and (not queue or gang.queue == queue)
+        and (not namespace or gang.key.namespace == namespace)
+    ]
+    if shown == "waiting":
+        found.sort(key=lambda gang: (picture.place_of.get(gang.key, 1 << 60), gang.key))
+    return GangsPage(
+        shown=shown,
+        counts={word: sum(map(it, picture.gangs)) for word, (_, it) in SELECTIONS.items()},
+        queues=tuple(sorted({gang.queue for gang in picture.gangs})),
+        listing=gang_listing(picture, found, asked),
+        hidden_waiting=sum(key is None for key in picture.order),
+    )
+
+
+def gang_listing(picture: Picture, gangs: Iterable[GangFact], asked: Asked) -> Listing[GangRow]:
+    """Return the page of a table of `gangs`."""
+    rows = [gang_row(picture, gang) for gang in gangs]
+    return listing("Gangs", HEADINGS, rows, asked)
+
+
+def gang_row(picture: Picture, gang: GangFact) -> GangRow:
+    """Return the row of `gang`."""
+    place = picture.place_of.get(gang.key)
+    return GangRow(
+        key=gang.key,
+        namespace=gang.key.namespace,
+        name=gang.key.name,
+        queue=gang.queue,
+        state=gang.state,
+        bound=gang.bound,
+        running=gang.running,
+        least=gang.least,
+        pods=len(gang.pods),
+        place=place,
+        of=len(picture.order),
+        ahead=ahead_of(picture, place) if place is not None else None,
+        reason=gang.reason,
+        message=gang.message,
+        advice=gang.advice,
+        age=age(gang.created, picture.at),
+        age_s=_age_s(gang.created, picture.at),
+        workload=gang.workload,
+        is_broken=gang.is_broken,
+        is_idle=gang.is_idle,
+    )
+
+
+def ahead_of(picture: Picture, place: int) -> Ahead:
+    """Return the gangs before the one at `place`."""
+    before = picture.order[: place - 1]
+    first: list[JobKey] = []
+    for key in before:
+        if key is not None:
+            first.append(key)
+            if len(first) == _SHOWN_AHEAD:
+                break
+    others = before.count(None)
+    return Ahead(len(before), tuple(first), others)
+
+
+def _age_s(created: str | None, now: datetime) -> int:
+    at = seconds(created)
+    return max(0, int(now.timestamp() - at)) if at is not None else 0

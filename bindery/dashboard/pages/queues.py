@@ -1,0 +1,173 @@
+"""The page of all queues as a tree with bars, and the page of one queue."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from bindery.dashboard.facts import Picture
+from bindery.dashboard.listing import Asked, Heading, Listing, listing
+from bindery.dashboard.pages.gangs import GangRow, gang_listing
+from bindery.dashboard.past import HistoryReader, QueuePoint
+from bindery.scheduler.insight.shares import QueueShare, ResourceShare
+
+HEADINGS: Final = (
+    Heading("name", "Queue"),
+    Heading("allocated", "Used", is_number=True),
+    Heading("fair_share", "Fair share", is_number=True),
+    Heading("quota", "Quota", is_number=True),
+    Heading("limit", "Limit", is_number=True),
+    Heading("borrowed", "Borrowed", is_number=True),
+    Heading("pending", "Waiting", is_number=True),
+    Heading("kept", "Kept", is_number=True),
+    Heading("running", "Gangs running", is_number=True),
+    Heading("waiting", "Gangs waiting", is_number=True),
+    Heading("problem", "Problem"),
+)
+_MOST_POINTS: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRow:
+    """A queue with one resource, in devices, cores or bytes. None: unlimited."""
+
+    name: str
+    parent: str
+    depth: int
+    priority: int
+    resource: str
+    allocated: float
+    """Held by pods of the queue and all queues below."""
+    fair_share: float
+    quota: float | None
+    limit: float | None
+    borrowed: float
+    """The part of what it holds that is beyond its quota."""
+    pending: float
+    """What its waiting pods request."""
+    kept: float
+    running: int
+    waiting: int
+    problem: str
+    is_starved: bool
+    """Whether gangs wait although it holds less than its fair share."""
+
+
+@dataclass(frozen=True)
+class QueuesPage:
+    """All queues, for one resource."""
+
+    resource: str
+    resources: tuple[str, ...]
+    """The resources that can be chosen."""
+    total: float
+    scale: float
+    """The amount of a full bar."""
+    listing: Listing[QueueRow]
+    shows_all: bool
+    """Whether these are all queues, or those of the person's gangs."""
+
+
+@dataclass(frozen=True)
+class QueuePage:
+    """One queue."""
+
+    name: str
+    parents: tuple[str, ...]
+    """The queues above it, from the top down."""
+    below: tuple[str, ...]
+    problem: str
+    resources: tuple[QueueRow, ...]
+    trend_of: str
+    """The resource of the trend."""
+    trend: tuple[QueuePoint, ...]
+    listing: Listing[GangRow]
+
+
+def queues_page(picture: Picture, asked: Asked) -> QueuesPage:
+    """Return the page of all queues."""
+    names = _resources(picture)
+    resource = asked.filter("resource")
+    resource = resource if resource in names else names[0]
+    rows = list(_rows(picture, resource))
+    total = picture.total.get(resource, 0.0)
+    most = [max(row.allocated, row.fair_share, row.quota or 0.0) for row in rows]
+    return QueuesPage(
+        resource=resource,
+        resources=names,
+        total=total,
+        scale=max([total, *most, 1e-9]),
+        listing=listing(f"Queues by {resource}", HEADINGS, rows, asked),
+        shows_all=picture.shows_queues,
+    )
+
+
+def queue_page(picture: Picture, name: str, asked: Asked, past: HistoryReader) -> QueuePage | None:
+    """Return the page of the queue `name`; None if there is none that may be shown."""
+    by_name = {queue.name: queue for queue in picture.queues}
+    queue = by_name.get(name)
+    if queue is None:
+        return None
+    names = _resources(picture)
+    trend_of = asked.filter("resource")
+    trend_of = trend_of if trend_of in names else names[0]
+    below = tuple(each.name for each in picture.queues if each.parent == name)
+    return QueuePage(
+        name=name,
+        parents=tuple(_parents(by_name, queue)),
+        below=below,
+        problem=queue.problem,
+        resources=tuple(
+            row(queue, resource, share)
+            for resource, share in queue.resources.items()
+            if resource in ("gpu", "cpu", "memory") or share.allocated or share.requested
+        ),
+        trend_of=trend_of,
+        trend=tuple(past.queue_trend(name, trend_of))[-_MOST_POINTS:],
+        listing=gang_listing(picture, [g for g in picture.gangs if g.queue == name], asked),
+    )
+
+
+def row(queue: QueueShare, resource: str, share: ResourceShare) -> QueueRow:
+    """Return one resource of a queue."""
+    pending = max(0.0, share.requested - share.allocated)
+    return QueueRow(
+        name=queue.name,
+        parent=queue.parent or "",
+        depth=queue.depth,
+        priority=queue.priority,
+        resource=resource,
+        allocated=share.allocated,
+        fair_share=share.fair_share,
+        quota=share.quota,
+        limit=share.limit,
+        borrowed=max(0.0, share.allocated - share.quota) if share.quota is not None else 0.0,
+        pending=pending,
+        kept=share.kept,
+        running=queue.running,
+        waiting=queue.waiting,
+        problem=queue.problem,
+        is_starved=pending > 0 and queue.waiting > 0 and share.allocated + 1e-6 < share.fair_share,
+    )
+
+
+def _rows(picture: Picture, resource: str) -> Iterator[QueueRow]:
+    nothing = ResourceShare(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, None)
+    for queue in picture.queues:
+        yield row(queue, resource, queue.resources.get(resource, nothing))
+
+
+def _resources(picture: Picture) -> tuple[str, ...]:
+    """Return the resources that some queue has, the usual ones first."""
+    found = {name for queue in picture.queues for name in queue.resources} | set(picture.total)
+    usual = [name for name in ("gpu", "cpu", "memory") if name in found]
+    return (*usual, *sorted(found - set(usual))) or ("gpu",)
+
+
+def _parents(by_name: dict[str, QueueShare], queue: QueueShare) -> list[str]:
+    """Return the queues above `queue`; of a cycle of parents each once."""
+    found: list[str] = []
+    parent = queue.parent
+    while parent is not None and parent not in found and parent in by_name:
+        found.insert(0, parent)
+        parent = by_name[parent].parent
+    return found

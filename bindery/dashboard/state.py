@@ -1,0 +1,179 @@
+"""The picture of now: planned in a thread, at most once in `PLAN_EVERY_S` and only while looked at.
+
+A `ClusterReader` has the cluster; `live` watches one, and a file is one that never changes.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Final, Protocol
+
+import structlog
+
+from bindery.answers.errors import NoAnswerError
+from bindery.answers.grouperrows import GrouperRows
+from bindery.answers.source import Source
+from bindery.dashboard.facts import Picture
+from bindery.dashboard.metrics import LOOKERS, PICTURES, PLAN_SECONDS
+from bindery.dashboard.planned import picture_of
+from bindery.kube.errors import KubeError
+
+PLAN_EVERY_S: Final = 10.0
+"""Minimum seconds between the starts of two plans."""
+AGED_S: Final = 60.0
+"""Age after which a picture is made again although nothing has changed, because times go on; a
+person who asks then waits for it."""
+
+_log = structlog.get_logger()
+
+
+class ClusterReader(Protocol):
+    """Has the cluster of now."""
+
+    @property
+    def changes(self) -> int:
+        """Grows with each change of the cluster."""
+        ...
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether the cluster is one moment, such as a file, at which no time goes by."""
+        ...
+
+    async def source(self) -> Source:
+        """Return the cluster.
+
+        Raises:
+            KubeError: it cannot be read.
+        """
+        ...
+
+    async def grouper_rows(self) -> GrouperRows:
+        """Return the rows of the grouper, for `whatif`.
+
+        Raises:
+            KubeError: the cluster does not answer.
+        """
+        ...
+
+    def namespaces(self) -> list[str]:
+        """Return the namespaces with objects that a page could name."""
+        ...
+
+
+class StateKeeper:
+    """Keeps the newest picture. `clock` returns seconds that never go back."""
+
+    def __init__(self, reader: ClusterReader, clock: Callable[[], float]) -> None:
+        self._reader = reader
+        self._clock = clock
+        self._picture: Picture | None = None
+        self._source: Source | None = None
+        self._changes = -1
+        self._begun_s = float("-inf")
+        self._tried_s = float("-inf")
+        self._planning: asyncio.Task[None] | None = None
+        self._news: asyncio.Condition = asyncio.Condition()
+        self._lookers = 0
+
+    @property
+    def age_s(self) -> float:
+        """Seconds since the cluster of the newest picture was read."""
+        return max(0.0, self._clock() - self._begun_s)
+
+    async def picture(self) -> Picture:
+        """Return the newest picture, and begin the next one if it is time for it.
+
+        Raises:
+            NoAnswerError: the cluster cannot be planned.
+            KubeError: it cannot be read.
+        """
+        found = await self.whole()
+        return found[0]
+
+    async def whole(self) -> tuple[Picture, Source]:
+        """Return the newest picture with the cluster that it was made from.
+
+        Raises:
+            NoAnswerError: the cluster cannot be planned.
+            KubeError: it cannot be read.
+        """
+        if self._is_due():
+            self._begin()
+        is_old = not self._reader.is_fixed and self.age_s > AGED_S + PLAN_EVERY_S
+        if self._planning is not None and (self._picture is None or is_old):
+            try:
+                await asyncio.shield(self._planning)
+            except (KubeError, NoAnswerError):
+                if self._picture is None:
+                    raise  # otherwise the old one is shown, with its age
+        assert self._picture is not None, "the plan has raised if there is none"
+        assert self._source is not None, "both are set together"
+        return self._picture, self._source
+
+    @asynccontextmanager
+    async def looking(self) -> AsyncIterator[None]:
+        """Count a person who looks, within the block; while there is one, `run` plans."""
+        self._lookers += 1
+        LOOKERS.set(self._lookers)
+        try:
+            yield
+        finally:
+            self._lookers -= 1
+            LOOKERS.set(self._lookers)
+
+    async def after(self, version: int, wait_s: float) -> Picture | None:
+        """Return the first picture with another version; None if none comes in `wait_s`."""
+        async with self._news:
+            try:
+                async with asyncio.timeout(wait_s):
+                    await self._news.wait_for(
+                        lambda: self._picture is not None and self._picture.version != version
+                    )
+            except TimeoutError:
+                return None
+        return self._picture
+
+    async def run(self) -> None:
+        """Make pictures while somebody looks, until cancelled."""
+        while True:
+            await asyncio.sleep(1.0)
+            if self._lookers and self._is_due():
+                self._begin()
+
+    def _is_due(self) -> bool:
+        if self._planning is not None and not self._planning.done():
+            return False
+        if self._picture is None:
+            return True
+        if self._reader.is_fixed or self._clock() - self._tried_s < PLAN_EVERY_S:
+            return False
+        return self._changes != self._reader.changes or self.age_s > AGED_S
+
+    def _begin(self) -> None:
+        self._tried_s = self._clock()
+        self._planning = asyncio.create_task(self._make())
+        self._planning.add_done_callback(_note)
+
+    async def _make(self) -> None:
+        begun_s, changes = self._clock(), self._reader.changes
+        source = await self._reader.source()
+        version = 1 if self._picture is None else self._picture.version + 1
+        with PLAN_SECONDS.time():
+            picture = await asyncio.to_thread(picture_of, source, version)
+        self._picture, self._source = picture, source
+        self._begun_s, self._changes = begun_s, changes
+        PICTURES.inc()
+        async with self._news:
+            self._news.notify_all()
+
+
+def _note(task: "asyncio.Task[None]") -> None:
+    """Log why a picture could not be made; a person who waits for it gets the error too."""
+    if task.cancelled():
+        return
+    error = task.exception()
+    if isinstance(error, KubeError | NoAnswerError):
+        _log.warning("no new picture of the cluster", error=str(error))
+    elif error is not None:
+        _log.error("no new picture of the cluster", exc_info=error)
