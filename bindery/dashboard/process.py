@@ -22,6 +22,7 @@ from bindery.answers.source import Source
 from bindery.dashboard.guard import Entrance
 from bindery.dashboard.live import FixedCluster, LiveCluster
 from bindery.dashboard.past import HistoryReader, NoHistory
+from bindery.dashboard.recorded import LiveHistory
 from bindery.dashboard.reviews import TokenReviewer
 from bindery.dashboard.sessions import Sessions
 from bindery.dashboard.state import ClusterReader, StateKeeper
@@ -71,9 +72,11 @@ async def run(options: DashboardOptions) -> None:
         is_secure = options.served.address not in (LOOPBACK, "::1", "localhost")
         sessions = Sessions(TokenReviewer(address), time.monotonic)
         entrance = Entrance(is_local=False, is_secure=is_secure, port=options.served.port)
-        site = _site(cluster, sessions, entrance, NoHistory())
+        history = LiveHistory(client, options.lease_namespace, cluster.pools)
+        site = _site(cluster, sessions, entrance, history)
         async with asyncio.TaskGroup() as group:
             group.create_task(cluster.run())
+            group.create_task(history.run())
             await _serve(site, options.served, lambda _port: None)
 
 
@@ -87,9 +90,11 @@ async def open_live(
         ListenError: the port cannot be listened on.
     """
     cluster = LiveCluster(client, lease_namespace)
+    history = LiveHistory(client, lease_namespace, cluster.pools)
     async with asyncio.TaskGroup() as group:
         group.create_task(cluster.run())
-        await _open(cluster, port, announce)
+        group.create_task(history.run())
+        await _open(cluster, history, port, announce)
 
 
 async def open_fixed(source: Source, port: int, announce: Callable[[str], None]) -> None:
@@ -98,13 +103,15 @@ async def open_fixed(source: Source, port: int, announce: Callable[[str], None])
     Raises:
         ListenError: the port cannot be listened on.
     """
-    await _open(FixedCluster(source), port, announce)
+    await _open(FixedCluster(source), NoHistory(), port, announce)
 
 
-async def _open(reader: ClusterReader, port: int, announce: Callable[[str], None]) -> None:
+async def _open(
+    reader: ClusterReader, past: HistoryReader, port: int, announce: Callable[[str], None]
+) -> None:
     sessions = Sessions(None, time.monotonic)
     entrance = Entrance(is_local=True, is_secure=False, port=port)
-    site = _site(reader, sessions, entrance, NoHistory())
+    site = _site(reader, sessions, entrance, past)
     site.ticket = secrets.token_urlsafe(24)
 
     def announced(bound: int) -> None:

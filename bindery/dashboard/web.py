@@ -24,6 +24,7 @@ from bindery.dashboard.listing import Asked
 from bindery.dashboard.metrics import SECONDS_BY_PAGE, SESSIONS
 from bindery.dashboard.pages.paths import ENDINGS
 from bindery.dashboard.past import HistoryReader
+from bindery.dashboard.recorded import VisibleHistory
 from bindery.dashboard.rights import ALL, Rights
 from bindery.dashboard.seen import shown_to
 from bindery.dashboard.sessions import Session, Sessions
@@ -218,6 +219,7 @@ class Server:
 
     async def _page(self, request: web.Request, kind: PageKind) -> web.Response:
         picture = await self._picture(request)
+        past = VisibleHistory(self._site.past, await self._rights(request))
         names, form = _form(request)
         asked = Asked.of(request.query, kind.filters)
         if form == ".csv":
@@ -225,7 +227,7 @@ class Server:
         parts = PathParts(request.match_info.get("namespace", ""), names)
 
         def made() -> str | None:
-            page = kind.make(picture, parts, asked, self._site.past)
+            page = kind.make(picture, parts, asked, past)
             if page is None:
                 return None
             if form == ".json":

@@ -113,7 +113,7 @@ def _json(entries: tuple[Entry, ...], trends: History, term: int) -> bytes:
 def _rounded(amounts: Amounts) -> NDArray[np.int64]:
     """Return `amounts` as integers of three digits and zeros, which compress well."""
     power = 10.0 ** np.maximum(np.floor(np.log10(np.maximum(amounts, 1.0))) - 2, 0)
-    return (np.rint(amounts / power) * power).astype(np.int64)
+    return np.asarray(np.rint(amounts / power) * power, dtype=np.int64)
 
 
 def _unpacked(text: str) -> bytes:

@@ -54,7 +54,7 @@ class HistoryKeeping:
         self._notes = HistoryNotes(cluster, self._record, clock)
         self._keeper = RecordKeeper(
             self._record,
-            RecordStore(client, history_name(configuration), namespace, KEY),
+            RecordStore(client, history_name(configuration.node_pool), namespace, KEY),
             _Problems(),
             "History",
             history.save_seconds,

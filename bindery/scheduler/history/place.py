@@ -2,13 +2,10 @@
 
 from typing import Final
 
-from bindery.api.configuration import SchedulerConfiguration
-
 HISTORY_NAME: Final = "bindery-history"
 KEY: Final = "history"
 
 
-def history_name(configuration: SchedulerConfiguration) -> str:
-    """Return the name of the ConfigMap with the history of the configured node pool."""
-    pool = configuration.node_pool
+def history_name(pool: str) -> str:
+    """Return the name of the ConfigMap with the history of the node pool `pool`."""
     return f"{HISTORY_NAME}-{pool}" if pool else HISTORY_NAME
