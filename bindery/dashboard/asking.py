@@ -1,8 +1,9 @@
 """The desk of `whatif`: plans a pasted manifest in a thread, one at a time."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import chain
 from typing import Final
 
 from bindery.answers.errors import BadInputError, NoAnswerError
@@ -76,6 +77,8 @@ def _rehearsed(
         BadInputError: the person may not submit it, or there is nothing to schedule in it.
     """
     documents = parse(manifest.replace("\r\n", "\n"), _NAME)
+    for found in (namespace, *chain.from_iterable(_namespaces(each.data) for each in documents)):
+        _demand_namespace(found, rights)  # before anything about it is looked up
     submission = submission_of(source, Submitted(_NAME, documents, namespace), rows)
     pods = [each.pod for each in submission.arrivals]
     _demand_rights([*submission.objects, *pods], rights)
@@ -98,10 +101,28 @@ def _demand_rights(items: Iterable[KubeObject], rights: Rights) -> None:
         raise BadInputError(f"{_NAME}: it has more than {MOST_OBJECTS:,} objects and pods")
     for item in found:
         namespace = item.metadata.namespace
-        if namespace and not rights.sees(namespace):
-            raise BadInputError(f"{_NAME}: you may not list PodGroups and pods in {namespace}")
-        if not namespace and not _may_submit(item, rights):
+        if namespace:
+            _demand_namespace(namespace, rights)
+        elif not _may_submit(item, rights):
             raise BadInputError(f"{_NAME}: your rights do not include objects of this kind")
+
+
+def _demand_namespace(namespace: str, rights: Rights) -> None:
+    if not rights.sees(namespace):
+        raise BadInputError(f"{_NAME}: you may not list PodGroups and pods in {namespace}")
+
+
+def _namespaces(data: object) -> Iterator[str]:
+    """Yield the namespaces that a document names anywhere."""
+    if isinstance(data, dict):
+        for key, value in data.items():
+            if key == "namespace" and isinstance(value, str):
+                yield value
+            else:
+                yield from _namespaces(value)
+    elif isinstance(data, list):
+        for each in data:
+            yield from _namespaces(each)
 
 
 def _may_submit(item: KubeObject, rights: Rights) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
+from typing import Final
 
 from bindery.answers.evictions import GangEviction
 from bindery.kube.objects.podgroups import PodGroup
@@ -15,6 +16,9 @@ from bindery.kube.objects.watched import Pod
 from bindery.scheduler.insight.shares import QueueShare
 from bindery.scheduler.model.jobs import JobKey
 from bindery.scheduler.planning.reports import StageReport
+
+BINDS: Final = "binds"
+"""The kind of a step that binds pods; the other kinds are actions that evict."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +127,7 @@ class NextStep:
 
     gang: JobKey | None
     kind: str
-    """`binds`, or the action that evicts."""
+    """`BINDS`, or the action that evicts."""
     pods: int
     nodes: tuple[str, ...]
     claimant: JobKey | None = None
@@ -172,3 +176,9 @@ class Picture:
     def place_of(self) -> dict[JobKey, int]:
         """The places of the waiting gangs; 1 is first."""
         return {key: place for place, key in enumerate(self.order, 1) if key is not None}
+
+    @cached_property
+    def binds_of(self) -> dict[JobKey, int]:
+        """The numbers of pods that the next cycle would bind, by gang."""
+        binds = (each for each in self.steps if each.kind == BINDS)
+        return {each.gang: each.pods for each in binds if each.gang is not None}

@@ -13,7 +13,7 @@ from bindery.answers.listings import gang_rows
 from bindery.answers.rows import Row
 from bindery.answers.source import Source
 from bindery.api.states import GangState
-from bindery.dashboard.facts import GangFact, NextStep, Picture, RoomPromise
+from bindery.dashboard.facts import BINDS, GangFact, NextStep, Picture, RoomPromise
 from bindery.dashboard.plannednodes import Keeping, node_facts
 from bindery.kube.objects.ownernames import workload_text
 from bindery.kube.objects.podgroups import PodGroup
@@ -25,7 +25,7 @@ from bindery.scheduler.insight.advice import advice, changed_object
 from bindery.scheduler.insight.order import Turns
 from bindery.scheduler.insight.shares import ClusterShares, cluster_shares
 from bindery.scheduler.model.jobs import JobKey
-from bindery.scheduler.model.reasons import JobReason
+from bindery.scheduler.model.reasons import LACKS_ROOM, JobReason
 from bindery.scheduler.planning.reports import CycleReport
 from bindery.scheduler.planning.session import Session
 from bindery.scheduler.world import World
@@ -124,7 +124,7 @@ def _steps(drafts: Iterable[StatementDraft], report: CycleReport) -> Iterator[Ne
         for task, pod in zip(draft.tasks, draft.spec.pods, strict=True):
             bound[task.job].append(pod.selected_node)
     for key, nodes in sorted(bound.items()):
-        yield NextStep(key, "binds", len(nodes), tuple(sorted(set(nodes))))
+        yield NextStep(key, BINDS, len(nodes), tuple(sorted(set(nodes))))
     evicted: defaultdict[tuple[JobKey, str, JobKey], list[str]] = defaultdict(list)
     for each in report.evictions:
         evicted[each.task.job, each.action, each.preemptor].append(each.task.node_name)
@@ -140,11 +140,10 @@ def _gangs(source: Source, plan: _Plan) -> Iterator[GangFact]:
         namespace, name = str(row["namespace"]), str(row["name"])
         if name.startswith("pod/"):
             pod = singles[namespace, name.removeprefix("pod/")]
-            key, pods = JobKey(namespace, pod.metadata.name, False), (pod,)
-            yield _gang(key, None, pods, row, plan)
+            yield _gang(JobKey(namespace, pod.metadata.name, False), None, (pod,), row, plan)
             continue
-        key = JobKey(namespace, name, True)
         pods = tuple(snapshot.pods_by_group.get((namespace, name), ()))
+        key = JobKey(namespace, name, True)
         yield _gang(key, groups.get((namespace, name)), pods, row, plan)
 
 
@@ -154,7 +153,8 @@ def _gang(
     reason, message = _why(key, row, plan.report)
     state = _state(group, pods, row)
     waits = state in (GangState.WAITING, GangState.INVALID, GangState.EVICTED)
-    least = row["min"]
+    least, planned = row["min"], plan.report.jobs.get(key)
+    never_fits = waits and reason in LACKS_ROOM and planned is not None and not planned.can_run
     labels = group.metadata.labels if group is not None else {}
     return GangFact(
         key=key,
@@ -180,7 +180,7 @@ def _gang(
         else "",
         waits=waits,
         is_stuck=bool(reason) and not waits and reason != JobReason.SCHEDULED,
-        is_broken=reason in BROKEN or (key.is_group and group is None),
+        is_broken=reason in BROKEN or (key.is_group and group is None) or never_fits,
         is_idle=bool(row["idle"]),
         evicted=eviction_of(group),
         stages=plan.report.stages.get(key, ()),

@@ -1,4 +1,4 @@
-"""The past as the schedulers have recorded it, and the part of it that a person may see.
+"""The past as the schedulers have recorded it.
 
 Implements `past.HistoryReader` on the records of `bindery.scheduler.history`, one for each node
 pool. `LiveHistory` reads them now and then; a page is answered from memory.
@@ -7,20 +7,12 @@ pool. `LiveHistory` reads them now and then; a page is answered from memory.
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import Final
 
 import structlog
 
 from bindery.api import quantity
-from bindery.dashboard.past import (
-    HistoryReader,
-    PastEviction,
-    PastPlan,
-    PastWait,
-    QueuePoint,
-)
-from bindery.dashboard.rights import Rights
+from bindery.dashboard.past import PastEviction, PastPlan, PastWait, QueuePoint
 from bindery.kube.client import Client
 from bindery.kube.errors import KubeError
 from bindery.scheduler.history.codec import Past, decode
@@ -97,36 +89,6 @@ class RecordedHistory:
 
     def _of(self, gang: JobKey, kind: EntryKind) -> Iterator[Entry]:
         return (entry for entry in self._by_gang.get(gang, ()) if entry.kind is kind)
-
-
-class VisibleHistory:
-    """The part of `past` that a person with `rights` may see: no gang of other namespaces."""
-
-    def __init__(self, past: HistoryReader, rights: Rights) -> None:
-        self._past, self._rights = past, rights
-        self.since = past.since
-
-    def evictions_of(self, gang: JobKey) -> Sequence[PastEviction]:
-        """Return the evictions of pods of `gang`, without claimants that may not be named."""
-        found = self._past.evictions_of(gang) if self._rights.sees(gang.namespace) else ()
-        return [
-            each
-            if each.claimant is None or self._rights.sees(each.claimant.namespace)
-            else replace(each, claimant=None)
-            for each in found
-        ]
-
-    def waits(self, gang: JobKey) -> Sequence[PastWait]:
-        """Return the times for which `gang` waited."""
-        return self._past.waits(gang) if self._rights.sees(gang.namespace) else ()
-
-    def plans(self, gang: JobKey) -> Sequence[PastPlan]:
-        """Return the plans for `gang`."""
-        return self._past.plans(gang) if self._rights.sees(gang.namespace) else ()
-
-    def queue_trend(self, queue: str, resource: str) -> Sequence[QueuePoint]:
-        """Return the amounts of a queue over time; the page shows only queues that it may."""
-        return self._past.queue_trend(queue, resource)
 
 
 class LiveHistory(RecordedHistory):

@@ -7,7 +7,7 @@ for it. `sessions` keeps the answer for half a minute.
 import asyncio
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from bindery.kube.accessreview import may
 from bindery.kube.client import Client
@@ -72,7 +72,7 @@ async def read_rights(client: Client, namespaces: Collection[str]) -> Rights:
     """
     places = asyncio.Semaphore(_AT_ONCE)
 
-    async def lists(resource: Resource[object], namespace: str = "") -> bool:
+    async def lists(resource: Resource[Any], namespace: str = "") -> bool:
         async with places:
             return await may(client, resource, "list", namespace)
 

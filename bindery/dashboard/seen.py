@@ -7,8 +7,8 @@ by whether a hidden name exists: otherwise a person could find out by naming it.
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 import msgspec
@@ -18,6 +18,13 @@ from bindery.answers.ownqueues import RULES
 from bindery.api import quantity
 from bindery.api.names import GPU_RESOURCE
 from bindery.dashboard.facts import GangFact, NextStep, NodeFact, Picture, PodOnNode, RoomPromise
+from bindery.dashboard.past import (
+    HistoryReader,
+    PastEviction,
+    PastPlan,
+    PastWait,
+    QueuePoint,
+)
 from bindery.dashboard.rights import Rights
 from bindery.kube.objects.podgroups import GangQueue, PodGroup
 from bindery.kube.objects.watched import Condition, Pod
@@ -32,6 +39,8 @@ _PAIR: Final = re.compile(rf"(?<![\w./-])({_LABEL})/({_NAME})(?!\w)")
 """A namespace and a name, as in `team-a/train`. A namespace has no dots, unlike the prefix of a
 label or a resource such as nvidia.com/gpu."""
 _NAMESPACE: Final = re.compile(rf"\b(namespaces?:?) (['\"]?)({_LABEL})(?![\w-])\2")
+_NODES: Final = re.compile(rf"\b(on|of) nodes? {_NAME}(?:, {_NAME})*(?: and [0-9]+ more)?")
+"""Names of nodes in a message, as in `reserved on nodes a1, a2 and 5 more`."""
 _KINDS: Final = frozenset({"pod", "pg", "queue", "br"})
 """What stands before the name of an object in place of its namespace."""
 
@@ -62,7 +71,11 @@ def shown_to(picture: Picture, rights: Rights) -> Picture:
 
 
 def reduced(text: str, rights: Rights) -> str:
-    """Return `text` without the names of objects in namespaces that the person may not see."""
+    """Return `text` without names of nodes and of objects in namespaces that are not for the
+    person.
+    """
+    if not rights.nodes:
+        text = _NODES.sub(r"\1 some nodes", text)
     if rights.namespaces is None or not text:
         return text
 
@@ -77,13 +90,52 @@ def reduced(text: str, rights: Rights) -> str:
     return _NAMESPACE.sub(namespace, _PAIR.sub(pair, text))
 
 
+@dataclass(frozen=True)
+class SeenHistory:
+    """The part of the past that a person may see. Implements `HistoryReader`."""
+
+    past: HistoryReader
+    rights: Rights
+
+    @property
+    def since(self) -> float | None:
+        """The oldest time of which something is kept; None if nothing is."""
+        return self.past.since
+
+    def evictions_of(self, gang: JobKey) -> Sequence[PastEviction]:
+        """Return the evictions of pods of `gang`, without claimants that must not be named."""
+        if not self.rights.sees(gang.namespace):
+            return ()
+        return [
+            replace(
+                each,
+                claimant=_key(each.claimant, self.rights),
+                message=reduced(each.message, self.rights),
+            )
+            for each in self.past.evictions_of(gang)
+        ]
+
+    def waits(self, gang: JobKey) -> Sequence[PastWait]:
+        """Return the times for which `gang` waited."""
+        return self.past.waits(gang) if self.rights.sees(gang.namespace) else ()
+
+    def plans(self, gang: JobKey) -> Sequence[PastPlan]:
+        """Return the plans for `gang`."""
+        if not self.rights.sees(gang.namespace):
+            return ()
+        found = self.past.plans(gang)
+        return found if self.rights.nodes else [replace(each, nodes=()) for each in found]
+
+    def queue_trend(self, queue: str, resource: str) -> Sequence[QueuePoint]:
+        """Return the amounts of `resource` of `queue` over time, if the person may read queues."""
+        return self.past.queue_trend(queue, resource) if self.rights.queues else ()
+
+
 def _key(key: JobKey | None, rights: Rights) -> JobKey | None:
     return key if key is not None and rights.sees(key.namespace) else None
 
 
 def _gang(gang: GangFact, rights: Rights) -> GangFact:
-    if rights.namespaces is None:
-        return gang
     return replace(
         gang,
         message=reduced(gang.message, rights),

@@ -24,9 +24,8 @@ from bindery.dashboard.listing import Asked
 from bindery.dashboard.metrics import SECONDS_BY_PAGE, SESSIONS
 from bindery.dashboard.pages.paths import ENDINGS
 from bindery.dashboard.past import HistoryReader
-from bindery.dashboard.recorded import VisibleHistory
 from bindery.dashboard.rights import ALL, Rights
-from bindery.dashboard.seen import shown_to
+from bindery.dashboard.seen import SeenHistory, shown_to
 from bindery.dashboard.sessions import Session, Sessions
 from bindery.dashboard.sitemap import PAGES, PageKind, PathParts
 from bindery.dashboard.state import ClusterReader, StateKeeper
@@ -218,8 +217,9 @@ class Server:
         return handle
 
     async def _page(self, request: web.Request, kind: PageKind) -> web.Response:
-        picture = await self._picture(request)
-        past = VisibleHistory(self._site.past, await self._rights(request))
+        rights = await self._rights(request)
+        picture = await self._seen_by(rights)
+        past = SeenHistory(self._site.past, rights)
         names, form = _form(request)
         asked = Asked.of(request.query, kind.filters)
         if form == ".csv":
@@ -247,17 +247,13 @@ class Server:
             raise web.HTTPNotFound(reason=f"There is no such {kind.noun}, or you may not see it.")
         return _answer(text, form, kind.name)
 
-    async def _picture(self, request: web.Request) -> Picture:
-        """Return what the person may see now."""
-        rights = await self._rights(request)
-        picture = await self._site.keeper.picture()
-        return await self._reduced(picture, rights)
-
     async def _rights(self, request: web.Request) -> Rights:
         namespaces = self._site.reader.namespaces()
         return await self._site.sessions.rights(request[_SESSION], namespaces)
 
-    async def _reduced(self, picture: Picture, rights: Rights) -> Picture:
+    async def _seen_by(self, rights: Rights) -> Picture:
+        """Return what a person with `rights` may see now."""
+        picture = await self._site.keeper.picture()
         if rights.see_all:
             return picture
         key = (picture.version, rights)
@@ -286,7 +282,7 @@ class Server:
             form = await request.post()
             manifest, namespace = str(form.get("manifest", "")), str(form.get("namespace", ""))
             page = await self._desk.answer(manifest, namespace, rights)
-        picture = await self._picture(request)
+        picture = await self._seen_by(rights)
         if request.path.endswith(".json"):
             return _answer(
                 rendering.wire(page, picture, self._site.keeper.age_s), ".json", "whatif"

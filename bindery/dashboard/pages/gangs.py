@@ -63,6 +63,8 @@ class GangRow:
     """Its place in the order of serving; None if it does not wait for its turn."""
     of: int
     ahead: Ahead | None
+    binds: int
+    """Number of its pods that the next cycle would bind."""
     reason: str
     message: str
     advice: str
@@ -133,6 +135,7 @@ def gang_row(picture: Picture, gang: GangFact) -> GangRow:
         place=place,
         of=len(picture.order),
         ahead=ahead_of(picture, place) if place is not None else None,
+        binds=picture.binds_of.get(gang.key, 0),
         reason=gang.reason,
         message=gang.message,
         advice=gang.advice,

@@ -11,6 +11,7 @@ from bindery.dashboard.pages.gangs import SELECTIONS
 from bindery.dashboard.pages.nodes import node_row
 from bindery.dashboard.pages.paths import gang_path, node_path, queue_path
 from bindery.dashboard.pages.queues import QueueRow, row
+from bindery.scheduler.model.reasons import JobReason
 
 HEADINGS: Final = (
     Heading("kind", "Kind"),
@@ -21,6 +22,12 @@ HEADINGS: Final = (
 )
 KINDS: Final = ("Scheduler", "Misconfigured", "Sick node", "Stuck gang", "Starved queue", "Idle")
 """What needs a person, the most urgent first."""
+
+
+_QUEUE_ADVICE: Final = {
+    JobReason.QUEUE_DOES_NOT_EXIST.value: "Create the queue, or correct the objects that name it.",
+    JobReason.QUEUE_CLOSED.value: "Open the queue (spec.state: Open) when jobs may start again.",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +96,9 @@ def overview_page(picture: Picture, asked: Asked) -> OverviewPage:
 
 def _figures(picture: Picture) -> Iterator[Figure]:
     tops = [queue for queue in picture.queues if queue.depth == 0]
-    for name, total in picture.total.items():
-        if name in ("gpu", "cpu", "memory"):
+    for name in ("gpu", "cpu", "memory"):
+        total = picture.total.get(name, 0.0)
+        if total:
             shares = [queue.resources[name] for queue in tops if name in queue.resources]
             allocated = sum(share.allocated for share in shares)
             pending = sum(max(0.0, share.requested - share.allocated) for share in shares)
@@ -111,7 +119,7 @@ def _attention(picture: Picture) -> Iterator[Attention]:
         if queue.problem:
             reason, _, text = queue.problem.partition(": ")
             path = queue_path(queue.name)
-            advice = "Correct the Queue object."
+            advice = _QUEUE_ADVICE.get(reason, "Correct the Queue object.")
             yield Attention("Misconfigured", f"queue {queue.name}", reason, text, advice, path)
         share = queue.resources.get("gpu")
         if share is not None and row(queue, "gpu", share).is_starved and not queue.problem:
