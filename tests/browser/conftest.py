@@ -11,7 +11,7 @@ from playwright.sync_api import Browser
 
 from tests.browser.visiting import Visitor, chromium
 
-BUSY = Path(__file__).parent / "busycluster.yaml"
+BUSY = Path(__file__).parents[2] / "examples" / "scenarios" / "busy.yaml"
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, Dialog
 
 from tests.browser.conftest import BUSY, opened
 from tests.browser.visiting import SCHEMES, WIDTHS, Scheme, Visitor
@@ -15,8 +15,8 @@ from tests.browser.visiting import SCHEMES, WIDTHS, Scheme, Visitor
 PAGES = {
     "overview": "/",
     "gangs": "/gangs",
-    "gang-that-waits": "/gangs/vision/whole-rack",
-    "gang-with-stages": "/gangs/language/pipeline",
+    "gang-that-waits": "/gangs/language/pretrain-large",
+    "gang-with-stages": "/gangs/serving/evaluate",
     "queues": "/queues",
     "queue": "/queues/research",
     "nodes": "/nodes",
@@ -54,15 +54,14 @@ def test_each_page_is_complete_and_keeps_no_person_out(
 
 
 def test_a_waiting_gang_shows_its_reason_its_place_and_what_would_help(visitor: Visitor) -> None:
-    explained = answer("explain", "whole-rack", "-n", "vision")
+    explained = answer("explain", "pretrain-large", "-n", "language")
     with visitor.window() as visit:
         visit.go(PAGES["gang-that-waits"])
         facts = visit.text("#facts")
 
     assert explained["reason"] in facts
     assert " ".join(explained["message"].split()) in facts
-    place = explained["order"]["place"]
-    assert f"Place {place} of " in facts
+    assert f"Place {explained['position']['place']} of {explained['position']['of']}" in facts
 
 
 def test_each_queue_has_the_share_that_the_command_shows(visitor: Visitor) -> None:
@@ -90,10 +89,15 @@ def test_the_map_names_each_state_in_words(visitor: Visitor) -> None:
             for tile in visit.page.locator("a.tile").all()
         }
 
-    assert len(tiles) == 13
-    assert "full" in tiles["a1"].lower()
-    assert "8 of 8 GPUs" in tiles["a1"]
-    assert tiles["down"] != tiles["cordoned"]
+    assert len(tiles) == 42
+    for name, words in {
+        "a0": "Full; 8 of 8 GPUs",
+        "b3": "Shared GPUs",
+        "c-dead": "Sick",
+        "c-drained": "Cordoned",
+        "c6": "Being freed",
+    }.items():
+        assert words in tiles[name]
 
 
 def test_the_pages_are_reached_and_left_by_keyboard_alone(visitor: Visitor) -> None:
@@ -125,13 +129,13 @@ def test_the_pages_are_reached_and_left_by_keyboard_alone(visitor: Visitor) -> N
 def test_a_table_is_searched_and_sorted_by_the_server(visitor: Visitor) -> None:
     with visitor.window() as visit:
         visit.go("/gangs?show=all")
-        visit.page.locator("input[type=search]").fill("whole")
+        visit.page.locator("input[type=search]").fill("pretrain-l")
         visit.page.keyboard.press("Enter")
-        visit.page.wait_for_url("**q=whole**")
+        visit.page.wait_for_url("**q=pretrain-l**")
         rows = visit.page.locator("#gangs tbody tr")
 
         assert rows.count() == 1
-        assert "whole-rack" in rows.first.inner_text()
+        assert "pretrain-large" in rows.first.inner_text()
         visit.check()
 
 
@@ -163,7 +167,12 @@ def test_hostile_names_are_shown_as_text(browser: Browser, tmp_path: Path) -> No
     file.write_text(json.dumps({"name": "hostile", "nodes": [{"name": "n"}], "objects": objects}))
     with opened(file) as address, Visitor(browser, address).window(400) as visit:
         alerts: list[str] = []
-        visit.page.on("dialog", lambda dialog: (alerts.append(dialog.message), dialog.dismiss()))
+
+        def refuse(dialog: Dialog) -> None:
+            alerts.append(dialog.message)
+            dialog.dismiss()
+
+        visit.page.on("dialog", refuse)
         visit.go("/gangs?show=all")
         text = visit.text()
 
@@ -171,9 +180,11 @@ def test_hostile_names_are_shown_as_text(browser: Browser, tmp_path: Path) -> No
         assert "n" * 100 in text
         assert visit.page.locator("main img").count() == 0
         assert visit.overflow() == 0
-        for link in visit.page.locator("#gangs a.name").all()[:5]:
-            href = link.get_attribute("href") or ""
-            visit.go(href)
+        links = visit.page.locator("#gangs a.name").all()
+        paths = [link.get_attribute("href") or "" for link in links]
+        assert len(paths) == len(names)
+        for path in paths:
+            visit.go(path)
             assert visit.page.locator("h1").count() == 1
         assert alerts == []
         visit.check()

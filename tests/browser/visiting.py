@@ -1,6 +1,6 @@
 """A person's browser at the page: what it shows, and all that must not happen while it does.
 
-Chromium asks no one for updates: the tests see each request of a page, and know only its own origin.
+The tests see each request of a page, and allow only its own origin.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, BrowserContext, Page, Request, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, Request, Response, sync_playwright
 
 from tests.required import lacking
 
@@ -59,14 +59,7 @@ class Visit:
         self.page.on("pageerror", lambda error: self.console.append(str(error)))
         self.page.on("request", self._asked)
         self.page.on("requestfailed", self._failed)
-        self.page.on(
-            "response",
-            lambda answer: (
-                self.failures.append(f"{answer.status} {answer.url}")
-                if answer.status >= 400
-                else None
-            ),
-        )
+        self.page.on("response", self._answered)
 
     def go(self, path: str) -> None:
         """Open the page at `path`, and wait until it is complete."""
@@ -104,6 +97,10 @@ class Visit:
         parts = urlsplit(request.url)
         if f"{parts.scheme}://{parts.netloc}" != self.origin and parts.scheme != "data":
             self.elsewhere.append(request.url)
+
+    def _answered(self, answer: Response) -> None:
+        if answer.status >= 400:
+            self.failures.append(f"{answer.status} {answer.url}")
 
     def _failed(self, request: Request) -> None:
         # The stream of news ends when the browser goes on to the next page.

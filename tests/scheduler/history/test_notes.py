@@ -11,7 +11,7 @@ from bindery.scheduler.history.notes import LOOK_EVERY_S, HistoryNotes
 from bindery.scheduler.history.record import HistoryRecord
 from bindery.scheduler.history.trends import WAITING_GANGS
 from bindery.scheduler.model.evictions import Eviction
-from bindery.scheduler.model.jobs import JobKey
+from bindery.scheduler.model.jobs import JobKey, Uid
 from tests.scheduler.schedulerworld import (
     NAMESPACE,
     NOW,
@@ -126,7 +126,7 @@ def test_the_wait_of_a_deleted_gang_ends() -> None:
 
 def test_evictions_name_the_action_and_the_gang_that_got_the_room() -> None:
     noted = Noted(node("n1"), *gang("train", 2, cpu=1), *gang("serve", 2, cpu=1, queue="other"))
-    tasks = [noted.engine.cluster.state.tasks[uid] for uid in ("uid-train-0", "uid-train-1")]
+    tasks = [noted.engine.cluster.state.tasks[Uid(uid)] for uid in ("uid-train-0", "uid-train-1")]
     serve, train = (JobKey(NAMESPACE, name, True) for name in ("serve", "train"))
 
     noted.notes.evicted([Eviction(task, "", serve, action="reclaim") for task in tasks])
