@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from bindery.api.shown import MOST_QUOTED, shown
-from bindery.api.states import GangState
+from bindery.api.states import GangState, Phase
 from bindery.api.times import seconds
 from bindery.kube.objects.bindrequests import StatementKey
 from bindery.scheduler.cache.cluster import Cluster
@@ -18,7 +18,7 @@ from bindery.scheduler.history.entries import MOST_NODES, NO_GANG, Entry, EntryK
 from bindery.scheduler.history.figures import figures_of
 from bindery.scheduler.history.record import HistoryRecord
 from bindery.scheduler.model.evictions import Eviction
-from bindery.scheduler.model.jobs import JobKey
+from bindery.scheduler.model.jobs import JobKey, TaskStatus, Uid
 from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.planning.reports import CycleReport
 
@@ -30,6 +30,7 @@ MOST_NAME: Final = 253
 """The longest name that the API server accepts. Users can write more into `spec.queue`."""
 _PASSING: Final = frozenset({JobReason.NOT_TRIED_YET, JobReason.COMMIT_UNDER_WAY})
 """Reasons that last only moments: the one before goes on."""
+_BOUND: Final = frozenset({TaskStatus.RUNNING, TaskStatus.SUCCEEDED, TaskStatus.FAILED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,7 @@ class _Plan:
     """A commit whose outcome is not known yet."""
 
     entry: Entry
+    pods: tuple[Uid, ...]
     is_seen: bool = False
     """Whether a watch has shown its BindRequest."""
 
@@ -81,7 +83,7 @@ class HistoryNotes:
             nodes=tuple(shown(node, MOST_NAME) for node in nodes[:MOST_NODES]),
             node_count=len(nodes),
         )
-        self._plans[draft.key] = _Plan(entry)
+        self._plans[draft.key] = _Plan(entry, tuple(task.uid for task in draft.tasks))
 
     def evicted(self, evictions: Sequence[Eviction]) -> None:
         """Note evictions that the API server has accepted."""
@@ -136,9 +138,16 @@ class HistoryNotes:
             if key in holds.assumed or (found is not None and not found.is_final):
                 continue
             del self._plans[key]
-            if plan.is_seen:
-                phase = found.status.phase if found is not None else "Deleted"
-                self._record.add(_ended(plan.entry, phase, now))
+            if found is not None:
+                self._record.add(_ended(plan.entry, found.status.phase, now))
+            elif any(map(self._is_bound, plan.pods)):  # the request is gone again
+                self._record.add(_ended(plan.entry, Phase.SUCCEEDED, now))
+            elif plan.is_seen:
+                self._record.add(_ended(plan.entry, "Deleted", now))
+
+    def _is_bound(self, uid: Uid) -> bool:
+        task = self._cluster.state.tasks.get(uid)
+        return task is not None and task.pod_status in _BOUND
 
     def _follow_waits(self, report: CycleReport, now: float) -> None:
         """Begin and end waits by the reports of a cycle."""

@@ -23,6 +23,7 @@ from tests.scheduler.schedulerworld import (
     gang,
     modify,
     node,
+    pod,
     queue,
 )
 
@@ -90,6 +91,20 @@ def test_a_plan_whose_request_was_refused_is_forgotten() -> None:
     noted.cycle(phase="Pending")
 
     assert noted.entries(EntryKind.PLANNED) == []
+
+
+def test_a_plan_whose_request_is_gone_before_the_next_look_is_known_by_its_pods() -> None:
+    noted = Noted(node("n1"), *gang("train", 2, cpu=1))
+    drafts = list(noted.engine.cycle())
+    for draft in drafts:
+        noted.notes.committed(draft)
+        noted.engine.cluster.forget(draft.key)
+    for index in range(2):
+        modify(noted.engine.cluster, pod(f"train-{index}", cpu=1, group="train", on="n1"))
+    noted.clock.now += LOOK_EVERY_S
+    noted.notes.after_cycle(noted.engine.report)
+
+    assert [plan.reason for plan in noted.entries(EntryKind.PLANNED)] == ["Succeeded"]
 
 
 def test_a_wait_ends_with_its_reason_and_how_long_it_was() -> None:
