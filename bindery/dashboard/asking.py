@@ -1,4 +1,4 @@
-"""The desk of `whatif`: plans a pasted manifest in a thread, one at a time."""
+"""The desk for submissions: plans a pasted manifest in a thread, one at a time."""
 
 import asyncio
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,7 @@
 """The cluster as the pages read it: plain data of one moment, after one plan in memory.
 
 Made by `planned`, reduced by `seen`. Everything that belongs to a namespace has its key, so that it
-can be left out; the `None` in place of a key is a gang or a pod that must not be named.
+can be left out; None in place of a key is a gang or a pod that must not be named.
 """
 
 from collections.abc import Mapping

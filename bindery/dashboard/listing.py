@@ -30,7 +30,7 @@ class Heading:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class TableQuery:
     """The query of an address, as far as it is about a table."""
 
     search: str = ""
@@ -42,7 +42,7 @@ class Asked:
     """The further parameters of a page, such as the queue; empty ones are left out."""
 
     @classmethod
-    def of(cls, query: Mapping[str, str], filters: Sequence[str] = ()) -> "Asked":
+    def of(cls, query: Mapping[str, str], filters: Sequence[str] = ()) -> "TableQuery":
         """Read the query of an address; a value that cannot be used counts as absent."""
         return cls(
             search=query.get("q", "").strip()[:_MOST_SEARCHED],
@@ -54,11 +54,11 @@ class Asked:
             ),
         )
 
-    def whole(self, most: int) -> "Asked":
+    def whole(self, most: int) -> "TableQuery":
         """Return the same query for all rows, at most `most`."""
         return replace(self, page=1, size=most)
 
-    def at_least(self, size: int) -> "Asked":
+    def at_least(self, size: int) -> "TableQuery":
         """Return the same query with `size` rows where the query names no size."""
         return replace(self, size=size) if self.size == SIZE else self
 
@@ -92,7 +92,7 @@ class Listing(Generic[RowT]):
     total: int
     page: int
     pages: int
-    asked: Asked
+    asked: TableQuery
 
     def link_to_sort(self, key: str) -> str:
         """Return the query that sorts by `key`; by the other direction if it does already."""
@@ -105,7 +105,7 @@ class Listing(Generic[RowT]):
 
 
 def listing(
-    caption: str, headings: Sequence[Heading], rows: Iterable[RowT], asked: Asked
+    caption: str, headings: Sequence[Heading], rows: Iterable[RowT], asked: TableQuery
 ) -> Listing[RowT]:
     """Return the page of `rows` that `asked` names; without a sort they keep their order."""
     everything = list(rows)

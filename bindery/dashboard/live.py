@@ -1,11 +1,10 @@
 """The cluster of now, from watches of the page's own: one mirror for each kind.
 
-Used by `state`. The watched kinds are those that planning reads; a kind that the account may not
-read, or that the API server does not serve, is left out.
+`process` gives it to the keeper of pictures. It watches the kinds that planning reads; a kind that
+the account may not read, or that the API server does not serve, is left out.
 """
 
 import asyncio
-from collections.abc import Callable
 from datetime import UTC, datetime
 from itertools import chain
 from typing import Any, Final
@@ -40,12 +39,11 @@ _NEEDED: Final = (PODS, POD_GROUPS, QUEUES, NODES)
 class LiveCluster:
     """Mirrors the cluster while `run` is under way."""
 
-    def __init__(
-        self, client: Client, lease_namespace: str, now: Callable[[], datetime] | None = None
-    ) -> None:
+    def __init__(self, client: Client, lease_namespace: str, node_pool: str = "") -> None:
+        """`node_pool`: the pool of the scheduler for which to plan; empty: the default pool."""
         self._client = client
         self._lease_namespace = lease_namespace
-        self._now = now or (lambda: datetime.now(UTC))
+        self._node_pool = node_pool
         self._mirrors: dict[str, Reflector[Any]] = {}
         self._filled = asyncio.Event()
         self.changes = 0
@@ -94,14 +92,16 @@ class LiveCluster:
         """
         await self._filled.wait()
         snapshot = ClusterSnapshot.of(chain.from_iterable(map(_objects, self._mirrors.values())))
-        leader = await read_leader(self._client, scheduler_lease(""), self._lease_namespace)
-        configuration, deviation = configuration_of(leader)
+        lease = scheduler_lease(self._node_pool)
+        leader = await read_leader(self._client, lease, self._lease_namespace)
+        found, deviation = configuration_of(leader)
+        configuration = found.model_copy(update={"node_pool": self._node_pool})
         planner = Planner(configuration, leader, deviation)
         planner = await with_served_pools(
-            self._client, planner, self.pools(), self._lease_namespace
+            self._client, planner, await self.pools(), self._lease_namespace
         )
         past = await self._record(configuration)
-        return Source(snapshot, configuration, self._now(), past, planner)
+        return Source(snapshot, configuration, datetime.now(UTC), past, planner)
 
     async def grouper_rows(self) -> GrouperRows:
         """Return the rows of the cluster's grouper, for `whatif`.
@@ -120,8 +120,9 @@ class LiveCluster:
                 found.add(name if kind is NAMESPACES else namespace)
         return sorted(found)
 
-    def pools(self) -> set[str]:
-        """Return the node pools of all nodes."""
+    async def pools(self) -> set[str]:
+        """Return the node pools of all nodes, once these are listed."""
+        await self._filled.wait()
         mirror = self._mirrors.get(NODES.plural)
         nodes = mirror.objects.values() if mirror is not None else ()
         return {node.metadata.labels.get(NODE_POOL_LABEL, "") for node in nodes}

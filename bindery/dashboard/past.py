@@ -1,6 +1,6 @@
 """What the pages show of the past: the records, and the reader that has them.
 
-`history` implements `HistoryReader`. A reader answers at once, from memory.
+The package for history implements `HistoryReader`. A reader answers at once, from memory.
 """
 
 from collections.abc import Sequence

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import structlog
 from aiohttp import web
 
 from bindery import __version__
@@ -31,6 +32,8 @@ from bindery.kube.access.credentials import ServerAddress
 from bindery.kube.client import Client
 from bindery.observability.health import HealthServer
 from bindery.observability.listening import LOOPBACK, ListenError, Listening
+
+_log = structlog.get_logger()
 
 COMPONENT: Final = "bindery-dashboard"
 
@@ -54,6 +57,8 @@ class DashboardOptions:
     listening: Listening
     kubeconfig: Path | None
     lease_namespace: str
+    node_pool: str = ""
+    """The pool of the scheduler for which the pages plan; empty: the default pool."""
 
 
 async def run(options: DashboardOptions) -> None:
@@ -66,7 +71,7 @@ async def run(options: DashboardOptions) -> None:
     address = ServerAddress.load(options.kubeconfig)
     connecting = Client.connect(options.kubeconfig, user_agent=f"{COMPONENT}/{__version__}")
     async with connecting as client, AsyncExitStack() as stack:
-        cluster = LiveCluster(client, options.lease_namespace)
+        cluster = LiveCluster(client, options.lease_namespace, options.node_pool)
         checks = {"watches filled": cluster.is_filled, "watches up to date": cluster.is_up_to_date}
         await stack.enter_async_context(HealthServer(options.listening, checks))
         is_secure = options.served.address not in (LOOPBACK, "::1", "localhost")
@@ -77,20 +82,18 @@ async def run(options: DashboardOptions) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(cluster.run())
             group.create_task(history.run())
-            await _serve(site, options.served, lambda _port: None)
+            await _serve(site, options.served, lambda port: _log.info("serving", port=port))
 
 
 async def open_live(
-    client: Client, lease_namespace: str, port: int, announce: Callable[[str], None]
+    cluster: LiveCluster, history: LiveHistory, port: int, announce: Callable[[str], None]
 ) -> None:
-    """Serve the cluster of `client` on this machine, until cancelled. `announce`: the address.
+    """Serve `cluster`, which this watches, on this machine. `announce`: the address.
 
     Raises:
         KubeError: the cluster cannot be read.
         ListenError: the port cannot be listened on.
     """
-    cluster = LiveCluster(client, lease_namespace)
-    history = LiveHistory(client, lease_namespace, cluster.pools)
     async with asyncio.TaskGroup() as group:
         group.create_task(cluster.run())
         group.create_task(history.run())

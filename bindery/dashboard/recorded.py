@@ -6,7 +6,7 @@ pool. `LiveHistory` reads them now and then; a page is answered from memory.
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from typing import Final
 
 import structlog
@@ -94,7 +94,9 @@ class RecordedHistory:
 class LiveHistory(RecordedHistory):
     """The past in the ConfigMaps of a cluster, read again while `run` is under way."""
 
-    def __init__(self, client: Client, namespace: str, pools: Callable[[], Iterable[str]]) -> None:
+    def __init__(
+        self, client: Client, namespace: str, pools: Callable[[], Awaitable[Iterable[str]]]
+    ) -> None:
         """`pools`: returns the node pools; `namespace`: where the Leases and records are."""
         super().__init__()
         self._client, self._namespace, self._pools = client, namespace, pools
@@ -109,7 +111,7 @@ class LiveHistory(RecordedHistory):
 
     async def read(self) -> None:
         """Read the records once; decode them in a thread if one has changed."""
-        texts = {pool: await self._text(pool) for pool in sorted({"", *self._pools()})}
+        texts = {pool: await self._text(pool) for pool in sorted({"", *await self._pools()})}
         if texts != self._texts:
             self._texts = texts
             self._take(await asyncio.to_thread(_decoded, texts))

@@ -134,10 +134,10 @@ class StateKeeper:
                 return None
         return self._picture
 
-    async def run(self) -> None:
-        """Make pictures while somebody looks, until cancelled."""
+    async def run(self, look_every_s: float = 1.0) -> None:
+        """Make pictures while pages are open, until cancelled."""
         while True:
-            await asyncio.sleep(1.0)
+            await asyncio.sleep(look_every_s)
             if self._lookers and self._is_due():
                 self._begin()
 

@@ -20,7 +20,7 @@ from bindery.dashboard import guard, rendering
 from bindery.dashboard.asking import WhatifDesk
 from bindery.dashboard.facts import Picture
 from bindery.dashboard.guard import Entrance
-from bindery.dashboard.listing import Asked
+from bindery.dashboard.listing import TableQuery
 from bindery.dashboard.metrics import SECONDS_BY_PAGE, SESSIONS
 from bindery.dashboard.pages.paths import ENDINGS
 from bindery.dashboard.past import HistoryReader
@@ -221,7 +221,7 @@ class Server:
         picture = await self._seen_by(rights)
         past = SeenHistory(self._site.past, rights)
         names, form = _form(request)
-        asked = Asked.of(request.query, kind.filters)
+        asked = TableQuery.of(request.query, kind.filters)
         if form == ".csv":
             asked = asked.whole(_MOST_ROWS_OF_CSV)
         parts = PathParts(request.match_info.get("namespace", ""), names)

@@ -10,7 +10,7 @@ from bindery.answers.source import Source
 from bindery.api.yamlfile import parse
 from bindery.dashboard import rendering
 from bindery.dashboard.facts import Picture
-from bindery.dashboard.listing import Asked
+from bindery.dashboard.listing import TableQuery
 from bindery.dashboard.pages.paths import gang_path
 from bindery.dashboard.past import HistoryReader, NoHistory
 from bindery.dashboard.planned import picture_of
@@ -63,7 +63,7 @@ def objects_of(kind: PageKind, of: Picture) -> list[PathParts]:
 def renderings(of: Picture, past: HistoryReader | None = None) -> Iterator[tuple[str, str]]:
     """Yield the title and the text of every page of a picture, as HTML, JSON and CSV."""
     for kind in PAGES:
-        asked = Asked.of({"show": "all"}, kind.filters).whole(1000)
+        asked = TableQuery.of({"show": "all"}, kind.filters).whole(1000)
         for parts in objects_of(kind, of):
             page = kind.make(of, parts, asked, past or NoHistory())
             assert page is not None

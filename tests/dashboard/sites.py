@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
 from bindery.answers.source import Source
@@ -16,7 +17,7 @@ from bindery.dashboard.state import StateKeeper
 from bindery.dashboard.web import Server, Site
 from bindery.kube.errors import ForbiddenError, UnreachableError
 
-Browser = TestClient  # type: ignore[type-arg]  # its parameters are the types of the server
+Browser = TestClient[web.Request, web.Application]
 
 
 @dataclass
@@ -33,6 +34,7 @@ class People:
         return f"user of {token[:3]}"
 
     async def rights_of(self, token: str, namespaces: Collection[str]) -> Rights:
+        assert namespaces, "the namespaces of the cluster are asked about"
         self.reviews += 1
         if self.is_down:
             raise UnreachableError("no API server in zzsecret")

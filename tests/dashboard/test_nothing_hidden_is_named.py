@@ -1,4 +1,4 @@
-"""What a person may not list is not named on any page, in any form: random worlds of two tenants."""
+"""What a person may not list is not named on any page, in any form: random worlds of two teams."""
 
 from dataclasses import replace
 from typing import Any
@@ -109,7 +109,7 @@ class Past:
     def plans(self, gang: JobKey) -> list[PastPlan]:
         return [PastPlan(1.0, gang, "Succeeded", "", 2, ("n0",))]
 
-    def queue_trend(self, queue: str, resource: str) -> list[QueuePoint]:
+    def queue_trend(self, queue: str, resource: str) -> list[QueuePoint]:  # noqa: ARG002
         return [QueuePoint(1.0, 2.0, 3.0, 4.0), QueuePoint(2.0, 2.0, 3.0, 4.0)]
 
 

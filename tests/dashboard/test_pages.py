@@ -1,4 +1,4 @@
-"""What the pages show of scenarios: the figures, the places, the reasons, and what needs a person."""
+"""What the pages show of scenarios: figures, places, reasons, and what needs a person."""
 
 from functools import cache
 
@@ -7,7 +7,7 @@ import pytest
 from bindery.answers.shares import shares_of
 from bindery.answers.wire import to_wire
 from bindery.dashboard.facts import Picture
-from bindery.dashboard.listing import Asked
+from bindery.dashboard.listing import TableQuery
 from bindery.dashboard.pages.gang import gang_page
 from bindery.dashboard.pages.gangs import gangs_page
 from bindery.dashboard.pages.nodes import node_page, nodes_page
@@ -21,7 +21,7 @@ from bindery.scheduler.insight.waiting import explain
 from bindery.scheduler.model.jobs import JobKey
 from tests.dashboard.pictures import BUSY, TWO_TEAMS, picture, picture_in, rights, source_in
 
-SHOW_ALL = Asked(filters=(("show", "all"),))
+SHOW_ALL = TableQuery(filters=(("show", "all"),))
 
 
 @cache
@@ -29,12 +29,19 @@ def busy() -> Picture:
     return picture_in(BUSY)
 
 
+class PastOfQueues(NoHistory):
+    """A past with one point of every queue."""
+
+    def queue_trend(self, queue: str, resource: str) -> list[QueuePoint]:  # noqa: ARG002
+        return [QueuePoint(1.0, 2.0, 3.0, 4.0)]
+
+
 def test_every_share_is_that_of_the_command() -> None:
     """The page of queues and `bindery queues -o json` have the same figures."""
     expected = to_wire(shares_of(source_in(BUSY)))["queues"]
 
     for resource in ("gpu", "cpu", "memory"):
-        asked = Asked(size=1000, filters=(("resource", resource),))
+        asked = TableQuery(size=1000, filters=(("resource", resource),))
         rows = queues_page(busy(), asked).listing.rows
         assert [
             (row.name, row.allocated, row.fair_share, row.quota, row.limit, row.kept, row.waiting)
@@ -54,7 +61,7 @@ def test_every_share_is_that_of_the_command() -> None:
 
 
 def test_reason_message_and_place_of_a_waiting_gang_are_those_of_explain() -> None:
-    for gang in gangs_page(busy(), Asked(size=1000)).listing.rows:
+    for gang in gangs_page(busy(), TableQuery(size=1000)).listing.rows:
         explained = explain(source_in(BUSY).world(), gang.key)
         assert explained is not None
         assert (gang.reason, gang.message) == (explained.reason, explained.message)
@@ -74,7 +81,7 @@ def test_the_order_of_a_picture_is_the_order_of_serving() -> None:
 
 
 def test_the_waiting_gangs_come_in_the_order_of_their_places() -> None:
-    places = [row.place for row in gangs_page(busy(), Asked()).listing.rows]
+    places = [row.place for row in gangs_page(busy(), TableQuery()).listing.rows]
     known = [place for place in places if place is not None]
 
     assert known == sorted(known)
@@ -92,14 +99,14 @@ def test_the_waiting_gangs_come_in_the_order_of_their_places() -> None:
     ],
 )
 def test_the_first_page_names_what_needs_a_person(kind: str, what: str) -> None:
-    rows = overview_page(busy(), Asked()).listing.rows
+    rows = overview_page(busy(), TableQuery()).listing.rows
 
     assert (kind, what) in {(row.kind, row.what) for row in rows}
 
 
 def test_a_gang_that_only_waits_needs_no_person() -> None:
     assert "gang language/ablation1" not in {
-        row.what for row in overview_page(busy(), Asked()).listing.rows
+        row.what for row in overview_page(busy(), TableQuery()).listing.rows
     }
 
 
@@ -118,14 +125,14 @@ def test_a_gang_that_only_waits_needs_no_person() -> None:
     ],
 )
 def test_the_map_shows_the_state_of_a_node(node: str, state: str, mark: str) -> None:
-    rows = {row.name: row for row in nodes_page(busy(), Asked(size=1000)).listing.rows}
+    rows = {row.name: row for row in nodes_page(busy(), TableQuery(size=1000)).listing.rows}
 
     assert rows[node].state == state
     assert not mark or mark in rows[node].marks
 
 
 def test_a_node_has_its_pods_and_the_gangs_that_room_is_kept_for() -> None:
-    page = node_page(busy(), "c9", Asked())
+    page = node_page(busy(), "c9", TableQuery())
 
     assert page is not None
     assert [row.name for row in page.listing.rows] == ["evaluate-0"]
@@ -133,7 +140,7 @@ def test_a_node_has_its_pods_and_the_gangs_that_room_is_kept_for() -> None:
 
 
 def test_the_map_is_by_rack_and_can_be_narrowed_to_one() -> None:
-    page = nodes_page(busy(), Asked(size=1000, filters=(("rack", "rack-b"),)))
+    page = nodes_page(busy(), TableQuery(size=1000, filters=(("rack", "rack-b"),)))
 
     assert [rack.name for rack in page.racks] == ["z1 / rack-b"]
     assert {node.rack for node in page.racks[0].nodes} == {"rack-b"}
@@ -141,7 +148,7 @@ def test_the_map_is_by_rack_and_can_be_narrowed_to_one() -> None:
 
 
 def test_a_gang_shows_where_it_runs_and_the_command_for_its_logs() -> None:
-    page = gang_page(busy(), JobKey("language", "pretrain", True), Asked(), NoHistory())
+    page = gang_page(busy(), JobKey("language", "pretrain", True), TableQuery(), NoHistory())
 
     assert page is not None
     assert [(domain.name, domain.pods) for domain in page.domains] == [("rack-a", 8)]
@@ -150,7 +157,7 @@ def test_a_gang_shows_where_it_runs_and_the_command_for_its_logs() -> None:
 
 
 def test_a_gang_shows_its_stages_and_the_room_that_is_kept() -> None:
-    page = gang_page(busy(), JobKey("serving", "evaluate", True), Asked(), NoHistory())
+    page = gang_page(busy(), JobKey("serving", "evaluate", True), TableQuery(), NoHistory())
 
     assert page is not None
     assert [(stage.name, bool(stage.kept_on)) for stage in page.stages] == [
@@ -162,25 +169,21 @@ def test_a_gang_shows_its_stages_and_the_room_that_is_kept() -> None:
 
 def test_a_gang_shows_which_gangs_would_be_evicted_for_it() -> None:
     two_teams = picture_in(TWO_TEAMS)
-    page = gang_page(two_teams, JobKey("default", "sweep", True), Asked(), NoHistory())
+    page = gang_page(two_teams, JobKey("default", "sweep", True), TableQuery(), NoHistory())
 
     assert page is not None
     assert page.gang.reason
 
 
 def test_reservations_are_on_the_time_line() -> None:
-    rows = promises_page(busy(), Asked()).listing.rows
+    rows = promises_page(busy(), TableQuery()).listing.rows
 
     assert ("reservation", JobKey("vision", "sweep", True)) in {(r.kind, r.gang) for r in rows}
     assert ("later stage", JobKey("serving", "evaluate", True)) in {(r.kind, r.gang) for r in rows}
 
 
 def test_a_queue_shows_its_path_its_gangs_and_its_trend() -> None:
-    class Past(NoHistory):
-        def queue_trend(self, queue: str, resource: str) -> list[QueuePoint]:
-            return [QueuePoint(1.0, 2.0, 3.0, 4.0)]
-
-    page = queue_page(busy(), "language", SHOW_ALL, Past())
+    page = queue_page(busy(), "language", SHOW_ALL, PastOfQueues())
 
     assert page is not None
     assert page.parents == ("company", "research")
@@ -192,13 +195,13 @@ def test_what_does_not_exist_and_what_may_not_be_seen_have_no_page_alike() -> No
     seen = shown_to(busy(), rights("vision"))
 
     for name in ("pretrain", "no-such-gang"):
-        assert gang_page(seen, JobKey("language", name, True), Asked(), NoHistory()) is None
-    assert node_page(seen, "a0", Asked()) is None
-    assert queue_page(seen, "language", Asked(), NoHistory()) is None
+        assert gang_page(seen, JobKey("language", name, True), TableQuery(), NoHistory()) is None
+    assert node_page(seen, "a0", TableQuery()) is None
+    assert queue_page(seen, "language", TableQuery(), NoHistory()) is None
 
 
 def test_a_person_without_the_right_for_queues_sees_those_of_own_gangs() -> None:
-    page = queues_page(shown_to(busy(), rights("vision")), Asked())
+    page = queues_page(shown_to(busy(), rights("vision")), TableQuery())
 
     assert not page.shows_all
     assert {row.name for row in page.listing.rows} == {"vision", "visoin"}
@@ -216,7 +219,7 @@ def test_a_running_gang_of_a_file_is_not_shown_as_waiting() -> None:
 
     (row,) = gangs_page(found, SHOW_ALL).listing.rows
     assert row.state == "Running"
-    assert gangs_page(found, Asked()).listing.total == 0
+    assert gangs_page(found, TableQuery()).listing.total == 0
 
 
 def test_a_pod_without_a_group_that_waits_has_a_page() -> None:
@@ -224,10 +227,15 @@ def test_a_pod_without_a_group_that_waits_has_a_page() -> None:
         """
         nodes: [{name: n, gpus: 1}]
         objects:
-        - {apiVersion: v1, kind: Pod, metadata: {name: alone, namespace: default}, spec: {schedulerName: bindery, containers: [{name: c, image: i, resources: {requests: {nvidia.com/gpu: "4"}}}]}}
+        - apiVersion: v1
+          kind: Pod
+          metadata: {name: alone, namespace: default}
+          spec:
+            schedulerName: bindery
+            containers: [{name: c, image: i, resources: {requests: {nvidia.com/gpu: "4"}}}]
         """
     )
 
-    page = gang_page(found, JobKey("default", "alone", False), Asked(), NoHistory())
+    page = gang_page(found, JobKey("default", "alone", False), TableQuery(), NoHistory())
     assert page is not None
     assert page.gang.reason == "Unschedulable"

@@ -10,7 +10,7 @@ import pytest
 
 from bindery.dashboard import rendering
 from bindery.dashboard.facts import Picture
-from bindery.dashboard.listing import Asked, Heading, listing
+from bindery.dashboard.listing import TableQuery, Heading, listing
 from bindery.dashboard.rights import ALL
 from bindery.dashboard.seen import shown_to
 from bindery.scheduler.model.jobs import JobKey
@@ -89,7 +89,7 @@ def test_no_cell_of_csv_begins_a_formula(start: str) -> None:
     headings = (Heading("text", "Text"), Heading("number", "Number"))
     rows = [Cell(f"{start}cmd|'/c calc'!A1", -1.5)]
 
-    text = rendering.table(listing("Cells", headings, rows, Asked()))
+    text = rendering.table(listing("Cells", headings, rows, TableQuery()))
 
     _, (found, number) = csv.reader(io.StringIO(text))
     assert not found.startswith(("=", "+", "-", "@", "\t", "\r"))
@@ -100,7 +100,7 @@ def test_no_cell_of_csv_begins_a_formula(start: str) -> None:
 def test_csv_keeps_commas_quotes_and_lines_in_one_cell() -> None:
     rows = [Cell('a,"b"\nc', 1.0)]
 
-    text = rendering.table(listing("Cells", (Heading("text", "Text"),), rows, Asked()))
+    text = rendering.table(listing("Cells", (Heading("text", "Text"),), rows, TableQuery()))
 
     assert list(csv.reader(io.StringIO(text))) == [["Text"], ['a,"b"\\x0ac']]
 

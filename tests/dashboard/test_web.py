@@ -17,6 +17,7 @@ from bindery.dashboard.rights import ALL
 from bindery.dashboard.sessions import IDLE_S, RIGHTS_S
 from tests.dashboard.pictures import BUSY, rights, source_in
 from tests.dashboard.sites import SAME_SITE, Visit, visit
+from tests.inlinescenarios import scenario_of, source_of
 
 ADMIN, TENANT = "admin-token", "tenant-token"
 PATHS = (
@@ -250,8 +251,6 @@ async def test_a_name_with_the_ending_of_a_form_has_a_page() -> None:
 
 
 def _inline(text: str) -> Source:
-    from tests.inlinescenarios import scenario_of, source_of
-
     return source_of(scenario_of(text))
 
 

@@ -38,7 +38,7 @@ class Problems:
     def __init__(self) -> None:
         self.reasons: list[str] = []
 
-    def error(self, operation: str, reason: str, problem: str) -> None:
+    def error(self, _operation: str, reason: str, _problem: str) -> None:
         self.reasons.append(reason)
 
 
@@ -123,7 +123,7 @@ def apply(installation: Installation, documents: list[dict[str, object]]) -> Non
 
 
 @contextmanager
-def page(installation: Installation) -> Iterator[str]:
+def page(installation: Installation, pool: str) -> Iterator[str]:
     """Open the pages with the account that the chart gives the dashboard; yield the address."""
     plane = installation.control_plane
     account = "bindery-dashboard"
@@ -132,7 +132,7 @@ def page(installation: Installation) -> Iterator[str]:
     path = plane.state_dir / "kubeconfigs" / "page.kubeconfig"
     access = kubeconfig.write(path, server, account, token)
     command = [sys.executable, "-m", "bindery.cli.main", f"--kubeconfig={access}"]
-    command += ["dashboard", "open", "--no-browser"]
+    command += ["dashboard", "open", "--no-browser", f"--node-pool={pool}"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
@@ -176,7 +176,7 @@ async def test_a_restarted_scheduler_goes_on_with_the_history_and_the_page_shows
     [plan] = [each for each in first.entries if each.kind is EntryKind.PLANNED]
     assert (plan.gang.namespace, plan.gang.name, plan.pods) == (corner.namespace, "train", 4)
     assert (plan.reason, plan.node_count) == ("Succeeded", 2)
-    with page(installation) as address:
+    with page(installation, pool) as address:
         train, stuck = await asyncio.to_thread(look, address, corner.namespace, tmp_path)
     assert "plan for 4 pods: Succeeded" in train
     assert "4 of 4 bound" in train

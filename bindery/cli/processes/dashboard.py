@@ -41,6 +41,7 @@ def run(  # noqa: PLR0913, PLR0917 -- every option of the command line is one
     lease_namespace: Annotated[
         str, typer.Option(metavar="NAME", help="The namespace of the components' Leases.")
     ] = "kube-system",
+    node_pool: PoolOption = None,
     health_port: running.HealthPort = None,
     metrics_port: running.MetricsPort = None,
     log_level: LogLevel = "info",
@@ -60,6 +61,7 @@ def run(  # noqa: PLR0913, PLR0917 -- every option of the command line is one
         listening=Listening(health_port, metrics_port, listen_address),
         kubeconfig=kubeconfig,
         lease_namespace=lease_namespace,
+        node_pool=node_pool or "",
     )
     running.run(running.until_stopped(process.run(options)))
 
@@ -98,4 +100,4 @@ def open_page(
     if file is not None:
         serve_file(Origin(file, config, node_pool), port, announce)
     else:
-        serve_cluster(context, port, announce)
+        serve_cluster(context, node_pool or "", port, announce)

@@ -11,6 +11,8 @@ from bindery.cli.options import Origin
 from bindery.cli.processes import running
 from bindery.cli.reading.scenariosource import read_scenario_source
 from bindery.dashboard import process
+from bindery.dashboard.live import LiveCluster
+from bindery.dashboard.recorded import LiveHistory
 from bindery.kube.client import Client
 from bindery.observability import logs
 
@@ -28,7 +30,9 @@ def serve_file(origin: Origin, port: int, announce: Callable[[str], None]) -> No
     running.run(running.until_stopped(process.open_fixed(source, port, announce)))
 
 
-def serve_cluster(context: typer.Context, port: int, announce: Callable[[str], None]) -> None:
+def serve_cluster(
+    context: typer.Context, node_pool: str, port: int, announce: Callable[[str], None]
+) -> None:
     """Serve the cluster that the global options select. `announce` gets the address.
 
     Raises:
@@ -45,6 +49,8 @@ def serve_cluster(context: typer.Context, port: int, announce: Callable[[str], N
             user_agent=f"bindery-cli/{bindery.__version__}",
         )
         async with connecting as client:
-            await process.open_live(client, choice.lease_namespace, port, announce)
+            cluster = LiveCluster(client, choice.lease_namespace, node_pool)
+            history = LiveHistory(client, choice.lease_namespace, cluster.pools)
+            await process.open_live(cluster, history, port, announce)
 
     running.run(running.until_stopped(serve()))

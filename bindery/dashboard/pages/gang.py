@@ -8,7 +8,7 @@ from typing import Final
 from bindery.answers.evictions import GangEviction
 from bindery.api.names import SUB_GROUP_LABEL
 from bindery.dashboard.facts import GangFact, NextStep, Picture, RoomPromise
-from bindery.dashboard.listing import Asked, Heading, Listing, listing
+from bindery.dashboard.listing import TableQuery, Heading, Listing, listing
 from bindery.dashboard.pages.gangs import GangRow, gang_row
 from bindery.dashboard.past import HistoryReader, PastEviction, PastPlan, PastWait
 from bindery.kube.objects.podgroups import PodGroup, SubGroup, TopologyConstraint
@@ -102,7 +102,9 @@ class GangPage:
     listing: Listing[PodRow]
 
 
-def gang_page(picture: Picture, key: JobKey, asked: Asked, past: HistoryReader) -> GangPage | None:
+def gang_page(
+    picture: Picture, key: JobKey, asked: TableQuery, past: HistoryReader
+) -> GangPage | None:
     """Return the page of the gang `key`; None if there is none that may be shown."""
     gang = picture.gang_by_key.get(key)
     if gang is None:

@@ -7,7 +7,7 @@ from typing import Final
 
 from bindery.api.times import age, seconds
 from bindery.dashboard.facts import GangFact, Picture
-from bindery.dashboard.listing import Asked, Heading, Listing, listing
+from bindery.dashboard.listing import TableQuery, Heading, Listing, listing
 from bindery.scheduler.model.jobs import JobKey
 
 HEADINGS: Final = (
@@ -41,9 +41,9 @@ class Ahead:
 
     count: int
     first: tuple[JobKey, ...]
-    """The first of those that may be named."""
+    """The first of them with names that may be shown."""
     others: int
-    """Number of those that must not be named."""
+    """Number of them without such a name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class GangsPage:
     """Number of waiting gangs that must not be named."""
 
 
-def gangs_page(picture: Picture, asked: Asked) -> GangsPage:
+def gangs_page(picture: Picture, asked: TableQuery) -> GangsPage:
     """Return the page of gangs."""
     shown = asked.filter("show")
     shown = shown if shown in SELECTIONS else "waiting"
@@ -113,7 +113,9 @@ def gangs_page(picture: Picture, asked: Asked) -> GangsPage:
     )
 
 
-def gang_listing(picture: Picture, gangs: Iterable[GangFact], asked: Asked) -> Listing[GangRow]:
+def gang_listing(
+    picture: Picture, gangs: Iterable[GangFact], asked: TableQuery
+) -> Listing[GangRow]:
     """Return the page of a table of `gangs`."""
     rows = [gang_row(picture, gang) for gang in gangs]
     return listing("Gangs", HEADINGS, rows, asked)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from bindery.dashboard.facts import NodeFact, NodeShare, Picture, PodOnNode
-from bindery.dashboard.listing import Asked, Heading, Listing, listing
+from bindery.dashboard.listing import TableQuery, Heading, Listing, listing
 from bindery.scheduler.model.jobs import JobKey
 
 _NOTHING: Final = NodeShare(0.0, 0.0, 0.0, 0.0)
@@ -154,7 +154,7 @@ POD_HEADINGS: Final = (
 )
 
 
-def nodes_page(picture: Picture, asked: Asked) -> NodesPage:
+def nodes_page(picture: Picture, asked: TableQuery) -> NodesPage:
     """Return the map; `rack` and `state` in the query select nodes."""
     rows = [node_row(node) for node in picture.nodes]
     rack, state = asked.filter("rack"), asked.filter("state")
@@ -178,7 +178,7 @@ def nodes_page(picture: Picture, asked: Asked) -> NodesPage:
     )
 
 
-def node_page(picture: Picture, name: str, asked: Asked) -> NodePage | None:
+def node_page(picture: Picture, name: str, asked: TableQuery) -> NodePage | None:
     """Return the page of the node `name`; None if there is none that may be shown."""
     node = picture.node_by_name.get(name)
     if node is None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from bindery.dashboard.facts import Picture
-from bindery.dashboard.listing import Asked, Heading, Listing, listing
+from bindery.dashboard.listing import TableQuery, Heading, Listing, listing
 from bindery.dashboard.pages.gangs import SELECTIONS
 from bindery.dashboard.pages.nodes import node_row
 from bindery.dashboard.pages.paths import gang_path, node_path, queue_path
@@ -74,7 +74,7 @@ class OverviewPage:
     listing: Listing[Attention]
 
 
-def overview_page(picture: Picture, asked: Asked) -> OverviewPage:
+def overview_page(picture: Picture, asked: TableQuery) -> OverviewPage:
     """Return the first page; `kind` in the query selects what needs a person."""
     found = sorted(_attention(picture), key=lambda each: KINDS.index(each.kind))
     kind = asked.filter("kind")

@@ -5,7 +5,7 @@ from typing import Final
 
 from bindery.api.times import timestamp
 from bindery.dashboard.facts import NextStep, Picture, RoomPromise
-from bindery.dashboard.listing import Asked, Heading, Listing, listing
+from bindery.dashboard.listing import TableQuery, Heading, Listing, listing
 from bindery.scheduler.model.jobs import JobKey
 
 HEADINGS: Final = (
@@ -50,7 +50,7 @@ class PromisesPage:
     listing: Listing[PromiseRow]
 
 
-def promises_page(picture: Picture, asked: Asked) -> PromisesPage:
+def promises_page(picture: Picture, asked: TableQuery) -> PromisesPage:
     """Return the page of kept room."""
     now = picture.at.timestamp()
     rows = [_row(each, now) for each in picture.promises]

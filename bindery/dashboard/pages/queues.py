@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from bindery.dashboard.facts import Picture
-from bindery.dashboard.listing import Asked, Heading, Listing, listing
+from bindery.dashboard.listing import TableQuery, Heading, Listing, listing
 from bindery.dashboard.pages.gangs import GangRow, gang_listing
 from bindery.dashboard.past import HistoryReader, QueuePoint
 from bindery.scheduler.insight.shares import QueueShare, ResourceShare
@@ -83,7 +83,7 @@ class QueuePage:
     listing: Listing[GangRow]
 
 
-def queues_page(picture: Picture, asked: Asked) -> QueuesPage:
+def queues_page(picture: Picture, asked: TableQuery) -> QueuesPage:
     """Return the page of all queues."""
     names = _resources(picture)
     resource = asked.filter("resource")
@@ -101,7 +101,9 @@ def queues_page(picture: Picture, asked: Asked) -> QueuesPage:
     )
 
 
-def queue_page(picture: Picture, name: str, asked: Asked, past: HistoryReader) -> QueuePage | None:
+def queue_page(
+    picture: Picture, name: str, asked: TableQuery, past: HistoryReader
+) -> QueuePage | None:
     """Return the page of the queue `name`; None if there is none that may be shown."""
     by_name = {queue.name: queue for queue in picture.queues}
     queue = by_name.get(name)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from bindery.dashboard.listing import Asked, Heading, Listing, listing
+from bindery.dashboard.listing import TableQuery, Heading, Listing, listing
 from bindery.dashboard.rights import Rights
 from bindery.dashboard.seen import reduced
 from bindery.scheduler.insight.rehearsal import JobOutcome, RehearsalOutcome, RehearsedEviction
@@ -105,7 +105,7 @@ def answered(
         too_others=too_others,
         instead=instead,
         instead_others=instead_others,
-        listing=listing("Submitted gangs", HEADINGS, rows, Asked(size=1000)),
+        listing=listing("Submitted gangs", HEADINGS, rows, TableQuery(size=1000)),
     )
 
 

@@ -41,7 +41,7 @@ class KeptRecord(Protocol):
 class RecordProblems(Protocol):
     """Reports what failed."""
 
-    def error(self, operation: str, reason: str, problem: str) -> None:
+    def error(self, operation: str, reason: str, problem: str, /) -> None:
         """Count and report a failed `operation`. `reason`: one CamelCase word."""
 
 

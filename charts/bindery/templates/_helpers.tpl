@@ -342,6 +342,9 @@ spec:
             {{- if $isPage }}
             - --port=8443
             - --lease-namespace={{ .root.Values.leaseNamespace }}
+            {{- with (first (include "bindery.schedulers" .root | fromJsonArray)).values.configuration.nodePool }}
+            - --node-pool={{ . }}
+            {{- end }}
             {{- if $values.tlsSecret }}
             - --tls-certificate=/etc/bindery/tls.crt
             - --tls-key=/etc/bindery/tls.key
