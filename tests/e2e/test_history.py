@@ -4,7 +4,7 @@ import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -25,7 +25,7 @@ from devcluster.components import Components
 from devcluster.install import NAMESPACE, Installation, render
 from tests.browser.visiting import Visitor, chromium
 from tests.e2e import support
-from tests.e2e.support import NO_ELECTION, Corner
+from tests.e2e.support import NO_ELECTION, Corner, wait_for
 
 pytestmark = pytest.mark.e2e
 RECORDS = LeaderElection().namespace
@@ -100,19 +100,36 @@ def recording(installation: Installation, pool: str) -> Iterator[SchedulerConfig
         "dashboard": {"enabled": True},
         "workloads": {"enabled": False},
     }
+    rendered = render(plane, values)
     documents = [
         document
-        for document in render(plane, values)
+        for document in rendered
         if any(
             word in json.dumps(document["metadata"])
             for word in ("bindery-history", "-records", "bindery-dashboard")
         )
     ]
+    # Other tests share the reader's role of the default pool.
+    for document in rendered:
+        if (document["kind"], name_of(document)) == ("Role", "bindery-reader"):
+            documents.append(renamed(document, f"reader-{pool}"))
+        if (document["kind"], name_of(document)) == ("RoleBinding", "bindery-dashboard-reader"):
+            bound = renamed(document, f"reader-{pool}")
+            role = {**bound["roleRef"], "name": f"reader-{pool}"}  # type: ignore[dict-item]
+            documents.append({**bound, "roleRef": role})
     apply(installation, documents)
-    yield SchedulerConfiguration(
-        node_pool=pool, leader_election=NO_ELECTION, history=HistoryConfiguration(enabled=True)
-    )
+    history = HistoryConfiguration(enabled=True, save_seconds=10)
+    yield SchedulerConfiguration(node_pool=pool, leader_election=NO_ELECTION, history=history)
     plane.kubectl("delete", "configmap", history_name(pool), f"--namespace={RECORDS}")
+
+
+def name_of(document: Mapping[str, object]) -> object:
+    metadata = document["metadata"]
+    return metadata["name"] if isinstance(metadata, dict) else None
+
+
+def renamed(document: Mapping[str, object], name: str) -> dict[str, object]:
+    return {**document, "metadata": {"name": name, "namespace": RECORDS}}
 
 
 def apply(installation: Installation, documents: list[dict[str, object]]) -> None:
@@ -168,7 +185,13 @@ async def test_a_restarted_scheduler_goes_on_with_the_history_and_the_page_shows
     await corner.submit(support.Gang("train", 4), support.Gang("stuck", 1, cpu="64"))
     await corner.wait_bound(support.Gang("train", 4))
     condition = await corner.wait_condition(support.Gang("stuck", 1), "False", "Unschedulable")
-    await asyncio.sleep(12)  # the notes look every ten seconds
+
+    async def noted() -> bool:
+        found = await corner.client.get(CONFIG_MAPS, history_name(pool), RECORDS)
+        text = (found.data or {}).get(KEY, "")
+        return bool(text) and any(e.kind is EntryKind.PLANNED for e in decode(text).entries)
+
+    await wait_for(noted, "the plan is in the history")
     scheduler.stop()
     first = await stored(corner.client, RECORDS, history_name(pool))
     components.start_scheduler(recording, name="scheduler-again").wait_ready()

@@ -61,7 +61,8 @@ def test_any_name_is_written_and_read_as_it_is(name: str) -> None:
     trends = History(
         (name,),
         (name,),
-        *(np.array([at]) for at in (1.0, 2.0)),
+        np.array([1.0]),
+        np.array([2.0]),
         np.array([[1.0]]),
         np.array([[[4.0]]]),
     )

@@ -37,7 +37,7 @@ def watched(seconds: float, every_s: float, amount: float = 4.0) -> History:
 
 def wide(slices: int, rows: int, queues: int) -> History:
     """Return trends of many queues, in which all hold something."""
-    start = np.arange(slices) * SLICE_S
+    start = np.arange(slices, dtype=np.float64) * SLICE_S
     return History(
         tuple(f"queue-{index}" for index in range(queues)),
         tuple(f"row-{index}" for index in range(rows)),
