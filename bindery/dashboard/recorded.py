@@ -6,7 +6,7 @@ pool. `LiveHistory` reads them now and then; a page is answered from memory.
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import structlog
@@ -114,7 +114,7 @@ class LiveHistory(RecordedHistory):
         texts = {pool: await self._text(pool) for pool in sorted({"", *await self._pools()})}
         if texts != self._texts:
             self._texts = texts
-            self._take(await asyncio.to_thread(_decoded, texts))
+            self._take(await asyncio.to_thread(decoded, texts))
 
     async def _text(self, pool: str) -> str:
         store = RecordStore(self._client, history_name(pool), self._namespace, KEY)
@@ -125,7 +125,8 @@ class LiveHistory(RecordedHistory):
             return self._texts.get(pool, "")
 
 
-def _decoded(texts: dict[str, str]) -> list[Past]:
+def decoded(texts: Mapping[str, str]) -> list[Past]:
+    """Return the records of `texts`, by node pool; malformed ones are logged and left out."""
     found = []
     for pool, text in texts.items():
         try:
