@@ -1,7 +1,12 @@
-"""The desk for submissions: plans a pasted manifest in a thread, one at a time."""
+"""The desk for questions that need a plan of their own: in a thread, one at a time.
+
+These are a pasted manifest, and what would help a waiting gang.
+"""
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from itertools import chain
 from typing import Final
@@ -24,15 +29,19 @@ from bindery.dashboard.seen import reduced
 from bindery.dashboard.state import ClusterReader, StateKeeper
 from bindery.kube.objects.queues import Queue
 from bindery.kube.objects.watched import KubeObject, Node
+from bindery.scheduler.insight.waiting import Explanation, explain
+from bindery.scheduler.model.jobs import JobKey
 
 _MOST_WAITING: Final = 4
 """Maximum number of questions that wait for their turn."""
+_KEPT: Final = 32
+"""Number of explanations that are kept."""
 MOST_OBJECTS: Final = 5_000
 """Maximum number of objects and pods in one question."""
 _NAME: Final = "manifest"
 
 
-class WhatifDesk:
+class PlanDesk:
     """Answers questions of people, one after another."""
 
     def __init__(self, keeper: StateKeeper, reader: ClusterReader) -> None:
@@ -40,6 +49,38 @@ class WhatifDesk:
         self._reader = reader
         self._turn = asyncio.Semaphore(1)
         self._waiting = 0
+        self._explained: OrderedDict[tuple[int, JobKey], Explanation | None] = OrderedDict()
+
+    async def explanation(self, key: JobKey) -> Explanation | None:
+        """Return why the gang `key` waits, of the newest picture; None if it is not planned.
+
+        Raises:
+            NoAnswerError: others ask at the moment.
+        """
+        picture, source = await self._keeper.whole()
+        known = (picture.version, key)
+        if known not in self._explained:
+            async with self._place():
+                self._explained[known] = await asyncio.to_thread(_explained, source, key)
+            while len(self._explained) > _KEPT:
+                self._explained.popitem(last=False)
+        return self._explained[known]
+
+    @asynccontextmanager
+    async def _place(self) -> AsyncIterator[None]:
+        """Hold the place of the one question that is planned, within the block.
+
+        Raises:
+            NoAnswerError: too many questions wait for it.
+        """
+        if self._waiting >= _MOST_WAITING:
+            raise NoAnswerError("others ask at the moment; try again in a minute")
+        self._waiting += 1
+        try:
+            async with self._turn:
+                yield
+        finally:
+            self._waiting -= 1
 
     async def form(self, rights: Rights, namespace: str = "", manifest: str = "") -> WhatifPage:
         """Return the page with the empty form."""
@@ -50,11 +91,8 @@ class WhatifDesk:
     async def answer(self, manifest: str, namespace: str, rights: Rights) -> WhatifPage:
         """Return the page with what would happen if `manifest` were submitted now."""
         form = await self.form(rights, namespace, manifest)
-        if self._waiting >= _MOST_WAITING:
-            return replace(form, problem="Others ask at the moment; try again in a minute.")
-        self._waiting += 1
         try:
-            async with self._turn:
+            async with self._place():
                 _, source = await self._keeper.whole()
                 rows = await self._reader.grouper_rows()
                 found = await asyncio.to_thread(
@@ -62,9 +100,11 @@ class WhatifDesk:
                 )
         except (FileError, NoAnswerError) as error:
             return replace(form, problem=reduced(str(error), rights))
-        finally:
-            self._waiting -= 1
         return answered(form, found.outcome, found.notes, rights)
+
+
+def _explained(source: Source, key: JobKey) -> Explanation | None:
+    return explain(source.world(), key)
 
 
 def _rehearsed(

@@ -118,6 +118,7 @@ _ENVIRONMENT.filters |= {
 _ENVIRONMENT.globals |= {
     "amount": amounts.amount,
     "gang_path": paths.gang_path,
+    "help_path": paths.help_path,
     "node_path": paths.node_path,
     "part": part,
     "queue_path": paths.queue_path,

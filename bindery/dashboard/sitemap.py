@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from bindery.dashboard.facts import Picture
-from bindery.dashboard.listing import TableQuery, Listing
+from bindery.dashboard.listing import Listing, TableQuery
 from bindery.dashboard.pages.gang import gang_page
 from bindery.dashboard.pages.gangs import gangs_page
 from bindery.dashboard.pages.nodes import TILES, node_page, nodes_page

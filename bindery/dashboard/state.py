@@ -5,7 +5,7 @@ A `ClusterReader` has the cluster; `live` watches one, and a file is one that ne
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Final, Protocol
 
 import structlog
@@ -20,9 +20,14 @@ from bindery.kube.errors import KubeError
 
 PLAN_EVERY_S: Final = 10.0
 """Minimum seconds between the starts of two plans."""
+REST: Final = 3.0
+"""Minimum time between the starts of two plans, in multiples of the time that the last one took: so
+planning takes at most a third of the time, however large the cluster is."""
 AGED_S: Final = 60.0
-"""Age after which a picture is made again although nothing has changed, because times go on; a
-person who asks then waits for it."""
+"""Age after which a picture is made again although nothing has changed, because times go on."""
+PATIENCE_S: Final = 2.0
+"""Seconds that a request waits for a new picture if the newest one is old; after that it gets the
+old one, whose age is shown."""
 
 _log = structlog.get_logger()
 
@@ -64,8 +69,15 @@ class ClusterReader(Protocol):
 class StateKeeper:
     """Keeps the newest picture. `clock` returns seconds that never go back."""
 
-    def __init__(self, reader: ClusterReader, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        reader: ClusterReader,
+        clock: Callable[[], float],
+        patience_s: float = PATIENCE_S,
+    ) -> None:
         self._reader = reader
+        self._patience_s = patience_s
+        self._took_s = 0.0
         self._clock = clock
         self._picture: Picture | None = None
         self._source: Source | None = None
@@ -100,16 +112,22 @@ class StateKeeper:
         """
         if self._is_due():
             self._begin()
-        is_old = not self._reader.is_fixed and self.age_s > AGED_S + PLAN_EVERY_S
-        if self._planning is not None and (self._picture is None or is_old):
-            try:
-                await asyncio.shield(self._planning)
-            except (KubeError, NoAnswerError):
-                if self._picture is None:
-                    raise  # otherwise the old one is shown, with its age
+        if self._planning is not None:
+            await self._wait_for(self._planning)
         assert self._picture is not None, "the plan has raised if there is none"
         assert self._source is not None, "both are set together"
         return self._picture, self._source
+
+    async def _wait_for(self, planning: "asyncio.Task[None]") -> None:
+        """Wait for the new picture where there is none; a moment where the newest one is old."""
+        is_old = not self._reader.is_fixed and self.age_s > AGED_S + PLAN_EVERY_S
+        if self._picture is None:
+            await asyncio.shield(planning)
+        elif is_old:
+            # An error is logged; the old picture is shown with its age.
+            with suppress(TimeoutError, KubeError, NoAnswerError):
+                async with asyncio.timeout(self._patience_s):
+                    await asyncio.shield(planning)
 
     @asynccontextmanager
     async def looking(self) -> AsyncIterator[None]:
@@ -146,7 +164,8 @@ class StateKeeper:
             return False
         if self._picture is None:
             return True
-        if self._reader.is_fixed or self._clock() - self._tried_s < PLAN_EVERY_S:
+        wait_s = max(PLAN_EVERY_S, REST * self._took_s)
+        if self._reader.is_fixed or self._clock() - self._tried_s < wait_s:
             return False
         return self._changes != self._reader.changes or self.age_s > AGED_S
 
@@ -163,6 +182,7 @@ class StateKeeper:
             picture = await asyncio.to_thread(picture_of, source, version)
         self._picture, self._source = picture, source
         self._begun_s, self._changes = begun_s, changes
+        self._took_s = self._clock() - begun_s
         PICTURES.inc()
         async with self._news:
             self._news.notify_all()

@@ -10,19 +10,20 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import Any, Final
+from typing import Final
 
 import structlog
 from aiohttp import web
 
 from bindery.answers.errors import NoAnswerError
 from bindery.dashboard import guard, rendering
-from bindery.dashboard.asking import WhatifDesk
+from bindery.dashboard.asking import PlanDesk
 from bindery.dashboard.facts import Picture
 from bindery.dashboard.guard import Entrance
 from bindery.dashboard.listing import TableQuery
 from bindery.dashboard.metrics import SECONDS_BY_PAGE, SESSIONS
-from bindery.dashboard.pages.paths import ENDINGS
+from bindery.dashboard.pages.help import help_page
+from bindery.dashboard.pages.paths import ENDINGS, gang_of_path
 from bindery.dashboard.past import HistoryReader
 from bindery.dashboard.rights import ALL, Rights
 from bindery.dashboard.seen import SeenHistory, shown_to
@@ -68,7 +69,7 @@ class Server:
 
     def __init__(self, site: Site) -> None:
         self._site = site
-        self._desk = WhatifDesk(site.keeper, site.reader)
+        self._desk = PlanDesk(site.keeper, site.reader)
         self._seen: OrderedDict[tuple[int, Rights], Picture] = OrderedDict()
         self._static = {
             name: files("bindery.dashboard").joinpath("static", name).read_bytes()
@@ -85,6 +86,7 @@ class Server:
                 web.post("/login", self._login),
                 web.post("/logout", self._logout),
                 web.get("/events", self._events),
+                web.get(r"/gangs/{namespace}/{name}/help{form:(\.json|\.csv)?}", self._help),
                 web.get("/whatif", self._whatif),
                 web.post("/whatif", self._whatif),
                 web.post("/whatif.json", self._whatif),
@@ -150,7 +152,7 @@ class Server:
     def _refusal(self, request: web.Request, status: int, text: str) -> web.Response:
         """Return a refusal, which names no object."""
         if request.method == "GET" and _form(request)[1] == ".html":
-            body = rendering.html("error.html", status=status, text=text, user="", shell=False)
+            body = rendering.html("error.html", status=status, text=text, user="", framed=False)
             return web.Response(status=status, text=body, content_type="text/html")
         return web.json_response({"error": text}, status=status)
 
@@ -167,7 +169,7 @@ class Server:
             target=target,
             is_local=self._site.entrance.is_local,
             user="",
-            shell=False,
+            framed=False,
         )
         return web.Response(status=status, text=body, content_type="text/html")
 
@@ -234,13 +236,7 @@ class Server:
                 return rendering.wire(page, picture, self._site.keeper.age_s)
             if form == ".csv":
                 return rendering.table(page.listing)
-            return rendering.html(
-                kind.template,
-                page=page,
-                picture=picture,
-                path=request.path,
-                **self._shell(request, kind.name),
-            )
+            return self._html(request, kind.template, kind.name, page, picture)
 
         text = await asyncio.to_thread(made)
         if text is None:
@@ -265,15 +261,44 @@ class Server:
                 self._seen.popitem(last=False)
         return found
 
-    def _shell(self, request: web.Request, current: str) -> dict[str, Any]:
-        """Return what the frame around each page shows."""
-        return {
-            "current": current,
-            "user": request[_SESSION].user,
-            "age_s": self._site.keeper.age_s,
-            "is_fixed": self._site.reader.is_fixed,
-            "shell": True,
-        }
+    def _html(
+        self, request: web.Request, template: str, current: str, page: object, picture: Picture
+    ) -> str:
+        """Return a page in the frame that is around every page."""
+        return rendering.html(
+            template,
+            page=page,
+            picture=picture,
+            path=request.path,
+            current=current,
+            user=request[_SESSION].user,
+            age_s=self._site.keeper.age_s,
+            is_fixed=self._site.reader.is_fixed,
+            framed=True,
+        )
+
+    async def _help(self, request: web.Request) -> web.Response:
+        rights = await self._rights(request)
+        picture = await self._seen_by(rights)
+        name, form = _form(request)
+        key = gang_of_path(request.match_info["namespace"], name)
+        # Asked only about a gang that may be seen: otherwise the time of the answer would differ.
+        is_shown = key in picture.gang_by_key
+        explained = await self._desk.explanation(key) if is_shown else None
+        page = None
+        if explained is not None:
+            query = TableQuery.of(request.query)
+            query = query.whole(_MOST_ROWS_OF_CSV) if form == ".csv" else query
+            page = help_page(picture, explained, query, rights)
+        if page is None:
+            raise web.HTTPNotFound(reason="There is no such gang, or you may not see it.")
+        if form == ".json":
+            text = rendering.wire(page, picture, self._site.keeper.age_s)
+        elif form == ".csv":
+            text = rendering.table(page.listing)
+        else:
+            text = self._html(request, "help.html", "gang", page, picture)
+        return _answer(text, form, "help")
 
     async def _whatif(self, request: web.Request) -> web.Response:
         rights = await self._rights(request)
@@ -287,13 +312,7 @@ class Server:
             return _answer(
                 rendering.wire(page, picture, self._site.keeper.age_s), ".json", "whatif"
             )
-        text = rendering.html(
-            "whatif.html",
-            page=page,
-            picture=picture,
-            path="/whatif",
-            **self._shell(request, "whatif"),
-        )
+        text = self._html(request, "whatif.html", "whatif", page, picture)
         return _answer(text, ".html", "whatif")
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
@@ -337,11 +356,13 @@ class Server:
 def _form(request: web.Request) -> tuple[str, str]:
     """Return the name in the path, without the ending of a form, and that ending."""
     name = request.match_info.get("name", "")
-    form = request.match_info.get("form", "")
+    form = request.match_info.get("form")
+    if form is not None:
+        return name, form or ".html"
     for ending in ENDINGS:
         if name.endswith(ending):
             return name.removesuffix(ending), ending
-    return name, form or ".html"
+    return name, ".html"
 
 
 def _see_other(path: str) -> web.Response:

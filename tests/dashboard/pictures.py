@@ -83,5 +83,5 @@ def html(kind: PageKind, page: object, of: Picture) -> str:
         user="someone",
         age_s=1.0,
         is_fixed=False,
-        shell=True,
+        framed=True,
     )

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from bindery.dashboard.listing import MOST_ROWS, SIZE, TableQuery, Heading, listing
+from bindery.dashboard.listing import MOST_ROWS, SIZE, Heading, TableQuery, listing
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import pytest
 
 from bindery.dashboard import rendering
 from bindery.dashboard.facts import Picture
-from bindery.dashboard.listing import TableQuery, Heading, listing
+from bindery.dashboard.listing import Heading, TableQuery, listing
 from bindery.dashboard.rights import ALL
 from bindery.dashboard.seen import shown_to
 from bindery.scheduler.model.jobs import JobKey

@@ -45,7 +45,7 @@ class Changing:
 
 async def until(holds: Callable[[], bool]) -> None:
     async with asyncio.timeout(30):
-        while not holds():
+        while not holds():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
 
@@ -94,12 +94,43 @@ async def test_without_a_change_nothing_is_planned_until_the_picture_has_aged() 
 
 async def test_a_person_who_comes_after_an_hour_waits_for_a_new_picture() -> None:
     cluster, clock = Changing(), Clock()
-    keeper = StateKeeper(cluster, clock)
+    keeper = StateKeeper(cluster, clock, patience_s=60.0)
     first = await keeper.picture()
     clock.now += 3600
 
     assert (await keeper.picture()).version == first.version + 1
     assert keeper.age_s == 0
+
+
+async def test_who_comes_after_an_hour_gets_the_old_picture_if_the_plan_takes_long() -> None:
+    cluster, clock = Changing(), Clock()
+    keeper = StateKeeper(cluster, clock, patience_s=0.01)
+    first = await keeper.picture()
+    clock.now += 3600
+    cluster.gate.clear()
+
+    assert await keeper.picture() is first
+    assert keeper.age_s == 3600
+
+
+async def test_planning_takes_at_most_a_third_of_the_time() -> None:
+    cluster, clock = Changing(), Clock()
+    keeper = StateKeeper(cluster, clock)
+    cluster.gate.clear()
+    asking = asyncio.create_task(keeper.picture())
+    await until(lambda: cluster.reads == 1)
+    clock.now += 20  # so long takes the plan
+    cluster.gate.set()
+    await asking
+    cluster.changes += 1
+
+    clock.now += PLAN_EVERY_S
+    await keeper.picture()
+    assert cluster.reads == 1
+
+    clock.now += 3 * 20
+    await keeper.picture()
+    await until(lambda: cluster.reads == 2)
 
 
 async def test_a_file_is_planned_once() -> None:

@@ -299,6 +299,49 @@ async def test_an_open_page_is_sent_the_number_of_the_picture(busy_site: Visit) 
     assert lines == [b"event: state\n", b"data: 1\n"]
 
 
+async def test_a_waiting_gang_has_a_page_about_what_would_help(busy_site: Visit) -> None:
+    await busy_site.log_in(ADMIN)
+    path = "/gangs/vision/sweep/help"
+
+    assert f'href="{path}"' in await busy_site.text("/gangs/vision/sweep")
+    assert "What would help sweep" in await busy_site.text(path)
+    page = json.loads(await busy_site.text(f"{path}.json"))
+    (closed,) = page["closed"]
+    assert closed["nodes"] == 42
+    assert sum(closed["against"].values()) == 42 - closed["openNodes"]
+    assert {row["gang"]["namespace"] for row in page["listing"]["rows"]} == {"vision"}
+    assert (await busy_site.text(f"{path}.csv")).startswith("Gang in the way,")
+
+
+BLOCKED = """
+nodes: [{name: n, gpus: 8}]
+queues: [{name: a, gpu: {quota: 8}}, {name: b, gpu: {quota: 0, weight: 1}, reclaimable: false}]
+jobs:
+- {name: secret, namespace: theirs, queue: b, pods: [{count: 8, gpus: 1, state: Running, node: n}]}
+- {name: mine, namespace: own, queue: a, priority: 50, pods: [{count: 4, gpus: 1}]}
+"""
+
+
+async def test_what_would_help_names_no_gangs_of_others() -> None:
+    people = {ADMIN: ALL, TENANT: rights("own")}
+    async with visit(_inline(BLOCKED), people) as found:
+        given = {"Authorization": f"Bearer {ADMIN}"}
+        answer = await found.browser.get("/gangs/own/mine/help.csv", headers=given)
+        assert "theirs/secret" in await answer.text()
+
+        await found.log_in(TENANT)
+        for form in ("", ".json", ".csv"):
+            text = await found.text(f"/gangs/own/mine/help{form}")
+            assert "secret" not in text
+            assert "theirs" not in text
+        assert "a gang of others" in await found.text("/gangs/own/mine/help")
+        hidden, missing = [
+            await (await found.browser.get(f"/gangs/theirs/{name}/help.json")).text()
+            for name in ("secret", "no-such")
+        ]
+        assert hidden == missing
+
+
 MANIFEST = """
 apiVersion: batch/v1
 kind: Job

@@ -8,7 +8,7 @@ from typing import Final
 from bindery.answers.evictions import GangEviction
 from bindery.api.names import SUB_GROUP_LABEL
 from bindery.dashboard.facts import GangFact, NextStep, Picture, RoomPromise
-from bindery.dashboard.listing import TableQuery, Heading, Listing, listing
+from bindery.dashboard.listing import Heading, Listing, TableQuery, listing
 from bindery.dashboard.pages.gangs import GangRow, gang_row
 from bindery.dashboard.past import HistoryReader, PastEviction, PastPlan, PastWait
 from bindery.kube.objects.podgroups import PodGroup, SubGroup, TopologyConstraint

@@ -7,7 +7,7 @@ from typing import Final
 
 from bindery.api.times import age, seconds
 from bindery.dashboard.facts import GangFact, Picture
-from bindery.dashboard.listing import TableQuery, Heading, Listing, listing
+from bindery.dashboard.listing import Heading, Listing, TableQuery, listing
 from bindery.scheduler.model.jobs import JobKey
 
 HEADINGS: Final = (

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from bindery.dashboard.facts import NodeFact, NodeShare, Picture, PodOnNode
-from bindery.dashboard.listing import TableQuery, Heading, Listing, listing
+from bindery.dashboard.listing import Heading, Listing, TableQuery, listing
 from bindery.scheduler.model.jobs import JobKey
 
 _NOTHING: Final = NodeShare(0.0, 0.0, 0.0, 0.0)

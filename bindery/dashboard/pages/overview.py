@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from bindery.dashboard.facts import Picture
-from bindery.dashboard.listing import TableQuery, Heading, Listing, listing
+from bindery.dashboard.listing import Heading, Listing, TableQuery, listing
 from bindery.dashboard.pages.gangs import SELECTIONS
 from bindery.dashboard.pages.nodes import node_row
 from bindery.dashboard.pages.paths import gang_path, node_path, queue_path

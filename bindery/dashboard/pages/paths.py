@@ -17,6 +17,12 @@ def gang_path(key: JobKey) -> str:
     return f"/gangs/{quote(key.namespace, safe='')}/{_ended(name)}"
 
 
+def help_path(key: JobKey) -> str:
+    """Return the path of the page about what would help a gang."""
+    name = key.name if key.is_group else f"{_POD}{key.name}"
+    return f"/gangs/{quote(key.namespace, safe='')}/{quote(name, safe='')}/help"
+
+
 def gang_of_path(namespace: str, name: str) -> JobKey:
     """Return the key of the gang that a path names."""
     if name.startswith(_POD):

@@ -5,7 +5,7 @@ from typing import Final
 
 from bindery.api.times import timestamp
 from bindery.dashboard.facts import NextStep, Picture, RoomPromise
-from bindery.dashboard.listing import TableQuery, Heading, Listing, listing
+from bindery.dashboard.listing import Heading, Listing, TableQuery, listing
 from bindery.scheduler.model.jobs import JobKey
 
 HEADINGS: Final = (

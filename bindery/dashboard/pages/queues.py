@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from bindery.dashboard.facts import Picture
-from bindery.dashboard.listing import TableQuery, Heading, Listing, listing
+from bindery.dashboard.listing import Heading, Listing, TableQuery, listing
 from bindery.dashboard.pages.gangs import GangRow, gang_listing
 from bindery.dashboard.past import HistoryReader, QueuePoint
 from bindery.scheduler.insight.shares import QueueShare, ResourceShare

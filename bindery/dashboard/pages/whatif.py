@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from bindery.dashboard.listing import TableQuery, Heading, Listing, listing
+from bindery.dashboard.listing import Heading, Listing, TableQuery, listing
 from bindery.dashboard.rights import Rights
 from bindery.dashboard.seen import reduced
 from bindery.scheduler.insight.rehearsal import JobOutcome, RehearsalOutcome, RehearsedEviction
