@@ -20,7 +20,14 @@ def past(*entries: Entry, trends: History | None = None) -> Past:
 
 def evicted(claimant: Gang, moved: int = 0) -> Entry:
     return Entry(
-        EntryKind.EVICTED, TRAIN, 10.0, 20.0, pods=8, reason="reclaim", claimant=claimant, moved=moved
+        EntryKind.EVICTED,
+        TRAIN,
+        10.0,
+        20.0,
+        pods=8,
+        reason="reclaim",
+        claimant=claimant,
+        moved=moved,
     )
 
 
