@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Final, Generic, TypeVar
 from urllib.parse import urlencode
 
+from bindery.scheduler.model.jobs import JobKey
+
 RowT = TypeVar("RowT")
 
 SIZE: Final = 50
@@ -146,6 +148,8 @@ def cell(value: object) -> str:
         return ""
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, JobKey):
+        return str(value)
     if isinstance(value, float):
         return f"{value:.6f}".rstrip("0").rstrip(".")
     if isinstance(value, tuple | list):

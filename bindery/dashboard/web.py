@@ -8,6 +8,7 @@ import asyncio
 import hmac
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Final
@@ -325,6 +326,11 @@ class Server:
             }
         )
         await answer.prepare(request)
+        with suppress(ConnectionResetError):  # the person has closed the page
+            await self._tell_news(request, answer)
+        return answer
+
+    async def _tell_news(self, request: web.Request, answer: web.StreamResponse) -> None:
         version = -1
         async with self._site.keeper.looking():
             while self._is_in(request):
@@ -334,7 +340,6 @@ class Server:
                     continue
                 version = picture.version
                 await answer.write(f"event: state\ndata: {version}\n\n".encode())
-        return answer
 
     def _is_in(self, request: web.Request) -> bool:
         """Return whether the session of an open stream still exists."""

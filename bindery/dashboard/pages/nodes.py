@@ -4,6 +4,7 @@ The states of the map are a table, `STATES`: the first state that holds is the s
 the others that hold are its marks.
 """
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from bindery.dashboard.listing import Heading, Listing, TableQuery, listing
 from bindery.scheduler.model.jobs import JobKey
 
 _NOTHING: Final = NodeShare(0.0, 0.0, 0.0, 0.0)
+_PARTS: Final = re.compile(r"([^0-9]*)([0-9]{0,18})")
 TILES: Final = 500
 """Nodes on one page of the map."""
 
@@ -164,7 +166,7 @@ def nodes_page(picture: Picture, asked: TableQuery) -> NodesPage:
         if (not rack or row.rack == rack)
         and (not state or row.state == state or state in row.marks)
     ]
-    found.sort(key=lambda row: (row.zone, row.rack, row.name))
+    found.sort(key=lambda row: (row.zone, row.rack, _natural(row.name)))
     table = listing("Nodes", HEADINGS, found, asked)
     by_rack: defaultdict[tuple[str, str], list[NodeRow]] = defaultdict(list)
     for row in table.rows:
@@ -217,6 +219,11 @@ def node_row(node: NodeFact) -> NodeRow:
         pods=sum(pod.count for pod in node.pods),
         problem=node.problem,
     )
+
+
+def _natural(name: str) -> list[tuple[str, int]]:
+    """Return the key of `name` for an order in which node2 comes before node10."""
+    return [(text, int(number or 0)) for text, number in _PARTS.findall(name)]
 
 
 def _rack(zone: str, name: str, nodes: list[NodeRow]) -> RackOfNodes:

@@ -124,7 +124,7 @@ def _attention(picture: Picture) -> Iterator[Attention]:
         share = queue.resources.get("gpu")
         if share is not None and row(queue, "gpu", share).is_starved and not queue.problem:
             text = (
-                f"{queue.waiting} gangs wait, and it holds {share.allocated:g} of the "
+                f"{queue.waiting} waiting; it holds {share.allocated:g} of the "
                 f"{share.fair_share:g} GPUs of its fair share"
             )
             advice = "See why its first gang waits."

@@ -11,9 +11,11 @@ const ages = () => {
 let loadedAt = performance.now();
 setInterval(ages, 1000);
 
+const main = document.getElementById("main");
+let newest = main.dataset.version;
 let isBusy = false;
 const refresh = async () => {
-  if (isBusy || document.hidden) return;
+  if (isBusy || document.hidden || newest === main.dataset.version) return;
   isBusy = true;
   try {
     const answer = await fetch(location.pathname + location.search, { headers: { Accept: "text/html" } });
@@ -21,6 +23,7 @@ const refresh = async () => {
     if (!answer.ok) return;
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
     loadedAt = performance.now();
+    main.dataset.version = fresh.getElementById("main").dataset.version;
     for (const part of document.querySelectorAll("[data-live]")) {
       const next = fresh.getElementById(part.id);
       if (next === null || part.isEqualNode(next)) continue;
@@ -36,10 +39,9 @@ const refresh = async () => {
 };
 
 if (document.querySelector("[data-live]")) {
-  let isFirst = true;
   const events = new EventSource("/events");
-  events.addEventListener("state", () => {
-    if (isFirst) { isFirst = false; return; }
+  events.addEventListener("state", (event) => {
+    newest = event.data;
     refresh();
   });
   document.addEventListener("visibilitychange", refresh);
