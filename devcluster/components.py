@@ -127,6 +127,11 @@ class Components:
         file = self._write(name, json.dumps(model.to_wire(), indent=2))
         return self._start(name, "grouper", ["run", f"--config={file}"])
 
+    def start_dashboard(self, *, name: str = "dashboard") -> tuple[Component, int]:
+        """Start the dashboard, of an installation that has one; return it and the pages' port."""
+        port = free_port()
+        return self._start(name, "dashboard", ["run", f"--port={port}"]), port
+
     def start_webhook(
         self, configuration: BinderConfiguration | None = None, *, name: str = "webhook"
     ) -> Component:

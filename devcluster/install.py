@@ -83,7 +83,7 @@ def install(
         f"--filename={checkout.ROOT / 'crds'}",
     )
     configurations = _configurations(documents)
-    accounts = {f"{RELEASE}-{name}" for name in (*COMPONENTS, "webhook")}
+    accounts = {f"{RELEASE}-{name}" for name in (*COMPONENTS, "webhook", "dashboard")}
     made = {_name(each) for each in documents if each["kind"] == "ServiceAccount"}
     return Installation(
         control_plane,

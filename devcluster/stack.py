@@ -52,6 +52,8 @@ class Stack:
         self._components: Components | None = None
         self.health_ports: dict[str, int] = {}
         """The ports of the probes and metrics of Bindery's processes, by name."""
+        self.page = ""
+        """The address of the dashboard."""
 
     @property
     def has_devices(self) -> bool:
@@ -112,11 +114,12 @@ class Stack:
         self.control_plane.start()
         self._report("applying the chart's resources")
         values = with_webhook(free_port()) if self.has_devices else {}
-        installation = install(self.control_plane, {**values, **_with_rows()})
+        with_page = {"dashboard": {"enabled": True}}
+        installation = install(self.control_plane, {**values, **with_page, **_with_rows()})
         components = Components(installation, tethered=self._plan.options.tethered)
         self._components = components
         nodes = self._plan.hollow_nodes
-        self._report(f"starting the scheduler, the binder, the grouper and {nodes} hollow nodes")
+        self._report(f"starting Bindery's components and {nodes} hollow nodes")
         components.start_hollow_nodes(nodes, ["--remove-on-exit"])
         if self.has_devices:
             self._report("starting the webhook, and nodes with devices that fakes/ plays")
@@ -125,6 +128,8 @@ class Stack:
         components.start_binder()
         components.start_grouper()
         components.start_scheduler()
+        _, port = components.start_dashboard()
+        self.page = f"http://127.0.0.1:{port}/"
         for component in components.started:
             component.wait_ready()
             self.health_ports[component.name] = component.health_port

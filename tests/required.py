@@ -2,7 +2,8 @@
 
 They are skipped with the reason. With the environment variable BINDERY_REQUIRE set, as in
 `.ci/run`, they fail: a machine that is meant to run everything leaves nothing out. Tests on real
-nodes fail only where the value names them, as in `BINDERY_REQUIRE=1,realnode`.
+nodes or in a browser fail only where the value names them, as in
+`BINDERY_REQUIRE=1,realnode,browser`.
 """
 
 import os

@@ -55,6 +55,7 @@ LONGEST = (
     "tests/nodeagent/test_nodes.py",
     "tests/binder/test_volumes.py",
     "tests/benchmarks/test_binder_alone.py",
+    "tests/browser/test_pages.py",
     "tests/benchmarks/test_races.py",
     "tests/hami/test_end_to_end.py",
     "tests/e2e/test_binder_crash.py",

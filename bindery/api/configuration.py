@@ -155,6 +155,17 @@ class DisruptionConfiguration(ApiModel):
     or LeastWorkLost."""
 
 
+class HistoryConfiguration(ApiModel):
+    """The history of gangs and queues, which the dashboard shows."""
+
+    enabled: bool = False
+    """Whether the scheduler keeps a history in a ConfigMap. A change needs a restart."""
+    window_seconds: float = Field(default=7 * 86400.0, ge=600)
+    """Age above which the history is dropped."""
+    save_seconds: float = Field(default=30.0, ge=10)
+    """Minimum time between two writes of the history."""
+
+
 class SchedulerConfiguration(ApiModel):
     """One scheduler: node pool, actions and plugins in order, timing."""
 
@@ -216,6 +227,7 @@ class SchedulerConfiguration(ApiModel):
     leader_election: LeaderElection = LeaderElection()
     usage: UsageConfiguration = UsageConfiguration()
     """Time-based shares: past usage of a queue lowers its share over quota."""
+    history: HistoryConfiguration = HistoryConfiguration()
 
     @property
     def counted_as_gpus(self) -> tuple[tuple[str, ...], tuple[str, ...]]:

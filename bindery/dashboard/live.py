@@ -27,10 +27,10 @@ from bindery.kube.served import served
 from bindery.kube.watches.reflector import Change, Reflector
 from bindery.scheduler.cache.observers import WATCHED
 from bindery.scheduler.plugins import registry
+from bindery.scheduler.records.store import RecordStore
 from bindery.scheduler.usage.codec import readable
 from bindery.scheduler.usage.formula import History
-from bindery.scheduler.usage.place import record_name
-from bindery.scheduler.usage.store import RecordStore
+from bindery.scheduler.usage.place import KEY, record_name
 
 _NEEDED: Final = (PODS, POD_GROUPS, QUEUES, NODES)
 """The kinds without which no picture can be made; the account must be able to read them."""
@@ -97,8 +97,9 @@ class LiveCluster:
         found, deviation = configuration_of(leader)
         configuration = found.model_copy(update={"node_pool": self._node_pool})
         planner = Planner(configuration, leader, deviation)
-        pools = {node.metadata.labels.get(NODE_POOL_LABEL, "") for node in snapshot.nodes}
-        planner = await with_served_pools(self._client, planner, pools, self._lease_namespace)
+        planner = await with_served_pools(
+            self._client, planner, await self.pools(), self._lease_namespace
+        )
         past = await self._record(configuration)
         return Source(snapshot, configuration, datetime.now(UTC), past, planner)
 
@@ -119,11 +120,18 @@ class LiveCluster:
                 found.add(name if kind is NAMESPACES else namespace)
         return sorted(found)
 
+    async def pools(self) -> set[str]:
+        """Return the node pools of all nodes, once these are listed."""
+        await self._filled.wait()
+        mirror = self._mirrors.get(NODES.plural)
+        nodes = mirror.objects.values() if mirror is not None else ()
+        return {node.metadata.labels.get(NODE_POOL_LABEL, "") for node in nodes}
+
     async def _record(self, configuration: SchedulerConfiguration) -> History | None:
         if configuration.usage.source != "record":
             return None
         namespace = configuration.leader_election.namespace
-        store = RecordStore(self._client, record_name(configuration), namespace)
+        store = RecordStore(self._client, record_name(configuration), namespace, KEY)
         return readable(await store.load())
 
 

@@ -23,6 +23,7 @@ from bindery.answers.source import Source
 from bindery.dashboard.guard import Entrance
 from bindery.dashboard.live import FixedCluster, LiveCluster
 from bindery.dashboard.past import HistoryReader, NoHistory
+from bindery.dashboard.recorded import LiveHistory
 from bindery.dashboard.reviews import TokenReviewer
 from bindery.dashboard.sessions import Sessions
 from bindery.dashboard.state import ClusterReader, StateKeeper
@@ -76,13 +77,17 @@ async def run(options: DashboardOptions) -> None:
         is_secure = options.served.address not in (LOOPBACK, "::1", "localhost")
         sessions = Sessions(TokenReviewer(address), time.monotonic)
         entrance = Entrance(is_local=False, is_secure=is_secure, port=options.served.port)
-        site = _site(cluster, sessions, entrance, NoHistory())
+        history = LiveHistory(client, options.lease_namespace, cluster.pools)
+        site = _site(cluster, sessions, entrance, history)
         async with asyncio.TaskGroup() as group:
             group.create_task(cluster.run())
+            group.create_task(history.run())
             await _serve(site, options.served, lambda port: _log.info("serving", port=port))
 
 
-async def open_live(cluster: LiveCluster, port: int, announce: Callable[[str], None]) -> None:
+async def open_live(
+    cluster: LiveCluster, history: LiveHistory, port: int, announce: Callable[[str], None]
+) -> None:
     """Serve `cluster`, which this watches, on this machine. `announce`: the address.
 
     Raises:
@@ -91,7 +96,8 @@ async def open_live(cluster: LiveCluster, port: int, announce: Callable[[str], N
     """
     async with asyncio.TaskGroup() as group:
         group.create_task(cluster.run())
-        await _open(cluster, port, announce)
+        group.create_task(history.run())
+        await _open(cluster, history, port, announce)
 
 
 async def open_fixed(source: Source, port: int, announce: Callable[[str], None]) -> None:
@@ -100,13 +106,15 @@ async def open_fixed(source: Source, port: int, announce: Callable[[str], None])
     Raises:
         ListenError: the port cannot be listened on.
     """
-    await _open(FixedCluster(source), port, announce)
+    await _open(FixedCluster(source), NoHistory(), port, announce)
 
 
-async def _open(reader: ClusterReader, port: int, announce: Callable[[str], None]) -> None:
+async def _open(
+    reader: ClusterReader, past: HistoryReader, port: int, announce: Callable[[str], None]
+) -> None:
     sessions = Sessions(None, time.monotonic)
     entrance = Entrance(is_local=True, is_secure=False, port=port)
-    site = _site(reader, sessions, entrance, NoHistory())
+    site = _site(reader, sessions, entrance, past)
     site.ticket = secrets.token_urlsafe(24)
 
     def announced(bound: int) -> None:

@@ -43,8 +43,10 @@ class FollowUps:
 
     cycle: Sequence[Callable[[CycleReport], None]]
     """Called after each cycle, in this order."""
-    evictions: Callable[[Sequence[Eviction]], None]
+    evictions: Sequence[Callable[[Sequence[Eviction]], None]]
     """Called with evictions that the API server has accepted."""
+    commit: Callable[[StatementDraft], None]
+    """Called with each commit, whose BindRequest may still be refused."""
 
 
 class SchedulingLoop:
@@ -146,6 +148,7 @@ class SchedulingLoop:
     def _submit(self, draft: StatementDraft) -> None:
         self._writer.submit(draft)
         metrics.record_commit(draft, self._clock())
+        self._follow_ups.commit(draft)
         _log.info(
             "statement committed",
             statement=draft.spec.id,
@@ -196,5 +199,6 @@ class SchedulingLoop:
             job = cluster.state.jobs.get(eviction.task.job)
             queue = job.queue if job is not None else ""
             metrics.EVICTED_PODS.labels(eviction.action, queue).inc()
-        self._follow_ups.evictions(self._evictor.evicted)
+        for after_evictions in self._follow_ups.evictions:
+            after_evictions(self._evictor.evicted)
         self._evictor.evicted.clear()

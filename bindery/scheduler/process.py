@@ -42,6 +42,7 @@ from bindery.scheduler.consequences import (
 )
 from bindery.scheduler.cycles import CycleRunner
 from bindery.scheduler.engine import Engine
+from bindery.scheduler.history.keeping import HistoryKeeping
 from bindery.scheduler.loop import FollowUps, SchedulingLoop
 from bindery.scheduler.status.charge_records import ChargeRecorder
 from bindery.scheduler.status.nominations import promised
@@ -95,6 +96,7 @@ class _Results:
     nodes: ProvisioningWriter
     scaling: ScalingWriter
     figures: QueueFigures
+    history: HistoryKeeping
 
     @classmethod
     def of(cls, client: Client, engine: Engine, events: EventRecorder) -> Self:
@@ -112,6 +114,7 @@ class _Results:
             ProvisioningWriter(client, events, clock),
             ScalingWriter(client, events, clock),
             QueueFigures(),
+            HistoryKeeping(engine.configuration, engine.cluster, client, clock),
         )
 
     def follow_ups(self, evictor: Evictor) -> FollowUps:
@@ -129,8 +132,10 @@ class _Results:
             ObjectProblems(cluster, self.events).after_cycle,
             gang_events.after_cycle,
             Forgetting(cluster, self.statuses, gang_events).after_cycle,
+            self.history.after_cycle,
         )
-        return FollowUps(after_cycle, gang_events.after_evictions)
+        evictions = gang_events.after_evictions, self.history.evicted
+        return FollowUps(after_cycle, evictions, self.history.committed)
 
     def writers(self) -> Sequence[_Writer]:
         """Return the writers that run during a term."""
@@ -218,7 +223,7 @@ class Scheduler:
         self._evictor.begin(leadership)
         metrics.LEADING.set(1)
         try:
-            async with self._usage.kept(leadership):
+            async with self._usage.kept(leadership), self._results.history.kept(leadership):
                 # Within the term, so that a write that is being retried ends with it.
                 writing = [each.run(leadership) for each in self._results.writers()]
                 with self._exported():
@@ -248,6 +253,7 @@ class Scheduler:
         async for configuration in file.changes():
             await self._loop.configure(configuration)
             self._usage.configure(configuration.usage)
+            self._results.history.configure(configuration.history)
             await self._feed.follow(self._engine.watched_resources())
             _log.info("configuration changed", file=str(file.path))
 

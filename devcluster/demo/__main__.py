@@ -139,6 +139,11 @@ It is up. To look around:
   bindery get gangs -A
   bindery explain over-limit -n {story.NAMESPACE}
 
+In a browser, with the token that the second line prints:
+
+  {cluster.page}
+  kubectl create token bindery-dashboard -n bindery-system
+
 Raise the limit, and the gang that waits for it runs:
 
   kubectl patch queue.scheduling.bindery.dev small-team --type=merge \\

@@ -100,10 +100,14 @@ def test_the_demo_cluster_works_until_demo_down_removes_it(
         urls = dict(
             re.findall(r"^ +(\w+) +(http://127\.0\.0\.1:\d+/metrics)$", up.stdout, re.MULTILINE)
         )
-        assert {"scheduler", "binder", "grouper", "webhook", "nodeagent"} <= urls.keys()
+        parts = {"scheduler", "binder", "grouper", "webhook", "nodeagent", "dashboard"}
+        assert parts <= urls.keys()
         for url in urls.values():
             with urllib.request.urlopen(url, timeout=30) as answer:
                 assert b"bindery_api_requests_total" in answer.read()
+        [page] = re.findall(r"^ +(http://127\.0\.0\.1:\d+/)$", up.stdout, re.MULTILINE)
+        with urllib.request.urlopen(page, timeout=30) as answer:
+            assert answer.url.endswith("/login?next=/") or "/login" in answer.url
         again = demo(environment, "up")
         os.kill(process_id(tmp_path, "grouper run"), signal.SIGKILL)
         without_grouper = demo(environment, "up")

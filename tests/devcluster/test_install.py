@@ -132,6 +132,7 @@ def test_an_installation_can_be_repeated(installation: Installation) -> None:
         ({"scheduler": {"configuration": {"actions": ["nonsense"]}}}, "actions/0"),
         ({"binder": {"replicas": -1}}, "replicas"),
         ({"hollow": {"enabled": "yes"}}, "hollow/enabled"),
+        ({"dashboard": {"replicas": 2}}, "'replicas' not allowed"),
         (with_plugins("scheduler", {"name": "topolgy"}), "there is no plugin topolgy; shipped are"),
         (
             with_plugins("scheduler", {"name": "gpu_sharing"}),
@@ -407,6 +408,81 @@ def test_each_deployment_has_a_disruption_budget_and_a_network_policy(
         for rule in policy["spec"]["ingress"]:  # type: ignore[index]
             ports = {port["port"] for port in rule["ports"]}
             assert ("from" in rule) == ("metrics" in ports)
+
+
+PAGE = {"dashboard": {"enabled": True}}
+
+
+def test_the_dashboard_is_off_by_default(control_plane: ControlPlane) -> None:
+    documents = render(control_plane, {})
+
+    assert "dashboard" not in yaml.safe_dump_all(d["metadata"] for d in documents)
+    assert "bindery-history" not in named(documents, "ConfigMap")
+
+
+def test_the_account_of_the_dashboard_only_reads_and_gets_no_secrets(
+    control_plane: ControlPlane,
+) -> None:
+    documents = render(control_plane, PAGE)
+    bindings = [d for d in documents if str(d["kind"]).endswith("RoleBinding")]
+    roles = {
+        (d["roleRef"]["kind"], d["roleRef"]["name"])  # type: ignore[index]
+        for d in bindings
+        if {"kind": "ServiceAccount", "name": "bindery-dashboard", "namespace": "bindery-system"}
+        in d["subjects"]  # type: ignore[operator]
+    }
+    rules = [
+        rule
+        for d in documents
+        if (d["kind"], d["metadata"]["name"]) in roles  # type: ignore[index]
+        for rule in d["rules"]  # type: ignore[attr-defined]
+    ]
+
+    assert roles == {
+        ("ClusterRole", "bindery-dashboard"),
+        ("ClusterRole", "bindery-reader"),
+        ("Role", "bindery-reader"),
+    }
+    assert {verb for rule in rules for verb in rule["verbs"]} == {"get", "list", "watch"}
+    assert "secrets" not in {kind for rule in rules for kind in rule["resources"]}
+    [maps] = [rule for rule in rules if rule["resources"] == ["configmaps"]]
+    assert maps["resourceNames"] == ["bindery-usage", "bindery-history"]
+
+
+def test_the_dashboard_turns_on_the_history_of_each_scheduler(control_plane: ControlPlane) -> None:
+    documents = render(control_plane, {**POOLS, **PAGE})
+    maps = named(documents, "ConfigMap")
+    [role] = [d for d in documents if d["metadata"]["name"] == "bindery-scheduler-records"][:1]  # type: ignore[index]
+
+    assert {"bindery-history", "bindery-history-b"} <= set(maps)
+    assert role["rules"][0]["resourceNames"] == ["bindery-history", "bindery-history-b"]  # type: ignore[index]
+    for name in ("bindery-scheduler", "bindery-scheduler-b"):
+        text = maps[name]["data"]["scheduler.yaml"]
+        assert SchedulerConfiguration.model_validate(yaml.safe_load(text)).history.enabled
+
+
+def test_the_history_can_be_off_beside_a_dashboard(control_plane: ControlPlane) -> None:
+    values = {**PAGE, "scheduler": {"configuration": {"history": {"enabled": False}}}}
+
+    assert "bindery-history" not in named(render(control_plane, values), "ConfigMap")
+
+
+@pytest.mark.parametrize("secret", ["", "page-tls"])
+def test_the_dashboard_speaks_https_if_it_has_a_certificate(
+    control_plane: ControlPlane, secret: str
+) -> None:
+    values = {"dashboard": {"enabled": True, "tlsSecret": secret, "from": [{"podSelector": {}}]}}
+    documents = render(control_plane, values)
+    pod = named(documents, "Deployment")["bindery-dashboard"]["spec"]["template"]["spec"]
+    [container] = pod["containers"]
+    [port] = named(documents, "Service")["bindery-dashboard"]["spec"]["ports"]
+    policy = named(documents, "NetworkPolicy")["bindery-dashboard"]["spec"]
+
+    assert ("--tls-key=/etc/bindery/tls.key" in container["args"]) == bool(secret)
+    assert port["port"] == (443 if secret else 80)
+    assert {"ports": [{"port": "page"}], "from": [{"podSelector": {}}]} in policy["ingress"]
+    assert {"readinessProbe", "livenessProbe", "startupProbe"} <= set(container)
+    assert "priorityClassName" not in pod
 
 
 def test_helm_renders_the_chart_without_a_cluster(control_plane: ControlPlane) -> None:

@@ -138,7 +138,7 @@ async def inside(
     documents = [
         document
         for document in render(plane, values)
-        if "usage" in json.dumps(document["metadata"]) and "users" not in json.dumps(document)
+        if any(word in json.dumps(document["metadata"]) for word in ("usage", "-records"))
     ]
     plane.kubectl(
         "apply",

@@ -11,13 +11,13 @@ from bindery.kube.client import Client
 from bindery.kube.errors import NotFoundError
 from bindery.kube.lease import Leadership
 from bindery.kube.objects.resources import CONFIG_MAPS
+from bindery.scheduler.records.store import RecordStore
 from bindery.scheduler.usage.codec import decode
 from bindery.scheduler.usage.formula import Decay, Moment
 from bindery.scheduler.usage.keeper import UsageProblems
 from bindery.scheduler.usage.place import KEY
 from bindery.scheduler.usage.record import UsageRecord
-from bindery.scheduler.usage.recordkeeper import RecordKeeper
-from bindery.scheduler.usage.store import RecordStore
+from bindery.scheduler.usage.recordkeeper import UsageRecordKeeper
 from devcluster.install import Installation
 
 pytestmark = pytest.mark.e2e
@@ -52,8 +52,8 @@ class Scheduler:
     def __post_init__(self) -> None:
         self.heard = Heard()
         self.record = UsageRecord(Decay(10 * 3600))
-        store = RecordStore(self.client, self.name, self.namespace)
-        self.keeper = RecordKeeper(self.record, store, self.heard, lambda: START, NEVER_S)
+        store = RecordStore(self.client, self.name, self.namespace, KEY)
+        self.keeper = UsageRecordKeeper(self.record, store, self.heard, lambda: START, NEVER_S)
         self.leadership = Leadership(self.term, lambda: 0.0, 1.0)
 
     def see(self, at: float, held: float) -> float:

@@ -17,6 +17,7 @@ from bindery.api.configuration import (
     DisruptionConfiguration,
     GrouperConfiguration,
     GrouperExpectation,
+    HistoryConfiguration,
     LeaderElection,
     PluginConfiguration,
     SchedulerConfiguration,
@@ -54,6 +55,7 @@ def configuration(component: str) -> dict[str, Any]:
         (configuration("binder"), BinderConfiguration),
         (configuration("binder")["properties"]["webhook"], WebhookConfiguration),
         (SCHEMA["definitions"]["leaderElection"], LeaderElection),
+        (SCHEMA["definitions"]["history"], HistoryConfiguration),
         (USAGE, UsageConfiguration),
         (USAGE["properties"]["prometheus"], PrometheusConfiguration),
         (

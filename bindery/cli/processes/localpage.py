@@ -12,6 +12,7 @@ from bindery.cli.processes import running
 from bindery.cli.reading.scenariosource import read_scenario_source
 from bindery.dashboard import process
 from bindery.dashboard.live import LiveCluster
+from bindery.dashboard.recorded import LiveHistory
 from bindery.kube.client import Client
 from bindery.observability import logs
 
@@ -49,6 +50,7 @@ def serve_cluster(
         )
         async with connecting as client:
             cluster = LiveCluster(client, choice.lease_namespace, node_pool)
-            await process.open_live(cluster, port, announce)
+            history = LiveHistory(client, choice.lease_namespace, cluster.pools)
+            await process.open_live(cluster, history, port, announce)
 
     running.run(running.until_stopped(serve()))

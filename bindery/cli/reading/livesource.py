@@ -77,12 +77,13 @@ async def _record(client: Client, configuration: SchedulerConfiguration) -> Hist
     """Return the scheduler's record of past usage; None without one or without permission."""
     if configuration.usage.source != "record":
         return None
+    from bindery.scheduler.records.store import RecordStore
     from bindery.scheduler.usage.codec import readable
-    from bindery.scheduler.usage.place import record_name
-    from bindery.scheduler.usage.store import RecordStore
+    from bindery.scheduler.usage.place import KEY, record_name
 
     namespace = configuration.leader_election.namespace
+    store = RecordStore(client, record_name(configuration), namespace, KEY)
     try:
-        return readable(await RecordStore(client, record_name(configuration), namespace).load())
+        return readable(await store.load())
     except ForbiddenError:
         return None

@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 import numpy as np
 
+from bindery.scheduler.records.errors import RecordError
 from bindery.scheduler.usage.formula import History
 
 MOST_BYTES: Final = 512 * 1024
@@ -18,10 +19,6 @@ VERSION: Final = 1
 _WHOLE: Final = 1e6
 _MOST: Final = 1e30
 """Far more than any cluster offers in any time, and far below the largest float."""
-
-
-class RecordError(ValueError):
-    """The text is not a record that this version can read."""
 
 
 class _Slice(msgspec.Struct, frozen=True):

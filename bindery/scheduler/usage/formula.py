@@ -110,7 +110,7 @@ class History:
         history = self
         while len(history) > max(most, 1):
             span = history.end[1:] - history.start[:-1]
-            history = history._join(int(np.argmin(span)))
+            history = history.joined(int(np.argmin(span)))
         return history
 
     def arranged(self, queues: tuple[str, ...], resources: tuple[str, ...]) -> "History":
@@ -140,6 +140,16 @@ class History:
             np.concatenate([one.held, two.held]),
         )
 
+    def joined(self, at: int) -> "History":
+        """Return the history with the slices `at` and `at + 1` as one."""
+        joined = self._choose(np.delete(np.arange(len(self)), at))
+        # If the clock was set back, slices are out of order.
+        joined.start[at] = min(self.start[at], self.start[at + 1])
+        joined.end[at] = max(self.end[at], self.end[at + 1])
+        joined.capacity[at] += self.capacity[at]
+        joined.held[at] += self.held[at]
+        return joined
+
     def _choose(self, slices: NDArray[np.intp]) -> "History":
         return History(
             self.queues,
@@ -149,16 +159,6 @@ class History:
             self.capacity[slices],
             self.held[slices],
         )
-
-    def _join(self, at: int) -> "History":
-        """Return the history with the slices `at` and `at + 1` as one."""
-        joined = self._choose(np.delete(np.arange(len(self)), at))
-        # If the clock was set back, slices are out of order.
-        joined.start[at] = min(self.start[at], self.start[at + 1])
-        joined.end[at] = max(self.end[at], self.end[at + 1])
-        joined.capacity[at] += self.capacity[at]
-        joined.held[at] += self.held[at]
-        return joined
 
 
 def places(names: Sequence[str], wanted: Sequence[str]) -> NDArray[np.intp]:

@@ -5,13 +5,13 @@ from collections.abc import Callable
 from bindery.api.configuration import SchedulerConfiguration
 from bindery.kube.client import Client
 from bindery.kube.events.recorder import EventRecorder, ObjectReference
+from bindery.scheduler.records.store import RecordStore
 from bindery.scheduler.usage.keeper import NoKeeper, UsageKeeper, UsageProblems
-from bindery.scheduler.usage.place import record_name
+from bindery.scheduler.usage.place import KEY, record_name
 from bindery.scheduler.usage.prometheuskeeper import PrometheusKeeper
 from bindery.scheduler.usage.record import UsageRecord
-from bindery.scheduler.usage.recordkeeper import RecordKeeper
+from bindery.scheduler.usage.recordkeeper import UsageRecordKeeper
 from bindery.scheduler.usage.source import GivenUsage, PastUsage
-from bindery.scheduler.usage.store import RecordStore
 
 
 def keeper(
@@ -29,8 +29,8 @@ def keeper(
     problems = UsageProblems(events, ObjectReference("v1", "ConfigMap", namespace, name, ""))
     usage = configuration.usage
     if usage.source == "record" and isinstance(past.source, UsageRecord):
-        store = RecordStore(client, name, namespace)
-        return RecordKeeper(past.source, store, problems, clock, usage.save_seconds)
+        store = RecordStore(client, name, namespace, KEY)
+        return UsageRecordKeeper(past.source, store, problems, clock, usage.save_seconds)
     if usage.source == "prometheus" and isinstance(past.source, GivenUsage):
         return PrometheusKeeper(past.source, usage, problems, clock)
     return NoKeeper()

@@ -91,15 +91,20 @@ subjects:
 {{- $names | toJson }}
 {{- end }}
 
-{{/* The ConfigMaps in which the schedulers keep past usage, as JSON. Takes (dict "root" $ "recorded" false);
-"recorded": only those that exist. */}}
-{{- define "bindery.usages" -}}
+{{/* The ConfigMaps in which the schedulers keep past usage and the history, as JSON. Takes
+(dict "root" $ "recorded" false); "recorded": only those that exist. */}}
+{{- define "bindery.records" -}}
 {{- $names := list }}
 {{- $recorded := .recorded }}
+{{- $shown := .root.Values.dashboard.enabled }}
 {{- range include "bindery.schedulers" .root | fromJsonArray }}
-{{- if or (not $recorded) (eq (dig "usage" "source" "none" .values.configuration) "record") }}
 {{- $pool := .values.configuration.nodePool | default "" }}
-{{- $names = append $names (printf "bindery-usage%s" (ternary "" (printf "-%s" $pool) (empty $pool))) }}
+{{- $suffix := ternary "" (printf "-%s" $pool) (empty $pool) }}
+{{- if or (not $recorded) (eq (dig "usage" "source" "none" .values.configuration) "record") }}
+{{- $names = append $names (printf "bindery-usage%s" $suffix) }}
+{{- end }}
+{{- if or (not $recorded) (dig "history" "enabled" $shown .values.configuration) }}
+{{- $names = append $names (printf "bindery-history%s" $suffix) }}
 {{- end }}
 {{- end }}
 {{- $names | toJson }}
@@ -246,6 +251,9 @@ start. */}}
 {{- if and (eq .component "scheduler") .root.Values.tenancyPolicy.enabled }}
 {{- $_ := set $lease "tenancyPolicyEnforced" true }}
 {{- end }}
+{{- if and (eq .component "scheduler") .root.Values.dashboard.enabled }}
+{{- $_ := set $lease "history" (dict "enabled" true) }}
+{{- end }}
 {{- if and (eq .component "scheduler") .root.Values.grouper.enabled }}
 {{- $_ := set $lease "grouper" (dict "waitForGroups" true) }}
 {{- end }}
@@ -295,6 +303,7 @@ capabilities: {drop: [ALL]}
 {{- $values := index .root.Values .component }}
 {{- /* The webhook runs the binder's plugins, by the binder's configuration. */}}
 {{- $file := ternary "binder" .component (eq .component "webhook") }}
+{{- $isPage := eq .component "dashboard" }}
 {{- $image := .root.Values.image }}
 apiVersion: apps/v1
 kind: Deployment
@@ -303,7 +312,8 @@ metadata:
   namespace: {{ .root.Release.Namespace }}
   labels: {{- include "bindery.labels" .root | nindent 4 }}
 spec:
-  replicas: {{ $values.replicas }}
+  # Sessions of the dashboard are in its memory.
+  replicas: {{ $values.replicas | default 1 }}
   selector:
     matchLabels: {{- include "bindery.selector" . | nindent 6 }}
   template:
@@ -311,11 +321,13 @@ spec:
       labels: {{- include "bindery.selector" . | nindent 8 }}
       annotations:
         # Pods are replaced when their configuration changes.
-        checksum/configuration: {{ list (index .root.Values $file).configuration .root.Values.tenancyPolicy.enabled .root.Values.grouper | toJson | sha256sum }}
+        checksum/configuration: {{ list (index .root.Values $file).configuration .root.Values.tenancyPolicy.enabled .root.Values.grouper .root.Values.dashboard.enabled | toJson | sha256sum }}
     spec:
       serviceAccountName: {{ .root.Release.Name }}-{{ .component }}
       automountServiceAccountToken: true
+      {{- if not $isPage }}
       priorityClassName: system-cluster-critical
+      {{- end }}
       {{- with $image.pullSecrets }}
       imagePullSecrets: {{- toYaml . | nindent 8 }}
       {{- end }}
@@ -327,7 +339,19 @@ spec:
           args:
             - {{ .component }}
             - run
+            {{- if $isPage }}
+            - --port=8443
+            - --lease-namespace={{ .root.Values.leaseNamespace }}
+            {{- with (first (include "bindery.schedulers" .root | fromJsonArray)).values.configuration.nodePool }}
+            - --node-pool={{ . }}
+            {{- end }}
+            {{- if $values.tlsSecret }}
+            - --tls-certificate=/etc/bindery/tls.crt
+            - --tls-key=/etc/bindery/tls.key
+            {{- end }}
+            {{- else }}
             - --config=/etc/bindery/{{ $file }}.yaml
+            {{- end }}
             # Kubelet and Prometheus come from outside the pod, and each has a port of its own.
             - --listen-address=$(POD_IP)
             - --health-port=8080
@@ -335,6 +359,7 @@ spec:
           env:
             - name: POD_IP
               valueFrom: {fieldRef: {fieldPath: status.podIP}}
+            {{- if not $isPage }}
             - name: BINDERY_IMAGE
               value: "{{ $image.repository }}:{{ $image.tag | default .root.Chart.AppVersion }}"
             - name: BINDERY_GPU_RESERVATION_RESOURCES
@@ -342,11 +367,12 @@ spec:
             {{- range $name, $value := $values.environment }}
             - {name: {{ $name }}, value: {{ $value | quote }}}
             {{- end }}
+            {{- end }}
           ports:
             - {name: health, containerPort: 8080}
             - {name: metrics, containerPort: 8081}
-            {{- if eq .component "webhook" }}
-            - {name: webhook, containerPort: 8443}
+            {{- if or $isPage (eq .component "webhook") }}
+            - {name: {{ ternary "page" "webhook" $isPage }}, containerPort: 8443}
             {{- end }}
           # On a busy node with a cold disk a start takes a minute. Until it has answered once, a
           # container is not held to the other two.
@@ -366,6 +392,7 @@ spec:
             timeoutSeconds: 5
           resources: {{- toYaml $values.resources | nindent 12 }}
           securityContext: {{- include "bindery.containerSecurity" . | nindent 12 }}
+          {{- if or (not $isPage) $values.tlsSecret }}
           volumeMounts:
             - {name: configuration, mountPath: /etc/bindery, readOnly: true}
             {{- if eq .component "webhook" }}
@@ -373,12 +400,17 @@ spec:
             {{- end }}
       volumes:
         - name: configuration
+          {{- if $isPage }}
+          secret: {secretName: {{ $values.tlsSecret }}}
+          {{- else }}
           configMap: {name: {{ .root.Release.Name }}-{{ $file }}{{ .suffix | default "" }}}
+          {{- end }}
         {{- if eq .component "webhook" }}
         # Certificates pass through a file on their way into the server.
         - name: temporary
           emptyDir: {medium: Memory, sizeLimit: 1Mi}
         {{- end }}
+      {{- end }}
       {{- with $values.nodeSelector }}
       nodeSelector: {{- toYaml . | nindent 8 }}
       {{- end }}
@@ -425,6 +457,14 @@ spec:
         {{- if eq .component "webhook" }}
         - {port: webhook}
         {{- end }}
+    {{- if eq .component "dashboard" }}
+    # People log in, or come through a proxy that did it.
+    - ports:
+        - {port: page}
+      {{- with $values.from }}
+      from: {{- toYaml . | nindent 8 }}
+      {{- end }}
+    {{- end }}
     {{- with .root.Values.networkPolicy.metricsFrom }}
     - from: {{- toYaml . | nindent 8 }}
       ports:

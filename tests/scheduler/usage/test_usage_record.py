@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bindery.scheduler.usage.codec import MOST_BYTES, RecordError, decode, encode
+from bindery.scheduler.records.errors import RecordError
+from bindery.scheduler.usage.codec import MOST_BYTES, decode, encode
 from bindery.scheduler.usage.formula import Amounts, Decay, History, Moment
 from bindery.scheduler.usage.record import MOST_SLICES, UsageRecord
 from tests.scheduler.schedulerworld import NOW

@@ -1,22 +1,25 @@
-"""The ConfigMap with the record of past usage.
+"""A ConfigMap with one record.
 
-Used by `recordkeeper.py`; `keeping.py` creates it. Writes are optimistic: a write based on an older
-version is a conflict, and the caller reads again.
+Used by `keeper.py`. Writes are optimistic: a write based on an older version is a conflict, and the
+caller reads again.
 """
 
 from bindery.kube.client import Client
 from bindery.kube.errors import NotFoundError
 from bindery.kube.objects.resources import CONFIG_MAPS
-from bindery.scheduler.usage.place import KEY
 
 
 class RecordStore:
-    """One ConfigMap, with the resource version of the last read or write."""
+    """One ConfigMap, with the resource version of the last read or write.
 
-    def __init__(self, client: Client, name: str, namespace: str) -> None:
+    `key`: of the data, under which the record is.
+    """
+
+    def __init__(self, client: Client, name: str, namespace: str, key: str) -> None:
         self._client = client
         self.name = name
         self.namespace = namespace
+        self._key = key
         self._version: str | None = None
         """None if the ConfigMap did not exist."""
 
@@ -28,7 +31,7 @@ class RecordStore:
             self._version = None
             return ""
         self._version = found.metadata.resource_version
-        return (found.data or {}).get(KEY, "")
+        return (found.data or {}).get(self._key, "")
 
     async def save(self, text: str) -> None:
         """Write `text` over the last known version; create the ConfigMap if it did not exist.
@@ -42,11 +45,11 @@ class RecordStore:
                 "apiVersion": "v1",
                 "kind": "ConfigMap",
                 "metadata": {"name": self.name, "namespace": self.namespace},
-                "data": {KEY: text},
+                "data": {self._key: text},
             }
             written = await self._client.create(CONFIG_MAPS, body, self.namespace)
         else:
-            patch = {"metadata": {"resourceVersion": self._version}, "data": {KEY: text}}
+            patch = {"metadata": {"resourceVersion": self._version}, "data": {self._key: text}}
             written = await self._client.patch(
                 CONFIG_MAPS, self.name, patch, namespace=self.namespace
             )

@@ -1,0 +1,167 @@
+"""The past as the schedulers have recorded it.
+
+Implements `past.HistoryReader` on the records of `bindery.scheduler.history`, one for each node
+pool. `LiveHistory` reads them now and then; a page is answered from memory.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+import structlog
+
+from bindery.api import quantity
+from bindery.dashboard.past import PastEviction, PastPlan, PastWait, QueuePoint
+from bindery.kube.client import Client
+from bindery.kube.errors import KubeError
+from bindery.scheduler.history.codec import Past, decode
+from bindery.scheduler.history.entries import NO_GANG, Entry, EntryKind, Gang
+from bindery.scheduler.history.place import KEY, history_name
+from bindery.scheduler.history.trends import OF_RESOURCES, row_of
+from bindery.scheduler.model.jobs import JobKey
+from bindery.scheduler.model.resources import full_name
+from bindery.scheduler.records.errors import RecordError
+from bindery.scheduler.records.store import RecordStore
+
+READ_EVERY_S: Final = 30.0
+"""Minimum seconds between two reads of a record."""
+_GIB: Final = 2.0**30
+
+_log = structlog.get_logger()
+
+
+class RecordedHistory:
+    """The past in `records`, one for each node pool."""
+
+    def __init__(self, records: Collection[Past] = ()) -> None:
+        self._records: Collection[Past] = ()
+        self._by_gang: dict[JobKey, list[Entry]] = {}
+        self._take(records)
+
+    @property
+    def since(self) -> float | None:
+        """The oldest time of which something is kept; None if nothing is."""
+        entries = (entry.since for entry in _entries(self._records))
+        slices = (float(past.trends.start.min()) for past in self._records if len(past.trends))
+        return min((*entries, *slices), default=None)
+
+    def evictions_of(self, gang: JobKey) -> Sequence[PastEviction]:
+        """Return the evictions of pods of `gang`."""
+        return [
+            PastEviction(
+                at=entry.until,
+                gang=gang,
+                action=entry.reason,
+                pods=entry.pods,
+                claimant=None if entry.claimant == NO_GANG else _key(entry.claimant),
+                claimant_queue=entry.claimant.queue,
+                message=_moved_text(entry),
+            )
+            for entry in self._of(gang, EntryKind.EVICTED)
+        ]
+
+    def waits(self, gang: JobKey) -> Sequence[PastWait]:
+        """Return the times for which `gang` waited; the present wait is not among them."""
+        return [
+            PastWait(gang, entry.gang.queue, entry.since, entry.until, entry.reason)
+            for entry in self._of(gang, EntryKind.WAITED)
+        ]
+
+    def plans(self, gang: JobKey) -> Sequence[PastPlan]:
+        """Return the plans for `gang` whose BindRequests have ended."""
+        return [
+            PastPlan(entry.since, gang, entry.reason, "", entry.pods, entry.nodes)
+            for entry in self._of(gang, EntryKind.PLANNED)
+        ]
+
+    def queue_trend(self, queue: str, resource: str) -> Sequence[QueuePoint]:
+        """Return the mean amounts of `resource` of `queue` in each time slice."""
+        found = (_trend(past, queue, resource) for past in self._records)
+        return max(found, key=len, default=[])
+
+    def _take(self, records: Collection[Past]) -> None:
+        """Have `records` from now on."""
+        by_gang: defaultdict[JobKey, list[Entry]] = defaultdict(list)
+        for entry in sorted(_entries(records), key=lambda each: each.until):
+            by_gang[_key(entry.gang)].append(entry)
+        self._records, self._by_gang = records, dict(by_gang)
+
+    def _of(self, gang: JobKey, kind: EntryKind) -> Iterator[Entry]:
+        return (entry for entry in self._by_gang.get(gang, ()) if entry.kind is kind)
+
+
+class LiveHistory(RecordedHistory):
+    """The past in the ConfigMaps of a cluster, read again while `run` is under way."""
+
+    def __init__(
+        self, client: Client, namespace: str, pools: Callable[[], Awaitable[Iterable[str]]]
+    ) -> None:
+        """`pools`: returns the node pools; `namespace`: where the Leases and records are."""
+        super().__init__()
+        self._client, self._namespace, self._pools = client, namespace, pools
+        self._texts: dict[str, str] = {}
+        """Node pool -> the text of its record at the last read."""
+
+    async def run(self) -> None:
+        """Read until cancelled. A record that cannot be read stays as it was."""
+        while True:
+            await self.read()
+            await asyncio.sleep(READ_EVERY_S)
+
+    async def read(self) -> None:
+        """Read the records once; decode them in a thread if one has changed."""
+        texts = {pool: await self._text(pool) for pool in sorted({"", *await self._pools()})}
+        if texts != self._texts:
+            self._texts = texts
+            self._take(await asyncio.to_thread(decoded, texts))
+
+    async def _text(self, pool: str) -> str:
+        store = RecordStore(self._client, history_name(pool), self._namespace, KEY)
+        try:
+            return await store.load()
+        except KubeError as error:
+            _log.info("history not read", pool=pool, error=str(error))
+            return self._texts.get(pool, "")
+
+
+def decoded(texts: Mapping[str, str]) -> list[Past]:
+    """Return the records of `texts`, by node pool; malformed ones are logged and left out."""
+    found = []
+    for pool, text in texts.items():
+        try:
+            found.append(decode(text) if text else Past())
+        except RecordError as error:
+            _log.warning("history is malformed", pool=pool, error=str(error))
+    return found
+
+
+def _entries(records: Iterable[Past]) -> Iterator[Entry]:
+    return (entry for past in records for entry in past.entries)
+
+
+def _key(gang: Gang) -> JobKey:
+    return JobKey(gang.namespace, gang.name, gang.is_group)
+
+
+def _moved_text(entry: Entry) -> str:
+    if not entry.moved:
+        return ""
+    return f"{entry.moved} of them had a place on another node"
+
+
+def _trend(past: Past, queue: str, resource: str) -> list[QueuePoint]:
+    trends = past.trends
+    names = [row_of(figure, resource) for figure in OF_RESOURCES]
+    if queue not in trends.queues or not set(names) <= set(trends.resources):
+        return []
+    column = trends.queues.index(queue)
+    rows = [trends.resources.index(name) for name in names]
+    unit = _GIB if quantity.scale(full_name(resource)) == 1 else 1.0
+    points = []
+    for at in range(len(trends)):
+        observed = trends.capacity[at, rows[0]]
+        if observed > 0:
+            held, fair, pending = (trends.held[at, rows, column] / observed * unit).tolist()
+            points.append(QueuePoint(float(trends.end[at]), held, fair, held + pending))
+    return sorted(points, key=lambda point: point.at)

@@ -1,0 +1,101 @@
+"""The recorded past, as the pages read it."""
+
+import numpy as np
+import pytest
+
+from bindery.dashboard.recorded import RecordedHistory, decoded
+from bindery.scheduler.history.codec import Past, encode
+from bindery.scheduler.history.entries import NO_GANG, Entry, EntryKind, Gang
+from bindery.scheduler.model.jobs import JobKey
+from bindery.scheduler.usage.formula import History
+
+TRAIN = Gang("team", "train", "research", True)
+SERVE = Gang("other", "serve", "product", True)
+KEY = JobKey("team", "train", True)
+
+
+def past(*entries: Entry, trends: History | None = None) -> Past:
+    return Past(entries, trends or History.empty())
+
+
+def evicted(claimant: Gang, moved: int = 0) -> Entry:
+    return Entry(
+        EntryKind.EVICTED,
+        TRAIN,
+        10.0,
+        20.0,
+        pods=8,
+        reason="reclaim",
+        claimant=claimant,
+        moved=moved,
+    )
+
+
+def trends(resource: str, amount: float) -> History:
+    """Return a slice of ten seconds in which the queue held `amount`, of which half is fair."""
+    rows = tuple(f"{figure}/{resource}" for figure in ("allocated", "fairShare", "pending"))
+    held = np.array([[[amount], [amount / 2], [1.0]]]) * 10.0
+    return History(
+        ("research",), rows, np.array([100.0]), np.array([110.0]), np.full((1, 3), 10.0), held
+    )
+
+
+def test_an_eviction_has_the_gang_that_got_the_room_and_where_pods_went() -> None:
+    [shown] = RecordedHistory([past(evicted(SERVE, moved=3))]).evictions_of(KEY)
+
+    assert (shown.at, shown.action, shown.pods) == (20.0, "reclaim", 8)
+    assert shown.claimant == JobKey("other", "serve", True)
+    assert shown.claimant_queue == "product"
+    assert shown.message.startswith("3 of them")
+
+
+def test_an_eviction_for_no_other_gang_has_no_claimant() -> None:
+    [shown] = RecordedHistory([past(evicted(NO_GANG))]).evictions_of(KEY)
+
+    assert shown.claimant is None
+
+
+def test_plans_and_waits_are_those_of_the_gang_the_oldest_first() -> None:
+    entries = (
+        Entry(EntryKind.WAITED, TRAIN, 50.0, 90.0, seconds=40.0, reason="OverLimit"),
+        Entry(EntryKind.PLANNED, TRAIN, 91.0, 95.0, pods=8, reason="Succeeded", nodes=("n1",)),
+        Entry(EntryKind.WAITED, TRAIN, 10.0, 50.0, seconds=40.0, reason="Unschedulable"),
+        Entry(EntryKind.WAITED, SERVE, 10.0, 50.0, seconds=40.0, reason="Unschedulable"),
+    )
+    history = RecordedHistory([past(*entries)])
+
+    waits = history.waits(KEY)
+    assert [(each.begun, each.ended, each.reason) for each in waits] == [
+        (10.0, 50.0, "Unschedulable"),
+        (50.0, 90.0, "OverLimit"),
+    ]
+    [plan] = history.plans(KEY)
+    assert (plan.at, plan.outcome, plan.pods, plan.nodes) == (91.0, "Succeeded", 8, ("n1",))
+    assert history.since == 10.0
+
+
+@pytest.mark.parametrize(("resource", "unit"), [("gpu", 1.0), ("cpu", 1.0), ("memory", 2.0**30)])
+def test_a_trend_has_the_means_of_each_slice_in_the_units_of_the_page(
+    resource: str, unit: float
+) -> None:
+    history = RecordedHistory([past(), past(trends=trends(resource, 8.0))])
+
+    [point] = history.queue_trend("research", resource)
+    assert point.at == 110.0
+    assert (point.allocated, point.fair_share, point.requested) == (8 * unit, 4 * unit, 9 * unit)
+    assert history.queue_trend("research", "example.com/nic") == []
+    assert history.queue_trend("unknown", resource) == []
+
+
+def test_a_malformed_record_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    text = encode(past(evicted(SERVE)), 20.0)
+
+    found = RecordedHistory(decoded({"": text, "inference": "scribble"}))
+
+    assert len(found.evictions_of(KEY)) == 1
+    assert capsys.readouterr().out.count("history is malformed") == 1
+
+
+def test_nothing_is_kept_without_records() -> None:
+    assert RecordedHistory().since is None
+    assert RecordedHistory([past()]).since is None
