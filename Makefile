@@ -81,6 +81,8 @@ crds: $(VENV)/ready ## Write definitions, the chart's files and generated pages 
 	$(RUN)/python -m bindery.kube.objects.definitions crds/ charts/bindery/crds/
 	$(RUN)/python -m bindery.api.reference docs/configuration.md
 	$(RUN)/python -m tests.house.nodecorereference docs/nodecore-reference.md
+	$(RUN)/python -m tests.house.kindreference docs/kinds.md
+	$(RUN)/python -m tests.house.commandreference docs/commands.md
 	$(RUN)/python -m bindery.api.podkeys charts/bindery/files/pod-keys.yaml
 	$(RUN)/python -m bindery.grouper.ownerkinds charts/bindery/files/owner-kinds.yaml
 	$(RUN)/python -m tests.house.chartnames charts/bindery/files/known-names.yaml
