@@ -263,6 +263,6 @@ def test_the_objects_of_another_scheduler_are_migrated_as_written(
 def test_a_namespace_moves_from_the_default_scheduler_as_written(
     page_cluster: ControlPlane, tmp_path: Path
 ) -> None:
-    page_cluster.kubectl("create", "namespace", "moved")
+    page_cluster.kubectl("create", "namespace", "team-x")
 
     assert run_whole("migrate-from-kubernetes.md", page_cluster, tmp_path) >= 3
