@@ -11,7 +11,7 @@ UV_VERSION := 0.13.8
 export UV_PYTHON_DOWNLOADS := never
 
 .DEFAULT_GOAL := help
-.PHONY: help image demo demo-up demo-down demo-real demo-real-up demo-real-down check test test-long test-vm chaos histories lint format crds protocols bench bench-quality bench-topology controlplane controlplane-next operators nodes clean
+.PHONY: help site image demo demo-up demo-down demo-real demo-real-up demo-real-down check test test-long test-vm chaos histories lint format crds protocols bench bench-quality bench-topology controlplane controlplane-next operators nodes clean
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -81,12 +81,18 @@ crds: $(VENV)/ready ## Write definitions, the chart's files and generated pages 
 	$(RUN)/python -m bindery.kube.objects.definitions crds/ charts/bindery/crds/
 	$(RUN)/python -m bindery.api.reference docs/configuration.md
 	$(RUN)/python -m tests.house.nodecorereference docs/nodecore-reference.md
+	$(RUN)/python -m tests.house.kindreference docs/kinds.md
+	$(RUN)/python -m tests.house.commandreference docs/commands.md
 	$(RUN)/python -m bindery.api.podkeys charts/bindery/files/pod-keys.yaml
 	$(RUN)/python -m bindery.grouper.ownerkinds charts/bindery/files/owner-kinds.yaml
 	$(RUN)/python -m tests.house.chartnames charts/bindery/files/known-names.yaml
 
 protocols: $(VENV)/ready ## Generate the messages of the kubelet's sockets from the definitions of its Go module.
 	$(UV) run --frozen --no-sync --with grpcio-tools==1.85.1 python -m devcluster.protocols
+
+site: $(VENV)/ready ## Build the documentation as a site in build/site; a broken link or a page that no index lists is an error.
+	$(RUN)/python -m sphinx -W --keep-going -q -c docs/site -b html -d build/site-cache docs build/site
+	@echo "open build/site/index.html"
 
 IMAGE ?=
 BASE  ?=

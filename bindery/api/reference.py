@@ -33,7 +33,7 @@ the error.
 
 This page is generated from the models by `make crds`.
 """
-_FOOT: Final = "\nNext: [queues](queues.md)\n"
+_FOOT: Final = "\nNext: [fields of all kinds](kinds.md)\n"
 _FIXED: Final = frozenset({"apiVersion", "kind"})
 
 

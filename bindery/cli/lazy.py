@@ -30,7 +30,7 @@ COMMANDS: Final = {
     "simulate": LazyCommand("rehearse.simulate", "Play a trace of jobs through the scheduler."),
     "scenario": LazyCommand("files.scenario", "Run scenario files."),
     "snapshot": LazyCommand("files.snapshot", "Write the cluster as a scenario file."),
-    "migrate": LazyCommand("files.migrate", "Translate KAI's or Volcano's objects."),
+    "migrate": LazyCommand("files.migrate", "Translate KAI's, Volcano's or Kueue's objects."),
     "dashboard": LazyCommand("processes.dashboard", "Show the cluster as pages in a browser."),
     "scheduler": LazyCommand("processes.scheduler", "The scheduler process."),
     "binder": LazyCommand("processes.binder", "The binder process."),

@@ -55,7 +55,7 @@ class Migration:
             return len(passed)
 
         self.objects.sort(key=lambda each: depth(each) if each["kind"] == "Queue" else 0)
-        kinds = ("Topology", "HyperNode", "Queue", "PodGroup")
+        kinds = ("PriorityClass", "Topology", "HyperNode", "Queue", "PodGroup")
         self.objects.sort(key=lambda each: kinds.index(each["kind"]))
 
     def lose(self, body: Body, path: str, value: object, reason: str) -> None:

@@ -29,7 +29,7 @@ def shortened(text: str) -> str:
     return re.sub(r"^#     - name: \w+\n", "", text, flags=re.MULTILINE)
 
 
-@pytest.mark.parametrize("peer", ["kai", "volcano"])
+@pytest.mark.parametrize("peer", ["kai", "volcano", "kueue"])
 def test_a_file_of_objects_is_translated(command_line: CommandLine, peer: str) -> None:
     done = command_line("migrate", peer, str(GIVEN / f"{peer}.yaml"))
 
@@ -202,7 +202,7 @@ def test_an_amount_of_kai_that_is_no_number_is_reported(
     assert ["Queue", "odd", "spec.resources.gpu.quota", "nan"] in [line[:4] for line in lines]
 
 
-@pytest.mark.parametrize("peer", ["kai", "volcano"])
+@pytest.mark.parametrize("peer", ["kai", "volcano", "kueue"])
 def test_the_help_has_examples(command_line: CommandLine, peer: str) -> None:
     done = command_line("migrate", peer, "--help")
 

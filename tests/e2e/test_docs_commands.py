@@ -1,5 +1,10 @@
-"""The kubectl commands of the pages for administrators work as written."""
+"""The commands of the pages for users and administrators work as written.
 
+Pages that lead from nothing to something are run whole, block by block; of the others, the kubectl
+commands are.
+"""
+
+import contextlib
 import os
 import re
 import subprocess
@@ -9,8 +14,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from devcluster.errors import ControlPlaneError
 from devcluster.install import Installation
 from devcluster.plane import ControlPlane
+from tests.e2e import pageworlds
+from tests.e2e.pageblocks import run_page
 
 pytestmark = pytest.mark.e2e
 
@@ -193,3 +201,68 @@ def test_all_commands_of_a_page_succeed(
     assert len(commands) >= 2
     for command in commands:
         run(command, tmp_path, environment)
+
+
+# -- pages that are run whole --------------------------------------------------------------------
+
+MIGRATED = DOCS.parent / "tests" / "cli" / "migrate"
+
+
+@pytest.fixture(scope="module")
+def page_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """A control plane for the pages alone, as their queues have no node pool."""
+    with pageworlds.installed_plane(tmp_path_factory.mktemp("pages")) as plane:
+        yield plane
+
+
+@pytest.fixture
+def page_cluster(page_plane: ControlPlane) -> Iterator[ControlPlane]:
+    """The same, emptied after the page."""
+    yield page_plane
+    page_plane.kubectl("delete", "jobs,podgroups.scheduling.bindery.dev,pods", "--all", "-A")
+    queues = "queues.scheduling.bindery.dev"
+    while page_plane.kubectl("get", queues, "--output=name"):
+        with contextlib.suppress(ControlPlaneError):  # those below others go first
+            page_plane.kubectl("delete", queues, "--all")
+
+
+def run_whole(page: str, plane: ControlPlane, directory: Path) -> int:
+    return run_page(DOCS / page, directory, pageworlds.environment(plane, directory, "default"))
+
+
+@pytest.mark.parametrize("page", ["first-gang.md", "queues-for-a-company.md"])
+def test_a_page_leads_where_it_promises(
+    page: str, page_cluster: ControlPlane, tmp_path: Path
+) -> None:
+    assert run_whole(page, page_cluster, tmp_path) >= 8
+
+
+def test_the_installation_is_made_upgraded_and_removed_as_written(tmp_path: Path) -> None:
+    with pageworlds.bare_plane(tmp_path / "plane") as plane:
+        assert run_whole("installation.md", plane, tmp_path) >= 8
+        assert "bindery" not in plane.kubectl("get", "crds", "--output=name")
+
+
+@pytest.mark.parametrize("peer", ["kai", "volcano", "kueue"])
+def test_the_objects_of_another_scheduler_are_migrated_as_written(
+    peer: str, page_cluster: ControlPlane, tmp_path: Path
+) -> None:
+    pageworlds.create_foreign(page_cluster, MIGRATED / f"{peer}.yaml", tmp_path)
+
+    assert run_whole(f"migrate-from-{peer}.md", page_cluster, tmp_path) >= 2
+
+    written = list(yaml.safe_load_all((tmp_path / "bindery.yaml").read_text(encoding="utf-8")))
+    expected = (DOCS.parent / "tests/cli/golden" / f"migrate-{peer}.yaml").read_text("utf-8")
+    assert [each for each in written if each["kind"] == "Queue"] == [
+        each for each in yaml.safe_load_all(expected) if each and each["kind"] == "Queue"
+    ]
+    ready = ("--for=condition=Ready", "--timeout=60s")
+    page_cluster.kubectl("wait", "queues.scheduling.bindery.dev", "--all", *ready)
+
+
+def test_a_namespace_moves_from_the_default_scheduler_as_written(
+    page_cluster: ControlPlane, tmp_path: Path
+) -> None:
+    page_cluster.kubectl("create", "namespace", "team-x")
+
+    assert run_whole("migrate-from-kubernetes.md", page_cluster, tmp_path) >= 3

@@ -161,6 +161,15 @@ def test_the_priority_class_of_a_kind_is_used_if_it_exists_and_pods_have_none() 
     assert only(planned(classed, job(), priority_classes=exists)).spec.priority_class_name is None
 
 
+@pytest.mark.parametrize("known", [frozenset({"high"}), frozenset()])
+def test_the_priority_class_of_kueue_is_used_if_it_exists(known: frozenset[str]) -> None:
+    asking = job(labels={"kueue.x-k8s.io/priority-class": "high"})
+
+    group = only(planned(pods_of(asking), asking, priority_classes=known))
+
+    assert group.spec.priority_class_name == ("high" if known else None)
+
+
 @pytest.mark.parametrize(
     ("key", "text", "field", "value"),
     [

@@ -25,9 +25,26 @@ class ForeignObject(KubeObject, frozen=True, rename="camel", kw_only=True):
     status: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
-def _kind(group: str, version: str, kind: str, *, namespaced: bool = False) -> Resource[Any]:
-    plural = "topologies" if kind == "Topology" else f"{kind.lower()}s"
-    return Resource(group, version, plural, kind, namespaced, ForeignObject)
+class ForeignClass(KubeObject, frozen=True, rename="camel", kw_only=True):
+    """A priority class of another scheduler, which has no spec."""
+
+    value: int = 0
+    description: str = ""
+
+
+def _kind(
+    group: str,
+    version: str,
+    kind: str,
+    *,
+    namespaced: bool = False,
+    model: type[KubeObject] = ForeignObject,
+) -> Resource[Any]:
+    plural = _PLURALS.get(kind, f"{kind.lower()}s")
+    return Resource(group, version, plural, kind, namespaced, model)
+
+
+_PLURALS: Final = {"Topology": "topologies", "WorkloadPriorityClass": "workloadpriorityclasses"}
 
 
 KAI: Final = (
@@ -42,6 +59,20 @@ VOLCANO: Final = (
     _kind("topology.volcano.sh", "v1alpha1", "HyperNode"),
     _kind("shard.volcano.sh", "v1alpha1", "NodeShard"),
 )
+KUEUE: Final = tuple(
+    each
+    for version in ("v1beta2", "v1beta1")
+    for each in (
+        _kind("kueue.x-k8s.io", version, "ClusterQueue"),
+        _kind("kueue.x-k8s.io", version, "Cohort"),
+        _kind("kueue.x-k8s.io", version, "LocalQueue", namespaced=True),
+        _kind("kueue.x-k8s.io", version, "ResourceFlavor"),
+        _kind("kueue.x-k8s.io", version, "Topology"),
+        _kind("kueue.x-k8s.io", version, "WorkloadPriorityClass", model=ForeignClass),
+        _kind("kueue.x-k8s.io", version, "AdmissionCheck"),
+    )
+)
+"""Of a kind that is served in two versions, the first is read."""
 
 
 def read_objects(
@@ -60,7 +91,7 @@ def read_objects(
     found = [body for file in files for body in _from_file(file)]
     mine = [body for body in found if (_group(body), body.get("kind")) in wanted]
     if not mine:
-        names = " or ".join(f"{kind.kind}.{kind.group}" for kind in kinds)
+        names = " or ".join(dict.fromkeys(f"{kind.kind}.{kind.group}" for kind in kinds))
         read = f"the files have {_counted(found, wanted) or 'no objects'}"
         raise CommandError(f"{read}; {names} is expected", ExitCode.BAD_INPUT)
     if len(mine) < len(found):
@@ -107,12 +138,13 @@ def _from_cluster(
     async def listed(client: Any) -> list[Mapping[str, Any]]:
         there = await served(client, kinds)
         if not there:
-            names = ", ".join(f"{kind.plural}.{kind.group}" for kind in kinds)
+            names = ", ".join(dict.fromkeys(f"{kind.plural}.{kind.group}" for kind in kinds))
             raise CommandError(
                 f"the cluster has none of {names}: give the objects as files", ExitCode.NO_CLUSTER
             )
         found: list[Mapping[str, Any]] = []
-        for kind in there:
+        first = {(kind.group, kind.kind): kind for kind in reversed(there)}
+        for kind in reversed(first.values()):
             try:
                 items = await client.list(kind)
             except ForbiddenError as error:

@@ -16,8 +16,8 @@ from bindery.cli.options import examples
 app = typer.Typer(
     help="Translate the queues and gangs of another scheduler into objects of Bindery.",
     no_args_is_help=True,
-    epilog="Nothing is changed in any cluster. See docs/migrate-from-kai.md and "
-    "docs/migrate-from-volcano.md.",
+    epilog="Nothing is changed in any cluster. See docs/migrate-from-kai.md, "
+    "docs/migrate-from-volcano.md and docs/migrate-from-kueue.md.",
 )
 
 FilesArgument = Annotated[
@@ -77,6 +77,21 @@ def volcano(
         from bindery.cli.files.foreignobjects import VOLCANO, read_objects
         from bindery.migration.volcano import migrate
     _print(migrate(read_objects(context, files or [], VOLCANO), with_owned=owned), None)
+
+
+@app.command(
+    epilog=examples(
+        ("migrate kueue", "the cluster of the kubeconfig, to look at"),
+        ("migrate kueue | kubectl apply -f -", "the same, applied"),
+        ("migrate kueue queues.yaml", "a file instead of a cluster"),
+    )
+)
+def kueue(context: typer.Context, files: FilesArgument = None) -> None:
+    """Translate Kueue's ClusterQueues, Cohorts, LocalQueues, Topologies and priority classes."""
+    with importing():
+        from bindery.cli.files.foreignobjects import KUEUE, read_objects
+        from bindery.migration.kueue import migrate
+    _print(migrate(read_objects(context, files or [], KUEUE)), None)
 
 
 def _print(found: Any, values: Path | None) -> None:

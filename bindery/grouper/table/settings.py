@@ -60,7 +60,13 @@ MIN_MEMBER_OF_PODS: Final = Setting(
 """For kinds of which KAI-Scheduler counts something else than pods."""
 QUEUE: Final = Setting(names.QUEUE_KEYS, podvalues.name)
 PRIORITY_CLASS: Final = Setting(
-    (names.PRIORITY_CLASS_KEY, "priorityClassName", "ray.io/priority-class-name"), podvalues.name
+    (
+        names.PRIORITY_CLASS_KEY,
+        "priorityClassName",
+        "ray.io/priority-class-name",
+        "kueue.x-k8s.io/priority-class",
+    ),
+    podvalues.name,
 )
 OWN_PRIORITY_CLASS: Final = Setting((names.PRIORITY_CLASS_KEY,), podvalues.name)
 """By our key alone."""
