@@ -31,6 +31,7 @@ _TIMES: Final = frozenset(
     ]
 )
 _LEFT_OUT: Final = frozenset(("managedFields", "daemonEndpoints", "nodeInfo"))
+_STAMPS: Final = ("creationTimestamp", "deletionTimestamp")
 _NOT_READY: Final = "storage is (re)initializing"
 """The answer for a kind whose definition is new."""
 _DELIVERY_S: Final = 10.0
@@ -67,6 +68,11 @@ class Partners:
     versions: dict[str, str] = field(default_factory=dict)
     """resourceVersion of the real server -> that of the model."""
     real_versions: dict[str, str] = field(default_factory=dict)
+    stamps: dict[tuple[str, str, str], str] = field(default_factory=dict)
+    """Name, time of the model and its field -> the time that the real server has set there.
+
+    A write of another time than the stored one is a write, though its time is not used.
+    """
 
     def note(self, model: Mapping[str, Any], real: Mapping[str, Any]) -> None:
         """Note the partners in the metadata of one object."""
@@ -74,6 +80,9 @@ class Partners:
             ours, theirs = str(model.get(name, "")), str(real.get(name, ""))
             if ours and theirs and ours != theirs and ours not in self.real:
                 self.real[ours], self.model[theirs] = theirs, ours
+        for name in _STAMPS:
+            if model.get(name) and real.get(name):
+                self.stamps[str(model.get("uid")), name, model[name]] = real[name]
         self.note_version(model.get("resourceVersion", ""), real.get("resourceVersion", ""))
 
     def note_version(self, model: str, real: str) -> None:
@@ -94,8 +103,15 @@ class Partners:
     def for_real(self, value: Any, key: str = "") -> Any:
         """Return a value of a request to the model as the real server needs it."""
         if isinstance(value, dict):
+            uid = value.get("uid")
+            kept = {
+                name: self.stamps.get((uid, name, value[name]))
+                for name in _STAMPS
+                if isinstance(uid, str) and isinstance(value.get(name), str)
+            }
             return {
-                self.real.get(name, name): self.for_real(each, name) for name, each in value.items()
+                self.real.get(name, name): kept.get(name) or self.for_real(each, name)
+                for name, each in value.items()
             }
         if isinstance(value, list):
             return [self.for_real(each) for each in value]
