@@ -4,10 +4,12 @@ One plan is one history, in every process and for every hash seed: the same writ
 virtual moments, which `Played.digest` sums up.
 """
 
+import gc
 import hashlib
 import sys
 from collections import Counter, defaultdict
-from collections.abc import MutableMapping
+from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, Final
@@ -308,4 +310,20 @@ class History:
 
 def play(plan: Plan, rest_within_s: float = REST_WITHIN_S) -> Played:
     """Play a plan. Everything has `rest_within_s` virtual seconds to come to rest."""
-    return History(plan, rest_within_s).play()
+    with _without_garbage_collection():
+        return History(plan, rest_within_s).play()
+
+
+@contextmanager
+def _without_garbage_collection() -> Iterator[None]:
+    """Collect no cycles meanwhile: it took an eighth of the time, and came at moments of chance.
+
+    What a history leaves, some ten MB, is collected when the next one is made.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

@@ -68,13 +68,16 @@ class Rest:
 
     def _of_new_engine(self, now_s: Callable[[], float]) -> list[str]:
         """Return the gangs that a new engine would place now, and the free room that it holds."""
+        engine = self._new_engine(now_s)
         unplanned = sorted(
             draft.spec.pod_group.name if draft.spec.pod_group else draft.spec.id
-            for draft in self._new_engine(now_s).cycle()
+            for draft in engine.cycle()
         )
-        found = [f"a new engine places {name}" for name in unplanned]
-        # Another one: the first may have promised room to a gang that it evicts others for.
-        return found or held_by_engine(self.server, self.world.plan, self._new_engine(now_s))
+        if unplanned:
+            return [f"a new engine places {name}" for name in unplanned]
+        if engine.cluster.promises.jobs:  # room for a gang that it evicts others for
+            engine = self._new_engine(now_s)
+        return held_by_engine(self.server, self.world.plan, engine)
 
     def _new_engine(self, now_s: Callable[[], float]) -> Engine:
         """Return an engine that has read all objects."""

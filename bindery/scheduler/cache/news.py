@@ -5,7 +5,6 @@ What the scheduler itself writes after a cycle must not start another cycle.
 
 from msgspec.structs import replace
 
-from bindery.api.states import GangState
 from bindery.kube.objects.podgroups import PodGroup, PodGroupStatus
 from bindery.kube.objects.queues import Queue, QueueStatus
 from bindery.kube.objects.watched import Meta
@@ -22,14 +21,12 @@ def is_news_of_queue(known: Queue | None, queue: Queue) -> bool:
 
 
 def _planned_by(group: PodGroup) -> PodGroup:
-    """Return `group` with no more of its status than `reading` and `tasks` read."""
-    shown, runs = group.status, group.status.state == GangState.RUNNING
-    status = PodGroupStatus(
-        state=GangState.RUNNING if runs else GangState.WAITING,
-        since=shown.since if runs else None,
-        ran_seconds=shown.ran_seconds,
-        queue=shown.queue,
-    )
+    """Return `group` with no more of its status than its queue.
+
+    For how long it has run decides only about run time limits. Time passes for them without any
+    write, so each cycle asks.
+    """
+    status = PodGroupStatus(queue=group.status.queue)
     return replace(group, metadata=_unversioned(group.metadata), status=status)
 
 

@@ -2,11 +2,12 @@
 
 The work list of the actions uses it for jobs, the solver for victims. The key of a queue is
 computed again after each item taken from it, because its holdings change. Other keys stay valid.
+A queue without siblings that have items needs no key.
 """
 
 import heapq
 from abc import ABC, abstractmethod
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Generic, TypeVar
@@ -76,8 +77,12 @@ class QueueWalk(ABC, Generic[Item]):
         chains = [self._chains[row] for row in rows]
         parents = {row: above for chain in chains for row, above in pairwise((*chain, _ROOT))}
         depth = {row: len(chain) - i for chain in chains for i, row in enumerate(chain)}
+        siblings = Counter(parents.values())
         for row in sorted(parents, key=lambda row: (-depth[row], row)):
-            self._below[parents[row]].append((self._queue_key(row), row))
+            above = parents[row]
+            # Keys take most of the time of a short list.
+            key = self._queue_key(row) if siblings[above] > 1 else ()
+            self._below[above].append((key, row))
         for heap in self._below.values():
             heapq.heapify(heap)
 

@@ -4,7 +4,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from types import SimpleNamespace
 from typing import Any, Final, TypeVar, cast
 
@@ -93,9 +93,10 @@ def implementing(point: type[Point], plugins: Iterable[object]) -> list[Point]:
     ]
 
 
-def _members(point: type[Any]) -> list[str]:
+@cache
+def _members(point: type[Any]) -> tuple[str, ...]:
     protocols = [base for base in point.__mro__ if getattr(base, "_is_protocol", False)]
-    return [name for base in protocols for name in vars(base) if not name.startswith("_")]
+    return tuple(name for base in protocols for name in vars(base) if not name.startswith("_"))
 
 
 @dataclass

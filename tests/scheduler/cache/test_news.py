@@ -43,6 +43,8 @@ WAITS = Condition(type="Scheduled", status="False", reason="Unschedulable", mess
     [
         {"conditions": [WAITS]},
         {"state": "Bound", "since": "2026-01-01T00:00:00Z"},
+        {"state": "Running", "since": "2026-01-01T00:00:00Z"},
+        {"ran_seconds": 5.0},
         {"pods": PodCounts(pending=3), "assigned_queue": "q"},
     ],
 )
@@ -52,18 +54,8 @@ def test_conditions_counts_and_states_of_a_gang_are_no_news(
     assert not known.sees(replace(known.group, status=replace(known.group.status, **status)))
 
 
-@pytest.mark.parametrize(
-    "status",
-    [
-        {"state": "Running", "since": "2026-01-01T00:00:00Z"},
-        {"ran_seconds": 5.0},
-        {"queue": "q"},
-    ],
-)
-def test_how_long_a_gang_runs_and_where_it_is_charged_is_news(
-    known: _Known, status: dict[str, Any]
-) -> None:
-    assert known.sees(replace(known.group, status=replace(known.group.status, **status)))
+def test_the_queue_where_a_gang_is_charged_is_news(known: _Known) -> None:
+    assert known.sees(replace(known.group, status=replace(known.group.status, queue="q")))
 
 
 def test_a_gang_with_another_minimum_is_news(known: _Known) -> None:

@@ -21,6 +21,7 @@ from tests.scheduler.schedulerworld import (
     places,
     plan,
     pod,
+    queue,
     report_of,
 )
 
@@ -34,7 +35,8 @@ def crowded_engine(**bind_request: int) -> Engine:
         node("n2", 4),
         pod("old", cpu=4, on="n2", deleting=LEAVING),
         *gang("a", 5),
-        *(pod(f"b-{i}") for i in range(3)),
+        queue("beside"),
+        *(pod(f"b-{i}", queue="beside") for i in range(3)),
         *gang("c", 2, cpu=2),
         *gang("d", 9),
         bind_request={"max_pods": 2, "merge_above": 1, **bind_request},
@@ -155,8 +157,12 @@ POINTS: dict[str, Any] = {
 }
 
 
-CALLED = {"crowded": POINTS.keys() - {"may_evict"}, "contested": POINTS.keys()}
-"""The points that a cycle over each world comes to at least once."""
+CALLED = {
+    "crowded": POINTS.keys() - {"may_evict"},
+    "contested": POINTS.keys() - {"queue_key"},
+}
+"""The points that a cycle over each world comes to at least once; `contested` has one
+queue, whose turn it always is."""
 
 
 @pytest.mark.parametrize("world", ENGINES)

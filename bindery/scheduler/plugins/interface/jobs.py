@@ -21,8 +21,8 @@ class QueueOrder(Protocol):
     def queue_key(self, session: SessionView, queue_row: int, job: Job) -> SortKey:
         """Return the sort key of the queue at `queue_row`; `job` is the next job of the queue.
 
-        Called at every level of the tree. The key may depend on the amounts of this queue, but not
-        on those of other queues.
+        Called at every level of the tree where several queues have jobs. The key may depend on the
+        amounts of this queue, but not on those of other queues.
         """
 
 
