@@ -13,11 +13,14 @@ from bindery.kube.objects.watched import Pod
 from tests.histories.apiserver.server import ModelApiServer
 from tests.histories.apiserver.store import Change, ChangeType
 from tests.histories.bindingjudge import BindingJudge, unused_now
+from tests.histories.calm import Leaders
+from tests.histories.commitjudge import CommitJudge
 from tests.histories.evictionjudge import EvictionJudge
 from tests.histories.needs.judge import NeedsJudge
 from tests.histories.people import OTHER_SCHEDULER
 from tests.histories.plan import QUIET_AFTER_S, Plan
 from tests.histories.requestjudge import RequestJudge, is_of_leader
+from tests.histories.sharejudge import ShareJudge
 from tests.histories.statementjudge import StatementJudge
 from tests.histories.world import LIMITED
 from tests.recounting import ENDED, requested
@@ -43,7 +46,10 @@ class Judge:
         """UID of each pod that was ever bound -> its node."""
         self._on: defaultdict[str, dict[str, Pod]] = defaultdict(dict)
         """Node -> UID -> pod that holds room there."""
-        self.evictions, self._bindings = EvictionJudge(), BindingJudge()
+        self._leaders, self._shares = Leaders(), ShareJudge(plan)
+        self.evictions = EvictionJudge(self._shares)
+        self._bindings = BindingJudge(self._leaders)
+        self._commits = CommitJudge(plan, self._leaders)
         self._limits = [(0.0, plan.limit_cores * 1000)]
         """The limits of the queue `limited`, each with the moment of its edit."""
         self._queues: dict[str, str] = {}
@@ -66,7 +72,11 @@ class Judge:
             change = log[self._judged]
             self._judged += 1
             self.see(change)
+            if change.kind.plural == "leases":
+                self._leaders.see(change)
             for text in self._bindings.problems(change):
+                self._broken(text)
+            for text in self._commits.problems(change):
                 self._broken(text)
             for text in self.evictions.problems(change):
                 self._broken(text)

@@ -12,6 +12,8 @@ from typing import Final
 from tests.histories.needs import plans as needs_plans
 from tests.histories.needs.plans import Ground, Needs, NeedyGang, Trouble
 
+EPOCH_S: Final = 1_800_000_000.0
+"""The wall clock at the beginning of every history."""
 QUIET_AFTER_S: Final = 120.0
 """The last fault and the last act come before; then everything has to come to rest."""
 NODE_PREFIX: Final = "n"
@@ -111,6 +113,8 @@ class ActKind(StrEnum):
     """A pod of another scheduler takes cores of a node, which may refuse pods that are planned."""
     STOP_BINDING = "stop binding"
     """A BindRequest, or a pod in one, is deleted while the binder is at work."""
+    DELETE_GROUP = "delete PodGroup"
+    """Its pods stay."""
     SILENCE_GPUS = "silence GPUs"
     """The device plugin of a node gives no GPUs to reservations."""
 
@@ -354,10 +358,36 @@ def _burst(plan: Plan, chance: Random) -> Plan:
     acts = tuple(
         Act(ActKind.DELETE_GANG, chance.randrange(1000), chance.uniform(1.5, 6)) for _ in range(6)
     )
+    if Random(f"long {plan.seed}").random() < 0.5:
+        return _long_burst(plan, more, replace(stop, seconds=60.0), acts)
     return replace(
         plan, nodes=4, cores=8, gangs=first + more, faults=(*plan.faults, stop),
         acts=plan.acts + acts,
     )  # fmt: skip
+
+
+def _long_burst(
+    plan: Plan, gangs: tuple[GangPlan, ...], stop: Fault, acts: tuple[Act, ...]
+) -> Plan:
+    """Return a plan in which gangs go that share a request, or lose their PodGroups, while no
+    binder works for long.
+
+    Nearly all gangs are planned in one cycle, once the node is ready.
+    """
+    death = Fault(FaultKind.KILL, "binder-0", 0.4, 80.0, 1)
+    doubled = (replace(gang, name=name, at_s=0.0) for gang in gangs for name in _pair(gang.name))
+    return replace(
+        plan, nodes=1, cores=64, gangs=tuple(doubled), faults=(death, stop),
+        acts=tuple(
+            replace(act, at_s=act.at_s + 4, kind=kind)
+            for kind in (ActKind.DELETE_GANG, ActKind.DELETE_GROUP)
+            for act in acts
+        ),
+    )  # fmt: skip
+
+
+def _pair(name: str) -> tuple[str, str]:
+    return name, f"{name}-other"
 
 
 def _later_fault(chance: Random) -> Fault:
@@ -392,7 +422,8 @@ def _with_hard(plan: Plan, chance: Random) -> Plan:
     sharers = tuple(_sharers(chance, number) for number in range(chance.randint(3, 5)))
     if late < 0.1:
         return _late_commit(plan, chance)
-    wanted = (refused < 0.2, split < 0.15)
+    # Where it does not die between two parts, it is refused one of them.
+    wanted = (refused < 0.2 or 0.15 <= split < 0.25, split < 0.15)
     faults = [fault for fault, is_wanted in zip(extra, wanted, strict=True) if is_wanted]
     stops: tuple[Act, ...] = ()
     delays = [Fault(FaultKind.DELAY, name, chance.uniform(0, 10), 40.0) for name in PROCESSES[2:4]]
