@@ -39,8 +39,9 @@ from bindery.scheduler.commit.writer import RequestWriter
 from bindery.scheduler.plugins.queuelimits import QueueLimits
 from bindery.scheduler.solver import units
 from bindery.scheduler.status.writer import StatusWriter
+from tests.histories.drawing import draw
 from tests.histories.history import play
-from tests.histories.plan import Plan, draw
+from tests.histories.plan import Plan
 
 SOON_S: Final = 60.0
 """Time to come to rest where a defect prevents it."""

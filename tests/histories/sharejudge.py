@@ -14,7 +14,7 @@ from bindery.kube.objects.bindrequests import BindRequest
 from bindery.kube.objects.watched import Pod
 from tests.histories.apiserver.store import Change, ChangeType
 from tests.histories.calm import Calm
-from tests.histories.plan import QUIET_AFTER_S, Plan
+from tests.histories.plan import QUIET_AFTER_S, GangPlan, Plan
 from tests.recounting import ENDED, requested
 
 _RESOURCES: Final = ("cpu", GPU_RESOURCE)
@@ -32,6 +32,8 @@ class ShareJudge:
 
     def __init__(self, plan: Plan) -> None:
         self._calm = Calm(plan)
+        self._keeping = {gang.queue for gang in plan.gangs if _holds_more(gang)}
+        """Queues that also hold room without pods, which is not counted here."""
         self._parents: dict[str, str] = {}
         self._quotas: defaultdict[str, list[tuple[float, Mapping[str, float]]]] = defaultdict(list)
         """Queue -> its quotas, each with the moment from which they are in force."""
@@ -74,8 +76,8 @@ class ShareJudge:
         the gangs that may be meant to get the room.
         """
         levels = [self._apart(each, victim) for each in claimants]
-        losing = {level for level in levels if level}
-        if not losing or "" in levels:
+        losing, keeping = set(levels), {level for q in self._keeping for level in self._chain(q)}
+        if "" in losing or losing & keeping:
             return  # it may be for a gang of its own queue
         since_s = change.at_s - _LATE_S
         if not self._calm.is_calm(change.writer.caller, since_s, change.at_s, recovers_s=5.0):
@@ -137,6 +139,10 @@ class ShareJudge:
         if not is_placed or pod.metadata.deletion_timestamp is not None:
             return None
         return queue, {resource: requested(pod, resource) for resource in _RESOURCES}
+
+
+def _holds_more(gang: GangPlan) -> bool:
+    return gang.needs is not None and (gang.needs.stage is not None or gang.needs.is_exclusive)
 
 
 def _quotas(spec: Mapping[str, Any]) -> Mapping[str, float]:
