@@ -43,6 +43,14 @@ _CALLS: Final = {
 """Call at which a process dies or freezes -> the kind of process."""
 
 
+_ASKED: Final = (
+    ("binder", "get pods"),
+    ("binder", "get nodes"),
+    ("scheduler", "create pods/eviction"),
+)
+"""Kind of process, and a call after whose answer it binds or evicts."""
+
+
 def draw(seed: int) -> Plan:
     """Draw the plan of a seed."""
     chance = Random(f"plan {seed}")
@@ -258,6 +266,8 @@ def _with_hard(plan: Plan, chance: Random) -> Plan:
     )
     if slow < 0.15:
         faults, stops = faults + delays, deletions
+    if (woken := Random(f"woken {plan.seed}")).random() < 0.1:
+        faults.append(_long_sleep(woken))
     if lost < 0.1:
         faults += [Fault(FaultKind.LOSE_COMMITS, name, 0.0, 70.0) for name in PROCESSES[:2]]
     is_scarce, gpus = scarce < 0.2, chance.randint(1, 2)
@@ -291,6 +301,13 @@ def _late_commit(plan: Plan, chance: Random) -> Plan:
 def _refusal(chance: Random) -> Fault:
     process = chance.choice(PROCESSES[:2])
     return Fault(FaultKind.REFUSE, process, chance.uniform(0, 30), chance.uniform(5, 40))
+
+
+def _long_sleep(chance: Random) -> Fault:
+    """Draw that a leader wakes after its Lease with the answer that it has waited for."""
+    process, call = chance.choice(_ASKED)
+    at_s, seconds = chance.uniform(0, 20), chance.uniform(21, 30)
+    return Fault(FaultKind.FREEZE, process, at_s, seconds, at_call=call)
 
 
 def _death_between_parts(chance: Random) -> Fault:
