@@ -33,7 +33,7 @@ class Leftovers:
         return [*found, *self._of_jobs(groups, pods), *self._of_queues(groups, pods)]
 
     def _of_queues(self, groups: list[PodGroup], pods: list[Pod]) -> Iterator[str]:
-        """Yield the queues whose status counts other pods than those that run in them."""
+        """Yield the queues whose status counts more or less than what runs in them."""
         queues = {queue.metadata.name: queue for queue in all_of(self.server, QUEUES)}
         queue_of = {
             pod.metadata.uid: group.spec.queue or "default"

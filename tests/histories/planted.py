@@ -308,10 +308,10 @@ PLANTED: Final = (
     Planted(_BINDER, "binding of any version", Client, "bind", _without("version")),
     Planted(
         _BINDER, "a rollback is forgotten", BindTransaction, "_roll_back",
-        lambda _: _forget_to_roll_back,
+        lambda _: _forget_to_roll_back, 7,
     ),
     Planted(
-        _BINDER, "gangs are bound in part", BindTransaction, "_may_bind", _always(True), 12,
+        _BINDER, "gangs are bound in part", BindTransaction, "_may_bind", _always(True), 57,
         _scarce,
     ),
     Planted(_BINDER, "attempts do not end", BindTransaction, "attempt", _try_for_ever, 2),
