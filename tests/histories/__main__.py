@@ -12,8 +12,8 @@ import time
 from collections.abc import Sequence
 
 from tests.histories.branches import not_taken, table
+from tests.histories.drawing import draw
 from tests.histories.history import play
-from tests.histories.plan import draw
 from tests.histories.planted import MISSED, PLANTED, finding
 from tests.histories.playing import Total, results
 from tests.histories.shrinking import shrunk

@@ -10,14 +10,10 @@ from bindery.api import gpushare
 from bindery.api.names import FENCE_LABEL
 from bindery.kube.objects.bindrequests import BindRequest
 from tests.histories.apiserver.store import Change, ChangeType
+from tests.histories.calm import Leaders
 from tests.histories.plan import LATEST_S
 from tests.recounting import ENDED
 
-_LEASES: Final = {
-    "bindery-scheduler": "scheduler",
-    "bindery-binder": "binder",
-    "bindery-grouper": "grouper",
-}
 ON_ITS_WAY_S: Final = LATEST_S + 1.0
 """How long after the end of its term requests of a process may arrive."""
 
@@ -25,21 +21,18 @@ ON_ITS_WAY_S: Final = LATEST_S + 1.0
 class BindingJudge:
     """Knows requests, announcements and Leases from the log."""
 
-    def __init__(self) -> None:
+    def __init__(self, leaders: Leaders) -> None:
+        self._leaders = leaders
         self._requests: dict[str, tuple[BindRequest, float]] = {}
         """UID of each stored request -> the request, and when it was created."""
         self._deleted: deque[tuple[float, BindRequest, float]] = deque()
         """Deleted requests, each with the moments of its deletion and creation."""
         self._announced: list[tuple[float, int]] = []
         """When a binder had read the announcement of a fencing token, and the token."""
-        self._leaders: dict[str, tuple[str, float]] = {}
-        """Kind of process -> the process that leads, and since when."""
 
     def problems(self, change: Change) -> Iterator[str]:
         """Take in a write; yield what it breaks."""
-        if change.kind.plural == "leases":
-            self._lease(change)
-        elif change.kind.plural == "bindrequests":
+        if change.kind.plural == "bindrequests":
             yield from self._request(change)
         elif change.kind.plural == "pods":
             yield from self._pod(change)
@@ -50,16 +43,9 @@ class BindingJudge:
             (at_s for found, at_s in self._requests.values() if pod in _pods(found)), default=None
         )
 
-    def _lease(self, change: Change) -> None:
-        kind = _LEASES.get(change.key[1])
-        holder = change.version.object["spec"].get("holderIdentity") or ""
-        process = holder.rpartition("-")[0]
-        if kind and process and self._leaders.get(kind, ("", 0.0))[0] != process:
-            self._leaders[kind] = process, change.at_s
-
     def without_lease(self, caller: str, at_s: float) -> str:
         """Return that another process leads by now; empty if none does."""
-        leader, since_s = self._leaders.get(caller.partition("-")[0], (caller, 0.0))
+        leader, since_s = self._leaders.of(caller.partition("-")[0]) or (caller, 0.0)
         if leader == caller or at_s <= since_s + ON_ITS_WAY_S:
             return ""
         return f"{at_s - since_s:.1f} s after {leader} leads"

@@ -19,6 +19,7 @@ from bindery.api.names import (
 from bindery.kube.objects.podgroups import PodGroup
 from bindery.kube.objects.watched import Pod
 from tests.histories.apiserver.store import Change, ChangeType
+from tests.histories.sharejudge import ShareJudge
 from tests.recounting import ENDED
 
 _MOST: Final = 15
@@ -28,7 +29,8 @@ _MOST: Final = 15
 class EvictionJudge:
     """Knows pods, gangs and priorities from the log."""
 
-    def __init__(self) -> None:
+    def __init__(self, shares: ShareJudge) -> None:
+        self._shares = shares
         self._pods: dict[str, Pod] = {}
         self._groups: dict[str, PodGroup] = {}
         self._priorities: dict[str, int] = {}
@@ -53,6 +55,10 @@ class EvictionJudge:
                 self._note_priority(group)
             case "pods":
                 yield from self._pod(change)
+                pod = msgspec.json.decode(change.version.body, type=Pod)
+                self._shares.see(change, self._queue(self.gang_of(pod)))
+            case "queues" | "bindrequests":
+                self._shares.see(change, "")
 
     def _pod(self, change: Change) -> Iterator[str]:
         pod = msgspec.json.decode(change.version.body, type=Pod)
@@ -114,11 +120,15 @@ class EvictionJudge:
             return
         if self._running(name) < group.spec.min_member:
             return  # the rest of a gang that is broken, or is going
-        wanted = sorted(self._claimants(name, group.spec.queue, change.at_s))
+        wanted = sorted(self._claimants(name, self._queue(name), change.at_s))
         if not wanted:
             yield f"{who}, and no pod is nominated for its room"
         elif not any(self._may_evict(claimant, group) for claimant in wanted):
             yield f"{who} for {', '.join(wanted)}, which may not have its room"
+        elif not group.metadata.owner_references:  # those with a controller may also move
+            queues = [self._queue(each) for each in wanted]
+            for_whom = f"{who} for {', '.join(wanted)}"
+            yield from self._shares.problems(for_whom, self._queue(name), queues, change)
         is_pinned = pod.metadata.annotations.get(PREEMPTIBLE_ANNOTATION) == "false"
         # What its queue has no quota for is bound as preemptible, beyond the first minimum.
         is_charged = pod.metadata.annotations.get(CHARGED_PREEMPTIBILITY_ANNOTATION)
@@ -156,7 +166,7 @@ class EvictionJudge:
 
     def _queue(self, name: str) -> str:
         group = self._groups.get(name)
-        return group.spec.queue if group is not None else ""
+        return group.spec.queue or "default" if group is not None else ""
 
     def _is_nominated(self, claimant: str, node: str) -> bool:
         return any(

@@ -28,6 +28,7 @@ from tests.histories.loop import Process, SpinsError, VirtualLoop
 from tests.histories.needs import room
 from tests.histories.network import LOST, Network, late_s
 from tests.histories.plan import (
+    EPOCH_S,
     PROCESSES,
     QUIET_AFTER_S,
     CallFate,
@@ -38,12 +39,11 @@ from tests.histories.plan import (
 from tests.histories.rest import Rest
 from tests.histories.world import World
 
-EPOCH_S: Final = 1_800_000_000.0
-"""The wall clock at the beginning of every history."""
-REST_WITHIN_S: Final = 600.0
-"""How long everything has to come to rest, in virtual seconds."""
+REST_WITHIN_S: Final = 100.0
+"""How long everything has to come to rest, in virtual seconds: longer than the longest pause after
+a failure (60 s), and shorter than a promise lasts (120 s)."""
 _LOOK_S: Final = 5.0
-_GIVEN_WITHIN_S: Final = 60.0
+_GIVEN_WITHIN_S: Final = 20.0
 """How long the schedulers have to give all free room to pods that go before all others."""
 _CALL_S: Final = 30.0
 _FROM_PEOPLE: Final = "people"

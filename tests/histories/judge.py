@@ -1,7 +1,7 @@
 """What must hold after every write, and at rest: read from the model's objects and log alone."""
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import msgspec
@@ -13,11 +13,15 @@ from bindery.kube.objects.watched import Pod
 from tests.histories.apiserver.server import ModelApiServer
 from tests.histories.apiserver.store import Change, ChangeType
 from tests.histories.bindingjudge import BindingJudge, unused_now
+from tests.histories.calm import Leaders
+from tests.histories.commitjudge import CommitJudge
 from tests.histories.evictionjudge import EvictionJudge
 from tests.histories.needs.judge import NeedsJudge
+from tests.histories.needs.keptjudge import KeptRoomJudge
 from tests.histories.people import OTHER_SCHEDULER
 from tests.histories.plan import QUIET_AFTER_S, Plan
 from tests.histories.requestjudge import RequestJudge, is_of_leader
+from tests.histories.sharejudge import ShareJudge
 from tests.histories.statementjudge import StatementJudge
 from tests.histories.world import LIMITED
 from tests.recounting import ENDED, requested
@@ -43,12 +47,16 @@ class Judge:
         """UID of each pod that was ever bound -> its node."""
         self._on: defaultdict[str, dict[str, Pod]] = defaultdict(dict)
         """Node -> UID -> pod that holds room there."""
-        self.evictions, self._bindings = EvictionJudge(), BindingJudge()
+        self._leaders, self._shares = Leaders(), ShareJudge(plan)
+        self.evictions = EvictionJudge(self._shares)
+        self._bindings = BindingJudge(self._leaders)
+        self._commits = CommitJudge(plan, self._leaders)
         self._limits = [(0.0, plan.limit_cores * 1000)]
         """The limits of the queue `limited`, each with the moment of its edit."""
         self._queues: dict[str, str] = {}
         """Name of each PodGroup that ever was -> its queue."""
         self._needs = NeedsJudge(server, plan, self._on)
+        self._kept_rooms = KeptRoomJudge(server, plan)
         self._requests, self._statements = RequestJudge(), StatementJudge(plan)
 
     def look_at_request(self, request: ApiRequest, caller: str, at_s: float) -> None:
@@ -66,13 +74,7 @@ class Judge:
             change = log[self._judged]
             self._judged += 1
             self.see(change)
-            for text in self._bindings.problems(change):
-                self._broken(text)
-            for text in self.evictions.problems(change):
-                self._broken(text)
-            for text in self._needs.problems(change):
-                self._broken(text)
-            for text in self._statements.problems(change):
+            for text in self._problems(change):
                 self._broken(text)
             if change.kind.plural == "pods":
                 self._pod(change)
@@ -82,6 +84,16 @@ class Judge:
             elif change.kind.plural == "queues" and change.key[1] == LIMITED:
                 limit = change.version.object["spec"]["resources"]["cpu"]["limit"]
                 self._limits.append((change.at_s, int(limit) * 1000))
+
+    def _problems(self, change: Change) -> Iterator[str]:
+        if change.kind.plural == "leases":
+            self._leaders.see(change)
+        yield from self._bindings.problems(change)
+        yield from self._commits.problems(change)
+        yield from self.evictions.problems(change)
+        yield from self._needs.problems(change)
+        yield from self._kept_rooms.problems(change)
+        yield from self._statements.problems(change)
 
     def _pod(self, change: Change) -> None:
         pod = msgspec.json.decode(change.version.body, type=Pod)

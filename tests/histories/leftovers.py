@@ -1,18 +1,20 @@
 """What must hold at rest beside `rest`: what the processes report, and what they leave behind."""
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from bindery.api import gpushare
-from bindery.api.names import POD_GROUP_ANNOTATION
+from bindery.api.names import POD_GROUP_ANNOTATION, QUEUE_LABEL
+from bindery.api.quantity import parse
 from bindery.kube.objects.podgroups import PodGroup
-from bindery.kube.objects.resources import NODES, POD_GROUPS, PODS
+from bindery.kube.objects.resources import NODES, POD_GROUPS, PODS, QUEUES
 from bindery.kube.objects.watched import Pod
 from bindery.kube.objects.workloads import WORKLOAD_JOBS
 from tests.histories.apiserver.server import ModelApiServer
 from tests.histories.reading import all_of
 from tests.histories.world import NAMESPACE
-from tests.recounting import ENDED
+from tests.recounting import ENDED, requested
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,28 @@ class Leftovers:
         nodes = {node.metadata.name for node in all_of(self.server, NODES)}
         found = [text for group in groups for text in _of_counts(group, pods)]
         found += [text for pod in pods for text in _of_pod(pod, nodes)]
-        return [*found, *self._of_jobs(groups, pods)]
+        return [*found, *self._of_jobs(groups, pods), *self._of_queues(groups, pods)]
+
+    def _of_queues(self, groups: list[PodGroup], pods: list[Pod]) -> Iterator[str]:
+        """Yield the queues whose status counts more or less than what runs in them."""
+        queues = {queue.metadata.name: queue for queue in all_of(self.server, QUEUES)}
+        queue_of = {
+            pod.metadata.uid: group.spec.queue or "default"
+            for group in groups
+            for pod in members(group, pods)
+        }
+        held: Counter[str] = Counter()
+        for pod in pods:
+            is_alive = pod.status.phase not in ENDED and pod.metadata.deletion_timestamp is None
+            name = pod.metadata.labels.get(QUEUE_LABEL) or queue_of.get(pod.metadata.uid, "")
+            while pod.spec.node_name and is_alive and name:
+                held[name] += requested(pod, "cpu")
+                name = queues[name].spec.parent or "" if name in queues else ""
+        for name, queue in queues.items():
+            counted = parse(queue.status.allocated.get("cpu", "0"), "cpu")
+            if counted != held[name]:
+                text = f"shows {counted}m cores, and its pods hold {held[name]}m"
+                yield f"queue {name} {text}"
 
     def _of_jobs(self, groups: list[PodGroup], pods: list[Pod]) -> Iterator[str]:
         """Yield the Jobs with pods whose PodGroup is not the only one, or not as the Job wants."""
@@ -82,6 +105,8 @@ def _of_counts(group: PodGroup, pods: list[Pod]) -> Iterator[str]:
 
 def _of_pod(pod: Pod, nodes: set[str]) -> Iterator[str]:
     name = pod.metadata.name
+    if pod.status.nominated_node_name and not pod.spec.node_name:
+        yield f"{name} waits, and is nominated for {pod.status.nominated_node_name}"
     if pod.spec.node_name:
         is_here = pod.spec.node_name in nodes and pod.metadata.deletion_timestamp is None
         if is_here and pod.status.phase == "Pending":

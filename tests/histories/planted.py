@@ -7,6 +7,8 @@ have changed, `python -m tests.histories --planted` prints the first seeds of to
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from inspect import getsource
+from textwrap import dedent
 from typing import Any, Final
 
 from bindery.binder.api_server.api_adapter import ApiAdapter
@@ -29,6 +31,7 @@ from bindery.kube.objects.resources import PODS
 from bindery.nodeagent.kubelets import Kubelets
 from bindery.scheduler import process as scheduler_process
 from bindery.scheduler.actions import holding
+from bindery.scheduler.actions.reclaim import ReclaimRule
 from bindery.scheduler.cache.charges import Charges
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.cache.expected_reservations import ExpectedReservations
@@ -36,11 +39,13 @@ from bindery.scheduler.cache.holds import Holds
 from bindery.scheduler.cache.promises import Promises
 from bindery.scheduler.commit.evictor import Evictor
 from bindery.scheduler.commit.writer import RequestWriter
+from bindery.scheduler.engine import Engine
 from bindery.scheduler.plugins.queuelimits import QueueLimits
 from bindery.scheduler.solver import units
 from bindery.scheduler.status.writer import StatusWriter
+from tests.histories.drawing import draw
 from tests.histories.history import play
-from tests.histories.plan import Plan, draw
+from tests.histories.plan import Plan
 
 SOON_S: Final = 60.0
 """Time to come to rest where a defect prevents it."""
@@ -120,6 +125,19 @@ def _never(answer: Any = None) -> Break:
         return answer
 
     return lambda _right: nothing
+
+
+def _edited(old: str, new: str) -> Break:
+    """Compile a function of the product again, with one place of its text changed."""
+
+    def broken(right: Any) -> Any:
+        text = dedent(getsource(right))
+        assert text.count(old) == 1, f"{right.__qualname__} has not one {old!r}"
+        made: dict[str, Any] = {}
+        exec(text.replace(old, new), right.__globals__, made)
+        return made[right.__name__]
+
+    return broken
 
 
 def _forget_no_bound_pod(apply: Any) -> Any:
@@ -269,23 +287,43 @@ PLANTED: Final = (
     Planted(
         _COMMIT, "stale requests are not deleted", RequestWriter, "_remove", _never(), 0, _splits
     ),
+    Planted(_COMMIT, "parts of a refused gang stay", RequestWriter, "_take_back", _never(), 69),
+    Planted(_COMMIT, "any request is the own one", RequestWriter, "_exists", _never(True), 69),
+    Planted(
+        _COMMIT, "lost requests are not looked up", RequestWriter, "look_up", _always(None), 43
+    ),
+    Planted(_COMMIT, "Statements are not withdrawn", RequestWriter, "_withdraw", _never(), 147),
     Planted(_COMMIT, "terms are not announced", scheduler_process, "announce", _never()),
     Planted(_EVICTIONS, "all may be evicted", units, "_is_protected", _always(False), 1),
+    Planted(
+        _EVICTIONS, "reclaim takes from every queue", ReclaimRule, "_may_lose", _always(True), 30
+    ),
+    Planted(
+        _EVICTIONS, "a pod of a dropped plan counts as going", Engine, "_spare",
+        _edited("in plan.left:", "in plan.left[1:]:"), 1,
+    ),
     Planted(_EVICTIONS, "evictions are not tried first", Evictor, "_try", _never(), 2),
     Planted(_EVICTIONS, "eviction by name", Client, "evict", _evict_whatever_has_the_name, 2),
     Planted(_BINDER, "binding without UID", Client, "bind", _bind_whatever_has_the_name),
     Planted(_BINDER, "binding of any version", Client, "bind", _without("version")),
     Planted(
         _BINDER, "a rollback is forgotten", BindTransaction, "_roll_back",
-        lambda _: _forget_to_roll_back,
+        lambda _: _forget_to_roll_back, 7,
     ),
     Planted(
-        _BINDER, "gangs are bound in part", BindTransaction, "_may_bind", _always(True), 12,
+        _BINDER, "gangs are bound in part", BindTransaction, "_may_bind", _always(True), 57,
         _scarce,
     ),
     Planted(_BINDER, "attempts do not end", BindTransaction, "attempt", _try_for_ever, 2),
     Planted(_BINDER, "attempts without a pause", Run, "_backoff_s", _always(0.0), 0, _scarce),
     Planted(_BINDER, "the fence is not checked", Fence, "refusal", _always(None), 32, _late),
+    Planted(
+        _BINDER, "a withdrawal is ignored", Manager, "_fence_of",
+        _edited("if statement.is_withdrawn:", "if False:"), 147,
+    ),
+    Planted(
+        _BINDER, "a term has no end", Client, "within", lambda _: lambda client, _valid: client, 1
+    ),
     Planted(_BINDER, "an interruption is ignored", Run, "interrupt", _always(None)),
     Planted(_BINDER, "finished requests stay", RetentionQueue, "run", _never(), 0),
     Planted(_BINDER, "outcomes are not written", Run, "_conclude", _never(), 0),
@@ -307,6 +345,10 @@ PLANTED: Final = (
     Planted(
         _NEEDS, "kept room is never given back", holding, "_is_kept", _always(True), 21, _stages
     ),
+    Planted(
+        _NEEDS, "kept room is given back too early", holding, "_is_kept",
+        _edited("session.now < until", "session.now < until - 5"), 90,
+    ),
     Planted(_OTHERS, "a PodGroup is made twice", Writer, "_create", _create_twice, 0),
     Planted(_OTHERS, "PodGroups are not updated", Writer, "_update", _never([]), 8),
     Planted(_OTHERS, "Jobs get no PodGroup", Writer, "_create", _never(), 0),
@@ -318,15 +360,10 @@ PLANTED: Final = (
 MISSED: Final = (
     Planted(_EVICTIONS, "a refused eviction counts", Cluster, "not_evicted", _always(None)),
     Planted(_CACHE, "promises are not taken back", Promises, "forget", _always(None)),
-    Planted(_COMMIT, "parts of a refused gang stay", RequestWriter, "_take_back", _never()),
-    Planted(_COMMIT, "Statements are not withdrawn", RequestWriter, "_withdraw", _never()),
-    Planted(_COMMIT, "any request is the own one", RequestWriter, "_exists", _never(True)),
-    Planted(_COMMIT, "lost requests are not looked up", RequestWriter, "look_up", _always(None)),
     Planted(
         _BINDER, "late bindings are not made void", BindTransaction, "_void_bindings",
         _void_nothing,
     ),
     Planted(_BINDER, "requests go before all parts end", Manager, "is_needed", _always(False)),
-    Planted(_BINDER, "a term has no end", Client, "within", lambda _: lambda client, _v: client),
 )  # fmt: skip
 """Defects that histories have not found yet; why is in docs/failure-histories.md."""

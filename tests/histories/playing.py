@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from tests.histories.branches import AREAS, Recorder, Way
+from tests.histories.drawing import draw
 from tests.histories.history import play
-from tests.histories.plan import draw
 
 _PLAYED_BY_ONE = 200
 """Histories after which a process is replaced, so that what caches hold does not grow."""

@@ -51,6 +51,8 @@ class Rest:
         bound = sum(bool(p.spec.node_name) and p.status.phase in _BOUND_PHASES for p in mine)
         if name in self.world.disturbed or not mine:
             return []
+        if all(pod.status.phase == "Succeeded" for pod in mine):
+            return []  # it has ended, and an eviction that was under way took one of its pods
         minimum = group.spec.min_member
         if 0 < bound < minimum and not self._is_kept(mine):
             return [f"{bound} of {minimum} pods of {name} are bound"]

@@ -35,6 +35,8 @@ class StatementJudge:
         """UID -> each stored request."""
         self._failed: dict[StatementKey, int] = {}
         """Statement -> its failed attempts."""
+        self._withdrawn: dict[StatementKey, tuple[float, bool]] = {}
+        """Withdrawn Statement -> since when, and whether one of its pods was bound before."""
         self._bound: set[str] = set()
         """UIDs of all pods that were ever bound."""
         self._prepared: defaultdict[str, set[str]] = defaultdict(set)
@@ -81,6 +83,9 @@ class StatementJudge:
                 yield f"{caller} commits {name} before it has announced its term"
         self._requests[found.metadata.uid] = found
         for statement in found.each():
+            if statement.is_withdrawn:
+                has_begun = any(pod.pod_uid in self._bound for pod in statement.spec.pods)
+                self._withdrawn.setdefault(statement.key, (change.at_s, has_begun))
             yield from self._attempt(statement, change)
 
     def _deletion(self, gone: BindRequest, caller: str) -> Iterator[str]:
@@ -142,11 +147,18 @@ class StatementJudge:
         ]
         if asking and all(_gives_up(statement, uid) for statement in asking):
             yield f"{pod.metadata.name} is bound after {asking[0].metadata.name} has given it up"
+        if asking and all(self._is_withdrawn(statement, at_s) for statement in asking):
+            yield f"{pod.metadata.name} is bound for {asking[0].spec.id}, which was withdrawn"
         for statement in asking:
             if _gives_up(statement, uid):
                 continue  # an earlier request for the same node
             parts = [each for each in self._statements() if each.spec.id == statement.spec.id]
             yield from self._unprepared(pod, parts, at_s)
+
+    def _is_withdrawn(self, statement: CommittedStatement, at_s: float) -> bool:
+        """Whether a binder has known for long that the Statement must not begin."""
+        since_s, has_begun = self._withdrawn.get(statement.key, (at_s, True))
+        return not has_begun and since_s < at_s - self._behind_s
 
     def _unprepared(self, pod: Pod, parts: list[CommittedStatement], at_s: float) -> Iterator[str]:
         pods = [each for part in parts for each in part.spec.pods]

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from tests.histories.apiserver.store import Change
-from tests.histories.history import EPOCH_S, Played
+from tests.histories.history import Played
+from tests.histories.plan import EPOCH_S
 
 _MOST_LINES: Final = 200
 _SILENT: Final = ("leases", "events")

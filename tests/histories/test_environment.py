@@ -9,8 +9,8 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
+from tests.histories.drawing import draw
 from tests.histories.history import play
-from tests.histories.plan import draw
 
 MACHINE = (
     *(time.time, time.time_ns, time.monotonic, time.perf_counter, time.process_time),

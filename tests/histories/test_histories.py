@@ -11,8 +11,8 @@ import pytest
 
 from bindery.binder.outcome.retention import RetentionQueue
 from tests.histories.components import MAINS
+from tests.histories.drawing import draw
 from tests.histories.history import play
-from tests.histories.plan import draw
 from tests.histories.planted import PLANTED, SOON_S, Planted, finding
 from tests.histories.shrinking import shrunk
 from tests.histories.story import story
@@ -23,7 +23,7 @@ AGAIN = 20
 """Seeds that are played a second time, in a process with another hash seed."""
 WITHIN = 100
 """Histories within which each defect is found, from the first on that is known to find it."""
-PRINTED = "from tests.histories.history import play; from tests.histories.plan import draw; "
+PRINTED = "from tests.histories.history import play; from tests.histories.drawing import draw; "
 PRINTED += f"[print(play(draw(seed)).digest) for seed in range({AGAIN})]"
 
 

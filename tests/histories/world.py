@@ -198,6 +198,7 @@ class World:
             ActKind.EDIT_LIMIT: partial(self._people.edit_limit, LIMITED),
             ActKind.CHANGE_PRIORITY: self._change_priority,
             ActKind.STOP_BINDING: self._stop_binding,
+            ActKind.DELETE_GROUP: self._delete_group,
             ActKind.SILENCE_GPUS: self._silence,
             ActKind.TAKE_ROOM: partial(self._people.take_room, cores=self.plan.cores),
         }
@@ -206,6 +207,11 @@ class World:
     async def _delete_gang(self, act: Act) -> None:
         if self.gangs:
             await self._delete(_nth(list(self.gangs.values()), act.target))
+
+    async def _delete_group(self, act: Act) -> None:
+        if self.gangs:
+            name = _nth(list(self.gangs), act.target + 1)
+            await self._try(self.client.delete(POD_GROUPS, name, NAMESPACE))
 
     async def _recreate_gang(self, act: Act) -> None:
         if self.gangs:

@@ -100,11 +100,11 @@ def _why(pod: Pod) -> str:
 
 def _free_room(server: ModelApiServer, plan: Plan) -> dict[str, Amounts]:
     """Return what is free of each node that takes pods of any gang, and has free cores."""
-    nodes = [node for node in all_of(server, NODES) if _takes_pods(node)]
+    nodes = [node for node in all_of(server, NODES) if takes_pods(node)]
     pods = [pod for pod in all_of(server, PODS) if pod.spec.node_name and is_alive(pod)]
     exclusive = {g.name for g in plan.gangs if g.needs is not None and g.needs.is_exclusive}
     taken = {
-        _rack(node)
+        rack(node)
         for node in nodes
         for pod in pods
         if pod.spec.node_name == node.metadata.name and gang_of(pod) in exclusive
@@ -113,7 +113,7 @@ def _free_room(server: ModelApiServer, plan: Plan) -> dict[str, Amounts]:
     for node in nodes:
         here = [pod for pod in pods if pod.spec.node_name == node.metadata.name]
         cores = plan.cores * 1000 - sum(requested(pod, "cpu") for pod in here)
-        if cores > 0 and _rack(node) not in taken:
+        if cores > 0 and rack(node) not in taken:
             further = _free_devices(server, plan, node.metadata.name, here)
             free[node.metadata.name] = {"cpu": f"{cores}m", **further}
     return free
@@ -149,11 +149,13 @@ def _free_devices(server: ModelApiServer, plan: Plan, node: str, pods: list[Pod]
     return {name: str(count) for name, count in found.items() if count > 0}
 
 
-def _rack(node: Node) -> str:
+def rack(node: Node) -> str:
+    """Return the rack of a node."""
     return node.metadata.labels.get(RACK_LABEL, node.metadata.name)
 
 
-def _takes_pods(node: Node) -> bool:
+def takes_pods(node: Node) -> bool:
+    """Whether pods of any gang may come to a node."""
     is_ready = any(c.type == "Ready" and c.status == "True" for c in node.status.conditions or ())
     return is_ready and not node.spec.unschedulable and not node.spec.taints
 

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from tests.histories.drawing import draw
 from tests.histories.history import play
 from tests.histories.needs import plans
-from tests.histories.plan import draw
 
 
 def test_each_need_is_in_a_part_of_the_histories() -> None:
