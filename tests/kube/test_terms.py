@@ -1,10 +1,12 @@
 """What is sent for a term of leadership, and what no longer is."""
 
 import asyncio
+import gc
 
 import msgspec
 import pytest
 
+from bindery.kube.errors import OutcomeUnknownError
 from bindery.kube.http.carrier import Answer, FinishingCarrier, LeftWrites, TermCarrier
 from bindery.kube.http.requests import JSON, ApiRequest
 from bindery.kube.http.retry import Repeat
@@ -75,6 +77,29 @@ async def test_a_write_whose_caller_is_cancelled_goes_on_and_is_waited_for(
     carrier.may_answer.set()
     await waiting
     assert carrier.sent == goes_on
+
+
+async def test_an_error_of_a_write_whose_caller_is_cancelled_is_no_error_of_the_loop() -> None:
+    class Failing(Slow):
+        async def send(self, request: ApiRequest, timeout_s: float) -> Answer:
+            await super().send(request, timeout_s)
+            raise OutcomeUnknownError("no answer")
+
+    carrier, writes, errors = Failing(), LeftWrites(), list[object]()
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
+    finishing = FinishingCarrier(carrier, writes)  # type: ignore[arg-type]  # streams nothing
+    caller = asyncio.create_task(finishing.send(msgspec.structs.replace(ASKED, method="PATCH"), 1))
+    await asyncio.sleep(0)
+
+    caller.cancel()
+    await asyncio.wait([caller])
+    carrier.may_answer.set()
+    await writes.ended()
+    await asyncio.sleep(0)
+    del caller  # its traceback has the write
+    gc.collect()
+
+    assert not errors
 
 
 async def test_a_write_is_not_waited_for_when_its_caller_has_the_answer() -> None:

@@ -86,8 +86,13 @@ class LeftWrites:
         except asyncio.CancelledError:
             if not writing.done():
                 self._open.add(writing)
-                writing.add_done_callback(self._open.discard)
+                writing.add_done_callback(self._end)
             raise
+
+    def _end(self, writing: asyncio.Task[Answer]) -> None:
+        self._open.discard(writing)
+        if not writing.cancelled():
+            writing.exception()  # else asyncio reports it as never retrieved
 
     async def ended(self) -> None:
         """Wait until the writes that are left now have an answer, or none in time."""
