@@ -294,7 +294,7 @@ PLANTED: Final = (
     ),
     Planted(_COMMIT, "Statements are not withdrawn", RequestWriter, "_withdraw", _never(), 147),
     Planted(_COMMIT, "terms are not announced", scheduler_process, "announce", _never()),
-    Planted(_EVICTIONS, "all may be evicted", units, "_is_protected", _always(False), 1),
+    Planted(_EVICTIONS, "all may be evicted", units, "_is_protected", _always(False), 15),
     Planted(
         _EVICTIONS, "reclaim takes from every queue", ReclaimRule, "_may_lose", _always(True), 30
     ),

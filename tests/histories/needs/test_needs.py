@@ -24,11 +24,12 @@ def test_each_need_is_in_a_part_of_the_histories() -> None:
 
 def test_needs_leave_the_chance_of_the_rest_of_a_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = [draw(seed) for seed in range(100)]
+    needy = [frozenset(gang.name for gang in plans.draw(seed).gangs) for seed in range(100)]
     nothing = plans.Drawn(plans.Ground(), (), ())
     monkeypatch.setattr(plans, "draw", lambda _seed: nothing)
 
-    for plan in whole:
-        plain = tuple(gang for gang in plan.gangs if gang.needs is None)
+    for plan, names in zip(whole, needy, strict=True):
+        plain = tuple(gang for gang in plan.gangs if gang.name not in names)
         rest = replace(plan, gangs=plain, ground=nothing.ground, troubles=())
         assert rest == draw(plan.seed)
 
