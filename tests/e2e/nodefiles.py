@@ -47,7 +47,8 @@ def zones_of_pod(files: Mapping[str, bytes], uid: str, cpus: Mapping[int, CpuSet
 
 def checkpoints(node: RealNode) -> dict[str, bytes]:
     """Return name of a checkpoint file -> its content; empty if it is missing."""
-    names = (*FILES, allocations.FILE)
+    # The kubelet writes the file of admitted pods last: what is in it is in the others too.
+    names = (allocations.FILE, *FILES)
     text = node.run("sh", "-c", _READ_FILES.format(" ".join(names)))
     lines = map(str.encode, text.splitlines())
     return dict(zip(names, lines, strict=True))
