@@ -23,6 +23,9 @@ class NumaPlacement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """The zones from which the pod gets resources, sorted."""
     held: dict[str, dict[str, int]] = msgspec.field(default_factory=dict)
     """Zone -> resource -> amount exclusively for the pod: whole CPUs, bytes, devices."""
+    together: list[list[int]] | None = None
+    """Groups of zones whose memory it uses together. None: all zones of its memory, as in records
+    that earlier versions have written."""
     pod: str = ""
     """The UID of the pod, in the record on the pod: annotations are copied from pod to pod."""
     order: int = 0
@@ -30,7 +33,8 @@ class NumaPlacement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
     def as_data(self) -> dict[str, Any]:
         """Return the JSON object for `pluginData`."""
-        return {"zones": self.zones, "held": self.held}
+        data: dict[str, Any] = {"zones": self.zones, "held": self.held}
+        return data if self.together is None else {**data, "together": self.together}
 
     def record(self, pod_uid: str) -> str:
         """Return the value of the annotation for the pod with `pod_uid`."""
@@ -68,5 +72,7 @@ def zones_text(zones: list[int]) -> str:
 
 def _is_sane(placement: NumaPlacement) -> bool:
     amounts = [amount for held in placement.held.values() for amount in held.values()]
-    names = [*map(str, placement.zones), *placement.held]
+    groups = placement.together or ()
+    numbers = [*placement.zones, *(zone for group in groups for zone in group)]
+    names = [*map(str, numbers), *placement.held]
     return all(amount >= 0 for amount in amounts) and all(name.isdecimal() for name in names)

@@ -164,7 +164,8 @@ class BesideLoad:
         record = numaplacement.from_record(annotation, pod.metadata.uid)
         predicted = mask_of(record.zones) if record is not None else 0
         zones = actual.zones(pod.metadata.uid, self._cpus) if actual.admission.admit else 0
-        if not actual.admission.admit or zones != predicted:
+        agrees = actual.agrees(predicted, pod.metadata.uid, self._cpus)
+        if not actual.admission.admit or not agrees:
             self._mistaken(body, f"zones {nodes_of(predicted)} predicted", actual, zones)
         self._note("planned", actual, pod)
 
@@ -181,7 +182,8 @@ class BesideLoad:
             detail = await self._detail()
             held = (detail.held or {}).get(pod.metadata.uid)
             reported = (int(zone.removeprefix(_ZONE)) for zone in (held.held if held else ()))
-            return pod.metadata.uid in detail.pods and mask_of(set(reported)) == zones
+            agrees = actual.agrees(mask_of(set(reported)), pod.metadata.uid, self._cpus)
+            return pod.metadata.uid in detail.pods and agrees
 
         began_s = time.monotonic()
         await until(is_seen, f"the report has {pod.metadata.name} in zones {nodes_of(zones)}")

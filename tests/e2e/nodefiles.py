@@ -2,8 +2,10 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from typing import Final, TypeVar
 
 from bindery.kube.client import Client
@@ -36,18 +38,31 @@ class Actual:
 
     def zones(self, uid: str, cpus: Mapping[int, CpuSet]) -> int:
         """Return the mask of the zones that the pod has something of, by the checkpoints."""
-        return zones_of_pod(self.files, uid, cpus)
+        return reduce(or_, (mask_of(zones) for zones in self._held(uid, cpus)), 0)
 
+    def agrees(self, zones: int, uid: str, cpus: Mapping[int, CpuSet]) -> bool:
+        """Return whether the pod can hold something of exactly `zones`, by the checkpoints.
 
-def zones_of_pod(files: Mapping[str, bytes], uid: str, cpus: Mapping[int, CpuSet]) -> int:
-    """Return the mask of the zones that a pod has something of; `cpus`: zone -> its CPUs."""
-    entries = (one for name in FILES for one in checkpointfiles.read(files[name]).entries)
-    return mask_of({zone for one in entries if one.pod == uid for zone in _zones_of(one, cpus)})
+        Of memory that several zones give together, the checkpoint has only the sum: it may all be
+        of one of them.
+        """
+        held = [mask_of(each) for each in self._held(uid, cpus)]
+        return all(each & zones for each in held) and not zones & ~self.zones(uid, cpus)
+
+    def _held(self, uid: str, cpus: Mapping[int, CpuSet]) -> Iterator[CpuSet]:
+        """Yield the zones of each thing that the pod has; CPUs of each zone are one."""
+        for name in FILES:
+            for one in checkpointfiles.read(self.files[name]).entries:
+                if one.pod == uid and one.resource == "cpus":
+                    yield from (frozenset({each}) for each in _zones_of(one, cpus))
+                elif one.pod == uid:
+                    yield _zones_of(one, cpus)
 
 
 def checkpoints(node: RealNode) -> dict[str, bytes]:
     """Return name of a checkpoint file -> its content; empty if it is missing."""
-    names = (*FILES, allocations.FILE)
+    # The kubelet writes the file of admitted pods last: what is in it is in the others too.
+    names = (allocations.FILE, *FILES)
     text = node.run("sh", "-c", _READ_FILES.format(" ".join(names)))
     lines = map(str.encode, text.splitlines())
     return dict(zip(names, lines, strict=True))

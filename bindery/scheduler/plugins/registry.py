@@ -85,7 +85,8 @@ def implementing(point: type[Point], plugins: Iterable[object]) -> list[Point]:
     A plugin registers and inherits nothing: only names are compared. `isinstance` does the same,
     but collects the names for each plugin, which took most of the time to build an engine.
     """
-    names = _members(point)
+    protocol: type[Any] = point
+    names = _members(protocol)
     return [
         cast("Point", each)
         for each in plugins

@@ -17,7 +17,7 @@ from bindery.api.numaplacement import NumaPlacement
 from bindery.nodecore.masks import nodes_of
 from bindery.nodecore.prediction import plain, vectors
 from bindery.nodecore.prediction.arrays import MAX_ZONES, POLICIES, ZoneArrays
-from bindery.nodecore.prediction.zones import NodeZones
+from bindery.nodecore.prediction.zones import NodeZones, is_memory
 from bindery.nodecore.topology import policies
 from bindery.scheduler.plugins.numa.amounts import HeldZones
 from bindery.scheduler.plugins.numa.asks import Ask
@@ -231,7 +231,13 @@ def _placement(part: HeldZones, ids: Sequence[int], resources: Sequence[str]) ->
     for zone in zones:
         amounts = zip(resources, part.amounts[zone].tolist(), strict=True)
         held[str(ids[zone])] = {name: int(amount) for name, amount in amounts if amount > 0}
-    return NumaPlacement(zones=[ids[zone] for zone in zones], held=held)
+    with_memory = [name for name, amounts in held.items() if any(map(is_memory, amounts))]
+    together = [[ids[zone] for zone in nodes_of(mask)] for mask in part.spans]
+    return NumaPlacement(
+        zones=[ids[zone] for zone in zones],
+        held=held,
+        together=together if len(with_memory) > 1 else None,
+    )
 
 
 def _unpromised(now: NodeZones, later: NodeZones) -> NodeZones:

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from bindery.api.numaplacement import NumaPlacement
 from bindery.kube.objects.watched import Pod
+from bindery.nodecore.masks import mask_of
 from bindery.nodecore.pods import CPU
 from bindery.nodecore.prediction.arrays import stack
 from bindery.nodecore.prediction.requests import PodRequest
@@ -107,7 +108,12 @@ def held_by(
 
 def recorded(record: NumaPlacement, report: ZoneReport, axis: Axis) -> HeldZones:
     """Return what a pod holds by its record; zones that the node does not have are left out."""
-    return axis.held(record.held.get(str(number), {}) for number in report.ids)
+    zones = [record.held.get(str(number), {}) for number in report.ids]
+    if record.together is None:
+        return axis.held(zones)
+    indexes = {number: index for index, number in enumerate(report.ids)}
+    known = ([indexes[zone] for zone in group if zone in indexes] for group in record.together)
+    return axis.part(zones, tuple(sorted({mask_of(group) for group in known if group})))
 
 
 def _parts(history: NodeHistory, axis: Axis) -> Parts:

@@ -1,5 +1,6 @@
 """Pods that a report does not include yet, and pods that it still includes."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -8,10 +9,12 @@ import pytest
 from bindery.api.numaplacement import NumaPlacement
 from bindery.kube.objects import watched as kube
 from tests.scheduler.numaworld import (
+    BEST_EFFORT,
     GIB,
     NumaWorld,
     aligned_pod,
     bound,
+    container,
     numa_node,
     on_zone,
     report,
@@ -183,6 +186,34 @@ def test_memory_stays_used_together_when_another_pod_that_used_it_so_ends() -> N
 
     # One zone is enough for c, but the memory of both is given together only.
     assert world.zones() == {}
+
+
+@pytest.mark.parametrize(
+    ("together", "zones"), [(None, {}), ([[0, 1]], {}), ([], {"c": ("n", [0])})]
+)
+def test_memory_on_two_zones_is_used_together_only_if_the_record_says_so(
+    together: list[list[int]] | None, zones: Mapping[str, object]
+) -> None:
+    """Two containers may have theirs alone. Records of earlier versions do not tell them apart."""
+    record = msgspec.structs.replace(on_both_zones(1), together=together)
+    a = bound(aligned_pod("a", cpu=2, memory="2Gi"), "n", record)
+    listed = report("n", pods=[], policy="restricted")
+
+    world = NumaWorld(numa_node("n"), listed, a, aligned_pod("c", cpu=2))
+
+    assert world.zones() == zones
+
+
+def test_the_record_of_a_pod_says_that_its_containers_use_memory_alone() -> None:
+    """Each container fits one zone, and none has room for both."""
+    pair = pod("a", containers=[container(3), container(3)])
+    world = NumaWorld(numa_node("n"), report("n", pods=[], policy=BEST_EFFORT), pair)
+
+    [draft] = world.drafts()
+
+    [placed] = draft.spec.pods
+    assert placed.plugin_data["numa"]["zones"] == [0, 1]
+    assert placed.plugin_data["numa"]["together"] == []
 
 
 def test_a_node_with_a_new_resource_leaves_the_guesses_of_other_nodes_usable() -> None:
