@@ -41,6 +41,7 @@ label or a resource such as nvidia.com/gpu."""
 _NAMESPACE: Final = re.compile(rf"\b(namespaces?:?) (['\"]?)({_LABEL})(?![\w-])\2")
 _NODES: Final = re.compile(rf"\b(on|of) nodes? {_NAME}(?:, {_NAME})*(?: and [0-9]+ more)?")
 """Names of nodes in a message, as in `reserved on nodes a1, a2 and 5 more`."""
+_ABSENCE: Final = "no scheduler leads; an administrator can see more"
 _KINDS: Final = frozenset({"pod", "pg", "queue", "br"})
 """What stands before the name of an object in place of its namespace."""
 
@@ -64,6 +65,8 @@ def shown_to(picture: Picture, rights: Rights) -> Picture:
         promises=tuple(_promise(each, rights) for each in picture.promises),
         steps=tuple(_step(each, rights) for each in picture.steps),
         notes=picture.notes if rights.namespaces is None else (),
+        # The text names the Lease and the pod that held it.
+        absence=picture.absence if rights.namespaces is None else picture.absence and _ABSENCE,
         shows_nodes=rights.nodes,
         shows_queues=rights.queues,
         shows_all=rights.namespaces is None,

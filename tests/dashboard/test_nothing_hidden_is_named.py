@@ -209,6 +209,17 @@ def test_gangs_of_others_are_counted_in_the_order_and_not_named() -> None:
     assert '"others": 2' in pages["gang own/mine json"]
 
 
+def test_why_no_scheduler_leads_is_for_people_who_may_see_its_namespace() -> None:
+    text = "Lease kube-system/bindery-scheduler of scheduler-x1 ended 90 s ago"
+    whole = replace(picture("nodes: [{name: n}]"), absence=text, notes=(text,))
+
+    seen = dict(renderings(shown_to(whole, ONLY_OWN)))
+
+    assert "no scheduler leads" in seen["overview / html"]
+    assert not any("scheduler-x1" in page for page in seen.values())
+    assert text in dict(renderings(whole))["overview / html"]
+
+
 def test_a_person_with_all_rights_gets_the_picture_itself() -> None:
     whole = picture("nodes: [{name: n}]")
 
