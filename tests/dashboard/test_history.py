@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bindery.dashboard.recorded import RecordedHistory, decoded
+from bindery.dashboard.history import RecordedHistory, decoded
 from bindery.scheduler.history.codec import Past, encode
 from bindery.scheduler.history.entries import NO_GANG, EntryKind, Gang, HistoryEntry
 from bindery.scheduler.model.jobs import JobKey
