@@ -21,9 +21,9 @@ from aiohttp import web
 from bindery import __version__
 from bindery.answers.source import Source
 from bindery.dashboard.guard import Entrance
+from bindery.dashboard.history import LiveHistory
 from bindery.dashboard.live import FixedCluster, LiveCluster
 from bindery.dashboard.past import HistoryReader, NoHistory
-from bindery.dashboard.recorded import LiveHistory
 from bindery.dashboard.reviews import TokenReviewer
 from bindery.dashboard.sessions import Sessions
 from bindery.dashboard.state import ClusterReader, StateKeeper

@@ -16,6 +16,7 @@ PAGES = {
     "overview": "/",
     "gangs": "/gangs",
     "gang-that-waits": "/gangs/language/pretrain-large",
+    "help": "/gangs/language/pretrain-large/help",
     "gang-with-stages": "/gangs/serving/evaluate",
     "queues": "/queues",
     "queue": "/queues/research",

@@ -70,7 +70,7 @@ class Visit:
         return " ".join(self.page.locator(selector).first.inner_text().split())
 
     def check(self) -> None:
-        """Nothing failed, nothing was said on the console, and no other origin was asked."""
+        """Check that nothing failed, the console is empty, and no other origin was asked."""
         assert self.elsewhere == []
         assert self.failures == []
         assert self.console == []

@@ -15,7 +15,7 @@ from bindery.kube.client import Client
 from bindery.kube.lease import Leadership
 from bindery.kube.objects.resources import CONFIG_MAPS
 from bindery.scheduler.history.codec import Past, decode
-from bindery.scheduler.history.entries import Entry, EntryKind, Gang
+from bindery.scheduler.history.entries import EntryKind, Gang, HistoryEntry
 from bindery.scheduler.history.place import KEY, history_name
 from bindery.scheduler.history.record import HistoryRecord
 from bindery.scheduler.records.keeper import RecordKeeper
@@ -56,7 +56,7 @@ class Leader:
 
     def note(self, name: str, at: float) -> None:
         gang = Gang("team", name, "q", True)
-        self.record.add(Entry(EntryKind.PLANNED, gang, at, at, pods=1, reason="Succeeded"))
+        self.record.add(HistoryEntry(EntryKind.PLANNED, gang, at, at, pods=1, reason="Succeeded"))
 
 
 async def stored(client: Client, namespace: str, name: str = "history") -> Past:

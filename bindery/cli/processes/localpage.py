@@ -11,8 +11,8 @@ from bindery.cli.options import Origin
 from bindery.cli.processes import running
 from bindery.cli.reading.scenariosource import read_scenario_source
 from bindery.dashboard import process
+from bindery.dashboard.history import LiveHistory
 from bindery.dashboard.live import LiveCluster
-from bindery.dashboard.recorded import LiveHistory
 from bindery.kube.client import Client
 from bindery.observability import logs
 

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from bindery.scheduler.history.entries import MOST_ENTRIES, Entry, bounded
+from bindery.scheduler.history.entries import MOST_ENTRIES, HistoryEntry, bounded
 from bindery.scheduler.history.trends import MOST_CELLS, faded
 from bindery.scheduler.records.errors import RecordError
 from bindery.scheduler.usage.formula import Amounts, History
@@ -34,7 +34,7 @@ _LEVEL: Final = 4
 class Past:
     """All that a record has."""
 
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[HistoryEntry, ...] = ()
     """Oldest first, by their end."""
     trends: History = field(default_factory=History.empty)
     """Rows as in `trends.py`; the capacity is the observed time in seconds."""
@@ -54,7 +54,7 @@ class _TrendSlice(msgspec.Struct, frozen=True, array_like=True):
 class _HistoryRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     version: int
     term: int
-    entries: list[Entry]
+    entries: list[HistoryEntry]
     queues: list[str]
     rows: list[str]
     slices: list[_TrendSlice]
@@ -92,7 +92,7 @@ def decode(text: str) -> Past:
     return Past(tuple(record.entries), _trends(record), record.term)
 
 
-def _json(entries: tuple[Entry, ...], trends: History, term: int) -> bytes:
+def _json(entries: tuple[HistoryEntry, ...], trends: History, term: int) -> bytes:
     observed = trends.capacity[:, :, None]
     means = np.divide(trends.held, observed, out=np.zeros_like(trends.held), where=observed > 0)
     whole = _rounded(np.minimum(means, _MOST / _PER_UNIT) * _PER_UNIT)

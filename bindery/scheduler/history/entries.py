@@ -47,7 +47,7 @@ class Gang(NamedTuple):
 NO_GANG: Final = Gang("", "", "", False)
 
 
-class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class HistoryEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One thing that happened to a gang, or several equal ones in a row."""
 
     kind: EntryKind
@@ -82,7 +82,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return self.kind, self.gang, self.reason, self.claimant
 
 
-def folded(earlier: Entry, later: Entry) -> Entry:
+def folded(earlier: HistoryEntry, later: HistoryEntry) -> HistoryEntry:
     """Return one entry for two with the same subject."""
     nodes = tuple(sorted({*earlier.nodes, *later.nodes}))
     return replace(
@@ -98,9 +98,11 @@ def folded(earlier: Entry, later: Entry) -> Entry:
     )
 
 
-def bounded(entries: Iterable[Entry], oldest_s: float, most: int = MOST_ENTRIES) -> list[Entry]:
+def bounded(
+    entries: Iterable[HistoryEntry], oldest_s: float, most: int = MOST_ENTRIES
+) -> list[HistoryEntry]:
     """Return the entries that end after `oldest_s`, at most `most` of them, oldest first."""
-    by_namespace: defaultdict[str, list[Entry]] = defaultdict(list)
+    by_namespace: defaultdict[str, list[HistoryEntry]] = defaultdict(list)
     of_gang: Counter[Gang] = Counter()
     ordered = sorted(entries, key=lambda each: each.until)
     for entry in reversed(ordered):
@@ -130,14 +132,14 @@ def _share(counts: Sequence[int], most: int) -> int:
 class EntryBook:
     """The entries of a term and before it, which are bounded from time to time."""
 
-    def __init__(self, entries: Iterable[Entry] = ()) -> None:
-        self._newest: dict[Hashable, Entry] = {}
+    def __init__(self, entries: Iterable[HistoryEntry] = ()) -> None:
+        self._newest: dict[Hashable, HistoryEntry] = {}
         """Subject -> its newest entry, into which the next one may be folded."""
-        self._older: list[Entry] = []
+        self._older: list[HistoryEntry] = []
         for entry in entries:
             self.add(entry)
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: HistoryEntry) -> None:
         """Add `entry`, folded into the newest one of its subject if that ended a short time ago."""
         known = self._newest.get(entry.subject)
         if known is not None and abs(entry.since - known.until) <= FOLDED_WITHIN_S:
@@ -146,7 +148,7 @@ class EntryBook:
             self._older.append(known)
         self._newest[entry.subject] = entry
 
-    def bound(self, oldest_s: float) -> list[Entry]:
+    def bound(self, oldest_s: float) -> list[HistoryEntry]:
         """Drop what is too old or too much; return the rest, oldest first."""
         kept = bounded([*self._older, *self._newest.values()], oldest_s)
         self._newest = {entry.subject: entry for entry in kept}

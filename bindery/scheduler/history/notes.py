@@ -14,7 +14,7 @@ from bindery.api.times import seconds
 from bindery.kube.objects.bindrequests import StatementKey
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.commit.drafts import StatementDraft
-from bindery.scheduler.history.entries import MOST_NODES, NO_GANG, Entry, EntryKind, Gang
+from bindery.scheduler.history.entries import MOST_NODES, NO_GANG, EntryKind, Gang, HistoryEntry
 from bindery.scheduler.history.figures import figures_of
 from bindery.scheduler.history.record import HistoryRecord
 from bindery.scheduler.model.evictions import Eviction
@@ -45,7 +45,7 @@ class _Wait:
 class _Plan:
     """A commit whose outcome is not known yet."""
 
-    entry: Entry
+    entry: HistoryEntry
     pods: tuple[Uid, ...]
     is_seen: bool = False
     """Whether a watch has shown its BindRequest."""
@@ -61,7 +61,7 @@ class HistoryNotes:
         self._looked_at = 0.0
 
     def begin(self) -> None:
-        """Begin a term: what was seen in an earlier one is over."""
+        """Begin a term: waits and plans of an earlier one are forgotten."""
         self._waits.clear()
         self._plans.clear()
         self._looked_at = 0.0
@@ -73,7 +73,7 @@ class HistoryNotes:
         now = self._clock()
         key = JobKey(draft.namespace, draft.spec.pod_group.name, True)
         nodes = sorted({pod.selected_node for pod in draft.spec.pods})
-        entry = Entry(
+        entry = HistoryEntry(
             EntryKind.PLANNED,
             _gang(key, draft.spec.queue),
             now,
@@ -93,7 +93,7 @@ class HistoryNotes:
             other = jobs.get(claimant)
             queue = other.queue if other is not None else ""
             self._record.add(
-                Entry(
+                HistoryEntry(
                     EntryKind.EVICTED,
                     _gang(victim, eviction.task.queue),
                     now,
@@ -126,7 +126,7 @@ class HistoryNotes:
         return max(now - (seconds(since) or now), 0.0)
 
     def _settle(self, now: float) -> None:
-        """Add the plans whose requests have ended, and drop those that were refused."""
+        """Add the plans whose requests have ended, and drop refused ones."""
         if not self._plans:
             return
         holds = self._cluster.holds
@@ -176,8 +176,8 @@ def _gang(key: JobKey, queue: str) -> Gang:
     return Gang(key.namespace, key.name, shown(queue, MOST_NAME), key.is_group)
 
 
-def _ended(plan: Entry, phase: str, now: float) -> Entry:
-    return Entry(
+def _ended(plan: HistoryEntry, phase: str, now: float) -> HistoryEntry:
+    return HistoryEntry(
         plan.kind,
         plan.gang,
         plan.since,
@@ -190,8 +190,8 @@ def _ended(plan: Entry, phase: str, now: float) -> Entry:
     )
 
 
-def _waited(wait: _Wait, now: float) -> Entry:
-    return Entry(
+def _waited(wait: _Wait, now: float) -> HistoryEntry:
+    return HistoryEntry(
         EntryKind.WAITED,
         wait.gang,
         wait.since,

@@ -5,7 +5,7 @@ trends: between two terms, and after the clock was set, there is none.
 """
 
 from bindery.scheduler.history.codec import Past, decode, encode
-from bindery.scheduler.history.entries import MOST_ENTRIES, Entry, EntryBook
+from bindery.scheduler.history.entries import MOST_ENTRIES, EntryBook, HistoryEntry
 from bindery.scheduler.history.trends import SLICE_S, Figures, fitting, observed
 from bindery.scheduler.usage.formula import History
 
@@ -29,7 +29,7 @@ class HistoryRecord:
         """Time from which trends alone are worth a write."""
         self._is_changed = False
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: HistoryEntry) -> None:
         """Add an entry."""
         self._book.add(entry)
         self._is_changed = True
@@ -47,7 +47,7 @@ class HistoryRecord:
         self._seen = now, figures
 
     def past(self, term: int = 0) -> Past:
-        """Return what it has, within all bounds."""
+        """Return its content, within all bounds."""
         entries = tuple(self._book.bound(self._now - self.window_s))
         return Past(entries, self._trends, term)
 

@@ -10,10 +10,10 @@ from bindery.scheduler.history.entries import (
     MOST_NODES,
     MOST_OF_GANG,
     NO_GANG,
-    Entry,
     EntryBook,
     EntryKind,
     Gang,
+    HistoryEntry,
     bounded,
 )
 from tests.sizes import examples
@@ -23,10 +23,10 @@ GANGS = st.builds(Gang, NAMES, NAMES, st.just("q"), st.booleans())
 
 
 @st.composite
-def entries(draw: st.DrawFn) -> Entry:
+def entries(draw: st.DrawFn) -> HistoryEntry:
     since = draw(st.integers(0, 50_000))
     nodes = tuple(sorted(draw(st.sets(st.sampled_from(["n1", "n2", "n3", "n4", "n5"])))))
-    return Entry(
+    return HistoryEntry(
         draw(st.sampled_from(list(EntryKind))),
         draw(GANGS),
         float(since),
@@ -42,7 +42,7 @@ def entries(draw: st.DrawFn) -> Entry:
     )
 
 
-def sums(found: list[Entry]) -> Counter[tuple[object, ...]]:
+def sums(found: list[HistoryEntry]) -> Counter[tuple[object, ...]]:
     """Return the summed numbers of each subject."""
     total: Counter[tuple[object, ...]] = Counter()
     for entry in found:
@@ -52,14 +52,14 @@ def sums(found: list[Entry]) -> Counter[tuple[object, ...]]:
     return total
 
 
-def planned(name: str, at: float, namespace: str = "team", pods: int = 1) -> Entry:
+def planned(name: str, at: float, namespace: str = "team", pods: int = 1) -> HistoryEntry:
     gang = Gang(namespace, name, "q", True)
-    return Entry(EntryKind.PLANNED, gang, at, at, pods=pods, reason="Succeeded")
+    return HistoryEntry(EntryKind.PLANNED, gang, at, at, pods=pods, reason="Succeeded")
 
 
 @settings(max_examples=examples(100))
 @given(st.lists(entries(), max_size=40))
-def test_folding_keeps_the_sums_of_each_subject(given_entries: list[Entry]) -> None:
+def test_folding_keeps_the_sums_of_each_subject(given_entries: list[HistoryEntry]) -> None:
     kept = EntryBook(given_entries).bound(oldest_s=-1.0)
 
     assert sums(kept) == sums(given_entries)
@@ -70,7 +70,7 @@ def test_folding_keeps_the_sums_of_each_subject(given_entries: list[Entry]) -> N
 @settings(max_examples=examples(100))
 @given(st.lists(entries(), max_size=60), st.integers(0, 40), st.integers(-1, 60_000))
 def test_bounds_hold_and_the_newest_of_each_namespace_stay(
-    given_entries: list[Entry], most: int, oldest: int
+    given_entries: list[HistoryEntry], most: int, oldest: int
 ) -> None:
     kept = bounded(given_entries, float(oldest), most)
 

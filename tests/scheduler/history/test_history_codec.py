@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bindery.scheduler.history.codec import MOST_BYTES, MOST_DECODED, Past, decode, encode
-from bindery.scheduler.history.entries import MOST_ENTRIES, Entry, EntryKind, Gang
+from bindery.scheduler.history.entries import MOST_ENTRIES, EntryKind, Gang, HistoryEntry
 from bindery.scheduler.history.record import HistoryRecord
 from bindery.scheduler.history.trends import Figures, fitting
 from bindery.scheduler.records.errors import RecordError
@@ -41,7 +41,7 @@ def changed(**fields: Any) -> str:
 
 @settings(max_examples=examples(60))
 @given(st.lists(entries(), max_size=20), st.integers(0, 9))
-def test_what_is_written_is_read_again(given_entries: list[Entry], term: int) -> None:
+def test_what_is_written_is_read_again(given_entries: list[HistoryEntry], term: int) -> None:
     trends = watched(3_600.0, 60.0)
 
     read = decode(encode(Past(tuple(given_entries), trends, term), 3_600.0))
@@ -57,7 +57,9 @@ def test_what_is_written_is_read_again(given_entries: list[Entry], term: int) ->
 @pytest.mark.parametrize("name", HOSTILE)
 def test_any_name_is_written_and_read_as_it_is(name: str) -> None:
     gang = Gang(name, name, name, True)
-    entry = Entry(EntryKind.EVICTED, gang, 1.0, 2.0, message=name, claimant=gang, nodes=(name,))
+    entry = HistoryEntry(
+        EntryKind.EVICTED, gang, 1.0, 2.0, message=name, claimant=gang, nodes=(name,)
+    )
     trends = History(
         (name,),
         (name,),
@@ -80,7 +82,7 @@ def test_a_full_record_of_the_largest_names_fits() -> None:
         return "".join(chr(97 + letter) for letter in random.integers(0, 26, 253))
 
     full = [
-        Entry(
+        HistoryEntry(
             EntryKind.PLANNED,
             Gang(word(), word(), word(), True),
             float(at),

@@ -6,7 +6,7 @@ import msgspec
 
 from bindery.kube.objects.watched import KubeObject
 from bindery.scheduler.engine import Engine
-from bindery.scheduler.history.entries import NO_GANG, Entry, EntryKind
+from bindery.scheduler.history.entries import NO_GANG, EntryKind, HistoryEntry
 from bindery.scheduler.history.notes import LOOK_EVERY_S, HistoryNotes
 from bindery.scheduler.history.record import HistoryRecord
 from bindery.scheduler.history.trends import WAITING_GANGS
@@ -53,7 +53,7 @@ class Noted:
             modify(self.engine.cluster, msgspec.structs.replace(made, status=status))
         self.clock.now += seconds
 
-    def entries(self, kind: EntryKind) -> Sequence[Entry]:
+    def entries(self, kind: EntryKind) -> Sequence[HistoryEntry]:
         return [entry for entry in self.record.past().entries if entry.kind is kind]
 
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from bindery.dashboard.recorded import RecordedHistory, decoded
+from bindery.dashboard.history import RecordedHistory, decoded
 from bindery.scheduler.history.codec import Past, encode
-from bindery.scheduler.history.entries import NO_GANG, Entry, EntryKind, Gang
+from bindery.scheduler.history.entries import NO_GANG, EntryKind, Gang, HistoryEntry
 from bindery.scheduler.model.jobs import JobKey
 from bindery.scheduler.usage.formula import History
 
@@ -14,12 +14,12 @@ SERVE = Gang("other", "serve", "product", True)
 KEY = JobKey("team", "train", True)
 
 
-def past(*entries: Entry, trends: History | None = None) -> Past:
+def past(*entries: HistoryEntry, trends: History | None = None) -> Past:
     return Past(entries, trends or History.empty())
 
 
-def evicted(claimant: Gang, moved: int = 0) -> Entry:
-    return Entry(
+def evicted(claimant: Gang, moved: int = 0) -> HistoryEntry:
+    return HistoryEntry(
         EntryKind.EVICTED,
         TRAIN,
         10.0,
@@ -57,10 +57,12 @@ def test_an_eviction_for_no_other_gang_has_no_claimant() -> None:
 
 def test_plans_and_waits_are_those_of_the_gang_the_oldest_first() -> None:
     entries = (
-        Entry(EntryKind.WAITED, TRAIN, 50.0, 90.0, seconds=40.0, reason="OverLimit"),
-        Entry(EntryKind.PLANNED, TRAIN, 91.0, 95.0, pods=8, reason="Succeeded", nodes=("n1",)),
-        Entry(EntryKind.WAITED, TRAIN, 10.0, 50.0, seconds=40.0, reason="Unschedulable"),
-        Entry(EntryKind.WAITED, SERVE, 10.0, 50.0, seconds=40.0, reason="Unschedulable"),
+        HistoryEntry(EntryKind.WAITED, TRAIN, 50.0, 90.0, seconds=40.0, reason="OverLimit"),
+        HistoryEntry(
+            EntryKind.PLANNED, TRAIN, 91.0, 95.0, pods=8, reason="Succeeded", nodes=("n1",)
+        ),
+        HistoryEntry(EntryKind.WAITED, TRAIN, 10.0, 50.0, seconds=40.0, reason="Unschedulable"),
+        HistoryEntry(EntryKind.WAITED, SERVE, 10.0, 50.0, seconds=40.0, reason="Unschedulable"),
     )
     history = RecordedHistory([past(*entries)])
 

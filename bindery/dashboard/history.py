@@ -16,7 +16,7 @@ from bindery.dashboard.past import PastEviction, PastPlan, PastWait, QueuePoint
 from bindery.kube.client import Client
 from bindery.kube.errors import KubeError
 from bindery.scheduler.history.codec import Past, decode
-from bindery.scheduler.history.entries import NO_GANG, Entry, EntryKind, Gang
+from bindery.scheduler.history.entries import NO_GANG, EntryKind, Gang, HistoryEntry
 from bindery.scheduler.history.place import KEY, history_name
 from bindery.scheduler.history.trends import OF_RESOURCES, row_of
 from bindery.scheduler.model.jobs import JobKey
@@ -36,7 +36,7 @@ class RecordedHistory:
 
     def __init__(self, records: Collection[Past] = ()) -> None:
         self._records: Collection[Past] = ()
-        self._by_gang: dict[JobKey, list[Entry]] = {}
+        self._by_gang: dict[JobKey, list[HistoryEntry]] = {}
         self._take(records)
 
     @property
@@ -82,12 +82,12 @@ class RecordedHistory:
 
     def _take(self, records: Collection[Past]) -> None:
         """Have `records` from now on."""
-        by_gang: defaultdict[JobKey, list[Entry]] = defaultdict(list)
+        by_gang: defaultdict[JobKey, list[HistoryEntry]] = defaultdict(list)
         for entry in sorted(_entries(records), key=lambda each: each.until):
             by_gang[_key(entry.gang)].append(entry)
         self._records, self._by_gang = records, dict(by_gang)
 
-    def _of(self, gang: JobKey, kind: EntryKind) -> Iterator[Entry]:
+    def _of(self, gang: JobKey, kind: EntryKind) -> Iterator[HistoryEntry]:
         return (entry for entry in self._by_gang.get(gang, ()) if entry.kind is kind)
 
 
@@ -136,7 +136,7 @@ def decoded(texts: Mapping[str, str]) -> list[Past]:
     return found
 
 
-def _entries(records: Iterable[Past]) -> Iterator[Entry]:
+def _entries(records: Iterable[Past]) -> Iterator[HistoryEntry]:
     return (entry for past in records for entry in past.entries)
 
 
@@ -144,7 +144,7 @@ def _key(gang: Gang) -> JobKey:
     return JobKey(gang.namespace, gang.name, gang.is_group)
 
 
-def _moved_text(entry: Entry) -> str:
+def _moved_text(entry: HistoryEntry) -> str:
     if not entry.moved:
         return ""
     return f"{entry.moved} of them had a place on another node"
