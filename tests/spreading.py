@@ -47,6 +47,7 @@ LONGEST = (
     "tests/e2e/virtualnode/test_vm_zones.py",
     "tests/e2e/test_chaos.py",
     HISTORIES,
+    "tests/e2e/test_docs_commands.py",
     "tests/e2e/test_whatif.py",
     DEMO,
     "tests/e2e/test_namespace_ends.py",
