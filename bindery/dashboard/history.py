@@ -16,7 +16,7 @@ from bindery.dashboard.past import PastEviction, PastPlan, PastWait, QueuePoint
 from bindery.kube.client import Client
 from bindery.kube.errors import KubeError
 from bindery.scheduler.history.codec import Past, decode
-from bindery.scheduler.history.entries import NO_GANG, EntryKind, Gang, HistoryEntry
+from bindery.scheduler.history.entries import NO_GANG, Gang, HistoryEntry, HistoryKind
 from bindery.scheduler.history.place import KEY, history_name
 from bindery.scheduler.history.trends import OF_RESOURCES, row_of
 from bindery.scheduler.model.jobs import JobKey
@@ -58,21 +58,21 @@ class RecordedHistory:
                 claimant_queue=entry.claimant.queue,
                 message=_moved_text(entry),
             )
-            for entry in self._of(gang, EntryKind.EVICTED)
+            for entry in self._of(gang, HistoryKind.EVICTED)
         ]
 
     def waits(self, gang: JobKey) -> Sequence[PastWait]:
         """Return the times for which `gang` waited; the present wait is not among them."""
         return [
             PastWait(gang, entry.gang.queue, entry.since, entry.until, entry.reason)
-            for entry in self._of(gang, EntryKind.WAITED)
+            for entry in self._of(gang, HistoryKind.WAITED)
         ]
 
     def plans(self, gang: JobKey) -> Sequence[PastPlan]:
         """Return the plans for `gang` whose BindRequests have ended."""
         return [
             PastPlan(entry.since, gang, entry.reason, "", entry.pods, entry.nodes)
-            for entry in self._of(gang, EntryKind.PLANNED)
+            for entry in self._of(gang, HistoryKind.PLANNED)
         ]
 
     def queue_trend(self, queue: str, resource: str) -> Sequence[QueuePoint]:
@@ -87,7 +87,7 @@ class RecordedHistory:
             by_gang[_key(entry.gang)].append(entry)
         self._records, self._by_gang = records, dict(by_gang)
 
-    def _of(self, gang: JobKey, kind: EntryKind) -> Iterator[HistoryEntry]:
+    def _of(self, gang: JobKey, kind: HistoryKind) -> Iterator[HistoryEntry]:
         return (entry for entry in self._by_gang.get(gang, ()) if entry.kind is kind)
 
 

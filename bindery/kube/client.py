@@ -107,7 +107,7 @@ class Client:
     def finishing(self, writes: LeftWrites) -> "Client":
         """Return a client of the same connections whose writes go on when a caller is cancelled.
 
-        `writes` has those that go on.
+        `writes` has the writes that go on.
         """
         carrier = FinishingCarrier(self._caller.transport, writes)
         return Client(carrier, self._caller.timeout_s, self.environment)

@@ -5,7 +5,7 @@ import pytest
 
 from bindery.dashboard.history import RecordedHistory, decoded
 from bindery.scheduler.history.codec import Past, encode
-from bindery.scheduler.history.entries import NO_GANG, EntryKind, Gang, HistoryEntry
+from bindery.scheduler.history.entries import NO_GANG, Gang, HistoryEntry, HistoryKind
 from bindery.scheduler.model.jobs import JobKey
 from bindery.scheduler.usage.formula import History
 
@@ -20,7 +20,7 @@ def past(*entries: HistoryEntry, trends: History | None = None) -> Past:
 
 def evicted(claimant: Gang, moved: int = 0) -> HistoryEntry:
     return HistoryEntry(
-        EntryKind.EVICTED,
+        HistoryKind.EVICTED,
         TRAIN,
         10.0,
         20.0,
@@ -57,12 +57,12 @@ def test_an_eviction_for_no_other_gang_has_no_claimant() -> None:
 
 def test_plans_and_waits_are_those_of_the_gang_the_oldest_first() -> None:
     entries = (
-        HistoryEntry(EntryKind.WAITED, TRAIN, 50.0, 90.0, seconds=40.0, reason="OverLimit"),
+        HistoryEntry(HistoryKind.WAITED, TRAIN, 50.0, 90.0, seconds=40.0, reason="OverLimit"),
         HistoryEntry(
-            EntryKind.PLANNED, TRAIN, 91.0, 95.0, pods=8, reason="Succeeded", nodes=("n1",)
+            HistoryKind.PLANNED, TRAIN, 91.0, 95.0, pods=8, reason="Succeeded", nodes=("n1",)
         ),
-        HistoryEntry(EntryKind.WAITED, TRAIN, 10.0, 50.0, seconds=40.0, reason="Unschedulable"),
-        HistoryEntry(EntryKind.WAITED, SERVE, 10.0, 50.0, seconds=40.0, reason="Unschedulable"),
+        HistoryEntry(HistoryKind.WAITED, TRAIN, 10.0, 50.0, seconds=40.0, reason="Unschedulable"),
+        HistoryEntry(HistoryKind.WAITED, SERVE, 10.0, 50.0, seconds=40.0, reason="Unschedulable"),
     )
     history = RecordedHistory([past(*entries)])
 

@@ -15,7 +15,7 @@ from bindery.kube.client import Client
 from bindery.kube.lease import Leadership
 from bindery.kube.objects.resources import CONFIG_MAPS
 from bindery.scheduler.history.codec import Past, decode
-from bindery.scheduler.history.entries import EntryKind, Gang, HistoryEntry
+from bindery.scheduler.history.entries import Gang, HistoryEntry, HistoryKind
 from bindery.scheduler.history.place import KEY, history_name
 from bindery.scheduler.history.record import HistoryRecord
 from bindery.scheduler.records.keeper import RecordKeeper
@@ -56,7 +56,7 @@ class Leader:
 
     def note(self, name: str, at: float) -> None:
         gang = Gang("team", name, "q", True)
-        self.record.add(HistoryEntry(EntryKind.PLANNED, gang, at, at, pods=1, reason="Succeeded"))
+        self.record.add(HistoryEntry(HistoryKind.PLANNED, gang, at, at, pods=1, reason="Succeeded"))
 
 
 async def stored(client: Client, namespace: str, name: str = "history") -> Past:
@@ -189,14 +189,14 @@ async def test_a_restarted_scheduler_goes_on_with_the_history_and_the_page_shows
     async def noted() -> bool:
         found = await corner.client.get(CONFIG_MAPS, history_name(pool), RECORDS)
         text = (found.data or {}).get(KEY, "")
-        return bool(text) and any(e.kind is EntryKind.PLANNED for e in decode(text).entries)
+        return bool(text) and any(e.kind is HistoryKind.PLANNED for e in decode(text).entries)
 
     await wait_for(noted, "the plan is in the history")
     scheduler.stop()
     first = await stored(corner.client, RECORDS, history_name(pool))
     components.start_scheduler(recording, name="scheduler-again").wait_ready()
 
-    [plan] = [each for each in first.entries if each.kind is EntryKind.PLANNED]
+    [plan] = [each for each in first.entries if each.kind is HistoryKind.PLANNED]
     assert (plan.gang.namespace, plan.gang.name, plan.pods) == (corner.namespace, "train", 4)
     assert (plan.reason, plan.node_count) == ("Succeeded", 2)
     with page(installation, pool) as address:

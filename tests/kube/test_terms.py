@@ -46,7 +46,7 @@ async def test_nothing_is_sent_for_a_term_that_is_over() -> None:
 
 
 class Slow(Counting):
-    """A carrier that answers when it is told to."""
+    """A carrier that answers on request."""
 
     def __init__(self) -> None:
         super().__init__()

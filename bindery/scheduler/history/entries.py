@@ -22,7 +22,7 @@ MOST_NODES: Final = 4
 """Maximum number of nodes that an entry names."""
 
 
-class EntryKind(StrEnum):
+class HistoryKind(StrEnum):
     """What happened."""
 
     PLANNED = "Planned"
@@ -50,7 +50,7 @@ NO_GANG: Final = Gang("", "", "", False)
 class HistoryEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One thing that happened to a gang, or several equal ones in a row."""
 
-    kind: EntryKind
+    kind: HistoryKind
     gang: Gang
     since: float
     """Beginning of the first: seconds since the epoch."""
@@ -129,7 +129,7 @@ def _share(counts: Sequence[int], most: int) -> int:
     return max(ordered, default=0)
 
 
-class EntryBook:
+class HistoryBook:
     """The entries of a term and before it, which are bounded from time to time."""
 
     def __init__(self, entries: Iterable[HistoryEntry] = ()) -> None:

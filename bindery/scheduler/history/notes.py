@@ -14,7 +14,13 @@ from bindery.api.times import seconds
 from bindery.kube.objects.bindrequests import StatementKey
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.commit.drafts import StatementDraft
-from bindery.scheduler.history.entries import MOST_NODES, NO_GANG, EntryKind, Gang, HistoryEntry
+from bindery.scheduler.history.entries import (
+    MOST_NODES,
+    NO_GANG,
+    Gang,
+    HistoryEntry,
+    HistoryKind,
+)
 from bindery.scheduler.history.figures import figures_of
 from bindery.scheduler.history.record import HistoryRecord
 from bindery.scheduler.model.evictions import Eviction
@@ -74,7 +80,7 @@ class HistoryNotes:
         key = JobKey(draft.namespace, draft.spec.pod_group.name, True)
         nodes = sorted({pod.selected_node for pod in draft.spec.pods})
         entry = HistoryEntry(
-            EntryKind.PLANNED,
+            HistoryKind.PLANNED,
             _gang(key, draft.spec.queue),
             now,
             now,
@@ -94,7 +100,7 @@ class HistoryNotes:
             queue = other.queue if other is not None else ""
             self._record.add(
                 HistoryEntry(
-                    EntryKind.EVICTED,
+                    HistoryKind.EVICTED,
                     _gang(victim, eviction.task.queue),
                     now,
                     now,
@@ -192,7 +198,7 @@ def _ended(plan: HistoryEntry, phase: str, now: float) -> HistoryEntry:
 
 def _waited(wait: _Wait, now: float) -> HistoryEntry:
     return HistoryEntry(
-        EntryKind.WAITED,
+        HistoryKind.WAITED,
         wait.gang,
         wait.since,
         now,

@@ -5,7 +5,7 @@ trends: between two terms, and after the clock was set, there is none.
 """
 
 from bindery.scheduler.history.codec import Past, decode, encode
-from bindery.scheduler.history.entries import MOST_ENTRIES, EntryBook, HistoryEntry
+from bindery.scheduler.history.entries import MOST_ENTRIES, HistoryBook, HistoryEntry
 from bindery.scheduler.history.trends import SLICE_S, Figures, fitting, observed
 from bindery.scheduler.usage.formula import History
 
@@ -18,7 +18,7 @@ class HistoryRecord:
 
     def __init__(self, window_s: float) -> None:
         self.window_s = window_s
-        self._book = EntryBook()
+        self._book = HistoryBook()
         self._trends = History.empty()
         self._seen: tuple[float, Figures] | None = None
         """The last figures, and their time."""
@@ -55,14 +55,14 @@ class HistoryRecord:
 
     def begin(self) -> None:
         """Start empty, for a new term."""
-        self._book, self._trends = EntryBook(), History.empty()
+        self._book, self._trends = HistoryBook(), History.empty()
         self._written, self._is_changed = "", False
         self.end()
 
     def restore(self, text: str) -> None:
         """Put the stored record before that of this term; raises RecordError."""
         earlier, own = decode(text), self.past()
-        self._book = EntryBook((*earlier.entries, *own.entries))
+        self._book = HistoryBook((*earlier.entries, *own.entries))
         self._trends = earlier.trends.followed_by(self._trends)
 
     def text(self, term: int) -> str:

@@ -10,10 +10,10 @@ from bindery.scheduler.history.entries import (
     MOST_NODES,
     MOST_OF_GANG,
     NO_GANG,
-    EntryBook,
-    EntryKind,
     Gang,
+    HistoryBook,
     HistoryEntry,
+    HistoryKind,
     bounded,
 )
 from tests.sizes import examples
@@ -27,7 +27,7 @@ def entries(draw: st.DrawFn) -> HistoryEntry:
     since = draw(st.integers(0, 50_000))
     nodes = tuple(sorted(draw(st.sets(st.sampled_from(["n1", "n2", "n3", "n4", "n5"])))))
     return HistoryEntry(
-        draw(st.sampled_from(list(EntryKind))),
+        draw(st.sampled_from(list(HistoryKind))),
         draw(GANGS),
         float(since),
         float(since + draw(st.integers(0, 2_000))),
@@ -54,13 +54,13 @@ def sums(found: list[HistoryEntry]) -> Counter[tuple[object, ...]]:
 
 def planned(name: str, at: float, namespace: str = "team", pods: int = 1) -> HistoryEntry:
     gang = Gang(namespace, name, "q", True)
-    return HistoryEntry(EntryKind.PLANNED, gang, at, at, pods=pods, reason="Succeeded")
+    return HistoryEntry(HistoryKind.PLANNED, gang, at, at, pods=pods, reason="Succeeded")
 
 
 @settings(max_examples=examples(100))
 @given(st.lists(entries(), max_size=40))
 def test_folding_keeps_the_sums_of_each_subject(given_entries: list[HistoryEntry]) -> None:
-    kept = EntryBook(given_entries).bound(oldest_s=-1.0)
+    kept = HistoryBook(given_entries).bound(oldest_s=-1.0)
 
     assert sums(kept) == sums(given_entries)
     assert all(len(entry.nodes) <= MOST_NODES for entry in kept)
@@ -93,7 +93,7 @@ def test_a_namespace_with_many_entries_loses_its_own_before_others_lose_any() ->
 
 
 def test_a_gang_that_is_planned_again_and_again_has_a_bounded_history() -> None:
-    book = EntryBook(planned("train", at * 2 * FOLDED_WITHIN_S) for at in range(200))
+    book = HistoryBook(planned("train", at * 2 * FOLDED_WITHIN_S) for at in range(200))
 
     kept = book.bound(oldest_s=-1.0)
 
@@ -102,7 +102,7 @@ def test_a_gang_that_is_planned_again_and_again_has_a_bounded_history() -> None:
 
 
 def test_equal_entries_within_ten_minutes_are_one() -> None:
-    book = EntryBook([planned("train", 0.0, pods=8), planned("train", 60.0, pods=2)])
+    book = HistoryBook([planned("train", 0.0, pods=8), planned("train", 60.0, pods=2)])
     book.add(planned("train", 5_000.0, pods=8))
 
     kept = book.bound(oldest_s=-1.0)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bindery.scheduler.history.codec import MOST_BYTES, MOST_DECODED, Past, decode, encode
-from bindery.scheduler.history.entries import MOST_ENTRIES, EntryKind, Gang, HistoryEntry
+from bindery.scheduler.history.entries import MOST_ENTRIES, Gang, HistoryEntry, HistoryKind
 from bindery.scheduler.history.record import HistoryRecord
 from bindery.scheduler.history.trends import Figures, fitting
 from bindery.scheduler.records.errors import RecordError
@@ -58,7 +58,7 @@ def test_what_is_written_is_read_again(given_entries: list[HistoryEntry], term: 
 def test_any_name_is_written_and_read_as_it_is(name: str) -> None:
     gang = Gang(name, name, name, True)
     entry = HistoryEntry(
-        EntryKind.EVICTED, gang, 1.0, 2.0, message=name, claimant=gang, nodes=(name,)
+        HistoryKind.EVICTED, gang, 1.0, 2.0, message=name, claimant=gang, nodes=(name,)
     )
     trends = History(
         (name,),
@@ -83,7 +83,7 @@ def test_a_full_record_of_the_largest_names_fits() -> None:
 
     full = [
         HistoryEntry(
-            EntryKind.PLANNED,
+            HistoryKind.PLANNED,
             Gang(word(), word(), word(), True),
             float(at),
             float(at),

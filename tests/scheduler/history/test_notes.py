@@ -6,7 +6,7 @@ import msgspec
 
 from bindery.kube.objects.watched import KubeObject
 from bindery.scheduler.engine import Engine
-from bindery.scheduler.history.entries import NO_GANG, EntryKind, HistoryEntry
+from bindery.scheduler.history.entries import NO_GANG, HistoryEntry, HistoryKind
 from bindery.scheduler.history.notes import LOOK_EVERY_S, HistoryNotes
 from bindery.scheduler.history.record import HistoryRecord
 from bindery.scheduler.history.trends import WAITING_GANGS
@@ -53,7 +53,7 @@ class Noted:
             modify(self.engine.cluster, msgspec.structs.replace(made, status=status))
         self.clock.now += seconds
 
-    def entries(self, kind: EntryKind) -> Sequence[HistoryEntry]:
+    def entries(self, kind: HistoryKind) -> Sequence[HistoryEntry]:
         return [entry for entry in self.record.past().entries if entry.kind is kind]
 
 
@@ -62,7 +62,7 @@ def test_a_plan_has_the_gang_its_nodes_and_its_outcome() -> None:
     noted.cycle()
     noted.cycle()
 
-    (plan,) = noted.entries(EntryKind.PLANNED)
+    (plan,) = noted.entries(HistoryKind.PLANNED)
     assert plan.gang == (NAMESPACE, "train", "default", True)
     assert (plan.pods, plan.nodes, plan.node_count) == (4, ("n1", "n2"), 2)
     assert plan.reason == "Succeeded"
@@ -74,7 +74,7 @@ def test_a_plan_whose_request_failed_has_that_outcome() -> None:
     noted.cycle(phase="Failed")
     noted.cycle()
 
-    assert [plan.reason for plan in noted.entries(EntryKind.PLANNED)][:1] == ["Failed"]
+    assert [plan.reason for plan in noted.entries(HistoryKind.PLANNED)][:1] == ["Failed"]
 
 
 def test_a_plan_that_is_still_being_bound_has_no_entry_yet() -> None:
@@ -82,7 +82,7 @@ def test_a_plan_that_is_still_being_bound_has_no_entry_yet() -> None:
     noted.cycle(phase="Pending")
     noted.cycle()
 
-    assert noted.entries(EntryKind.PLANNED) == []
+    assert noted.entries(HistoryKind.PLANNED) == []
 
 
 def test_a_plan_whose_request_was_refused_is_forgotten() -> None:
@@ -90,7 +90,7 @@ def test_a_plan_whose_request_was_refused_is_forgotten() -> None:
     noted.cycle(phase=None)
     noted.cycle(phase="Pending")
 
-    assert noted.entries(EntryKind.PLANNED) == []
+    assert noted.entries(HistoryKind.PLANNED) == []
 
 
 def test_a_plan_whose_request_is_gone_before_the_next_look_is_known_by_its_pods() -> None:
@@ -104,7 +104,7 @@ def test_a_plan_whose_request_is_gone_before_the_next_look_is_known_by_its_pods(
     noted.clock.now += LOOK_EVERY_S
     noted.notes.after_cycle(noted.engine.report)
 
-    assert [plan.reason for plan in noted.entries(EntryKind.PLANNED)] == ["Succeeded"]
+    assert [plan.reason for plan in noted.entries(HistoryKind.PLANNED)] == ["Succeeded"]
 
 
 def test_a_wait_ends_with_its_reason_and_how_long_it_was() -> None:
@@ -114,7 +114,7 @@ def test_a_wait_ends_with_its_reason_and_how_long_it_was() -> None:
     add(noted.engine.cluster, node("n2", cpu=8))
     noted.cycle()
 
-    (wait,) = noted.entries(EntryKind.WAITED)
+    (wait,) = noted.entries(HistoryKind.WAITED)
     assert (wait.gang.name, wait.reason, wait.seconds) == ("train", "Unschedulable", 40.0)
     assert "nodes" in wait.message
 
@@ -125,7 +125,7 @@ def test_a_short_wait_has_no_entry() -> None:
     add(noted.engine.cluster, node("n2", cpu=8))
     noted.cycle()
 
-    assert noted.entries(EntryKind.WAITED) == []
+    assert noted.entries(HistoryKind.WAITED) == []
 
 
 def test_the_wait_of_a_deleted_gang_ends() -> None:
@@ -136,7 +136,7 @@ def test_the_wait_of_a_deleted_gang_ends() -> None:
     delete(noted.engine.cluster, *train)
     noted.cycle()
 
-    assert [wait.seconds for wait in noted.entries(EntryKind.WAITED)] == [20.0]
+    assert [wait.seconds for wait in noted.entries(HistoryKind.WAITED)] == [20.0]
 
 
 def test_evictions_name_the_action_and_the_gang_that_got_the_room() -> None:
@@ -147,7 +147,7 @@ def test_evictions_name_the_action_and_the_gang_that_got_the_room() -> None:
     noted.notes.evicted([Eviction(task, "", serve, action="reclaim") for task in tasks])
     noted.notes.evicted([Eviction(tasks[0], "", train, "n2", "stalegangeviction")])
 
-    claimed, own = noted.entries(EntryKind.EVICTED)
+    claimed, own = noted.entries(HistoryKind.EVICTED)
     assert (claimed.gang.name, claimed.pods, claimed.reason) == ("train", 2, "reclaim")
     assert claimed.claimant == (NAMESPACE, "serve", "other", True)
     assert (own.claimant, own.moved) == (NO_GANG, 1)
@@ -184,7 +184,7 @@ def test_a_new_term_begins_without_what_the_last_one_saw() -> None:
     add(noted.engine.cluster, node("n2", cpu=8))
     noted.cycle()
 
-    assert noted.entries(EntryKind.WAITED) == []
+    assert noted.entries(HistoryKind.WAITED) == []
 
 
 def test_the_queue_of_a_hostile_gang_is_escaped_and_cut() -> None:
@@ -195,6 +195,6 @@ def test_the_queue_of_a_hostile_gang_is_escaped_and_cut() -> None:
     delete(noted.engine.cluster, *gang("train", 4, cpu=1, queue=name))
     noted.cycle()
 
-    (wait,) = noted.entries(EntryKind.WAITED)
+    (wait,) = noted.entries(HistoryKind.WAITED)
     assert len(wait.gang.queue) == 253
     assert wait.gang.queue.startswith("\\x1b[31m\\u202eqqq")
