@@ -33,7 +33,7 @@ _FOREIGN: Final = 0.3
 """Share of foreign pods."""
 _ZONE: Final = "node-"
 _AVOIDED: Final = "refused an equal pod a short while ago"
-"""No prediction: what the plugin `cooldown` says of a node."""
+"""No prediction: the text of the plugin `cooldown`."""
 
 
 class Exporter(StrEnum):
