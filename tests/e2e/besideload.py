@@ -32,6 +32,8 @@ _AWAY: Final = range(5, 7)
 _FOREIGN: Final = 0.3
 """Share of foreign pods."""
 _ZONE: Final = "node-"
+_AVOIDED: Final = "refused an equal pod a short while ago"
+"""No prediction: the text of the plugin `cooldown`."""
 
 
 class Exporter(StrEnum):
@@ -191,6 +193,9 @@ class BesideLoad:
 
     async def _check_waiting(self, body: dict[str, Any], said: str) -> None:
         """Bind a copy of a pod that the scheduler lets wait: the node has to refuse it."""
+        if _AVOIDED in said:
+            self.counts[self.exporter, "waiting after a refusal"] += 1
+            return
         copy = {**body, "metadata": {"name": f"{body['metadata']['name']}-copy"}}
         pod = await self.corner.client.create(PODS, copy, self.corner.namespace)
         actual = await self._decided(pod)

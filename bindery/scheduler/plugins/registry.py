@@ -85,8 +85,7 @@ def implementing(point: type[Point], plugins: Iterable[object]) -> list[Point]:
     A plugin registers and inherits nothing: only names are compared. `isinstance` does the same,
     but collects the names for each plugin, which took most of the time to build an engine.
     """
-    protocol: type[Any] = point
-    names = _members(protocol)
+    names = _members(cast("Any", point))
     return [
         cast("Point", each)
         for each in plugins

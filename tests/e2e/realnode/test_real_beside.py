@@ -260,7 +260,7 @@ async def test_predictions_of_random_pods_are_right_with_the_exporter_on(
     def drawn(name: str, starts: bool) -> dict[str, Any]:
         limits = {
             "cpu": random.choice(("1", "1", "1", "250m")),
-            "memory": f"{random.choice((16, 64, 300))}Mi",
+            "memory": f"{random.randint(16, 300)}Mi",
         }
         if devices := random.choice((0, 0, 1, 2)):
             limits[LISTED] = str(devices)
@@ -276,7 +276,6 @@ async def test_predictions_of_random_pods_are_right_with_the_exporter_on(
     print(f"{counted:.0f} counted as wrong, {load.summary()}")
     assert not load.wrong[Exporter.ON], "\n".join(load.wrong[Exporter.ON])
     assert load.counts[Exporter.ON, "planned admitted"] >= 2
-    assert load.seen_s
 
 
 async def said(plane: RealControlPlane, command: tuple[str, ...], text: str) -> bool:

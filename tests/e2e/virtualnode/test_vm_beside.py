@@ -76,4 +76,3 @@ async def test_predictions_that_start_from_the_exporter_are_right(
     print(f"{setting}: {PODS} pods, {counted:.0f} counted as wrong, {load.summary()}")
     assert not load.wrong[Exporter.ON], "\n".join(load.wrong[Exporter.ON])
     assert load.counts[Exporter.ON, "planned admitted"] >= PODS / 10
-    assert load.seen_s
