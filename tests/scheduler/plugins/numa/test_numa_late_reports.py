@@ -194,11 +194,7 @@ def test_memory_stays_used_together_when_another_pod_that_used_it_so_ends() -> N
 def test_memory_on_two_zones_is_used_together_only_if_the_record_says_so(
     together: list[list[int]] | None, zones: Mapping[str, object]
 ) -> None:
-<<<<<<< HEAD
     """Two containers may have theirs alone. Records of earlier versions do not distinguish them."""
-=======
-    """Two containers may have theirs alone. Records of earlier versions have no difference."""
->>>>>>> node27
     record = msgspec.structs.replace(on_both_zones(1), together=together)
     a = bound(aligned_pod("a", cpu=2, memory="2Gi"), "n", record)
     listed = report("n", pods=[], policy="restricted")
