@@ -2,11 +2,14 @@
 
 from dataclasses import fields, is_dataclass
 from enum import StrEnum
+from functools import cache
 from typing import Any
 
 from pydantic.alias_generators import to_camel
 
 from bindery.scheduler.model.jobs import JobKey
+
+_camel = cache(to_camel)  # an answer has the same few names thousands of times
 
 
 def to_wire(value: object) -> Any:
@@ -14,7 +17,7 @@ def to_wire(value: object) -> Any:
     if isinstance(value, JobKey):
         return {"namespace": value.namespace, "name": value.name}
     if is_dataclass(value) and not isinstance(value, type):
-        return {to_camel(f.name): to_wire(getattr(value, f.name)) for f in fields(value)}
+        return {_camel(f.name): to_wire(getattr(value, f.name)) for f in fields(value)}
     if isinstance(value, dict):
         return {key: to_wire(each) for key, each in value.items()}
     if isinstance(value, tuple | list):

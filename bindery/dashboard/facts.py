@@ -4,11 +4,11 @@ Made by `planned`, reduced by `seen`. Everything that belongs to a namespace has
 can be left out; None in place of a key is a gang or a pod that must not be named.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from bindery.answers.evictions import GangEviction
 from bindery.kube.objects.podgroups import PodGroup
@@ -16,6 +16,8 @@ from bindery.kube.objects.watched import Pod
 from bindery.scheduler.insight.shares import QueueShare
 from bindery.scheduler.model.jobs import JobKey
 from bindery.scheduler.planning.reports import StageReport
+
+MadeT = TypeVar("MadeT")
 
 BINDS: Final = "binds"
 """The kind of a step that binds pods; the other kinds are actions that evict."""
@@ -161,6 +163,15 @@ class Picture:
     """Whether the reader may see all queues."""
     shows_all: bool = True
     """Whether the reader may see all namespaces."""
+
+    _made: dict[object, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def once(self, make: Callable[["Picture"], MadeT]) -> MadeT:
+        """Return `make` of this picture, which several pages need and is made only once."""
+        if make not in self._made:
+            self._made[make] = make(self)
+        found: MadeT = self._made[make]
+        return found
 
     @cached_property
     def gang_by_key(self) -> dict[JobKey, GangFact]:

@@ -25,7 +25,7 @@ REST: Final = 3.0
 planning takes at most a third of the time, however large the cluster is."""
 AGED_S: Final = 60.0
 """Age after which a picture is made again although nothing has changed, because times go on."""
-PATIENCE_S: Final = 2.0
+PATIENCE_S: Final = 0.2
 """Seconds that a request waits for a new picture if the newest one is old; after that it gets the
 old one, whose age is shown."""
 
@@ -153,11 +153,11 @@ class StateKeeper:
         return self._picture
 
     async def run(self, look_every_s: float = 1.0) -> None:
-        """Make pictures while pages are open, until cancelled."""
+        """Make the first picture, and further ones while pages are open, until cancelled."""
         while True:
-            await asyncio.sleep(look_every_s)
-            if self._lookers and self._is_due():
+            if (self._lookers or self._picture is None) and self._is_due():
                 self._begin()
+            await asyncio.sleep(look_every_s)
 
     def _is_due(self) -> bool:
         if self._planning is not None and not self._planning.done():

@@ -143,15 +143,19 @@ async def test_a_file_is_planned_once() -> None:
     assert await keeper.picture() is first
 
 
-async def test_without_an_open_page_nothing_is_planned() -> None:
+async def test_after_the_first_picture_nothing_is_planned_without_an_open_page() -> None:
     cluster, clock = Changing(), Clock()
     keeper = StateKeeper(cluster, clock)
     task = asyncio.create_task(keeper.run(look_every_s=0.001))
+    first = await keeper.picture()
+    cluster.changes += 1
+    clock.now += 3600
     await asyncio.sleep(0.1)
-    assert cluster.reads == 0
+    assert cluster.reads == 1
 
     async with keeper.looking():
-        await until(lambda: cluster.reads == 1)
+        assert await keeper.after(first.version, 60.0) is not None
+    assert cluster.reads == 2
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 

@@ -103,7 +103,7 @@ def gangs_page(picture: Picture, asked: TableQuery) -> GangsPage:
         and (not namespace or gang.key.namespace == namespace)
     ]
     if shown == "waiting":
-        found.sort(key=lambda gang: (picture.place_of.get(gang.key, 1 << 60), gang.key))
+        found = waiting_first(picture, found)
     return GangsPage(
         shown=shown,
         counts={word: sum(map(it, picture.gangs)) for word, (_, it) in SELECTIONS.items()},
@@ -111,6 +111,12 @@ def gangs_page(picture: Picture, asked: TableQuery) -> GangsPage:
         listing=gang_listing(picture, found, asked),
         hidden_waiting=sum(key is None for key in picture.order),
     )
+
+
+def waiting_first(picture: Picture, gangs: Iterable[GangFact]) -> list[GangFact]:
+    """Return `gangs` in the order of serving; gangs without a place come last, by name."""
+    last = len(picture.order) + 1
+    return sorted(gangs, key=lambda gang: (picture.place_of.get(gang.key, last), gang.key))
 
 
 def gang_listing(

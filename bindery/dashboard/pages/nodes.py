@@ -8,6 +8,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 from bindery.dashboard.facts import NodeFact, NodeShare, Picture, PodOnNode
@@ -118,7 +119,8 @@ class RackOfNodes:
     name: str
     gpus: float
     gpus_used: float
-    nodes: tuple[NodeRow, ...]
+    nodes: tuple[str, ...]
+    """The names of the nodes; their rows are in the table."""
 
 
 @dataclass(frozen=True)
@@ -132,6 +134,11 @@ class NodesPage:
     racks: tuple[RackOfNodes, ...]
     all_racks: tuple[str, ...]
     listing: Listing[NodeRow]
+
+    @cached_property
+    def row_by_name(self) -> dict[str, NodeRow]:
+        """The rows on this page of the table."""
+        return {row.name: row for row in self.listing.rows}
 
 
 @dataclass(frozen=True)
@@ -158,7 +165,7 @@ POD_HEADINGS: Final = (
 
 def nodes_page(picture: Picture, asked: TableQuery) -> NodesPage:
     """Return the map; `rack` and `state` in the query select nodes."""
-    rows = [node_row(node) for node in picture.nodes]
+    rows = picture.once(node_rows)
     rack, state = asked.filter("rack"), asked.filter("state")
     found = [
         row
@@ -166,7 +173,6 @@ def nodes_page(picture: Picture, asked: TableQuery) -> NodesPage:
         if (not rack or row.rack == rack)
         and (not state or row.state == state or state in row.marks)
     ]
-    found.sort(key=lambda row: (row.zone, row.rack, _natural(row.name)))
     table = listing("Nodes", HEADINGS, found, asked)
     by_rack: defaultdict[tuple[str, str], list[NodeRow]] = defaultdict(list)
     for row in table.rows:
@@ -193,6 +199,12 @@ def node_page(picture: Picture, name: str, asked: TableQuery) -> NodePage | None
         kept_for_others=node.kept_for.count(None),
         listing=listing("Pods on the node", POD_HEADINGS, node.pods, asked),
     )
+
+
+def node_rows(picture: Picture) -> tuple[NodeRow, ...]:
+    """Return the rows of all nodes, by zone, rack and name."""
+    rows = map(node_row, picture.nodes)
+    return tuple(sorted(rows, key=lambda row: (row.zone, row.rack, _natural(row.name))))
 
 
 def node_row(node: NodeFact) -> NodeRow:
@@ -229,4 +241,4 @@ def _natural(name: str) -> list[tuple[str, int]]:
 def _rack(zone: str, name: str, nodes: list[NodeRow]) -> RackOfNodes:
     title = " / ".join(part for part in (zone, name) if part)
     gpus, used = sum(node.gpus for node in nodes), sum(node.gpus_used for node in nodes)
-    return RackOfNodes(title, gpus, used, tuple(nodes))
+    return RackOfNodes(title, gpus, used, tuple(node.name for node in nodes))

@@ -8,7 +8,7 @@ from typing import Final
 from bindery.dashboard.facts import Picture
 from bindery.dashboard.listing import Heading, Listing, TableQuery, listing
 from bindery.dashboard.pages.gangs import SELECTIONS
-from bindery.dashboard.pages.nodes import node_row
+from bindery.dashboard.pages.nodes import node_rows
 from bindery.dashboard.pages.paths import gang_path, node_path, queue_path
 from bindery.dashboard.pages.queues import QueueRow, row
 from bindery.scheduler.model.reasons import JobReason
@@ -85,7 +85,7 @@ def overview_page(picture: Picture, asked: TableQuery) -> OverviewPage:
         figures=tuple(_figures(picture)),
         gangs={word: sum(map(it, picture.gangs)) for word, (_, it) in SELECTIONS.items()},
         hidden_waiting=sum(key is None for key in picture.order),
-        nodes=dict(Counter(node_row(node).state for node in picture.nodes)),
+        nodes=dict(Counter(node.state for node in picture.once(node_rows))),
         shows_nodes=picture.shows_nodes,
         top_queues=tuple(row(q, "gpu", q.resources["gpu"]) for q in tops if "gpu" in q.resources),
         notes=picture.notes,

@@ -6,7 +6,7 @@ from typing import Final
 
 from bindery.dashboard.facts import Picture
 from bindery.dashboard.listing import Heading, Listing, TableQuery, listing
-from bindery.dashboard.pages.gangs import GangRow, gang_listing
+from bindery.dashboard.pages.gangs import GangRow, gang_listing, waiting_first
 from bindery.dashboard.past import HistoryReader, QueuePoint
 from bindery.scheduler.insight.shares import QueueShare, ResourceShare
 
@@ -112,6 +112,7 @@ def queue_page(
     names = _resources(picture)
     trend_of = asked.filter("resource")
     trend_of = trend_of if trend_of in names else names[0]
+    gangs = [each for each in picture.gangs if each.queue == name]
     below = tuple(each.name for each in picture.queues if each.parent == name)
     return QueuePage(
         name=name,
@@ -125,7 +126,7 @@ def queue_page(
         ),
         trend_of=trend_of,
         trend=tuple(past.queue_trend(name, trend_of))[-_MOST_POINTS:],
-        listing=gang_listing(picture, [g for g in picture.gangs if g.queue == name], asked),
+        listing=gang_listing(picture, waiting_first(picture, gangs), asked),
     )
 
 
