@@ -10,7 +10,6 @@ from hypothesis import HealthCheck, settings
 
 _SIZE = os.environ.get("BINDERY_TESTS", "sample")
 IS_LONG = _SIZE == "long"
-IS_SAMPLE = _SIZE == "sample"
 
 HISTORIES = {"sample": 60, "whole": 120, "long": 20_000}[_SIZE]
 """How many histories of failures are played."""
