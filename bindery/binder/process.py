@@ -124,13 +124,15 @@ class Binder:
 
     async def _lead(self, leadership: Leadership) -> None:
         writes = LeftWrites()
-        client = self._resources.client.finishing(writes).within(leadership.is_valid)
+        # The term is asked last, in the step that sends: a process can be frozen before it.
+        client = self._resources.client.within(leadership.is_valid).finishing(writes)
         term = Term(replace(self._resources, client=client, writes=writes))
         self._leading, self._source = True, term.source
         LEADING.set(1)
         try:
             await term.run()
         finally:
+            writes.abandon()
             LEADING.set(0)
             self._leading, self._source = False, None
 

@@ -79,6 +79,23 @@ async def test_a_write_whose_caller_is_cancelled_goes_on_and_is_waited_for(
     assert carrier.sent == goes_on
 
 
+async def test_a_write_that_a_frozen_process_has_not_sent_is_not_sent_after_its_term() -> None:
+    carrier, is_valid, writes = Counting(), True, LeftWrites()
+    of_term = TermCarrier(carrier, lambda: is_valid)  # type: ignore[arg-type]  # streams nothing
+    finishing = FinishingCarrier(of_term, writes)
+    caller = asyncio.create_task(finishing.send(msgspec.structs.replace(ASKED, method="PATCH"), 1))
+    await asyncio.sleep(0)
+
+    is_valid = False
+    await asyncio.sleep(0.01)
+    caller.cancel()
+    await asyncio.wait([caller])
+    writes.abandon()
+    await asyncio.wait_for(writes.ended(), 1)
+
+    assert carrier.sent == 0
+
+
 async def test_an_error_of_a_write_whose_caller_is_cancelled_is_no_error_of_the_loop() -> None:
     class Failing(Slow):
         async def send(self, request: ApiRequest, timeout_s: float) -> Answer:

@@ -99,6 +99,11 @@ class LeftWrites:
         if self._open:
             await asyncio.wait(tuple(self._open))
 
+    def abandon(self) -> None:
+        """End the writes that are left: their term is over, and some would wait for ever."""
+        for writing in tuple(self._open):
+            writing.cancel()
+
 
 class FinishingCarrier:
     """A carrier whose writes go on when their callers are cancelled, as the server's part does."""
