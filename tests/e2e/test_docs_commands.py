@@ -56,6 +56,11 @@ metadata: {{name: bindery-usage, namespace: kube-system}}
 data: {{record: "{{}}"}}
 ---
 apiVersion: v1
+kind: ConfigMap
+metadata: {{name: bindery-history, namespace: kube-system}}
+data: {{record: ""}}
+---
+apiVersion: v1
 kind: Node
 metadata: {{name: {NAME}, labels: {{example.com/rack: one}}}}
 """
@@ -154,7 +159,7 @@ def test_the_backup_contains_every_kind_of_its_table_and_can_be_restored(
             run(command, tmp_path, environment)
 
     rows = [line.split("|") for line in text.splitlines() if line.startswith("| ")][1:]
-    assert len(rows) == 5
+    assert len(rows) == 6
     for _, objects, _, files, _ in rows:
         (file,) = re.findall(r"`(\w+\.\w+)`", files)
         assert any(f"> {file}" in command for command in commands), file
