@@ -43,8 +43,10 @@ REST_WITHIN_S: Final = 100.0
 """How long everything has to come to rest, in virtual seconds: longer than the longest pause after
 a failure (60 s), and shorter than a promise lasts (120 s)."""
 _LOOK_S: Final = 5.0
-_GIVEN_WITHIN_S: Final = 20.0
-"""How long the schedulers have to give all free room to pods that go before all others."""
+_GIVEN_WITHIN_S: Final = 45.0
+"""How long the schedulers have to give all free room to pods that go before all others.
+
+Longer than a process needs to notice that the request of a watch was lost (30 s)."""
 _CALL_S: Final = 30.0
 _FROM_PEOPLE: Final = "people"
 
