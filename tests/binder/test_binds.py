@@ -7,6 +7,7 @@ import pytest
 
 from bindery.api.configuration import BinderConfiguration
 from bindery.api.names import NODE_POOL_LABEL
+from bindery.api.times import seconds
 from devcluster.components import Component
 from tests.binder.bindercluster import ALONE, Cluster, pod
 
@@ -39,12 +40,17 @@ def test_a_gang_is_bound_whole_with_a_single_status_write(
     assert status["reason"] == "Bound"
     assert "unboundPods" not in cluster.only("gang")
     assert status["completionTime"]
+    found = json.loads(cluster.kubectl("get", "bindrequest", "gang", "--output=json"))
+    took_s = (seconds(status["completionTime"]) or 0) - (
+        seconds(found["metadata"]["creationTimestamp"]) or 0
+    )
+    # A binder that has no outcome after two seconds writes once why: on a busy machine.
+    writes = 1 if took_s < 2 else 2
     metrics = binder.metrics()
-    writes = 'bindery_api_requests_total{code="200",resource="bindrequests",verb="patch"} 1.0'
-    assert writes in metrics
+    patches = 'bindery_api_requests_total{code="200",resource="bindrequests",verb="patch"}'
+    assert f"{patches} 1.0" in metrics or f"{patches} {writes}.0" in metrics
     assert 'bindery_binder_pods_total{outcome="Bound"} 4.0' in metrics
     assert "bound 4 of 4 pods" in cluster.wait_event("Bound", "gang")
-    found = json.loads(cluster.kubectl("get", "bindrequest", "gang", "--output=json"))
     assert not found["metadata"].get("annotations")
     assert not found["metadata"].get("finalizers")
 
