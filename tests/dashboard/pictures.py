@@ -50,11 +50,11 @@ def rights(*namespaces: str, queues: bool = False, nodes: bool = False) -> Right
 def objects_of(kind: PageKind, of: Picture) -> list[PathParts]:
     """Return the objects that have a page of `kind`; one without a name for the others."""
     match kind.name:
-        case "queue":
+        case "queue" | "trend":
             return [PathParts("", each.name) for each in of.queues]
         case "node":
             return [PathParts("", each.name) for each in of.nodes]
-        case "gang":
+        case "gang" | "past":
             paths = (gang_path(each.key).split("/") for each in of.gangs)
             return [PathParts(unquote(parts[2]), unquote(parts[3])) for parts in paths]
     return [PathParts("", "")]
@@ -83,5 +83,6 @@ def html(kind: PageKind, page: object, of: Picture) -> str:
         user="someone",
         age_s=1.0,
         is_fixed=False,
+        has_login=True,
         framed=True,
     )

@@ -33,7 +33,7 @@ class PastOfQueues(NoHistory):
     """A past with one point of every queue."""
 
     def queue_trend(self, queue: str, resource: str) -> list[QueuePoint]:  # noqa: ARG002
-        return [QueuePoint(1.0, 2.0, 3.0, 4.0)]
+        return [QueuePoint(0.0, 1.0, 2.0, 3.0, 4.0, 5.0)]
 
 
 def test_every_share_is_that_of_the_command() -> None:
@@ -188,7 +188,7 @@ def test_a_queue_shows_its_path_its_gangs_and_its_trend() -> None:
     assert page is not None
     assert page.parents == ("company", "research")
     assert {row.queue for row in page.listing.rows} == {"language"}
-    assert page.trend == (QueuePoint(1.0, 2.0, 3.0, 4.0),)
+    assert page.trend.points == (QueuePoint(0.0, 1.0, 2.0, 3.0, 4.0, 5.0),)
 
 
 def test_what_does_not_exist_and_what_may_not_be_seen_have_no_page_alike() -> None:
