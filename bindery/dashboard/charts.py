@@ -36,7 +36,8 @@ def lines(points: Sequence[QueuePoint], figure: str, edge: float) -> Iterator[st
         if amount is not None:
             height = 100 - 100 * min(max(amount / edge, 0.0), 1.0)
             line += (
-                f"{100 * (each - first) / span:.2f},{height:.2f}" for each in (point.begun, point.at)
+                f"{100 * (each - first) / span:.2f},{height:.2f}"
+                for each in (point.begun, point.at)
             )
         before = point
     if line:

@@ -107,25 +107,3 @@ class HistoryReader(Protocol):
     def queue_trend(self, queue: str, resource: str) -> Sequence[QueuePoint]:
         """Return the amounts of `resource` of `queue` over time."""
         ...
-
-
-class NoHistory:
-    """The reader where nothing is kept, such as for a file."""
-
-    since: float | None = None
-
-    def evictions_of(self, gang: JobKey) -> Sequence[PastEviction]:  # noqa: ARG002
-        """Return nothing."""
-        return ()
-
-    def waits(self, gang: JobKey) -> Sequence[PastWait]:  # noqa: ARG002
-        """Return nothing."""
-        return ()
-
-    def plans(self, gang: JobKey) -> Sequence[PastPlan]:  # noqa: ARG002
-        """Return nothing."""
-        return ()
-
-    def queue_trend(self, queue: str, resource: str) -> Sequence[QueuePoint]:  # noqa: ARG002
-        """Return nothing."""
-        return ()

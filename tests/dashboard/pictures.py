@@ -12,13 +12,14 @@ from bindery.dashboard import rendering
 from bindery.dashboard.facts import Picture
 from bindery.dashboard.listing import TableQuery
 from bindery.dashboard.pages.paths import gang_path
-from bindery.dashboard.past import HistoryReader, NoHistory
+from bindery.dashboard.past import HistoryReader
 from bindery.dashboard.planned import picture_of
 from bindery.dashboard.rights import Rights
 from bindery.dashboard.sitemap import PAGES, PageKind, PathParts
 from bindery.scenario.creation import snapshot_of
 from bindery.scenario.files import parse_scenario, read_only_scenario
 from bindery.scenario.format import Scenario
+from tests.dashboard.nopast import NoHistory
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "scenarios"
 BUSY = EXAMPLES / "busy.yaml"

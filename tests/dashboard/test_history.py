@@ -116,9 +116,7 @@ def test_a_trend_has_the_mean_number_of_gangs_that_wait() -> None:
     found = trends("gpu", 8.0)
     rows = ("waitingGangs", *found.resources)
     held = np.concatenate([np.array([[[25.0]]]), found.held], axis=1)
-    with_gangs = History(
-        found.queues, rows, found.start, found.end, np.full((1, 4), 10.0), held
-    )
+    with_gangs = History(found.queues, rows, found.start, found.end, np.full((1, 4), 10.0), held)
 
     [point] = RecordedHistory([past(trends=with_gangs)]).queue_trend("research", "gpu")
 

@@ -101,9 +101,9 @@ class Past:
 
     def evictions_of(self, gang: JobKey) -> list[PastEviction]:
         other = JobKey(f"{HIDDEN}-team", f"{HIDDEN}-0", True)
-        return [PastEviction(
-                1.0, 2.0, gang, "Reclaim", 2, other, "b", f"for {HIDDEN}-team/{HIDDEN}-0"
-            )]
+        return [
+            PastEviction(1.0, 2.0, gang, "Reclaim", 2, other, "b", f"for {HIDDEN}-team/{HIDDEN}-0")
+        ]
 
     def waits(self, gang: JobKey) -> list[PastWait]:
         return [

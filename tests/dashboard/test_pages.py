@@ -14,11 +14,12 @@ from bindery.dashboard.pages.nodes import node_page, nodes_page
 from bindery.dashboard.pages.overview import overview_page
 from bindery.dashboard.pages.promises import promises_page
 from bindery.dashboard.pages.queues import queue_page, queues_page
-from bindery.dashboard.past import NoHistory, QueuePoint
+from bindery.dashboard.past import QueuePoint
 from bindery.dashboard.seen import shown_to
 from bindery.scheduler.insight.order import Turns
 from bindery.scheduler.insight.waiting import explain
 from bindery.scheduler.model.jobs import JobKey
+from tests.dashboard.nopast import NoHistory
 from tests.dashboard.pictures import BUSY, TWO_TEAMS, picture, picture_in, rights, source_in
 
 SHOW_ALL = TableQuery(filters=(("show", "all"),))

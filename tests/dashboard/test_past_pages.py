@@ -9,7 +9,6 @@ from bindery.dashboard.listing import TableQuery
 from bindery.dashboard.pages.paths import past_path, trend_path
 from bindery.dashboard.past import (
     HistoryReader,
-    NoHistory,
     PastEviction,
     PastPlan,
     PastWait,
@@ -19,6 +18,7 @@ from bindery.dashboard.rights import Rights
 from bindery.dashboard.seen import SeenHistory
 from bindery.dashboard.sitemap import PAGES, PathParts
 from bindery.scheduler.model.jobs import JobKey
+from tests.dashboard.nopast import NoHistory
 from tests.dashboard.pictures import html, picture, rights
 
 SCENARIO = """
@@ -75,7 +75,7 @@ def test_the_page_of_a_gang_has_how_long_it_waited_before_a_plan_and_why() -> No
     text = " ".join(page("gang", PathParts("team", "train"), "html").split())
 
     assert "1 plan for 8 pods: Succeeded. It had waited 2 h." in text
-    assert "On <a href=\"/nodes/n1\">n1</a>, <a href=\"/nodes/n2\">n2</a> and 4 more." in text
+    assert 'On <a href="/nodes/n1">n1</a>, <a href="/nodes/n2">n2</a> and 4 more.' in text
     assert "Waited 30 min, 2 times in all: <strong>OverLimit</strong>" in text
     assert "queue q is at its limit" in text
     assert text.index("evicted by Reclaim") < text.index("1 plan") < text.index("Waited 30 min")

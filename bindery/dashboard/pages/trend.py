@@ -65,9 +65,7 @@ def trend_page(
         return None
     trend = trend_of(picture, name, asked, past)
     caption = f"Trend of {trend.resource}"
-    return TrendPage(
-        name, trend, past.since, listing(caption, HEADINGS, trend.newest_first, asked)
-    )
+    return TrendPage(name, trend, past.since, listing(caption, HEADINGS, trend.newest_first, asked))
 
 
 def trend_of(picture: Picture, name: str, asked: TableQuery, past: HistoryReader) -> QueueTrend:
