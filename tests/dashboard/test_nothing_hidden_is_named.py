@@ -179,6 +179,7 @@ ONLY_OWN = rights(OWN)
         ("evicted for Job x in namespace theirs.", "evicted for Job x in namespace of others."),
         ("in namespace own", "in namespace own"),
         ("write queue/research", "write queue/research"),
+        ("it waits for own/train and thei…", "it waits for own/train and …"),
         ("see theirs/a, theirs/b.c.", "see others, others."),
         ("reserved on nodes a1, a2 and 3 more, expected", "reserved on some nodes, expected"),
     ],

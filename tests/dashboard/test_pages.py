@@ -16,11 +16,12 @@ from bindery.dashboard.pages.promises import promises_page
 from bindery.dashboard.pages.queues import queue_page, queues_page
 from bindery.dashboard.past import QueuePoint
 from bindery.dashboard.seen import shown_to
+from bindery.dashboard.sitemap import PAGES
 from bindery.scheduler.insight.order import Turns
 from bindery.scheduler.insight.waiting import explain
 from bindery.scheduler.model.jobs import JobKey
 from tests.dashboard.nopast import NoHistory
-from tests.dashboard.pictures import BUSY, TWO_TEAMS, picture, picture_in, rights, source_in
+from tests.dashboard.pictures import BUSY, TWO_TEAMS, html, picture, picture_in, rights, source_in
 
 SHOW_ALL = TableQuery(filters=(("show", "all"),))
 
@@ -181,6 +182,15 @@ def test_reservations_are_on_the_time_line() -> None:
 
     assert ("reservation", JobKey("vision", "sweep", True)) in {(r.kind, r.gang) for r in rows}
     assert ("later stage", JobKey("serving", "evaluate", True)) in {(r.kind, r.gang) for r in rows}
+
+
+def test_figures_of_the_first_page_begin_alike_and_states_of_nodes_are_titles() -> None:
+    text = html(PAGES[0], overview_page(busy(), TableQuery()), busy())
+
+    assert "<h2>Memory</h2>" in text
+    assert ">Sick: 1</a>" in text
+    assert ">Partly used: 5</a>" in text
+    assert 'preserveAspectRatio="none"' not in text, "a bar would stretch its hatch"
 
 
 def test_a_queue_shows_its_path_its_gangs_and_its_trend() -> None:

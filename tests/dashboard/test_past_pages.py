@@ -7,6 +7,7 @@ import json
 from bindery.dashboard import charts, rendering
 from bindery.dashboard.listing import TableQuery
 from bindery.dashboard.pages.paths import past_path, trend_path
+from bindery.dashboard.pages.trend import trend_of
 from bindery.dashboard.past import (
     HistoryReader,
     PastEviction,
@@ -54,6 +55,8 @@ class Past(NoHistory):
         return [PastPlan(at, at + 5, gang, "Succeeded", 8, nodes, 6, 7200.0, 1)]
 
     def queue_trend(self, queue: str, resource: str) -> list[QueuePoint]:  # noqa: ARG002
+        if resource != "gpu":
+            return []
         return [
             QueuePoint(BEGIN, BEGIN + HOUR, 2.0, 4.0, 8.0, 3.0),
             QueuePoint(BEGIN + HOUR, BEGIN + 2 * HOUR, 6.0, 4.0, 6.0, 0.5),
@@ -136,6 +139,16 @@ def test_the_trend_of_a_queue_has_all_slices_in_csv_the_newest_first() -> None:
     assert [row["Used"] for row in rows] == ["6", "2"]
     assert [row["Gangs waiting"] for row in rows] == ["0.5", "3"]
     assert rows[0]["Until"] == "2027-01-15T10:00:00Z"
+
+
+def test_only_resources_of_which_something_is_kept_can_be_chosen() -> None:
+    (kind,) = (each for each in PAGES if each.name == "trend")
+    asked = TableQuery.of({"resource": "cpu"}, kind.filters)
+
+    found = trend_of(picture(SCENARIO), "q", asked, Past())
+
+    assert (found.resource, found.resources) == ("gpu", ("gpu",))
+    assert len(found.points) == 2
 
 
 def test_without_a_history_the_page_of_a_trend_names_the_setting() -> None:

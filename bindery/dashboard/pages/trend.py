@@ -25,7 +25,7 @@ class QueueTrend:
 
     resource: str
     resources: tuple[str, ...]
-    """The resources that can be chosen."""
+    """The resources of which something is kept."""
     points: tuple[QueuePoint, ...]
 
     @property
@@ -69,11 +69,13 @@ def trend_page(
 
 
 def trend_of(picture: Picture, name: str, asked: TableQuery, past: HistoryReader) -> QueueTrend:
-    """Return the trend of the queue `name` for the resource in the query."""
-    names = resources_of(picture)
+    """Return the trend of the queue `name` for the resource in the query, if it is kept."""
+    every = resources_of(picture)
+    found = {each: tuple(past.queue_trend(name, each)) for each in every}
+    kept = tuple(each for each in every if found[each])
     resource = asked.filter("resource")
-    resource = resource if resource in names else names[0]
-    return QueueTrend(resource, names, tuple(past.queue_trend(name, resource))[-_MOST_POINTS:])
+    resource = resource if resource in kept else (kept or every)[0]
+    return QueueTrend(resource, kept, found[resource][-_MOST_POINTS:])
 
 
 def resources_of(picture: Picture) -> tuple[str, ...]:
