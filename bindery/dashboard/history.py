@@ -18,11 +18,12 @@ from bindery.kube.errors import KubeError
 from bindery.scheduler.history.codec import Past, decode
 from bindery.scheduler.history.entries import NO_GANG, Gang, HistoryEntry, HistoryKind
 from bindery.scheduler.history.place import KEY, history_name
-from bindery.scheduler.history.trends import OF_RESOURCES, row_of
+from bindery.scheduler.history.trends import OF_RESOURCES, WAITING_GANGS, row_of
 from bindery.scheduler.model.jobs import JobKey
 from bindery.scheduler.model.resources import full_name
 from bindery.scheduler.records.errors import RecordError
 from bindery.scheduler.records.store import RecordStore
+from bindery.scheduler.usage.formula import History
 
 READ_EVERY_S: Final = 30.0
 """Minimum seconds between two reads of a record."""
@@ -50,6 +51,7 @@ class RecordedHistory:
         """Return the evictions of pods of `gang`."""
         return [
             PastEviction(
+                begun=entry.since,
                 at=entry.until,
                 gang=gang,
                 action=entry.reason,
@@ -64,14 +66,33 @@ class RecordedHistory:
     def waits(self, gang: JobKey) -> Sequence[PastWait]:
         """Return the times for which `gang` waited; the present wait is not among them."""
         return [
-            PastWait(gang, entry.gang.queue, entry.since, entry.until, entry.reason)
+            PastWait(
+                gang=gang,
+                queue=entry.gang.queue,
+                begun=entry.since,
+                ended=entry.until,
+                reason=entry.reason,
+                message=entry.message,
+                seconds=entry.seconds,
+                times=entry.times,
+            )
             for entry in self._of(gang, HistoryKind.WAITED)
         ]
 
     def plans(self, gang: JobKey) -> Sequence[PastPlan]:
         """Return the plans for `gang` whose BindRequests have ended."""
         return [
-            PastPlan(entry.since, gang, entry.reason, "", entry.pods, entry.nodes)
+            PastPlan(
+                at=entry.since,
+                ended=entry.until,
+                gang=gang,
+                outcome=entry.reason,
+                pods=entry.pods,
+                nodes=entry.nodes,
+                node_count=entry.node_count,
+                waited_s=entry.seconds / max(entry.times, 1),
+                times=entry.times,
+            )
             for entry in self._of(gang, HistoryKind.PLANNED)
         ]
 
@@ -163,5 +184,16 @@ def _trend(past: Past, queue: str, resource: str) -> list[QueuePoint]:
         observed = trends.capacity[at, rows[0]]
         if observed > 0:
             held, fair, pending = (trends.held[at, rows, column] / observed * unit).tolist()
-            points.append(QueuePoint(float(trends.end[at]), held, fair, held + pending))
+            begun, ended = float(trends.start[at]), float(trends.end[at])
+            waiting = _waiting_gangs(trends, at, column)
+            points.append(QueuePoint(begun, ended, held, fair, held + pending, waiting))
     return sorted(points, key=lambda point: point.at)
+
+
+def _waiting_gangs(trends: History, at: int, column: int) -> float | None:
+    """Return the mean number of waiting gangs in the slice `at`; None if it was not kept."""
+    if WAITING_GANGS not in trends.resources:
+        return None
+    row = trends.resources.index(WAITING_GANGS)
+    observed = trends.capacity[at, row]
+    return float(trends.held[at, row, column] / observed) if observed > 0 else None

@@ -5,17 +5,19 @@ the account may not read, or that the API server does not serve, is left out.
 """
 
 import asyncio
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from itertools import chain
 from typing import Any, Final
 
+from bindery.answers.errors import NoAnswerError
 from bindery.answers.grouperrows import GrouperRows, read_rows
 from bindery.answers.leaders import read_leader
 from bindery.answers.planner import Planner, configuration_of, with_served_pools
 from bindery.answers.source import Source
 from bindery.api.configuration import SchedulerConfiguration
 from bindery.api.names import NODE_POOL_LABEL, scheduler_lease
-from bindery.kube.accessreview import may_watch
+from bindery.kube.accessreview import may, may_watch
 from bindery.kube.client import Client
 from bindery.kube.objects.bindrequests import BindRequest
 from bindery.kube.objects.claims import RESOURCE_CLAIM_TEMPLATES
@@ -34,6 +36,20 @@ from bindery.scheduler.usage.place import KEY, record_name
 
 _NEEDED: Final = (PODS, POD_GROUPS, QUEUES, NODES)
 """The kinds without which no picture can be made; the account must be able to read them."""
+
+
+def _missing_rights(missing: Iterable[tuple[Resource[Any], str]]) -> str:
+    """Return the error for kinds and verbs that the account lacks, with the way to get them."""
+    verbs: dict[str, list[str]] = {}
+    for kind, verb in missing:
+        verbs.setdefault(f"{kind.plural}{'.' if kind.group else ''}{kind.group}", []).append(verb)
+    listed = ", ".join(f"{' and '.join(found)} {name}" for name, found in verbs.items())
+    return (
+        f"the pages are planned from the whole cluster, and this account may not {listed} in all "
+        "namespaces; the chart's ClusterRole bindery-reader grants it. With rights in only one "
+        "namespace, use `bindery get gangs`, `bindery explain` and `bindery queues`, or the "
+        "dashboard in the cluster, which has its own account and shows what you may list"
+    )
 
 
 class LiveCluster:
@@ -66,6 +82,19 @@ class LiveCluster:
             for mirror in self._mirrors.values():
                 await mirror.synced.wait()
             self._filled.set()
+
+    async def demand_rights(self) -> None:
+        """Do nothing if the account may list and watch the kinds that planning needs.
+
+        Raises:
+            KubeError: the API server cannot be asked.
+            NoAnswerError: it may not; the text has each kind, and the role that grants it.
+        """
+        asked = [(kind, verb) for kind in _NEEDED for verb in ("list", "watch")]
+        answers = await asyncio.gather(*(may(self._client, *each) for each in asked))
+        missing = [each for each, is_allowed in zip(asked, answers, strict=True) if not is_allowed]
+        if missing:
+            raise NoAnswerError(_missing_rights(missing))
 
     async def _further(self) -> list[Resource[Any]]:
         """Return the served kinds that plugins watch, and those of `whatif`."""

@@ -12,9 +12,14 @@ from bindery.scheduler.model.jobs import JobKey
 
 @dataclass(frozen=True, slots=True)
 class PastEviction:
-    """One eviction of pods of a gang. Times are seconds since the epoch."""
+    """One eviction of pods of a gang, or several for the same gang in a row.
 
+    Times are seconds since the epoch.
+    """
+
+    begun: float
     at: float
+    """When the last pod was evicted."""
     gang: JobKey
     action: str
     """The reason, such as Reclaim."""
@@ -35,30 +40,48 @@ class PastWait:
     ended: float | None
     """None: it still waits."""
     reason: str
-    """The last reason; one CamelCase word."""
+    """One CamelCase word."""
+    message: str
+    """The last message of the reason; empty if it is not known."""
+    seconds: float
+    """How long it waited: less than the time between, if these are several waits."""
+    times: int
+    """How many waits for this reason, with short breaks between."""
 
 
 @dataclass(frozen=True, slots=True)
 class PastPlan:
-    """A plan of the scheduler for a gang."""
+    """A plan of the scheduler for a gang, or several equal ones in a row."""
 
     at: float
+    ended: float
+    """When its BindRequest had ended."""
     gang: JobKey
     outcome: str
     """What became of it, such as Succeeded or Failed."""
-    reason: str
     pods: int
     nodes: tuple[str, ...]
+    """Some of the nodes."""
+    node_count: int
+    """How many nodes, at least."""
+    waited_s: float
+    """How long the gang had waited for its minimum before the plan; of several plans, the mean."""
+    times: int
+    """How many plans."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueuePoint:
-    """The amounts of one resource of a queue at one time, in devices, cores or bytes."""
+    """The means of one resource of a queue in a time slice, in devices, cores or bytes."""
 
+    begun: float
     at: float
+    """The end of the slice."""
     allocated: float
     fair_share: float
     requested: float
+    waiting_gangs: float | None
+    """Gangs of the queue and all queues below that wait; None if it was not kept."""
 
 
 class HistoryReader(Protocol):
@@ -84,25 +107,3 @@ class HistoryReader(Protocol):
     def queue_trend(self, queue: str, resource: str) -> Sequence[QueuePoint]:
         """Return the amounts of `resource` of `queue` over time."""
         ...
-
-
-class NoHistory:
-    """The reader where nothing is kept, such as for a file."""
-
-    since: float | None = None
-
-    def evictions_of(self, gang: JobKey) -> Sequence[PastEviction]:  # noqa: ARG002
-        """Return nothing."""
-        return ()
-
-    def waits(self, gang: JobKey) -> Sequence[PastWait]:  # noqa: ARG002
-        """Return nothing."""
-        return ()
-
-    def plans(self, gang: JobKey) -> Sequence[PastPlan]:  # noqa: ARG002
-        """Return nothing."""
-        return ()
-
-    def queue_trend(self, queue: str, resource: str) -> Sequence[QueuePoint]:  # noqa: ARG002
-        """Return nothing."""
-        return ()

@@ -23,7 +23,7 @@ from bindery.answers.source import Source
 from bindery.dashboard.guard import Entrance
 from bindery.dashboard.history import LiveHistory
 from bindery.dashboard.live import FixedCluster, LiveCluster
-from bindery.dashboard.past import HistoryReader, NoHistory
+from bindery.dashboard.past import HistoryReader
 from bindery.dashboard.reviews import TokenReviewer
 from bindery.dashboard.sessions import Sessions
 from bindery.dashboard.state import ClusterReader, StateKeeper
@@ -92,21 +92,27 @@ async def open_live(
 
     Raises:
         KubeError: the cluster cannot be read.
+        NoAnswerError: the account may not read the whole cluster.
         ListenError: the port cannot be listened on.
     """
+    await cluster.demand_rights()
     async with asyncio.TaskGroup() as group:
         group.create_task(cluster.run())
         group.create_task(history.run())
         await _open(cluster, history, port, announce)
 
 
-async def open_fixed(source: Source, port: int, announce: Callable[[str], None]) -> None:
-    """Serve the cluster of a file on this machine, until cancelled. `announce`: the address.
+async def open_fixed(
+    source: Source, history: HistoryReader, port: int, announce: Callable[[str], None]
+) -> None:
+    """Serve the cluster of a file with its past on this machine, until cancelled.
+
+    `announce`: the address.
 
     Raises:
         ListenError: the port cannot be listened on.
     """
-    await _open(FixedCluster(source), NoHistory(), port, announce)
+    await _open(FixedCluster(source), history, port, announce)
 
 
 async def _open(

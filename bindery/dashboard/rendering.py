@@ -18,6 +18,7 @@ from bindery import __version__
 from bindery.answers import amounts
 from bindery.answers.wire import to_wire
 from bindery.api.shown import shown
+from bindery.dashboard import charts
 from bindery.dashboard.facts import Picture
 from bindery.dashboard.listing import Listing, cell
 from bindery.dashboard.pages import paths
@@ -90,6 +91,11 @@ def part(value: float | None, whole: float) -> str:
     return f"{min(100.0, max(0.0, value / whole * 100)):.2f}"
 
 
+def resource_title(resource: str) -> str:
+    """Return the heading of `resource`, beginning like the others: `GPUs`, `Memory`."""
+    return "Memory" if resource == "memory" else amounts.title(resource)
+
+
 def _finalized(value: object) -> object:
     """Return what a template writes: text without control characters and marks of direction."""
     if isinstance(value, Markup):
@@ -120,10 +126,14 @@ _ENVIRONMENT.globals |= {
     "gang_path": paths.gang_path,
     "help_path": paths.help_path,
     "node_path": paths.node_path,
+    "lines": charts.lines,
     "part": part,
+    "past_path": paths.past_path,
     "queue_path": paths.queue_path,
-    "resource_title": amounts.title,
+    "resource_title": resource_title,
     "selections": {word: title for word, (title, _) in SELECTIONS.items()},
     "states": {state.word: state for state in STATES},
+    "top": charts.top,
+    "trend_path": paths.trend_path,
     "version": __version__,
 }

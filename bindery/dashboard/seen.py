@@ -77,9 +77,13 @@ def reduced(text: str, rights: Rights) -> str:
     """Return `text` without names of nodes and of objects in namespaces that are not for the
     person.
     """
+    if not text or (rights.nodes and rights.namespaces is None):
+        return text
+    if text.endswith("…"):  # cut, perhaps within a name, which has no form any more
+        text = f"{text.rpartition(' ')[0]} …"
     if not rights.nodes:
         text = _NODES.sub(r"\1 some nodes", text)
-    if rights.namespaces is None or not text:
+    if rights.namespaces is None:
         return text
 
     def pair(found: re.Match[str]) -> str:
@@ -119,8 +123,13 @@ class SeenHistory:
         ]
 
     def waits(self, gang: JobKey) -> Sequence[PastWait]:
-        """Return the times for which `gang` waited."""
-        return self.past.waits(gang) if self.rights.sees(gang.namespace) else ()
+        """Return the times for which `gang` waited, with messages for the person."""
+        if not self.rights.sees(gang.namespace):
+            return ()
+        return [
+            replace(each, message=reduced(each.message, self.rights))
+            for each in self.past.waits(gang)
+        ]
 
     def plans(self, gang: JobKey) -> Sequence[PastPlan]:
         """Return the plans for `gang`."""

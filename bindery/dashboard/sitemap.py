@@ -10,9 +10,11 @@ from bindery.dashboard.pages.gang import gang_page
 from bindery.dashboard.pages.gangs import gangs_page
 from bindery.dashboard.pages.nodes import TILES, node_page, nodes_page
 from bindery.dashboard.pages.overview import overview_page
+from bindery.dashboard.pages.past import past_page
 from bindery.dashboard.pages.paths import gang_of_path
 from bindery.dashboard.pages.promises import promises_page
 from bindery.dashboard.pages.queues import queue_page, queues_page
+from bindery.dashboard.pages.trend import trend_page
 from bindery.dashboard.past import HistoryReader
 
 _FORM: Final = r"{form:(\.json|\.csv)?}"
@@ -78,6 +80,14 @@ PAGES: Final = (
         ("resource",),
     ),
     PageKind(
+        "trend",
+        "queue",
+        (f"/queues/{{name}}/trend{_FORM}",),
+        "trend.html",
+        lambda picture, parts, asked, past: trend_page(picture, parts.name, asked, past),
+        ("resource",),
+    ),
+    PageKind(
         "gangs",
         "page",
         (f"/gangs{_FORM}",),
@@ -91,6 +101,15 @@ PAGES: Final = (
         ("/gangs/{namespace}/{name}",),
         "gang.html",
         lambda picture, parts, asked, past: gang_page(
+            picture, gang_of_path(parts.namespace, parts.name), asked, past
+        ),
+    ),
+    PageKind(
+        "past",
+        "gang",
+        (f"/gangs/{{namespace}}/{{name}}/past{_FORM}",),
+        "past.html",
+        lambda picture, parts, asked, past: past_page(
             picture, gang_of_path(parts.namespace, parts.name), asked, past
         ),
     ),

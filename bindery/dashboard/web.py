@@ -270,11 +270,12 @@ class Server:
             template,
             page=page,
             picture=picture,
-            path=request.path,
+            path=request.path.removesuffix(".html"),
             current=current,
             user=request[_SESSION].user,
             age_s=self._site.keeper.age_s,
             is_fixed=self._site.reader.is_fixed,
+            has_login=not self._site.entrance.is_local,
             framed=True,
         )
 
@@ -325,8 +326,8 @@ class Server:
                 "Cache-Control": "no-store",
             }
         )
-        await answer.prepare(request)
-        with suppress(ConnectionResetError):  # the person has closed the page
+        with suppress(ConnectionError):  # the person has closed the page
+            await answer.prepare(request)
             await self._tell_news(request, answer)
         return answer
 

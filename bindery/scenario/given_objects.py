@@ -57,7 +57,14 @@ class GivenObjects:
     left_out: tuple[str, ...] = ()
     """A line about each object that could not be read, or only in part."""
     config_maps: tuple[ConfigMap, ...] = ()
-    """One of them may be the record of past usage; the others are not used."""
+    """Records of past usage and of the history; others are not used."""
+
+    def record(self, namespace: str, name: str, key: str) -> str | None:
+        """Return the text of a record of the scheduler; None without the record."""
+        for item in self.config_maps:
+            if (item.metadata.namespace, item.metadata.name) == (namespace, name):
+                return (item.data or {}).get(key, "")
+        return None
 
 
 def kinds_of(plugins: Sequence[PluginConfiguration]) -> Kinds:
@@ -195,8 +202,6 @@ def past_usage(
     used = {queue.name: queue.usage for queue in scenario.queues if queue.usage}
     if used or configuration.usage.source != "record":
         return used or None
-    record = (configuration.leader_election.namespace, record_name(configuration))
-    for item in given.config_maps:
-        if (item.metadata.namespace, item.metadata.name) == record:
-            return readable((item.data or {}).get(KEY, ""))
-    return None
+    namespace = configuration.leader_election.namespace
+    text = given.record(namespace, record_name(configuration), KEY)
+    return readable(text) if text is not None else None

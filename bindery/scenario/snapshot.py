@@ -17,6 +17,7 @@ import yaml
 from bindery.api.configuration import SchedulerConfiguration
 from bindery.scenario.fields import AnyObject
 from bindery.scenario.hiding.hidden import hidden
+from bindery.scheduler.history.place import HISTORY_NAME
 from bindery.scheduler.model.images import normalized
 
 _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
@@ -110,9 +111,19 @@ def snapshot_text(
 def hidden_snapshot_text(
     objects: Sequence[AnyObject], configuration: SchedulerConfiguration, now: datetime
 ) -> tuple[str, Mapping[str, str]]:
-    """Return the scenario with pseudonyms in place of names, and pseudonym -> name."""
-    found = hidden(list(pruned(objects)), configuration)
+    """Return the scenario with pseudonyms in place of names, and pseudonym -> name.
+
+    The history is left out: its messages and compressed text are full of names.
+    """
+    kept = [item for item in objects if not _is_history(item)]
+    found = hidden(list(pruned(kept)), configuration)
     return _text(found.objects, found.scheduler, now), found.names
+
+
+def _is_history(item: AnyObject) -> bool:
+    name = str((item.get("metadata") or {}).get("name", ""))
+    is_named = name == HISTORY_NAME or name.startswith(f"{HISTORY_NAME}-")
+    return item.get("kind") == "ConfigMap" and is_named
 
 
 def _text(objects: Sequence[AnyObject], scheduler: AnyObject, now: datetime) -> str:

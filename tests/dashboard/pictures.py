@@ -12,13 +12,14 @@ from bindery.dashboard import rendering
 from bindery.dashboard.facts import Picture
 from bindery.dashboard.listing import TableQuery
 from bindery.dashboard.pages.paths import gang_path
-from bindery.dashboard.past import HistoryReader, NoHistory
+from bindery.dashboard.past import HistoryReader
 from bindery.dashboard.planned import picture_of
 from bindery.dashboard.rights import Rights
 from bindery.dashboard.sitemap import PAGES, PageKind, PathParts
 from bindery.scenario.creation import snapshot_of
 from bindery.scenario.files import parse_scenario, read_only_scenario
 from bindery.scenario.format import Scenario
+from tests.dashboard.nopast import NoHistory
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "scenarios"
 BUSY = EXAMPLES / "busy.yaml"
@@ -50,11 +51,11 @@ def rights(*namespaces: str, queues: bool = False, nodes: bool = False) -> Right
 def objects_of(kind: PageKind, of: Picture) -> list[PathParts]:
     """Return the objects that have a page of `kind`; one without a name for the others."""
     match kind.name:
-        case "queue":
+        case "queue" | "trend":
             return [PathParts("", each.name) for each in of.queues]
         case "node":
             return [PathParts("", each.name) for each in of.nodes]
-        case "gang":
+        case "gang" | "past":
             paths = (gang_path(each.key).split("/") for each in of.gangs)
             return [PathParts(unquote(parts[2]), unquote(parts[3])) for parts in paths]
     return [PathParts("", "")]
@@ -83,5 +84,6 @@ def html(kind: PageKind, page: object, of: Picture) -> str:
         user="someone",
         age_s=1.0,
         is_fixed=False,
+        has_login=True,
         framed=True,
     )

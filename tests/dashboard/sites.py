@@ -10,12 +10,12 @@ from aiohttp.test_utils import TestClient, TestServer
 from bindery.answers.source import Source
 from bindery.dashboard.guard import Entrance
 from bindery.dashboard.live import FixedCluster
-from bindery.dashboard.past import NoHistory
 from bindery.dashboard.rights import Rights
 from bindery.dashboard.sessions import Sessions
 from bindery.dashboard.state import StateKeeper
 from bindery.dashboard.web import Server, Site
 from bindery.kube.errors import ForbiddenError, UnreachableError
+from tests.dashboard.nopast import NoHistory
 
 Browser = TestClient[web.Request, web.Application]
 

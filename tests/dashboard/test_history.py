@@ -43,7 +43,7 @@ def trends(resource: str, amount: float) -> History:
 def test_an_eviction_has_the_gang_that_got_the_room_and_where_pods_went() -> None:
     [shown] = RecordedHistory([past(evicted(SERVE, moved=3))]).evictions_of(KEY)
 
-    assert (shown.at, shown.action, shown.pods) == (20.0, "reclaim", 8)
+    assert (shown.begun, shown.at, shown.action, shown.pods) == (10.0, 20.0, "reclaim", 8)
     assert shown.claimant == JobKey("other", "serve", True)
     assert shown.claimant_queue == "product"
     assert shown.message.startswith("3 of them")
@@ -57,9 +57,27 @@ def test_an_eviction_for_no_other_gang_has_no_claimant() -> None:
 
 def test_plans_and_waits_are_those_of_the_gang_the_oldest_first() -> None:
     entries = (
-        HistoryEntry(HistoryKind.WAITED, TRAIN, 50.0, 90.0, seconds=40.0, reason="OverLimit"),
         HistoryEntry(
-            HistoryKind.PLANNED, TRAIN, 91.0, 95.0, pods=8, reason="Succeeded", nodes=("n1",)
+            HistoryKind.WAITED,
+            TRAIN,
+            50.0,
+            90.0,
+            times=2,
+            seconds=30.0,
+            reason="OverLimit",
+            message="queue research is at its limit",
+        ),
+        HistoryEntry(
+            HistoryKind.PLANNED,
+            TRAIN,
+            91.0,
+            95.0,
+            times=2,
+            pods=8,
+            seconds=160.0,
+            reason="Succeeded",
+            nodes=("n1",),
+            node_count=7,
         ),
         HistoryEntry(HistoryKind.WAITED, TRAIN, 10.0, 50.0, seconds=40.0, reason="Unschedulable"),
         HistoryEntry(HistoryKind.WAITED, SERVE, 10.0, 50.0, seconds=40.0, reason="Unschedulable"),
@@ -71,8 +89,12 @@ def test_plans_and_waits_are_those_of_the_gang_the_oldest_first() -> None:
         (10.0, 50.0, "Unschedulable"),
         (50.0, 90.0, "OverLimit"),
     ]
+    assert waits[1].message == "queue research is at its limit"
+    assert (waits[1].seconds, waits[1].times) == (30.0, 2)
     [plan] = history.plans(KEY)
-    assert (plan.at, plan.outcome, plan.pods, plan.nodes) == (91.0, "Succeeded", 8, ("n1",))
+    assert (plan.at, plan.ended, plan.outcome, plan.pods) == (91.0, 95.0, "Succeeded", 8)
+    assert (plan.nodes, plan.node_count) == (("n1",), 7)
+    assert (plan.waited_s, plan.times) == (80.0, 2)
     assert history.since == 10.0
 
 
@@ -83,10 +105,22 @@ def test_a_trend_has_the_means_of_each_slice_in_the_units_of_the_page(
     history = RecordedHistory([past(), past(trends=trends(resource, 8.0))])
 
     [point] = history.queue_trend("research", resource)
-    assert point.at == 110.0
+    assert (point.begun, point.at) == (100.0, 110.0)
+    assert point.waiting_gangs is None
     assert (point.allocated, point.fair_share, point.requested) == (8 * unit, 4 * unit, 9 * unit)
     assert history.queue_trend("research", "example.com/nic") == []
     assert history.queue_trend("unknown", resource) == []
+
+
+def test_a_trend_has_the_mean_number_of_gangs_that_wait() -> None:
+    found = trends("gpu", 8.0)
+    rows = ("waitingGangs", *found.resources)
+    held = np.concatenate([np.array([[[25.0]]]), found.held], axis=1)
+    with_gangs = History(found.queues, rows, found.start, found.end, np.full((1, 4), 10.0), held)
+
+    [point] = RecordedHistory([past(trends=with_gangs)]).queue_trend("research", "gpu")
+
+    assert (point.waiting_gangs, point.allocated) == (2.5, 8.0)
 
 
 def test_a_malformed_record_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:

@@ -101,16 +101,27 @@ class Past:
 
     def evictions_of(self, gang: JobKey) -> list[PastEviction]:
         other = JobKey(f"{HIDDEN}-team", f"{HIDDEN}-0", True)
-        return [PastEviction(1.0, gang, "Reclaim", 2, other, "b", f"for {HIDDEN}-team/{HIDDEN}-0")]
+        return [
+            PastEviction(1.0, 2.0, gang, "Reclaim", 2, other, "b", f"for {HIDDEN}-team/{HIDDEN}-0")
+        ]
 
     def waits(self, gang: JobKey) -> list[PastWait]:
-        return [PastWait(gang, "b", 1.0, None, "Unschedulable")]
+        return [
+            PastWait(gang, "b", 1.0, None, "Unschedulable", text, 20.0, 1)
+            for text in (
+                f"it waits for {HIDDEN}-team/{HIDDEN}-0 on nodes n0, n1",
+                f"it waits for {HIDDEN}-te…",
+            )
+        ]
 
     def plans(self, gang: JobKey) -> list[PastPlan]:
-        return [PastPlan(1.0, gang, "Succeeded", "", 2, ("n0",))]
+        return [PastPlan(1.0, 2.0, gang, "Succeeded", 2, ("n0",), 9, 60.0, 1)]
 
     def queue_trend(self, queue: str, resource: str) -> list[QueuePoint]:  # noqa: ARG002
-        return [QueuePoint(1.0, 2.0, 3.0, 4.0), QueuePoint(2.0, 2.0, 3.0, 4.0)]
+        return [
+            QueuePoint(1.0, 2.0, 3.0, 4.0, 5.0, 1.0),
+            QueuePoint(2.0, 3.0, 3.0, 4.0, 5.0, None),
+        ]
 
 
 @settings(max_examples=25, deadline=None)
@@ -168,6 +179,7 @@ ONLY_OWN = rights(OWN)
         ("evicted for Job x in namespace theirs.", "evicted for Job x in namespace of others."),
         ("in namespace own", "in namespace own"),
         ("write queue/research", "write queue/research"),
+        ("it waits for own/train and thei…", "it waits for own/train and …"),
         ("see theirs/a, theirs/b.c.", "see others, others."),
         ("reserved on nodes a1, a2 and 3 more, expected", "reserved on some nodes, expected"),
     ],

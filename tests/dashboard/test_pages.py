@@ -14,12 +14,14 @@ from bindery.dashboard.pages.nodes import node_page, nodes_page
 from bindery.dashboard.pages.overview import overview_page
 from bindery.dashboard.pages.promises import promises_page
 from bindery.dashboard.pages.queues import queue_page, queues_page
-from bindery.dashboard.past import NoHistory, QueuePoint
+from bindery.dashboard.past import QueuePoint
 from bindery.dashboard.seen import shown_to
+from bindery.dashboard.sitemap import PAGES
 from bindery.scheduler.insight.order import Turns
 from bindery.scheduler.insight.waiting import explain
 from bindery.scheduler.model.jobs import JobKey
-from tests.dashboard.pictures import BUSY, TWO_TEAMS, picture, picture_in, rights, source_in
+from tests.dashboard.nopast import NoHistory
+from tests.dashboard.pictures import BUSY, TWO_TEAMS, html, picture, picture_in, rights, source_in
 
 SHOW_ALL = TableQuery(filters=(("show", "all"),))
 
@@ -33,7 +35,7 @@ class PastOfQueues(NoHistory):
     """A past with one point of every queue."""
 
     def queue_trend(self, queue: str, resource: str) -> list[QueuePoint]:  # noqa: ARG002
-        return [QueuePoint(1.0, 2.0, 3.0, 4.0)]
+        return [QueuePoint(0.0, 1.0, 2.0, 3.0, 4.0, 5.0)]
 
 
 def test_every_share_is_that_of_the_command() -> None:
@@ -182,13 +184,22 @@ def test_reservations_are_on_the_time_line() -> None:
     assert ("later stage", JobKey("serving", "evaluate", True)) in {(r.kind, r.gang) for r in rows}
 
 
+def test_figures_of_the_first_page_begin_alike_and_states_of_nodes_are_titles() -> None:
+    text = html(PAGES[0], overview_page(busy(), TableQuery()), busy())
+
+    assert "<h2>Memory</h2>" in text
+    assert ">Sick: 1</a>" in text
+    assert ">Partly used: 5</a>" in text
+    assert 'preserveAspectRatio="none"' not in text, "a bar would stretch its hatch"
+
+
 def test_a_queue_shows_its_path_its_gangs_and_its_trend() -> None:
     page = queue_page(busy(), "language", SHOW_ALL, PastOfQueues())
 
     assert page is not None
     assert page.parents == ("company", "research")
     assert {row.queue for row in page.listing.rows} == {"language"}
-    assert page.trend == (QueuePoint(1.0, 2.0, 3.0, 4.0),)
+    assert page.trend.points == (QueuePoint(0.0, 1.0, 2.0, 3.0, 4.0, 5.0),)
 
 
 def test_what_does_not_exist_and_what_may_not_be_seen_have_no_page_alike() -> None:

@@ -264,6 +264,7 @@ async def test_the_ticket_of_a_local_page_lets_one_browser_in() -> None:
         assert await found.log_in("wrong") == 403
         assert await found.log_in("the-ticket") == 303
         assert await found.status("/gangs.json") == 200
+        assert "Log out" not in await found.text("/queues"), "it could not log in again"
 
         found.browser.session.cookie_jar.clear()
         assert await found.log_in("the-ticket") == 403
@@ -286,6 +287,15 @@ async def test_a_local_page_is_reached_by_local_names_only(host: str, status: in
 
 
 # ---- events and whatif -----------------------------------------------------------------------
+
+
+async def test_a_page_with_a_login_has_the_way_out_and_its_other_forms(busy_site: Visit) -> None:
+    await busy_site.log_in(ADMIN)
+
+    text = await busy_site.text("/queues/language.html")
+
+    assert "Log out" in text
+    assert 'href="/queues/language.json?"' in text
 
 
 async def test_an_open_page_is_sent_the_number_of_the_picture(busy_site: Visit) -> None:

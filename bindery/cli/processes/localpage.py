@@ -9,9 +9,9 @@ import bindery
 from bindery.cli.choice import ClusterChoice
 from bindery.cli.options import Origin
 from bindery.cli.processes import running
-from bindery.cli.reading.scenariosource import read_scenario_source
+from bindery.cli.reading.scenariosource import read_with_history
 from bindery.dashboard import process
-from bindery.dashboard.history import LiveHistory
+from bindery.dashboard.history import LiveHistory, RecordedHistory, decoded
 from bindery.dashboard.live import LiveCluster
 from bindery.kube.client import Client
 from bindery.observability import logs
@@ -25,9 +25,10 @@ def serve_file(origin: Origin, port: int, announce: Callable[[str], None]) -> No
         CommandError: the port cannot be listened on.
     """
     assert origin.file is not None, "the caller has asked for a file"
-    source = read_scenario_source(origin.file, origin)
+    source, text = read_with_history(origin.file, origin)
     logs.configure(process.COMPONENT, logging.getLevelName(logging.WARNING).lower())
-    running.run(running.until_stopped(process.open_fixed(source, port, announce)))
+    history = RecordedHistory(decoded({source.configuration.node_pool: text}))
+    running.run(running.until_stopped(process.open_fixed(source, history, port, announce)))
 
 
 def serve_cluster(
@@ -37,6 +38,7 @@ def serve_cluster(
 
     Raises:
         KubeError: the cluster cannot be read.
+        NoAnswerError: the account may not read the whole cluster.
         CommandError: the port cannot be listened on.
     """
     choice = context.find_object(ClusterChoice) or ClusterChoice()

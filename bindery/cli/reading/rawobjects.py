@@ -17,6 +17,7 @@ from bindery.kube.objects.resources import CONFIG_MAPS, ObjectList, Resource
 from bindery.kube.objects.workloads import WORKLOAD_JOBS
 from bindery.kube.served import served
 from bindery.scheduler.cache.observers import WATCHED
+from bindery.scheduler.history.place import history_name
 from bindery.scheduler.usage.place import record_name
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ _PAGES: Final = msgspec.json.Decoder(ObjectList[RawObject])
 async def read_raw_objects(
     client: "Client", configuration: SchedulerConfiguration
 ) -> list[RawObject]:
-    """Read all objects that a scheduler with `configuration` watches, and its record of usage.
+    """Read all objects that a scheduler with `configuration` watches, and its records.
 
     A kind that the user may not see is named on stderr and left out.
 
@@ -44,7 +45,7 @@ async def read_raw_objects(
     with demanding_kinds():
         found = await asyncio.gather(
             *(_visible(client, kind) for kind in (*WATCHED, *further, WORKLOAD_JOBS)),
-            _usage_record(client, configuration),
+            _records(client, configuration),
         )
     return list(chain.from_iterable(found))
 
@@ -66,10 +67,17 @@ def _page(body: bytes) -> ObjectList[RawObject]:
         return _PAGES.decode(cut(body))
 
 
-async def _usage_record(client: "Client", configuration: SchedulerConfiguration) -> list[RawObject]:
-    if configuration.usage.source != "record":
-        return []
-    name, namespace = record_name(configuration), configuration.leader_election.namespace
+async def _records(client: "Client", configuration: SchedulerConfiguration) -> list[RawObject]:
+    """Read the records of past usage, if it counts, and of the history, if there is one."""
+    names = [history_name(configuration.node_pool)]
+    if configuration.usage.source == "record":
+        names.append(record_name(configuration))
+    namespace = configuration.leader_election.namespace
+    found = await asyncio.gather(*(_record(client, name, namespace) for name in names))
+    return list(chain.from_iterable(found))
+
+
+async def _record(client: "Client", name: str, namespace: str) -> list[RawObject]:
     try:
         found = await client.get(CONFIG_MAPS, name, namespace)
     except (ForbiddenError, NotFoundError):

@@ -10,7 +10,8 @@ from bindery.api.names import SUB_GROUP_LABEL
 from bindery.dashboard.facts import GangFact, NextStep, Picture, RoomPromise
 from bindery.dashboard.listing import Heading, Listing, TableQuery, listing
 from bindery.dashboard.pages.gangs import GangRow, gang_row
-from bindery.dashboard.past import HistoryReader, PastEviction, PastPlan, PastWait
+from bindery.dashboard.pages.past import PastRow, past_rows
+from bindery.dashboard.past import HistoryReader
 from bindery.kube.objects.podgroups import PodGroup, SubGroup, TopologyConstraint
 from bindery.kube.objects.watched import Pod
 from bindery.scheduler.model.jobs import JobKey
@@ -23,6 +24,7 @@ HEADINGS: Final = (
     Heading("stage", "Sub-group"),
     Heading("message", "Message"),
 )
+_SHOWN_PAST: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +97,9 @@ class GangPage:
     promises: tuple[RoomPromise, ...]
     logs: str
     """The command that shows the logs of all pods."""
-    past_evictions: tuple[PastEviction, ...]
-    past_waits: tuple[PastWait, ...]
-    past_plans: tuple[PastPlan, ...]
+    past: tuple[PastRow, ...]
+    """What happened last, the newest first; the page of its past has all."""
+    past_count: int
     past_since: float | None
     listing: Listing[PodRow]
 
@@ -110,6 +112,7 @@ def gang_page(
     if gang is None:
         return None
     rows = [_pod_row(picture, pod) for pod in gang.pods]
+    before = past_rows(key, past)
     return GangPage(
         gang=gang_row(picture, gang),
         priority_class=(gang.group.spec.priority_class_name or "") if gang.group else "",
@@ -121,9 +124,8 @@ def gang_page(
         steps=tuple(step for step in picture.steps if key in (step.gang, step.claimant)),
         promises=tuple(each for each in picture.promises if each.gang == key),
         logs=_logs(gang),
-        past_evictions=tuple(past.evictions_of(key)),
-        past_waits=tuple(past.waits(key)),
-        past_plans=tuple(past.plans(key)),
+        past=tuple(before[:_SHOWN_PAST]),
+        past_count=len(before),
         past_since=past.since,
         listing=listing("Pods", HEADINGS, rows, asked),
     )

@@ -23,6 +23,11 @@ def help_path(key: JobKey) -> str:
     return f"/gangs/{quote(key.namespace, safe='')}/{quote(name, safe='')}/help"
 
 
+def past_path(key: JobKey) -> str:
+    """Return the path of the page with the past of a gang."""
+    return help_path(key).removesuffix("help") + "past"
+
+
 def gang_of_path(namespace: str, name: str) -> JobKey:
     """Return the key of the gang that a path names."""
     if name.startswith(_POD):
@@ -33,6 +38,11 @@ def gang_of_path(namespace: str, name: str) -> JobKey:
 def queue_path(name: str) -> str:
     """Return the path of the page of a queue."""
     return f"/queues/{_ended(name)}"
+
+
+def trend_path(name: str) -> str:
+    """Return the path of the page with the trend of a queue."""
+    return f"/queues/{quote(name, safe='')}/trend"
 
 
 def node_path(name: str) -> str:

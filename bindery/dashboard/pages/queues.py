@@ -7,7 +7,8 @@ from typing import Final
 from bindery.dashboard.facts import Picture
 from bindery.dashboard.listing import Heading, Listing, TableQuery, listing
 from bindery.dashboard.pages.gangs import GangRow, gang_listing, waiting_first
-from bindery.dashboard.past import HistoryReader, QueuePoint
+from bindery.dashboard.pages.trend import QueueTrend, resources_of, trend_of
+from bindery.dashboard.past import HistoryReader
 from bindery.scheduler.insight.shares import QueueShare, ResourceShare
 
 HEADINGS: Final = (
@@ -23,7 +24,6 @@ HEADINGS: Final = (
     Heading("waiting", "Gangs waiting", is_number=True),
     Heading("problem", "Problem"),
 )
-_MOST_POINTS: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,15 +77,13 @@ class QueuePage:
     below: tuple[str, ...]
     problem: str
     resources: tuple[QueueRow, ...]
-    trend_of: str
-    """The resource of the trend."""
-    trend: tuple[QueuePoint, ...]
+    trend: QueueTrend
     listing: Listing[GangRow]
 
 
 def queues_page(picture: Picture, asked: TableQuery) -> QueuesPage:
     """Return the page of all queues."""
-    names = _resources(picture)
+    names = resources_of(picture)
     resource = asked.filter("resource")
     resource = resource if resource in names else names[0]
     rows = list(_rows(picture, resource))
@@ -109,9 +107,6 @@ def queue_page(
     queue = by_name.get(name)
     if queue is None:
         return None
-    names = _resources(picture)
-    trend_of = asked.filter("resource")
-    trend_of = trend_of if trend_of in names else names[0]
     gangs = [each for each in picture.gangs if each.queue == name]
     below = tuple(each.name for each in picture.queues if each.parent == name)
     return QueuePage(
@@ -124,8 +119,7 @@ def queue_page(
             for resource, share in queue.resources.items()
             if resource in ("gpu", "cpu", "memory") or share.allocated or share.requested
         ),
-        trend_of=trend_of,
-        trend=tuple(past.queue_trend(name, trend_of))[-_MOST_POINTS:],
+        trend=trend_of(picture, name, asked, past),
         listing=gang_listing(picture, waiting_first(picture, gangs), asked),
     )
 
@@ -157,13 +151,6 @@ def _rows(picture: Picture, resource: str) -> Iterator[QueueRow]:
     nothing = ResourceShare(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, None)
     for queue in picture.queues:
         yield row(queue, resource, queue.resources.get(resource, nothing))
-
-
-def _resources(picture: Picture) -> tuple[str, ...]:
-    """Return the resources that some queue has, the usual ones first."""
-    found = {name for queue in picture.queues for name in queue.resources} | set(picture.total)
-    usual = [name for name in ("gpu", "cpu", "memory") if name in found]
-    return (*usual, *sorted(found - set(usual))) or ("gpu",)
 
 
 def _parents(by_name: dict[str, QueueShare], queue: QueueShare) -> list[str]:
