@@ -2,7 +2,8 @@
 
 Planning and making room run first, in memory; then every contender races on one control plane, in
 turns, so that what else the machine does meets all of them alike; then the binder, the grouper and
-hollow nodes are measured alone, each on another. Progress goes to standard error.
+hollow nodes are measured alone, each on another, and the dashboard in memory. Progress goes to
+standard error.
 """
 
 import asyncio
@@ -21,6 +22,7 @@ from benchmarks import (
     beside,
     binder,
     catalogue,
+    dashboard,
     grouping,
     growth,
     hollow,
@@ -33,8 +35,11 @@ from benchmarks import (
 )
 from benchmarks.cluster import Cluster, open_cluster
 from benchmarks.contenders import Contender
+from benchmarks.dashboard import Spans
+from benchmarks.pageworlds import PageWorld
 from benchmarks.planning import pods_per_second
 from benchmarks.races import Lap, Standing, race
+from benchmarks.results import Measurement
 from benchmarks.workload import Workload
 from devcluster.realnode import machine
 
@@ -51,12 +56,15 @@ _KINDS: Final = (
     "hollow",
     "realnode",
     "beside",
+    "dashboard",
 )
 """What `--only` takes; each has parts."""
 
 _WAYS_A_RUN: Final = 20
 """Pods of each contender on a real node, for each run."""
 _PODS_BESIDE: Final = 100
+_DASHBOARDS: Final = (PageWorld(1_000, 10_000), PageWorld(5_000, 50_000))
+"""The clusters with which the dashboard is measured."""
 _TABLE_WIDTH: Final = 120
 
 _progress = Console(stderr=True, highlight=False)
@@ -176,6 +184,26 @@ def run_beside() -> beside.Lap | None:
         return beside.measure(Path(directory), _PODS_BESIDE, _progress.print)
 
 
+def run_dashboard() -> Iterator[Measurement]:
+    """Measure the pages of the dashboard at each size."""
+    for world in _DASHBOARDS:
+        yield from summary.of_dashboard(dashboard.measure(world, Spans(), _progress.print))
+
+
+def run_components(plan: Plan) -> Iterator[Measurement]:
+    """Measure the other components, each alone."""
+    if plan.wants("grouping"):
+        yield from summary.of_grouping(asyncio.run(group_jobs(plan)))
+    if plan.wants("hollow"):
+        yield from summary.of_hollow_nodes(asyncio.run(run_hollow_nodes(plan)))
+    if plan.wants("realnode"):
+        yield from summary.of_real_node(run_real_node(plan))
+    if plan.wants("beside") and (lap := run_beside()) is not None:
+        yield from summary.of_beside(lap)
+    if plan.wants("dashboard"):
+        yield from run_dashboard()
+
+
 def _rotated(names: Sequence[str], number: int) -> Sequence[str]:
     """Return the order of a round: nobody always runs right after the same other."""
     start = number % len(names)
@@ -229,7 +257,7 @@ def main(
     if pods % gang_size:
         raise typer.BadParameter("pods must be a multiple of the gang size")
     plan = Plan(only or [], nodes, pods, gang_size, runs, profile)
-    measurements: list[results.Measurement] = []
+    measurements: list[Measurement] = []
     rates = plan_in_memory(plan) if plan.wants("planning") else {}
     if plan.wants("node"):
         measurements += summary.of_node_decisions(nodedecisions.samples())
@@ -240,14 +268,7 @@ def main(
     rounds = binder.Rounds(plan.binder_sizes(), _progress.print, plan.profiles)
     found = asyncio.run(rounds.run(plan.wants))
     measurements += summary.of_binder(found, plan.binder_sizes())
-    if plan.wants("grouping"):
-        measurements += summary.of_grouping(asyncio.run(group_jobs(plan)))
-    if plan.wants("hollow"):
-        measurements += summary.of_hollow_nodes(asyncio.run(run_hollow_nodes(plan)))
-    if plan.wants("realnode"):
-        measurements += summary.of_real_node(run_real_node(plan))
-    if plan.wants("beside") and (lap := run_beside()) is not None:
-        measurements += summary.of_beside(lap)
+    measurements += run_components(plan)
     measurements += summary.of_planning(rates)
     measurements += room_measurements
     if not measurements:

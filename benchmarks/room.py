@@ -6,7 +6,6 @@ as in `planning`. Every cycle must have done what is right in its world, or the 
 """
 
 import gc
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -202,5 +201,5 @@ def sample(name: str, size: int, runs: int) -> Sample:
         size=size,
         wall_s=median(lap.wall_s for lap in laps),
         cpu_s=median(lap.cpu_s for lap in laps),
-        peak_mb=Usage.of(os.getpid()).peak_mb,
+        peak_mb=Usage.own().peak_mb,
     )

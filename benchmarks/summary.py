@@ -11,7 +11,16 @@ from typing import Final
 
 import msgspec
 
-from benchmarks import beside, binder, grouping, hollow, nodedecisions, racetable, realnode
+from benchmarks import (
+    beside,
+    binder,
+    dashboard,
+    grouping,
+    hollow,
+    nodedecisions,
+    racetable,
+    realnode,
+)
 from benchmarks.binder import Found, Sizes
 from benchmarks.growth import CPU_SECONDS, MEGABYTES, SECONDS
 from benchmarks.races import Standing
@@ -126,6 +135,23 @@ def of_real_node(ways: realnode.Ways) -> Iterator[Measurement]:
             ours, theirs = (found[name][percentile - 1] for name in ("bindery", "kube-scheduler"))
             title = f"real node, creation to {until}, p{percentile}"
             yield measured(title, ours, "s", Better.LOWER, theirs)
+
+
+def of_dashboard(lap: dashboard.Lap) -> Iterator[Measurement]:
+    """Yield the slowest page, the idle CPU and the memory of the page's process."""
+    size = f"{lap.world.nodes} nodes, {lap.world.pods} pods"
+    for planning, when in ((False, "no plan runs"), (True, "a plan runs")):
+        slowest = max((each.p95 for each in lap.times if each.planning == planning), default=None)
+        if slowest is not None:
+            title = f"dashboard, {size}: first byte of the slowest page, p95, while {when}"
+            bar = dashboard.FIRST_BYTE_BAR_MS
+            yield measured(title, slowest, "ms", Better.LOWER, bar)
+    title = f"dashboard, {size}: CPU while no page is open"
+    idle, bar = lap.idle_cpu_percent, dashboard.IDLE_BAR_PERCENT
+    yield measured(title, idle, "% of a core", Better.LOWER, bar)
+    title = f"dashboard, {size}: peak memory, against a scheduler and 100 MB"
+    most = lap.scheduler_mb + dashboard.MEMORY_BAR_MB
+    yield measured(title, lap.page_mb, MEGABYTES, Better.LOWER, most)
 
 
 def _comparisons(standings: Standings, workload: str, name: str) -> Iterator[Measurement]:

@@ -25,6 +25,11 @@ class Usage:
     """The most memory it has held at once (VmHWM), in units of 1,000,000 bytes."""
 
     @classmethod
+    def own(cls) -> Self:
+        """Read that of this process."""
+        return cls.of(os.getpid())
+
+    @classmethod
     def of(cls, pid: int) -> Self:
         """Read it; the process must run."""
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")

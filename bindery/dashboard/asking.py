@@ -29,6 +29,7 @@ from bindery.dashboard.seen import reduced
 from bindery.dashboard.state import ClusterReader, StateKeeper
 from bindery.kube.objects.queues import Queue
 from bindery.kube.objects.watched import KubeObject, Node
+from bindery.observability.interpreter import collected_after
 from bindery.scheduler.insight.waiting import Explanation, explain
 from bindery.scheduler.model.jobs import JobKey
 
@@ -61,7 +62,9 @@ class PlanDesk:
         known = (picture.version, key)
         if known not in self._explained:
             async with self._place():
-                self._explained[known] = await asyncio.to_thread(_explained, source, key)
+                self._explained[known] = await asyncio.to_thread(
+                    collected_after, _explained, source, key
+                )
             while len(self._explained) > _KEPT:
                 self._explained.popitem(last=False)
         return self._explained[known]
@@ -96,7 +99,7 @@ class PlanDesk:
                 _, source = await self._keeper.whole()
                 rows = await self._reader.grouper_rows()
                 found = await asyncio.to_thread(
-                    _rehearsed, source, manifest, form.namespace, rows, rights
+                    collected_after, _rehearsed, source, manifest, form.namespace, rows, rights
                 )
         except (FileError, NoAnswerError) as error:
             return replace(form, problem=reduced(str(error), rights))

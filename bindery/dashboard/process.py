@@ -31,6 +31,7 @@ from bindery.dashboard.web import Server, Site
 from bindery.kube.access.credentials import ServerAddress
 from bindery.kube.client import Client
 from bindery.observability.health import HealthServer
+from bindery.observability.interpreter import take_short_turns
 from bindery.observability.listening import LOOPBACK, ListenError, Listening
 
 _log = structlog.get_logger()
@@ -136,6 +137,7 @@ def _site(
 
 
 async def _serve(site: Site, where: Served, announced: Callable[[int], None]) -> None:
+    take_short_turns()
     tls = None
     if where.certificate is not None:
         tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)

@@ -57,9 +57,10 @@ def table(listing: Listing[Any]) -> str:
 
 def _csv_cell(value: object) -> str:
     """Return a cell; a text that a spreadsheet would compute gets a quote before it."""
+    if isinstance(value, int | float):
+        return cell(value)
     text = shown(cell(value), MOST_CELL)
-    is_formula = not isinstance(value, int | float) and text.startswith(_FORMULA)
-    return f"'{text}" if is_formula else text
+    return f"'{text}" if text.startswith(_FORMULA) else text
 
 
 def duration(seconds: float | None) -> str:

@@ -17,6 +17,7 @@ from bindery.dashboard.facts import Picture
 from bindery.dashboard.metrics import LOOKERS, PICTURES, PLAN_SECONDS
 from bindery.dashboard.planned import picture_of
 from bindery.kube.errors import KubeError
+from bindery.observability.interpreter import collected_after
 
 PLAN_EVERY_S: Final = 10.0
 """Minimum seconds between the starts of two plans."""
@@ -26,8 +27,8 @@ planning takes at most a third of the time, however large the cluster is."""
 AGED_S: Final = 60.0
 """Age after which a picture is made again although nothing has changed, because times go on."""
 PATIENCE_S: Final = 0.2
-"""Seconds that a request waits for a new picture if the newest one is old; after that it gets the
-old one, whose age is shown."""
+"""Seconds that a request waits for a new picture if the newest one is old, and the last one took no
+longer; after that it gets the old one, whose age is shown."""
 
 _log = structlog.get_logger()
 
@@ -93,6 +94,11 @@ class StateKeeper:
         """Seconds since the cluster of the newest picture was read."""
         return max(0.0, self._clock() - self._begun_s)
 
+    @property
+    def is_planning(self) -> bool:
+        """Whether a picture is being made."""
+        return self._planning is not None and not self._planning.done()
+
     async def picture(self) -> Picture:
         """Return the newest picture, and begin the next one if it is time for it.
 
@@ -121,9 +127,10 @@ class StateKeeper:
     async def _wait_for(self, planning: "asyncio.Task[None]") -> None:
         """Wait for the new picture where there is none; a moment where the newest one is old."""
         is_old = not self._reader.is_fixed and self.age_s > AGED_S + PLAN_EVERY_S
+        is_quick = self._took_s <= self._patience_s  # in a large cluster, all would wait in vain
         if self._picture is None:
             await asyncio.shield(planning)
-        elif is_old:
+        elif is_old and is_quick:
             # An error is logged; the old picture is shown with its age.
             with suppress(TimeoutError, KubeError, NoAnswerError):
                 async with asyncio.timeout(self._patience_s):
@@ -160,7 +167,7 @@ class StateKeeper:
             await asyncio.sleep(look_every_s)
 
     def _is_due(self) -> bool:
-        if self._planning is not None and not self._planning.done():
+        if self.is_planning:
             return False
         if self._picture is None:
             return True
@@ -179,7 +186,7 @@ class StateKeeper:
         source = await self._reader.source()
         version = 1 if self._picture is None else self._picture.version + 1
         with PLAN_SECONDS.time():
-            picture = await asyncio.to_thread(picture_of, source, version)
+            picture = await asyncio.to_thread(collected_after, picture_of, source, version)
         self._picture, self._source = picture, source
         self._begun_s, self._changes = begun_s, changes
         self._took_s = self._clock() - begun_s

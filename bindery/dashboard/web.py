@@ -34,7 +34,7 @@ from bindery.dashboard.state import ClusterReader, StateKeeper
 from bindery.kube.errors import ForbiddenError, KubeError
 
 _SEEN_KEPT: Final = 16
-"""Number of reduced pictures that are kept for people with equal rights."""
+"""Number of reductions of the newest picture that are kept, each for people with equal rights."""
 _ALIVE_S: Final = 15.0
 """Seconds between two signs of life in a stream of events."""
 _MOST_ROWS_OF_CSV: Final = 1_000_000
@@ -257,6 +257,8 @@ class Server:
         found = self._seen.get(key)
         if found is None:
             found = await asyncio.to_thread(shown_to, picture, rights)
+            for old in [each for each in self._seen if each[0] < picture.version]:
+                del self._seen[old]  # it would keep the objects of an earlier picture in memory
             self._seen[key] = found
             while len(self._seen) > _SEEN_KEPT:
                 self._seen.popitem(last=False)

@@ -255,14 +255,21 @@ def _namespaces(found: Migration, body: Body) -> dict[str, Any] | None:
     given = part(body, "spec").get("namespaceSelector")
     if given is None:
         return {}
-    rule = {"selector": given}
+    rule = {"selector": _without_nulls(given)}
     try:
         validated(NamespaceRule, rule)
     except ValidationError:
         reason = f"{UNREADABLE}: no namespace may use the queue"
         found.lose(body, "spec.namespaceSelector", given, reason)
         return {}
-    return rule if given else None
+    return rule if rule["selector"] else None
+
+
+def _without_nulls(value: Any) -> Any:
+    """Return `value` without the fields that are null, which count as missing in Kubernetes."""
+    if isinstance(value, dict):
+        return {name: _without_nulls(each) for name, each in value.items() if each is not None}
+    return [_without_nulls(each) for each in value] if isinstance(value, list) else value
 
 
 def _preemption(found: Migration, body: Body, *, reclaims: bool) -> None:

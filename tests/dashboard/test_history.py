@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from structlog.testing import capture_logs
 
 from bindery.dashboard.history import RecordedHistory, decoded
 from bindery.scheduler.history.codec import Past, encode
@@ -123,13 +124,14 @@ def test_a_trend_has_the_mean_number_of_gangs_that_wait() -> None:
     assert (point.waiting_gangs, point.allocated) == (2.5, 8.0)
 
 
-def test_a_malformed_record_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_malformed_record_is_left_out() -> None:
     text = encode(past(evicted(SERVE)), 20.0)
 
-    found = RecordedHistory(decoded({"": text, "inference": "scribble"}))
+    with capture_logs() as logs:
+        found = RecordedHistory(decoded({"": text, "inference": "scribble"}))
 
     assert len(found.evictions_of(KEY)) == 1
-    assert capsys.readouterr().out.count("history is malformed") == 1
+    assert [each["event"] for each in logs] == ["history is malformed"]
 
 
 def test_nothing_is_kept_without_records() -> None:

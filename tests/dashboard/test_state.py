@@ -1,6 +1,7 @@
 """A picture is made at most once in ten seconds, and only while a person looks."""
 
 import asyncio
+import gc
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -10,6 +11,7 @@ from bindery.answers.grouperrows import GrouperRows
 from bindery.answers.source import Source
 from bindery.dashboard.state import AGED_S, PLAN_EVERY_S, StateKeeper
 from bindery.kube.errors import UnreachableError
+from bindery.scheduler.cache.cluster import Cluster
 from tests.dashboard.sites import Clock
 from tests.inlinescenarios import scenario_of, source_of
 
@@ -183,6 +185,39 @@ async def test_an_error_is_raised_where_there_is_no_picture_and_else_the_old_one
 
     assert await keeper.picture() is first
     assert keeper.age_s >= 3600
+
+
+async def test_no_request_waits_for_a_plan_that_will_take_long() -> None:
+    cluster, clock = Changing(), Clock()
+    keeper = StateKeeper(cluster, clock, patience_s=60.0)
+    cluster.gate.clear()
+    asking = asyncio.create_task(keeper.picture())
+    await until(lambda: cluster.reads == 1)
+    clock.now += 200  # so long takes the plan
+    cluster.gate.set()
+    first = await asking
+    clock.now += 3600
+    cluster.gate.clear()
+
+    async with asyncio.timeout(30):
+        assert await keeper.picture() is first
+    assert keeper.is_planning
+
+
+async def test_a_plan_leaves_no_cluster_in_memory() -> None:
+    keeper = StateKeeper(Changing(), Clock())
+    gc.collect()
+    gc.disable()
+    try:
+        before = clusters_in_memory()
+        await keeper.picture()
+        assert clusters_in_memory() == before
+    finally:
+        gc.enable()
+
+
+def clusters_in_memory() -> int:
+    return sum(isinstance(each, Cluster) for each in gc.get_objects())
 
 
 async def test_who_waits_for_news_in_vain_gets_none() -> None:

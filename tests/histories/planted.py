@@ -282,13 +282,13 @@ PLANTED: Final = (
     Planted(_CACHE, "an event is applied twice", Charges, "enter", _enter_twice),
     Planted(_CACHE, "a withdrawn request keeps its holds", Holds, "remove", _always(())),
     Planted(_CACHE, "expectations are never dropped", ExpectedReservations, "due", _always([]), 1),
-    Planted(_CACHE, "a refused commit keeps its places", Cluster, "forget", _always(None)),
+    Planted(_CACHE, "a refused commit keeps its places", Cluster, "forget", _always(None), 3),
     Planted(_COMMIT, "limits are ignored", QueueLimits, "over_capacity", _always(None), 2),
     Planted(
-        _COMMIT, "stale requests are not deleted", RequestWriter, "_remove", _never(), 0, _splits
+        _COMMIT, "stale requests are not deleted", RequestWriter, "_remove", _never(), 43, _splits
     ),
     Planted(_COMMIT, "parts of a refused gang stay", RequestWriter, "_take_back", _never(), 69),
-    Planted(_COMMIT, "any request is the own one", RequestWriter, "_exists", _never(True), 69),
+    Planted(_COMMIT, "any request is the own one", RequestWriter, "_exists", _never(True), 58),
     Planted(
         _COMMIT, "lost requests are not looked up", RequestWriter, "look_up", _always(None), 43
     ),
@@ -314,7 +314,7 @@ PLANTED: Final = (
         _BINDER, "gangs are bound in part", BindTransaction, "_may_bind", _always(True), 57,
         _scarce,
     ),
-    Planted(_BINDER, "attempts do not end", BindTransaction, "attempt", _try_for_ever, 2),
+    Planted(_BINDER, "attempts do not end", BindTransaction, "attempt", _try_for_ever, 7),
     Planted(_BINDER, "attempts without a pause", Run, "_backoff_s", _always(0.0), 0, _scarce),
     Planted(_BINDER, "the fence is not checked", Fence, "refusal", _always(None), 32, _late),
     Planted(
@@ -324,7 +324,7 @@ PLANTED: Final = (
     Planted(
         _BINDER, "a term has no end", Client, "within", lambda _: lambda client, _valid: client, 1
     ),
-    Planted(_BINDER, "an interruption is ignored", Run, "interrupt", _always(None)),
+    Planted(_BINDER, "an interruption is ignored", Run, "interrupt", _always(None), 69),
     Planted(_BINDER, "finished requests stay", RetentionQueue, "run", _never(), 0),
     Planted(_BINDER, "outcomes are not written", Run, "_conclude", _never(), 0),
     Planted(_BINDER, "announcements are not read", ApiAdapter, "acknowledge", _never(), 0),
@@ -333,12 +333,12 @@ PLANTED: Final = (
         _GPUS, "used reservations are deleted", Users, "of",
         _never(Use(on_node=False, on_the_way=False)), 0, _shares,
     ),
-    Planted(_GPUS, "groups stay on pods", GpuSharing, "rollback", _never(), 0, _shares),
+    Planted(_GPUS, "groups stay on pods", GpuSharing, "rollback", _never(), 14, _shares),
     Planted(
-        _NEEDS, "the node on a claim stays", VolumeWriter, "deselect", _never(), 2, _volumes
+        _NEEDS, "the node on a claim stays", VolumeWriter, "deselect", _never(), 7, _volumes
     ),
     Planted(
-        _NEEDS, "reservations of devices stay", DynamicResources, "rollback", _never(), 54,
+        _NEEDS, "reservations of devices stay", DynamicResources, "rollback", _never(), 31,
         _devices,
     ),
     Planted(_NEEDS, "locks are taken from anybody", LockQueues, "_held", _free, 1, _cards),

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import accumulate, islice
 from typing import Final
 
 from bindery.api.times import age, seconds
@@ -128,7 +129,18 @@ def gang_listing(
 
 
 def gang_row(picture: Picture, gang: GangFact) -> GangRow:
-    """Return the row of `gang`."""
+    """Return the row of `gang`, which is made once for each picture."""
+    known = picture.once(_known_rows)
+    if gang.key not in known:
+        known[gang.key] = _row(picture, gang)
+    return known[gang.key]
+
+
+def _known_rows(_: Picture) -> dict[JobKey, GangRow]:
+    return {}
+
+
+def _row(picture: Picture, gang: GangFact) -> GangRow:
     place = picture.place_of.get(gang.key)
     return GangRow(
         key=gang.key,
@@ -157,15 +169,17 @@ def gang_row(picture: Picture, gang: GangFact) -> GangRow:
 
 def ahead_of(picture: Picture, place: int) -> Ahead:
     """Return the gangs before the one at `place`."""
-    before = picture.order[: place - 1]
-    first: list[JobKey] = []
-    for key in before:
-        if key is not None:
-            first.append(key)
-            if len(first) == _SHOWN_AHEAD:
-                break
-    others = before.count(None)
-    return Ahead(len(before), tuple(first), others)
+    first, hidden = picture.once(_beginning)
+    return Ahead(place - 1, tuple(key for at, key in first if at < place), hidden[place - 1])
+
+
+def _beginning(picture: Picture) -> tuple[list[tuple[int, JobKey]], list[int]]:
+    """Return the first gangs of the order with their places, and the numbers of gangs without a
+    name among the first none, one, two and so on.
+    """
+    named = ((at, key) for at, key in enumerate(picture.order, 1) if key is not None)
+    hidden = accumulate((key is None for key in picture.order), initial=0)
+    return list(islice(named, _SHOWN_AHEAD)), list(hidden)
 
 
 def _age_s(created: str | None, now: datetime) -> int:

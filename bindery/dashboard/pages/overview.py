@@ -143,7 +143,6 @@ def _attention(picture: Picture) -> Iterator[Attention]:
 
 def _gangs(picture: Picture) -> Iterator[Attention]:
     for gang in picture.gangs:
-        path, what = gang_path(gang.key), f"gang {gang.key}"
         if gang.is_broken:
             kind = "Misconfigured"
         elif gang.is_idle:
@@ -152,4 +151,5 @@ def _gangs(picture: Picture) -> Iterator[Attention]:
             kind = "Stuck gang"
         else:
             continue
+        path, what = gang_path(gang.key), f"gang {gang.key}"
         yield Attention(kind, what, gang.reason, gang.message, gang.advice, path)
