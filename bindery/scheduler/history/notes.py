@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from msgspec.structs import replace
+
 from bindery.api.shown import MOST_QUOTED, shown
 from bindery.api.states import GangState, Phase
 from bindery.api.times import seconds
@@ -183,17 +185,7 @@ def _gang(key: JobKey, queue: str) -> Gang:
 
 
 def _ended(plan: HistoryEntry, phase: str, now: float) -> HistoryEntry:
-    return HistoryEntry(
-        plan.kind,
-        plan.gang,
-        plan.since,
-        max(plan.since, now),
-        pods=plan.pods,
-        seconds=plan.seconds,
-        reason=phase,
-        nodes=plan.nodes,
-        node_count=plan.node_count,
-    )
+    return replace(plan, until=max(plan.since, now), reason=phase)
 
 
 def _waited(wait: _Wait, now: float) -> HistoryEntry:
