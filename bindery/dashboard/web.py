@@ -29,7 +29,7 @@ from bindery.dashboard.past import HistoryReader
 from bindery.dashboard.rights import ALL, Rights
 from bindery.dashboard.seen import SeenHistory, shown_to
 from bindery.dashboard.sessions import Session, Sessions
-from bindery.dashboard.sitemap import PAGES, PageKind, PathParts
+from bindery.dashboard.sitemap import PAGES, HasListing, PageKind, PathParts
 from bindery.dashboard.state import ClusterReader, StateKeeper
 from bindery.kube.errors import ForbiddenError, KubeError
 
@@ -233,11 +233,7 @@ class Server:
             page = kind.make(picture, parts, asked, past)
             if page is None:
                 return None
-            if form == ".json":
-                return rendering.wire(page, picture, self._site.keeper.age_s)
-            if form == ".csv":
-                return rendering.table(page.listing)
-            return self._html(request, kind.template, kind.name, page, picture)
+            return self._rendered(request, form, (kind.template, kind.name), page, picture)
 
         text = await asyncio.to_thread(made)
         if text is None:
@@ -263,6 +259,21 @@ class Server:
             while len(self._seen) > _SEEN_KEPT:
                 self._seen.popitem(last=False)
         return found
+
+    def _rendered(
+        self,
+        request: web.Request,
+        form: str,
+        template: tuple[str, str],
+        page: HasListing,
+        picture: Picture,
+    ) -> str:
+        """Return a page with a table in the asked form; `template`: with the place in the menu."""
+        if form == ".json":
+            return rendering.wire(page, picture, self._site.keeper.age_s)
+        if form == ".csv":
+            return rendering.table(page.listing)
+        return self._html(request, *template, page, picture)
 
     def _html(
         self, request: web.Request, template: str, current: str, page: object, picture: Picture
@@ -296,12 +307,7 @@ class Server:
             page = help_page(picture, explained, query, rights)
         if page is None:
             raise web.HTTPNotFound(reason="There is no such gang, or you may not see it.")
-        if form == ".json":
-            text = rendering.wire(page, picture, self._site.keeper.age_s)
-        elif form == ".csv":
-            text = rendering.table(page.listing)
-        else:
-            text = self._html(request, "help.html", "gang", page, picture)
+        text = self._rendered(request, form, ("help.html", "gang"), page, picture)
         return _answer(text, form, "help")
 
     async def _whatif(self, request: web.Request) -> web.Response:
