@@ -20,22 +20,20 @@ from tests.kube.faultproxy import Fault, FaultProxy
 
 pytestmark = pytest.mark.e2e
 
-SOON = LeaderElection(lease_seconds=3, renew_deadline_seconds=2, retry_seconds=0.1)
-KEPT = LeaderElection(lease_seconds=300, renew_deadline_seconds=200, retry_seconds=0.1)
-"""Of a term that does not end, however busy the machine is: each term lists everything again."""
+ELECTION = LeaderElection(lease_seconds=300, renew_deadline_seconds=200, retry_seconds=0.1)
+"""A term ends only when another holder takes the Lease, however busy the machine is: a scheduler
+that loses it earlier lists everything again before it writes."""
 RETRY_AFTER_S = 2
-TERMS = f"/{SOON.namespace}/bindrequests"
+TERMS = f"/{ELECTION.namespace}/bindrequests"
 ELECTION_ROUNDS = 30
 """The other's term, in attempts of ours to stand: longer than the write waits."""
 
 
 @asynccontextmanager
-async def scheduler(
-    proxy: FaultProxy, corner: Corner, directory: Path, election: LeaderElection = SOON
-) -> AsyncIterator[str]:
+async def scheduler(proxy: FaultProxy, corner: Corner, directory: Path) -> AsyncIterator[str]:
     """Run a scheduler for `corner` behind `proxy`; yield the name of its Lease."""
     file = directory / "scheduler.yaml"
-    configuration = scheduler_configuration(corner.pool, leader_election=election)
+    configuration = scheduler_configuration(corner.pool, leader_election=ELECTION)
     file.write_text(configuration.model_dump_json(by_alias=True))
     options = process.SchedulerOptions(
         ConfigurationFile(file), proxy.kubeconfig, "this-one", Listening(0)
@@ -47,12 +45,12 @@ async def scheduler(
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
-        await corner.client.delete(LEASES, lease, SOON.namespace)
+        await corner.client.delete(LEASES, lease, ELECTION.namespace)
         pool = f"{NODE_POOL_LABEL}={corner.pool}"
         for each in await corner.client.list(
-            BIND_REQUESTS, namespace=SOON.namespace, label_selector=pool
+            BIND_REQUESTS, namespace=ELECTION.namespace, label_selector=pool
         ):
-            await corner.client.delete(BIND_REQUESTS, each.metadata.name, SOON.namespace)
+            await corner.client.delete(BIND_REQUESTS, each.metadata.name, ELECTION.namespace)
 
 
 @pytest.mark.usefixtures("installation")
@@ -125,9 +123,9 @@ async def test_a_term_is_announced_before_the_leader_lists_the_cluster(
     if was_standby:
         spec = {"holderIdentity": "another", "leaseTransitions": 7, "leaseDurationSeconds": 3600}
         body = {"metadata": {"name": lease}, "spec": spec}
-        await corner.client.create(LEASES, body, SOON.namespace)
+        await corner.client.create(LEASES, body, ELECTION.namespace)
     async with FaultProxy(control_plane.admin_kubeconfig, tmp_path).serve() as proxy:
-        async with scheduler(proxy, corner, tmp_path, KEPT):
+        async with scheduler(proxy, corner, tmp_path):
 
             async def listed() -> bool:
                 return proxy.count("GET", "/poddisruptionbudgets?limit=") > 0
@@ -138,11 +136,13 @@ async def test_a_term_is_announced_before_the_leader_lists_the_cluster(
             if was_standby:
                 await wait_for(listed, "the standby lists")
                 released = {"spec": {"holderIdentity": ""}}
-                await corner.client.patch(LEASES, lease, released, namespace=SOON.namespace)
+                await corner.client.patch(LEASES, lease, released, namespace=ELECTION.namespace)
             await wait_for(leading, "the scheduler leads")
-            term = await corner.client.get(LEASES, lease, SOON.namespace)
+            term = await corner.client.get(LEASES, lease, ELECTION.namespace)
             token = term.spec.lease_transitions
-            found = await corner.client.get(BIND_REQUESTS, f"{lease}-term-{token}", SOON.namespace)
+            found = await corner.client.get(
+                BIND_REQUESTS, f"{lease}-term-{token}", ELECTION.namespace
+            )
         asked = [f"{verb} {path}" for verb, path in proxy.requests]
 
     assert found.is_fence
@@ -162,7 +162,7 @@ async def test_a_term_is_announced_before_the_leader_lists_the_cluster(
 async def take(corner: Corner, lease: str) -> None:
     """Let another holder hold the Lease for an hour."""
     spec = {"holderIdentity": "another", "leaseTransitions": 99, "leaseDurationSeconds": 3600}
-    await corner.client.patch(LEASES, lease, {"spec": spec}, namespace=SOON.namespace)
+    await corner.client.patch(LEASES, lease, {"spec": spec}, namespace=ELECTION.namespace)
 
 
 async def deposed() -> bool:
