@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Final
 
-from benchmarks.nodeworlds import Pods, managers, pod, zones_of_node
+from benchmarks.nodeworlds import Pods, admit, managers, pod, zones_of_node
 from bindery.nodecore.pods import Pod
 from bindery.nodecore.prediction import vectors
 from bindery.nodecore.prediction.arrays import stack
@@ -79,7 +79,7 @@ def _merging(asking: Pod) -> Callable[[], object]:
     for number in range(10):
         one = pod(f"pod-{number}", cpus=2 + number, devices=number % 3)
         pods.pods.append(one)
-        of.admit(one)
+        admit(of, one)
     providers = of.devices, of.cpu, of.memory
     hints = [provider.container_hints(asking, asking.containers[0]) for provider in providers]
     return lambda: of.topology.merged(hints)
@@ -96,7 +96,7 @@ def _admission_ms(zones: int, policy: str) -> float:
             asking = pod(f"pod-{number}")
             pods.pods.append(asking)
             start = time.perf_counter()
-            if not of.admit(asking).admit:
+            if not admit(of, asking):
                 raise RuntimeError(f"{asking.uid} does not fit")
             each.append(time.perf_counter() - start)
         times.append(sum(each) / len(each))

@@ -16,7 +16,7 @@ from bindery.kube.objects.nodetopologies import (
 from bindery.kube.objects.watched import Meta
 from bindery.nodecore.checkpoints.store import CheckpointManager, MemoryStore
 from bindery.nodecore.container_manager import ContainerManager, NodeConfig
-from bindery.nodecore.devices.state import Device, Ids
+from bindery.nodecore.devices.state import Device
 from bindery.nodecore.machine import uniform
 from bindery.nodecore.pods import Container, Pod
 from bindery.nodecore.prediction.zones import NodeZones
@@ -25,20 +25,6 @@ from bindery.nodecore.topology import policies
 GIB = 1 << 30
 _DETAIL = NumaDetail(cpu_manager_policy="static", memory_manager_policy="Static")
 DEVICES = ("example.com/gpu", "example.com/nic")
-
-
-class Plugin:
-    """A device plugin without preferences."""
-
-    prefers = False
-
-    def preferred(self, available: Ids, included: Ids, size: int) -> Ids:  # noqa: ARG002
-        """Return nothing."""
-        return frozenset()
-
-    def allocate(self, ids: Ids) -> bytes:  # noqa: ARG002
-        """Return an empty answer."""
-        return b""
 
 
 class Pods:
@@ -78,12 +64,20 @@ def managers(zones: int, policy: str, pods: Pods) -> ContainerManager:
     made = ContainerManager(config, pods, *stores, clock=lambda: 0.0)
     made.start()
     for resource in DEVICES:
-        made.devices.register(resource, Plugin())
+        made.devices.register(resource)
         made.devices.update(
             resource,
             [Device(f"{zone}-{place}", (zone,)) for zone in range(zones) for place in range(4)],
         )
     return made
+
+
+def admit(of: ContainerManager, asking: Pod) -> bool:
+    """Admit a pod whose plugins answer with nothing; return whether it may run."""
+    is_admitted = of.admit(asking).admit
+    if is_admitted:
+        of.devices.record(dict.fromkeys(of.devices.calls(asking.uid), b""))
+    return is_admitted
 
 
 def pod(uid: str, cpus: int = 4, devices: int = 1, memory_gib: int = 4) -> Pod:

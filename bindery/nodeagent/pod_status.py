@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from bindery.api.times import timestamp
+from bindery.nodeagent.admission import PREEMPTING
 from bindery.nodeagent.held import ANNOTATION as HELD_ANNOTATION
-from bindery.nodeagent.kubelet import PREEMPTING
 from bindery.nodeagent.lifecycle import EXIT_KILLED
 from bindery.nodeagent.pod_objects import HollowPod, NodeContainer
 from bindery.nodecore.admission.result import Admission

@@ -12,7 +12,6 @@ from bindery.nodecore.cgroups.pods import NoPodCgroups, PodCgroups, PodContainer
 from bindery.nodecore.cgroups.system import Status, Subsystems
 from bindery.nodecore.cgroups.values import CgroupValues, MemoryReservation
 from bindery.nodecore.checkpoints.store import CheckpointManager
-from bindery.nodecore.claims.drivers import DriverHandler, Drivers
 from bindery.nodecore.claims.facts import ClaimingPod
 from bindery.nodecore.claims.manager import ClaimManager
 from bindery.nodecore.containers import ContainerIds
@@ -22,7 +21,6 @@ from bindery.nodecore.cpu.topology import CpuTopology, discover
 from bindery.nodecore.cpusets import EMPTY, CpuSet
 from bindery.nodecore.devices.manager import DeviceManager
 from bindery.nodecore.devices.options import RunOptions, merged
-from bindery.nodecore.devices.registration import Connect, DeviceHandler
 from bindery.nodecore.errors import CheckpointError, ConfigurationError
 from bindery.nodecore.features import DEFAULT, Features
 from bindery.nodecore.lifecycle import InternalContainerLifecycle
@@ -30,7 +28,6 @@ from bindery.nodecore.machine import Machine
 from bindery.nodecore.memory import manager as memory_manager
 from bindery.nodecore.memory.manager import MemoryManager, Reservations
 from bindery.nodecore.node import Node
-from bindery.nodecore.plugins import PluginHandler, PluginType
 from bindery.nodecore.pods import CPU, MEMORY, Container, Pod, QosClass, Resources
 from bindery.nodecore.topology import options as topology_options
 from bindery.nodecore.topology import policies
@@ -181,7 +178,20 @@ class ContainerManager:
         return self.devices.start(running.values())
 
     def admit(self, pod: Pod) -> Admission:
-        """Allocate the pod's resources; return whether it may run."""
+        """Allocate the pod's CPUs and memory and reserve its devices; return whether it may run.
+
+        It runs once the plugins have answered `devices.calls`.
+        """
+        return self.topology.admit(pod)
+
+    def admit_again(self, pod: Pod) -> Admission:
+        """Plan the admission of a pod again, with the answer to `devices.question`.
+
+        The pod keeps its place: no other pod gets what it holds.
+        """
+        self.devices.give_back(pod.uid)
+        self.cpu.release(pod)
+        self.memory.release(pod)
         return self.topology.admit(pod)
 
     def node_allocatable_reservation(self) -> dict[str, int]:
@@ -299,7 +309,6 @@ class ContainerManager:
         """Return what devices and claims add to a container; `parse` reads a plugin's answer.
 
         Raises:
-            AllocationError: the container cannot have its devices.
             ClaimError: a claim is not prepared.
         """
         found = []
@@ -307,17 +316,6 @@ class ContainerManager:
             cdi = self.claims.cdi_devices(claiming, container.name)
             found.append(RunOptions(cdi_devices=tuple(cdi)))
         return merged([*found, self.devices.run_options(pod, container, parse)])
-
-    def plugin_handlers(
-        self, connect: Connect, drivers: Drivers | None = None
-    ) -> dict[PluginType, PluginHandler]:
-        """Return who serves the plugins of each type; `drivers` is None without DRA manager."""
-        handlers: dict[PluginType, PluginHandler] = {
-            PluginType.DEVICE: DeviceHandler(self.devices, connect)
-        }
-        if drivers is not None:
-            handlers[PluginType.DRA] = DriverHandler(drivers)
-        return handlers
 
     def _kubepods(self) -> CgroupName:
         if not self.config.cgroups_per_qos:

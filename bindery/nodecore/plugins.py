@@ -10,6 +10,7 @@ from bindery.nodecore.operations import OperationKey, PendingOperations
 
 RECONCILE_PERIOD_S: Final = 1.0
 DIAL_TIMEOUT_S: Final = 10.0
+INFO_TIMEOUT_S: Final = 1.0
 NOTIFY_TIMEOUT_S: Final = 5.0
 
 
@@ -31,10 +32,10 @@ class PluginHandler(Protocol):
     def validate(self, name: str, endpoint: str, versions: Sequence[str]) -> None:
         """Check that a plugin can be registered; raises NodeCoreError."""
 
-    def register(self, name: str, endpoint: str, versions: Sequence[str]) -> None:
-        """Register a plugin; raises NodeCoreError."""
+    async def register(self, name: str, endpoint: str, versions: Sequence[str]) -> None:
+        """Connect to a plugin and register it; raises NodeCoreError."""
 
-    def deregister(self, name: str, endpoint: str) -> None:
+    async def deregister(self, name: str, endpoint: str) -> None:
         """Unregister a plugin; an unknown one is no error."""
 
 

@@ -9,11 +9,13 @@ from bindery.nodecore.checkpoints import claims as files
 from bindery.nodecore.checkpoints.claims import ClaimDevice, PreparedClaim
 from bindery.nodecore.checkpoints.store import CheckpointManager, MemoryStore
 from bindery.nodecore.claims import health
+from bindery.nodecore.claims.calls import Prepared
 from bindery.nodecore.claims.drivers import SERVICES, WIPING_DELAY_S, Drivers
 from bindery.nodecore.claims.facts import ClaimError, ClaimingPod, PodClaim, ResourceClaim
 from bindery.nodecore.claims.health import DeviceHealth, Health, HealthState
-from bindery.nodecore.claims.manager import ClaimManager, Prepared
+from bindery.nodecore.claims.manager import ClaimManager
 from bindery.nodecore.errors import RestoreError
+from tests.nodecore import answering
 from tests.nodecore.nodes import FakeNode, pod
 
 
@@ -52,14 +54,27 @@ class Cluster:
         self.node = FakeNode()
 
     def started(self) -> ClaimManager:
-        manager = ClaimManager(
-            CheckpointManager(self.store),
-            self.node,
-            lambda _namespace, _name: self.claim,
-            self.drivers.__getitem__,
-        )
+        manager = ClaimManager(CheckpointManager(self.store), self.node, self.drivers.__getitem__)
         manager.start()
         return manager
+
+    def prepare(self, manager: ClaimManager, asking: ClaimingPod) -> None:
+        answering.prepare(
+            manager, asking, lambda _namespace, _name: self.claim, self.drivers.__getitem__
+        )
+
+    def unprepare(self, manager: ClaimManager, asking: ClaimingPod) -> None:
+        answering.unprepare(manager, asking, self.drivers.__getitem__)
+
+    def reconcile(self, manager: ClaimManager) -> list[str]:
+        """Unprepare the claims of inactive pods; return the pods for which it has failed."""
+        failed = []
+        for plan in manager.stale():
+            try:
+                answering.carry_out(manager, plan, self.drivers.__getitem__)
+            except ClaimError:
+                failed.append(plan.pod_uid)
+        return failed
 
 
 @pytest.fixture
@@ -75,18 +90,18 @@ def using(uid: str) -> ClaimingPod:
 
 def test_a_claim_is_prepared_once_for_all_pods(cluster: Cluster) -> None:
     manager = cluster.started()
-    manager.prepare(using("one"))
-    manager.prepare(using("two"))
+    cluster.prepare(manager, using("one"))
+    cluster.prepare(manager, using("two"))
 
     assert cluster.drivers["a"].prepared == ["claim-uid"]
     assert manager.cdi_devices(using("two"), "app") == ["a/gpu=0", "b/gpu=0"]
 
 
 def test_after_a_restart_a_claim_is_prepared_again_with_the_same_devices(cluster: Cluster) -> None:
-    cluster.started().prepare(using("one"))
+    cluster.prepare(cluster.started(), using("one"))
     manager = cluster.started()
     before = manager.cdi_devices(using("one"), "app")
-    manager.prepare(using("one"))
+    cluster.prepare(manager, using("one"))
 
     assert cluster.drivers["a"].prepared == ["claim-uid", "claim-uid"]
     assert manager.cdi_devices(using("one"), "app") == before == ["a/gpu=0", "b/gpu=0"]
@@ -100,7 +115,7 @@ def test_the_pod_is_in_the_checkpoint_before_drivers_are_called(cluster: Cluster
         found.append([one.pod_uids for one in states or ()])
 
     cluster.drivers["a"].seen = look
-    cluster.started().prepare(using("one"))
+    cluster.prepare(cluster.started(), using("one"))
 
     assert found == [[frozenset({"one"})]]
 
@@ -108,35 +123,35 @@ def test_the_pod_is_in_the_checkpoint_before_drivers_are_called(cluster: Cluster
 def test_a_pod_that_died_between_two_drivers_is_unprepared_in_both(cluster: Cluster) -> None:
     cluster.drivers["b"].failure = "out of order"
     with pytest.raises(ClaimError, match="NodePrepareResources failed for ResourceClaim claim"):
-        cluster.started().prepare(using("one"))
+        cluster.prepare(cluster.started(), using("one"))
     cluster.drivers["b"].failure = ""
 
     manager = cluster.started()
     assert manager.might_need_to_unprepare("one")
-    assert manager.reconcile() == []
+    assert cluster.reconcile(manager) == []
     assert [one.unprepared for one in cluster.drivers.values()] == [["claim-uid"], ["claim-uid"]]
     assert manager.claims == cluster.started().claims == {}
 
 
 def test_a_claim_stays_while_another_pod_uses_it(cluster: Cluster) -> None:
     manager = cluster.started()
-    manager.prepare(using("one"))
-    manager.prepare(using("two"))
-    manager.unprepare(using("one"))
+    cluster.prepare(manager, using("one"))
+    cluster.prepare(manager, using("two"))
+    cluster.unprepare(manager, using("one"))
 
     assert cluster.drivers["a"].unprepared == []
     assert not manager.might_need_to_unprepare("one")
-    manager.unprepare(using("two"))
-    manager.unprepare(using("two"))
+    cluster.unprepare(manager, using("two"))
+    cluster.unprepare(manager, using("two"))
     assert cluster.drivers["a"].unprepared == ["claim-uid"]
 
 
 def test_claims_of_active_pods_stay(cluster: Cluster) -> None:
     manager = cluster.started()
-    manager.prepare(using("one"))
+    cluster.prepare(manager, using("one"))
     cluster.node.pods = [pod(uid="one")]
 
-    assert manager.reconcile() == []
+    assert cluster.reconcile(manager) == []
     assert [info.key for info in manager.of_container(using("one"), "app")] == [
         ("default", "claim")
     ]
@@ -144,14 +159,47 @@ def test_claims_of_active_pods_stay(cluster: Cluster) -> None:
 
 def test_a_failure_to_unprepare_is_reported_and_retried(cluster: Cluster) -> None:
     manager = cluster.started()
-    manager.prepare(using("one"))
+    cluster.prepare(manager, using("one"))
     cluster.drivers["a"].failure = "busy"
 
-    assert [uid for uid, _ in manager.reconcile()] == ["one"]
+    assert cluster.reconcile(manager) == ["one"]
     assert manager.might_need_to_unprepare("one")
     cluster.drivers["a"].failure = ""
-    assert manager.reconcile() == []
+    assert cluster.reconcile(manager) == []
     assert not manager.might_need_to_unprepare("one")
+
+
+def test_a_claim_that_is_being_unprepared_cannot_be_used(cluster: Cluster) -> None:
+    """Else the driver would have unprepared what the next pod believes to be prepared."""
+    manager = cluster.started()
+    cluster.prepare(manager, using("one"))
+    plan = manager.plan_unprepare(using("one"))
+
+    with pytest.raises(ClaimError, match="ResourceClaim claim is being unprepared"):
+        cluster.prepare(manager, using("two"))
+    manager.give_up(plan)
+    cluster.prepare(manager, using("two"))
+    cluster.unprepare(manager, using("two"))
+    assert cluster.drivers["a"].unprepared == []
+    answering.carry_out(manager, manager.plan_unprepare(using("one")), cluster.drivers.__getitem__)
+    assert manager.claims == {}
+
+
+def test_pods_with_a_plan_that_has_not_ended_are_left_alone(cluster: Cluster) -> None:
+    manager = cluster.started()
+    plan = manager.plan_prepare(using("one"), lambda _namespace, _name: cluster.claim)
+
+    assert manager.stale(busy={"one"}) == []
+    assert [one.pod_uid for one in manager.stale()] == [plan.pod_uid]
+
+
+def test_an_answer_for_a_claim_that_is_gone_is_refused(cluster: Cluster) -> None:
+    manager = cluster.started()
+    plan = manager.plan_prepare(using("one"), lambda _namespace, _name: cluster.claim)
+    cluster.unprepare(manager, using("one"))
+
+    with pytest.raises(ClaimError, match="unable to get claim info for ResourceClaim claim"):
+        manager.record(plan.calls[0], {"claim-uid": Prepared()})
 
 
 def test_a_claim_of_another_owner_is_refused(cluster: Cluster) -> None:
@@ -160,10 +208,10 @@ def test_a_claim_of_another_owner_is_refused(cluster: Cluster) -> None:
     )
 
     with pytest.raises(ClaimError, match="was not created for pod default/one"):
-        cluster.started().prepare(generated)
+        cluster.prepare(cluster.started(), generated)
     missing = ClaimingPod("one", "one", "default", (PodClaim("gpu", is_generated=True),))
     with pytest.raises(ClaimError, match="ResourceClaim not created yet"):
-        cluster.started().prepare(missing)
+        cluster.prepare(cluster.started(), missing)
 
 
 def test_an_invalid_checkpoint_prevents_the_start(cluster: Cluster) -> None:

@@ -18,20 +18,22 @@ from bindery.nodecore.cgroups.system import (
 )
 from bindery.nodecore.cgroups.values import CgroupValues
 from bindery.nodecore.checkpoints.store import CheckpointManager
-from bindery.nodecore.claims.drivers import SERVICES, Drivers
-from bindery.nodecore.claims.facts import ClaimError
 from bindery.nodecore.container_manager import ContainerManager, NodeConfig
 from bindery.nodecore.cpu.manager import Isolation
+from bindery.nodecore.devices.calls import PluginOptions
 from bindery.nodecore.devices.options import RunOptions
-from bindery.nodecore.devices.registration import check_request
-from bindery.nodecore.devices.state import Device, Ids
+from bindery.nodecore.devices.registration import check_plugin, check_request
+from bindery.nodecore.devices.state import Device
 from bindery.nodecore.errors import ConfigurationError
 from bindery.nodecore.features import Features
 from bindery.nodecore.lifecycle import CpusetConfig
 from bindery.nodecore.machine import HugePages, uniform
-from bindery.nodecore.plugins import PluginError, PluginType
+from bindery.nodecore.plugins import PluginError
 from bindery.nodecore.pods import Container, QosClass
+from tests.nodecore import answering
 from tests.nodecore.nodes import MIB, CountingStore, FakeNode, container, pod, whole_pod
+
+GPU = "vendor.com/gpu"
 
 CONFIG = NodeConfig(
     uniform(
@@ -320,27 +322,12 @@ def test_kernel_settings_are_changed_or_reported_as_errors() -> None:
         tunables_to_write(actual.__getitem__, protect_defaults=True)
 
 
-def test_plugins_are_served_by_their_type() -> None:
-    of, drivers = started(), Drivers(lambda: 0.0)
-    plugin = FakePlugin()
-    handlers = of.plugin_handlers(lambda _resource, _endpoint: plugin, drivers)
-    device, dra = handlers[PluginType.DEVICE], handlers[PluginType.DRA]
-    device.validate("vendor.com/gpu", "/gpu.sock", ["v1beta1"])
-    device.register("vendor.com/gpu", "/gpu.sock", ["v1beta1"])
-    of.devices.update("vendor.com/gpu", [Device("gpu-0", (0,))])
-    dra.register("gpu.vendor.com", "/dra.sock", SERVICES)
-
-    assert of.devices.capacity().allocatable == {"vendor.com/gpu": 1}
-    assert drivers.find("gpu.vendor.com").endpoint == "/dra.sock"
-    device.deregister("vendor.com/gpu", "/gpu.sock")
-    dra.deregister("gpu.vendor.com", "/dra.sock")
-    assert of.devices.capacity().allocatable == {"vendor.com/gpu": 0}
-    with pytest.raises(ClaimError, match="is not registered"):
-        drivers.find("gpu.vendor.com")
+def test_device_plugins_of_the_watcher_are_validated() -> None:
+    check_plugin("vendor.com/gpu", ["v1beta1"])
     with pytest.raises(PluginError, match="not among plugin supported versions"):
-        device.validate("vendor.com/gpu", "/gpu.sock", ["v2"])
+        check_plugin("vendor.com/gpu", ["v2"])
     with pytest.raises(PluginError, match='the ResourceName "gpu" is invalid'):
-        device.validate("gpu", "/gpu.sock", ["v1beta1"])
+        check_plugin("gpu", ["v1beta1"])
 
 
 @pytest.mark.parametrize(
@@ -367,9 +354,9 @@ def test_a_container_gets_the_options_that_its_device_plugin_returns() -> None:
     amounts = {**plain.limits, "vendor.com/gpu": 1}
     asking = pod(replace(plain, requests=amounts, limits=amounts), uid="gpus")
     of = started(node=FakeNode([asking]))
-    of.devices.register("vendor.com/gpu", FakePlugin())
+    of.devices.register("vendor.com/gpu")
     of.devices.update("vendor.com/gpu", [Device("gpu-0", (0,))])
-    assert of.admit(asking).admit
+    assert answering.admit(of, asking).admit
 
     found = of.resources(
         asking, asking.containers[0], lambda answer: RunOptions(envs={"GPU": answer.decode()})
@@ -379,16 +366,32 @@ def test_a_container_gets_the_options_that_its_device_plugin_returns() -> None:
     assert of.capacity() == {"cpu": 8000, "memory": 2000 * MIB}
 
 
-class FakePlugin:
-    """A device plugin that answers with the ids."""
+def test_a_preference_is_followed_without_the_loss_of_a_place() -> None:
+    """The init container leaves its preferred device to the other one, with the same CPUs."""
+    wanted = replace(container(cpu=2), limits={**container(cpu=2).limits, GPU: 1})
+    wanted = replace(wanted, requests=wanted.limits)
+    asking = pod(wanted, uid="first", init=[replace(wanted, name="init")])
+    other = pod(container(cpu=5), uid="other")
+    node = FakeNode([asking])
+    config = replace(CONFIG, cpu_policy="static", topology_policy="single-numa-node")
+    of = started(config, node)
+    of.devices.register(GPU, PluginOptions(prefers=True))
+    of.devices.update(GPU, [Device(f"gpu-{one}", (one // 2,)) for one in range(4)])
+    assert of.admit(asking).admit
+    question = of.devices.question("first")
+    assert question is not None
+    assert question.container == "init"
 
-    prefers = False
+    node.pods = [asking, other]
+    assert not of.admit(other).admit  # the CPUs of the first pod are not free meanwhile
+    node.pods = [asking]
+    of.devices.prefer(question, [max(question.available)])
+    assert of.admit_again(asking).admit
 
-    def preferred(self, available: Ids, included: Ids, size: int) -> Ids:  # noqa: ARG002
-        return frozenset()
-
-    def allocate(self, ids: Ids) -> bytes:
-        return ",".join(sorted(ids)).encode()
+    chosen = {call.container: call.ids for call in of.devices.calls("first")}
+    assert of.devices.question("first") is None
+    assert chosen == {"init": chosen["app"], "app": chosen["init"]}
+    assert of.cpu.state.containers["first"]["init"] == of.cpu.state.containers["first"]["app"]
 
 
 def test_containers_of_a_pod_may_share_its_cpus() -> None:

@@ -7,6 +7,7 @@ from bindery.nodecore.container_manager import ContainerManager, NodeConfig
 from bindery.nodecore.devices.state import Device
 from bindery.nodecore.machine import uniform
 from bindery.nodecore.pods import Container, Pod
+from tests.nodecore import answering
 from tests.nodecore.nodes import MIB, FakeNode, container, pod
 
 CONFIG = NodeConfig(
@@ -41,18 +42,6 @@ class Disk(MemoryStore):
             raise KilledError
 
 
-class Plugin:
-    """A device plugin."""
-
-    prefers = False
-
-    def preferred(self, *_: object) -> list[str]:
-        return []
-
-    def allocate(self, ids: frozenset[str]) -> bytes:
-        return " ".join(sorted(ids)).encode()
-
-
 def asking(uid: str, cpu: int) -> Pod:
     wanted = container(cpu=cpu, memory_mib=100)
     with_gpu = {**wanted.limits, GPU: 1}
@@ -68,11 +57,11 @@ def life(disk: Disk, node: FakeNode) -> ContainerManager:
     files = CheckpointManager(disk)
     of = ContainerManager(CONFIG, node, files, files, lambda: 0.0)
     of.start()
-    of.devices.register(GPU, Plugin())
+    of.devices.register(GPU)
     of.devices.update(GPU, [Device(f"gpu-{number}", (number % 2,)) for number in range(4)])
     node.pods = list(PODS)
     for one in PODS:
-        assert of.admit(one).admit
+        assert answering.admit(of, one).admit
     node.pods = [PODS[0], PODS[2]]
     for manager in (of.cpu, of.memory, of.devices):
         manager.remove_stale_state()

@@ -1,8 +1,5 @@
 """The device manager: hints, near and preferred devices, reuse, restarts, capacity."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,12 +14,14 @@ from bindery.nodecore.devices.allocation import (
     devices_to_allocate,
     filter_by_affinity,
 )
+from bindery.nodecore.devices.calls import NO_OPTIONS, PluginOptions
 from bindery.nodecore.devices.manager import DeviceManager
 from bindery.nodecore.devices.options import DeviceNode, Mount, RunOptions, merged
 from bindery.nodecore.devices.state import Device, DeviceState, Held, Ids, by_node
 from bindery.nodecore.errors import AllocationError, CorruptCheckpointError
 from bindery.nodecore.pods import Container, Pod
 from bindery.nodecore.topology.hints import Hint
+from tests.nodecore.answering import answer, joined
 from tests.nodecore.nodes import CountingStore, FakeNode, container, pod
 
 GPU = "vendor.com/gpu"
@@ -175,23 +174,6 @@ def test_a_container_that_ran_before_a_restart_needs_nothing() -> None:
     assert devices_to_allocate(DeviceState(), request, is_running=True) == frozenset()
 
 
-@dataclass
-class FakePlugin:
-    """A device plugin that answers at once."""
-
-    prefers: bool = False
-    prefer: Ids = frozenset()
-    calls: list[Ids] = field(default_factory=list)
-    response: bytes | None = b"answer"
-
-    def preferred(self, *_: object) -> Iterable[str]:
-        return self.prefer
-
-    def allocate(self, ids: Ids) -> bytes | None:
-        self.calls.append(ids)
-        return self.response
-
-
 class Clock:
     """A clock that is set."""
 
@@ -209,15 +191,17 @@ def manager(node: FakeNode, store: CountingStore, clock: Clock | None = None) ->
 
 def test_allocated_devices_survive_a_restart() -> None:
     node, store = FakeNode([asking(2)]), CountingStore()
-    first, plugin = manager(node, store), FakePlugin()
-    first.register(GPU, plugin)
+    first = manager(node, store)
+    first.register(GPU)
     first.update(GPU, gpus(*FOUR).values())
     first.allocate(node.pods[0], node.pods[0].containers[0])
+    assert [call.ids for call in first.calls("pod")] == [ids(0, 1)]
+    answer(first, "pod")
     first.allocate(node.pods[0], node.pods[0].containers[0])
 
     again = manager(node, store)
 
-    assert plugin.calls == [ids(0, 1)]
+    assert first.calls("pod") == []
     assert again.state.held == first.state.held
     assert (again.capacity().capacity, again.capacity().allocatable) == ({GPU: 0}, {GPU: 0})
     assert again.sanitized("pod", {}) == {GPU: 2}
@@ -247,7 +231,7 @@ def test_a_resource_leaves_the_capacity_five_minutes_after_its_plugin() -> None:
     clock = Clock()
     of = manager(FakeNode(), CountingStore(), clock)
     assert of.should_reset_capacity()
-    of.register(GPU, FakePlugin())
+    of.register(GPU)
     of.update(GPU, gpus(*FOUR).values())
     assert not of.should_reset_capacity()
     assert of.capacity().allocatable == {GPU: 4}
@@ -267,7 +251,7 @@ def test_init_containers_leave_their_devices_to_later_containers() -> None:
     wanted = pod(Container("app", {GPU: 1}, {GPU: 1}), init=[init, side])
     node = FakeNode([wanted])
     of = manager(node, CountingStore())
-    of.register(GPU, FakePlugin())
+    of.register(GPU)
     of.update(GPU, gpus((0,), (0,)).values())
 
     for one in wanted.all_containers:
@@ -277,21 +261,122 @@ def test_init_containers_leave_their_devices_to_later_containers() -> None:
     assert held == {"init": ids(0, 1), "side": ids(0), "app": ids(1)}
 
 
-def test_a_plugin_that_does_not_answer_refuses_the_container() -> None:
+def test_a_plugin_that_answers_without_a_container_refuses_it() -> None:
     node = FakeNode([asking(1)])
     of = manager(node, CountingStore())
-    of.register(GPU, FakePlugin(response=None))
+    of.register(GPU)
     of.update(GPU, gpus(*FOUR).values())
+    of.allocate(node.pods[0], node.pods[0].containers[0])
 
     with pytest.raises(AllocationError, match="no containers return in allocation response"):
-        of.allocate(node.pods[0], node.pods[0].containers[0])
+        of.record(dict.fromkeys(of.calls("pod")))
+    of.give_back("pod")
     assert of.state.available(GPU) == ids(0, 1, 2, 3)
+
+
+def offering(*pods_: Pod, options: PluginOptions = NO_OPTIONS) -> DeviceManager:
+    """Return a manager with four devices on a node with these pods."""
+    of = manager(FakeNode(list(pods_)), CountingStore())
+    of.register(GPU, options)
+    of.update(GPU, gpus(*FOUR).values())
+    return of
+
+
+def wanting(uid: str, count: int) -> Pod:
+    return pod(Container("app", {GPU: count}, {GPU: count}), uid=uid)
+
+
+def test_devices_that_are_reserved_are_given_to_no_other_pod() -> None:
+    first, second, third = wanting("first", 2), wanting("second", 2), wanting("third", 1)
+    of = offering(first, second, third)
+
+    for one in (first, second):
+        of.allocate(one, one.containers[0])
+    with pytest.raises(AllocationError, match="Requested: 1, Available: 0"):
+        of.allocate(third, third.containers[0])
+    of.give_back("first")
+    of.allocate(third, third.containers[0])
+
+    assert [call.ids for call in of.calls("second")] == [ids(2, 3)]
+    assert [call.ids for call in of.calls("third")] == [ids(0)]
+    assert of.devices_of("third", "app") == {}
+    assert not of.state.held["third"]["app"][GPU].response
+    answer(of, "third")
+    assert of.devices_of("third", "app")[GPU].response == joined(ids(0))
+
+
+def test_an_answer_for_a_pod_that_is_gone_changes_nothing() -> None:
+    first, second = wanting("first", 2), wanting("second", 4)
+    node = FakeNode([first])
+    of = manager(node, CountingStore())
+    of.register(GPU)
+    of.update(GPU, gpus(*FOUR).values())
+    of.allocate(first, first.containers[0])
+    late = dict.fromkeys(of.calls("first"), b"late")
+    node.pods = [second]
+    of.allocate(second, second.containers[0])
+
+    of.record(late)
+
+    assert "first" not in of.state.held
+    assert [call.ids for call in of.calls("second")] == [ids(0, 1, 2, 3)]
+
+
+def test_what_has_been_answered_outlives_a_failed_call_and_a_restart() -> None:
+    other = "vendor.com/nic"
+    wanted = pod(Container("app", {GPU: 1, other: 1}, {GPU: 1, other: 1}))
+    node, store = FakeNode([wanted]), CountingStore()
+    of = manager(node, store)
+    for resource in (GPU, other):
+        of.register(resource)
+        of.update(resource, gpus((0,)).values())
+    of.allocate(wanted, wanted.containers[0])
+    first, second = of.calls("pod")
+    of.record({first: b"answer"})
+    of.give_back("pod")
+
+    assert (first.resource, second.resource) == (GPU, other)
+    assert of.lacks(wanted, wanted.containers[0])
+    assert set(of.devices_of("pod", "app")) == {GPU}
+    assert set(manager(node, store).state.held["pod"]["app"]) == {GPU}
+    of.allocate(wanted, wanted.containers[0])
+    assert of.calls("pod") == [second]
+
+
+def test_a_plugin_is_asked_for_its_preference_once() -> None:
+    wanted = wanting("pod", 2)
+    of = offering(wanted, options=PluginOptions(prefers=True))
+
+    of.allocate(wanted, wanted.containers[0])
+    question = of.question("pod")
+    assert question is not None
+    assert (question.available, question.included, question.size) == (ids(0, 1, 2, 3), ids(), 2)
+    of.prefer(question, ids(1, 3))
+    of.give_back("pod")
+    of.allocate(wanted, wanted.containers[0])
+
+    assert of.question("pod") is None
+    assert [call.ids for call in of.calls("pod")] == [ids(1, 3)]
+
+
+def test_a_plugin_is_called_before_a_start_if_it_wants_that() -> None:
+    wanted = wanting("pod", 2)
+    of = offering(wanted, options=PluginOptions(pre_start=True))
+    app = wanted.containers[0]
+
+    with pytest.raises(AllocationError, match="no devices found allocated in local cache"):
+        of.pre_start_calls(wanted, app)
+    of.allocate(wanted, app)
+    answer(of, "pod")
+    assert [call.ids for call in of.pre_start_calls(wanted, app)] == [ids(0, 1)]
+    of.register(GPU)
+    assert of.pre_start_calls(wanted, app) == []
 
 
 def test_devices_of_deleted_pods_are_released() -> None:
     node = FakeNode([asking(4)])
     of = manager(node, CountingStore())
-    of.register(GPU, FakePlugin())
+    of.register(GPU)
     of.update(GPU, gpus(*FOUR).values())
     of.allocate(node.pods[0], node.pods[0].containers[0])
     node.pods = [pod(container(), uid="next")]

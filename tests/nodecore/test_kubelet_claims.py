@@ -1,6 +1,6 @@
 """Resource claims are prepared and unprepared as the kubelet does, case by case."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 
 import pytest
@@ -8,8 +8,10 @@ import pytest
 from bindery.nodecore.checkpoints import claims as files
 from bindery.nodecore.checkpoints.claims import PreparedClaim
 from bindery.nodecore.checkpoints.store import CheckpointManager, MemoryStore
+from bindery.nodecore.claims.calls import Prepared
 from bindery.nodecore.claims.facts import ClaimError, ClaimingPod, ResourceClaim
-from bindery.nodecore.claims.manager import ClaimManager, Prepared
+from bindery.nodecore.claims.manager import ClaimManager
+from tests.nodecore import answering
 from tests.nodecore.kubelettables import Json, cases
 from tests.nodecore.nodes import FakeNode
 from tests.nodecore.test_kubelet_checkpoints import devices, prepared
@@ -45,6 +47,17 @@ class FakeDriver:
             raise ClaimError("rpc error: code = DeadlineExceeded")
 
 
+def find_driver(case: Json, driver: FakeDriver) -> Callable[[str], FakeDriver]:
+    """Return what finds the driver of the case by its name."""
+
+    def find(name: str) -> FakeDriver:
+        if name != case.get("driver", name):
+            raise ClaimError(f"DRA driver {name} is not registered")
+        return driver
+
+    return find
+
+
 def started(case: Json, driver: FakeDriver) -> ClaimManager:
     """Return a manager that has restored the claim of the case."""
     before = case["before"]
@@ -52,32 +65,31 @@ def started(case: Json, driver: FakeDriver) -> ClaimManager:
     if before is not None:
         store.write(files.FILE, files.encode((prepared(before["state"]),)))
 
-    def find_driver(name: str) -> FakeDriver:
-        if name != case.get("driver", name):
-            raise ClaimError(f"DRA driver {name} is not registered")
-        return driver
+    manager = ClaimManager(CheckpointManager(store), FakeNode(), find_driver(case, driver))
+    manager.start()
+    return manager
 
+
+def prepare(case: Json, manager: ClaimManager, driver: FakeDriver) -> None:
     def get_claim(namespace: str, name: str) -> ResourceClaim:
         found = case["claim"] and ResourceClaim.from_manifest(case["claim"])
         if not found or (found.namespace, found.name) != (namespace, name):
             raise ClaimError(f'resourceclaims.resource.k8s.io "{name}" not found')
         return found
 
-    manager = ClaimManager(CheckpointManager(store), FakeNode(), get_claim, find_driver)
-    manager.start()
-    return manager
+    asking = ClaimingPod.from_manifest(case["pod"])
+    answering.prepare(manager, asking, get_claim, find_driver(case, driver))
 
 
 @cases("claims", "prepare")
 def test_claims_are_prepared(case: Json) -> None:
     driver = FakeDriver(case)
     manager = started(case, driver)
-    pod = ClaimingPod.from_manifest(case["pod"])
     if case["before"] is not None and case["before"]["prepared"]:
-        manager.prepare(pod)
+        prepare(case, manager, driver)
         driver.calls = 0
     with pytest.raises(ClaimError) if case["error"] else nullcontext() as error:
-        manager.prepare(pod)
+        prepare(case, manager, driver)
 
     if error is not None:
         assert case["error"].removeprefix("prepare dynamic resources: ") in str(error.value)
@@ -94,7 +106,7 @@ def test_claims_are_unprepared(case: Json) -> None:
     before = prepared(case["before"]["state"])
     pod = ClaimingPod.from_manifest(case["pod"])
     with pytest.raises(ClaimError) if case["error"] else nullcontext() as error:
-        manager.unprepare(pod)
+        answering.unprepare(manager, pod, find_driver(case, driver))
 
     if error is not None:
         assert case["error"].removeprefix("unprepare dynamic resources: ") in str(error.value)

@@ -1,5 +1,6 @@
 """A node with all managers: no double allocation, full release, unchanged by a restart."""
 
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import combinations
 
@@ -10,10 +11,12 @@ from hypothesis import strategies as st
 from bindery.nodecore.checkpoints.store import CheckpointManager, MemoryStore
 from bindery.nodecore.container_manager import ContainerManager, NodeConfig
 from bindery.nodecore.cpusets import EMPTY
-from bindery.nodecore.devices.state import Device, Ids
+from bindery.nodecore.devices.calls import PluginOptions
+from bindery.nodecore.devices.state import Device
 from bindery.nodecore.errors import StateError
 from bindery.nodecore.machine import uniform
 from bindery.nodecore.pods import Container, Pod
+from tests.nodecore import answering
 from tests.nodecore.nodes import MIB, FakeNode, container, pod
 
 GPU = "vendor.com/gpu"
@@ -25,18 +28,6 @@ CONFIG = NodeConfig(
     memory_policy="Static",
     reserved_memory=[(0, {"memory": 100 * MIB}), (1, {"memory": 100 * MIB})],
 )
-
-
-class Plugin:
-    """A device plugin."""
-
-    prefers = False
-
-    def preferred(self, available: Ids, included: Ids, size: int) -> Ids:  # noqa: ARG002
-        return frozenset()
-
-    def allocate(self, ids: Ids) -> bytes:
-        return " ".join(sorted(ids)).encode()
 
 
 class Machine:
@@ -51,12 +42,20 @@ class Machine:
     def start(self) -> None:
         self.of = ContainerManager(self.config, self.node, self.files, self.files, lambda: 0.0)
         assert self.of.start({}) is None
-        self.of.devices.register(GPU, Plugin())
+        self.of.devices.register(GPU, PluginOptions(prefers=True))
         self.of.devices.update(GPU, [Device(f"gpu-{one}", (one % 2,)) for one in range(4)])
 
-    def admit(self, asking: Pod) -> None:
+    def admit(self, asking: Pod, prefer: Callable[[list[str]], Iterable[str]]) -> None:
+        """Admit a pod; its plugins prefer some of the available devices, and answer or fail."""
         self.node.pods.append(asking)
-        if not self.of.admit(asking).admit:
+        is_admitted = self.of.admit(asking).admit
+        while is_admitted and (question := self.of.devices.question(asking.uid)) is not None:
+            self.of.devices.prefer(question, prefer(sorted(question.available)))
+            is_admitted = self.of.admit_again(asking).admit
+            assert is_admitted
+        if is_admitted:
+            answering.answer(self.of.devices, asking.uid)
+        else:
             self.node.pods.remove(asking)
             self.collect()
 
@@ -138,7 +137,10 @@ def test_nothing_is_allocated_twice_and_a_restart_changes_nothing(
     machine = Machine(config)
     empty = machine.states()
     for number in range(data.draw(st.integers(1, 6))):
-        machine.admit(data.draw(pods(f"pod{number}")))
+        machine.admit(
+            data.draw(pods(f"pod{number}")),
+            lambda available: data.draw(st.sets(st.sampled_from(available))),
+        )
         machine.check()
         if bool(machine.node.pods) and data.draw(st.booleans()):
             machine.remove(data.draw(st.sampled_from([one.uid for one in machine.node.pods])))

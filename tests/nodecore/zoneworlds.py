@@ -5,28 +5,17 @@ from random import Random
 
 from bindery.nodecore.checkpoints.store import CheckpointManager
 from bindery.nodecore.container_manager import ContainerManager, NodeConfig
-from bindery.nodecore.devices.state import Device, Ids
+from bindery.nodecore.devices.state import Device
 from bindery.nodecore.machine import HugePages, uniform
 from bindery.nodecore.masks import mask_of
 from bindery.nodecore.pods import Container, Pod
 from bindery.nodecore.prediction.arrays import POLICIES, SCOPES
 from bindery.nodecore.prediction.zones import NodeZones
+from tests.nodecore import answering
 from tests.nodecore.nodes import MIB, CountingStore, FakeNode
 
 DEVICES = ("example.com/gpu", "example.com/nic")
 PAGES = "hugepages-2Mi"
-
-
-class Plugin:
-    """A device plugin without preferences."""
-
-    prefers = False
-
-    def preferred(self, available: Ids, included: Ids, size: int) -> Ids:  # noqa: ARG002
-        return frozenset()
-
-    def allocate(self, ids: Ids) -> bytes:  # noqa: ARG002
-        return b""
 
 
 @dataclass
@@ -40,7 +29,7 @@ class World:
 
     def admit(self, asking: Pod) -> bool:
         self.node.pods.append(asking)
-        is_admitted = self.managers.admit(asking).admit
+        is_admitted = answering.admit(self.managers, asking).admit
         if not is_admitted:
             self.node.pods.remove(asking)
         return is_admitted
@@ -136,7 +125,7 @@ def random_world(random: Random) -> World:
         counts = [random.choice((0, 1, 2, 4)) for _ in range(zones)]
         if any(counts):
             world.devices[resource] = counts
-            world.managers.devices.register(resource, Plugin())
+            world.managers.devices.register(resource)
             ids = [
                 Device(f"{zone}-{place}", (zone,))
                 for zone, count in enumerate(counts)

@@ -108,26 +108,3 @@ def choose_service(driver: str, endpoint: str, services: Sequence[str]) -> str:
             f"by the kubelet ({list(SERVICES)})"
         )
     return found
-
-
-class DriverHandler:
-    """Registers DRA drivers that the plugin watcher has found."""
-
-    def __init__(self, drivers: Drivers) -> None:
-        self._drivers = drivers
-
-    def validate(self, name: str, endpoint: str, versions: Sequence[str]) -> None:
-        """Raise ClaimError if none of the services of a driver, its `versions`, is known."""
-        choose_service(name, endpoint, versions)
-
-    def register(self, name: str, endpoint: str, versions: Sequence[str]) -> None:
-        """Record a driver.
-
-        Raises:
-            ClaimError: no service of it is known, or the endpoint is registered already.
-        """
-        self._drivers.add(name, endpoint, versions)
-
-    def deregister(self, name: str, endpoint: str) -> None:
-        """Record that a driver is gone."""
-        self._drivers.remove(name, endpoint)

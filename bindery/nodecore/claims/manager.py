@@ -1,50 +1,38 @@
-"""The DRA manager: prepares and unprepares resource claims, and keeps which pods use them."""
+"""The DRA manager: which claims drivers prepare and unprepare, and which pods use them.
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+Each change has three parts. `plan_prepare` or `plan_unprepare` checks, and records that the claim
+is in use. The caller makes the calls of the plan, in their order and with deadlines, and gives each
+answer to `record`. `finish` ends a plan all of whose calls have succeeded, `give_up` another.
+Plans of one pod must not overlap.
+"""
+
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from typing import Final
 
 from bindery.nodecore.checkpoints import claims as files
-from bindery.nodecore.checkpoints.claims import ClaimDevice, PreparedClaim
+from bindery.nodecore.checkpoints.claims import PreparedClaim
 from bindery.nodecore.checkpoints.store import CheckpointManager
+from bindery.nodecore.claims.calls import (
+    PREPARE,
+    UNPREPARE,
+    ClaimPlan,
+    DriverCall,
+    Key,
+    Prepared,
+    calls,
+)
 from bindery.nodecore.claims.facts import ClaimError, ClaimingPod, ResourceClaim
 from bindery.nodecore.errors import CheckpointError, CheckpointNotFoundError, RestoreError
 from bindery.nodecore.node import Node
 
 RECONCILE_PERIOD_S: Final = 60.0
-CALL_TIMEOUT_S: Final = 45.0
-
-_PREPARE: Final = "NodePrepareResources"
-_UNPREPARE: Final = "NodeUnprepareResources"
-
-Key = tuple[str, str]
-"""Namespace and name of a ResourceClaim."""
 
 GetClaim = Callable[[str, str], ResourceClaim]
 """Namespace and name -> the ResourceClaim of the API; raises ClaimError if it cannot be had."""
 
-
-@dataclass(frozen=True)
-class Prepared:
-    """A driver's answer for one claim."""
-
-    devices: tuple[ClaimDevice, ...] = ()
-    error: str = ""
-
-
-class Driver(Protocol):
-    """The calls to a DRA driver. They raise ClaimError when the call itself fails."""
-
-    def prepare(self, claims: Iterable[PreparedClaim]) -> Mapping[str, Prepared]:
-        """Prepare claims; return an answer for each UID. Claims may be prepared already."""
-
-    def unprepare(self, claims: Iterable[PreparedClaim]) -> Mapping[str, str]:
-        """Unprepare claims; return an error, or "", for each UID."""
-
-
-FindDriver = Callable[[str], Driver]
-"""Name -> driver; raises ClaimError if none of this name is registered."""
+FindDriver = Callable[[str], object]
+"""Name of a driver -> anything; raises ClaimError if none of this name is registered."""
 
 
 @dataclass(frozen=True)
@@ -82,14 +70,13 @@ class ClaimManager:
         self,
         checkpoints: CheckpointManager,
         node: Node,
-        get_claim: GetClaim,
         find_driver: FindDriver,
     ) -> None:
         self._checkpoints = checkpoints
         self._node = node
-        self._get_claim = get_claim
         self._find_driver = find_driver
         self._claims: dict[Key, ClaimInfo] = {}
+        self._leaving: set[Key] = set()
 
     @property
     def claims(self) -> Mapping[Key, ClaimInfo]:
@@ -114,17 +101,18 @@ class ClaimManager:
             ) from error
         self._claims = {(one.namespace, one.name): ClaimInfo(one) for one in states or ()}
 
-    def prepare(self, pod: ClaimingPod) -> None:
-        """Prepare the claims of a pod before its containers start.
+    def plan_prepare(self, pod: ClaimingPod, get_claim: GetClaim) -> ClaimPlan:
+        """Return the calls that prepare the claims of a pod before its containers start.
 
         All is checked before anything is recorded, so that a pod that fails here can be deleted
         without its drivers. The checkpoint names the pod before drivers are called.
 
         Raises:
-            ClaimError: a claim may not be used, or a driver fails.
+            ClaimError: a claim may not be used, or it is being unprepared.
         """
-        wanted = self._checked(pod)
+        wanted = self._checked(pod, get_claim)
         batches: dict[str, list[PreparedClaim]] = {}
+        keys = []
         for claim in wanted:
             info = self._claims.get((claim.namespace, claim.name))
             if info is None:
@@ -140,40 +128,70 @@ class ClaimManager:
             self._claims[info.key] = replace(info, state=state)
             self._write()
             if not info.is_prepared:
+                keys.append(info.key)
                 for driver in state.drivers:
                     batches.setdefault(driver, []).append(state)
-        for driver, claims in sorted(batches.items()):
-            self._prepare_with(driver, claims)
-        for state in {one.uid: one for batch in batches.values() for one in batch}.values():
-            key = state.namespace, state.name
-            self._claims[key] = replace(self._claims[key], is_prepared=True)
-        if batches:
-            self._write()
+        return ClaimPlan(PREPARE, pod.uid, tuple(keys), calls(PREPARE, batches))
 
-    def unprepare(self, pod: ClaimingPod) -> None:
-        """Unprepare the claims of a pod that no other pod uses; may be called again.
+    def plan_unprepare(self, pod: ClaimingPod) -> ClaimPlan:
+        """Return the calls that unprepare the claims of a pod that no other pod uses.
+
+        Until the plan has ended, no pod can use these claims.
 
         Raises:
-            ClaimError: a driver fails.
+            ClaimError: a claim is not generated yet.
         """
-        self._unprepare(pod.uid, [(pod.namespace, name) for name in pod.claim_names()])
+        return self._plan_unprepare(pod.uid, [(pod.namespace, name) for name in pod.claim_names()])
 
-    def reconcile(self) -> list[tuple[str, ClaimError]]:
-        """Unprepare the claims of pods that are not active; return pods that failed, and why."""
+    def stale(self, busy: Container[str] = ()) -> list[ClaimPlan]:
+        """Return the plans to unprepare the claims of pods that are not active.
+
+        `busy`: pods with a plan that has not ended.
+        """
         if not self._node.sources_ready():
             return []
         active = {pod.uid for pod in self._node.active_pods()}
         gone: dict[str, list[Key]] = {}
         for key, info in sorted(self._claims.items()):
             for uid in sorted(info.state.pod_uids - active):
-                gone.setdefault(uid, []).append(key)
-        failed = []
-        for uid, keys in gone.items():
-            try:
-                self._unprepare(uid, keys)
-            except ClaimError as error:
-                failed.append((uid, error))
-        return failed
+                if uid not in busy:
+                    gone.setdefault(uid, []).append(key)
+        return [self._plan_unprepare(uid, keys) for uid, keys in gone.items()]
+
+    def record(self, call: DriverCall, answers: Mapping[str, Prepared]) -> None:
+        """Record a driver's answers; UID of a claim -> answer.
+
+        Raises:
+            ClaimError: an answer is missing or an error, or the claim is gone meanwhile.
+        """
+        for uid, answer in answers.items():
+            claim = call.check_one(uid, answer.error)
+            if call.method == PREPARE:
+                info = self._present(claim.namespace, claim.name)
+                drivers = {**info.state.drivers, call.driver: answer.devices}
+                self._claims[info.key] = replace(info, state=replace(info.state, drivers=drivers))
+        call.check({uid: answer.error for uid, answer in answers.items()})
+
+    def finish(self, plan: ClaimPlan) -> None:
+        """Record that all calls of a plan have succeeded, and write the checkpoint.
+
+        Raises:
+            ClaimError: a claim that was to be prepared is gone meanwhile.
+        """
+        if plan.method == PREPARE:
+            for key in plan.keys:
+                self._claims[key] = replace(self._present(*key), is_prepared=True)
+            if not plan.keys:
+                return
+        for key in plan.keys if plan.method == UNPREPARE else ():
+            self._claims.pop(key, None)
+        self.give_up(plan)
+        self._write()
+
+    def give_up(self, plan: ClaimPlan) -> None:
+        """Record that a call of a plan has failed; a later plan repeats what is missing."""
+        if plan.method == UNPREPARE:
+            self._leaving.difference_update(plan.keys)
 
     def might_need_to_unprepare(self, pod_uid: str) -> bool:
         """Return whether a claim names the pod; it must not end before that is over."""
@@ -187,12 +205,7 @@ class ClaimManager:
         """
         found: list[str] = []
         for name, requests in pod.requests(container).items():
-            info = self._claims.get((pod.namespace, name))
-            if info is None:
-                raise ClaimError(
-                    f"internal error: unable to get claim info for ResourceClaim {name} in "
-                    f"namespace {pod.namespace}"
-                )
+            info = self._present(pod.namespace, name)
             for request in requests:
                 found += info.cdi_devices(request)
         return found
@@ -207,7 +220,16 @@ class ClaimManager:
             found.append(info)
         return found
 
-    def _checked(self, pod: ClaimingPod) -> list[ResourceClaim]:
+    def _present(self, namespace: str, name: str) -> ClaimInfo:
+        info = self._claims.get((namespace, name))
+        if info is None:
+            raise ClaimError(
+                f"internal error: unable to get claim info for ResourceClaim {name} in "
+                f"namespace {namespace}"
+            )
+        return info
+
+    def _checked(self, pod: ClaimingPod, get_claim: GetClaim) -> list[ResourceClaim]:
         """Return the claims of the pod from the API; change nothing."""
         names = [(pod.claim_name(claim), claim.is_generated) for claim in pod.claims]
         found = []
@@ -215,7 +237,7 @@ class ClaimManager:
             if name is None:
                 continue
             try:
-                claim = self._get_claim(pod.namespace, name)
+                claim = get_claim(pod.namespace, name)
             except ClaimError as error:
                 raise ClaimError(f"fetch ResourceClaim {name}: {error}") from error
             if is_generated and claim.owner_uid != pod.uid:
@@ -232,28 +254,17 @@ class ClaimManager:
                 raise ClaimError(f"ResourceClaim {claim.name}: not allocated")
             for driver in claim.drivers:
                 self._find_driver(driver)
+            if (claim.namespace, claim.name) in self._leaving:
+                raise ClaimError(f"ResourceClaim {claim.name} is being unprepared")
             found.append(claim)
         return found
 
-    def _prepare_with(self, driver: str, claims: list[PreparedClaim]) -> None:
-        by_uid = {claim.uid: claim for claim in claims}
-        found = self._find_driver(driver)
-        with _named(_PREPARE):
-            answers = found.prepare(claims)
-        for uid, answer in answers.items():
-            _check_answer(_PREPARE, by_uid, uid, answer.error)
-            claim = by_uid[uid]
-            info = self._claims[claim.namespace, claim.name]
-            drivers = {**info.state.drivers, driver: answer.devices}
-            self._claims[info.key] = replace(info, state=replace(info.state, drivers=drivers))
-        _check_all_answered(_PREPARE, by_uid, answers)
-
-    def _unprepare(self, pod_uid: str, keys: Iterable[Key]) -> None:
+    def _plan_unprepare(self, pod_uid: str, keys: Iterable[Key]) -> ClaimPlan:
         batches: dict[str, list[PreparedClaim]] = {}
         ending = []
         for key in keys:
             info = self._claims.get(key)
-            if info is None:
+            if info is None or key in self._leaving:
                 continue
             if len(info.state.pod_uids) > 1:
                 left = replace(info.state, pod_uids=info.state.pod_uids - {pod_uid})
@@ -262,41 +273,9 @@ class ClaimManager:
             ending.append(key)
             for driver in info.state.drivers:
                 batches.setdefault(driver, []).append(info.state)
-        for driver, claims in sorted(batches.items()):
-            by_uid = {claim.uid: claim for claim in claims}
-            found = self._find_driver(driver)
-            with _named(_UNPREPARE):
-                answers = found.unprepare(claims)
-            for uid, error in answers.items():
-                _check_answer(_UNPREPARE, by_uid, uid, error)
-            _check_all_answered(_UNPREPARE, by_uid, answers)
-        for key in ending:
-            del self._claims[key]
-        self._write()
+        self._leaving.update(ending)
+        return ClaimPlan(UNPREPARE, pod_uid, tuple(ending), calls(UNPREPARE, batches))
 
     def _write(self) -> None:
         states = tuple(info.state for _, info in sorted(self._claims.items()))
         self._checkpoints.create(files.FILE, files.encode(states))
-
-
-@contextmanager
-def _named(call: str) -> Iterator[None]:
-    """Put the name of the call before the error of a driver."""
-    try:
-        yield
-    except ClaimError as error:
-        raise ClaimError(f"{call}: {error}") from error
-
-
-def _check_answer(call: str, asked: Mapping[str, PreparedClaim], uid: str, error: str) -> None:
-    if uid not in asked:
-        raise ClaimError(f"{call} returned result for unknown claim UID {uid}")
-    if error:
-        raise ClaimError(f"{call} failed for ResourceClaim {asked[uid].name}: {error}")
-
-
-def _check_all_answered(
-    call: str, asked: Mapping[str, PreparedClaim], answers: Mapping[str, object]
-) -> None:
-    if len(asked) != len(answers):
-        raise ClaimError(f"{call} skipped {len(asked) - len(answers)} ResourceClaims")

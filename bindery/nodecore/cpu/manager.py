@@ -278,6 +278,12 @@ class CpuManager:
             self._last_updated[pod.uid, container.name] = cpus
         result.success.append(reference)
 
+    def release(self, pod: Pod) -> None:
+        """Release the CPUs of a pod that has no container yet, to plan its admission again."""
+        for container in pod.all_containers:
+            self._release(pod.uid, container.name)
+        self._reusable = ReusableCpus()
+
     def _release(self, pod_uid: str, container: str) -> None:
         if self._policy is not None:
             self._change(static.release(self._policy, self._state, pod_uid, container))

@@ -1,13 +1,25 @@
-"""The device manager: registered plugins, allocation, capacity, and its checkpoint."""
+"""The device manager: registered plugins, allocation, capacity, and its checkpoint.
+
+An allocation has three parts. `allocate` plans: it chooses devices and reserves them, so that no
+other pod gets them. The caller makes the open `calls` to the plugins, each with a deadline.
+`record` takes the answers; `give_back` ends the reservations of a pod whose calls have failed.
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Final, Protocol
+from dataclasses import dataclass, field, replace
+from typing import Final
 
 from bindery.nodecore.checkpoints import devices as files
 from bindery.nodecore.checkpoints.store import CheckpointManager
 from bindery.nodecore.devices import hints
-from bindery.nodecore.devices.allocation import PluginDeviceRequest, Preferred, devices_to_allocate
+from bindery.nodecore.devices.allocation import PluginDeviceRequest, devices_to_allocate
+from bindery.nodecore.devices.calls import (
+    NO_OPTIONS,
+    AllocateCall,
+    PluginOptions,
+    PreferenceCall,
+    PreStartCall,
+)
 from bindery.nodecore.devices.options import RunOptions, merged
 from bindery.nodecore.devices.state import (
     NONE,
@@ -28,25 +40,25 @@ GRACE_PERIOD_S: Final = 300.0
 """How long a resource stays in the capacity after its plugin has gone."""
 
 
-class Plugin(Protocol):
-    """The calls to a device plugin. They raise AllocationError when the plugin fails."""
+@dataclass
+class Endpoint:
+    """A plugin that has registered; without options, one that is known from the checkpoint."""
 
-    prefers: bool
-    """Whether the plugin answers `preferred`."""
-
-    def preferred(self, available: Ids, included: Ids, size: int) -> Iterable[str]:
-        """Return the ids that the plugin prefers: from `available`, with all of `included`."""
-
-    def allocate(self, ids: Ids) -> bytes | None:
-        """Return the plugin's answer for a container as protobuf bytes, None without one."""
+    options: PluginOptions | None
+    stopped_at_s: float | None = None
 
 
 @dataclass
-class Endpoint:
-    """A plugin that has registered; without a plugin, one that is known from the checkpoint."""
+class Preferences:
+    """The preferences of plugins for a pod that is being admitted.
 
-    plugin: Plugin | None
-    stopped_at_s: float | None = None
+    Attributes:
+        question: the first preference that the last plan lacked.
+        answers: container and resource -> the preferred ids.
+    """
+
+    question: PreferenceCall | None = None
+    answers: dict[tuple[str, str], Ids] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -83,6 +95,7 @@ class DeviceManager:
         self._state = DeviceState()
         self._endpoints: dict[str, Endpoint] = {}
         self._reusable: tuple[str, dict[str, Ids]] = ("", {})
+        self._preferences: dict[str, Preferences] = {}
         self._running: frozenset[tuple[str, str]] = frozenset()
 
     @property
@@ -108,9 +121,9 @@ class DeviceManager:
         self._endpoints = {name: Endpoint(None, now) for name in self._state.healthy}
         return None
 
-    def register(self, resource: str, plugin: Plugin) -> None:
+    def register(self, resource: str, options: PluginOptions = NO_OPTIONS) -> None:
         """Take a plugin for a resource, in place of an older one."""
-        self._endpoints[resource] = Endpoint(plugin)
+        self._endpoints[resource] = Endpoint(options)
 
     def update(self, resource: str, devices: Iterable[Device]) -> None:
         """Take the list of all devices of a plugin."""
@@ -140,42 +153,112 @@ class DeviceManager:
         return Capacity(known, healthy, tuple(deleted))
 
     def allocate(self, pod: Pod, container: Container) -> None:
-        """Give the container its devices and write the checkpoint; raises AllocationError."""
+        """Reserve the devices of the container; raises AllocationError.
+
+        Afterwards ask for `question` and `calls`.
+        """
         if self._reusable[0] != pod.uid:
             self._reusable = (pod.uid, {})
         reusable = self._reusable[1]
-        before = self._state
         for resource, count in sorted(container.limits.items()):
             if resource not in container.claimed and self._state.is_known(resource):
-                self._allocate_resource(pod, container, resource, count)
-        if self._state.held != before.held:
-            self._write()
+                self._reserve(pod, container, resource, count)
         for resource, held in self._state.held.get(pod.uid, {}).get(container.name, {}).items():
             present = reusable.get(resource, NONE)
             is_init = pod.is_regular_init(container)
             reusable[resource] = present | held.ids if is_init else present - held.ids
 
+    def question(self, pod_uid: str) -> PreferenceCall | None:
+        """Return the first preference that the plan of a pod lacks, None if it lacks none.
+
+        Report the plugin's answer with `prefer`, then give the reservations back and plan again.
+        """
+        found = self._preferences.get(pod_uid)
+        return None if found is None else found.question
+
+    def prefer(self, call: PreferenceCall, ids: Iterable[str]) -> None:
+        """Record the devices that a plugin prefers, for the next plan of the pod."""
+        found = self._preferences.setdefault(call.pod_uid, Preferences())
+        found.question = None
+        found.answers[call.container, call.resource] = frozenset(ids)
+
+    def calls(self, pod_uid: str) -> list[AllocateCall]:
+        """Return the calls for the reservations of a pod, in the order of its containers."""
+        return [
+            AllocateCall(pod_uid, container, resource, held.ids)
+            for container, inner in self._state.held.get(pod_uid, {}).items()
+            for resource, held in inner.items()
+            if held.response is None
+        ]
+
+    def record(self, answers: Mapping[AllocateCall, bytes | None]) -> None:
+        """Record plugins' answers, as protobuf bytes, and write the checkpoint.
+
+        An answer for a reservation that has ended meanwhile changes nothing.
+
+        Raises:
+            AllocationError: a plugin has answered without a container.
+        """
+        before = self._state
+        for call, response in answers.items():
+            self._preferences.pop(call.pod_uid, None)
+            held = self._state.held.get(call.pod_uid, {}).get(call.container, {}).get(call.resource)
+            if response is None or held is None or held.response is not None:
+                continue
+            if held.ids == call.ids:
+                self._state = self._state.with_held(
+                    call.pod_uid, call.container, call.resource, replace(held, response=response)
+                )
+        if self._state != before:
+            self._write()
+        if None in answers.values():
+            raise AllocationError("no containers return in allocation response")
+
+    def give_back(self, pod_uid: str) -> None:
+        """End the reservations of a pod; it keeps the devices for which plugins have answered."""
+        self._state = self._state.without_reservations(pod_uid)
+        if self._reusable[0] == pod_uid:
+            self._reusable = ("", {})
+
+    def lacks(self, pod: Pod, container: Container) -> bool:
+        """Return whether devices of a container are lost, as after a restart without a checkpoint.
+
+        They are allocated once more before the container starts.
+        """
+        held = self.devices_of(pod.uid, container.name)
+        return any(resource not in held for resource in self._wanted(container))
+
+    def pre_start_calls(self, pod: Pod, container: Container) -> list[PreStartCall]:
+        """Return the calls before a start of the container; raises AllocationError."""
+        held = self.devices_of(pod.uid, container.name)
+        calls = []
+        for resource in self._wanted(container):
+            endpoint = self._endpoints.get(resource)
+            if endpoint is None:
+                raise AllocationError(
+                    f"endpoint not found in cache for a registered resource: {resource}"
+                )
+            if endpoint.options is None or not endpoint.options.pre_start:
+                continue
+            if resource not in held:
+                raise AllocationError(
+                    f"no devices found allocated in local cache for pod {pod.uid}, container "
+                    f"{container.name}, resource {resource}"
+                )
+            calls.append(PreStartCall(pod.uid, container.name, resource, held[resource].ids))
+        return calls
+
+    def devices_of(self, pod_uid: str, container: str) -> dict[str, Held]:
+        """Return resource -> the devices that a container holds, without mere reservations."""
+        inner = self._state.held.get(pod_uid, {}).get(container, {})
+        return {name: held for name, held in inner.items() if held.response is not None}
+
     def run_options(
         self, pod: Pod, container: Container, parse: Callable[[bytes], RunOptions]
     ) -> RunOptions:
-        """Return what the plugins' answers add to a container.
-
-        Devices that are lost, as after a restart without a checkpoint, are allocated once more.
-        `parse` reads a plugin's answer.
-
-        Raises:
-            AllocationError: the container cannot have its devices.
-        """
-        wanted = [
-            resource
-            for resource in container.limits
-            if resource not in container.claimed and self._state.is_known(resource)
-        ]
-        held = self._state.held.get(pod.uid, {}).get(container.name, {})
-        if any(resource not in held for resource in wanted):
-            self.allocate(pod, container)
-            held = self._state.held.get(pod.uid, {}).get(container.name, {})
-        answers = [held[resource].response for resource in sorted(wanted) if resource in held]
+        """Return what the plugins' answers add to a container; `parse` reads an answer."""
+        held = self.devices_of(pod.uid, container.name)
+        answers = [held[name].response for name in self._wanted(container) if name in held]
         return merged(parse(answer) for answer in answers if answer is not None)
 
     def allocate_pod(self, pod: Pod) -> None:
@@ -195,7 +278,11 @@ class DeviceManager:
     def remove_stale_state(self) -> None:
         """Release the devices of pods that are not active."""
         if self._node.sources_ready():
-            self._state = self._state.only_pods(pod.uid for pod in self._node.active_pods())
+            active = {pod.uid for pod in self._node.active_pods()}
+            self._state = self._state.only_pods(active)
+            self._preferences = {
+                uid: found for uid, found in self._preferences.items() if uid in active
+            }
 
     def sanitized(self, pod_uid: str, allocatable: Mapping[str, int]) -> dict[str, int]:
         """Return `allocatable` with at least what containers hold, if the pod holds devices.
@@ -227,10 +314,18 @@ class DeviceManager:
         """Return whether there is no checkpoint of an earlier device manager."""
         return not self._checkpoints.list()
 
-    def _allocate_resource(self, pod: Pod, container: Container, resource: str, count: int) -> None:
+    def _wanted(self, container: Container) -> list[str]:
+        """Return the resources of plugins that a container asks for."""
+        return [
+            resource
+            for resource, count in sorted(container.limits.items())
+            if count and resource not in container.claimed and self._state.is_known(resource)
+        ]
+
+    def _reserve(self, pod: Pod, container: Container, resource: str, count: int) -> None:
         self.remove_stale_state()
         endpoint = self._endpoints.get(resource)
-        plugin = endpoint.plugin if endpoint is not None else None
+        options = endpoint.options if endpoint is not None else None
         request = PluginDeviceRequest(
             pod.uid,
             container.name,
@@ -239,17 +334,26 @@ class DeviceManager:
             self._affinity.affinity(pod.uid, container.name).mask,
             self._reusable[1].get(resource, NONE),
         )
-        preferred: Preferred | None = plugin.preferred if plugin and plugin.prefers else None
+
+        def preferred(available: Ids, included: Ids, size: int) -> Iterable[str]:
+            found = self._preferences.setdefault(pod.uid, Preferences())
+            key = container.name, resource
+            if key not in found.answers and found.question is None:
+                found.question = PreferenceCall(pod.uid, *key, available, included, size)
+            return found.answers.get(key, NONE)
+
         is_running = not self._node.sources_ready() and (pod.uid, container.name) in self._running
-        ids = devices_to_allocate(self._state, request, preferred, is_running=is_running)
+        ids = devices_to_allocate(
+            self._state,
+            request,
+            preferred if options is not None and options.prefers else None,
+            is_running=is_running,
+        )
         if not ids:
             return
-        if plugin is None:
+        if options is None:
             raise AllocationError(f"unknown Device Plugin {resource}")
-        response = plugin.allocate(ids)
-        if response is None:
-            raise AllocationError("no containers return in allocation response")
-        held = Held(by_node(self._state.devices.get(resource, {}), ids), response)
+        held = Held(by_node(self._state.devices.get(resource, {}), ids))
         self._state = self._state.with_held(pod.uid, container.name, resource, held)
 
     def _is_gone(self, resource: str, now_s: float) -> bool:

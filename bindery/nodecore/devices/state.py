@@ -35,7 +35,8 @@ class Held:
 
     Attributes:
         by_node: NUMA node, or -1 for none -> device ids; a device of two nodes is at both.
-        response: the plugin's answer to the allocation, as protobuf bytes; None if there is none.
+        response: the plugin's answer to the allocation, as protobuf bytes; None while the devices
+            are only reserved.
     """
 
     by_node: Mapping[int, tuple[str, ...]]
@@ -114,6 +115,16 @@ class DeviceState:
         held = {uid: found for uid, found in self.held.items() if uid in kept}
         return replace(self, held=held)
 
+    def without_reservations(self, pod_uid: str) -> "DeviceState":
+        """Return the state in which a pod holds only devices for which plugins have answered."""
+        found: dict[str, dict[str, Held]] = {}
+        for name, inner in self.held.get(pod_uid, {}).items():
+            kept = {resource: one for resource, one in inner.items() if one.response is not None}
+            if kept:
+                found[name] = kept
+        held = {uid: containers for uid, containers in self.held.items() if uid != pod_uid}
+        return replace(self, held={**held, pod_uid: found} if found else held)
+
     def without_resource(self, resource: str) -> "DeviceState":
         """Return the state in which no plugin has registered the resource."""
         healthy = {name: ids for name, ids in self.healthy.items() if name != resource}
@@ -148,6 +159,6 @@ def from_checkpoint(checkpoint: DeviceCheckpoint) -> DeviceState:
     """Return the state after a restart: containers hold their devices, no device is healthy yet."""
     state = DeviceState(healthy=dict.fromkeys(checkpoint.registered or {}, NONE))
     for entry in checkpoint.entries or ():
-        held = Held(entry.devices, entry.response)
+        held = Held(entry.devices, entry.response or b"")
         state = state.with_held(entry.pod_uid, entry.container, entry.resource, held)
     return state

@@ -210,6 +210,12 @@ class MemoryManager:
         for pod_uid, container in stale(self._state.containers, self._containers, pods):
             self._release(pod_uid, container)
 
+    def release(self, pod: Pod) -> None:
+        """Release the memory of a pod that has no container yet, to plan its admission again."""
+        for container in pod.all_containers:
+            self._release(pod.uid, container.name)
+        self._reusable = ReusableMemory()
+
     def _release(self, pod_uid: str, container: str) -> None:
         if self._policy is not None:
             self._change(static.release(self._policy, self._state, pod_uid, container))
