@@ -2,12 +2,14 @@
 
 Called by the command line; `term` does the work while this process holds the Lease. On standby, the
 process already fills its mirrors of pods and nodes. At SIGTERM it starts no new work, finishes the
-bindings in progress, and releases the Lease; the next binder does the rest, as after a crash.
+bindings in progress, and releases the Lease; the next binder does the rest, as after a crash. The
+Lease is left to expire while a write that was cut off may still take effect: the next binder could
+roll back before the write arrives.
 """
 
 import asyncio
 from collections.abc import Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -32,6 +34,9 @@ from bindery.observability.health import HealthServer
 from bindery.observability.listening import Listening
 
 COMPONENT: Final = "bindery-binder"
+_WRITES_END_WITHIN_S: Final = 5.0
+"""Seconds at a stop for writes that were cut off; with those for work in progress and for the Lease
+well below a pod's 30 s to terminate."""
 _OTHER_CONNECTIONS: Final = 32
 """Connections beside those of bindings: status writes, reads, events, the Lease."""
 
@@ -131,6 +136,10 @@ class Binder:
         LEADING.set(1)
         try:
             await term.run()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_WRITES_END_WITHIN_S):
+                    await writes.ended()
+            leadership.is_to_expire = writes.are_open
         finally:
             writes.abandon()
             LEADING.set(0)

@@ -40,6 +40,9 @@ class Leadership:
         """`leaseTransitions` of the Lease; larger in every later term. 0 without an election."""
         self._clock = clock
         self._valid_until = valid_until
+        self.is_to_expire = False
+        """Whether the Lease is left to expire at the end of the term: a write of the term may
+        still take effect, and the next process must not act before."""
 
     @classmethod
     def without_election(cls) -> "Leadership":
@@ -121,7 +124,7 @@ class LeaderElector:
 
         `lead` is cancelled when the Lease could not be renewed in time or was taken; then the
         election continues. The Lease is released when `lead` returns or raises, and when `run` is
-        cancelled. `stand_by` is called after each lost attempt.
+        cancelled, unless the term `is_to_expire`. `stand_by` is called after each lost attempt.
         """
         if not self._configuration.enabled:
             await lead(Leadership.without_election())
@@ -213,7 +216,7 @@ class LeaderElector:
             keeping.cancel()
             # Another process may take over only after `lead` has stopped acting.
             await asyncio.gather(leading, keeping, return_exceptions=True)
-            if not lost:
+            if not lost and not leadership.is_to_expire:
                 await self._release(leadership.fencing_token)
 
     async def _keep(self, leadership: Leadership) -> None:

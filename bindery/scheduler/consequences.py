@@ -57,6 +57,7 @@ class GangStatuses:
         cluster = self._engine.cluster
         hides_shares = scaling.arguments_of(self._engine.configuration) is not None
         undecided = self._undecided()
+        cluster.changed_jobs.update(self._writer.take_lost_groups())
         writes = pending_writes(
             cluster, report, self._clock(), undecided=undecided, hides_shares=hides_shares
         )

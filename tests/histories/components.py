@@ -50,14 +50,17 @@ _CYCLES_S: Final = (5.0, 10.0, 20.0)
 """Time between cycles while nothing changes; each scheduler draws its own. With the second of the
 chart, two of three cycles would be without a change, and a history would take longer by a third."""
 
-Main = Callable[[Carrier, Environment, Plan, str], Coroutine[Any, Any, None]]
-"""Runs a process: its way to the API server, its clock and chance, the plan, and its identity."""
+Main = Callable[[Carrier, Environment, Plan, str, Stop], Coroutine[Any, Any, None]]
+"""Runs a process: its way to the API server, its clock and chance, the plan, its identity, and its
+stop. Those that do not read the stop end when they are cancelled, as their commands let SIGTERM do.
+"""
 
 
 async def run_scheduler(
-    carrier: Carrier, environment: Environment, plan: Plan, identity: str
+    carrier: Carrier, environment: Environment, plan: Plan, identity: str, stop: Stop
 ) -> None:
     """Run one scheduler."""
+    del stop
     file = ConfigurationFile(None)
     cycle_s = environment.random.choice(_CYCLES_S)
     file.current = scheduler_configuration(
@@ -69,7 +72,9 @@ async def run_scheduler(
     await scheduler.Scheduler(options, client, runner, CollectorRegistry()).run()
 
 
-async def run_binder(carrier: Carrier, environment: Environment, plan: Plan, identity: str) -> None:
+async def run_binder(
+    carrier: Carrier, environment: Environment, plan: Plan, identity: str, stop: Stop
+) -> None:
     """Run one binder."""
     configuration = _binder_configuration(plan)
     options = binder.Options(
@@ -80,23 +85,25 @@ async def run_binder(carrier: Carrier, environment: Environment, plan: Plan, ide
     def source(intake: Intake) -> RequestSource:
         return EventSource(carrier, intake)
 
-    await binder.Binder(options, client, Stop(), source).run()
+    await binder.Binder(options, client, stop, source).run()
 
 
 async def run_grouper(
-    carrier: Carrier, environment: Environment, plan: Plan, identity: str
+    carrier: Carrier, environment: Environment, plan: Plan, identity: str, stop: Stop
 ) -> None:
     """Run one grouper."""
-    del plan
+    del plan, stop
     # Without HyperNodes from labels: the worlds have none, and their watches would cost time.
     configuration = GrouperConfiguration(leader_election=_LEASES, hyper_node_levels=())
     options = grouper.GrouperOptions(configuration, _table(), None, identity, NOWHERE)
     await grouper.Grouper(options, Client(carrier, _CALL_S, environment)).run()
 
 
-async def run_agent(carrier: Carrier, environment: Environment, plan: Plan, identity: str) -> None:
+async def run_agent(
+    carrier: Carrier, environment: Environment, plan: Plan, identity: str, stop: Stop
+) -> None:
     """Run the agent of all hollow nodes."""
-    del identity
+    del identity, stop
     shape = NodeShape(
         count=plan.nodes, name_prefix=NODE_PREFIX, cpu=str(plan.cores), memory="64Gi",
         gpus=plan.gpus, racks=plan.ground.racks, zones=0,

@@ -72,7 +72,8 @@ def draw(seed: int) -> Plan:
         ground=needs.ground,
         troubles=needs.troubles,
     )
-    return _with_hard(_with_more(plan, Random(f"faults {seed}")), Random(f"hard {seed}"))
+    hard = _with_hard(_with_more(plan, Random(f"faults {seed}")), Random(f"hard {seed}"))
+    return _with_stops(hard, Random(f"stops {seed}"))
 
 
 def _gang(chance: Random, number: int) -> GangPlan:
@@ -348,3 +349,19 @@ def _sharers(chance: Random, number: int) -> GangPlan:
         _gang(chance, number), name=f"share{number}", size=size, minimum=size, cores=1, gpus=0,
         fraction=fraction, run_s=run_s, at_s=chance.uniform(0, 60), is_job=chance.random() < 0.5,
     )  # fmt: skip
+
+
+def _with_stops(plan: Plan, chance: Random) -> Plan:
+    """Let a sixth of the histories stop a process in order, half of them with slow requests."""
+    if chance.random() >= 1 / 6:
+        return plan
+    name = chance.choice((*PROCESSES[:5], *PROCESSES[2:4]))
+    at_s, seconds = chance.uniform(0, 60), chance.choice((chance.uniform(0.5, 8), 25.0))
+    stop = Fault(FaultKind.STOP, name, at_s, seconds)
+    if chance.random() < 0.6:
+        kind = name.partition("-")[0]
+        call = chance.choice([call for call, caller in _CALLS.items() if caller == kind])
+        stop = replace(stop, process=kind, at_s=chance.choice((0.0, at_s)), at_call=call)
+    slow = Fault(FaultKind.DELAY, name, max(0.0, stop.at_s - 1), 30.0)
+    faults = (*plan.faults, stop, *((slow,) if chance.random() < 0.5 else ()))
+    return replace(plan, faults=tuple(sorted(faults, key=lambda fault: fault.at_s)))

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import structlog
 
+from bindery.binder.stopping import Stop
 from bindery.kube.client import Client
 from bindery.kube.environment import Environment
 from bindery.kube.http.requests import ApiRequest
@@ -87,6 +88,8 @@ class History:
         self._network.after_call = self._judge.look
         self._network.before_call = self._before_call
         self._running: dict[str, Process] = {}
+        self._stops: dict[str, Stop] = {}
+        """Process -> its stop; a binder reads it."""
         self._dead: list[Process] = []
         self._starts: Counter[str] = Counter()
         self._jumped_s: defaultdict[str, float] = defaultdict(float)
@@ -174,8 +177,9 @@ class History:
         )
         main = components.MAINS[name.partition("-")[0]]
         carrier = self._network.carrier(name)
+        stop = self._stops[name] = Stop()
         self._running[name] = self._loop.start(
-            name, main(carrier, environment, self._plan, identity)
+            name, main(carrier, environment, self._plan, identity, stop)
         )
 
     def _come_back(self, name: str) -> None:
@@ -189,6 +193,13 @@ class History:
             self._dead.append(process)
             self._network.line(name).forget_watches()
             self._start(name)
+
+    def _stop(self, name: str) -> None:
+        """Do what SIGTERM does."""
+        if name.startswith("binder"):
+            self._stops[name].set()
+        else:
+            self._running[name].cancel()
 
     def _clear(self, name: str) -> None:
         """End all faults of a process."""
@@ -233,6 +244,8 @@ class History:
                 process.dies_at_step = process.steps + fault.after_steps
             case FaultKind.FREEZE:
                 process.freeze()
+            case FaultKind.STOP:
+                self._stop(fault.process)
             case FaultKind.BREAK_WATCHES:
                 line.break_watches()
             case FaultKind.JUMP:
@@ -250,7 +263,7 @@ class History:
             return  # all faults have ended
         process = self._running[fault.process]
         match fault.kind:
-            case FaultKind.KILL:
+            case FaultKind.KILL | FaultKind.STOP:
                 process.kill()
                 self._come_back(fault.process)
             case FaultKind.FREEZE:

@@ -34,6 +34,7 @@ class Process:
     steps: int = 0
     """Callbacks that have run."""
     dies_at_step: int | None = None
+    main: "asyncio.Task[object] | None" = None
     error: BaseException | None = None
     """What ended its main coroutine, if an error did."""
     waiting: deque["_Step"] = field(default_factory=deque)
@@ -44,6 +45,11 @@ class Process:
     def kill(self) -> None:
         """End it as kill -9 does."""
         self.is_dead = True
+
+    def cancel(self) -> None:
+        """Cancel its main coroutine, so that it ends in order."""
+        if self.main is not None:
+            self.main.cancel()
 
     def freeze(self) -> None:
         """Let nothing of it run until the loop wakes it."""
@@ -195,7 +201,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._processes.append(process)
         context = Context()
         context.run(_CURRENT.set, process)
-        task = self.create_task(main, context=context)
+        process.main = task = self.create_task(main, context=context)
         task.add_done_callback(lambda ended: _note_end(process, ended), context=Context())
         return process
 

@@ -56,6 +56,9 @@ class FaultKind(StrEnum):
     """403 for creations of BindRequests, as for a quota, each with a chance of one in two."""
     LOSE_COMMITS = "lose commits"
     """Creations of BindRequests are lost."""
+    STOP = "stop"
+    """The process is told to stop, ends in order, and is back after `seconds`. If it has not ended
+    by then, it is killed, as by a kubelet."""
 
 
 class CallFate(StrEnum):

@@ -205,6 +205,23 @@ async def test_a_clean_stop_releases_the_lease_at_once(
 
 
 @pytest.mark.e2e
+async def test_a_stop_leaves_the_lease_to_expire_while_a_write_may_still_take_effect(
+    client: Client, namespace: str, acting: list[str], stand: Stand
+) -> None:
+    one = stand("one")
+    two = stand("two")
+    async with one.leading() as first:
+        one.terms[-1].is_to_expire = True
+        first.cancel()
+        await asyncio.wait([first])
+        assert (await lease_of(client, namespace)).holder_identity == "one"
+        async with two.running():
+            await wait_until(lambda: acting == ["two"])
+
+    assert two.tokens == [2]
+
+
+@pytest.mark.e2e
 async def test_a_stop_between_a_renewal_and_its_answer_releases_the_lease(
     client: Client, rival: Client, proxy: FaultProxy, namespace: str, stand: Stand
 ) -> None:

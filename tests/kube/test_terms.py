@@ -74,8 +74,10 @@ async def test_a_write_whose_caller_is_cancelled_goes_on_and_is_waited_for(
 
     assert caller.cancelled()
     assert waiting.done() is not goes_on
+    assert writes.are_open is goes_on
     carrier.may_answer.set()
     await waiting
+    assert not writes.are_open
     assert carrier.sent == goes_on
 
 

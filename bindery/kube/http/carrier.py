@@ -89,6 +89,11 @@ class LeftWrites:
                 writing.add_done_callback(self._end)
             raise
 
+    @property
+    def are_open(self) -> bool:
+        """Whether one has no answer yet."""
+        return bool(self._open)
+
     def _end(self, writing: asyncio.Task[Answer]) -> None:
         self._open.discard(writing)
         if not writing.cancelled():

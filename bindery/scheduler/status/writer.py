@@ -22,7 +22,7 @@ from bindery.kube.lease import Leadership
 from bindery.kube.objects.podgroups import PodCounts
 from bindery.kube.objects.resources import POD_GROUPS, PODS, Resource
 from bindery.kube.objects.watched import Condition
-from bindery.scheduler.model.jobs import Uid
+from bindery.scheduler.model.jobs import JobKey, Uid
 from bindery.scheduler.status.conditions import ConditionWrite, ReportedKind
 
 CONCURRENT_WRITES = 4
@@ -71,6 +71,12 @@ class _Written:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class _Conflict:
+    group: JobKey
+    at: float
+
+
 class StatusWriter:
     """Patches status subresources. `is_busy` returns whether commits are in flight."""
 
@@ -86,11 +92,14 @@ class StatusWriter:
         """Object UID -> time of the last failure; the write is tried again."""
         self._written: dict[Uid, _Written] = {}
         """The last write of each object, which the watch may not show yet."""
+        self._conflicts: dict[Uid, _Conflict] = {}
+        """Objects of writes that were refused, of which nothing has been offered since."""
         self._wake = asyncio.Event()
 
     def offer(self, write: ConditionWrite) -> None:
         """Submit `write`, unless the same was just written."""
         uid = Uid(write.meta.uid)
+        self._conflicts.pop(uid, None)
         written = self._written.get(uid)
         shown = self._clock() - SHOWN_AFTER_S
         if written is not None and written.at > shown and written.has_content_of(write):
@@ -107,17 +116,32 @@ class StatusWriter:
             self._written.pop(uid, None)
             self._waiting.pop(uid, None)
             self._failed.pop(uid, None)
+            self._conflicts.pop(uid, None)
+
+    def take_lost_groups(self) -> list[JobKey]:
+        """Return the PodGroups whose status has to be computed again, once for each conflict.
+
+        Their last write met a conflict at least `TRY_AGAIN_AFTER_S` ago, and nothing was offered
+        since. The event of the change usually leads to an offer, but not if it came before the
+        answer, or if nothing had changed. The write itself is not repeated: its version may be old.
+        """
+        latest = self._clock() - TRY_AGAIN_AFTER_S
+        lost = {uid: each for uid, each in self._conflicts.items() if each.at <= latest}
+        for uid in lost:
+            del self._conflicts[uid]
+        return [each.group for each in lost.values()]
 
     @property
     def known(self) -> set[Uid]:
         """UIDs of the objects with a waiting or recent write."""
-        return set(self._written) | set(self._waiting)
+        return set(self._written) | set(self._waiting) | set(self._conflicts)
 
     async def run(self, leadership: Leadership) -> None:
         """Write until cancelled or no longer leading. Writes of an earlier term are dropped."""
         self._waiting.clear()
         self._written.clear()
         self._failed.clear()
+        self._conflicts.clear()
         while leadership.is_valid():
             due = self._due()
             if not due:
@@ -192,7 +216,8 @@ class StatusWriter:
         except NotFoundError:
             return
         except ConflictError:
-            return  # the event of the changed object leads to another write
+            self._note_conflict(write)
+            return
         except KubeError as error:
             log_failure(_log, "condition not written", error, object=write.meta.name)
             self._failed[uid] = self._clock()
@@ -200,6 +225,13 @@ class StatusWriter:
             return
         self._failed.pop(uid, None)
         self._written[uid] = _Written(write, self._clock())
+
+    def _note_conflict(self, write: ConditionWrite) -> None:
+        # Waiting pods are offered in each cycle.
+        uid, meta = Uid(write.meta.uid), write.meta
+        if write.subject is ReportedKind.POD_GROUP and uid not in self._waiting:
+            group = JobKey(meta.namespace, meta.name, True)
+            self._conflicts[uid] = _Conflict(group, self._clock())
 
 
 def _figures(write: ConditionWrite) -> tuple[PodCounts, str] | None:

@@ -38,6 +38,8 @@ class KnownWorld(World):
     network: Network
     loop: VirtualLoop
     processes: Mapping[str, Process] = field(default_factory=dict)
+    stop: Callable[[str], None] = lambda _process: None
+    """Let a process end in order; it is back when faults end."""
     written: asyncio.Event = field(default_factory=asyncio.Event)
     """Set at each write."""
     error: BaseException | None = None
@@ -159,6 +161,7 @@ class KnownHistory(History):
             network=self._network,
             loop=self._loop,
             processes=self._running,
+            stop=self._stop,
         )
         self._world, self._judge.see = self.world, self.world.see
 
