@@ -41,7 +41,7 @@ from bindery.scheduler.commit.evictor import Evictor
 from bindery.scheduler.commit.writer import RequestWriter
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.plugins.queuelimits import QueueLimits
-from bindery.scheduler.solver import units
+from bindery.scheduler.solver import protection, units
 from bindery.scheduler.status.writer import StatusWriter
 from tests.histories.drawing import draw
 from tests.histories.history import play
@@ -301,6 +301,10 @@ PLANTED: Final = (
     Planted(
         _EVICTIONS, "a pod of a dropped plan counts as going", Engine, "_spare",
         _edited("in plan.left:", "in plan.left[1:]:"), 1,
+    ),
+    Planted(
+        _EVICTIONS, "minimum runtimes are ignored", protection, "min_runtime_s", _always(0.0), 49,
+        lambda plan: plan.min_runtime_s > 0,
     ),
     Planted(_EVICTIONS, "evictions are not tried first", Evictor, "_try", _never(), 2),
     Planted(_EVICTIONS, "eviction by name", Client, "evict", _evict_whatever_has_the_name, 2),
