@@ -34,6 +34,8 @@ _CALLS = 50_000 if IS_LONG else 5_000
 _BETWEEN_CHECKS = 50
 _SEED = "BINDERY_MODEL_SEED"
 _SAMPLE_SEED = 316590227
+_BARE: tuple[Plain, ...] = ({}, {"spec": {}}, {"spec": {"unschedulable": False}}, {})
+"""Bodies of one node; those after the first change nothing."""
 
 
 class LoneControlPlane(LocalControlPlane):
@@ -113,8 +115,8 @@ def test_a_node_without_a_spec_has_an_empty_one(lone_server: RealServer) -> None
     try:
         sides.watch("/api/v1/nodes")
         sides.ask(Asked("POST", "/api/v1/nodes", body))
-        for spec in ({}, {"spec": {}}, {"spec": {"unschedulable": False}}, {}):
-            sides.ask(Asked("PUT", "/api/v1/nodes/bare", {**body, **spec}))
+        for more in _BARE:
+            sides.ask(Asked("PUT", "/api/v1/nodes/bare", {**body, **more}))
         sides.ask(Asked("DELETE", "/api/v1/nodes/bare"))
         sides.check_watches()
         sides.check_silence()
