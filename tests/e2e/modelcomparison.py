@@ -12,6 +12,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -34,7 +35,9 @@ _LEFT_OUT: Final = frozenset(("managedFields", "daemonEndpoints", "nodeInfo"))
 _STAMPS: Final = ("creationTimestamp", "deletionTimestamp")
 _NOT_READY: Final = "storage is (re)initializing"
 """The answer for a kind whose definition is new."""
-_DELIVERY_S: Final = 10.0
+_DELIVERY_S: Final = 60.0
+_WATCHES_LAST_S: Final = 6 * 3600
+"""Without a timeout, kube-apiserver ends a watch after 30 to 60 minutes."""
 
 
 class MismatchError(AssertionError):
@@ -209,18 +212,18 @@ class RealWatch:
         self, connection: http.client.HTTPSConnection, answer: http.client.HTTPResponse
     ) -> None:
         self.lines: list[Any] = []
+        self.has_ended = False
         self._connection = connection
         self._thread = threading.Thread(target=self._read, args=(answer,), daemon=True)
         self._thread.start()
 
     def _read(self, answer: http.client.HTTPResponse) -> None:
-        try:
+        with suppress(OSError, ValueError, http.client.HTTPException, AttributeError):
             for line in answer:
                 event = json.loads(line)
                 if event["type"] != "BOOKMARK":
                     self.lines.append(event)
-        except (OSError, ValueError, http.client.HTTPException, AttributeError):
-            return  # it was closed
+        self.has_ended = True
 
     def close(self) -> None:
         """End it."""
@@ -314,7 +317,8 @@ class Sides:
     def watch(self, path: str, query: str = "", accept: str = "application/json") -> None:
         """Watch `path` at both from now on; `check_watches` compares the lines."""
         _, listed = self.real.handle(Asked("GET", f"{path}?limit=1"))
-        target = f"{path}?watch=true&allowWatchBookmarks=true&{query}&resourceVersion="
+        options = f"allowWatchBookmarks=true&timeoutSeconds={_WATCHES_LAST_S}&{query}"
+        target = f"{path}?watch=true&{options}&resourceVersion="
         real = self.real.watch(
             Asked("GET", target + listed["metadata"]["resourceVersion"], accept=accept)
         )
@@ -330,14 +334,15 @@ class Sides:
         lines = [json.loads(line) for line in model.lines]
         model.lines.clear()
         deadline = time.monotonic() + _DELIVERY_S
-        while len(real.lines) < len(lines) and time.monotonic() < deadline:
+        while len(real.lines) < len(lines) and time.monotonic() < deadline and not real.has_ended:
             time.sleep(0.01)
         theirs, real.lines[:] = real.lines[: len(lines)], real.lines[len(lines) :]
         if len(theirs) < len(lines):
             names = [(each["type"], each["object"]["metadata"]["name"]) for each in lines]
             got = [(each["type"], each["object"]["metadata"]["name"]) for each in theirs]
             text = self._history(lines)
-            self._fail(asked, names, got, f"the real server sends fewer lines\n{text}")
+            what = "has ended the watch" if real.has_ended else "sends fewer lines"
+            self._fail(asked, names, got, f"the real server {what}\n{text}")
         for ours, their in zip(lines, theirs, strict=True):
             try:
                 self._compare_events(ours, their)

@@ -20,7 +20,7 @@ from devcluster.local import LocalControlPlane
 from devcluster.plane import Tools
 from tests.definitions import install_files
 from tests.e2e.modelcalls import KINDS, Calls
-from tests.e2e.modelcomparison import MismatchError, RealServer, Sides
+from tests.e2e.modelcomparison import Asked, MismatchError, RealServer, Sides
 from tests.e2e.modelground import prepare
 from tests.histories.apiserver import pods, writes
 from tests.histories.apiserver.definitions import CRDS
@@ -34,6 +34,8 @@ _CALLS = 50_000 if IS_LONG else 5_000
 _BETWEEN_CHECKS = 50
 _SEED = "BINDERY_MODEL_SEED"
 _SAMPLE_SEED = 316590227
+_BARE: tuple[Plain, ...] = ({}, {"spec": {}}, {"spec": {"unschedulable": False}}, {})
+"""Bodies of one node; those after the first change nothing."""
 
 
 class LoneControlPlane(LocalControlPlane):
@@ -104,6 +106,24 @@ def test_the_model_answers_as_a_real_api_server(lone_server: RealServer, seed: i
 
     print(f"{sides.calls} calls, {sides.refused} refused, {sides.lines} lines: {sides.reasons}")
     assert sides.refused > sides.calls / 3
+
+
+def test_a_node_without_a_spec_has_an_empty_one(lone_server: RealServer) -> None:
+    """So a write is none that only leaves it out, or only has what it has without."""
+    sides = Sides(ModelApiServer(time.time, random.Random(1)), lone_server, 1)
+    body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "bare"}}
+    try:
+        sides.watch("/api/v1/nodes")
+        sides.ask(Asked("POST", "/api/v1/nodes", body))
+        for more in _BARE:
+            sides.ask(Asked("PUT", "/api/v1/nodes/bare", {**body, **more}))
+        sides.ask(Asked("DELETE", "/api/v1/nodes/bare"))
+        sides.check_watches()
+        sides.check_silence()
+    finally:
+        sides.close()
+
+    assert sides.lines == 3
 
 
 def forget_that_a_pod_is_bound(patch: pytest.MonkeyPatch) -> None:

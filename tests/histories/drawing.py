@@ -73,7 +73,7 @@ def draw(seed: int) -> Plan:
         troubles=needs.troubles,
     )
     hard = _with_hard(_with_more(plan, Random(f"faults {seed}")), Random(f"hard {seed}"))
-    return _with_stops(hard, Random(f"stops {seed}"))
+    return _with_runtimes(_with_stops(hard, Random(f"stops {seed}")), Random(f"runtimes {seed}"))
 
 
 def _gang(chance: Random, number: int) -> GangPlan:
@@ -365,3 +365,10 @@ def _with_stops(plan: Plan, chance: Random) -> Plan:
     slow = Fault(FaultKind.DELAY, name, max(0.0, stop.at_s - 1), 30.0)
     faults = (*plan.faults, stop, *((slow,) if chance.random() < 0.5 else ()))
     return replace(plan, faults=tuple(sorted(faults, key=lambda fault: fault.at_s)))
+
+
+def _with_runtimes(plan: Plan, chance: Random) -> Plan:
+    """Let queues protect running gangs in a quarter of the histories whose gangs evict others."""
+    if chance.random() >= 1 / 4 or not any(gang.priority for gang in plan.gangs):
+        return plan
+    return replace(plan, min_runtime_s=40.0)

@@ -19,18 +19,26 @@ from bindery.api.names import (
 from bindery.kube.objects.podgroups import PodGroup
 from bindery.kube.objects.watched import Pod
 from tests.histories.apiserver.store import Change, ChangeType
+from tests.histories.plan import FaultKind, Plan
 from tests.histories.sharejudge import ShareJudge
 from tests.recounting import ENDED
 
 _MOST: Final = 15
 """How often the pods of one gang may be evicted, for each pod that it has."""
+_CLOCKS_S: Final = 12.0
+"""By how much two clocks differ, and a moment."""
 
 
 class EvictionJudge:
     """Knows pods, gangs and priorities from the log."""
 
-    def __init__(self, shares: ShareJudge) -> None:
+    def __init__(self, plan: Plan, shares: ShareJudge) -> None:
         self._shares = shares
+        self._min_runtime_s = plan.min_runtime_s
+        if any(fault.kind is FaultKind.JUMP for fault in plan.faults):
+            self._min_runtime_s = 0.0  # a scheduler cannot know how long a gang has run
+        self._whole_s: dict[str, float] = {}
+        """UID of each PodGroup -> when its minimum was bound for the first time."""
         self._pods: dict[str, Pod] = {}
         self._groups: dict[str, PodGroup] = {}
         self._priorities: dict[str, int] = {}
@@ -75,6 +83,15 @@ class EvictionJudge:
             self._note_wanted(pod, change.at_s)
             if pod.spec.node_name:
                 self._nodes[self.gang_of(pod)].add(pod.spec.node_name)
+                if self._min_runtime_s:
+                    self._note_whole(self.gang_of(pod), change.at_s)
+
+    def _note_whole(self, name: str, at_s: float) -> None:
+        group = self._groups.get(name)
+        if group is None or group.metadata.uid in self._whole_s:
+            return
+        if self._running(name) >= group.spec.min_member:
+            self._whole_s[group.metadata.uid] = at_s
 
     def gang_of(self, pod: Pod) -> str:
         """Return the PodGroup of a pod: the one it names, or that of its controller."""
@@ -129,6 +146,10 @@ class EvictionJudge:
             queues = [self._queue(each) for each in wanted]
             for_whom = f"{who} for {', '.join(wanted)}"
             yield from self._shares.problems(for_whom, self._queue(name), queues, change)
+            ran_s = change.at_s - self._whole_s.get(group.metadata.uid, 0.0)
+            is_core = self._running(name) == group.spec.min_member
+            if is_core and ran_s < self._min_runtime_s - _CLOCKS_S:
+                yield f"{who}, which has run for {ran_s:.0f} s of {self._min_runtime_s:.0f} s"
         is_pinned = pod.metadata.annotations.get(PREEMPTIBLE_ANNOTATION) == "false"
         # What its queue has no quota for is bound as preemptible, beyond the first minimum.
         is_charged = pod.metadata.annotations.get(CHARGED_PREEMPTIBILITY_ANNOTATION)

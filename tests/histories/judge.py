@@ -48,7 +48,7 @@ class Judge:
         self._on: defaultdict[str, dict[str, Pod]] = defaultdict(dict)
         """Node -> UID -> pod that holds room there."""
         self._leaders, self._shares = Leaders(), ShareJudge(plan)
-        self.evictions = EvictionJudge(self._shares)
+        self.evictions = EvictionJudge(plan, self._shares)
         self._bindings = BindingJudge(self._leaders)
         self._commits = CommitJudge(plan, self._leaders)
         self._limits = [(0.0, plan.limit_cores * 1000)]

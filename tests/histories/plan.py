@@ -180,6 +180,8 @@ class Plan:
     """Of a Statement in one BindRequest."""
     backoff_limit: int = 5
     """Of BindRequests."""
+    min_runtime_s: float = 0.0
+    """How long all queues protect their gangs from eviction for others."""
 
     def parts(self) -> int:
         """Return how much there is to take out."""

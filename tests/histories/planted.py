@@ -26,9 +26,12 @@ from bindery.binder.run.transaction import BindTransaction
 from bindery.binder.statements.manager import Manager
 from bindery.grouper.writer import Writer
 from bindery.kube.client import Client
+from bindery.kube.http.carrier import LeftWrites
 from bindery.kube.lease import Observation
 from bindery.kube.objects.resources import PODS
+from bindery.kube.watches.store import Store
 from bindery.nodeagent.kubelets import Kubelets
+from bindery.scheduler import engine
 from bindery.scheduler import process as scheduler_process
 from bindery.scheduler.actions import holding
 from bindery.scheduler.actions.reclaim import ReclaimRule
@@ -41,12 +44,16 @@ from bindery.scheduler.commit.evictor import Evictor
 from bindery.scheduler.commit.writer import RequestWriter
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.plugins.queuelimits import QueueLimits
-from bindery.scheduler.solver import units
+from bindery.scheduler.solver import protection, units
 from bindery.scheduler.status.writer import StatusWriter
 from tests.histories.drawing import draw
 from tests.histories.history import play
 from tests.histories.plan import Plan
 
+_READ_AGAIN: Final = """        await self._check(self._open())
+        if self._may_bind():
+            await self._for_each((p for p in concerned if p.is_open), self._confirm)
+"""
 SOON_S: Final = 60.0
 """Time to come to rest where a defect prevents it."""
 
@@ -283,6 +290,11 @@ PLANTED: Final = (
     Planted(_CACHE, "a withdrawn request keeps its holds", Holds, "remove", _always(())),
     Planted(_CACHE, "expectations are never dropped", ExpectedReservations, "due", _always([]), 1),
     Planted(_CACHE, "a refused commit keeps its places", Cluster, "forget", _always(None), 3),
+    Planted(
+        _CACHE, "a list misses deletions", Store, "reconcile",
+        _edited("if key not in by_key]", "if False]"), 23,
+    ),
+    Planted(_CACHE, "promised places stay", Promises, "settle", _always(None), 20),
     Planted(_COMMIT, "limits are ignored", QueueLimits, "over_capacity", _always(None), 2),
     Planted(
         _COMMIT, "stale requests are not deleted", RequestWriter, "_remove", _never(), 43, _splits
@@ -301,6 +313,10 @@ PLANTED: Final = (
     Planted(
         _EVICTIONS, "a pod of a dropped plan counts as going", Engine, "_spare",
         _edited("in plan.left:", "in plan.left[1:]:"), 1,
+    ),
+    Planted(
+        _EVICTIONS, "minimum runtimes are ignored", protection, "min_runtime_s", _always(0.0), 49,
+        lambda plan: plan.min_runtime_s > 0,
     ),
     Planted(_EVICTIONS, "evictions are not tried first", Evictor, "_try", _never(), 2),
     Planted(_EVICTIONS, "eviction by name", Client, "evict", _evict_whatever_has_the_name, 2),
@@ -349,10 +365,16 @@ PLANTED: Final = (
         _NEEDS, "kept room is given back too early", holding, "_is_kept",
         _edited("session.now < until", "session.now < until - 5"), 90,
     ),
+    Planted(
+        _NEEDS, "kept room is not found again", engine, "hold_rooms", _always(None), 25, _stages
+    ),
     Planted(_OTHERS, "a PodGroup is made twice", Writer, "_create", _create_twice, 0),
     Planted(_OTHERS, "PodGroups are not updated", Writer, "_update", _never([]), 8),
     Planted(_OTHERS, "Jobs get no PodGroup", Writer, "_create", _never(), 0),
     Planted(_OTHERS, "the first condition stays", StatusWriter, "offer", _keep_the_older, 0),
+    Planted(
+        _OTHERS, "a conflict is not noted", StatusWriter, "_note_conflict", _always(None), 184
+    ),
     Planted(_OTHERS, "nodes keep the room of ended pods", Kubelets, "release", _always(None), 1),
     Planted(_OTHERS, "a held Lease is taken", Observation, "is_held_by_other", _always(False), 1),
 )  # fmt: skip
@@ -365,5 +387,12 @@ MISSED: Final = (
         _void_nothing,
     ),
     Planted(_BINDER, "requests go before all parts end", Manager, "is_needed", _always(False)),
+    Planted(
+        _BINDER, "writes of interrupted steps are not waited for", LeftWrites, "ended", _never()
+    ),
+    Planted(
+        _BINDER, "pods are not read again after they were prepared", BindTransaction, "attempt",
+        _edited(_READ_AGAIN, ""),
+    ),
 )  # fmt: skip
 """Defects that histories have not found yet; why is in docs/failure-histories.md."""

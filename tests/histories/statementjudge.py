@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 
 from bindery.api import gpushare
+from bindery.api.bindrequest import BindFailureReason, Phase
 from bindery.api.names import FENCE_LABEL
 from bindery.api.times import seconds
 from bindery.kube.objects.bindrequests import BindRequest, CommittedStatement, StatementKey
@@ -19,6 +20,12 @@ _SHORTEST_PAUSE_S: Final = 0.3
 """From the arrival of a failed attempt to the next one: the binder waits 0.8 s from its writing."""
 _BEHIND_S: Final = QUIET_AFTER_S * 0.3 + 10
 _HIDE_DELETIONS: Final = frozenset(FaultKind) - {FaultKind.JUMP, FaultKind.DELAY, FaultKind.KILL}
+
+
+_NOT_OF_A_PLUGIN: Final = frozenset(BindFailureReason) - {
+    BindFailureReason.PLUGIN_FAILED,
+    BindFailureReason.BIND_FAILED,
+}
 
 
 class StatementJudge:
@@ -102,6 +109,11 @@ class StatementJudge:
         if number <= self._failed.get(statement.key, 0):
             return
         self._failed[statement.key] = number
+        status = statement.status
+        # Tried further: a gang of which a pod is bound or may be, or of which one was not read.
+        is_known = status.phase == Phase.PENDING and status.reason not in _NOT_OF_A_PLUGIN
+        if is_known and number > statement.backoff_limit:
+            yield f"{statement.metadata.name} is tried again after {number} attempts"
         next_s = seconds(statement.status.next_attempt_time)
         if statement.is_final or next_s is None or caller not in self._calm:
             return

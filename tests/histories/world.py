@@ -117,7 +117,10 @@ class World:
             body = {**_object("scheduling.k8s.io/v1", "PriorityClass", name), "value": 10 * value}
             await self.client.create(PRIORITY_CLASSES, body)
         limited = {"resources": {"cpu": {"limit": str(self.plan.limit_cores)}}}
-        for name, spec in {**_QUEUES, LIMITED: limited}.items():
+        least_s = self.plan.min_runtime_s
+        times = ("preemptMinRuntimeSeconds", "reclaimMinRuntimeSeconds") if least_s else ()
+        for name, rules in {**_QUEUES, LIMITED: limited}.items():
+            spec = {**rules, **dict.fromkeys(times, least_s)}
             await self.client.create(QUEUES, {**_object(API_VERSION, "Queue", name), "spec": spec})
         await self.needs.prepare()
 

@@ -54,6 +54,12 @@ class _Nodes(_SpecAndStatus):
         if not_ready not in taints:
             taints.append(not_ready)
 
+    def default(self, new: Plain) -> bool:
+        """Add the parts that a node always has: a write without them changes nothing then."""
+        new.setdefault("spec", {})
+        new.setdefault("status", {})
+        return False
+
     def problems(self, new: Plain) -> Problems:
         return [
             "spec.taints: Required value"

@@ -1,4 +1,4 @@
-"""A binder is told to stop while one of its writes is under way, and its gang goes."""
+"""A gang goes while a write of its binder is under way, which is told to stop, or works on."""
 
 import asyncio
 
@@ -13,30 +13,25 @@ from tests.histories.reading import all_of
 from tests.sizes import CHANCES
 
 
-def stop_at_mark(world: KnownWorld, late_s: float) -> asyncio.Event:
-    """Stop the binder that marks the claim, and let the mark be under way for `late_s`."""
+def hold_mark(world: KnownWorld, late_s: float, *, stops: bool) -> asyncio.Event:
+    """Let the mark of a claim be under way for `late_s`; `stops`: stop its binder meanwhile."""
     sent = asyncio.Event()
 
     def held_s(request: ApiRequest, caller: str) -> float:
         if sent.is_set() or SELECTED_NODE.encode() not in (request.body or b""):
             return 0.0
         sent.set()
-        world.stop(caller)
+        if stops:
+            world.stop(caller)
         return late_s
 
     world.network.held_s = held_s
     return sent
 
 
-@pytest.mark.parametrize("seed", CHANCES)
-@pytest.mark.parametrize("late_s", [3.0, 8.0, 14.0])
-def test_a_write_of_a_binder_that_stops_arrives_before_the_next_one_rolls_back(
-    seed: int, late_s: float
-) -> None:
-    """It is waited for while others are at work, then as what is left, or the Lease expires."""
-
+def play(seed: int, late_s: float, *, stops: bool) -> None:
     async def people(world: KnownWorld) -> None:
-        sent = stop_at_mark(world, late_s)
+        sent = hold_mark(world, late_s, stops=stops)
         await submit(world)
         await sent.wait()
         await world.disband("g")
@@ -46,3 +41,17 @@ def test_a_write_of_a_binder_that_stops_arrives_before_the_next_one_rolls_back(
         assert len(all_of(world.server, CLAIMS)) == 1
 
     KnownHistory(plan(seed, nodes=2), people).expect()
+
+
+@pytest.mark.parametrize("seed", CHANCES)
+@pytest.mark.parametrize("late_s", [3.0, 8.0, 14.0])
+def test_a_write_of_a_binder_that_stops_arrives_before_the_next_one_rolls_back(
+    seed: int, late_s: float
+) -> None:
+    """It is waited for while others are at work, then as what is left, or the Lease expires."""
+    play(seed, late_s, stops=True)
+
+
+@pytest.mark.parametrize("seed", CHANCES)
+def test_a_write_of_an_interrupted_step_arrives_before_its_roll_back(seed: int) -> None:
+    play(seed, 3.0, stops=False)
