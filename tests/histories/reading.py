@@ -1,7 +1,8 @@
 """Decodes the model's objects as the product does, for those who judge them."""
 
-from functools import lru_cache
-from typing import Any, TypeVar
+from collections.abc import Callable
+from functools import cache, lru_cache
+from typing import TypeVar
 
 from bindery.kube.objects.resources import Resource
 from bindery.kube.objects.watched import KubeObject
@@ -15,10 +16,11 @@ def all_of(server: ModelApiServer, resource: Resource[T]) -> list[T]:
     if all(kind.plural != resource.plural for kind in server.paths.kinds):
         return []
     stored = server.store.of(server.kind(resource.plural)).objects
-    return [_decoded(resource, stored[key].body) for key in sorted(stored)]
+    decode = _decoder(resource)
+    return [decode(stored[key].body) for key in sorted(stored)]
 
 
-@lru_cache(maxsize=4096)
-def _decoded(resource: Resource[Any], body: bytes) -> Any:
+@cache
+def _decoder(resource: Resource[T]) -> Callable[[bytes], T]:
     """Decode once what controllers read again and again; the objects cannot be changed."""
-    return resource.decode(body)
+    return lru_cache(maxsize=1024)(resource.decode)

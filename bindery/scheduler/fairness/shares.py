@@ -3,8 +3,9 @@
 Made once a session from the queue table. The queue ledger has the holdings at any moment.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from functools import cached_property
+from typing import Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,10 @@ from bindery.scheduler.usage.source import PastUsage
 
 NOTHING = 1000.0
 """Factor on the holdings of a queue without a share (KAI-Scheduler's value)."""
+_MOST_KEYS: Final = 10_000
+"""Keys that are remembered, a few MB. A search for many victims asks for each amount once."""
+
+Held = TypeVar("Held", IntColumns, Amounts)
 
 
 class Shares:
@@ -53,9 +58,11 @@ class Shares:
         self.counted = np.array([name != PODS for name in axis.names])
         """[resource]: whether it is divided."""
         self._common = [axis.index(name) for name in ("cpu", "memory", GPU_RESOURCE)]
-        """Axis positions of the resources for `is_over`."""
+        """Axis positions of the resources for `_is_over`."""
         # A GPU with a model is on the axis twice: as GPU, and as GPU of its model.
         self._of_model = np.array([name.startswith(MODEL_PREFIX) for name in axis.names])
+        self._order_keys: dict[Hashable, tuple[float, ...]] = {}
+        """The answers of `order_key`: each action asks for all queues, which hold the same."""
         self._requested: dict[tuple[int, ...], BoolColumn] = {}
         """The answers of `requested`, which is asked several times for each victim."""
 
@@ -173,48 +180,62 @@ class Shares:
             mask = self._requested[key] = np.asarray(mask & self.counted)
         return mask
 
-    def dominant(self, row: int, added: Mapping[int, int] | None = None) -> float:
-        """Return the largest part, over all resources, of its allocatable share that a queue holds.
+    def order_key(
+        self, row: int, request: Mapping[int, int], change: Mapping[int, int]
+    ) -> tuple[float, ...]:
+        """Return the key of the queue for the order in which queues are served.
 
-        If the share is unlimited, the part of the total counts (KAI-Scheduler's rule). `added`:
-        change of the holdings (position on the resource axis -> units).
+        In this order: queues not above their fair share; queues within their quota with the
+        request; higher priority; queues entitled to every resource that they hold with the
+        request; smaller dominant share with the change, then without it; smaller allocatable
+        share. `request`, `change`: position on the resource axis -> units.
         """
-        held = self._ledger.allocated[:, row].astype(np.float64)
-        for index, amount in (added or {}).items():
-            held[index] += amount
-        return self.part(row, held)
+        held = self._ledger.allocated[:, row]
+        known = row, held.tobytes(), tuple(request.items()), tuple(change.items())
+        key = self._order_keys.get(known)
+        if key is None:
+            if len(self._order_keys) >= _MOST_KEYS:
+                self._order_keys.clear()
+            key = self._order_keys[known] = self._order_key(row, held, request, change)
+        return key
 
-    def part(self, row: int, held: NDArray[np.float64]) -> float:
-        """Return the largest part, over all resources, that `held` is of the queue's share."""
-        share = self._whole[:, row]
-        ratio = np.divide(held, share, out=held * NOTHING, where=share > 0)
-        return float(np.max(ratio[self.counted], initial=0.0))
+    def _order_key(
+        self, row: int, held: IntColumns, request: Mapping[int, int], change: Mapping[int, int]
+    ) -> tuple[float, ...]:
+        wanted, now = _with(held, request), held.astype(np.float64)
+        return (
+            self._is_over(row, held),
+            bool(((wanted > self.quota[:, row]) & self.counted).any()),
+            -self._entries[row].priority,
+            bool(((wanted > 0) & (self.allocatable[:, row] <= 0) & self.counted).any()),
+            self.part(row, _with(now, change)),
+            self.part(row, now),
+            float(self._sizes[row]),
+        )
 
-    def size(self, row: int) -> float:
-        """Return the size of the allocatable share: the sum of its parts of the totals."""
-        return float(self._sizes[row])
-
-    def is_undeserving(self, row: int, added: Mapping[int, int]) -> bool:
-        """Return whether the queue, with `added`, holds a resource without a share of it."""
-        held = self._ledger.allocated[:, row].copy()
-        for index, amount in added.items():
-            held[index] += amount
-        return bool(((held > 0) & (self.allocatable[:, row] <= 0) & self.counted).any())
-
-    def is_over(self, row: int) -> bool:
+    def _is_over(self, row: int, held: IntColumns) -> bool:
         """Return whether the queue exceeds its fair shares of cores, of memory and of GPUs.
 
         KAI-Scheduler's rule: a queue within any of these shares is served in its turn.
         """
-        held, fair = self._ledger.allocated[self._common, row], self.fair[self._common, row]
-        return bool((held > fair).all())
+        return bool((held[self._common] > self.fair[self._common, row]).all())
 
-    def fits_quota(self, row: int, added: Mapping[int, int]) -> bool:
-        """Return whether the queue stays within its quota with `added` (axis position -> units)."""
-        held, quota = self._ledger.allocated[:, row].copy(), self.quota[:, row]
-        for index, amount in added.items():
-            held[index] += amount
-        return not ((held > quota) & self.counted).any()
+    def part(self, row: int, held: NDArray[np.float64]) -> float:
+        """Return the largest part, over all resources, that `held` is of the queue's share.
+
+        If the share is unlimited, the part of the total counts (KAI-Scheduler's rule).
+        """
+        share = self._whole[:, row]
+        ratio = np.divide(held, share, out=held * NOTHING, where=share > 0)
+        return float(np.max(ratio[self.counted], initial=0.0))
+
+
+def _with(held: Held, added: Mapping[int, int]) -> Held:
+    """Return a copy of `held` with `added` (position on the resource axis -> units)."""
+    changed = held.copy()
+    for index, amount in added.items():
+        changed[index] += amount
+    return changed
 
 
 def _ask_for_models(axis: ResourceAxis, request: Amounts, pending: Amounts) -> None:

@@ -205,17 +205,11 @@ class SharesView(Protocol):
     def limits(self) -> Sequence[Mapping[int, float]]:
         """Queue row -> its limits: position on the resource axis -> units."""
 
-    def is_over(self, row: int) -> bool:
-        """Return whether the queue is above its fair share of cores, of memory and of GPUs."""
+    def order_key(
+        self, row: int, request: Mapping[int, int], change: Mapping[int, int]
+    ) -> tuple[float, ...]:
+        """Return the key of the queue for the order in which queues are served.
 
-    def fits_quota(self, row: int, added: Mapping[int, int]) -> bool:
-        """Return whether the queue stays within its quota with `added` (resource -> units)."""
-
-    def is_undeserving(self, row: int, added: Mapping[int, int]) -> bool:
-        """Return whether, with `added`, the queue holds a resource with a fair share of 0."""
-
-    def dominant(self, row: int, added: Mapping[int, int] | None = None) -> float:
-        """Return the queue's largest ratio of allocated plus `added` to its allocatable share."""
-
-    def size(self, row: int) -> float:
-        """Return the size of the queue's allocatable share."""
+        `request`: what its next job adds. `change`: what a plan adds to the queue or takes from it.
+        Both: position on the resource axis -> units.
+        """

@@ -19,15 +19,10 @@ class FairShare:
     name = "fairshare"
 
     def queue_key(self, session: SessionView, queue_row: int, job: Job) -> SortKey:
-        """Return the sort key of the queue at `queue_row` with the next job `job`.
-
-        In this order: queues not above their fair share; queues within their quota with the job;
-        higher priority; queues entitled to every resource that they hold with the job; smaller
-        dominant share with the job, then without it; smaller allocatable share.
-        """
+        """Return the sort key of the queue at `queue_row` with the next job `job`."""
         adding = session.adding(job, session.next_pods(job))
         request = total(task.shape.request for task in adding)
-        return _key(session, queue_row, request, request)
+        return session.shares.order_key(queue_row, request, request)
 
     def victim_key(
         self,
@@ -38,7 +33,7 @@ class FairShare:
     ) -> SortKey:
         """Return the same key, without a request and after the loss of `released`."""
         change = {index: -amount for index, amount in released.items()}
-        return _key(session, queue_row, {}, change)
+        return session.shares.order_key(queue_row, {}, change)
 
     def over_capacity(
         self, session: SessionView, job: Job, tasks: Sequence[Task]
@@ -64,19 +59,3 @@ class FairShare:
                         is_lasting=True,  # only pods count that cannot be evicted
                     )
         return None
-
-
-def _key(
-    session: SessionView, row: int, request: Mapping[int, int], change: Mapping[int, int]
-) -> SortKey:
-    """Return the key of the queue at `row`; `change` is added to its amounts."""
-    shares = session.shares
-    return (
-        shares.is_over(row),
-        not shares.fits_quota(row, request),
-        -session.state.queues.entries[row].priority,
-        shares.is_undeserving(row, request),
-        shares.dominant(row, change),
-        shares.dominant(row),
-        shares.size(row),
-    )
