@@ -15,7 +15,7 @@ import structlog
 from bindery.nodeagent.kubeletside.drivers import DraDrivers
 from bindery.nodecore.claims.calls import ClaimPlan
 from bindery.nodecore.claims.facts import ClaimError, ClaimingPod, ResourceClaim
-from bindery.nodecore.claims.manager import RECONCILE_PERIOD_S, ClaimManager
+from bindery.nodecore.claims.manager import ClaimManager
 
 _PREPARE: Final = "prepare dynamic resources"
 _UNPREPARE: Final = "unprepare dynamic resources"
@@ -74,7 +74,7 @@ class PodClaims:
         async with self._turn(pod.uid, _UNPREPARE):
             await self._carry_out(self._manager.plan_unprepare(pod))
 
-    async def run(self, period_s: float = RECONCILE_PERIOD_S) -> None:
+    async def run(self, period_s: float) -> None:
         """Unprepare the claims of pods that are no longer active; does not return."""
         async with asyncio.TaskGroup() as group:
             while True:

@@ -29,7 +29,7 @@ from bindery.nodecore.claims.calls import CALL_TIMEOUT_S
 from bindery.nodecore.claims.drivers import Drivers
 from bindery.nodecore.claims.facts import ClaimingPod
 from bindery.nodecore.claims.health import DeviceHealth, HealthState
-from bindery.nodecore.claims.manager import ClaimManager
+from bindery.nodecore.claims.manager import RECONCILE_PERIOD_S, ClaimManager
 from bindery.nodecore.container_manager import ContainerManager, NodeConfig
 from bindery.nodecore.containers import ContainerIds
 from bindery.nodecore.devices.manager import Capacity
@@ -52,12 +52,14 @@ class NodeClocks:
         now_s: seconds since the epoch.
         allocate_timeout_s: the deadline of `Allocate` and `GetPreferredAllocation`.
         claim_timeout_s: the deadline of `NodePrepareResources` and `NodeUnprepareResources`.
+        stale_claims_s: seconds between two looks for claims of pods that are gone.
     """
 
     now_s: Callable[[], float]
     random: Random
     allocate_timeout_s: float = deviceplugins.ALLOCATE_TIMEOUT_S
     claim_timeout_s: float = CALL_TIMEOUT_S
+    stale_claims_s: float = RECONCILE_PERIOD_S
 
     def new_uuid(self) -> str:
         """Draw a UUID."""
@@ -98,7 +100,7 @@ class NodeSockets:
         declared_features: Sequence[str] | None = None,
     ) -> None:
         self._pods = PodAdmission(name, declared_features)
-        self._evict = evict
+        self._evict, self._stale_claims_s = evict, clocks.stale_claims_s
         self._claiming: dict[str, ClaimingPod] = {}
         self._calls: dict[str, asyncio.Task[Admission]] = {}
         self._evictions: set[asyncio.Task[None]] = set()
@@ -255,8 +257,11 @@ class NodeSockets:
         )
 
     def pods(self) -> Iterable[Pod]:
-        """Return the admitted pods that have not ended."""
-        return self._pods.admitted()
+        """Return the pods that have not ended; of a pod that waits, what plugins have given.
+
+        A plugin that is called for the next container finds those before it here.
+        """
+        return self._pods.active_pods()
 
     def claiming(self, uid: str) -> ClaimingPod | None:
         """Return what is known of the claims of a pod."""
@@ -266,7 +271,7 @@ class NodeSockets:
         async with asyncio.TaskGroup() as group:
             group.create_task(self.plugins.run())
             group.create_task(self._drivers.run())
-            group.create_task(self._pod_claims.run())
+            group.create_task(self._pod_claims.run(self._stale_claims_s))
 
     def _evicted(self) -> asyncio.Task[None] | None:
         """Stop the pods that the last plan replaces; what they held is given away already."""

@@ -26,7 +26,7 @@ class RunningPods(Protocol):
     """The pods whose resources are shown."""
 
     def pods(self) -> Iterable[Pod]:
-        """Return the admitted pods that have not ended."""
+        """Return the pods that are admitted or wait for their plugins, and have not ended."""
 
     def claiming(self, uid: str) -> ClaimingPod | None:
         """Return what is known of the claims of a pod."""

@@ -9,6 +9,7 @@ from random import Random
 
 import grpc
 
+from bindery.nodeagent.kubeletside.claims import ClaimApi
 from bindery.nodeagent.kubeletside.node import NodeClocks, NodeSockets
 from bindery.nodeagent.sockets import deviceplugins, pluginregistry, services
 from bindery.nodeagent.sockets.definitions import deviceplugin_pb2 as device_api
@@ -20,6 +21,7 @@ from bindery.nodecore.admission.facts import Candidate
 from bindery.nodecore.claims.facts import ClaimError, ClaimingPod, PodClaim, ResourceClaim
 from bindery.nodecore.container_manager import NodeConfig
 from bindery.nodecore.machine import uniform
+from bindery.nodecore.plugins import Registered
 from bindery.nodecore.pods import Container, Pod
 
 GPU = "vendor.com/gpu"
@@ -55,10 +57,10 @@ def wanting(uid: str, gpus: int = 1, cpu: int = 0) -> Candidate:
     return Candidate(Pod(uid, [Container("app", amounts, amounts)], name=uid), node_name="node")
 
 
-def using(uid: str, claim: str = "claim") -> ClaimingPod:
+def using(uid: str, claim: str = "claim", namespace: str = "default") -> ClaimingPod:
     """Return a pod whose container uses a claim."""
     claims = (PodClaim("gpu", claim),)
-    return ClaimingPod(uid, uid, "default", claims, uses={"app": (("gpu", ""),)})
+    return ClaimingPod(uid, uid, namespace, claims, uses={"app": (("gpu", ""),)})
 
 
 @dataclass
@@ -205,7 +207,8 @@ class SocketWorld:
 
     def __init__(self, directory: Path, config: NodeConfig = CONFIG) -> None:
         self.directory, self.config = directory, config
-        self.api = Claims()
+        self.claims = Claims()
+        self.api: ClaimApi = self.claims
         self.now_s = 1000.0
         self.evicted: list[str] = []
         self.allocate_timeout_s = 30.0
@@ -223,7 +226,7 @@ class SocketWorld:
 
     def _new(self) -> NodeSockets:
         clocks = NodeClocks(
-            lambda: self.now_s, Random(1), self.allocate_timeout_s, self.claim_timeout_s
+            lambda: self.now_s, Random(1), self.allocate_timeout_s, self.claim_timeout_s, 0.2
         )
 
         async def evict(uids: Sequence[str]) -> None:
@@ -279,7 +282,7 @@ class SocketWorld:
         finally:
             await server.stop(None)
 
-    def registered(self) -> list[object]:
+    def registered(self) -> list[Registered]:
         return list(self.node.status().plugins)
 
     async def admit(self, uid: str, gpus: int = 1, cpu: int = 0) -> tuple[str, str]:

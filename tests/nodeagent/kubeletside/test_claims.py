@@ -21,7 +21,7 @@ from tests.nodeagent.kubeletside.socketworld import (
 
 @pytest.mark.parametrize("version", ["v1", "v1beta1"])
 async def test_a_container_gets_the_devices_of_its_claim(world: SocketWorld, version: str) -> None:
-    world.api.add("claim", "one")
+    world.claims.add("claim", "one")
     driver = DraDriver()
     async with world.driving(driver, version):
         assert await world.admit("one", gpus=0) == ("", "")
@@ -35,9 +35,9 @@ async def test_a_container_gets_the_devices_of_its_claim(world: SocketWorld, ver
 
 
 async def test_a_driver_that_does_not_answer_holds_only_its_own_pod(world: SocketWorld) -> None:
-    world.api.add("silent", "silent")
+    world.claims.add("silent", "silent")
     for one in range(50):
-        world.api.add(f"claim-{one}", f"pod-{one}")
+        world.claims.add(f"claim-{one}", f"pod-{one}")
     driver = DraDriver()
 
     async def hold(uids: list[str]) -> None:
@@ -62,7 +62,7 @@ async def test_a_call_without_an_answer_in_time_fails_and_is_repeated(world: Soc
     await world.stop()
     world.claim_timeout_s = 0.2
     await world.start()
-    world.api.add("claim", "one")
+    world.claims.add("claim", "one")
     driver = DraDriver()
 
     async def hold(_uids: list[str]) -> None:
@@ -84,7 +84,7 @@ async def test_a_call_without_an_answer_in_time_fails_and_is_repeated(world: Soc
 async def test_failures_of_a_driver_are_reported_in_the_words_of_the_kubelet(
     world: SocketWorld,
 ) -> None:
-    world.api.add("claim", "one")
+    world.claims.add("claim", "one")
     with pytest.raises(ClaimError, match=f"resources: DRA driver {DRIVER} is not registered"):
         await world.node.prepare(using("one"))
     with pytest.raises(ClaimError, match=r"fetch ResourceClaim other: .* not found"):
@@ -110,7 +110,7 @@ async def test_failures_of_a_driver_are_reported_in_the_words_of_the_kubelet(
 async def test_a_claim_that_is_being_unprepared_is_not_given_to_the_next_pod(
     world: SocketWorld,
 ) -> None:
-    world.api.add("claim", "one", "two")
+    world.claims.add("claim", "one", "two")
     driver = DraDriver()
     go_on = asyncio.Event()
 
@@ -132,7 +132,7 @@ async def test_a_claim_that_is_being_unprepared_is_not_given_to_the_next_pod(
 
 
 async def test_an_agent_that_dies_in_a_call_prepares_once_more(world: SocketWorld) -> None:
-    world.api.add("claim", "one")
+    world.claims.add("claim", "one")
     driver = DraDriver()
 
     async def hold(_uids: list[str]) -> None:
@@ -146,7 +146,7 @@ async def test_an_agent_that_dies_in_a_call_prepares_once_more(world: SocketWorl
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
         driver.hold = None
-        await world.start()
+        await world.start(is_ready=False)
         await until(lambda: bool(world.registered()))
 
         assert world.node.manager.claims is not None
@@ -155,8 +155,25 @@ async def test_an_agent_that_dies_in_a_call_prepares_once_more(world: SocketWorl
         assert driver.prepared == ["uid-claim", "uid-claim"]
 
 
+async def test_claims_of_a_pod_that_is_gone_are_unprepared_at_the_next_start(
+    world: SocketWorld,
+) -> None:
+    world.claims.add("claim", "one")
+    driver = DraDriver()
+    async with world.driving(driver):
+        assert await world.admit("one", gpus=0) == ("", "")
+        await world.node.prepare(using("one"))
+        world.node.release("one")
+        await world.node.stop()
+
+        await world.start(is_ready=False)
+        await until(lambda: bool(world.registered()))
+        world.node.ready()
+        await until(lambda: driver.unprepared == ["uid-claim"])
+
+
 async def test_a_driver_in_an_update_is_called_at_its_newest_instance(world: SocketWorld) -> None:
-    world.api.add("claim", "one")
+    world.claims.add("claim", "one")
     old, new = DraDriver(), DraDriver()
     async with world.driving(old, name="old"):
         async with world.driving(new, name="new"):
@@ -169,15 +186,15 @@ async def test_a_driver_in_an_update_is_called_at_its_newest_instance(world: Soc
 
 
 async def test_slices_go_at_the_start_and_when_a_driver_stays_away(world: SocketWorld) -> None:
-    await until(lambda: world.api.wiped == [None])
+    await until(lambda: world.claims.wiped == [None])
     async with world.driving(DraDriver()):
         world.now_s += WIPING_DELAY_S + 1
     await until(lambda: not world.registered())
-    assert world.api.wiped == [None]
+    assert world.claims.wiped == [None]
 
     world.now_s += WIPING_DELAY_S + 1
 
-    await until(lambda: world.api.wiped == [None, DRIVER])
+    await until(lambda: world.claims.wiped == [None, DRIVER])
 
 
 async def test_a_checkpoint_of_claims_with_a_wrong_checksum_stops_the_start(
