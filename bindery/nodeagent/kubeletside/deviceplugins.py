@@ -47,6 +47,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class _Endpoint:
+    socket: Path
     peer: Peer
     watching: asyncio.Task[None]
 
@@ -98,10 +99,9 @@ class DevicePlugins:
         await self._connect(name, Path(endpoint))
 
     async def deregister(self, name: str, endpoint: str) -> None:
-        """Mark the devices of a plugin as unhealthy."""
-        del endpoint
+        """Mark the devices of a plugin as unhealthy, unless another serves them by now."""
         found = self._endpoints.get(name)
-        if found is not None:
+        if found is not None and found.socket == Path(endpoint):
             found.watching.cancel()
             await asyncio.gather(found.watching, return_exceptions=True)
 
@@ -199,7 +199,7 @@ class DevicePlugins:
         )
         self._devices.register(resource, options)
         watching = asyncio.create_task(self._watch(resource, peer))
-        self._endpoints[resource] = _Endpoint(peer, watching)
+        self._endpoints[resource] = _Endpoint(socket, peer, watching)
         if older is not None:
             older.watching.cancel()
         log.info("device plugin registered", resource=resource)

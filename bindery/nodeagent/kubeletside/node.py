@@ -133,6 +133,7 @@ class NodeSockets:
             directory / plugins.DIRECTORY, handlers, now_s, clocks.new_uuid
         )
         self._pod_resources = PodResourcesServer(directory, self.manager, self)
+        self._is_stopping = False
         self._server: grpc.aio.Server | None = None
         self._running: asyncio.Task[None] | None = None
 
@@ -158,8 +159,17 @@ class NodeSockets:
         await self._server.start()
         self._running = asyncio.create_task(self._run())
 
+    async def wait(self) -> None:
+        """Wait for the end of serving: `stop`, or an error, which is raised."""
+        if self._running is not None:
+            await asyncio.shield(self._running)
+
     async def stop(self) -> None:
-        """Close all sockets and connections; the state stays in the checkpoints."""
+        """Close all sockets and connections; the state stays in the checkpoints.
+
+        Calls of `admit` that wait are cancelled: the pods are not refused.
+        """
+        self._is_stopping = True
         tasks: list[asyncio.Task[Admission] | asyncio.Task[None]] = [*self._calls.values()]
         if self._running is not None:
             tasks.append(self._running)
@@ -195,8 +205,8 @@ class NodeSockets:
             return await asyncio.shield(self._calls[uid])
         except asyncio.CancelledError:
             task = asyncio.current_task()
-            if task is None or task.cancelling():
-                raise
+            if task is None or task.cancelling() or self._is_stopping:
+                raise  # an agent that stops refuses no pod
             return refused(AllocationError(_GONE))
 
     async def prepare(self, pod: ClaimingPod) -> None:
@@ -257,9 +267,9 @@ class NodeSockets:
         )
 
     def pods(self) -> Iterable[Pod]:
-        """Return the pods that have not ended; of a pod that waits, what plugins have given.
+        """Return the pods that have not ended, also pods that wait for their plugins.
 
-        A plugin that is called for the next container finds those before it here.
+        A plugin that is called for the next container of a pod finds the earlier ones.
         """
         return self._pods.active_pods()
 

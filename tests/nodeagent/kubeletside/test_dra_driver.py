@@ -13,7 +13,7 @@ import pytest
 from bindery.kube.client import Client
 from bindery.kube.objects.claims import RESOURCE_CLAIMS
 from bindery.kube.objects.devices import RESOURCE_SLICES
-from bindery.kube.objects.resources import NODES
+from bindery.kube.objects.resources import NODES, PODS
 from bindery.nodeagent.kubeletside.claimapi import ServerClaims
 from devcluster import build
 from devcluster.plane import ControlPlane
@@ -68,7 +68,17 @@ class Ground:
             while await self.slices() != count:  # noqa: ASYNC110  a server has no event
                 await asyncio.sleep(0.1)
 
-    async def add_claim(self, namespace: str, pod: str) -> None:
+    async def add_pod(self, namespace: str) -> str:
+        """Add a pod with a claim on the node, as its binder would; return its UID."""
+        claims = [{"name": "gpu", "resourceClaimName": "claim"}]
+        container = {"name": "app", "image": "i", "resources": {"claims": [{"name": "gpu"}]}}
+        spec = {"nodeName": self.node, "resourceClaims": claims, "containers": [container]}
+        body = {"metadata": {"name": "one", "namespace": namespace}, "spec": spec}
+        pod = (await self.client.create(PODS, body, namespace)).metadata.uid
+        await self._add_claim(namespace, pod)
+        return pod
+
+    async def _add_claim(self, namespace: str, pod: str) -> None:
         exactly = {"deviceClassName": "any", "allocationMode": "ExactCount", "count": 1}
         spec = {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}
         body = {"metadata": {"name": "claim", "namespace": namespace}, "spec": spec}
@@ -76,7 +86,7 @@ class Ground:
         result = {"request": "gpu", "driver": DRIVER, "pool": self.node, "device": "device-00"}
         status = {
             "allocation": {"devices": {"results": [result]}},
-            "reservedFor": [{"resource": "pods", "name": pod, "uid": pod}],
+            "reservedFor": [{"resource": "pods", "name": "one", "uid": pod}],
         }
         await self.client.patch(
             RESOURCE_CLAIMS, "claim", {"status": status}, namespace=namespace, subresource="status"
@@ -100,14 +110,16 @@ async def ground(control_plane: ControlPlane, world: SocketWorld) -> AsyncIterat
 async def test_the_test_driver_prepares_claims_and_is_followed_through_its_kills(
     ground: Ground, namespace: str
 ) -> None:
-    await ground.add_claim(namespace, "one")
-    pod = wanting("one").pod
-    asking = using("one", namespace=namespace)
-    assert await ground.world.admit("one", gpus=0) == ("", "")
+    uid = await ground.add_pod(namespace)
+    pod = wanting(uid).pod
+    asking = using(uid, namespace=namespace)
+    assert await ground.world.admit(uid, gpus=0) == ("", "")
     async with ground.driving() as driver:
         await ground.until_slices(1)
         await ground.world.node.prepare(asking)
         first = await ground.world.node.options(pod, pod.containers[0])
+        await ground.world.node.unprepare(asking)
+        assert not list((ground.world.directory / "cdi").glob("*.json"))
         await ground.world.node.prepare(asking)
         driver.send_signal(signal.SIGTERM)
         await until(lambda: not ground.world.registered())
@@ -120,4 +132,5 @@ async def test_the_test_driver_prepares_claims_and_is_followed_through_its_kills
 
     (device,) = first.cdi_devices
     assert device.startswith(f"{DRIVER}/test=claim-")
-    assert not list((ground.world.directory / "cdi").glob("*.json"))
+    assert ground.world.node.manager.claims is not None
+    assert not ground.world.node.manager.claims.might_need_to_unprepare(uid)
