@@ -238,9 +238,8 @@ class NodeSockets:
         devices = self.manager.devices
         for call in devices.pre_start_calls(pod, container):
             await self._device_plugins.pre_start(call)
-        if devices.lacks(pod, container):
-            devices.allocate(pod, container)
-            await self._allocate(pod.uid)
+        if devices.lacks(pod, container) and self._pods.candidate(pod.uid) is not None:
+            await self._allocate_again(pod, container)
         return self.manager.resources(pod, container, run_options, self._claiming.get(pod.uid))
 
     def release(self, uid: str) -> bool:
@@ -316,6 +315,15 @@ class NodeSockets:
             if not self._pods.plan_again(uid).admit:
                 return
         await self._allocate(uid)
+
+    async def _allocate_again(self, pod: Pod, container: Container) -> None:
+        devices = self.manager.devices
+        devices.allocate(pod, container)
+        while (question := devices.question(pod.uid)) is not None:
+            devices.prefer(question, await self._device_plugins.preferred(question))
+            devices.give_back(pod.uid)
+            devices.allocate(pod, container)
+        await self._allocate(pod.uid)
 
     async def _allocate(self, uid: str) -> None:
         devices = self.manager.devices

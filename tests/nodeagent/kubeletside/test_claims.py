@@ -81,6 +81,29 @@ async def test_a_call_without_an_answer_in_time_fails_and_is_repeated(world: Soc
         assert driver.prepared == ["uid-claim", "uid-claim"]
 
 
+async def test_a_driver_that_dies_in_a_call_is_called_again_when_it_is_back(
+    world: SocketWorld,
+) -> None:
+    world.claims.add("claim", "one")
+    driver = DraDriver()
+
+    async def hold(_uids: list[str]) -> None:
+        await never()
+
+    driver.hold = hold
+    async with world.driving(driver):
+        waiting = asyncio.create_task(world.node.prepare(using("one")))
+        await until(lambda: bool(driver.prepared))
+    with pytest.raises(ClaimError, match=r"prepare dynamic resources: NodePrepareResources: rpc"):
+        await waiting
+    await until(lambda: not world.registered())
+
+    driver.hold = None
+    async with world.driving(driver):
+        await world.node.prepare(using("one"))
+        assert driver.prepared == ["uid-claim", "uid-claim"]
+
+
 async def test_failures_of_a_driver_are_reported_in_the_words_of_the_kubelet(
     world: SocketWorld,
 ) -> None:

@@ -13,6 +13,7 @@ from bindery.nodeagent.sockets.services import Peer
 from bindery.nodecore.checkpoints import devices as files
 from bindery.nodecore.errors import AllocationError
 from tests.nodeagent.kubeletside.socketworld import (
+    ALLOCATABLE,
     GPU,
     DevicePlugin,
     SocketWorld,
@@ -266,6 +267,23 @@ async def test_a_checkpoint_with_a_wrong_checksum_is_reported(world: SocketWorld
     assert await world.admit("one", 8) == ("", "")
 
 
+async def test_devices_that_were_lost_are_allocated_before_the_container_starts(
+    world: SocketWorld,
+) -> None:
+    """The pod is there again before its plugin, and runs without a check of its devices."""
+    plugin = DevicePlugin(options=api.DevicePluginOptions(get_preferred_allocation_available=True))
+    candidate = wanting("one", 2)
+    assert (await world.node.admit(candidate, ALLOCATABLE)).admit  # no plugin has registered yet
+    await world.plugged(plugin)
+    app = candidate.pod.containers[0]
+
+    options = await world.node.options(candidate.pod, app)
+
+    assert options.envs == {"GPUS": ",".join(world.held("one"))}
+    assert len(plugin.allocated) == 1
+    assert len(world.held("one")) == 2
+
+
 @pytest.mark.parametrize(
     ("version", "resource", "endpoint", "text"),
     [
@@ -363,9 +381,7 @@ async def test_a_critical_pod_replaces_others(world: SocketWorld) -> None:
         critical, pod=replace(critical.pod, containers=[app], priority=2_000_001_000)
     )
 
-    answer = await world.node.admit(
-        critical, {"cpu": 64_000, "memory": 64 << 30, "pods": 9, GPU: 8}
-    )
+    answer = await world.node.admit(critical, ALLOCATABLE)
 
     assert answer.admit
     assert world.evicted == ["small"]
