@@ -1,5 +1,6 @@
 """gRPC on Unix sockets: calls to a service, and serving one, by its published definition."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
@@ -15,18 +16,53 @@ CallError: Final = grpc.RpcError
 """What a call raises that gets no answer, or an error."""
 
 
-class Peer:
-    """The other side of a socket, which serves `service`. Use it as a context manager."""
+class ConnectionEndedError(grpc.RpcError):  # type: ignore[misc]  # grpc has no types
+    """The caller's own side has closed the connection."""
 
-    def __init__(self, socket: Path, service: ServiceDescriptor) -> None:
-        self._channel = grpc.aio.insecure_channel(f"unix:{socket}")
-        self._service = service
+    def __init__(self) -> None:
+        super().__init__("rpc error: code = Canceled desc = grpc: the client connection is closing")
+
+
+_OPTIONS: Final = (
+    # The default has the path of the socket, which not every server takes.
+    ("grpc.default_authority", "localhost"),
+    # Another connection to the same path can be one to a socket that has been replaced.
+    ("grpc.use_local_subchannel_pool", 1),
+)
+
+
+class Peer:
+    """The other side of a socket, which serves `service`. Use it as a context manager.
+
+    `service`: its definition, or its full name if another version has the same messages.
+    """
+
+    def __init__(self, socket: Path, service: ServiceDescriptor | str) -> None:
+        self._channel = grpc.aio.insecure_channel(f"unix:{socket}", options=_OPTIONS)
+        self._service = service if isinstance(service, str) else service.full_name
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End the connection and the calls on it."""
         await self._channel.close()
+
+    async def connect(self, timeout_s: float) -> None:
+        """Wait for the connection; raises TimeoutError."""
+        async with asyncio.timeout(timeout_s):
+            await self._channel.channel_ready()
+
+    async def connections(self) -> AsyncIterator[bool]:
+        """Yield whether the connection is up, at each change; connect again when it is lost."""
+        state = self._channel.get_state(try_to_connect=True)
+        while state != grpc.ChannelConnectivity.SHUTDOWN:
+            yield state == grpc.ChannelConnectivity.READY
+            await self._channel.wait_for_state_change(state)
+            state = self._channel.get_state(try_to_connect=True)
 
     async def call(self, method: str, request: Message, answer: type[M], timeout_s: float) -> M:
         """Call a method and return its answer.
@@ -37,7 +73,13 @@ class Peer:
         send = self._channel.unary_unary(
             self._path(method), request_serializer=_encoded, response_deserializer=answer.FromString
         )
-        found: M = await send(request, timeout=timeout_s)
+        try:
+            found: M = await send(request, timeout=timeout_s)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            raise ConnectionEndedError from None  # by `close`, while another task waits
         return found
 
     async def stream(self, method: str, request: Message, answer: type[M]) -> AsyncIterator[M]:
@@ -49,7 +91,15 @@ class Peer:
             yield found
 
     def _path(self, method: str) -> str:
-        return f"/{self._service.full_name}/{method}"
+        return f"/{self._service}/{method}"
+
+
+def reason(error: grpc.RpcError) -> str:
+    """Return the text of a failed call, as gRPC for Go prints it."""
+    if not isinstance(error, grpc.aio.AioRpcError):
+        return str(error)
+    code = error.code().name.title().replace("_", "")
+    return f"rpc error: code = {code} desc = {error.details()}"
 
 
 class Refusal(Exception):  # noqa: N818  an answer, not a failure

@@ -1,0 +1,1 @@
+"""Tests of a kubelet's side of the sockets."""
