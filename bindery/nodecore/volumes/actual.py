@@ -19,6 +19,20 @@ class MountState(StrEnum):
     NOT_MOUNTED = "VolumeNotMounted"
 
 
+class Failure(StrEnum):
+    """How much is known of a mount that has failed.
+
+    Attributes:
+        FINAL: it has failed and does not run any more; every error without a kind is final.
+        UNCERTAIN: it may still run, as after a timeout.
+        TRANSIENT: it has not begun, as when the plugin has not registered yet.
+    """
+
+    FINAL = "final"
+    UNCERTAIN = "uncertain"
+    TRANSIENT = "transient"
+
+
 class Found(StrEnum):
     """The actual state of a desired mount."""
 
@@ -171,30 +185,52 @@ class ActualVolumes:
         self._set_device(volume, MountState.NOT_MOUNTED)
 
     def mark_mount_failed(
-        self, volume: str, pod_uid: str, spec: VolumeSpec, *, is_final: bool = True
+        self, volume: str, pod_uid: str, spec: VolumeSpec, failure: Failure = Failure.FINAL
     ) -> None:
         """Record that a mount for a pod has failed. A mount that was there stays.
 
         After a final error an uncertain mount is not there, unless it was found after a restart.
-        After any other error, such as a timeout, a mount that was not there is uncertain.
+        After an uncertain error a mount that was not there is uncertain. A transient error changes
+        nothing.
 
         Raises:
             VolumeStateError: the volume is not attached.
         """
         before = self._attached(volume).pods.get(pod_uid)
         if before is None:
-            if not is_final:
+            if failure == Failure.UNCERTAIN:
                 self.mark_volume_as_mounted(volume, pod_uid, spec, MountState.UNCERTAIN)
-        elif before.state == MountState.UNCERTAIN and is_final and not before.is_reconstructed:
+        elif (
+            before.state == MountState.UNCERTAIN
+            and failure == Failure.FINAL
+            and not before.is_reconstructed
+        ):
             self.mark_volume_as_unmounted(volume, pod_uid)
 
-    def mark_device_mount_failed(self, volume: str, *, is_final: bool = True) -> None:
+    def mark_growth_failed(self, volume: str, pod_uid: str, spec: VolumeSpec) -> None:
+        """Record that the file system did not grow while the volume was mounted for a pod.
+
+        The mount is there, so it is to be taken away; the pod must not use it, so it is uncertain.
+        Raises VolumeStateError if detached.
+        """
+        self.mark_volume_as_mounted(volume, pod_uid, spec, MountState.UNCERTAIN)
+
+    def mark_unmount_failed(self, volume: str, pod_uid: str, spec: VolumeSpec) -> None:
+        """Record that a pod may have only a part of its mount; raises VolumeStateError."""
+        self.mark_volume_as_mounted(volume, pod_uid, spec, MountState.UNCERTAIN)
+
+    def mark_device_mount_failed(
+        self, volume: str, failure: Failure = Failure.FINAL, device_path: str = ""
+    ) -> None:
         """Record a failed mount for the node like `mark_mount_failed`; raises VolumeStateError."""
         attached = self._attached(volume)
-        if attached.device == MountState.NOT_MOUNTED and not is_final:
-            self.mark_device_as_uncertain(volume)
-        is_uncertain = attached.device == MountState.UNCERTAIN
-        if is_uncertain and is_final and not attached.is_device_reconstructed:
+        if attached.device == MountState.NOT_MOUNTED and failure == Failure.UNCERTAIN:
+            self.mark_device_as_uncertain(volume, device_path)
+        elif (
+            attached.device == MountState.UNCERTAIN
+            and failure == Failure.FINAL
+            and not attached.is_device_reconstructed
+        ):
             self.mark_device_as_unmounted(volume)
 
     def mark_remount_required(self, pod_uid: str) -> None:
