@@ -165,8 +165,15 @@ class ActualVolumes:
         if pod_uid not in attached.pods:
             attached.pods[pod_uid] = MountedPod(spec, MountState.UNCERTAIN, is_reconstructed=True)
         if spec.is_device_mountable:
-            self.mark_device_as_uncertain(volume, device_path, spec.selinux_label)
-            attached.is_device_reconstructed = True
+            self.mark_device_as_reconstructed(volume, spec, device_path)
+
+    def mark_device_as_reconstructed(
+        self, volume: str, spec: VolumeSpec, device_path: str = ""
+    ) -> None:
+        """Record a mount for the node that was found after a restart: it is uncertain."""
+        self.mark_volume_as_attached(volume, spec, device_path, is_certain=False)
+        self.mark_device_as_uncertain(volume, device_path, spec.selinux_label)
+        self._volumes[volume].is_device_reconstructed = True
 
     def mark_device_as_mounted(
         self, volume: str, device_path: str = "", selinux_label: str = ""

@@ -18,6 +18,7 @@ from bindery.nodecore.volumes.reconstruction import (
     update_from_node_status,
     volumes_in,
 )
+from bindery.nodecore.volumes.specs import VolumeSpec, unique_name
 
 LOOP_PERIOD_S: Final = 0.1
 ATTACH_AND_MOUNT_TIMEOUT_S: Final = 123.0
@@ -113,6 +114,18 @@ class VolumeManager:
         found = reconstruct(volumes_in(paths), construct, self.actual)
         self.waits_for_node_status = found.waiting
         self._failed = found.failed
+
+    def reconstruct_devices(self, specs: Iterable[VolumeSpec]) -> None:
+        """Record volumes that the last run has mounted for the node, after `reconstruct`.
+
+        The kubelet looks into the directories of pods only. Without this a volume stays mounted
+        for ever if its first pod is deleted while no process runs.
+        """
+        for spec in specs:
+            name = unique_name(spec, "")
+            if self.actual.volume(name) is None:
+                self.actual.mark_device_as_reconstructed(name, spec)
+                self.waits_for_node_status |= {name}
 
     def update_from_node_status(self, attached: Mapping[str, str]) -> None:
         """Record which volumes of the last run are attached: volume -> path of its device."""

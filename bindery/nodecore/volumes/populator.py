@@ -184,6 +184,10 @@ class Populator:
         """Look at the pod once more in the next round."""
         self._processed[pod_uid] = False
 
+    def is_processed(self, pod_uid: str) -> bool:
+        """Return whether the pod needs no further look before `reprocess_pod`."""
+        return self._processed.get(pod_uid, False)
+
     def _process(self, pod: PodVolumes) -> None:
         has_all = True
         for wanted in pod.volumes:
