@@ -23,14 +23,22 @@ async def map_device(mounter: Mounter, device: str, place: Path, link: Path) -> 
             raise MountError(f"blkUtil.AttachFileDevice failed. {place}: {output.strip()}")
 
 
-async def unmap_device(mounter: Mounter, place: Path, link: Path) -> None:
-    """Take the loop device, the link and the bind mount away, as far as they are there."""
+async def unmap_device(mounter: Mounter, place: Path) -> None:
+    """Take the loop device and the bind mount away, as far as they are there.
+
+    The link stays: `remove_link` follows when the driver has taken the device away, so that a
+    device is found after a kill at any step.
+    """
     for loop in await _loops(place):
         code, output = await run("losetup", "-d", loop)
         if code:
             raise MountError(f"blkUtil.DetachFileDevice failed. {place}: {output.strip()}")
-    _remove(link)
     await remove_mount(mounter, place)
+
+
+def remove_link(link: Path) -> None:
+    """Remove the pod's link to a device."""
+    link.unlink(missing_ok=True)
 
 
 def users(place: Path) -> list[Path]:
@@ -54,10 +62,6 @@ def _make_link(link: Path, source: Path) -> None:
     link.parent.mkdir(parents=True, exist_ok=True, mode=0o750)
     link.unlink(missing_ok=True)
     link.symlink_to(source)
-
-
-def _remove(path: Path) -> None:
-    path.unlink(missing_ok=True)
 
 
 async def _loops(place: Path) -> list[str]:

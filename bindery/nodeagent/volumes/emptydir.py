@@ -130,6 +130,7 @@ def _is_there(path: Path) -> bool:
 def _make_directory(place: Path) -> None:
     try:
         place.mkdir(parents=True, exist_ok=True)
-        place.chmod(_MODE)  # the process has a umask
+        if place.stat().st_mode & _MODE != _MODE:  # the process has a umask
+            place.chmod(_MODE)
     except OSError as error:
         raise MountError(f"mkdir {place}: {error.strerror}") from error

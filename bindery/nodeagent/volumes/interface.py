@@ -93,8 +93,11 @@ class DeviceVolumes(Protocol):
     async def unmount_device(self, spec: VolumeSpec) -> None:
         """Take the mount of the node away."""
 
-    def staged(self) -> list[VolumeSpec]:
-        """Return the volumes that the node has, as far as files and directories have them."""
+    def left_behind(self) -> list[VolumeSpec]:
+        """Return the volumes that the last run has mounted for the node.
+
+        Directories that it has made for nothing, or has not removed yet, are removed.
+        """
 
     async def grow(self, mount: Mount, size_bytes: int, device: str) -> None:
         """Let the volume have the size.
@@ -123,6 +126,12 @@ class BlockVolumes(Protocol):
 
     async def unstage_block(self, spec: VolumeSpec) -> None:
         """Take the device of the node away."""
+
+    def left_behind(self) -> list[VolumeSpec]:
+        """Return the devices that the last run has made on the node, like that of volumes."""
+
+    def bound(self) -> list[FoundVolume]:
+        """Return the devices that the last run has made for pods, linked there or not."""
 
     def construct(self, found: FoundVolume) -> VolumeSpec:
         """Return the device that the last run has left; raises VolumeError if it is unknown."""

@@ -105,9 +105,13 @@ class VolumeKeeper:
 
     def reconstruct(self) -> None:
         """Record what the last run has left; nothing is unmounted until the Node is known."""
-        self.manager.reconstruct(reconstruction.paths(self._root), self._plugins.construct)
-        for devices in self._plugins.devices.values():
-            self.manager.reconstruct_devices(devices.staged())
+        kinds = self._plugins
+        bound = [found for blocks in kinds.blocks.values() for found in blocks.bound()]
+        self.manager.reconstruct(reconstruction.paths(self._root, bound), kinds.construct)
+        for devices in kinds.devices.values():
+            self.manager.reconstruct_devices(devices.left_behind())
+        for blocks in kinds.blocks.values():
+            self.manager.reconstruct_devices(blocks.left_behind())
 
     def set_pods(self, pods: Iterable[KeptPod], *, sources_ready: bool) -> None:
         """Set the pods of the node. `sources_ready`: whether these are all."""
@@ -201,6 +205,11 @@ class VolumeKeeper:
     def remove_directories(self) -> list[str]:
         """Remove the directories of gone pods without volumes; return their UIDs."""
         return reconstruction.remove_directories(self._root, self._mounter, self._kept)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing runs, and nothing is to do before something changes."""
+        return not (self._has_changed or self._tasks or self._unread)
 
     def round(self) -> None:
         """Start the reading and the steps that are due."""

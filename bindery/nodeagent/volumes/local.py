@@ -70,9 +70,9 @@ class LocalPlugin:
 
     async def mount_device(self, mount: Mount, device: str) -> None:  # noqa: ARG002  it has its own
         """Mount the disk for the node, with a new file system if it has none."""
-        source, place = self._source(mount), self.device_path(mount.spec)
-        if _kind(source) == stat.S_IFDIR:
+        if _kind(_declared(mount)) == stat.S_IFDIR:
             return
+        source, place = self._source(mount), self.device_path(mount.spec)
         if at(place, self._mounter.mounts()) is not None:
             return
         place.mkdir(parents=True, exist_ok=True, mode=0o750)
@@ -92,11 +92,21 @@ class LocalPlugin:
         if place.exists():
             await remove_mount(self._mounter, place)
 
-    def staged(self) -> list[VolumeSpec]:
-        """Return the volumes whose disks are mounted."""
+    def left_behind(self) -> list[VolumeSpec]:
+        """Return the volumes with directories of the node."""
         return [
-            VolumeSpec(one.name, LOCAL, one.name, is_device_mountable=True)
-            for one in sorted(self._root.glob(f"plugins/{LOCAL}/mounts/*"))
+            VolumeSpec(
+                one.name, LOCAL, one.name, is_device_mountable=True, is_block=kind != "mounts"
+            )
+            for kind in ("mounts", "volumeDevices")
+            for one in sorted(self._root.glob(f"plugins/{LOCAL}/{kind}/*"))
+        ]
+
+    def bound(self) -> list[FoundVolume]:
+        """Return the disks that are bound for pods."""
+        return [
+            FoundVolume(one.name, LOCAL, one.parent.name, is_block=True)
+            for one in sorted(self._root.glob(f"plugins/{LOCAL}/volumeDevices/*/*"))
         ]
 
     async def grow(self, mount: Mount, size_bytes: int, device: str) -> None:  # noqa: ARG002
@@ -124,12 +134,17 @@ class LocalPlugin:
         """Do nothing: the disk stays on the node."""
 
     def _source(self, mount: Mount) -> Path:
-        local = mount.volume.spec.local if mount.volume else None
-        if local is None or not local.path:
-            raise MountError(f'LocalVolume volume "{mount.spec.name}" path is empty')
-        if has_backsteps(local.path):
-            raise MountError(f"invalid path: {local.path} must not contain '..'")
-        return Path("/") / local.path
+        path = _declared(mount)
+        if has_backsteps(str(path)):
+            raise MountError(f"invalid path: {path} must not contain '..'")
+        return path
+
+
+def _declared(mount: Mount) -> Path:
+    local = mount.volume.spec.local if mount.volume else None
+    if local is None or not local.path:
+        raise MountError(f'LocalVolume volume "{mount.spec.name}" path is empty')
+    return Path("/") / local.path
 
 
 def _kind(path: Path) -> int:

@@ -9,8 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from bindery.kube.objects.labels import selects_node
 from bindery.nodeagent.volumes import subpaths
-from bindery.nodeagent.volumes.blockmap import map_device, unmap_device, users
+from bindery.nodeagent.volumes.blockmap import map_device, remove_link, unmap_device, users
 from bindery.nodeagent.volumes.catalogue import Catalogue
 from bindery.nodeagent.volumes.interface import (
     InitializationError,
@@ -58,7 +59,7 @@ class VolumeOperations:
     ) -> None:
         self._root, self._node = node.root, node.name
         self._plugins, self._objects, self._mounter = node.plugins, node.objects, node.mounter
-        self._clock, self._record = node.clock, node.record
+        self._clock, self._record, self._labels = node.clock, node.record, node.labels
         self._actual = manager.actual
         self._catalogue = catalogue
         self._pods = pods
@@ -144,7 +145,7 @@ class VolumeOperations:
     async def _file(self, step: Step, mount: Mount) -> None:
         """Mount a file system for a pod."""
         spec = step.spec
-        self._check_one_pod(step, mount.volume, "MountVolume.SetUp failed")
+        self._check(step, mount.volume, "MountVolume", "SetUp")
         plugin = self._plugins.volume(spec.plugin)
         device = await self._device(step, "MountVolume")
         devices = self._plugins.devices.get(spec.plugin) if spec.is_device_mountable else None
@@ -173,7 +174,7 @@ class VolumeOperations:
     async def _map(self, step: Step, mount: Mount) -> None:
         """Make a device for a pod."""
         spec = step.spec
-        self._check_one_pod(step, mount.volume, "MapVolume.SetUpDevice failed")
+        self._check(step, mount.volume, "MapVolume", "SetUpDevice")
         plugin = self._plugins.block(spec.plugin)
         device = await self._device(step, "MapVolume")
         if self._device_state(step) != MountState.MOUNTED:
@@ -224,8 +225,9 @@ class VolumeOperations:
 
     async def _unmap(self, found: FoundVolume, spec: VolumeSpec) -> None:
         place, link = self._places(spec, found.pod_uid)
-        await unmap_device(self._mounter, place, link)
+        await unmap_device(self._mounter, place)
         await self._plugins.block(spec.plugin).unpublish_block(found)
+        remove_link(link)
 
     async def _unmount_device(self, step: Step) -> None:
         spec = step.spec
@@ -357,11 +359,19 @@ class VolumeOperations:
             await asyncio.sleep(wait_s)
             wait_s = min(wait_s * _LATER, _LONGEST_LOOK_S)
 
-    def _check_one_pod(self, step: Step, volume: StoredVolume | None, prefix: str) -> None:
-        is_elsewhere = self._actual.is_mounted_elsewhere(step.volume, step.pod_uid)
-        if volume is not None and volume.is_for_one_pod and is_elsewhere:
+    def _check(self, step: Step, volume: StoredVolume | None, operation: str, part: str) -> None:
+        """Refuse a volume of other nodes, and a second pod where only one may use the volume."""
+        if volume is None:
+            return
+        affinity = volume.spec.node_affinity
+        terms = affinity.required.node_selector_terms if affinity and affinity.required else None
+        if terms is not None and not selects_node(terms, self._labels(), self._node):
             raise worded(
-                prefix,
+                f"{operation}.NodeAffinity check failed", step.spec, "no matching NodeSelectorTerms"
+            )
+        if volume.is_for_one_pod and self._actual.is_mounted_elsewhere(step.volume, step.pod_uid):
+            raise worded(
+                f"{operation}.{part} failed",
                 step.spec,
                 "volume uses the ReadWriteOncePod access mode and is already in use by another pod",
             )

@@ -1,19 +1,27 @@
 """What the last run has left below the kubelet's directory."""
 
 import os
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable
 from pathlib import Path
 
 from bindery.nodeagent.volumes.mounts import Mounter
+from bindery.nodecore.volumes.reconstruction import FoundVolume
+from bindery.nodecore.volumes.specs import pod_volume_path
 
 _KINDS = ("volumes", "volumeDevices")
 
 
-def paths(root: Path) -> Iterator[str]:
-    """Yield the places of volumes in the directories of pods, relative to `root`."""
-    for kind in _KINDS:
-        for path in root.glob(f"pods/*/{kind}/*/*"):
-            yield str(path.relative_to(root))
+def paths(root: Path, bound: Iterable[FoundVolume]) -> set[str]:
+    """Return the places of volumes in the directories of pods, relative to `root`.
+
+    `bound`: devices that are there for pods; the link in the pod's directory may be missing.
+    """
+    found = {
+        str(path.relative_to(root)) for kind in _KINDS for path in root.glob(f"pods/*/{kind}/*/*")
+    }
+    return found | {
+        pod_volume_path(one.pod_uid, one.plugin, one.name, is_block=True) for one in bound
+    }
 
 
 def remove_directories(root: Path, mounter: Mounter, known: Container[str]) -> list[str]:

@@ -1,6 +1,6 @@
 """What the volumes of a node stand on: its directory, its kinds of volumes, the API and a clock."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +19,7 @@ class VolumeNode:
         root: the kubelet's directory, such as /var/lib/kubelet.
         name: the node's name.
         clock: a steady clock in seconds.
+        labels: of the Node.
     """
 
     root: Path
@@ -28,3 +29,4 @@ class VolumeNode:
     mounter: Mounter
     clock: Callable[[], float]
     record: Record
+    labels: Callable[[], Mapping[str, str]] = dict

@@ -7,9 +7,10 @@ repeated, a target is made and removed by the driver, and publishing needs stagi
 
 import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import grpc
 
@@ -40,10 +41,11 @@ class Driver:
     refusals: dict[str, list[tuple[grpc.StatusCode, str]]] = field(default_factory=dict)
     calls: list[tuple[str, str]] = field(default_factory=list)
     requests: list[object] = field(default_factory=list)
+    _locks: dict[str, asyncio.Lock] = field(default_factory=dict)
 
     def server(self, socket: Path) -> grpc.aio.Server:
         methods = {
-            name: getattr(self, name)
+            name: self._one_by_one(getattr(self, name))
             for name in (
                 "NodeGetInfo",
                 "NodeGetCapabilities",
@@ -55,6 +57,19 @@ class Driver:
             )
         }
         return serve(socket, (NODE, methods))
+
+    def _one_by_one(self, answer: Callable[[Any], Awaitable[Any]]) -> Callable[[Any], Any]:
+        """Let calls of a volume wait for each other, and go on when the caller has died."""
+
+        async def locked(request: Any) -> Any:
+            volume = getattr(request, "volume_id", "")
+            async with self._locks.setdefault(volume, asyncio.Lock()):
+                return await answer(request)
+
+        async def shielded(request: Any) -> Any:
+            return await asyncio.shield(asyncio.ensure_future(locked(request)))
+
+        return shielded
 
     async def NodeGetInfo(self, _: object) -> api.NodeGetInfoResponse:  # noqa: N802
         segments = {"example.com/zone": "a"}
@@ -79,10 +94,11 @@ class Driver:
     ) -> api.NodeStageVolumeResponse:
         self._begin("NodeStageVolume", asked.volume_id, asked)
         if asked.volume_id in self.hangs:
+            self.hangs -= {asked.volume_id}
+            self._locks[asked.volume_id] = asyncio.Lock()  # other calls do not wait for it
             await asyncio.Event().wait()
         place = Path(asked.staging_target_path)
-        if not place.is_dir():
-            raise Refusal(f"{place} does not exist", grpc.StatusCode.FAILED_PRECONDITION)
+        _must_be_there(place)
         if asked.volume_capability.HasField("block"):
             await self._loop(asked.volume_id)
         elif not self._is_mounted(place):
@@ -94,16 +110,15 @@ class Driver:
     ) -> api.NodePublishVolumeResponse:
         self._begin("NodePublishVolume", asked.volume_id, asked)
         place = Path(asked.target_path)
-        if not place.parent.is_dir():
-            raise Refusal(f"{place.parent} does not exist", grpc.StatusCode.FAILED_PRECONDITION)
+        _must_be_there(place.parent)
         if self._is_mounted(place):
             return api.NodePublishVolumeResponse()
         if asked.volume_capability.HasField("block"):
             source = await self._loop(asked.volume_id)
-            place.touch()
+            _make(place, is_file=True)
         else:
             source = asked.staging_target_path or str(self._directory(asked.volume_id))
-            place.mkdir(exist_ok=True)
+            _make(place, is_file=False)
         options = ["bind", *(("ro",) if asked.readonly else ())]
         await self.mounter.mount(source, place, "", options)
         return api.NodePublishVolumeResponse()
@@ -174,6 +189,18 @@ class Driver:
         if code:
             raise Refusal(output, grpc.StatusCode.INTERNAL)
         return output.strip()
+
+
+def _must_be_there(place: Path) -> None:
+    if not place.is_dir():
+        raise Refusal(f"{place} does not exist", grpc.StatusCode.FAILED_PRECONDITION)
+
+
+def _make(place: Path, *, is_file: bool) -> None:
+    if is_file:
+        place.touch()
+    else:
+        place.mkdir(exist_ok=True)
 
 
 async def _serve(socket: Path, state: Path) -> None:

@@ -7,7 +7,8 @@ import grpc
 import pytest
 
 from bindery.nodeagent.volumes import nodestatus
-from bindery.nodeagent.volumes.csi.client import api
+from bindery.nodeagent.volumes.csi import drivers as known
+from bindery.nodeagent.volumes.definitions import csi_pb2 as api
 from bindery.nodeagent.volumes.keeper import VolumesNotReadyError
 from bindery.nodecore.volumes.specs import csi_attachment, csi_global_mount
 from tests.nodeagent.volumes.csidriver import RPC, Driver
@@ -26,12 +27,6 @@ from tests.nodeagent.volumes.volumeworld import (
 
 EMPTY = {"name": "scratch", "emptyDir": {}}
 DISK = f"kubernetes.io/csi/{DRIVER}^data"
-
-
-class Node(World):
-    """A world with a driver."""
-
-    driver: Driver
 
 
 @pytest.fixture
@@ -221,8 +216,21 @@ async def test_a_volume_for_one_pod_is_refused_to_a_second(node: World) -> None:
     assert node.events[0] == (
         "two",
         "FailedMount",
-        'MountVolume.SetUp failed for volume "pv-alone" : volume uses the ReadWriteOncePod access '
-        "mode and is already in use by another pod",
+        (
+            'MountVolume.SetUp failed for volume "pv-alone" : volume uses the ReadWriteOncePod '
+            "access mode and is already in use by another pod"
+        ),
+    )
+
+
+async def test_a_volume_of_another_zone_is_refused(node: World) -> None:
+    expression = {"key": "zone", "operator": "In", "values": ["b"]}
+    terms = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
+    node.objects.add_csi("far", nodeAffinity={"required": terms})
+    node.put(pod("one", claimed("far")))
+    await node.until(lambda: bool(node.events))
+    assert node.events[0][2] == (
+        'MountVolume.NodeAffinity check failed for volume "pv-far" : no matching NodeSelectorTerms'
     )
 
 
@@ -354,8 +362,6 @@ async def test_a_claim_that_is_made_for_the_pod_is_mounted(node: World) -> None:
 async def test_registration_gives_the_entries_of_node_and_csinode(
     tmp_path: Path, driver: Driver
 ) -> None:
-    from bindery.nodeagent.volumes.csi import drivers as known
-
     found = await known.CsiDrivers().register(DRIVER, tmp_path / "csi.sock")
     assert known.csi_node_drivers([{"name": "other"}, {"name": DRIVER}], found) == [
         {"name": "other"},

@@ -1,4 +1,4 @@
-"""A node with volumes for tests: objects of the API in memory, manifests of pods, a fake mounter."""
+"""A node with volumes for tests: objects of the API in memory, manifests, a fake mounter."""
 
 import asyncio
 import os
@@ -50,12 +50,12 @@ class FakeMounter:
         kind: str = "",
         options: Sequence[str] = (),
         *,
-        kept: Sequence[int] = (),
+        kept: Sequence[int] = (),  # noqa: ARG002
     ) -> None:
         if place in self.refused:
             raise MountError(self.refused[place])
         self.log.append(f"mount {kind or 'bind'} {place.name}")
-        root = os.path.realpath(source) if "bind" in options else "/"
+        root = self._root(source) if "bind" in options else "/"
         device = "8:1" if "bind" in options else f"0:{len(self.log)}"
         self.made.append(MountPoint(device, root, place, kind or "ext4", ",".join(options)))
 
@@ -66,6 +66,10 @@ class FakeMounter:
         found = at(place, self.made)
         if found is not None:
             self.made.remove(found)
+
+    @staticmethod
+    def _root(source: str) -> str:
+        return str(Path(source).resolve())
 
     def mounts(self) -> list[MountPoint]:
         return [MountPoint("8:1", "/", Path("/"), "ext4", "rw"), *self.made]
@@ -85,7 +89,7 @@ class Objects:
     grown: list[tuple[str, int]] = field(default_factory=list)
     tokens: int = 0
 
-    async def claim(self, namespace: str, name: str) -> StoredClaim:
+    async def claim(self, namespace: str, name: str) -> StoredClaim:  # noqa: ARG002
         if name in self.hanging:
             await asyncio.Event().wait()
         if name not in self.claims:
@@ -105,7 +109,7 @@ class Objects:
         found = self.attachments.get(name)
         return None if found is None else msgspec.convert({"status": found}, AttachmentObject)
 
-    async def attach(self, name: str, driver: str, volume: str) -> None:
+    async def attach(self, name: str, driver: str, volume: str) -> None:  # noqa: ARG002
         self.attachments[name] = {"attached": True}
 
     async def detach(self, name: str) -> None:
@@ -115,12 +119,12 @@ class Objects:
         self.grown.append((claim.metadata.name, size_bytes))
         self.claims[claim.metadata.name]["status"]["capacity"] = {"storage": str(size_bytes)}
 
-    async def config_map(self, namespace: str, name: str) -> Mapping[str, bytes] | None:
+    async def config_map(self, namespace: str, name: str) -> Mapping[str, bytes] | None:  # noqa: ARG002
         if name in self.hanging:
             await asyncio.Event().wait()
         return self.maps.get(name)
 
-    async def secret(self, namespace: str, name: str) -> Mapping[str, bytes] | None:
+    async def secret(self, namespace: str, name: str) -> Mapping[str, bytes] | None:  # noqa: ARG002
         return self.secrets.get(name)
 
     async def token(self, pod: MountingPod, wanted: TokenFile) -> str:
@@ -164,7 +168,7 @@ class Objects:
 def pod(
     uid: str, *volumes: Json, devices: Sequence[str] = (), spec: Json | None = None
 ) -> MountingPod:
-    """Return a pod with one container that uses all its volumes; `devices`: names of devices."""
+    """Return a pod whose container uses all its volumes; `devices`: the names of devices."""
     names = [one["name"] for one in volumes]
     container = {
         "name": "main",
@@ -210,7 +214,7 @@ class World:
     async def until(self, holds: Callable[[], bool], timeout_s: float = 30) -> None:
         """Wait for a state."""
         async with asyncio.timeout(timeout_s):
-            while not holds():
+            while not holds():  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
 
     async def is_ready(self, uid: str) -> None:
@@ -255,6 +259,7 @@ def world(
         mounter,
         loop.time,
         lambda uid, reason, message: events.append((uid, reason, message)),
+        lambda: {"zone": "a"},
     )
     keeper = VolumeKeeper(node, is_attached_by_controller=by_controller)
     return World(root, objects, mounter, drivers, keeper, events)

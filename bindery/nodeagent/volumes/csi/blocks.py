@@ -89,6 +89,27 @@ class CsiBlocks:
                 shutil.rmtree(place, ignore_errors=True)
         self._clean(spec.name)
 
+    def left_behind(self) -> list[VolumeSpec]:
+        """Return the devices that files name; directories without a file are removed."""
+        found = []
+        for directory in sorted(self._devices.glob("*/data")):
+            name = directory.parent.name
+            known = datafiles.load(directory)
+            if known is not None:
+                found.append(persistent_spec(known, is_block=True))
+            elif not list(self._bound(name)):  # it is written first and removed last
+                self._clean(name)
+        return found
+
+    def bound(self) -> list[FoundVolume]:
+        """Return the devices that drivers have made for pods, or the node has bound."""
+        names = sorted(one.parent.name for one in self._devices.glob("*/data"))
+        return [
+            FoundVolume(uid, CSI_PLUGIN, name, is_block=True)
+            for name in names
+            for uid in sorted(self._bound(name))
+        ]
+
     def construct(self, found: FoundVolume) -> VolumeSpec:
         """Return the volume that the file of the device names."""
         known = datafiles.load(self._data(found.name))
@@ -117,7 +138,12 @@ class CsiBlocks:
         for place in (self._devices / "publish" / name, self._staging(name)):
             if place.exists():
                 place.rmdir()
+        remove_tree(self._devices / name / "dev", self._mounter)
         remove_tree(self._devices / name, self._mounter)
+
+    def _bound(self, name: str) -> set[str]:
+        places = (self._devices / "publish" / name, self._devices / name / "dev")
+        return {one.name for place in places for one in place.glob("*")}
 
     def _staging(self, name: str) -> Path:
         return self._devices / "staging" / name

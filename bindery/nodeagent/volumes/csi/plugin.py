@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import structlog
+
 from bindery.nodeagent.volumes.csi import datafiles
 from bindery.nodeagent.volumes.csi.client import Capabilities, CsiDriver, VolumeUse
 from bindery.nodeagent.volumes.csi.drivers import CsiDrivers
@@ -42,8 +44,11 @@ from bindery.nodecore.volumes.specs import (
 )
 
 _MOUNT: Final = "mount"
+_DIGEST: Final = "[0-9a-f]" * 64
 _TOKENS: Final = "csi.storage.k8s.io/serviceAccount.tokens"
 _INFO: Final = "csi.storage.k8s.io/"
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
@@ -207,14 +212,17 @@ class CsiPlugin:
             words = f"Expander.NodeExpand failed to expand the volume : {error}"
             raise MountError(words, error.failure) from error
 
-    def staged(self) -> list[VolumeSpec]:
-        """Return the staged volumes that files name."""
+    def left_behind(self) -> list[VolumeSpec]:
+        """Return the staged volumes that files name; directories without a file are removed."""
         found = []
-        for file in sorted(self._root.glob(f"plugins/{CSI_PLUGIN}/*/*/{datafiles.FILE}")):
+        for directory in sorted(self._root.glob(f"plugins/{CSI_PLUGIN}/*/{_DIGEST}")):
             try:
-                known = datafiles.load(file.parent)
-            except MountError:
-                continue  # a kubelet was killed when it wrote the file
+                known = datafiles.load(directory)
+                if known is None:  # it is made before staging, and removed after unstaging
+                    datafiles.remove(self._mounter, directory / "globalmount")
+            except MountError as error:
+                log.warning("a directory of a CSI volume is left", error=str(error))
+                continue
             if known and datafiles.HANDLE in known and datafiles.DRIVER in known:
                 name = known[datafiles.HANDLE]  # that of the PersistentVolume is not in the file
                 found.append(persistent_spec({datafiles.VOLUME: name, **known}))
