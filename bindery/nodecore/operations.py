@@ -143,8 +143,14 @@ class PendingOperations:
         if not beside:
             del self._of_subject[operation.key.subject]
 
+    def concerns(self, subject: str) -> bool:
+        """Return whether an operation on the subject runs or waits for its next attempt."""
+        return subject in self._of_subject
+
     def is_pending(self, key: OperationKey) -> bool:
         """Return whether an operation runs that overlaps `key`."""
+        if not self.concerns(key.subject):
+            return False
         found = self._find(key)
         return found is not None and found.is_pending
 

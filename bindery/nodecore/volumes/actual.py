@@ -93,6 +93,7 @@ class ActualVolumes:
 
     def __init__(self) -> None:
         self._volumes: dict[str, AttachedVolume] = {}
+        self._of_pod: dict[str, set[str]] = {}
 
     def mark_volume_as_attached(
         self, volume: str, spec: VolumeSpec, device_path: str = "", *, is_certain: bool = True
@@ -149,12 +150,16 @@ class ActualVolumes:
         before.remount_required = False
         before.is_reconstructed = before.is_reconstructed and state != MountState.MOUNTED
         attached.pods[pod_uid] = before
+        self._of_pod.setdefault(pod_uid, set()).add(volume)
         if attached.selinux_label is None:
             attached.selinux_label = spec.selinux_label
 
     def mark_volume_as_unmounted(self, volume: str, pod_uid: str) -> None:
         """Record that the pod has the volume no more; raises VolumeStateError if detached."""
-        self._attached(volume).pods.pop(pod_uid, None)
+        if self._attached(volume).pods.pop(pod_uid, None) is not None:
+            self._of_pod[pod_uid].remove(volume)
+            if not self._of_pod[pod_uid]:
+                del self._of_pod[pod_uid]
 
     def mark_volume_as_reconstructed(
         self, volume: str, pod_uid: str, spec: VolumeSpec, device_path: str = ""
@@ -164,6 +169,7 @@ class ActualVolumes:
         attached = self._volumes[volume]
         if pod_uid not in attached.pods:
             attached.pods[pod_uid] = MountedPod(spec, MountState.UNCERTAIN, is_reconstructed=True)
+            self._of_pod.setdefault(pod_uid, set()).add(volume)
         if spec.is_device_mountable:
             self.mark_device_as_reconstructed(volume, spec, device_path)
 
@@ -242,9 +248,9 @@ class ActualVolumes:
 
     def mark_remount_required(self, pod_uid: str) -> None:
         """Record that the pod has changed: its volumes that show it are mounted again."""
-        for attached in self._volumes.values():
-            mounted = attached.pods.get(pod_uid)
-            if mounted is not None and mounted.spec.requires_remount:
+        for volume in self._of_pod.get(pod_uid, ()):
+            mounted = self._volumes[volume].pods[pod_uid]
+            if mounted.spec.requires_remount:
                 mounted.remount_required = True
 
     def initialize_size(self, volume: str, size_bytes: int) -> None:
@@ -292,8 +298,8 @@ class ActualVolumes:
     def volume_exists_with_spec_name(self, pod_uid: str, name: str) -> bool:
         """Return whether the pod has a volume whose spec has this name, certain or not."""
         return any(
-            pod_uid in attached.pods and attached.pods[pod_uid].spec.name == name
-            for attached in self._volumes.values()
+            self._volumes[volume].pods[pod_uid].spec.name == name
+            for volume in self._of_pod.get(pod_uid, ())
         )
 
     def volume(self, volume: str) -> AttachedVolume | None:
@@ -328,8 +334,8 @@ class ActualVolumes:
         """Return the volumes that the pod has; with `possibly`, the uncertain ones too."""
         return [
             volume
-            for volume, uid, mounted in self.all_mounted()
-            if uid == pod_uid and (possibly or mounted.state == MountState.MOUNTED)
+            for volume in sorted(self._of_pod.get(pod_uid, ()))
+            if possibly or self._volumes[volume].pods[pod_uid].state == MountState.MOUNTED
         ]
 
     def _set_device(

@@ -60,6 +60,7 @@ class DesiredVolumes:
     def __init__(self) -> None:
         self._volumes: dict[str, _Desired] = {}
         self._errors: dict[str, list[str]] = {}
+        self._of_pod: dict[str, set[str]] = {}
 
     def add_pod_to_volume(
         self, pod_uid: str, spec: VolumeSpec, outer_name: str, now_s: float = 0.0
@@ -79,6 +80,7 @@ class DesiredVolumes:
                 f'"{volume.spec.selinux_label}" and "{spec.selinux_label}"'
             )
         if before is None:
+            self._of_pod.setdefault(pod_uid, set()).add(name)
             volume.pods[pod_uid] = PodVolume(spec, (outer_name,), now_s)
             return name
         names = before.outer_names
@@ -94,8 +96,10 @@ class DesiredVolumes:
         """Record that the pod is not to have the volume any more."""
         self._errors.pop(pod_uid, None)
         found = self._volumes.get(volume)
-        if found is not None:
-            found.pods.pop(pod_uid, None)
+        if found is not None and found.pods.pop(pod_uid, None) is not None:
+            self._of_pod[pod_uid].remove(volume)
+            if not self._of_pod[pod_uid]:
+                del self._of_pod[pod_uid]
             if not found.pods:
                 del self._volumes[volume]
 
@@ -126,35 +130,47 @@ class DesiredVolumes:
     def volume_exists_with_spec_name(self, pod_uid: str, name: str) -> bool:
         """Return whether the pod is to have a volume whose spec has this name."""
         return any(
-            pod_uid in volume.pods and volume.pods[pod_uid].spec.name == name
-            for volume in self._volumes.values()
+            self._volumes[volume].pods[pod_uid].spec.name == name
+            for volume in self._of_pod.get(pod_uid, ())
         )
 
     def volumes_to_mount(self) -> list[VolumeToMount]:
         """Return all desired mounts, in the order of volumes and pods."""
+        return [self._to_mount(name, pod_uid) for name, pod_uid in self.mounts()]
+
+    def volumes_of_pod(self, pod_uid: str) -> list[VolumeToMount]:
+        """Return the desired mounts of a pod, in the order of volumes."""
+        return [self._to_mount(name, pod_uid) for name in sorted(self._of_pod.get(pod_uid, ()))]
+
+    def mounts(self) -> list[tuple[str, str]]:
+        """Return volume and pod of all desired mounts, in order."""
         return [
-            VolumeToMount(
-                name,
-                pod_uid,
-                pod.spec,
-                volume.is_attachable,
-                volume.is_reported_in_use,
-                volume.size_bytes,
-                pod.requested_at_s,
-                pod.outer_names,
-            )
+            (name, pod_uid)
             for name, volume in sorted(self._volumes.items())
-            for pod_uid, pod in sorted(volume.pods.items())
+            for pod_uid in (sorted(volume.pods) if len(volume.pods) > 1 else volume.pods)
         ]
 
     def names_of_pod(self, pod_uid: str) -> dict[str, str]:
         """Return the pod's volumes: the name in the pod -> the name on the node."""
         return {
             outer: name
-            for name, volume in self._volumes.items()
-            if pod_uid in volume.pods
-            for outer in volume.pods[pod_uid].outer_names
+            for name in sorted(self._of_pod.get(pod_uid, ()))
+            for outer in self._volumes[name].pods[pod_uid].outer_names
         }
+
+    def _to_mount(self, name: str, pod_uid: str) -> VolumeToMount:
+        volume = self._volumes[name]
+        pod = volume.pods[pod_uid]
+        return VolumeToMount(
+            name,
+            pod_uid,
+            pod.spec,
+            volume.is_attachable,
+            volume.is_reported_in_use,
+            volume.size_bytes,
+            pod.requested_at_s,
+            pod.outer_names,
+        )
 
     def add_error_to_pod(self, pod_uid: str, error: str) -> None:
         """Record an error of the pod's volumes; at most ten are kept."""

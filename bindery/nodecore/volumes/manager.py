@@ -161,8 +161,8 @@ class VolumeManager:
             return None
         unattached = sorted(
             outer
-            for one in self.desired.volumes_to_mount()
-            if one.pod_uid == pod.uid and one.is_attachable
+            for one in self.desired.volumes_of_pod(pod.uid)
+            if one.is_attachable
             for outer in one.outer_names
             if not self.volume_is_attached(one.volume)
         )
@@ -186,12 +186,13 @@ class VolumeManager:
 
     def extra_supplemental_groups(self, pod_uid: str, groups: Collection[int] = ()) -> list[int]:
         """Return the groups that the pod gets for its volumes, beyond `groups` of its own."""
-        found = {
-            int(mounted.spec.gid)
-            for _, uid, mounted in self.actual.mounted_volumes()
-            if uid == pod_uid and _DECIMAL.fullmatch(mounted.spec.gid)
-        }
+        gids = {self._gid(volume, pod_uid) for volume in self.actual.mounted_of_pod(pod_uid)}
+        found = {int(gid) for gid in gids if _DECIMAL.fullmatch(gid)}
         return sorted(found.difference(groups))
+
+    def _gid(self, volume: str, pod_uid: str) -> str:
+        found = self.actual.volume(volume)
+        return found.pods[pod_uid].spec.gid if found is not None else ""
 
     def volumes_in_use(self) -> list[str]:
         """Return the volumes that the node's status is to name: attachable, wanted or there."""

@@ -88,14 +88,18 @@ def plan(
     if readiness.may_unmount:
         steps += _unmounts(desired, actual, pending)
     for wanted in desired.volumes_to_mount():
-        if not pending.is_pending(OperationKey(wanted.volume)):
+        if not _is_pending(pending, wanted.volume):
             steps += _towards(wanted, actual, by_controller=is_attached_by_controller)
     if readiness.may_unmount:
         for volume in actual.unmounted_volumes():
             is_wanted = desired.volume_exists(volume.name, volume.selinux_label or "")
-            if not is_wanted and not pending.is_pending(OperationKey(volume.name)):
+            if not is_wanted and not _is_pending(pending, volume.name):
                 steps.append(_away(volume, by_controller=is_attached_by_controller))
     return steps
+
+
+def _is_pending(pending: PendingOperations, volume: str, pod_uid: str = "") -> bool:
+    return pending.concerns(volume) and pending.is_pending(OperationKey(volume, pod_uid))
 
 
 def _unmounts(
@@ -105,7 +109,7 @@ def _unmounts(
         Step(StepKind.UNMOUNT, volume.name, mounted.spec, pod_uid)
         for volume in actual.attached_volumes()
         for pod_uid, mounted in sorted(volume.pods.items())
-        if not pending.is_pending(OperationKey(volume.name, pod_uid))
+        if not _is_pending(pending, volume.name, pod_uid)
         and not desired.pod_exists_in_volume(pod_uid, volume.name, volume.selinux_label or "")
     ]
 

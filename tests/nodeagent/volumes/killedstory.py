@@ -23,7 +23,10 @@ def files(root: Path) -> list[str]:
     """Return the files below `root` with their modes, without names that chance has chosen."""
     found = []
     for path in sorted(root.rglob("*")):
-        state = path.lstat()
+        try:
+            state = path.lstat()
+        except FileNotFoundError:
+            continue  # the driver still works on the last call of a killed agent
         target = f" -> {os.readlink(path)}" if path.is_symlink() else ""  # noqa: PTH115
         content = ""
         if path.is_file() and path.suffix == ".json":
