@@ -1,5 +1,6 @@
 """The actual state: which volumes are attached, and where they are mounted."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -94,6 +95,12 @@ class ActualVolumes:
     def __init__(self) -> None:
         self._volumes: dict[str, AttachedVolume] = {}
         self._of_pod: dict[str, set[str]] = {}
+        self._changed: set[str] = set()
+
+    def take_changed(self) -> set[str]:
+        """Return the volumes that have changed since the last call."""
+        changed, self._changed = self._changed, set()
+        return changed
 
     def mark_volume_as_attached(
         self, volume: str, spec: VolumeSpec, device_path: str = "", *, is_certain: bool = True
@@ -102,6 +109,7 @@ class ActualVolumes:
 
         `is_certain` is false for a volume that was found after a restart.
         """
+        self._changed.add(volume)
         found = self._volumes.get(volume)
         if found is None:
             is_attachable = spec.is_attachable if is_certain else None
@@ -114,6 +122,7 @@ class ActualVolumes:
 
         `device_path` is None if the node's status does not name the volume.
         """
+        self._changed.add(volume)
         found = self._volumes.get(volume)
         if found is None:
             return
@@ -124,6 +133,7 @@ class ActualVolumes:
 
     def mark_volume_as_detached(self, volume: str) -> None:
         """Record that the volume is detached; raises VolumeStateError if pods still have it."""
+        self._changed.add(volume)
         found = self._volumes.get(volume)
         if found is not None and found.pods:
             raise VolumeStateError(
@@ -141,6 +151,7 @@ class ActualVolumes:
         Raises:
             VolumeStateError: the volume is not attached.
         """
+        self._changed.add(volume)
         attached = self._attached(volume)
         before = attached.pods.get(pod_uid)
         if before is None or before.state == MountState.UNCERTAIN:
@@ -156,6 +167,7 @@ class ActualVolumes:
 
     def mark_volume_as_unmounted(self, volume: str, pod_uid: str) -> None:
         """Record that the pod has the volume no more; raises VolumeStateError if detached."""
+        self._changed.add(volume)
         if self._attached(volume).pods.pop(pod_uid, None) is not None:
             self._of_pod[pod_uid].remove(volume)
             if not self._of_pod[pod_uid]:
@@ -165,6 +177,7 @@ class ActualVolumes:
         self, volume: str, pod_uid: str, spec: VolumeSpec, device_path: str = ""
     ) -> None:
         """Record a mount that was found after a restart: nothing of it is certain."""
+        self._changed.add(volume)
         self.mark_volume_as_attached(volume, spec, device_path, is_certain=False)
         attached = self._volumes[volume]
         if pod_uid not in attached.pods:
@@ -252,20 +265,24 @@ class ActualVolumes:
             mounted = self._volumes[volume].pods[pod_uid]
             if mounted.spec.requires_remount:
                 mounted.remount_required = True
+                self._changed.add(volume)
 
     def initialize_size(self, volume: str, size_bytes: int) -> None:
         """Record the size that the volume has, if it is not known yet."""
+        self._changed.add(volume)
         found = self._volumes.get(volume)
         if found is not None and found.size_bytes == 0:
             found.size_bytes = size_bytes
 
     def mark_volume_as_resized(self, volume: str, size_bytes: int) -> None:
         """Record the size that the volume has now."""
+        self._changed.add(volume)
         if volume in self._volumes:
             self._volumes[volume].size_bytes = size_bytes
 
     def mark_expansion_failed(self, volume: str) -> None:
         """Record that the volume cannot grow while pods use it."""
+        self._changed.add(volume)
         if volume in self._volumes:
             self._volumes[volume].expansion_failed = True
 
@@ -306,9 +323,10 @@ class ActualVolumes:
         """Return the volume, None if it is not attached."""
         return self._volumes.get(volume)
 
-    def attached_volumes(self) -> list[AttachedVolume]:
-        """Return all volumes on the node."""
-        return [volume for _, volume in sorted(self._volumes.items())]
+    def attached_volumes(self, only: Iterable[str] | None = None) -> list[AttachedVolume]:
+        """Return all volumes on the node, or those of some names, in order."""
+        names = self._volumes if only is None else self._volumes.keys() & set(only)
+        return [self._volumes[name] for name in sorted(names)]
 
     def unmounted_volumes(self) -> list[AttachedVolume]:
         """Return the volumes that no pod has."""
@@ -341,6 +359,7 @@ class ActualVolumes:
     def _set_device(
         self, volume: str, state: MountState, device_path: str = "", selinux_label: str = ""
     ) -> None:
+        self._changed.add(volume)
         attached = self._attached(volume)
         attached.device = state
         attached.device_path = device_path or attached.device_path

@@ -75,6 +75,8 @@ class VolumeManager:
         self.waits_for_node_status: frozenset[str] = frozenset()
         self._by_controller = is_attached_by_controller
         self._has_synced = False
+        self._readiness: Readiness | None = None
+        self._open: set[str] = set()
         self._failed: tuple[FoundVolume, ...] = ()
 
     def run_once(self, pods: Sequence[PodVolumes], *, sources_ready: bool) -> list[Step]:
@@ -86,13 +88,17 @@ class VolumeManager:
         """
         self.populator.run_once(pods, sources_ready=sources_ready)
         readiness = Readiness(self.populator.has_added_pods, self.waits_for_node_status)
+        only = self._open | self.desired.take_changed() | self.actual.take_changed()
         steps = plan(
             self.desired,
             self.actual,
             self.pending,
             readiness,
             is_attached_by_controller=self._by_controller,
+            only=only if readiness == self._readiness else None,
         )
+        self._readiness = readiness
+        self._open = {step.volume for step in steps} | set(filter(self.pending.concerns, only))
         for step in steps:
             if step.kind == StepKind.MARK_DETACHED:
                 self.actual.mark_volume_as_detached(step.volume)

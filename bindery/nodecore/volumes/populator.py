@@ -165,15 +165,16 @@ class Populator:
         """Remove the volumes of pods that need nothing of the node any more."""
         known = {pod.uid: pod for pod in pods}
         in_desired = set()
-        for volume, pod_uid in self._desired.mounts():
+        for pod_uid in self._desired.pods():
             in_desired.add(pod_uid)
             pod = known.get(pod_uid)
             if pod is not None and not pod.is_over:
                 continue
-            if pod is not None and self._actual.is_removed(pod_uid, volume):
-                continue  # it was never mounted; the pod may still be about to start
-            self._desired.delete_pod_from_volume(pod_uid, volume)
-            self._processed.pop(pod_uid, None)
+            for mount in self._desired.volumes_of_pod(pod_uid):
+                if pod is not None and self._actual.is_removed(pod_uid, mount.volume):
+                    continue  # it was never mounted; the pod may still be about to start
+                self._desired.delete_pod_from_volume(pod_uid, mount.volume)
+                self._processed.pop(pod_uid, None)
         for uid in [uid for uid in self._processed if uid not in in_desired | known.keys()]:
             del self._processed[uid]
         for uid in self._desired.pods_with_errors():

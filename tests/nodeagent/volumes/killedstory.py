@@ -78,7 +78,7 @@ def main(place: Path, plan: list[tuple[str, str]]) -> None:
             after.append(
                 {
                     "status": done.returncode,
-                    "changes": int(done.stdout or 0),
+                    "changes": int((done.stdout.splitlines() or ["0"])[-1]),
                     "files": files(root),
                     "mounts": mounts(root),
                     "loops": loops(place),

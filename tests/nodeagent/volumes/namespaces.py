@@ -36,7 +36,7 @@ def require_loop_devices() -> None:
 
 
 def run_alone(module: str, *arguments: str) -> Any:
-    """Run a module in a namespace in which its mounts end with it; return its output as JSON."""
+    """Run a module in a namespace in which its mounts end with it; return its last line's JSON."""
     done = subprocess.run(
         [
             *("unshare", "--mount", "--propagation=private"),
@@ -50,4 +50,4 @@ def run_alone(module: str, *arguments: str) -> Any:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return json.loads(done.stdout.splitlines()[-1])
