@@ -27,6 +27,7 @@ from benchmarks import (
     growth,
     hollow,
     nodedecisions,
+    nodevolumes,
     racetable,
     realnode,
     results,
@@ -261,6 +262,7 @@ def main(
     rates = plan_in_memory(plan) if plan.wants("planning") else {}
     if plan.wants("node"):
         measurements += summary.of_node_decisions(nodedecisions.samples())
+        measurements += summary.of_node_decisions(nodevolumes.samples())
         measurements += summary.of_zones(plan_with_zones(plan))
     room_measurements = list(summary.of_room(make_room(plan))) if plan.wants("room") else []
     if plan.contenders():

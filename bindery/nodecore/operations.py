@@ -83,10 +83,11 @@ class Backoff:
         return Backoff(now_s, wait_s, error)
 
 
-@dataclass
+@dataclass(eq=False)
 class _Operation:
     key: OperationKey
     name: str
+    place: int
     is_pending: bool = True
     backoff: Backoff = Backoff()
 
@@ -97,6 +98,7 @@ class PendingOperations:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._operations: list[_Operation] = []
+        self._of_subject: dict[str, set[_Operation]] = {}
 
     def start(self, key: OperationKey, name: str) -> None:
         """Record that an operation starts.
@@ -109,7 +111,9 @@ class PendingOperations:
         """
         found = self._find(key)
         if found is None:
-            self._operations.append(_Operation(key, name))
+            started = _Operation(key, name, len(self._operations))
+            self._operations.append(started)
+            self._of_subject.setdefault(key.subject, set()).add(started)
             return
         if found.is_pending:
             raise AlreadyPendingError(found.key)
@@ -121,24 +125,32 @@ class PendingOperations:
 
     def finish(self, key: OperationKey, error: str | None = None) -> None:
         """Record how the operation on exactly this key ended; None is success."""
-        for operation in self._operations:
-            if operation.key != key:
-                continue
-            if error is None:
-                self._forget(operation)
-            else:
-                operation.is_pending = False
-                operation.backoff = operation.backoff.after(error, self._clock())
-            return
+        found = next((one for one in self._of(key.subject) if one.key == key), None)
+        if found is not None and error is None:
+            self._forget(found)
+        elif found is not None:
+            found.is_pending = False
+            found.backoff = found.backoff.after(str(error), self._clock())
 
     def _forget(self, operation: _Operation) -> None:
         """Remove an operation; the last one takes its place, as in the kubelet."""
         last = self._operations.pop()
         if last is not operation:
-            self._operations[self._operations.index(operation)] = last
+            self._operations[operation.place] = last
+            last.place = operation.place
+        beside = self._of_subject[operation.key.subject]
+        beside.remove(operation)
+        if not beside:
+            del self._of_subject[operation.key.subject]
+
+    def concerns(self, subject: str) -> bool:
+        """Return whether an operation on the subject runs or waits for its next attempt."""
+        return subject in self._of_subject
 
     def is_pending(self, key: OperationKey) -> bool:
         """Return whether an operation runs that overlaps `key`."""
+        if not self.concerns(key.subject):
+            return False
         found = self._find(key)
         return found is not None and found.is_pending
 
@@ -153,7 +165,11 @@ class PendingOperations:
 
     def _find(self, key: OperationKey) -> _Operation | None:
         """Return the operation that overlaps `key`: one that runs, else the exact one."""
-        overlapping = [one for one in self._operations if one.key.overlaps(key)]
+        overlapping = [one for one in self._of(key.subject) if one.key.overlaps(key)]
         running = [one for one in overlapping if one.is_pending]
         exact = [one for one in overlapping if one.key == key]
         return next(iter([*running, *exact[-1:], *overlapping]), None)
+
+    def _of(self, subject: str) -> list[_Operation]:
+        """Return the operations on the subject in their order."""
+        return sorted(self._of_subject.get(subject, ()), key=lambda one: one.place)

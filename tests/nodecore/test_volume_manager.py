@@ -24,7 +24,13 @@ from bindery.nodecore.plugins import (
     is_candidate,
 )
 from bindery.nodecore.plugins import plan as plan_plugins
-from bindery.nodecore.volumes.actual import ActualVolumes, Found, MountState, VolumeStateError
+from bindery.nodecore.volumes.actual import (
+    ActualVolumes,
+    Failure,
+    Found,
+    MountState,
+    VolumeStateError,
+)
 from bindery.nodecore.volumes.desired import DesiredVolumes
 from bindery.nodecore.volumes.manager import VolumeManager, Waiting
 from bindery.nodecore.volumes.populator import (
@@ -35,7 +41,7 @@ from bindery.nodecore.volumes.populator import (
     WantedVolume,
     volume_spec,
 )
-from bindery.nodecore.volumes.reconciler import Step, StepKind
+from bindery.nodecore.volumes.reconciler import Readiness, Step, StepKind, plan
 from bindery.nodecore.volumes.specs import (
     VolumeSpec,
     csi_attachment,
@@ -500,3 +506,64 @@ def test_invalid_plugins_are_refused() -> None:
         DesiredPlugins(Clock(), str).add_or_update("")
     assert [is_candidate(name, is_socket=True) for name in (".p.sock", "p.sock")] == [False, True]
     assert (endpoint_of("/p.sock", ""), endpoint_of("/p.sock", "/e")) == ("/p.sock", "/e")
+
+
+ACTIONS = st.tuples(
+    st.sampled_from(["pod", "no pod", "begin", "end", "fail", "look", "attached", "size"]),
+    st.sampled_from(["a", "b", "c"]),
+)
+
+
+@given(st.lists(ACTIONS, max_size=40))
+def test_a_round_that_looks_at_changes_only_has_the_steps_of_a_whole_round(
+    actions: list[tuple[str, str]],
+) -> None:
+    clock = Clock()
+    manager = VolumeManager(CLUSTER, clock)
+    pods: dict[str, PodVolumes] = {}
+    begun: dict[str, Step] = {}
+    for action, uid in actions:
+        clock.now_s += 1
+        if action == "pod":
+            wanted = [WantedVolume("disk", claim="data"), WantedVolume("token", spec=SECRET)]
+            pods[uid] = PodVolumes(uid, uid, "default", wanted)
+        elif action == "no pod":
+            pods.pop(uid, None)
+        elif action == "look":
+            manager.populator.reprocess_pod(uid)
+        elif action == "attached":
+            manager.mark_volumes_as_reported_in_use([DISK_NAME])
+        elif action == "size":
+            manager.desired.update_size(DISK_NAME, int(clock.now_s))
+        elif uid in begun and action in ("end", "fail"):
+            carry_out(manager, begun.pop(uid), has_failed=action == "fail")
+        manager.populator.run_once(list(pods.values()), sources_ready=True)
+        readiness = Readiness(manager.populator.has_added_pods)
+        whole = plan(manager.desired, manager.actual, manager.pending, readiness)
+
+        steps = manager.run_once(list(pods.values()), sources_ready=True)
+        assert steps == [step for step in whole if step.kind != StepKind.MARK_DETACHED]
+        may_start = manager.pending.may_start
+        startable = [step for step in steps if may_start(step.key, step.kind)]
+        if action == "begin" and uid not in begun and startable:
+            begun[uid] = startable[0]
+            manager.pending.start(startable[0].key, startable[0].kind)
+
+
+def carry_out(manager: VolumeManager, step: Step, *, has_failed: bool) -> None:
+    """Record the end of a step as its operation does."""
+    actual, key = manager.actual, step.key
+    if has_failed:
+        if step.kind in (StepKind.MOUNT, StepKind.REMOUNT):
+            actual.mark_mount_failed(step.volume, step.pod_uid, step.spec, Failure.UNCERTAIN)
+        manager.pending.finish(key, "broken")
+        return
+    if step.kind == StepKind.VERIFY_ATTACHED:
+        actual.mark_volume_as_attached(step.volume, step.spec)
+    elif step.kind in (StepKind.MOUNT, StepKind.REMOUNT):
+        actual.mark_volume_as_mounted(step.volume, step.pod_uid, step.spec)
+    elif step.kind == StepKind.UNMOUNT:
+        actual.mark_volume_as_unmounted(step.volume, step.pod_uid)
+    elif step.kind == StepKind.UNMOUNT_DEVICE:
+        actual.mark_device_as_unmounted(step.volume)
+    manager.pending.finish(key)

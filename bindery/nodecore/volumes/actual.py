@@ -1,5 +1,6 @@
 """The actual state: which volumes are attached, and where they are mounted."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -17,6 +18,20 @@ class MountState(StrEnum):
     MOUNTED = "VolumeMounted"
     UNCERTAIN = "VolumeMountUncertain"
     NOT_MOUNTED = "VolumeNotMounted"
+
+
+class Failure(StrEnum):
+    """How much is known of a mount that has failed.
+
+    Attributes:
+        FINAL: it has failed and does not run any more; every error without a kind is final.
+        UNCERTAIN: it may still run, as after a timeout.
+        TRANSIENT: it has not begun, as when the plugin has not registered yet.
+    """
+
+    FINAL = "final"
+    UNCERTAIN = "uncertain"
+    TRANSIENT = "transient"
 
 
 class Found(StrEnum):
@@ -79,6 +94,13 @@ class ActualVolumes:
 
     def __init__(self) -> None:
         self._volumes: dict[str, AttachedVolume] = {}
+        self._of_pod: dict[str, set[str]] = {}
+        self._changed: set[str] = set()
+
+    def take_changed(self) -> set[str]:
+        """Return the volumes that have changed since the last call."""
+        changed, self._changed = self._changed, set()
+        return changed
 
     def mark_volume_as_attached(
         self, volume: str, spec: VolumeSpec, device_path: str = "", *, is_certain: bool = True
@@ -87,6 +109,7 @@ class ActualVolumes:
 
         `is_certain` is false for a volume that was found after a restart.
         """
+        self._changed.add(volume)
         found = self._volumes.get(volume)
         if found is None:
             is_attachable = spec.is_attachable if is_certain else None
@@ -99,6 +122,7 @@ class ActualVolumes:
 
         `device_path` is None if the node's status does not name the volume.
         """
+        self._changed.add(volume)
         found = self._volumes.get(volume)
         if found is None:
             return
@@ -109,6 +133,7 @@ class ActualVolumes:
 
     def mark_volume_as_detached(self, volume: str) -> None:
         """Record that the volume is detached; raises VolumeStateError if pods still have it."""
+        self._changed.add(volume)
         found = self._volumes.get(volume)
         if found is not None and found.pods:
             raise VolumeStateError(
@@ -126,6 +151,7 @@ class ActualVolumes:
         Raises:
             VolumeStateError: the volume is not attached.
         """
+        self._changed.add(volume)
         attached = self._attached(volume)
         before = attached.pods.get(pod_uid)
         if before is None or before.state == MountState.UNCERTAIN:
@@ -135,24 +161,38 @@ class ActualVolumes:
         before.remount_required = False
         before.is_reconstructed = before.is_reconstructed and state != MountState.MOUNTED
         attached.pods[pod_uid] = before
+        self._of_pod.setdefault(pod_uid, set()).add(volume)
         if attached.selinux_label is None:
             attached.selinux_label = spec.selinux_label
 
     def mark_volume_as_unmounted(self, volume: str, pod_uid: str) -> None:
         """Record that the pod has the volume no more; raises VolumeStateError if detached."""
-        self._attached(volume).pods.pop(pod_uid, None)
+        self._changed.add(volume)
+        if self._attached(volume).pods.pop(pod_uid, None) is not None:
+            self._of_pod[pod_uid].remove(volume)
+            if not self._of_pod[pod_uid]:
+                del self._of_pod[pod_uid]
 
     def mark_volume_as_reconstructed(
         self, volume: str, pod_uid: str, spec: VolumeSpec, device_path: str = ""
     ) -> None:
         """Record a mount that was found after a restart: nothing of it is certain."""
+        self._changed.add(volume)
         self.mark_volume_as_attached(volume, spec, device_path, is_certain=False)
         attached = self._volumes[volume]
         if pod_uid not in attached.pods:
             attached.pods[pod_uid] = MountedPod(spec, MountState.UNCERTAIN, is_reconstructed=True)
+            self._of_pod.setdefault(pod_uid, set()).add(volume)
         if spec.is_device_mountable:
-            self.mark_device_as_uncertain(volume, device_path, spec.selinux_label)
-            attached.is_device_reconstructed = True
+            self.mark_device_as_reconstructed(volume, spec, device_path)
+
+    def mark_device_as_reconstructed(
+        self, volume: str, spec: VolumeSpec, device_path: str = ""
+    ) -> None:
+        """Record a mount for the node that was found after a restart: it is uncertain."""
+        self.mark_volume_as_attached(volume, spec, device_path, is_certain=False)
+        self.mark_device_as_uncertain(volume, device_path, spec.selinux_label)
+        self._volumes[volume].is_device_reconstructed = True
 
     def mark_device_as_mounted(
         self, volume: str, device_path: str = "", selinux_label: str = ""
@@ -171,52 +211,78 @@ class ActualVolumes:
         self._set_device(volume, MountState.NOT_MOUNTED)
 
     def mark_mount_failed(
-        self, volume: str, pod_uid: str, spec: VolumeSpec, *, is_final: bool = True
+        self, volume: str, pod_uid: str, spec: VolumeSpec, failure: Failure = Failure.FINAL
     ) -> None:
         """Record that a mount for a pod has failed. A mount that was there stays.
 
         After a final error an uncertain mount is not there, unless it was found after a restart.
-        After any other error, such as a timeout, a mount that was not there is uncertain.
+        After an uncertain error a mount that was not there is uncertain. A transient error changes
+        nothing.
 
         Raises:
             VolumeStateError: the volume is not attached.
         """
         before = self._attached(volume).pods.get(pod_uid)
         if before is None:
-            if not is_final:
+            if failure == Failure.UNCERTAIN:
                 self.mark_volume_as_mounted(volume, pod_uid, spec, MountState.UNCERTAIN)
-        elif before.state == MountState.UNCERTAIN and is_final and not before.is_reconstructed:
+        elif (
+            before.state == MountState.UNCERTAIN
+            and failure == Failure.FINAL
+            and not before.is_reconstructed
+        ):
             self.mark_volume_as_unmounted(volume, pod_uid)
 
-    def mark_device_mount_failed(self, volume: str, *, is_final: bool = True) -> None:
+    def mark_growth_failed(self, volume: str, pod_uid: str, spec: VolumeSpec) -> None:
+        """Record that the file system did not grow while the volume was mounted for a pod.
+
+        The mount is there, so it is to be taken away; the pod must not use it, so it is uncertain.
+        Raises VolumeStateError if detached.
+        """
+        self.mark_volume_as_mounted(volume, pod_uid, spec, MountState.UNCERTAIN)
+
+    def mark_unmount_failed(self, volume: str, pod_uid: str, spec: VolumeSpec) -> None:
+        """Record that a pod may have only a part of its mount; raises VolumeStateError."""
+        self.mark_volume_as_mounted(volume, pod_uid, spec, MountState.UNCERTAIN)
+
+    def mark_device_mount_failed(
+        self, volume: str, failure: Failure = Failure.FINAL, device_path: str = ""
+    ) -> None:
         """Record a failed mount for the node like `mark_mount_failed`; raises VolumeStateError."""
         attached = self._attached(volume)
-        if attached.device == MountState.NOT_MOUNTED and not is_final:
-            self.mark_device_as_uncertain(volume)
-        is_uncertain = attached.device == MountState.UNCERTAIN
-        if is_uncertain and is_final and not attached.is_device_reconstructed:
+        if attached.device == MountState.NOT_MOUNTED and failure == Failure.UNCERTAIN:
+            self.mark_device_as_uncertain(volume, device_path)
+        elif (
+            attached.device == MountState.UNCERTAIN
+            and failure == Failure.FINAL
+            and not attached.is_device_reconstructed
+        ):
             self.mark_device_as_unmounted(volume)
 
     def mark_remount_required(self, pod_uid: str) -> None:
         """Record that the pod has changed: its volumes that show it are mounted again."""
-        for attached in self._volumes.values():
-            mounted = attached.pods.get(pod_uid)
-            if mounted is not None and mounted.spec.requires_remount:
+        for volume in self._of_pod.get(pod_uid, ()):
+            mounted = self._volumes[volume].pods[pod_uid]
+            if mounted.spec.requires_remount:
                 mounted.remount_required = True
+                self._changed.add(volume)
 
     def initialize_size(self, volume: str, size_bytes: int) -> None:
         """Record the size that the volume has, if it is not known yet."""
+        self._changed.add(volume)
         found = self._volumes.get(volume)
         if found is not None and found.size_bytes == 0:
             found.size_bytes = size_bytes
 
     def mark_volume_as_resized(self, volume: str, size_bytes: int) -> None:
         """Record the size that the volume has now."""
+        self._changed.add(volume)
         if volume in self._volumes:
             self._volumes[volume].size_bytes = size_bytes
 
     def mark_expansion_failed(self, volume: str) -> None:
         """Record that the volume cannot grow while pods use it."""
+        self._changed.add(volume)
         if volume in self._volumes:
             self._volumes[volume].expansion_failed = True
 
@@ -249,17 +315,18 @@ class ActualVolumes:
     def volume_exists_with_spec_name(self, pod_uid: str, name: str) -> bool:
         """Return whether the pod has a volume whose spec has this name, certain or not."""
         return any(
-            pod_uid in attached.pods and attached.pods[pod_uid].spec.name == name
-            for attached in self._volumes.values()
+            self._volumes[volume].pods[pod_uid].spec.name == name
+            for volume in self._of_pod.get(pod_uid, ())
         )
 
     def volume(self, volume: str) -> AttachedVolume | None:
         """Return the volume, None if it is not attached."""
         return self._volumes.get(volume)
 
-    def attached_volumes(self) -> list[AttachedVolume]:
-        """Return all volumes on the node."""
-        return [volume for _, volume in sorted(self._volumes.items())]
+    def attached_volumes(self, only: Iterable[str] | None = None) -> list[AttachedVolume]:
+        """Return all volumes on the node, or those of some names, in order."""
+        names = self._volumes if only is None else self._volumes.keys() & set(only)
+        return [self._volumes[name] for name in sorted(names)]
 
     def unmounted_volumes(self) -> list[AttachedVolume]:
         """Return the volumes that no pod has."""
@@ -285,13 +352,14 @@ class ActualVolumes:
         """Return the volumes that the pod has; with `possibly`, the uncertain ones too."""
         return [
             volume
-            for volume, uid, mounted in self.all_mounted()
-            if uid == pod_uid and (possibly or mounted.state == MountState.MOUNTED)
+            for volume in sorted(self._of_pod.get(pod_uid, ()))
+            if possibly or self._volumes[volume].pods[pod_uid].state == MountState.MOUNTED
         ]
 
     def _set_device(
         self, volume: str, state: MountState, device_path: str = "", selinux_label: str = ""
     ) -> None:
+        self._changed.add(volume)
         attached = self._attached(volume)
         attached.device = state
         attached.device_path = device_path or attached.device_path

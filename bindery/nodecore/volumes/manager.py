@@ -18,6 +18,7 @@ from bindery.nodecore.volumes.reconstruction import (
     update_from_node_status,
     volumes_in,
 )
+from bindery.nodecore.volumes.specs import VolumeSpec, unique_name
 
 LOOP_PERIOD_S: Final = 0.1
 ATTACH_AND_MOUNT_TIMEOUT_S: Final = 123.0
@@ -74,6 +75,8 @@ class VolumeManager:
         self.waits_for_node_status: frozenset[str] = frozenset()
         self._by_controller = is_attached_by_controller
         self._has_synced = False
+        self._readiness: Readiness | None = None
+        self._open: set[str] = set()
         self._failed: tuple[FoundVolume, ...] = ()
 
     def run_once(self, pods: Sequence[PodVolumes], *, sources_ready: bool) -> list[Step]:
@@ -85,13 +88,17 @@ class VolumeManager:
         """
         self.populator.run_once(pods, sources_ready=sources_ready)
         readiness = Readiness(self.populator.has_added_pods, self.waits_for_node_status)
+        only = self._open | self.desired.take_changed() | self.actual.take_changed()
         steps = plan(
             self.desired,
             self.actual,
             self.pending,
             readiness,
             is_attached_by_controller=self._by_controller,
+            only=only if readiness == self._readiness else None,
         )
+        self._readiness = readiness
+        self._open = {step.volume for step in steps} | set(filter(self.pending.concerns, only))
         for step in steps:
             if step.kind == StepKind.MARK_DETACHED:
                 self.actual.mark_volume_as_detached(step.volume)
@@ -113,6 +120,18 @@ class VolumeManager:
         found = reconstruct(volumes_in(paths), construct, self.actual)
         self.waits_for_node_status = found.waiting
         self._failed = found.failed
+
+    def reconstruct_devices(self, specs: Iterable[VolumeSpec]) -> None:
+        """Record volumes that the last run has mounted for the node, after `reconstruct`.
+
+        The kubelet looks into the directories of pods only. Without this a volume stays mounted
+        for ever if its first pod is deleted while no process runs.
+        """
+        for spec in specs:
+            name = unique_name(spec, "")
+            if self.actual.volume(name) is None:
+                self.actual.mark_device_as_reconstructed(name, spec)
+                self.waits_for_node_status |= {name}
 
     def update_from_node_status(self, attached: Mapping[str, str]) -> None:
         """Record which volumes of the last run are attached: volume -> path of its device."""
@@ -148,8 +167,8 @@ class VolumeManager:
             return None
         unattached = sorted(
             outer
-            for one in self.desired.volumes_to_mount()
-            if one.pod_uid == pod.uid and one.is_attachable
+            for one in self.desired.volumes_of_pod(pod.uid)
+            if one.is_attachable
             for outer in one.outer_names
             if not self.volume_is_attached(one.volume)
         )
@@ -173,12 +192,13 @@ class VolumeManager:
 
     def extra_supplemental_groups(self, pod_uid: str, groups: Collection[int] = ()) -> list[int]:
         """Return the groups that the pod gets for its volumes, beyond `groups` of its own."""
-        found = {
-            int(mounted.spec.gid)
-            for _, uid, mounted in self.actual.mounted_volumes()
-            if uid == pod_uid and _DECIMAL.fullmatch(mounted.spec.gid)
-        }
+        gids = {self._gid(volume, pod_uid) for volume in self.actual.mounted_of_pod(pod_uid)}
+        found = {int(gid) for gid in gids if _DECIMAL.fullmatch(gid)}
         return sorted(found.difference(groups))
+
+    def _gid(self, volume: str, pod_uid: str) -> str:
+        found = self.actual.volume(volume)
+        return found.pods[pod_uid].spec.gid if found is not None else ""
 
     def volumes_in_use(self) -> list[str]:
         """Return the volumes that the node's status is to name: attachable, wanted or there."""

@@ -165,15 +165,16 @@ class Populator:
         """Remove the volumes of pods that need nothing of the node any more."""
         known = {pod.uid: pod for pod in pods}
         in_desired = set()
-        for mount in self._desired.volumes_to_mount():
-            in_desired.add(mount.pod_uid)
-            pod = known.get(mount.pod_uid)
+        for pod_uid in self._desired.pods():
+            in_desired.add(pod_uid)
+            pod = known.get(pod_uid)
             if pod is not None and not pod.is_over:
                 continue
-            if pod is not None and self._actual.is_removed(mount.pod_uid, mount.volume):
-                continue  # it was never mounted; the pod may still be about to start
-            self._desired.delete_pod_from_volume(mount.pod_uid, mount.volume)
-            self._processed.pop(mount.pod_uid, None)
+            for mount in self._desired.volumes_of_pod(pod_uid):
+                if pod is not None and self._actual.is_removed(pod_uid, mount.volume):
+                    continue  # it was never mounted; the pod may still be about to start
+                self._desired.delete_pod_from_volume(pod_uid, mount.volume)
+                self._processed.pop(pod_uid, None)
         for uid in [uid for uid in self._processed if uid not in in_desired | known.keys()]:
             del self._processed[uid]
         for uid in self._desired.pods_with_errors():
@@ -183,6 +184,10 @@ class Populator:
     def reprocess_pod(self, pod_uid: str) -> None:
         """Look at the pod once more in the next round."""
         self._processed[pod_uid] = False
+
+    def is_processed(self, pod_uid: str) -> bool:
+        """Return whether the pod needs no further look before `reprocess_pod`."""
+        return self._processed.get(pod_uid, False)
 
     def _process(self, pod: PodVolumes) -> None:
         has_all = True

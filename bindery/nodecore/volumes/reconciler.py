@@ -1,5 +1,6 @@
 """The steps from the actual to the desired state of volumes."""
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -78,34 +79,42 @@ def plan(
     readiness: Readiness,
     *,
     is_attached_by_controller: bool = True,
+    only: Collection[str] | None = None,
 ) -> list[Step]:
     """Return the steps of one round, in order: unmount, mount or attach, then take away.
 
     Volumes with a running operation get their steps in a later round. `is_attached_by_controller`:
     whether the attach-detach controller attaches volumes, which is the default, or the node itself.
+    `only`: the volumes that are looked at; None for all. A step depends on nothing but its volume,
+    the operations on it, and `readiness`.
     """
     steps: list[Step] = []
+    there = actual.attached_volumes(only)
     if readiness.may_unmount:
-        steps += _unmounts(desired, actual, pending)
-    for wanted in desired.volumes_to_mount():
-        if not pending.is_pending(OperationKey(wanted.volume)):
+        steps += _unmounts(desired, there, pending)
+    for wanted in desired.volumes_to_mount(only):
+        if not _is_pending(pending, wanted.volume):
             steps += _towards(wanted, actual, by_controller=is_attached_by_controller)
     if readiness.may_unmount:
-        for volume in actual.unmounted_volumes():
+        for volume in there:
             is_wanted = desired.volume_exists(volume.name, volume.selinux_label or "")
-            if not is_wanted and not pending.is_pending(OperationKey(volume.name)):
+            if not volume.pods and not is_wanted and not _is_pending(pending, volume.name):
                 steps.append(_away(volume, by_controller=is_attached_by_controller))
     return steps
 
 
+def _is_pending(pending: PendingOperations, volume: str, pod_uid: str = "") -> bool:
+    return pending.concerns(volume) and pending.is_pending(OperationKey(volume, pod_uid))
+
+
 def _unmounts(
-    desired: DesiredVolumes, actual: ActualVolumes, pending: PendingOperations
+    desired: DesiredVolumes, there: Sequence[AttachedVolume], pending: PendingOperations
 ) -> list[Step]:
     return [
         Step(StepKind.UNMOUNT, volume.name, mounted.spec, pod_uid)
-        for volume in actual.attached_volumes()
+        for volume in there
         for pod_uid, mounted in sorted(volume.pods.items())
-        if not pending.is_pending(OperationKey(volume.name, pod_uid))
+        if not _is_pending(pending, volume.name, pod_uid)
         and not desired.pod_exists_in_volume(pod_uid, volume.name, volume.selinux_label or "")
     ]
 
