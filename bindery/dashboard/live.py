@@ -5,7 +5,8 @@ the account may not read, or that the API server does not serve, is left out.
 """
 
 import asyncio
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from itertools import chain
 from typing import Any, Final
@@ -17,6 +18,7 @@ from bindery.answers.planner import Planner, configuration_of, with_served_pools
 from bindery.answers.source import Source
 from bindery.api.configuration import SchedulerConfiguration
 from bindery.api.names import NODE_POOL_LABEL, scheduler_lease
+from bindery.dashboard.kept import KeptEngine
 from bindery.kube.accessreview import may, may_watch
 from bindery.kube.client import Client
 from bindery.kube.objects.bindrequests import BindRequest
@@ -55,8 +57,17 @@ def _missing_rights(missing: Iterable[tuple[Resource[Any], str]]) -> str:
 class LiveCluster:
     """Mirrors the cluster while `run` is under way."""
 
-    def __init__(self, client: Client, lease_namespace: str, node_pool: str = "") -> None:
-        """`node_pool`: the pool of the scheduler for which to plan; empty: the default pool."""
+    def __init__(
+        self,
+        client: Client,
+        lease_namespace: str,
+        node_pool: str = "",
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`node_pool`: the pool of the scheduler for which to plan; empty: the default pool.
+
+        `clock`: seconds since the epoch.
+        """
         self._client = client
         self._lease_namespace = lease_namespace
         self._node_pool = node_pool
@@ -65,6 +76,8 @@ class LiveCluster:
         self.changes = 0
         """Grows with each change of the cluster."""
         self.is_fixed = False
+        self._clock = clock
+        self.kept = KeptEngine(clock)
 
     async def run(self) -> None:
         """Watch until cancelled.
@@ -102,8 +115,9 @@ class LiveCluster:
         watched = [each for each in plugins.watched_resources() if each not in WATCHED]
         return await served(self._client, [*watched, RESOURCE_CLAIM_TEMPLATES, WORKLOAD_JOBS])
 
-    def _note(self, _change: Change[Any]) -> None:
+    def _note(self, change: Change[Any]) -> None:
         self.changes += 1
+        self.kept.take(change)
 
     def is_filled(self) -> bool:
         """Whether every kind has been listed."""
@@ -120,7 +134,6 @@ class LiveCluster:
             KubeError: the scheduler's Lease cannot be read.
         """
         await self._filled.wait()
-        snapshot = ClusterSnapshot.of(chain.from_iterable(map(_objects, self._mirrors.values())))
         lease = scheduler_lease(self._node_pool)
         leader = await read_leader(self._client, lease, self._lease_namespace)
         found, deviation = configuration_of(leader)
@@ -130,7 +143,9 @@ class LiveCluster:
             self._client, planner, await self.pools(), self._lease_namespace
         )
         past = await self._record(configuration)
-        return Source(snapshot, configuration, datetime.now(UTC), past, planner)
+        snapshot = ClusterSnapshot.of(chain.from_iterable(map(_objects, self._mirrors.values())))
+        now = datetime.fromtimestamp(self._clock(), UTC)
+        return Source(snapshot, configuration, now, past, planner)
 
     async def grouper_rows(self) -> GrouperRows:
         """Return the rows of the cluster's grouper, for `whatif`.
@@ -172,6 +187,7 @@ class FixedCluster:
 
     def __init__(self, source: Source) -> None:
         self._source = source
+        self.kept = KeptEngine(source.now.timestamp)
 
     async def source(self) -> Source:
         """Return the cluster."""
