@@ -20,7 +20,7 @@ from bindery.kube.objects.watched import KubeObject
 from bindery.kube.watches.store import Change, EventType
 from bindery.scenario.format import Scenario
 from bindery.scheduler.cache.cluster import Cluster
-from tests.dashboard.pictures import BUSY, planned, source_in, source_of
+from tests.dashboard.pictures import TWO_TEAMS, planned, source_in, source_of
 from tests.ownscenarios import FOLDER, scenarios_of
 
 SCENARIOS = scenarios_of(*FOLDER.glob("**/*.yaml"))[::40]
@@ -80,7 +80,7 @@ def test_an_engine_that_follows_gives_the_picture_of_a_new_one(scenario: Scenari
 
 
 def test_what_arrives_during_a_plan_is_in_the_next_one() -> None:
-    source = source_in(BUSY)
+    source = source_in(TWO_TEAMS)
     *most, last = everything(source)
     engine = kept(source)
     with engine.lent():
@@ -92,7 +92,7 @@ def test_what_arrives_during_a_plan_is_in_the_next_one() -> None:
 
 
 def test_another_configuration_gets_a_new_engine_and_the_old_one_is_freed() -> None:
-    source = source_in(BUSY)
+    source = source_in(TWO_TEAMS)
     other = replace(
         source, configuration=source.configuration.model_copy(update={"node_pool": "other"})
     )
@@ -106,7 +106,7 @@ def test_another_configuration_gets_a_new_engine_and_the_old_one_is_freed() -> N
 
 
 def test_after_a_plan_that_fails_the_engine_is_filled_again() -> None:
-    source = source_in(BUSY)
+    source = source_in(TWO_TEAMS)
     broken = replace(
         source, configuration=source.configuration.model_copy(update={"actions": ["x"]})
     )
