@@ -14,6 +14,7 @@ from typing import Any, Final
 from bindery.answers.errors import NoAnswerError
 from bindery.answers.grouperrows import GrouperRows, read_rows
 from bindery.answers.leaders import read_leader
+from bindery.answers.pastusage import read_past_usage
 from bindery.answers.planner import Planner, configuration_of, with_served_pools
 from bindery.answers.source import Source
 from bindery.api.configuration import SchedulerConfiguration
@@ -31,10 +32,6 @@ from bindery.kube.served import served
 from bindery.kube.watches.reflector import Change, Reflector
 from bindery.scheduler.cache.observers import WATCHED
 from bindery.scheduler.plugins import registry
-from bindery.scheduler.records.store import RecordStore
-from bindery.scheduler.usage.codec import readable
-from bindery.scheduler.usage.formula import History
-from bindery.scheduler.usage.place import KEY, record_name
 
 _NEEDED: Final = (PODS, POD_GROUPS, QUEUES, NODES)
 """The kinds without which no picture can be made; the account must be able to read them."""
@@ -142,7 +139,7 @@ class LiveCluster:
         planner = await with_served_pools(
             self._client, planner, await self.pools(), self._lease_namespace
         )
-        past = await self._record(configuration)
+        past = await read_past_usage(self._client, configuration)
         snapshot = ClusterSnapshot.of(chain.from_iterable(map(_objects, self._mirrors.values())))
         now = datetime.fromtimestamp(self._clock(), UTC)
         return Source(snapshot, configuration, now, past, planner)
@@ -170,13 +167,6 @@ class LiveCluster:
         mirror = self._mirrors.get(NODES.plural)
         nodes = mirror.objects.values() if mirror is not None else ()
         return {node.metadata.labels.get(NODE_POOL_LABEL, "") for node in nodes}
-
-    async def _record(self, configuration: SchedulerConfiguration) -> History | None:
-        if configuration.usage.source != "record":
-            return None
-        namespace = configuration.leader_election.namespace
-        store = RecordStore(self._client, record_name(configuration), namespace, KEY)
-        return readable(await store.load())
 
 
 class FixedCluster:

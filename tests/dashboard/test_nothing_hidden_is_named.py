@@ -98,10 +98,15 @@ class Past:
 
     since: float | None = 0.0
 
+    def __init__(self, queue: str = "b") -> None:
+        self._queue = queue
+
     def evictions_of(self, gang: JobKey) -> list[PastEviction]:
         other = JobKey(f"{HIDDEN}-team", f"{HIDDEN}-0", True)
         return [
-            PastEviction(1.0, 2.0, gang, "Reclaim", 2, other, "b", f"for {HIDDEN}-team/{HIDDEN}-0")
+            PastEviction(
+                1.0, 2.0, gang, "Reclaim", 2, other, self._queue, f"for {HIDDEN}-team/{HIDDEN}-0"
+            )
         ]
 
     def waits(self, gang: JobKey) -> list[PastWait]:
@@ -131,7 +136,8 @@ def test_no_page_names_what_a_person_may_not_list(
     whole = planned(world(given_jobs))
     allowed = rights(OWN, queues=queues, nodes=nodes)
 
-    for title, text in renderings(shown_to(whole, allowed), SeenHistory(Past(), allowed)):
+    past = SeenHistory(Past("b" if queues else f"{HIDDEN}-queue"), allowed)
+    for title, text in renderings(shown_to(whole, allowed), past):
         assert HIDDEN not in text, title
 
 
