@@ -83,6 +83,7 @@ crds: $(VENV)/ready ## Write definitions, the chart's files and generated pages 
 	$(RUN)/python -m tests.house.nodecorereference docs/nodecore-reference.md
 	$(RUN)/python -m tests.house.kindreference docs/kinds.md
 	$(RUN)/python -m tests.house.commandreference docs/commands.md
+	$(RUN)/python -m tests.house.metricreference docs/series.md
 	$(RUN)/python -m bindery.api.podkeys charts/bindery/files/pod-keys.yaml
 	$(RUN)/python -m bindery.grouper.ownerkinds charts/bindery/files/owner-kinds.yaml
 	$(RUN)/python -m tests.house.chartnames charts/bindery/files/known-names.yaml

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import quantiles
 from typing import Annotated, Final
+from urllib.parse import urlencode
 
 import typer
 
@@ -27,8 +28,28 @@ IDLE_BAR_PERCENT: Final = 5.0
 MEMORY_BAR_MB: Final = 100.0
 """More than a scheduler's process with the same cluster."""
 
+_FORM: Final = "application/x-www-form-urlencoded"
 _PAUSE_S: Final = 0.01
 """Between two requests."""
+_QUESTIONS: Final = 3
+"""How often each question is asked that fills an engine of its own."""
+_MANIFEST: Final = """
+apiVersion: scheduling.bindery.dev/v1alpha1
+kind: PodGroup
+metadata: {name: asked}
+spec: {minMember: 1, queue: QUEUE}
+---
+apiVersion: v1
+kind: Pod
+metadata:
+  name: asked-0
+  annotations: {scheduling.bindery.dev/pod-group: asked}
+spec:
+  schedulerName: bindery
+  containers:
+  - name: train
+    resources: {requests: {cpu: "8", nvidia.com/gpu: "1"}, limits: {nvidia.com/gpu: "1"}}
+"""
 
 
 @dataclass(frozen=True)
@@ -107,6 +128,7 @@ def measure(world: PageWorld, spans: Spans, report: Callable[[str], None]) -> La
         idle_cpu = _idle_percent(page.pid, spans.idle_s)
         report(f"{world}: {idle_cpu:.2f} % of a core while no page is open")
         found, plans = _looked(page, browser, paths_of(world), spans.looking_s)
+        found |= _asked(browser, world)
         page_mb = Usage.of(page.pid).peak_mb
     plan_s = sorted(plans)[len(plans) // 2] if plans else 0.0
     report(f"{world}: {page_mb:.0f} MB, {len(plans)} plans of {plan_s:.1f} s")
@@ -122,14 +144,21 @@ class Browser:
     def __init__(self, port: int) -> None:
         self._connection = http.client.HTTPConnection(LOOPBACK, port, timeout=LIMIT_S)
 
-    def first_byte_ms(self, path: str, token: str) -> float:
+    def first_byte_ms(self, path: str, token: str, sent: Mapping[str, str] | None = None) -> float:
         """Ask for a page; return the milliseconds until the answer begins.
+
+        `sent`: the fields of a form that is posted; None: the page is read.
 
         Raises:
             RuntimeError: the answer is none.
         """
         begun_s = time.perf_counter()
-        self._connection.request("GET", path, headers={"Authorization": f"Bearer {token}"})
+        headers = {"Authorization": f"Bearer {token}"}
+        if sent is None:
+            self._connection.request("GET", path, headers=headers)
+        else:
+            headers |= {"Sec-Fetch-Site": "same-origin", "Content-Type": _FORM}
+            self._connection.request("POST", path, urlencode(sent), headers)
         answer = self._connection.getresponse()
         taken_s = time.perf_counter() - begun_s
         answer.read()
@@ -164,6 +193,23 @@ def _looked(
                 found.setdefault(key, []).append(taken_ms)
                 time.sleep(_PAUSE_S)
     return found, list(page.plans)
+
+
+def _asked(browser: Browser, world: PageWorld) -> Found:
+    """Ask what would help some gangs that wait, and what a manifest would do."""
+    last, team = world.gangs - 1, pageworlds.team(0)
+    waits = last - last % pageworlds.TEAMS  # one of the first team
+    most = max(1, min(_QUESTIONS, (waits - world.running) // pageworlds.TEAMS))
+    gangs = [pageworlds.gang_name(waits - number * pageworlds.TEAMS) for number in range(most)]
+    form = {"manifest": _MANIFEST.replace("QUEUE", team), "namespace": team}
+    return {
+        ("help of a gang", False): [
+            browser.first_byte_ms(f"/gangs/{team}/{name}/help", "auditor") for name in gangs
+        ],
+        ("whatif, a manifest", False): [
+            browser.first_byte_ms("/whatif", "auditor", form) for _ in range(_QUESTIONS)
+        ],
+    }
 
 
 def _read(stream: http.client.HTTPResponse) -> None:
@@ -205,12 +251,18 @@ def table(lap: Lap) -> str:
 
 
 def figures(lap: Lap) -> str:
-    """Return the other figures of `lap` as a sentence."""
-    return (
-        f"A plan takes {lap.plan_s:.1f} s. While no page is open, the process takes "
-        f"{lap.idle_cpu_percent:.1f} % of a core. It holds at most {lap.page_mb:,.0f} MB, "
-        f"a scheduler's process {lap.scheduler_mb:,.0f} MB."
+    """Return the other figures of `lap` in Markdown."""
+    idle = f"{lap.idle_cpu_percent:.1f} % | {IDLE_BAR_PERCENT:.0f} %"
+    memory = f"{lap.page_mb:,.0f} MB | {lap.scheduler_mb + MEMORY_BAR_MB:,.0f} MB"
+    beside = f"a scheduler's process with the same cluster: {lap.scheduler_mb:,.0f} MB"
+    rows = (
+        "| | Measured | To reach |",
+        "|---|--:|--:|",
+        f"| CPU while no page is open, of one core | {idle} |",
+        f"| peak memory; {beside} | {memory} |",
+        f"| a plan, beside requests one after another | {lap.plan_s:.1f} s | |",
     )
+    return "\n".join(rows)
 
 
 def _cells(times: Times) -> tuple[str, str, str]:

@@ -26,6 +26,7 @@ from bindery.answers.source import Source
 from bindery.api.configuration import SchedulerConfiguration
 from bindery.dashboard.guard import Entrance
 from bindery.dashboard.history import RecordedHistory
+from bindery.dashboard.kept import KeptEngine
 from bindery.dashboard.rights import ALL, Rights
 from bindery.dashboard.sessions import Sessions
 from bindery.dashboard.state import StateKeeper
@@ -57,11 +58,14 @@ class WatchedCluster:
     def __init__(self, world: PageWorld) -> None:
         self._mirrors = Mirrors(world)
         self.changes = 0
+        self.kept = KeptEngine(time.time)
 
     async def run(self) -> None:
         """Take changes until cancelled."""
         while True:
-            self.changes += len(self._mirrors.change_a_pod())
+            for change in self._mirrors.change_a_pod():
+                self.changes += 1
+                self.kept.take(change)
             await asyncio.sleep(1 / CHANGES_A_S)
 
     async def source(self) -> Source:

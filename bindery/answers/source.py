@@ -3,6 +3,7 @@
 In both cases it is a `ClusterSnapshot` and the scheduler's configuration; nothing is ever written.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -12,7 +13,9 @@ from bindery.answers.wire import to_wire
 from bindery.api.configuration import SchedulerConfiguration
 from bindery.api.plugins import PluginConfigurationError
 from bindery.kube.objects.snapshot import ClusterSnapshot
+from bindery.kube.watches.store import Change, EventType
 from bindery.scheduler.actions.registry import UnknownActionError
+from bindery.scheduler.engine import Engine
 from bindery.scheduler.usage.source import UsageSoFar
 from bindery.scheduler.world import World
 
@@ -58,6 +61,20 @@ class Source:
     def later(self, seconds: float) -> "Source":
         """Return the same cluster `seconds` later."""
         return replace(self, now=self.now + timedelta(seconds=seconds))
+
+    def engine(self, clock: Callable[[], float]) -> Engine:
+        """Return the scheduler's engine with the cluster. `clock`: seconds since the epoch.
+
+        Raises:
+            BadInputError: the configuration names an action or a plugin that does not exist.
+        """
+        try:
+            engine = Engine(self.configuration, clock)
+        except (UnknownActionError, PluginConfigurationError) as error:
+            raise BadInputError(f"the configuration: {error}") from error
+        for item in (*self.snapshot.everything(), *self.snapshot.budgets):
+            engine.cluster.apply(Change(EventType.ADDED, item, None))
+        return engine
 
     def world(self) -> World:
         """Return the scheduler's view of the cluster for planning in memory.

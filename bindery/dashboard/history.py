@@ -5,8 +5,11 @@ pool. `LiveHistory` reads them now and then; a page is answered from memory.
 """
 
 import asyncio
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import reduce
 from typing import Final
 
 import structlog
@@ -97,9 +100,8 @@ class RecordedHistory:
         ]
 
     def queue_trend(self, queue: str, resource: str) -> Sequence[QueuePoint]:
-        """Return the mean amounts of `resource` of `queue` in each time slice."""
-        found = (_trend(past, queue, resource) for past in self._records)
-        return max(found, key=len, default=[])
+        """Return the mean amounts of `resource` of `queue` in each time slice, of all pools."""
+        return _sum_of([_trend(past, queue, resource) for past in self._records])
 
     def _take(self, records: Collection[Past]) -> None:
         """Have `records` from now on."""
@@ -188,6 +190,39 @@ def _trend(past: Past, queue: str, resource: str) -> list[QueuePoint]:
             waiting = _waiting_gangs(trends, at, column)
             points.append(QueuePoint(begun, ended, held, fair, held + pending, waiting))
     return sorted(points, key=lambda point: point.at)
+
+
+def _sum_of(trends: Sequence[list[QueuePoint]]) -> list[QueuePoint]:
+    """Return the sums of `trends` in the time slices of the one that has the most.
+
+    The others have slices of their own; the one at the middle of a slice counts.
+    """
+    most = max(trends, key=len, default=[])
+    others = [(each, [point.begun for point in each]) for each in trends if each is not most]
+    return [
+        reduce(_with, (_at((point.begun + point.at) / 2, *other) for other in others), point)
+        for point in most
+    ]
+
+
+def _at(time: float, points: list[QueuePoint], begins: list[float]) -> QueuePoint | None:
+    """Return the one of `points`, which begin at `begins`, that has `time`; None without one."""
+    index = bisect_right(begins, time) - 1
+    return points[index] if index >= 0 and time < points[index].at else None
+
+
+def _with(point: QueuePoint, other: QueuePoint | None) -> QueuePoint:
+    """Return `point` with the amounts of `other` added."""
+    if other is None:
+        return point
+    waiting = [each.waiting_gangs for each in (point, other) if each.waiting_gangs is not None]
+    return replace(
+        point,
+        allocated=point.allocated + other.allocated,
+        fair_share=point.fair_share + other.fair_share,
+        requested=point.requested + other.requested,
+        waiting_gangs=sum(waiting) if waiting else None,
+    )
 
 
 def _waiting_gangs(trends: History, at: int, column: int) -> float | None:

@@ -5,7 +5,8 @@ the account may not read, or that the API server does not serve, is left out.
 """
 
 import asyncio
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from itertools import chain
 from typing import Any, Final
@@ -13,10 +14,12 @@ from typing import Any, Final
 from bindery.answers.errors import NoAnswerError
 from bindery.answers.grouperrows import GrouperRows, read_rows
 from bindery.answers.leaders import read_leader
+from bindery.answers.pastusage import read_past_usage
 from bindery.answers.planner import Planner, configuration_of, with_served_pools
 from bindery.answers.source import Source
 from bindery.api.configuration import SchedulerConfiguration
 from bindery.api.names import NODE_POOL_LABEL, scheduler_lease
+from bindery.dashboard.kept import KeptEngine
 from bindery.kube.accessreview import may, may_watch
 from bindery.kube.client import Client
 from bindery.kube.objects.bindrequests import BindRequest
@@ -29,10 +32,6 @@ from bindery.kube.served import served
 from bindery.kube.watches.reflector import Change, Reflector
 from bindery.scheduler.cache.observers import WATCHED
 from bindery.scheduler.plugins import registry
-from bindery.scheduler.records.store import RecordStore
-from bindery.scheduler.usage.codec import readable
-from bindery.scheduler.usage.formula import History
-from bindery.scheduler.usage.place import KEY, record_name
 
 _NEEDED: Final = (PODS, POD_GROUPS, QUEUES, NODES)
 """The kinds without which no picture can be made; the account must be able to read them."""
@@ -55,8 +54,17 @@ def _missing_rights(missing: Iterable[tuple[Resource[Any], str]]) -> str:
 class LiveCluster:
     """Mirrors the cluster while `run` is under way."""
 
-    def __init__(self, client: Client, lease_namespace: str, node_pool: str = "") -> None:
-        """`node_pool`: the pool of the scheduler for which to plan; empty: the default pool."""
+    def __init__(
+        self,
+        client: Client,
+        lease_namespace: str,
+        node_pool: str = "",
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`node_pool`: the pool of the scheduler for which to plan; empty: the default pool.
+
+        `clock`: seconds since the epoch.
+        """
         self._client = client
         self._lease_namespace = lease_namespace
         self._node_pool = node_pool
@@ -65,6 +73,8 @@ class LiveCluster:
         self.changes = 0
         """Grows with each change of the cluster."""
         self.is_fixed = False
+        self._clock = clock
+        self.kept = KeptEngine(clock)
 
     async def run(self) -> None:
         """Watch until cancelled.
@@ -102,8 +112,9 @@ class LiveCluster:
         watched = [each for each in plugins.watched_resources() if each not in WATCHED]
         return await served(self._client, [*watched, RESOURCE_CLAIM_TEMPLATES, WORKLOAD_JOBS])
 
-    def _note(self, _change: Change[Any]) -> None:
+    def _note(self, change: Change[Any]) -> None:
         self.changes += 1
+        self.kept.take(change)
 
     def is_filled(self) -> bool:
         """Whether every kind has been listed."""
@@ -120,7 +131,6 @@ class LiveCluster:
             KubeError: the scheduler's Lease cannot be read.
         """
         await self._filled.wait()
-        snapshot = ClusterSnapshot.of(chain.from_iterable(map(_objects, self._mirrors.values())))
         lease = scheduler_lease(self._node_pool)
         leader = await read_leader(self._client, lease, self._lease_namespace)
         found, deviation = configuration_of(leader)
@@ -129,8 +139,10 @@ class LiveCluster:
         planner = await with_served_pools(
             self._client, planner, await self.pools(), self._lease_namespace
         )
-        past = await self._record(configuration)
-        return Source(snapshot, configuration, datetime.now(UTC), past, planner)
+        past = await read_past_usage(self._client, configuration)
+        snapshot = ClusterSnapshot.of(chain.from_iterable(map(_objects, self._mirrors.values())))
+        now = datetime.fromtimestamp(self._clock(), UTC)
+        return Source(snapshot, configuration, now, past, planner)
 
     async def grouper_rows(self) -> GrouperRows:
         """Return the rows of the cluster's grouper, for `whatif`.
@@ -156,13 +168,6 @@ class LiveCluster:
         nodes = mirror.objects.values() if mirror is not None else ()
         return {node.metadata.labels.get(NODE_POOL_LABEL, "") for node in nodes}
 
-    async def _record(self, configuration: SchedulerConfiguration) -> History | None:
-        if configuration.usage.source != "record":
-            return None
-        namespace = configuration.leader_election.namespace
-        store = RecordStore(self._client, record_name(configuration), namespace, KEY)
-        return readable(await store.load())
-
 
 class FixedCluster:
     """A cluster of one moment, such as the beginning of a scenario."""
@@ -172,6 +177,7 @@ class FixedCluster:
 
     def __init__(self, source: Source) -> None:
         self._source = source
+        self.kept = KeptEngine(source.now.timestamp)
 
     async def source(self) -> Source:
         """Return the cluster."""

@@ -1,6 +1,6 @@
 """Makes the picture of a cluster: one plan in memory, and the facts around it.
 
-Takes seconds in large clusters, so `state` calls it in a thread. The plan is discarded.
+Takes seconds in large clusters, so `kept` calls it in a thread. The plan is undone.
 """
 
 from collections import defaultdict
@@ -18,9 +18,11 @@ from bindery.dashboard.plannednodes import Keeping, node_facts
 from bindery.kube.objects.ownernames import workload_text
 from bindery.kube.objects.podgroups import PodGroup
 from bindery.kube.objects.snapshot import FINISHED, is_bound
+from bindery.kube.objects.topology import Topology
 from bindery.kube.objects.watched import Pod
 from bindery.scheduler.actions.holding import hold_rooms
 from bindery.scheduler.commit.drafts import StatementDraft
+from bindery.scheduler.engine import Engine
 from bindery.scheduler.insight.advice import advice, changed_object
 from bindery.scheduler.insight.order import Turns
 from bindery.scheduler.insight.shares import ClusterShares, cluster_shares
@@ -28,7 +30,6 @@ from bindery.scheduler.model.jobs import JobKey
 from bindery.scheduler.model.reasons import LACKS_ROOM, JobReason
 from bindery.scheduler.planning.reports import CycleReport
 from bindery.scheduler.planning.session import Session
-from bindery.scheduler.world import World
 
 BROKEN: Final = frozenset(
     {
@@ -57,23 +58,22 @@ class _Plan:
     steps: tuple[NextStep, ...]
 
 
-def picture_of(source: Source, version: int) -> Picture:
+def picture_of(source: Source, engine: Engine, version: int) -> Picture:
     """Return the picture of the cluster in `source`; `version` is its number.
 
-    Raises:
-        BadInputError: the configuration cannot be used.
+    `engine` has the same cluster, and has it afterwards; after an error it must not be used again.
     """
-    world = source.world()
-    with world.engine.session() as session:
+    with engine.session() as session:
         hold_rooms(session)
         shares = cluster_shares(session)
         keeping = Keeping.of(session)
-    plan = _planned(world, shares, keeping)
+    plan = _planned(engine, shares, keeping)
+    topologies = [each for each in source.snapshot.further if isinstance(each, Topology)]
     return Picture(
         version=version,
         at=source.now,
         gangs=tuple(_gangs(source, plan)),
-        nodes=tuple(node_facts(world, keeping)),
+        nodes=tuple(node_facts(engine, keeping, topologies)),
         queues=shares.queues,
         total=shares.total,
         order=plan.order,
@@ -84,7 +84,7 @@ def picture_of(source: Source, version: int) -> Picture:
     )
 
 
-def _planned(world: World, shares: ClusterShares, keeping: Keeping) -> _Plan:
+def _planned(engine: Engine, shares: ClusterShares, keeping: Keeping) -> _Plan:
     """Run a cycle; `keeping` learns what it reserves."""
     order: list[JobKey] = []
     promises: list[RoomPromise] = []
@@ -94,10 +94,10 @@ def _planned(world: World, shares: ClusterShares, keeping: Keeping) -> _Plan:
         keeping.add_reservations(session)
         promises.extend(_reservations(session))
 
-    keeping.remember_use(world)
-    drafts = list(world.engine.cycle(inspect=inspect))
-    report = world.engine.report
-    promises.extend(_stage_rooms(world, report))
+    keeping.remember_use(engine)
+    drafts = engine.trial(inspect)
+    report = engine.report
+    promises.extend(_stage_rooms(engine, report))
     return _Plan(shares, tuple(order), report, tuple(promises), tuple(_steps(drafts, report)))
 
 
@@ -107,8 +107,8 @@ def _reservations(session: Session) -> Iterator[RoomPromise]:
         yield RoomPromise(each.job.key, each.job.queue, "", nodes, each.start, None)
 
 
-def _stage_rooms(world: World, report: CycleReport) -> Iterator[RoomPromise]:
-    jobs = world.engine.cluster.state.jobs
+def _stage_rooms(engine: Engine, report: CycleReport) -> Iterator[RoomPromise]:
+    jobs = engine.cluster.state.jobs
     for key, stages in sorted(report.stages.items()):
         queue = jobs[key].queue if key in jobs else ""
         for stage in stages:

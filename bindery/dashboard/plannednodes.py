@@ -4,7 +4,7 @@ Used by `planned`, with the scheduler's own columns, so that the map counts as p
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -21,10 +21,10 @@ from bindery.api.names import (
 from bindery.dashboard.facts import NodeFact, NodeShare, PodOnNode
 from bindery.kube.objects.topology import Topology
 from bindery.kube.objects.watched import Node
+from bindery.scheduler.engine import Engine
 from bindery.scheduler.model.columns import IntColumns
 from bindery.scheduler.model.jobs import JobKey, Task
 from bindery.scheduler.planning.session import Session
-from bindery.scheduler.world import World
 
 SHOWN_RESOURCES: Final = {"gpu": GPU_RESOURCE, "cpu": "cpu", "memory": "memory"}
 """The resources of the map: as they are called in queues, and on the scheduler's axis."""
@@ -34,6 +34,8 @@ SHOWN_RESOURCES: Final = {"gpu": GPU_RESOURCE, "cpu": "cpu", "memory": "memory"}
 class Keeping:
     """The room of nodes that is kept for gangs, and the use of nodes before the plan."""
 
+    now: float
+    """Seconds since the epoch."""
     for_gangs: defaultdict[int, set[JobKey]] = field(default_factory=lambda: defaultdict(set))
     """Row of a node -> the gangs that room is kept for."""
     kept: IntColumns | None = None
@@ -48,7 +50,7 @@ class Keeping:
     @classmethod
     def of(cls, session: Session) -> "Keeping":
         """Return the room that is kept for later stages and in exclusive domains."""
-        found = cls()
+        found = cls(session.now)
         found._add(session)
         for job, rows in session.stage_rooms:
             for row in rows:
@@ -62,11 +64,11 @@ class Keeping:
             for row in each.rows:
                 self.for_gangs[row].add(each.job.key)
 
-    def remember_use(self, world: World) -> None:
+    def remember_use(self, engine: Engine) -> None:
         """Note what pods hold now: a cycle enters its plans in the same columns."""
-        nodes = world.engine.cluster.state.nodes
+        nodes = engine.cluster.state.nodes
         self.used, self.releasing = nodes.used().copy(), nodes.releasing.copy()
-        for task in world.engine.cluster.state.tasks.values():
+        for task in engine.cluster.state.tasks.values():
             if task.status.holds_room and task.row >= 0:
                 self.tasks[task.row].append((task, task.status.value))
 
@@ -75,28 +77,29 @@ class Keeping:
         self.kept = kept.copy() if kept is not None else self.kept
 
 
-def node_facts(world: World, keeping: Keeping) -> Iterator[NodeFact]:
+def node_facts(
+    engine: Engine, keeping: Keeping, topologies: Iterable[Topology]
+) -> Iterator[NodeFact]:
     """Yield the nodes by name."""
-    table = world.engine.cluster.state.nodes
-    levels = _levels(world)
+    table = engine.cluster.state.nodes
+    levels = _levels(topologies)
     for name, row in sorted(table.rows.items()):
         node = table.nodes[row]
         if node is not None:
-            yield _node_fact(world, name, row, node, keeping, levels)
+            yield _node_fact(engine, name, row, node, keeping, levels)
 
 
-def _levels(world: World) -> tuple[str, ...]:
+def _levels(topologies: Iterable[Topology]) -> tuple[str, ...]:
     """Return the labels of topology levels, the widest first."""
-    topologies = (each for each in world.everything() if isinstance(each, Topology))
     found = [level.node_label for each in topologies for level in each.spec.levels]
     return tuple(dict.fromkeys((*found, ZONE_LABEL, RACK_LABEL)))
 
 
 def _node_fact(
-    world: World, name: str, row: int, node: Node, keeping: Keeping, levels: tuple[str, ...]
+    engine: Engine, name: str, row: int, node: Node, keeping: Keeping, levels: tuple[str, ...]
 ) -> NodeFact:
     labels = node.metadata.labels
-    pods = tuple(_pods(world, row, keeping))
+    pods = tuple(_pods(engine, row, keeping))
     problem, is_sick = _problem(node, pods)
     return NodeFact(
         name=name,
@@ -107,7 +110,7 @@ def _node_fact(
         problem=problem,
         is_sick=is_sick,
         is_cordoned=node.spec.unschedulable,
-        resources=_resources(world, row, keeping),
+        resources=_resources(engine, row, keeping),
         pods=pods,
         labels={level: labels[level] for level in levels if level in labels},
         kept_for=tuple(sorted(keeping.for_gangs.get(row, ()))),
@@ -120,8 +123,8 @@ def _rack(labels: dict[str, str], levels: tuple[str, ...]) -> str:
     return narrow[-2] if len(narrow) > 1 else ""
 
 
-def _resources(world: World, row: int, keeping: Keeping) -> dict[str, NodeShare]:
-    table, axis = world.engine.cluster.state.nodes, world.engine.cluster.state.axis
+def _resources(engine: Engine, row: int, keeping: Keeping) -> dict[str, NodeShare]:
+    table, axis = engine.cluster.state.nodes, engine.cluster.state.axis
     found = {}
     for short, name in SHOWN_RESOURCES.items():
         index = axis.index(name)
@@ -137,12 +140,12 @@ def _resources(world: World, row: int, keeping: Keeping) -> dict[str, NodeShare]
     return found
 
 
-def _pods(world: World, row: int, keeping: Keeping) -> Iterator[PodOnNode]:
-    axis = world.engine.cluster.state.axis
-    index, now = axis.index(GPU_RESOURCE), world.clock.now
+def _pods(engine: Engine, row: int, keeping: Keeping) -> Iterator[PodOnNode]:
+    axis = engine.cluster.state.axis
+    index = axis.index(GPU_RESOURCE)
     scale = quantity.scale(GPU_RESOURCE)
     for task, state in sorted(keeping.tasks.get(row, ()), key=lambda each: each[0].name):
-        request = world.engine.cluster.state.nodes.demand(row, task.shape.request)
+        request = engine.cluster.state.nodes.demand(row, task.shape.request)
         amounts = dict(zip(request.indices, request.amounts, strict=True))
         yield PodOnNode(
             name=task.name,
@@ -152,7 +155,7 @@ def _pods(world: World, row: int, keeping: Keeping) -> Iterator[PodOnNode]:
             state=state,
             is_shared=task.shares_gpu,
             is_sick=bool(task.sick_devices),
-            is_idle=task.idle_since <= now,
+            is_idle=task.idle_since <= keeping.now,
         )
 
 

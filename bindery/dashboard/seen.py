@@ -113,14 +113,17 @@ class SeenHistory:
         """Return the evictions of pods of `gang`, without claimants that must not be named."""
         if not self.rights.sees(gang.namespace):
             return ()
-        return [
-            replace(
-                each,
-                claimant=_key(each.claimant, self.rights),
-                message=reduced(each.message, self.rights),
-            )
-            for each in self.past.evictions_of(gang)
-        ]
+        return [self._eviction(each) for each in self.past.evictions_of(gang)]
+
+    def _eviction(self, found: PastEviction) -> PastEviction:
+        claimant = _key(found.claimant, self.rights)
+        shows_queue = self.rights.queues or claimant is not None
+        return replace(
+            found,
+            claimant=claimant,
+            claimant_queue=found.claimant_queue if shows_queue else "",
+            message=reduced(found.message, self.rights),
+        )
 
     def waits(self, gang: JobKey) -> Sequence[PastWait]:
         """Return the times for which `gang` waited, with messages for the person."""

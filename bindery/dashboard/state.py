@@ -14,10 +14,9 @@ from bindery.answers.errors import NoAnswerError
 from bindery.answers.grouperrows import GrouperRows
 from bindery.answers.source import Source
 from bindery.dashboard.facts import Picture
+from bindery.dashboard.kept import KeptEngine
 from bindery.dashboard.metrics import LOOKERS, PICTURES, PLAN_SECONDS
-from bindery.dashboard.planned import picture_of
 from bindery.kube.errors import KubeError
-from bindery.observability.interpreter import collected_after
 
 PLAN_EVERY_S: Final = 10.0
 """Minimum seconds between the starts of two plans."""
@@ -46,8 +45,13 @@ class ClusterReader(Protocol):
         """Whether the cluster is one moment, such as a file, at which no time goes by."""
         ...
 
+    @property
+    def kept(self) -> KeptEngine:
+        """The engine that pictures are planned with. It gets every change of the cluster."""
+        ...
+
     async def source(self) -> Source:
-        """Return the cluster.
+        """Return the cluster as it is at the moment of the return.
 
         Raises:
             KubeError: it cannot be read.
@@ -185,8 +189,9 @@ class StateKeeper:
         begun_s, changes = self._clock(), self._reader.changes
         source = await self._reader.source()
         version = 1 if self._picture is None else self._picture.version + 1
-        with PLAN_SECONDS.time():
-            picture = await asyncio.to_thread(collected_after, picture_of, source, version)
+        kept = self._reader.kept
+        with kept.lent(), PLAN_SECONDS.time():  # at once: the engine has what `source` has
+            picture = await asyncio.to_thread(kept.picture, source, version)
         self._picture, self._source = picture, source
         self._begun_s, self._changes = begun_s, changes
         self._took_s = self._clock() - begun_s

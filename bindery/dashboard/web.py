@@ -89,8 +89,7 @@ class Server:
                 web.get("/events", self._events),
                 web.get(r"/gangs/{namespace}/{name}/help{form:(\.json|\.csv)?}", self._help),
                 web.get("/whatif", self._whatif),
-                web.post("/whatif", self._whatif),
-                web.post("/whatif.json", self._whatif),
+                web.post(r"/whatif{form:(\.json)?}", self._whatif),
             ]
         )
         for kind in PAGES:
@@ -269,18 +268,24 @@ class Server:
         picture: Picture,
     ) -> str:
         """Return a page with a table in the asked form; `template`: with the place in the menu."""
-        if form == ".json":
-            return rendering.wire(page, picture, self._site.keeper.age_s)
         if form == ".csv":
             return rendering.table(page.listing)
-        return self._html(request, *template, page, picture)
+        return self._written(request, form, template, page, picture)
 
-    def _html(
-        self, request: web.Request, template: str, current: str, page: object, picture: Picture
+    def _written(
+        self,
+        request: web.Request,
+        form: str,
+        template: tuple[str, str],
+        page: object,
+        picture: Picture,
     ) -> str:
-        """Return a page in the frame that is around every page."""
+        """Return a page as JSON, or in the frame that is around every page."""
+        if form == ".json":
+            return rendering.wire(page, picture, self._site.keeper.age_s)
+        template_name, current = template
         return rendering.html(
-            template,
+            template_name,
             page=page,
             picture=picture,
             path=request.path.removesuffix(".html"),
@@ -314,16 +319,13 @@ class Server:
         rights = await self._rights(request)
         page = await self._desk.form(rights)
         if request.method == "POST":
-            form = await request.post()
-            manifest, namespace = str(form.get("manifest", "")), str(form.get("namespace", ""))
+            sent = await request.post()
+            manifest, namespace = str(sent.get("manifest", "")), str(sent.get("namespace", ""))
             page = await self._desk.answer(manifest, namespace, rights)
         picture = await self._seen_by(rights)
-        if request.path.endswith(".json"):
-            return _answer(
-                rendering.wire(page, picture, self._site.keeper.age_s), ".json", "whatif"
-            )
-        text = self._html(request, "whatif.html", "whatif", page, picture)
-        return _answer(text, ".html", "whatif")
+        _, form = _form(request)
+        text = self._written(request, form, ("whatif.html", "whatif"), page, picture)
+        return _answer(text, form, "whatif")
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
         """Send the number of each new picture, until the person goes or the session ends."""

@@ -5,7 +5,7 @@ BindRequests of the drafts that a cycle yields, and reports failures back to the
 """
 
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import Any
 
@@ -234,6 +234,30 @@ class Engine:
         with self.cluster.defects.held_to(DefectStage.REPORT, of_job(job.key), fail):
             found.append(job_report(session, job))
         return found[0]
+
+    def trial(self, inspect: Callable[[Session], None] | None = None) -> Sequence[StatementDraft]:
+        """Run one cycle and undo what it has committed; return its drafts. `report` is of it.
+
+        For an engine that follows a cluster without writing to it. `inspect`: see `cycle`. After an
+        error the engine must not be used again: what was committed before it is not undone.
+        """
+        cluster = self.cluster
+        with cluster.promises.restored(), cluster.stage_rooms.restored():
+            drafts = list(self.cycle(inspect=inspect))
+            for draft in drafts:
+                self.refused(draft)
+            for eviction in self.report.evictions:
+                cluster.not_evicted(eviction.task.uid)
+        cluster.changed_jobs.clear()  # nothing is reported, so these would only grow
+        cluster.problems.clear()
+        return drafts
+
+    def spare_protected(self, until: float) -> None:
+        """Spare the pods of exhausted budgets `until`, as the loop does after the first refusal."""
+        cluster = self.cluster
+        tasks = cluster.state.tasks.values()
+        spared = [task.uid for task in tasks if cluster.blocking_budget(task)]
+        cluster.failures.spare(spared, until)
 
     @contextmanager
     def session(self) -> Iterator[Session]:

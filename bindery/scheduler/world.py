@@ -28,9 +28,7 @@ from bindery.scheduler.commit.drafts import StatementDraft
 from bindery.scheduler.commit.requests import as_stored
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.model.jobs import JobKey, TaskStatus, Uid
-from bindery.scheduler.usage.formula import History
-from bindery.scheduler.usage.record import UsageRecord
-from bindery.scheduler.usage.source import GivenUsage, PastUsage, UsageSoFar
+from bindery.scheduler.usage.source import UsageSoFar, past_usage
 
 
 @dataclass
@@ -125,16 +123,11 @@ class World(Objects):
         """Number of pods that were created again after an eviction."""
         for item in objects:
             self.put(item)
-        self.spare_protected()
+        self.engine.spare_protected(math.inf)
 
     def remember(self, past: UsageSoFar | None) -> None:
         """Let queues have the `past` usage, by which their shares differ."""
-        if isinstance(past, History):
-            if isinstance(source := self.engine.past.source, UsageRecord):
-                source.precede(past)
-        elif past:
-            k_value = self.engine.configuration.usage.k_value
-            self.engine.past = PastUsage(GivenUsage(past), k_value)
+        self.engine.past = past_usage(self.engine.configuration.usage, past)
 
     # -- binder and nodes ------------------------------------------------------------------------
 
@@ -250,16 +243,6 @@ class World(Objects):
         self._lives += 1
         uid = f"{pod.metadata.uid.partition('+')[0]}+{self._lives}"
         return recreated(pod, uid, self.clock.now)
-
-    def spare_protected(self) -> None:
-        """Spare the pods of exhausted budgets, as the engine would after the first refusal."""
-        cluster = self.engine.cluster
-        spared = [
-            uid
-            for uid in self.pods
-            if (task := cluster.state.tasks.get(uid)) and cluster.blocking_budget(task)
-        ]
-        cluster.failures.spare(spared, math.inf)
 
     # -- inside ----------------------------------------------------------------------------------
 

@@ -10,10 +10,10 @@ from bindery.answers.source import Source
 from bindery.api.yamlfile import parse
 from bindery.dashboard import rendering
 from bindery.dashboard.facts import Picture
+from bindery.dashboard.kept import KeptEngine
 from bindery.dashboard.listing import TableQuery
 from bindery.dashboard.pages.paths import gang_path
 from bindery.dashboard.past import HistoryReader
-from bindery.dashboard.planned import picture_of
 from bindery.dashboard.rights import Rights
 from bindery.dashboard.sitemap import PAGES, PageKind, PathParts
 from bindery.scenario.creation import snapshot_of
@@ -34,14 +34,18 @@ def source_in(path: Path) -> Source:
     return source_of(read_only_scenario(path))
 
 
+def planned(source: Source) -> Picture:
+    return KeptEngine(source.now.timestamp).picture(source, 1)
+
+
 @cache
 def picture_in(path: Path) -> Picture:
-    return picture_of(source_in(path), 1)
+    return planned(source_in(path))
 
 
 def picture(text: str) -> Picture:
     (document,) = parse(textwrap.dedent(text), "inline.yaml")
-    return picture_of(source_of(parse_scenario(document)), 1)
+    return planned(source_of(parse_scenario(document)))
 
 
 def rights(*namespaces: str, queues: bool = False, nodes: bool = False) -> Rights:

@@ -137,3 +137,22 @@ def test_a_malformed_record_is_left_out() -> None:
 def test_nothing_is_kept_without_records() -> None:
     assert RecordedHistory().since is None
     assert RecordedHistory([past()]).since is None
+
+
+def test_a_trend_is_the_sum_of_the_pools_of_a_queue() -> None:
+    later = trends("gpu", 4.0)
+    elsewhere = History(
+        later.queues, later.resources, np.array([90.0]), np.array([106.0]), later.capacity,
+        later.held,
+    )  # fmt: skip
+    one = past(trends=trends("gpu", 8.0))
+
+    [point] = RecordedHistory([one, past(trends=elsewhere)]).queue_trend("research", "gpu")
+    assert (point.begun, point.allocated, point.fair_share, point.requested) == (100, 12, 6, 14)
+
+    long_ago = History(
+        later.queues, later.resources, np.array([10.0]), np.array([20.0]), later.capacity,
+        later.held,
+    )  # fmt: skip
+    [point] = RecordedHistory([one, past(trends=long_ago)]).queue_trend("research", "gpu")
+    assert point.allocated == 8

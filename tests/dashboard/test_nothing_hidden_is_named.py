@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from bindery.answers.source import Source
 from bindery.api.states import EVICTED, SCHEDULED
 from bindery.dashboard.past import PastEviction, PastPlan, PastWait, QueuePoint
-from bindery.dashboard.planned import picture_of
 from bindery.dashboard.rights import ALL, Rights
 from bindery.dashboard.seen import SeenHistory, reduced, shown_to
 from bindery.kube.objects.podgroups import PodGroup
@@ -19,7 +18,7 @@ from bindery.kube.objects.watched import Condition
 from bindery.scenario.creation import snapshot_of
 from bindery.scenario.format import Scenario
 from bindery.scheduler.model.jobs import JobKey
-from tests.dashboard.pictures import picture, renderings, rights
+from tests.dashboard.pictures import picture, planned, renderings, rights
 
 HIDDEN = "zzhidden"
 """In every name of what must not be named."""
@@ -99,10 +98,15 @@ class Past:
 
     since: float | None = 0.0
 
+    def __init__(self, queue: str = "b") -> None:
+        self._queue = queue
+
     def evictions_of(self, gang: JobKey) -> list[PastEviction]:
         other = JobKey(f"{HIDDEN}-team", f"{HIDDEN}-0", True)
         return [
-            PastEviction(1.0, 2.0, gang, "Reclaim", 2, other, "b", f"for {HIDDEN}-team/{HIDDEN}-0")
+            PastEviction(
+                1.0, 2.0, gang, "Reclaim", 2, other, self._queue, f"for {HIDDEN}-team/{HIDDEN}-0"
+            )
         ]
 
     def waits(self, gang: JobKey) -> list[PastWait]:
@@ -129,10 +133,11 @@ class Past:
 def test_no_page_names_what_a_person_may_not_list(
     given_jobs: list[dict[str, Any]], queues: bool, nodes: bool
 ) -> None:
-    whole = picture_of(world(given_jobs), 1)
+    whole = planned(world(given_jobs))
     allowed = rights(OWN, queues=queues, nodes=nodes)
 
-    for title, text in renderings(shown_to(whole, allowed), SeenHistory(Past(), allowed)):
+    past = SeenHistory(Past("b" if queues else f"{HIDDEN}-queue"), allowed)
+    for title, text in renderings(shown_to(whole, allowed), past):
         assert HIDDEN not in text, title
 
 
@@ -144,7 +149,7 @@ def test_the_search_would_find_a_hidden_name() -> None:
         "queue": "b",
         "pods": [{"gpus": 1}],
     }
-    whole = picture_of(world([job]), 1)
+    whole = planned(world([job]))
 
     named = {title.partition(" ")[0] for title, text in renderings(whole) if HIDDEN in text}
 
@@ -161,7 +166,7 @@ def test_without_the_right_no_node_is_named_but_those_of_own_pods(nodes: bool) -
         "runtime": "1h",
         "pods": [{"gpus": 1, "state": "Running", "node": "n1"}],
     }
-    seen = shown_to(picture_of(world([job, other]), 1), rights(OWN, queues=True, nodes=nodes))
+    seen = shown_to(planned(world([job, other])), rights(OWN, queues=True, nodes=nodes))
 
     assert any("n1" in text for _, text in renderings(seen)) is nodes
 

@@ -1,7 +1,6 @@
 """A picture is made at most once in ten seconds, and only while a person looks."""
 
 import asyncio
-import gc
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -9,9 +8,9 @@ import pytest
 
 from bindery.answers.grouperrows import GrouperRows
 from bindery.answers.source import Source
+from bindery.dashboard.kept import KeptEngine
 from bindery.dashboard.state import AGED_S, PLAN_EVERY_S, StateKeeper
 from bindery.kube.errors import UnreachableError
-from bindery.scheduler.cache.cluster import Cluster
 from tests.dashboard.sites import Clock
 from tests.inlinescenarios import scenario_of, source_of
 
@@ -27,6 +26,7 @@ class Changing:
     reads: int = 0
     error: Exception | None = None
     gate: asyncio.Event = field(default_factory=asyncio.Event)
+    kept: KeptEngine = field(default_factory=lambda: KeptEngine(SMALL.now.timestamp))
 
     def __post_init__(self) -> None:
         self.gate.set()
@@ -202,22 +202,6 @@ async def test_no_request_waits_for_a_plan_that_will_take_long() -> None:
     async with asyncio.timeout(30):
         assert await keeper.picture() is first
     assert keeper.is_planning
-
-
-async def test_a_plan_leaves_no_cluster_in_memory() -> None:
-    keeper = StateKeeper(Changing(), Clock())
-    gc.collect()
-    gc.disable()
-    try:
-        before = clusters_in_memory()
-        await keeper.picture()
-        assert clusters_in_memory() == before
-    finally:
-        gc.enable()
-
-
-def clusters_in_memory() -> int:
-    return sum(isinstance(each, Cluster) for each in gc.get_objects())
 
 
 async def test_who_waits_for_news_in_vain_gets_none() -> None:

@@ -1,10 +1,10 @@
-"""The pages of kinds and of commands are what the declarations generate."""
+"""The pages of kinds, commands and series are what the declarations generate."""
 
 import pytest
 
 from bindery.cli import lazy
 from bindery.kube.objects.definitions import KINDS
-from tests.house import commandreference, kindreference
+from tests.house import commandreference, kindreference, metricreference
 
 
 def test_the_page_of_kinds_is_current() -> None:
@@ -30,3 +30,9 @@ def test_the_page_of_commands_is_current() -> None:
 
     assert written == commandreference.page(), "the commands changed: run `make crds`"
     assert [name for name in lazy.COMMANDS if f"\n## `bindery {name}" not in written] == []
+
+
+def test_the_page_of_series_is_current() -> None:
+    written = metricreference.PAGE.read_text(encoding="utf-8")
+
+    assert written == metricreference.page(), "the metrics changed: run `make crds`"

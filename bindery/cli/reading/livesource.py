@@ -6,18 +6,16 @@ from datetime import UTC, datetime
 
 import typer
 
+from bindery.answers.pastusage import read_past_usage
 from bindery.answers.planner import Planner, with_served_pools
 from bindery.answers.source import Source
-from bindery.api.configuration import SchedulerConfiguration
 from bindery.api.names import NODE_POOL_LABEL
 from bindery.cli.connection import lease_namespace, with_client
 from bindery.cli.options import Origin
 from bindery.cli.reading.configurations import read_planner
 from bindery.cli.reading.live import read_cluster
 from bindery.kube.client import Client
-from bindery.kube.errors import ForbiddenError
 from bindery.kube.objects.snapshot import ClusterSnapshot
-from bindery.scheduler.usage.formula import History
 
 
 def read_live_source(context: typer.Context, origin: Origin, *, with_jobs: bool) -> Source:
@@ -33,7 +31,7 @@ def read_live_source(context: typer.Context, origin: Origin, *, with_jobs: bool)
         configuration = planner.configuration
         snapshot, past = await asyncio.gather(
             read_cluster(client, configuration.plugins, with_jobs=with_jobs),
-            _record(client, configuration),
+            read_past_usage(client, configuration),
         )
         planner = await _with_served_pools(client, context, planner, snapshot)
         return Source(snapshot, configuration, datetime.now(UTC), past, planner)
@@ -55,7 +53,7 @@ def read_for_pool(context: typer.Context, origin: Origin, source: Source) -> Sou
     async def read(client: Client) -> Source:
         planner = await read_planner(client, origin, lease_namespace(context))
         configuration = planner.configuration
-        past = await _record(client, configuration)
+        past = await read_past_usage(client, configuration)
         planner = await _with_served_pools(client, context, planner, source.snapshot)
         return replace(source, configuration=configuration, past=past, planner=planner)
 
@@ -71,19 +69,3 @@ async def _with_served_pools(
 ) -> Planner:
     pools = (node.metadata.labels.get(NODE_POOL_LABEL, "") for node in snapshot.nodes)
     return await with_served_pools(client, planner, pools, lease_namespace(context))
-
-
-async def _record(client: Client, configuration: SchedulerConfiguration) -> History | None:
-    """Return the scheduler's record of past usage; None without one or without permission."""
-    if configuration.usage.source != "record":
-        return None
-    from bindery.scheduler.records.store import RecordStore
-    from bindery.scheduler.usage.codec import readable
-    from bindery.scheduler.usage.place import KEY, record_name
-
-    namespace = configuration.leader_election.namespace
-    store = RecordStore(client, record_name(configuration), namespace, KEY)
-    try:
-        return readable(await store.load())
-    except ForbiddenError:
-        return None

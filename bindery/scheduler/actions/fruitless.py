@@ -23,8 +23,10 @@ class FruitlessSearches:
         self._state: Hashable = None
         self._since = 0.0
         """Epoch seconds of the first search in this state."""
-        self._lost: dict[tuple[Uid, ...], Task | None] = {}
-        """UIDs of the pods of a claim -> the pod without room; None if no search names one."""
+        self._lost: dict[tuple[Uid, ...], Uid | None] = {}
+        """UIDs of the pods of a claim -> the pod without room; None if no search names one.
+
+        UIDs, because each session makes the pods of later stages again."""
 
     def knows(self, session: Session, claim: RoomClaim) -> bool:
         """Return whether a search for `claim` in the same state found no plan."""
@@ -37,11 +39,12 @@ class FruitlessSearches:
 
     def lost(self, claim: RoomClaim) -> Task | None:
         """Return the pod for which the search for the known `claim` found no room."""
-        return self._lost[_uids(claim)]
+        lost = self._lost[_uids(claim)]
+        return next((task for task in claim.tasks if task.uid == lost), None)
 
     def add(self, claim: RoomClaim, lost: Task | None) -> None:
         """Remember that the search for `claim`, in the state of the last `knows`, found no plan."""
-        self._lost[_uids(claim)] = lost
+        self._lost[_uids(claim)] = lost.uid if lost is not None else None
 
 
 def _uids(claim: RoomClaim) -> tuple[Uid, ...]:

@@ -1,12 +1,10 @@
 """The feed: runs the watches and applies their changes to the cluster cache.
 
-While a cycle runs, it has the columns, so changes wait in an inbox. Between cycles they are
-applied at once. `loop.py` waits for changes here.
+While a cycle runs, changes wait in the inbox. `loop.py` waits for changes here.
 """
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -22,6 +20,7 @@ from bindery.kube.served import served
 from bindery.kube.watches.reflector import Reflector
 from bindery.kube.watches.store import Change, EventType
 from bindery.scheduler.cache.cluster import Cluster
+from bindery.scheduler.cache.inbox import Inbox
 from bindery.scheduler.cache.observers import WATCHED
 from bindery.scheduler.model.problems import ObjectProblem
 
@@ -52,9 +51,9 @@ class Feed:
         """Set when listing may begin."""
         self._following = asyncio.Event()
         """Set when it is known which of the further kinds the API server serves."""
-        self._inbox: list[Callable[[], None]] = []
-        """What waits for the end of the cycle."""
-        self._borrowed = False
+        self._inbox = Inbox()
+        self.lent = self._inbox.lent
+        """Lend the columns to a cycle within the block; changes are applied after it."""
         self.changed = asyncio.Event()
         """Set by a change that may lead to another plan."""
         self._reflectors: list[Reflector[Any]] = []
@@ -139,19 +138,6 @@ class Feed:
         """Whether no watch is out of date."""
         return all(reflector.healthy() for reflector in self._reflectors)
 
-    @contextmanager
-    def lent(self) -> Iterator[None]:
-        """Lend the columns to a cycle; changes during the cycle are applied after it."""
-        self._borrowed = True
-        try:
-            yield
-        finally:
-            self._borrowed = False
-            # In the order of arrival; no event can arrive in between, as nothing is awaited here.
-            for act in self._inbox:
-                act()
-            self._inbox.clear()
-
     def when_pods_are_shown(self, act: Callable[[], None]) -> None:
         """Call `act`, which changes the cluster, once the cluster has every pod as of now.
 
@@ -163,7 +149,7 @@ class Feed:
     async def _after_pods(self, act: Callable[[], None]) -> None:
         [pods] = (each for each in self._reflectors if each.resource is PODS)
         await pods.catch_up()
-        self._between_cycles(act)
+        self._inbox.put(act)
         self.changed.set()
 
     def _add(self, resource: Resource[Any]) -> None:
@@ -181,7 +167,7 @@ class Feed:
         group.create_task(reflector.run(), name=f"watch {reflector.resource.plural}")
 
     def _take(self, change: Change[KubeObject]) -> None:
-        self._between_cycles(partial(self._apply, change))
+        self._inbox.put(partial(self._apply, change))
 
     def _take_request(self, change: Change[KubeObject]) -> None:
         [requests] = (each for each in self._reflectors if each.resource is BIND_REQUESTS)
@@ -190,12 +176,6 @@ class Feed:
             self.when_pods_are_shown(partial(self._apply, change))
         else:
             self._take(change)
-
-    def _between_cycles(self, act: Callable[[], None]) -> None:
-        if self._borrowed:
-            self._inbox.append(act)
-        else:
-            act()
 
     def _apply(self, change: Change[KubeObject]) -> None:
         for each in statement_changes(change):

@@ -5,8 +5,9 @@ all its pods are placed or the promise expires. Each pod has its node in `status
 from which a restarted scheduler restores the promise.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 
 from bindery.scheduler.model.jobs import JobKey, Uid
 
@@ -74,6 +75,15 @@ class Promises:
         """Return the planned nodes of the pods of `job`, as far as they are known."""
         promise = self._by_job.get(job)
         return promise.places if promise is not None else {}
+
+    @contextmanager
+    def restored(self) -> Iterator[None]:
+        """Have the same promises after the block as before it."""
+        kept = {job: replace(it, places=dict(it.places)) for job, it in self._by_job.items()}
+        try:
+            yield
+        finally:
+            self._by_job = kept
 
     @property
     def jobs(self) -> Iterable[JobKey]:

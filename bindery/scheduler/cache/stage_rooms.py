@@ -6,7 +6,8 @@ the gang when it binds them; a restarted scheduler begins with these records.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from itertools import islice
 from typing import NamedTuple
 
@@ -74,6 +75,15 @@ class StageRooms:
     def let_go(self, job: JobKey, stage: str) -> bool:
         """Forget the room of `stage`; return whether there was any."""
         return self._places.get(job, {}).pop(stage, None) is not None
+
+    @contextmanager
+    def restored(self) -> Iterator[None]:
+        """Have the same rooms after the block as before it."""
+        kept = {job: dict(stages) for job, stages in self._places.items()}
+        try:
+            yield
+        finally:
+            self._places = kept
 
     def forget(self, job: JobKey) -> None:
         """Forget a deleted job."""

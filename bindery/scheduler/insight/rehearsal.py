@@ -4,6 +4,7 @@
 has only the differences: jobs that run, wait, are evicted or moved, and the reasons.
 """
 
+import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -148,7 +149,7 @@ class _Play:
         for key in self.running():
             self.since.setdefault(key, self.cycles)
         released = world.release()
-        world.spare_protected()
+        engine.spare_protected(math.inf)
         arrived = self.arrivals.come(world)
         return bool(drafts or evictions or released or arrived)
 

@@ -69,11 +69,15 @@ class PastUsage:
         return parts
 
 
-def past_usage(configuration: UsageConfiguration) -> PastUsage:
-    """Return the source of `configuration`, still empty."""
+def past_usage(configuration: UsageConfiguration, so_far: UsageSoFar | None = None) -> PastUsage:
+    """Return the source of `configuration` with the usage `so_far`."""
     source: UsageSource = GivenUsage()
-    if configuration.source == "record":
-        source = UsageRecord(decay_of(configuration))
+    if so_far and not isinstance(so_far, History):
+        source = GivenUsage(so_far)
+    elif configuration.source == "record":
+        source = record = UsageRecord(decay_of(configuration))
+        if isinstance(so_far, History):
+            record.precede(so_far)
     return PastUsage(source, configuration.k_value)
 
 

@@ -8,8 +8,10 @@ import pytest
 from bindery.kube.objects import watched as kube
 from bindery.scheduler.actions.fruitless import REPEATED_AFTER_S
 from bindery.scheduler.engine import Engine
+from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.solver.rearrange import Rearrangement
 from bindery.scheduler.solver.search import Search
+from tests.inlinescenarios import scenario_of, source_of
 from tests.scheduler.schedulerworld import (
     NOW,
     Clock,
@@ -117,3 +119,31 @@ def test_the_search_is_repeated_after_some_time_without_changes(searches: list[s
     clock.now = NOW + REPEATED_AFTER_S + 1
 
     assert cycle(engine, clock, searches) > 0
+
+
+def test_a_gang_whose_later_stage_finds_no_room_has_the_same_reason_in_each_cycle() -> None:
+    scenario = """
+        nodes:
+        - {name: a0, gpus: 2, labels: {rack: a}}
+        - {name: "b{i}", count: 2, gpus: 2, labels: {rack: b}}
+        jobs:
+        - {name: other, preemptible: false, pods: [{gpus: 1, state: Running, node: b0}]}
+        - name: lws
+          subGroups:
+          - {name: domain, topology: {required: rack}}
+          - {name: leader, parent: domain, minMember: 1}
+          - {name: workers, parent: domain, minMember: 2,
+             after: [{subGroup: leader, condition: Ready}], template: {gpus: 1}}
+          pods:
+          - gpus: 1
+            subGroup: leader
+            annotations: {leaderworkerset.sigs.k8s.io/exclusive-topology: rack}
+            labels: {leaderworkerset.sigs.k8s.io/group-key: key0}
+    """
+    engine = source_of(scenario_of(scenario)).world().engine
+    reasons = []
+    for _ in range(3):
+        assert list(engine.cycle()) == []
+        (report,) = engine.report.jobs.values()
+        reasons.append(report.reason)
+    assert reasons == [JobReason.UNSCHEDULABLE] * 3
