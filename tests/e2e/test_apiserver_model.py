@@ -109,7 +109,7 @@ def test_the_model_answers_as_a_real_api_server(lone_server: RealServer, seed: i
 
 
 def test_a_node_without_a_spec_has_an_empty_one(lone_server: RealServer) -> None:
-    """So a write is none that only leaves it out, or only has what it has without."""
+    """So a write is none that only leaves it out, or only has what is stored without."""
     sides = Sides(ModelApiServer(time.time, random.Random(1)), lone_server, 1)
     body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "bare"}}
     try:

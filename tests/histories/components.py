@@ -52,7 +52,7 @@ chart, two of three cycles would be without a change, and a history would take l
 
 Main = Callable[[Carrier, Environment, Plan, str, Stop], Coroutine[Any, Any, None]]
 """Runs a process: its way to the API server, its clock and chance, the plan, its identity, and its
-stop. Those that do not read the stop end when they are cancelled, as their commands let SIGTERM do.
+stop. All but the binder end when they are cancelled, as their commands let SIGTERM do.
 """
 
 

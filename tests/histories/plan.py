@@ -57,7 +57,7 @@ class FaultKind(StrEnum):
     LOSE_COMMITS = "lose commits"
     """Creations of BindRequests are lost."""
     STOP = "stop"
-    """The process is told to stop, ends in order, and is back after `seconds`. If it has not ended
+    """The process has to stop, ends in order, and is back after `seconds`. If it has not ended
     by then, it is killed, as by a kubelet."""
 
 

@@ -1,4 +1,4 @@
-"""A gang goes while a write of its binder is under way, which is told to stop, or works on."""
+"""A gang goes while a write of its binder is under way, which stops or works on."""
 
 import asyncio
 
