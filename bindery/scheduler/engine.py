@@ -236,10 +236,10 @@ class Engine:
         return found[0]
 
     def trial(self, inspect: Callable[[Session], None] | None = None) -> Sequence[StatementDraft]:
-        """Run one cycle and undo what it has committed; return its drafts. `report` is of it.
+        """Run one cycle and undo its commits; return its drafts. `report` is of it.
 
         For an engine that follows a cluster without writing to it. `inspect`: see `cycle`. After an
-        error the engine must not be used again: what was committed before it is not undone.
+        error the engine must not be used again: commits before it are not undone.
         """
         cluster = self.cluster
         with cluster.promises.restored(), cluster.stage_rooms.restored():
