@@ -15,7 +15,7 @@ import msgspec
 
 from benchmarks.nodedecisions import RUNS, Sample
 from bindery.nodeagent.volumes.emptydir import EMPTY_DIR
-from bindery.nodeagent.volumes.interface import Mount, Plugins
+from bindery.nodeagent.volumes.interface import Plugins, PodMount
 from bindery.nodeagent.volumes.keeper import KeptPod, VolumeKeeper
 from bindery.nodeagent.volumes.sources import MountingPod
 from bindery.nodeagent.volumes.volumenode import VolumeNode
@@ -33,11 +33,11 @@ _CALLS: Final = 3
 class Nothing:
     """A plugin that mounts nothing."""
 
-    def path(self, mount: Mount) -> Path:
+    def path(self, mount: PodMount) -> Path:
         """Return a path."""
         return Path(mount.pod.uid) / mount.spec.name
 
-    async def set_up(self, mount: Mount) -> None:
+    async def set_up(self, mount: PodMount) -> None:
         """Do nothing."""
 
     async def tear_down(self, found: FoundVolume) -> None:
