@@ -1,5 +1,5 @@
-"""Volumes of a node without a kubelet: what `bindery.nodecore.volumes` decides is carried out here.
+"""Volumes of a node without a kubelet: the decisions of `bindery.nodecore.volumes` are carried out.
 
 `keeper` is the door. It runs the loops and starts the steps of `nodecore` as operations;
-`operations` carries them out with the plugins, and records what they have changed.
+`operations` carries them out with the plugins, and records each change.
 """

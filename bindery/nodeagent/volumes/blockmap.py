@@ -1,7 +1,7 @@
 """The node's part of volumes that are devices: bind mounts, links and loop devices, for each pod.
 
-A device is bound at `map_path`/POD. The pod's directory has a link to it. A loop device on it keeps
-it open, so that no other device gets its name in the meantime.
+A device is bound in a directory of its plugin, at the UID of the pod. The pod's directory has a
+link to it. A loop device keeps it open, so that no other device gets its name in the meantime.
 """
 
 from pathlib import Path

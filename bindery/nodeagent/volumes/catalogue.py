@@ -12,7 +12,7 @@ from bindery.kube.objects.disks import migrated
 from bindery.nodeagent.volumes.emptydir import EMPTY_DIR
 from bindery.nodeagent.volumes.filevolumes import CONFIG_MAP, DOWNWARD_API, PROJECTED, SECRET
 from bindery.nodeagent.volumes.hostpath import HOST_PATH
-from bindery.nodeagent.volumes.interface import Mount, VolumeObjects
+from bindery.nodeagent.volumes.interface import PodMount, VolumeObjects
 from bindery.nodeagent.volumes.local import LOCAL
 from bindery.nodeagent.volumes.sources import (
     BLOCK,
@@ -117,10 +117,10 @@ class Catalogue:
             is_over=is_over,
         )
 
-    def mount(self, pod: MountingPod, spec: VolumeSpec) -> Mount:
+    def mount(self, pod: MountingPod, spec: VolumeSpec) -> PodMount:
         """Return the volume for the pod with its source."""
         stored = self.stored(spec.name) if spec.is_shared or pod.volume(spec.name) is None else None
-        return Mount(pod, spec, None if stored else pod.volume(spec.name), stored)
+        return PodMount(pod, spec, None if stored else pod.volume(spec.name), stored)
 
     async def _fetch_claim(self, namespace: str, name: str) -> None:
         try:

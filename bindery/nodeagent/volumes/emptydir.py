@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from bindery.nodeagent.volumes.interface import Mount, MountError
+from bindery.nodeagent.volumes.interface import MountError, PodMount
 from bindery.nodeagent.volumes.mounts import Mounter, at
 from bindery.nodeagent.volumes.ownership import set_group
 from bindery.nodeagent.volumes.sources import MountingPod, ScratchSource, size_bytes
@@ -85,11 +85,11 @@ class EmptyDirPlugin:
         self._root = root
         self._scratch = scratch
 
-    def path(self, mount: Mount) -> Path:
+    def path(self, mount: PodMount) -> Path:
         """Return the directory."""
         return self._root / pod_volume_path(mount.pod.uid, EMPTY_DIR, mount.spec.name)
 
-    async def set_up(self, mount: Mount) -> None:
+    async def set_up(self, mount: PodMount) -> None:
         """Make the directory."""
         wanted = (mount.source and mount.source.empty_dir) or ScratchSource()
         await self._scratch.make(self.path(mount), mount.spec.name, mount.pod, wanted)

@@ -6,7 +6,7 @@ from typing import Final
 
 from bindery.nodeagent.volumes import atomicwriter
 from bindery.nodeagent.volumes.emptydir import MEMORY_MEDIUM, Scratch
-from bindery.nodeagent.volumes.interface import Mount, MountError, PodContent
+from bindery.nodeagent.volumes.interface import MountError, PodContent, PodMount
 from bindery.nodeagent.volumes.ownership import set_group
 from bindery.nodeagent.volumes.payloads import files_of, nested
 from bindery.nodeagent.volumes.sources import PodVolumeSource, ScratchSource
@@ -41,11 +41,11 @@ class FilePlugin:
         self._now_s = now_s
         self._medium = ScratchSource(medium="" if name == CONFIG_MAP else MEMORY_MEDIUM)
 
-    def path(self, mount: Mount) -> Path:
+    def path(self, mount: PodMount) -> Path:
         """Return the directory of the files."""
         return self._place(mount.pod.uid, mount.spec.name)
 
-    async def set_up(self, mount: Mount) -> None:
+    async def set_up(self, mount: PodMount) -> None:
         """Write the files as the objects are now; a failure leaves nothing."""
         source = mount.source or PodVolumeSource(name=mount.spec.name)
         files = await files_of(source, mount.pod, self._content)
@@ -70,7 +70,7 @@ class FilePlugin:
         """Return the volume: its directory has its name."""
         return VolumeSpec(found.name, self._name, requires_remount=True)
 
-    def _set_group(self, place: Path, mount: Mount) -> None:
+    def _set_group(self, place: Path, mount: PodMount) -> None:
         set_group(place, mount, is_read_only=True)
 
     def _place(self, pod_uid: str, name: str) -> Path:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from bindery.nodeagent.volumes.interface import Mount, MountError
+from bindery.nodeagent.volumes.interface import MountError, PodMount
 from bindery.nodeagent.volumes.sources import HostSource
 from bindery.nodecore.volumes.reconstruction import FoundVolume
 from bindery.nodecore.volumes.specs import VolumeSpec
@@ -25,11 +25,11 @@ _CHECKS: Final[dict[str, tuple[Callable[[int], bool], str]]] = {
 class HostPathPlugin:
     """The plugin of hostPath."""
 
-    def path(self, mount: Mount) -> Path:
+    def path(self, mount: PodMount) -> Path:
         """Return the path on the node."""
         return Path(_source(mount).path)
 
-    async def set_up(self, mount: Mount) -> None:
+    async def set_up(self, mount: PodMount) -> None:
         """Check the path, or create it where the type asks for it."""
         check(_source(mount))
 
@@ -72,7 +72,7 @@ def has_backsteps(path: str) -> bool:
     return ".." in path.split("/")
 
 
-def _source(mount: Mount) -> HostSource:
+def _source(mount: PodMount) -> HostSource:
     of_pod = mount.source.host_path if mount.source else None
     of_claim = mount.volume.spec.host_path if mount.volume else None
     return of_pod or of_claim or HostSource()

@@ -47,7 +47,7 @@ class NotSupportedError(MountError):
 
 
 @dataclass(frozen=True)
-class Mount:
+class PodMount:
     """A volume for a pod.
 
     Attributes:
@@ -68,10 +68,10 @@ class Mount:
 class VolumePlugin(Protocol):
     """A kind of volumes."""
 
-    def path(self, mount: Mount) -> Path:
+    def path(self, mount: PodMount) -> Path:
         """Return what containers see."""
 
-    async def set_up(self, mount: Mount) -> None:
+    async def set_up(self, mount: PodMount) -> None:
         """Make the volume for the pod at `path`."""
 
     async def tear_down(self, found: FoundVolume) -> None:
@@ -87,7 +87,7 @@ class DeviceVolumes(Protocol):
     def device_path(self, spec: VolumeSpec) -> Path:
         """Return where the node has the volume."""
 
-    async def mount_device(self, mount: Mount, device: str) -> None:
+    async def mount_device(self, mount: PodMount, device: str) -> None:
         """Mount the volume for the node; `device`: the attached one, where the node knows it."""
 
     async def unmount_device(self, spec: VolumeSpec) -> None:
@@ -99,7 +99,7 @@ class DeviceVolumes(Protocol):
         Directories that it has made for nothing, or has not removed yet, are removed.
         """
 
-    async def grow(self, mount: Mount, size_bytes: int, device: str) -> None:
+    async def grow(self, mount: PodMount, size_bytes: int, device: str) -> None:
         """Let the volume have the size.
 
         Raises:
@@ -115,10 +115,10 @@ class BlockVolumes(Protocol):
     def map_path(self, spec: VolumeSpec) -> Path:
         """Return the directory in which the node binds the device for each pod."""
 
-    async def stage_block(self, mount: Mount, device: str) -> None:
+    async def stage_block(self, mount: PodMount, device: str) -> None:
         """Make the device on the node."""
 
-    async def publish_block(self, mount: Mount, device: str) -> str:
+    async def publish_block(self, mount: PodMount, device: str) -> str:
         """Make the device for the pod; return its path."""
 
     async def unpublish_block(self, found: FoundVolume) -> None:

@@ -7,9 +7,9 @@ from typing import Final
 from bindery.nodeagent.volumes.hostpath import has_backsteps
 from bindery.nodeagent.volumes.interface import (
     InitializationError,
-    Mount,
     MountError,
     NotSupportedError,
+    PodMount,
 )
 from bindery.nodeagent.volumes.mounts import Mounter, at, references, remove_mount, run
 from bindery.nodeagent.volumes.ownership import set_group_slowly
@@ -27,11 +27,11 @@ class LocalPlugin:
         self._root = root
         self._mounter = mounter
 
-    def path(self, mount: Mount) -> Path:
+    def path(self, mount: PodMount) -> Path:
         """Return where the pod has the volume."""
         return self._root / pod_volume_path(mount.pod.uid, LOCAL, mount.spec.name)
 
-    async def set_up(self, mount: Mount) -> None:
+    async def set_up(self, mount: PodMount) -> None:
         """Bind the directory, or the mounted disk, for the pod."""
         source = self._source(mount)
         if _kind(source) == stat.S_IFBLK:
@@ -68,7 +68,7 @@ class LocalPlugin:
         """Return where the node mounts the disk."""
         return self._root / "plugins" / LOCAL / "mounts" / spec.name
 
-    async def mount_device(self, mount: Mount, device: str) -> None:  # noqa: ARG002  it has its own
+    async def mount_device(self, mount: PodMount, device: str) -> None:  # noqa: ARG002  it has its own
         """Mount the disk for the node, with a new file system if it has none."""
         if _kind(_declared(mount)) == stat.S_IFDIR:
             return
@@ -109,7 +109,7 @@ class LocalPlugin:
             for one in sorted(self._root.glob(f"plugins/{LOCAL}/volumeDevices/*/*"))
         ]
 
-    async def grow(self, mount: Mount, size_bytes: int, device: str) -> None:  # noqa: ARG002
+    async def grow(self, mount: PodMount, size_bytes: int, device: str) -> None:  # noqa: ARG002
         """Do nothing: local volumes do not grow."""
         raise NotSupportedError("local volumes do not grow")
 
@@ -117,10 +117,10 @@ class LocalPlugin:
         """Return the directory in which the disk is bound for each pod."""
         return self._root / "plugins" / LOCAL / "volumeDevices" / spec.name
 
-    async def stage_block(self, mount: Mount, device: str) -> None:
+    async def stage_block(self, mount: PodMount, device: str) -> None:
         """Do nothing: the disk is on the node."""
 
-    async def publish_block(self, mount: Mount, device: str) -> str:  # noqa: ARG002  it has its own
+    async def publish_block(self, mount: PodMount, device: str) -> str:  # noqa: ARG002  it has its own
         """Return the disk."""
         source = self._source(mount)
         if _kind(source) != stat.S_IFBLK:
@@ -133,14 +133,14 @@ class LocalPlugin:
     async def unstage_block(self, spec: VolumeSpec) -> None:
         """Do nothing: the disk stays on the node."""
 
-    def _source(self, mount: Mount) -> Path:
+    def _source(self, mount: PodMount) -> Path:
         path = _declared(mount)
         if has_backsteps(str(path)):
             raise MountError(f"invalid path: {path} must not contain '..'")
         return path
 
 
-def _declared(mount: Mount) -> Path:
+def _declared(mount: PodMount) -> Path:
     local = mount.volume.spec.local if mount.volume else None
     if local is None or not local.path:
         raise MountError(f'LocalVolume volume "{mount.spec.name}" path is empty')
@@ -158,5 +158,5 @@ def _kind(path: Path) -> int:
     return found
 
 
-def _options(mount: Mount) -> list[str]:
+def _options(mount: PodMount) -> list[str]:
     return list((mount.volume and mount.volume.spec.mount_options) or ())

@@ -16,9 +16,9 @@ from bindery.nodeagent.volumes.catalogue import Catalogue
 from bindery.nodeagent.volumes.interface import (
     InitializationError,
     InUseError,
-    Mount,
     MountError,
     NotSupportedError,
+    PodMount,
 )
 from bindery.nodeagent.volumes.mounts import references
 from bindery.nodeagent.volumes.sources import MountingPod, StoredVolume
@@ -142,7 +142,7 @@ class VolumeOperations:
             self._record(step.pod_uid, reason, str(error))
             raise
 
-    async def _file(self, step: Step, mount: Mount) -> None:
+    async def _file(self, step: Step, mount: PodMount) -> None:
         """Mount a file system for a pod."""
         spec = step.spec
         self._check(step, mount.volume, "MountVolume", "SetUp")
@@ -171,7 +171,7 @@ class VolumeOperations:
             raise worded("MountVolume.Setup failed while expanding volume", spec, error) from error
         self._actual.mark_volume_as_mounted(step.volume, step.pod_uid, spec)
 
-    async def _map(self, step: Step, mount: Mount) -> None:
+    async def _map(self, step: Step, mount: PodMount) -> None:
         """Make a device for a pod."""
         spec = step.spec
         self._check(step, mount.volume, "MapVolume", "SetUpDevice")
@@ -289,7 +289,7 @@ class VolumeOperations:
             self._record(step.pod_uid, FAILED_RESIZE, str(failed))
             raise failed from error
 
-    async def _grow_while_mounted(self, step: Step, mount: Mount, device: str) -> None:
+    async def _grow_while_mounted(self, step: Step, mount: PodMount, device: str) -> None:
         """Let the volume have the size of its PersistentVolume, if the claim has another."""
         volume = mount.volume
         claim = self._catalogue.claim_of_volume(volume) if volume else None
@@ -300,7 +300,7 @@ class VolumeOperations:
         ):
             self._actual.mark_volume_as_resized(step.volume, volume.size_bytes)
 
-    async def _grow(self, step: Step, mount: Mount, size_bytes: int, device: str) -> bool:
+    async def _grow(self, step: Step, mount: PodMount, size_bytes: int, device: str) -> bool:
         """Let a volume have the size; return whether it has it."""
         if step.spec.is_read_only:
             self._record(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from bindery.nodeagent.volumes.interface import Mount, MountError
+from bindery.nodeagent.volumes.interface import MountError, PodMount
 from bindery.nodecore.volumes.actual import Failure
 
 _READ_WRITE: Final = 0o660
@@ -16,13 +16,13 @@ _EXECUTE: Final = 0o110
 _FILES_AT_A_TIME: Final = 500
 
 
-def set_group(place: Path, mount: Mount, *, is_read_only: bool = False) -> None:
+def set_group(place: Path, mount: PodMount, *, is_read_only: bool = False) -> None:
     """Give all files below `place` to the pod's group, at once; nothing without one."""
     for _ in _changes(place, mount, is_read_only=is_read_only, by_policy=False):
         pass
 
 
-async def set_group_slowly(place: Path, mount: Mount) -> None:
+async def set_group_slowly(place: Path, mount: PodMount) -> None:
     """Give all files below `place` to the pod's group; other operations run in between.
 
     Nothing changes if the pod has no group, or if it wants none where the directory has it already.
@@ -42,7 +42,9 @@ async def set_group_slowly(place: Path, mount: Mount) -> None:
         ) from error
 
 
-def _changes(place: Path, mount: Mount, *, is_read_only: bool, by_policy: bool) -> Iterator[Path]:
+def _changes(
+    place: Path, mount: PodMount, *, is_read_only: bool, by_policy: bool
+) -> Iterator[Path]:
     group = mount.pod.fs_group
     if group is None:
         return

@@ -236,7 +236,7 @@ class ActualVolumes:
     def mark_growth_failed(self, volume: str, pod_uid: str, spec: VolumeSpec) -> None:
         """Record that the file system did not grow while the volume was mounted for a pod.
 
-        The mount is there, so it is to be taken away; the pod must not use it, so it is uncertain.
+        The mount is there, so it has to go; the pod must not use it, so it is uncertain.
         Raises VolumeStateError if detached.
         """
         self.mark_volume_as_mounted(volume, pod_uid, spec, MountState.UNCERTAIN)

@@ -175,7 +175,7 @@ class Populator:
                     continue  # it was never mounted; the pod may still be about to start
                 self._desired.delete_pod_from_volume(pod_uid, mount.volume)
                 self._processed.pop(pod_uid, None)
-        for uid in [uid for uid in self._processed if uid not in in_desired | known.keys()]:
+        for uid in self._processed.keys() - in_desired - known.keys():
             del self._processed[uid]
         for uid in self._desired.pods_with_errors():
             if uid not in known:

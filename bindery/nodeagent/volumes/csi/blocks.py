@@ -7,7 +7,7 @@ from typing import Final
 from bindery.nodeagent.volumes.csi import datafiles
 from bindery.nodeagent.volumes.csi.plugin import CsiPlugin, persistent_spec, pod_info, source_of
 from bindery.nodeagent.volumes.emptydir import remove_tree
-from bindery.nodeagent.volumes.interface import Mount, MountError
+from bindery.nodeagent.volumes.interface import MountError, PodMount
 from bindery.nodeagent.volumes.mounts import Mounter
 from bindery.nodecore.volumes.actual import Failure
 from bindery.nodecore.volumes.populator import VolumeError
@@ -30,7 +30,7 @@ class CsiBlocks:
         """Return the directory in which the device is bound for each pod."""
         return self._devices / spec.name / "dev"
 
-    async def stage_block(self, mount: Mount, device: str) -> None:  # noqa: ARG002  drivers know it
+    async def stage_block(self, mount: PodMount, device: str) -> None:  # noqa: ARG002  drivers know it
         """Let the driver make the device on the node."""
         using = await self._plugin.using(mount, "blockMapper.SetUpDevice failed to get CSI client")
         self._save(mount)
@@ -48,7 +48,7 @@ class CsiBlocks:
                 self._clean(mount.spec.name)
             raise
 
-    async def publish_block(self, mount: Mount, device: str) -> str:  # noqa: ARG002
+    async def publish_block(self, mount: PodMount, device: str) -> str:  # noqa: ARG002
         """Let the driver make the device for the pod; return its path."""
         using = await self._plugin.using(mount, "blockMapper.MapPodDevice failed to get CSI client")
         self._save(mount)
@@ -120,7 +120,7 @@ class CsiBlocks:
             )
         return persistent_spec(known, is_block=True)
 
-    def _save(self, mount: Mount) -> None:
+    def _save(self, mount: PodMount) -> None:
         source = source_of(mount)
         directory = self._data(mount.spec.name)
         directory.mkdir(parents=True, exist_ok=True, mode=0o750)

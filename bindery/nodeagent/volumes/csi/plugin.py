@@ -17,10 +17,10 @@ from bindery.nodeagent.volumes.csi.client import Capabilities, CsiDriver, Volume
 from bindery.nodeagent.volumes.csi.drivers import CsiDrivers
 from bindery.nodeagent.volumes.interface import (
     InUseError,
-    Mount,
     MountError,
     NotSupportedError,
     PodContent,
+    PodMount,
     VolumeObjects,
 )
 from bindery.nodeagent.volumes.mounts import Mounter
@@ -89,7 +89,7 @@ class CsiPlugin:
         self._objects = objects
         self._content = content
 
-    def path(self, mount: Mount) -> Path:
+    def path(self, mount: PodMount) -> Path:
         """Return where the driver mounts the volume for the pod."""
         return self._directory(mount.pod.uid, mount.spec.name) / _MOUNT
 
@@ -98,7 +98,7 @@ class CsiPlugin:
         driver, _, handle = spec.plugin_volume.partition("^")
         return self._root / csi_global_mount(driver, handle)
 
-    async def mount_device(self, mount: Mount, device: str) -> None:  # noqa: ARG002  drivers know it
+    async def mount_device(self, mount: PodMount, device: str) -> None:  # noqa: ARG002  drivers know it
         """Stage the volume, if its driver does so."""
         using = await self.using(mount, "attacher.MountDevice failed to create newCsiDriverClient")
         context = await self.publish_context(using.source, using.settings)
@@ -139,7 +139,7 @@ class CsiPlugin:
                 raise _worded("attacher.UnmountDevice failed", error) from error
         datafiles.remove(self._mounter, place)
 
-    async def set_up(self, mount: Mount) -> None:
+    async def set_up(self, mount: PodMount) -> None:
         """Publish the volume."""
         using = await self.using(mount, "mounter.SetUpAt failed to get CSI client")
         is_ephemeral = mount.volume is None
@@ -193,7 +193,7 @@ class CsiPlugin:
             return VolumeSpec(found.name, CSI_PLUGIN)
         return persistent_spec(known)
 
-    async def grow(self, mount: Mount, size_bytes: int, device: str) -> None:
+    async def grow(self, mount: PodMount, size_bytes: int, device: str) -> None:
         """Let the driver grow the volume."""
         using = await self.using(mount, "Expander.NodeExpand failed")
         if not using.can.grows:
@@ -228,7 +228,7 @@ class CsiPlugin:
                 found.append(persistent_spec({datafiles.VOLUME: name, **known}))
         return found
 
-    async def using(self, mount: Mount, complaint: str) -> CsiVolumeUse:
+    async def using(self, mount: PodMount, complaint: str) -> CsiVolumeUse:
         """Return the volume with its driver; raises a transient MountError if it is missing."""
         source = source_of(mount)
         try:
@@ -255,7 +255,7 @@ class CsiPlugin:
         return found.status.attachment_metadata or {}
 
     async def secrets(
-        self, wanted: ObjectName | None, mount: Mount, step: str
+        self, wanted: ObjectName | None, mount: PodMount, step: str
     ) -> Mapping[str, str]:
         """Return the content of a Secret for a call; raises a transient MountError."""
         if wanted is None:
@@ -276,7 +276,7 @@ class CsiPlugin:
 
     def use(
         self,
-        mount: Mount,
+        mount: PodMount,
         using: CsiVolumeUse,
         context: Mapping[str, str],
         secrets: Mapping[str, str],
@@ -297,7 +297,7 @@ class CsiPlugin:
         )
 
     async def _attributes(
-        self, mount: Mount, settings: DriverSpec, *, is_ephemeral: bool
+        self, mount: PodMount, settings: DriverSpec, *, is_ephemeral: bool
     ) -> dict[str, str]:
         attributes = dict(source_of(mount).volume_attributes or {})
         if settings.pod_info_on_mount:
@@ -313,7 +313,7 @@ class CsiPlugin:
             attributes[_TOKENS] = json.dumps(tokens, separators=(",", ":"))
         return attributes
 
-    def _known(self, mount: Mount, source: CsiSource, lifecycle: str) -> dict[str, str]:
+    def _known(self, mount: PodMount, source: CsiSource, lifecycle: str) -> dict[str, str]:
         return {
             datafiles.VOLUME: mount.spec.name,
             datafiles.HANDLE: source.volume_handle,
@@ -327,7 +327,7 @@ class CsiPlugin:
         return self._root / pod_volume_path(pod_uid, CSI_PLUGIN, name)
 
 
-def source_of(mount: Mount) -> CsiSource:
+def source_of(mount: PodMount) -> CsiSource:
     """Return the volume's source; a pod's own volume gets the handle that the kubelet makes."""
     if mount.volume is not None and mount.volume.spec.csi is not None:
         return mount.volume.spec.csi
@@ -356,7 +356,7 @@ def persistent_spec(known: Mapping[str, str], *, is_block: bool = False) -> Volu
     )
 
 
-def pod_info(mount: Mount, *, is_ephemeral: bool) -> dict[str, str]:
+def pod_info(mount: PodMount, *, is_ephemeral: bool) -> dict[str, str]:
     """Return what drivers with `podInfoOnMount` get of the pod."""
     meta = mount.pod.metadata
     return {
@@ -379,7 +379,7 @@ def _check_lifecycle(using: CsiVolumeUse, lifecycle: str) -> None:
         )
 
 
-def _sets_group(mount: Mount, using: CsiVolumeUse) -> bool:
+def _sets_group(mount: PodMount, using: CsiVolumeUse) -> bool:
     """Return whether the node changes the group of the files (`fsGroupPolicy`)."""
     policy = using.settings.fs_group_policy
     if mount.pod.fs_group is None or policy == "None" or mount.spec.is_read_only:
