@@ -1,7 +1,7 @@
 """`make protocols`: generates the messages of the kubelet's sockets from their definitions.
 
-The definitions are those of the module `k8s.io/kubelet` in the version of the control plane. The
-generated modules are kept in the repository, so only a new version needs this.
+The definitions are those of the modules `k8s.io/kubelet` and `k8s.io/cri-api` in the version of the
+control plane. The generated modules are kept in the repository, so only a new version needs this.
 """
 
 import json
@@ -14,41 +14,45 @@ from typing import Final
 
 from devcluster import build, checkout, go
 
-_MODULE: Final = "k8s.io/kubelet"
-_PACKAGE: Final = "bindery/nodeagent/sockets/definitions"
+_PLUGINS: Final = "bindery/nodeagent/sockets/definitions"
+_RUNTIME: Final = "bindery/nodeagent/containers/definitions"
 _FILES: Final = {
-    "deviceplugin": "pkg/apis/deviceplugin/v1beta1/api.proto",
-    "dra": "pkg/apis/dra/v1/api.proto",
-    "drahealth": "pkg/apis/dra-health/v1alpha1/api.proto",
-    "pluginregistration": "pkg/apis/pluginregistration/v1/api.proto",
-    "podresources": "pkg/apis/podresources/v1/api.proto",
-}
-"""Name of the generated module -> the definition in the module of the kubelet."""
+    (_PLUGINS, "deviceplugin"): ("k8s.io/kubelet", "pkg/apis/deviceplugin/v1beta1/api.proto"),
+    (_PLUGINS, "dra"): ("k8s.io/kubelet", "pkg/apis/dra/v1/api.proto"),
+    (_PLUGINS, "drahealth"): ("k8s.io/kubelet", "pkg/apis/dra-health/v1alpha1/api.proto"),
+    (_PLUGINS, "pluginregistration"): (
+        "k8s.io/kubelet", "pkg/apis/pluginregistration/v1/api.proto",
+    ),
+    (_PLUGINS, "podresources"): ("k8s.io/kubelet", "pkg/apis/podresources/v1/api.proto"),
+    (_RUNTIME, "cri"): ("k8s.io/cri-api", "pkg/apis/runtime/v1/api.proto"),
+}  # fmt: skip
+"""Package and name of the generated module -> the Go module and the definition in it."""
 
 
 def main() -> None:
     """Generate all modules."""
-    source = _source()
+    sources = {module: _source(module) for module, _ in _FILES.values()}
     with tempfile.TemporaryDirectory() as directory:
-        place = Path(directory) / _PACKAGE
-        place.mkdir(parents=True)
-        for name, path in _FILES.items():
-            shutil.copyfile(source / path, place / f"{name}.proto")
+        copies = []
+        for (package, name), (module, path) in _FILES.items():
+            copy = Path(directory) / package / f"{name}.proto"
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(sources[module] / path, copy)
+            copies.append(str(copy))
         output = Path.cwd()
         subprocess.run(  # noqa: S603  constant arguments
             [
                 sys.executable, "-m", "grpc_tools.protoc", f"-I{directory}",
-                f"--python_out={output}", f"--pyi_out={output}",
-                *(str(place / f"{name}.proto") for name in _FILES),
+                f"--python_out={output}", f"--pyi_out={output}", *copies,
             ],
             check=True,
         )  # fmt: skip
 
 
-def _source() -> Path:
-    """Return the directory of the kubelet's module, which is downloaded if it is not there."""
+def _source(module: str) -> Path:
+    """Return the directory of a Go module, which is downloaded if it is not there."""
     answer = subprocess.run(  # noqa: S603  constant arguments
-        [str(go.find(build.cache_directory(), print)), "mod", "download", "-json", _MODULE],
+        [str(go.find(build.cache_directory(), print)), "mod", "download", "-json", module],
         cwd=checkout.ROOT / build.MODULE,
         env=go.environment(),
         capture_output=True,
