@@ -210,7 +210,7 @@ def _look_at_ended(rules: PodRules, index: int, status: RuntimeContainer, found:
 
 
 def _look_at_unknown(rules: PodRules, index: int, status: RuntimeContainer, found: _Init) -> None:
-    """It may run or not: it is stopped before it is started again."""
+    """Stop it before it is started again: it may run or not."""
     container = rules.init_containers[index]
     message = f'Init container is in "{status.state}" state, try killing it'
     if container.is_sidecar or rules.restarts_on_failure:
@@ -254,7 +254,7 @@ def _of_app_containers(
 def _kill_of_running(
     rules: PodRules, container: ContainerRules, status: RuntimeContainer, verdicts: Verdicts
 ) -> tuple[Kill, bool] | None:
-    """Return why a running container is stopped, and whether it is started again; None: it stays."""
+    """Return why a running container is stopped, and whether it starts again; None: it stays."""
     own = container.restart_policy
     restarts = own != NEVER if own is not None else rules.restarts_on_failure
     name = container.name

@@ -1,0 +1,84 @@
+"""What pods read from the API: ConfigMaps, Secrets, Services, and tokens of their accounts."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from bindery.kube.client import Client
+from bindery.kube.errors import NotFoundError
+from bindery.kube.objects.resources import CONFIG_MAPS, Resource
+from bindery.kube.objects.watched import KubeObject
+from bindery.kube.watches.reflector import Reflector
+from bindery.nodeagent.containers.podspec import ConfigObject, RunPod, Service
+
+SECRETS: Final = Resource("", "v1", "secrets", "Secret", True, ConfigObject)
+MAPS: Final = CONFIG_MAPS.decoded_as(ConfigObject)
+SERVICES: Final = Resource("", "v1", "services", "Service", True, Service)
+
+
+class TokenStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    """`TokenRequestStatus`."""
+
+    token: str = ""
+    expiration_timestamp: str | None = None
+
+
+class TokenRequest(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):
+    """A token of a service account."""
+
+    status: TokenStatus = msgspec.field(default_factory=TokenStatus)
+
+
+_TOKENS: Final = Resource("", "v1", "serviceaccounts", "TokenRequest", True, TokenRequest)
+
+
+class PodObjects:
+    """The objects of pods; `run` mirrors the Services."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._services = Reflector(client, SERVICES, lambda _: None)
+
+    async def run(self) -> None:
+        """Mirror Services; does not return."""
+        await self._services.run()
+
+    async def services(self) -> Mapping[tuple[str, str], Service]:
+        """Return all Services by (namespace, name), when they have been read once."""
+        await self._services.synced.wait()
+        return self._services.objects
+
+    async def config_map(self, namespace: str, name: str) -> ConfigObject | None:
+        """Return a ConfigMap, None if it does not exist; raises KubeError."""
+        return await self._get(MAPS, namespace, name)
+
+    async def secret(self, namespace: str, name: str) -> ConfigObject | None:
+        """Return a Secret, None if it does not exist; raises KubeError."""
+        return await self._get(SECRETS, namespace, name)
+
+    async def token(self, pod: RunPod, audience: str, expires_s: int) -> TokenStatus:
+        """Return a token of the account of `pod`, bound to the pod; raises KubeError."""
+        meta = pod.metadata
+        body = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "spec": {
+                "audiences": [audience] if audience else [],
+                "expirationSeconds": expires_s,
+                "boundObjectRef": {
+                    "apiVersion": "v1", "kind": "Pod", "name": meta.name, "uid": meta.uid,
+                },
+            },
+        }  # fmt: skip
+        account = pod.spec.service_account_name or "default"
+        created = await self._client.create_below(_TOKENS, account, "token", body, meta.namespace)
+        return created.status
+
+    async def _get(
+        self, resource: Resource[ConfigObject], namespace: str, name: str
+    ) -> ConfigObject | None:
+        try:
+            return await self._client.get(resource, name, namespace)
+        except NotFoundError:
+            return None
