@@ -30,7 +30,16 @@ class TokenRequest(KubeObject, frozen=True, rename="camel", kw_only=True, gc=Fal
     status: TokenStatus = msgspec.field(default_factory=TokenStatus)
 
 
+class RuntimeClass(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):
+    """`RuntimeClass`: the name of a configuration of the runtime."""
+
+    handler: str = ""
+
+
 _TOKENS: Final = Resource("", "v1", "serviceaccounts", "TokenRequest", True, TokenRequest)
+_CLASSES: Final = Resource(
+    "node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", False, RuntimeClass
+)
 
 
 class PodObjects:
@@ -56,6 +65,12 @@ class PodObjects:
     async def secret(self, namespace: str, name: str) -> ConfigObject | None:
         """Return a Secret, None if it does not exist; raises KubeError."""
         return await self._get(SECRETS, namespace, name)
+
+    async def handler(self, runtime_class: str | None) -> str:
+        """Return the handler of a RuntimeClass, empty without one; raises KubeError."""
+        if not runtime_class:
+            return ""
+        return (await self._client.get(_CLASSES, runtime_class)).handler
 
     async def token(self, pod: RunPod, audience: str, expires_s: int) -> TokenStatus:
         """Return a token of the account of `pod`, bound to the pod; raises KubeError."""

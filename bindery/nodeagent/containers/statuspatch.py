@@ -28,7 +28,7 @@ _ORDER: Final = "$setElementOrder/conditions"
 
 @dataclass(frozen=True)
 class PodReport:
-    """What is written about a pod. `reason` and `message`: why it was ended, empty for no reason."""
+    """What is written about a pod; `reason` and `message`: why it was ended from outside."""
 
     phase: str
     apps: Reports
