@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from random import Random
 from typing import Final, NamedTuple
 
 import structlog
@@ -93,14 +92,14 @@ class NodeKeeper:
         client: Client,
         nodes: tuple[HollowNode, ...],
         *,
-        clock: Callable[[], float],
-        random: Random,
         events: EventRecorder,
         prepare: Callable[[HollowNode], str | None],
         on_registered: Callable[[HollowNode], None],
         problem: Callable[[], str] = lambda: "",
     ) -> None:
-        self._client, self._clock, self._random = client, clock, random
+        environment = client.environment
+        self._client, self._clock = client, environment.now_s
+        self._random = random = environment.random
         self._events, self._prepare, self._on_registered = events, prepare, on_registered
         self._problem = problem
         self._states = {node.name: _State(node) for node in nodes}

@@ -65,8 +65,7 @@ RemoveOnExit = Annotated[
         ("nodeagent run --hollow 4 --set kubelet.systemReserved.cpu=2", "2 CPUs less for pods"),
         ("nodeagent run --shapes nodes.yaml --remove-on-exit", "the shapes of a file"),
         (
-            "nodeagent run --container-runtime-endpoint unix:///run/containerd/containerd.sock "
-            "--node-name edge-1",
+            "nodeagent run --node-name edge-1 --container-runtime-endpoint unix:///run/cri.sock",
             "the pods of this machine, in place of a kubelet",
         ),
     )

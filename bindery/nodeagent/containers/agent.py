@@ -87,8 +87,6 @@ class ContainerAgent:
         self.nodes = NodeKeeper(
             client,
             (node,),
-            clock=clock,
-            random=random,
             events=self._events,
             prepare=kubelets.prepare,
             on_registered=lambda _: self._registered.set(),

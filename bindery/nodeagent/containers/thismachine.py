@@ -1,4 +1,4 @@
-"""This machine as a node: its capacity, its identity, and its files that pods are given.
+"""Describes this machine as a node: its capacity, its identity, and its files that pods are given.
 
 Source: what the kubelet reads by cAdvisor, Kubernetes 1.36.
 """
@@ -32,7 +32,7 @@ _ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 class MachineError(ContainerError):
-    """This machine cannot be a node as it is."""
+    """Raised for a machine that cannot be a node as it is."""
 
 
 @dataclass(frozen=True)
