@@ -98,7 +98,9 @@ async def _run(options: MachineOptions, kubeconfig: Path | None, listening: List
             version = await agent.connected(runtime, options.endpoint)
             _, _, found = cgroups.of_machine()
             name = version.runtime_name
-            node = thismachine.node_of(node_options, f"{name}://{version.runtime_version}", found)
+            node = thismachine.node_of(
+                node_options, f"{name}://{version.runtime_version.removeprefix('v')}", found
+            )
             async with Client.connect(
                 kubeconfig, user_agent=f"{agent.COMPONENT}/{__version__}"
             ) as client:

@@ -1,6 +1,6 @@
 """What the workers of all pods of a node share."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 from typing import Protocol
@@ -11,6 +11,7 @@ from bindery.nodeagent.containers.cgroups import PodCgroupKeeper
 from bindery.nodeagent.containers.checks import Checks
 from bindery.nodeagent.containers.configs import NodeSurroundings, Places
 from bindery.nodeagent.containers.downward import Surroundings
+from bindery.nodeagent.containers.fields import Refusal
 from bindery.nodeagent.containers.images import Images
 from bindery.nodeagent.containers.objects import PodObjects
 from bindery.nodeagent.containers.podspec import RUN_PODS, RunContainer, RunPod
@@ -71,7 +72,7 @@ class NodeParts:
     node: NodeSurroundings
     around: Surroundings
     backoff: RestartBackoff
-    refusal: Callable[[RunPod], Awaitable[str | None]]
+    refusal: Refusal
     clock: Callable[[], float]
     random: Random
 

@@ -51,7 +51,6 @@ class ValueSource(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=
     resource_field_ref: ResourceFieldSelector | None = None
     config_map_key_ref: KeySelector | None = None
     secret_key_ref: KeySelector | None = None
-    file_key_ref: msgspec.Raw | None = None
 
 
 class SourcedVariable(Variable, frozen=True, rename="camel", kw_only=True, gc=False):
@@ -254,7 +253,6 @@ class RunContainer(NodeContainer, frozen=True, rename="camel", kw_only=True, gc=
     env_from: list[VariablesSource] | None = None
     restart_policy_rules: list[ExitRule] | None = None  # type: ignore[assignment]  # read only
     volume_mounts: list[Mounted] | None = None  # type: ignore[assignment]  # read only
-    volume_devices: msgspec.Raw | None = None
     liveness_probe: ProbeSpec | None = None
     readiness_probe: ProbeSpec | None = None
     startup_probe: ProbeSpec | None = None
@@ -385,6 +383,7 @@ class RunPodSpec(HollowPodSpec, frozen=True, rename="camel", kw_only=True, gc=Fa
 
     containers: list[RunContainer] = msgspec.field(default_factory=list)  # type: ignore[assignment]  # read only
     init_containers: list[RunContainer] | None = None  # type: ignore[assignment]  # read only
+    ephemeral_containers: list[Named] | None = None
     volumes: list[RunVolume] | None = None
     restart_policy: str = "Always"
     termination_grace_period_seconds: int | None = 30

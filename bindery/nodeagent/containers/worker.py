@@ -20,6 +20,7 @@ from bindery.kube.errors import ConflictError, KubeError, NotFoundError
 from bindery.nodeagent import pod_status
 from bindery.nodeagent.containers import rules, seen, statuspatch
 from bindery.nodeagent.containers.errors import ContainerError, StartError, VolumeError
+from bindery.nodeagent.containers.fields import UNSUPPORTED
 from bindery.nodeagent.containers.killing import Killer
 from bindery.nodeagent.containers.parts import NodeParts
 from bindery.nodeagent.containers.podspec import RUN_PODS, RunPod
@@ -39,7 +40,6 @@ SYNC_S: Final = 60.0
 """Seconds after which a pod is looked at again without a reason, as in the kubelet."""
 RETRY_S: Final = 10.0
 """Seconds after a failure until the next attempt, as in the kubelet; up to half more by chance."""
-_UNSUPPORTED: Final = "UnsupportedPodSpec"
 _DEADLINE: Final = "DeadlineExceeded"
 _KEPT_ENDED: Final = 2
 """How many containers of a name are kept: the newest, and the one before it."""
@@ -82,6 +82,8 @@ class PodWorker:
         self._seen = RuntimePod()
         self._ending = _Ending() if self._phase in ENDED_POD_PHASES else None
         self._has_ended = self._is_gone = self._is_checked = False
+        self._was_over = self._phase in ENDED_POD_PHASES
+        """Whether the pod had ended before this worker: its status is final."""
         self._wake, self._interrupt = asyncio.Event(), asyncio.Event()
         self._wake.set()
 
@@ -90,9 +92,21 @@ class PodWorker:
         old, self.pod = self.pod, pod
         before_s = old.metadata.deletion_grace_period_seconds
         grace_s = pod.metadata.deletion_grace_period_seconds
+        self._report_changes(old)
         if pod.is_being_deleted and (not old.is_being_deleted or grace_s != before_s):
             self._interrupt.set()
         self._wake.set()
+
+    def _report_changes(self, old: RunPod) -> None:
+        """Write an event about changes of the running pod that are not carried out."""
+        pod, spec = self.pod, self.pod.spec
+        before = [one.resources for one in old.spec.all_containers]
+        if [one.resources for one in spec.all_containers] != before:
+            text = "resources are not changed while containers run"
+            self._parts.report(pod, "Warning", UNSUPPORTED, text)
+        if len(spec.ephemeral_containers or ()) > len(old.spec.ephemeral_containers or ()):
+            text = "ephemeral containers are not started"
+            self._parts.report(pod, "Warning", UNSUPPORTED, text)
 
     def gone(self) -> None:
         """End what is left of the pod, which is no longer in the API."""
@@ -179,7 +193,7 @@ class PodWorker:
         if not self._is_checked:
             problem = await parts.refusal(pod)
             if problem is not None:
-                self._refuse(Admission(admit=False, reason=_UNSUPPORTED, message=problem))
+                self._refuse(problem)
                 return False
             self._is_checked = True
         answer = parts.resources.admit(pod)
@@ -208,6 +222,8 @@ class PodWorker:
         inits = statuses.init_reports(found, self._seen, self._inits, self._failures)
         verdicts = self._prober.verdicts
         self._apps, self._inits = statuses.with_readiness(found, apps, inits, verdicts)
+        if is_terminal:
+            self._apps, self._inits = statuses.at_end(found, self._apps, self._inits)
         both = [*self._inits, *self._apps]
         was_initialized = any(
             one.state in (RuntimeState.RUNNING, RuntimeState.EXITED)
@@ -215,6 +231,8 @@ class PodWorker:
             if (one := self._seen.container(container.name)) is not None
         )
         new = phase.phase(found, both, is_terminal=is_terminal, was_initialized=was_initialized)
+        if is_terminal and new not in ENDED_POD_PHASES:
+            new = phase.FAILED
         ending = self._ending or _Ending()
         if ending.reason or self._phase in ENDED_POD_PHASES:
             new = phase.FAILED if ending.reason else self._phase
@@ -335,15 +353,14 @@ class PodWorker:
         parts, pod, uid = self._parts, self.pod, self.pod.metadata.uid
         self._prober.stop_restarts()
         was_started = bool(self._seen.sandboxes or self._seen.containers)
-        is_written = pod.status.phase in ENDED_POD_PHASES
-        if was_started and not is_written:
+        if was_started and not self._was_over:
             self._look()
         await self._killer.pod(pod, self._seen)
         self._seen = await seen.read(parts.runtime, uid, parts.runtime_name)
         if self._seen.running:
             return 0.0
         is_refused = self._ending is not None and self._ending.reason and not was_started
-        if not is_written and not self._is_gone and not is_refused:
+        if not self._was_over and not self._is_gone and not is_refused:
             self._look(is_terminal=True)
         await self._writer.flush()
         await self._prober.stop()

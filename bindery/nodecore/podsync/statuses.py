@@ -150,6 +150,43 @@ def with_readiness(
     return ready_apps, ready_inits
 
 
+def at_end(
+    rules: PodRules, apps: Reports, inits: Reports
+) -> tuple[list[ContainerReport], list[ContainerReport]]:
+    """Return the last reports of a pod: containers of which no end is known count as failed.
+
+    App containers of a pod that never got past its init containers stay as they are, and so do the
+    last init containers that never started. Source: the status manager's `TerminatePod`.
+    """
+    started = [index for index, one in enumerate(inits) if _has_started(one)]
+    last = max(started, default=0)
+    return (
+        [_failed(one) for one in apps] if _was_initialized(rules, apps, inits) else list(apps),
+        [_failed(one) if index <= last else one for index, one in enumerate(inits)],
+    )
+
+
+def _was_initialized(rules: PodRules, apps: Reports, inits: Reports) -> bool:
+    if not inits or any(_has_started(one) for one in apps):
+        return True
+    if rules.init_containers[-1].is_sidecar:
+        return isinstance(inits[-1].state, Running) and inits[-1].started is True
+    return any(
+        isinstance(ended, Terminated) and ended.exit_code == 0
+        for ended in (inits[-1].state, inits[-1].last)
+    )
+
+
+def _has_started(report: ContainerReport) -> bool:
+    return not isinstance(report.state, Waiting) or report.last is not None
+
+
+def _failed(report: ContainerReport) -> ContainerReport:
+    if isinstance(report.state, Terminated):
+        return report
+    return replace(report, state=Terminated(_LOST_CODE, STATUS_UNKNOWN, _LOST_AT_END))
+
+
 def _with_probes(
     container: ContainerRules, report: ContainerReport, verdicts: Verdicts
 ) -> ContainerReport:

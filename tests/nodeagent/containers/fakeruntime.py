@@ -14,7 +14,6 @@ from typing import Any, Self
 
 import grpc
 
-from bindery.nodeagent.containers import labels
 from bindery.nodeagent.containers.definitions import cri_pb2 as cri
 from bindery.nodeagent.containers.seen import NANOSECONDS
 from bindery.nodeagent.sockets.services import Refusal, serve
@@ -59,6 +58,9 @@ class FakeRuntime:
     executed: list[tuple[str, Sequence[str]]] = field(default_factory=list)
     execute: Callable[[str, Sequence[str]], int] = lambda _name, _command: 0
     pulled_with: list[str] = field(default_factory=list)
+    clock: Callable[[], float] = time.time
+    changed: Callable[[], None] = lambda: None
+    """Called when a container has ended, as a kubelet finds out by listing containers."""
     _failing: dict[str, Refusal] = field(default_factory=dict)
     _hanging: dict[str, asyncio.Event] = field(default_factory=dict)
     _numbers: "itertools.count[int]" = field(default_factory=lambda: itertools.count(1))
@@ -127,8 +129,12 @@ class FakeRuntime:
 
     def _finish(self, container: FakeContainer, exit_code: int, reason: str = "") -> None:
         container.state = cri.CONTAINER_EXITED
-        container.exit_code, container.finished = exit_code, _now()
+        container.exit_code, container.finished = exit_code, self._now()
         container.reason = reason or ("Error" if exit_code else "Completed")
+        self.changed()
+
+    def _now(self) -> int:
+        return int(self.clock() * NANOSECONDS)
 
     def _version(self, _: Any) -> Any:
         return cri.VersionResponse(runtime_name="fake", runtime_version="1", version="0.1.0")
@@ -210,7 +216,7 @@ class FakeRuntime:
 
     def _run_pod_sandbox(self, request: Any) -> Any:
         key = f"sandbox-{next(self._numbers)}"
-        self.sandboxes[key] = FakeSandbox(key, request.config, request.runtime_handler, _now())
+        self.sandboxes[key] = FakeSandbox(key, request.config, request.runtime_handler, self._now())
         return cri.RunPodSandboxResponse(pod_sandbox_id=key)
 
     def _stop_pod_sandbox(self, request: Any) -> Any:
@@ -233,12 +239,12 @@ class FakeRuntime:
     def _create_container(self, request: Any) -> Any:
         key = f"container-{next(self._numbers)}"
         config = request.config
-        self.containers[key] = FakeContainer(key, request.pod_sandbox_id, config, _now())
+        self.containers[key] = FakeContainer(key, request.pod_sandbox_id, config, self._now())
         return cri.CreateContainerResponse(container_id=key)
 
     def _start_container(self, request: Any) -> Any:
         one = _found(self.containers, request.container_id)
-        one.state, one.started = cri.CONTAINER_RUNNING, _now()
+        one.state, one.started = cri.CONTAINER_RUNNING, self._now()
         codes = self.outcomes.get(one.config.metadata.name)
         if codes:
             self._finish(one, codes.pop(0))
@@ -286,12 +292,3 @@ def _found(items: Any, key: str) -> Any:
     if key not in items:
         raise Refusal(f"{key} not found", grpc.StatusCode.NOT_FOUND)
     return items[key]
-
-
-def _now() -> int:
-    return int(time.time() * NANOSECONDS)
-
-
-def uid_of(container: FakeContainer) -> str:
-    """Return the UID of the container's pod."""
-    return container.config.labels[labels.POD_UID]

@@ -35,11 +35,14 @@ from bindery.nodeagent.containers.volumes import SimpleVolumes
 from bindery.nodeagent.containers.worker import PodWorker
 from bindery.nodeagent.kubelets import Kubelets
 from bindery.nodeagent.shapes import NodeShape, expand
+from bindery.nodecore.admission.result import Admission
 from bindery.nodecore.podsync.restarts import RestartBackoff
 from tests.nodeagent.containers.fakeruntime import FakeRuntime
 
 NODE = expand((NodeShape(count=1, gpus=0),))[0]
-WAIT_S = 20.0
+WAIT_S = 120.0
+WAKE_S = 0.25
+"""How often the worker looks without a change in the runtime, as the kubelet's timer does."""
 
 
 def manifest(*containers: Mapping[str, Any], **spec: Any) -> dict[str, Any]:
@@ -161,12 +164,13 @@ class NoMounts:
 
 @dataclass
 class Clock:
-    """The real time, and what a test adds to it."""
+    """A time that stands still, and what a test adds to it."""
 
+    now_s: float = field(default_factory=time.time)
     ahead_s: float = 0.0
 
     def __call__(self) -> float:
-        return time.time() + self.ahead_s
+        return self.now_s + self.ahead_s
 
 
 @dataclass
@@ -202,12 +206,16 @@ class Harness:
 
     async def until(self, holds: Callable[[], object]) -> None:
         """Wait until `holds` is true; the worker looks at the runtime meanwhile."""
+        loop = asyncio.get_running_loop()
+        woken_s = loop.time()
         async with asyncio.timeout(WAIT_S):
             while not holds():
                 if self.task.done():
                     self.task.result()
-                self.worker.wake()
-                await asyncio.sleep(0.02)
+                if loop.time() - woken_s > WAKE_S:
+                    self.worker.wake()
+                    woken_s = loop.time()
+                await asyncio.sleep(0.01)
 
     async def phase(self, wanted: str) -> None:
         await self.until(lambda: self.status["phase"] == wanted)
@@ -272,6 +280,7 @@ async def running(
         decoded_pod = decoded(pod)
         resources.open([decoded_pod])
         worker = PodWorker(decoded_pod, parts)
+        runtime.clock, runtime.changed = clock, worker.wake
         task = asyncio.create_task(worker.run())
         try:
             yield Harness(worker, runtime, server, objects, parts, clock, task)
@@ -280,6 +289,6 @@ async def running(
             await asyncio.gather(task, return_exceptions=True)
 
 
-async def _accept(pod: RunPod) -> str | None:
+async def _accept(pod: RunPod) -> Admission | None:
     del pod
     return None
