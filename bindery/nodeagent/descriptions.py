@@ -10,7 +10,7 @@ _HOLLOW_IMAGE_BYTES: Final = 705_000
 
 @dataclass(frozen=True)
 class NodeDescription:
-    """`NodeSystemInfo`, the images, and what the conditions say.
+    """`NodeSystemInfo`, the images, and the message of the conditions.
 
     Attributes:
         note: the message of all conditions; empty for the kubelet's own.

@@ -127,7 +127,7 @@ class HollowNodesFile(ApiModel):
 
 @dataclass(frozen=True)
 class HollowNode:
-    """One complete node to create: hollow, unless another `mark` says what it is."""
+    """One complete node to create: hollow, or of the kind that its `mark` names."""
 
     name: str
     labels: dict[str, str]

@@ -18,9 +18,9 @@ from bindery.kube.client import Client
 from bindery.kube.events.recorder import EventRecorder
 from bindery.kube.objects.watched import Node
 from bindery.nodeagent.containers import cgroups, fields, hostfiles, thismachine
-from bindery.nodeagent.containers.cgroups import CgroupError, NoCgroupKeeper, PodCgroupKeeper
+from bindery.nodeagent.containers.cgroups import NoCgroupKeeper, PodCgroupKeeper
 from bindery.nodeagent.containers.checks import Checks
-from bindery.nodeagent.containers.configs import NodeSurroundings, Places
+from bindery.nodeagent.containers.configs import AgentPlaces, NodeSurroundings
 from bindery.nodeagent.containers.definitions import cri_pb2 as cri
 from bindery.nodeagent.containers.downward import Surroundings
 from bindery.nodeagent.containers.errors import EndpointError, RuntimeCallError
@@ -38,6 +38,7 @@ from bindery.nodeagent.containers.workers import PodWorkers
 from bindery.nodeagent.kubelets import Kubelets
 from bindery.nodeagent.nodes import NodeKeeper
 from bindery.nodeagent.shapes import HollowNode
+from bindery.nodecore.cgroups.manager import CgroupError
 from bindery.nodecore.podsync.restarts import RestartBackoff
 from bindery.observability.health import HealthServer
 from bindery.observability.listening import NOWHERE, Listening
@@ -108,7 +109,7 @@ class ContainerAgent:
             cgroups=_cgroups(resources),
             resources=resources,
             allocations=NoAllocations(),
-            places=Places(options.node.root, options.logs),
+            places=AgentPlaces(options.node.root, options.logs),
             node=_surroundings(options, node),
             around=Surroundings((node.address,), (), node.machine.allocatable),
             backoff=RestartBackoff(clock),
@@ -167,7 +168,7 @@ async def connected(runtime: Runtime, endpoint: str) -> cri.VersionResponse:
     """Return the name and version of the runtime.
 
     Raises:
-        EndpointError: no runtime that this agent can use serves there; the text says what to do.
+        EndpointError: no runtime that this agent can use serves there; the text has advice.
     """
     socket = socket_of(endpoint)
     if not socket.exists():

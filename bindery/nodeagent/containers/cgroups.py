@@ -13,7 +13,7 @@ from typing import Final
 import structlog
 
 from bindery.nodecore.cgroups import names
-from bindery.nodecore.cgroups.manager import CgroupError, CgroupFiles, CgroupManager
+from bindery.nodecore.cgroups.manager import CgroupFiles, CgroupManager
 from bindery.nodecore.cgroups.pods import NoPodCgroups
 from bindery.nodecore.cgroups.system import Mount, Subsystems, subsystems
 from bindery.nodecore.container_manager import ContainerManager
@@ -24,7 +24,6 @@ _CONTROLLERS: Final = "cgroup.controllers"
 _CHILDREN: Final = "cgroup.subtree_control"
 _INHERITED: Final = ("cpuset.cpus", "cpuset.mems")
 _PROCS: Final = "cgroup.procs"
-_V1: Final = ("cpu", "cpuacct", "cpuset", "memory", "pids", "hugetlb", "systemd", "devices")
 
 log = structlog.get_logger(__name__)
 
@@ -163,8 +162,9 @@ def of_machine(root: Path = ROOT) -> tuple[CgroupFiles, int, Subsystems]:
     """Return the cgroups of this machine, their version, and where controllers are mounted."""
     if (root / _CONTROLLERS).exists():
         return UnifiedFiles(root), 2, subsystems([Mount(str(root), "cgroup2")], is_unified=True)
-    points = {name: root / name for name in _V1}
-    mounts = [Mount(str(path), "cgroup", (name,)) for name, path in points.items() if path.is_dir()]
+    # Also trees of controllers that are not written: runtimes make cgroups there, which stay.
+    points = {path.name: path for path in sorted(root.glob("*")) if path.is_dir()}
+    mounts = [Mount(str(path), "cgroup", (name,)) for name, path in points.items()]
     return SplitFiles(points), 1, subsystems(mounts, is_unified=False)
 
 
@@ -235,13 +235,3 @@ class NoCgroupKeeper(PodCgroupKeeper):
     def left(self) -> set[str]:
         """Return no pods."""
         return set()
-
-
-__all__ = [
-    "CgroupError",
-    "NoCgroupKeeper",
-    "PodCgroupKeeper",
-    "SplitFiles",
-    "UnifiedFiles",
-    "of_machine",
-]

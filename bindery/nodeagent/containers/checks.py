@@ -32,7 +32,7 @@ _LONGEST_HOOK_S: Final = 3600.0
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CheckOutcome:
     """The result of a probe or hook."""
 
     success: bool
@@ -73,7 +73,7 @@ class Checks:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
 
-    async def probe(self, spec: ProbeSpec, target: Target) -> Outcome:
+    async def probe(self, spec: ProbeSpec, target: Target) -> CheckOutcome:
         """Carry out a probe; raises RuntimeCallError if the runtime could not."""
         timeout_s = float(spec.timeout_seconds)
         try:
@@ -87,10 +87,12 @@ class Checks:
             if spec.grpc is not None:
                 return await _ask_health(spec.grpc, target, timeout_s)
         except PortNameError as error:
-            return Outcome(success=False, text=str(error))
-        return Outcome(success=True)
+            return CheckOutcome(success=False, text=str(error))
+        return CheckOutcome(success=True)
 
-    async def hook(self, hook: Hook, target: Target, timeout_s: float = _LONGEST_HOOK_S) -> Outcome:
+    async def hook(
+        self, hook: Hook, target: Target, timeout_s: float = _LONGEST_HOOK_S
+    ) -> CheckOutcome:
         """Carry out a hook; all failures are its outcome."""
         try:
             if hook.exec is not None:
@@ -101,18 +103,18 @@ class Checks:
             if hook.sleep is not None:
                 await asyncio.sleep(min(hook.sleep.seconds, timeout_s))
         except (PortNameError, RuntimeCallError) as error:
-            return Outcome(success=False, text=str(error))
-        return Outcome(success=True)
+            return CheckOutcome(success=False, text=str(error))
+        return CheckOutcome(success=True)
 
-    async def _execute(self, command: list[str], target: Target, timeout_s: float) -> Outcome:
+    async def _execute(self, command: list[str], target: Target, timeout_s: float) -> CheckOutcome:
         try:
             answer = await self._runtime.execute(target.id, command, timeout_s)
         except RuntimeCallError as error:
             if error.code is grpc.StatusCode.DEADLINE_EXCEEDED:
-                return Outcome(success=False, text=f"command timed out after {timeout_s:g}s")
+                return CheckOutcome(success=False, text=f"command timed out after {timeout_s:g}s")
             raise
         output = (answer.stdout + answer.stderr)[:_MOST_OUTPUT].decode(errors="replace")
-        return Outcome(answer.exit_code == 0, output)
+        return CheckOutcome(answer.exit_code == 0, output)
 
 
 def _url(action: HttpGetAction, target: Target) -> str:
@@ -124,7 +126,7 @@ def _url(action: HttpGetAction, target: Target) -> str:
     return urlunsplit((scheme, f"{shown}:{target.port(action.port)}", path, parts.query, ""))
 
 
-async def _get(action: HttpGetAction, target: Target, timeout_s: float, agent: str) -> Outcome:
+async def _get(action: HttpGetAction, target: Target, timeout_s: float, agent: str) -> CheckOutcome:
     headers: dict[str, str] = {"User-Agent": agent, "Accept": "*/*"}
     headers |= {one.name: one.value for one in action.http_headers or ()}
     url = _url(action, target)
@@ -138,14 +140,14 @@ async def _get(action: HttpGetAction, target: Target, timeout_s: float, agent: s
         ):
             body = (await answer.content.read(_MOST_OUTPUT)).decode(errors="replace")
             if 200 <= answer.status < 400:
-                return Outcome(success=True, text=body)
+                return CheckOutcome(success=True, text=body)
             text = f"HTTP probe failed with statuscode: {answer.status}"
-            return Outcome(success=False, text=text)
+            return CheckOutcome(success=False, text=text)
     except TimeoutError:
         text = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
-        return Outcome(success=False, text=f'Get "{url}": {text}')
+        return CheckOutcome(success=False, text=f'Get "{url}": {text}')
     except (aiohttp.ClientError, OSError, ValueError) as error:
-        return Outcome(success=False, text=f'Get "{url}": {error}')
+        return CheckOutcome(success=False, text=f'Get "{url}": {error}')
 
 
 def _unverified() -> ssl.SSLContext:
@@ -156,18 +158,20 @@ def _unverified() -> ssl.SSLContext:
     return context
 
 
-async def _connect(host: str, port: int, timeout_s: float) -> Outcome:
+async def _connect(host: str, port: int, timeout_s: float) -> CheckOutcome:
     try:
         _, writer = await asyncio.wait_for(asyncio.open_connection(host, port), timeout_s)
     except TimeoutError:
-        return Outcome(success=False, text=f"dial tcp {host}:{port}: i/o timeout")
+        return CheckOutcome(success=False, text=f"dial tcp {host}:{port}: i/o timeout")
     except OSError as error:
-        return Outcome(success=False, text=f"dial tcp {host}:{port}: {error.strerror or error}")
+        return CheckOutcome(
+            success=False, text=f"dial tcp {host}:{port}: {error.strerror or error}"
+        )
     writer.close()
-    return Outcome(success=True)
+    return CheckOutcome(success=True)
 
 
-async def _ask_health(action: GrpcAction, target: Target, timeout_s: float) -> Outcome:
+async def _ask_health(action: GrpcAction, target: Target, timeout_s: float) -> CheckOutcome:
     """Call the standard health service; its two messages have one field each."""
     host = f"[{target.address}]" if ":" in target.address else target.address
     name = action.service.encode()
@@ -177,11 +181,11 @@ async def _ask_health(action: GrpcAction, target: Target, timeout_s: float) -> O
             answer: bytes = await channel.unary_unary(_HEALTH)(request, timeout=timeout_s)
         except grpc.aio.AioRpcError as error:
             text = f"error: health rpc failed: {error.details()}"
-            return Outcome(success=False, text=text)
+            return CheckOutcome(success=False, text=text)
     # Field 1, an enumeration; the default value is not sent.
     status = answer[1] if len(answer) >= 2 and answer[0] == 0x08 else 0
     text = "" if status == _SERVING else f"service unhealthy (responded with {status})"
-    return Outcome(status == _SERVING, text)
+    return CheckOutcome(status == _SERVING, text)
 
 
 def _varint(number: int) -> bytes:

@@ -35,7 +35,7 @@ _MOST_KERNEL_NAME: Final = 64
 
 
 @dataclass(frozen=True)
-class Places:
+class AgentPlaces:
     """The directories of the agent. `root`: as the kubelet's `--root-dir`."""
 
     root: Path
@@ -66,7 +66,7 @@ class NodeSurroundings:
 
 
 def sandbox(
-    pod: RunPod, attempt: int, cgroup: str, places: Places, node: NodeSurroundings
+    pod: RunPod, attempt: int, cgroup: str, places: AgentPlaces, node: NodeSurroundings
 ) -> cri.PodSandboxConfig:
     """Return the configuration of a sandbox; `cgroup`: the path of the pod's cgroup.
 
@@ -142,7 +142,7 @@ class Start:
     has_own_cpus: bool = False
 
 
-def container(start: Start, places: Places, node: NodeSurroundings) -> cri.ContainerConfig:
+def container(start: Start, places: AgentPlaces, node: NodeSurroundings) -> cri.ContainerConfig:
     """Return the configuration of a container, and make its directories and files.
 
     Raises:
@@ -204,7 +204,7 @@ def _linux(start: Start, node: NodeSurroundings) -> cri.LinuxContainerConfig:
     )
 
 
-def _mounts(start: Start, places: Places) -> list[cri.Mount]:
+def _mounts(start: Start, places: AgentPlaces) -> list[cri.Mount]:
     pod, wanted = start.pod, start.container
     found = [_of_volume(start, one) for one in wanted.volume_mounts or ()]
     found += [
@@ -268,7 +268,7 @@ def _sub_path(volume: Path, mount: Mounted, start: Start) -> Path:
     return path
 
 
-def attempt_by_logs(places: Places, pod: RunPod, name: str) -> int:
+def attempt_by_logs(places: AgentPlaces, pod: RunPod, name: str) -> int:
     """Return the attempt after the last one that has a log; 0 without logs."""
     directory = places.pod_logs(pod) / name
     try:

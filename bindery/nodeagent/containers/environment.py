@@ -11,14 +11,12 @@ from typing import Final
 from bindery.nodeagent.containers import downward
 from bindery.nodeagent.containers.downward import Surroundings
 from bindery.nodeagent.containers.errors import CREATE_CONFIG, StartError
-from bindery.nodeagent.containers.objects import PodObjects
+from bindery.nodeagent.containers.objects import ConfigObject, PodObjects, Service
 from bindery.nodeagent.containers.podspec import (
-    ConfigObject,
     KeySelector,
     ObjectSelector,
     RunContainer,
     RunPod,
-    Service,
     SourcedVariable,
 )
 from bindery.nodecore.podsync.expansion import expand

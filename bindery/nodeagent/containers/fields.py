@@ -138,7 +138,7 @@ RULES: Final = (
         )
     ),
 )  # fmt: skip
-"""The rules; of a field with two, the one without `values` says what becomes of other values."""
+"""The rules; of a field with two, the one without `values` is about all other values."""
 
 _REFUSING: Final = tuple(rule for rule in RULES if rule.fate is Fate.REFUSED)
 _INIT: Final = "initContainers"

@@ -15,8 +15,8 @@ import msgspec
 
 from bindery.nodeagent.containers.definitions import cri_pb2 as cri
 from bindery.nodeagent.containers.errors import RuntimeCallError, StartError
-from bindery.nodeagent.containers.objects import PodObjects
-from bindery.nodeagent.containers.podspec import ConfigObject, RunContainer, RunPod
+from bindery.nodeagent.containers.objects import ConfigObject, PodObjects
+from bindery.nodeagent.containers.podspec import RunContainer, RunPod
 from bindery.nodeagent.containers.runtime import Runtime
 from bindery.nodeagent.containers.security import ImageUser
 from bindery.nodecore.podsync.restarts import RestartBackoff

@@ -26,7 +26,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass
 class _Order:
-    """Which containers have ended, for those that end after them."""
+    """Which containers have ended, for containers that end after them."""
 
     ended: Mapping[str, asyncio.Event]
 
@@ -38,7 +38,7 @@ class _Order:
             try:
                 await asyncio.wait_for(done, at_most_s)
             except TimeoutError:
-                log.debug("containers did not end before those that wait for them", names=names)
+                log.debug("containers did not end before others that wait for them", names=names)
 
 
 class Killer:
@@ -96,7 +96,7 @@ class Killer:
         return outcome.success
 
     async def orphan(self, uid: str) -> None:
-        """End and remove what the runtime has of a pod that is no longer on this node.
+        """End and remove the containers of a pod that is no longer on this node.
 
         The hooks and grace periods are those in the annotations of its containers.
 

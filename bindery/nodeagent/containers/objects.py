@@ -10,7 +10,37 @@ from bindery.kube.errors import NotFoundError
 from bindery.kube.objects.resources import CONFIG_MAPS, Resource
 from bindery.kube.objects.watched import KubeObject
 from bindery.kube.watches.reflector import Reflector
-from bindery.nodeagent.containers.podspec import ConfigObject, RunPod, Service
+from bindery.nodeagent.containers.podspec import RunPod
+
+
+class ConfigObject(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):
+    """A ConfigMap or a Secret; `binary_data` and a Secret's `data` are in base64."""
+
+    type: str = ""
+    data: dict[str, str] | None = None
+    binary_data: dict[str, str] | None = None
+
+
+class ServicePort(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """`ServicePort`."""
+
+    name: str = ""
+    port: int = 0
+    protocol: str = "TCP"
+
+
+class ServiceSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    """`ServiceSpec`."""
+
+    cluster_ip: str = msgspec.field(default="", name="clusterIP")
+    ports: list[ServicePort] | None = None
+
+
+class Service(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):
+    """A Service, of which pods get variables."""
+
+    spec: ServiceSpec = msgspec.field(default_factory=ServiceSpec)
+
 
 SECRETS: Final = Resource("", "v1", "secrets", "Secret", True, ConfigObject)
 MAPS: Final = CONFIG_MAPS.decoded_as(ConfigObject)

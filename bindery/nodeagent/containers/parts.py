@@ -9,7 +9,7 @@ from bindery.kube.client import Client
 from bindery.kube.events.recorder import EventRecorder, reference_to
 from bindery.nodeagent.containers.cgroups import PodCgroupKeeper
 from bindery.nodeagent.containers.checks import Checks
-from bindery.nodeagent.containers.configs import NodeSurroundings, Places
+from bindery.nodeagent.containers.configs import AgentPlaces, NodeSurroundings
 from bindery.nodeagent.containers.downward import Surroundings
 from bindery.nodeagent.containers.fields import Refusal
 from bindery.nodeagent.containers.images import Images
@@ -68,7 +68,7 @@ class NodeParts:
     cgroups: PodCgroupKeeper
     resources: NodeResources
     allocations: Allocations
-    places: Places
+    places: AgentPlaces
     node: NodeSurroundings
     around: Surroundings
     backoff: RestartBackoff

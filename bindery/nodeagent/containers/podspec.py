@@ -10,7 +10,7 @@ import msgspec
 
 from bindery.kube.objects.podspec import ContainerPort, RestartRule, VolumeMount
 from bindery.kube.objects.resources import PODS
-from bindery.kube.objects.watched import Condition, KubeObject
+from bindery.kube.objects.watched import Condition
 from bindery.nodeagent.pod_objects import (
     HollowPod,
     HollowPodSpec,
@@ -475,35 +475,6 @@ class RunPod(HollowPod, frozen=True, rename="camel", kw_only=True, gc=False):
     def is_being_deleted(self) -> bool:
         """Whether its deletion has begun."""
         return self.metadata.deletion_timestamp is not None
-
-
-class ConfigObject(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):
-    """A ConfigMap or a Secret; `binary_data` and a Secret's `data` are in base64."""
-
-    type: str = ""
-    data: dict[str, str] | None = None
-    binary_data: dict[str, str] | None = None
-
-
-class ServicePort(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """`ServicePort`."""
-
-    name: str = ""
-    port: int = 0
-    protocol: str = "TCP"
-
-
-class ServiceSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    """`ServiceSpec`."""
-
-    cluster_ip: str = msgspec.field(default="", name="clusterIP")
-    ports: list[ServicePort] | None = None
-
-
-class Service(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):
-    """A Service, of which pods get variables."""
-
-    spec: ServiceSpec = msgspec.field(default_factory=ServiceSpec)
 
 
 # A node does not forget an unreadable pod.

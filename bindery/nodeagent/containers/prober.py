@@ -13,7 +13,7 @@ from bindery.nodeagent.containers.checks import Checks, Target
 from bindery.nodeagent.containers.errors import RuntimeCallError
 from bindery.nodeagent.containers.podspec import ProbeSpec, RunContainer
 from bindery.nodeagent.containers.seen import own_id
-from bindery.nodecore.podsync.facts import Verdict, Verdicts
+from bindery.nodecore.podsync.facts import ProbeVerdict, ProbeVerdicts
 from bindery.nodecore.podsync.probing import ProbeCount, ProbeKind
 from bindery.nodecore.podsync.statuses import ContainerReport, Running
 
@@ -55,17 +55,17 @@ class Prober:
     ) -> None:
         self._checks, self._current, self._changed = checks, current, changed
         self._report, self._clock, self._random = report, clock, random
-        self._verdicts: dict[ProbeKind, dict[str, Verdict]] = {kind: {} for kind in ProbeKind}
+        self._verdicts: dict[ProbeKind, dict[str, ProbeVerdict]] = {kind: {} for kind in ProbeKind}
         self._tasks: dict[tuple[str, ProbeKind], asyncio.Task[None]] = {}
         self._probes: dict[tuple[str, ProbeKind], _Probe] = {}
 
     @property
-    def verdicts(self) -> Verdicts:
+    def verdicts(self) -> ProbeVerdicts:
         """The verdicts of all probes, by the id of the container."""
-        return Verdicts(*(dict(self._verdicts[kind]) for kind in ProbeKind))
+        return ProbeVerdicts(*(dict(self._verdicts[kind]) for kind in ProbeKind))
 
     def start(self, containers: list[RunContainer]) -> None:
-        """Run the probes of `containers`; those that run already go on."""
+        """Run the probes of `containers`; probes that run already go on."""
         for container in containers:
             for kind, spec in _specs(container).items():
                 key = (container.name, kind)
@@ -80,16 +80,20 @@ class Prober:
             if not isinstance(report.state, Running):
                 continue
             if report.started:
-                self._verdicts[ProbeKind.STARTUP].setdefault(report.container_id, Verdict.SUCCESS)
+                self._verdicts[ProbeKind.STARTUP].setdefault(
+                    report.container_id, ProbeVerdict.SUCCESS
+                )
             if report.ready:
-                self._verdicts[ProbeKind.READINESS].setdefault(report.container_id, Verdict.SUCCESS)
+                self._verdicts[ProbeKind.READINESS].setdefault(
+                    report.container_id, ProbeVerdict.SUCCESS
+                )
 
     def kick(self) -> None:
         """Run the readiness probes now of containers that are not ready."""
         for (_, kind), probe in self._probes.items():
             if kind is ProbeKind.READINESS:
                 verdict = self._verdicts[kind].get(probe.id)
-                if verdict is not Verdict.SUCCESS:
+                if verdict is not ProbeVerdict.SUCCESS:
                     probe.kick.set()
 
     def stop_restarts(self) -> None:
@@ -126,7 +130,7 @@ class Prober:
             self._begin(probe, report.container_id)
         verdicts = self._verdicts[probe.kind]
         if not isinstance(report.state, Running):
-            verdicts[probe.id] = Verdict.FAILURE
+            verdicts[probe.id] = ProbeVerdict.FAILURE
             return
         running_s = self._clock() - report.state.started_s
         delay_s = probe.spec.initial_delay_seconds

@@ -28,7 +28,7 @@ _STATES: Final = {
 
 
 async def read(runtime: Runtime, uid: str, runtime_name: str) -> RuntimePod:
-    """Return what the runtime has of the pod `uid`; raises RuntimeCallError."""
+    """Return the state of the pod `uid` in the runtime; raises RuntimeCallError."""
     sandboxes = []
     for listed in await runtime.sandboxes(uid):
         status = await _sandbox_status(runtime, listed.id)

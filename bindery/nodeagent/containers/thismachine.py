@@ -37,7 +37,7 @@ class MachineError(ContainerError):
 
 @dataclass(frozen=True)
 class NodeOptions:
-    """How this machine is to be a node.
+    """The settings of this machine as a node.
 
     Attributes:
         root: the agent's directory, as the kubelet's `--root-dir`.

@@ -18,9 +18,8 @@ from bindery.nodeagent.containers import atomicfiles, downward
 from bindery.nodeagent.containers.atomicfiles import FileContent
 from bindery.nodeagent.containers.downward import Surroundings
 from bindery.nodeagent.containers.errors import StartError, VolumeError
-from bindery.nodeagent.containers.objects import PodObjects, TokenStatus
+from bindery.nodeagent.containers.objects import ConfigObject, PodObjects, TokenStatus
 from bindery.nodeagent.containers.podspec import (
-    ConfigObject,
     DownwardVolume,
     EmptyDir,
     HostPath,

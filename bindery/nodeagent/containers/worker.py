@@ -265,7 +265,7 @@ class PodWorker:
         return new
 
     async def _go_on(self) -> float:
-        """Do what is next; return the seconds until the pod is to be looked at again."""
+        """Do what is next; return the seconds until the next look at the pod."""
         parts, pod = self._parts, self.pod
         addresses = tuple(self._seen.addresses)
         try:

@@ -12,11 +12,11 @@ from bindery.nodecore.podsync.facts import (
     ON_FAILURE,
     ContainerRules,
     PodRules,
+    ProbeVerdict,
+    ProbeVerdicts,
     RuntimeContainer,
     RuntimePod,
     RuntimeState,
-    Verdict,
-    Verdicts,
 )
 from bindery.nodecore.podsync.restarts import is_due, restarts_after
 
@@ -72,7 +72,7 @@ def needs_sandbox(rules: PodRules, seen: RuntimePod) -> tuple[bool, int, str]:
     return False, newest.attempt, newest.id
 
 
-def next_actions(rules: PodRules, seen: RuntimePod, verdicts: Verdicts) -> PodActions:
+def next_actions(rules: PodRules, seen: RuntimePod, verdicts: ProbeVerdicts) -> PodActions:
     """Return what to do with the containers of a pod that is not ending."""
     create, attempt, sandbox_id = needs_sandbox(rules, seen)
     actions = PodActions(create, create, attempt, sandbox_id)
@@ -118,7 +118,7 @@ class _Init:
 
 
 def _of_init_containers(
-    rules: PodRules, seen: RuntimePod, verdicts: Verdicts, actions: PodActions
+    rules: PodRules, seen: RuntimePod, verdicts: ProbeVerdicts, actions: PodActions
 ) -> tuple[PodActions, bool]:
     """Return the actions with those of init containers, and whether all have done their work."""
     if not rules.init_containers:
@@ -143,7 +143,7 @@ def _of_init_containers(
 
 
 def _look_at_init(
-    rules: PodRules, index: int, seen: RuntimePod, verdicts: Verdicts, found: _Init
+    rules: PodRules, index: int, seen: RuntimePod, verdicts: ProbeVerdicts, found: _Init
 ) -> bool:
     """Enter what follows from one init container; return whether those before it do not count."""
     container = rules.init_containers[index]
@@ -169,16 +169,16 @@ def _look_at_init(
 
 
 def _look_at_sidecar(
-    rules: PodRules, index: int, status: RuntimeContainer, verdicts: Verdicts, found: _Init
+    rules: PodRules, index: int, status: RuntimeContainer, verdicts: ProbeVerdicts, found: _Init
 ) -> None:
     container = rules.init_containers[index]
     if container.has_startup_probe:
         verdict = verdicts.startup.get(status.id)
-        if verdict is Verdict.FAILURE:
+        if verdict is ProbeVerdict.FAILURE:
             message = f"Init container {container.name} failed startup probe"
             found.kill.append(Kill(status, message, KillReason.STARTUP_PROBE))
             found.start.append(index)
-        if verdict is not Verdict.SUCCESS:
+        if verdict is not ProbeVerdict.SUCCESS:
             return
     if index == len(rules.init_containers) - 1:
         found.has_initialized = True
@@ -188,7 +188,7 @@ def _look_at_sidecar(
         message = f"Init container {container.name} definition changed"
         found.kill.append(Kill(status, message))
         found.start.append(index)
-    elif verdicts.liveness.get(status.id) is Verdict.FAILURE:
+    elif verdicts.liveness.get(status.id) is ProbeVerdict.FAILURE:
         message = f"Init container {container.name} failed liveness probe"
         found.kill.append(Kill(status, message, KillReason.LIVENESS_PROBE))
         found.start.append(index)
@@ -221,7 +221,7 @@ def _look_at_unknown(rules: PodRules, index: int, status: RuntimeContainer, foun
 
 
 def _of_app_containers(
-    rules: PodRules, seen: RuntimePod, verdicts: Verdicts, actions: PodActions
+    rules: PodRules, seen: RuntimePod, verdicts: ProbeVerdicts, actions: PodActions
 ) -> PodActions:
     start: list[str] = []
     kill = list(actions.kill)
@@ -252,7 +252,7 @@ def _of_app_containers(
 
 
 def _kill_of_running(
-    rules: PodRules, container: ContainerRules, status: RuntimeContainer, verdicts: Verdicts
+    rules: PodRules, container: ContainerRules, status: RuntimeContainer, verdicts: ProbeVerdicts
 ) -> tuple[Kill, bool] | None:
     """Return why a running container is stopped, and whether it starts again; None: it stays."""
     own = container.restart_policy
@@ -260,10 +260,10 @@ def _kill_of_running(
     name = container.name
     if _is_changed(container, status):
         return Kill(status, f"Container {name} definition changed"), True
-    if verdicts.liveness.get(status.id) is Verdict.FAILURE:
+    if verdicts.liveness.get(status.id) is ProbeVerdict.FAILURE:
         message = f"Container {name} failed liveness probe"
         return Kill(status, message, KillReason.LIVENESS_PROBE), restarts
-    if verdicts.startup.get(status.id) is Verdict.FAILURE:
+    if verdicts.startup.get(status.id) is ProbeVerdict.FAILURE:
         message = f"Container {name} failed startup probe"
         return Kill(status, message, KillReason.STARTUP_PROBE), restarts
     return None

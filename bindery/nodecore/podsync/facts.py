@@ -117,7 +117,7 @@ class RuntimeSandbox:
 
 @dataclass(frozen=True)
 class RuntimePod:
-    """What the runtime has of a pod, the newest first."""
+    """A pod in the runtime: its sandboxes and containers, the newest first."""
 
     sandboxes: Sequence[RuntimeSandbox] = ()
     containers: Sequence[RuntimeContainer] = ()
@@ -138,7 +138,7 @@ class RuntimePod:
         return newest.addresses if newest is not None and newest.is_ready else ()
 
 
-class Verdict(StrEnum):
+class ProbeVerdict(StrEnum):
     """The result of the probes of a container, when thresholds are counted."""
 
     SUCCESS = "success"
@@ -147,12 +147,12 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True)
-class Verdicts:
+class ProbeVerdicts:
     """The results of probes, by the id of the container; a probe that has not run has none."""
 
-    startup: Mapping[str, Verdict] = field(default_factory=dict)
-    liveness: Mapping[str, Verdict] = field(default_factory=dict)
-    readiness: Mapping[str, Verdict] = field(default_factory=dict)
+    startup: Mapping[str, ProbeVerdict] = field(default_factory=dict)
+    liveness: Mapping[str, ProbeVerdict] = field(default_factory=dict)
+    readiness: Mapping[str, ProbeVerdict] = field(default_factory=dict)
 
 
-NO_VERDICTS: Final = Verdicts()
+NO_VERDICTS: Final = ProbeVerdicts()

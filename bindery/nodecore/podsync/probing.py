@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from bindery.nodecore.podsync.facts import Verdict
+from bindery.nodecore.podsync.facts import ProbeVerdict
 
 
 class ProbeKind(StrEnum):
@@ -14,12 +14,12 @@ class ProbeKind(StrEnum):
     READINESS = "Readiness"
 
     @property
-    def first_verdict(self) -> Verdict:
+    def first_verdict(self) -> ProbeVerdict:
         """The verdict before the probe has run."""
         return {
-            ProbeKind.STARTUP: Verdict.UNKNOWN,
-            ProbeKind.LIVENESS: Verdict.SUCCESS,
-            ProbeKind.READINESS: Verdict.FAILURE,
+            ProbeKind.STARTUP: ProbeVerdict.UNKNOWN,
+            ProbeKind.LIVENESS: ProbeVerdict.SUCCESS,
+            ProbeKind.READINESS: ProbeVerdict.FAILURE,
         }[self]
 
 
@@ -48,7 +48,7 @@ class ProbeCount:
             return False
         return started != (self.kind is ProbeKind.STARTUP)
 
-    def enter(self, *, success: bool) -> Verdict | None:
+    def enter(self, *, success: bool) -> ProbeVerdict | None:
         """Count a result; return the verdict, None if it stays as it was."""
         self._run = self._run + 1 if success == self._last else 1
         self._last = success
@@ -58,4 +58,4 @@ class ProbeCount:
             # The container is not probed while it is stopped and started again.
             self.is_held = True
             self._run = 0
-        return Verdict.SUCCESS if success else Verdict.FAILURE
+        return ProbeVerdict.SUCCESS if success else ProbeVerdict.FAILURE

@@ -38,7 +38,7 @@ def restarts_after(rules: PodRules, container: ContainerRules, exit_code: int) -
 
 
 def is_due(rules: PodRules, container: ContainerRules, seen: RuntimePod) -> bool:
-    """Return whether a container that may not be there, or may have ended, is to be started."""
+    """Return whether a container that may not be there, or may have ended, is started."""
     if rules.is_deleted:
         return False
     found = seen.container(container.name)

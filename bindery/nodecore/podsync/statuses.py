@@ -1,4 +1,4 @@
-"""The status of containers in the API, from what the runtime has of them.
+"""The status of containers in the API, from their states in the runtime.
 
 Source: `convertToAPIContainerStatuses` and the probe manager's `UpdatePodStatus` of Kubernetes
 1.36. Times are seconds since the epoch.
@@ -11,11 +11,11 @@ from typing import Final
 from bindery.nodecore.podsync.facts import (
     ContainerRules,
     PodRules,
+    ProbeVerdict,
+    ProbeVerdicts,
     RuntimeContainer,
     RuntimePod,
     RuntimeState,
-    Verdict,
-    Verdicts,
 )
 from bindery.nodecore.podsync.restarts import is_due
 
@@ -133,7 +133,7 @@ def with_readiness(
     rules: PodRules,
     apps: Reports,
     inits: Reports,
-    verdicts: Verdicts,
+    verdicts: ProbeVerdicts,
 ) -> tuple[list[ContainerReport], list[ContainerReport]]:
     """Return the reports of app and init containers with `started` and `ready`."""
     of_name = {one.name: one for one in (*rules.init_containers, *rules.containers)}
@@ -188,16 +188,18 @@ def _failed(report: ContainerReport) -> ContainerReport:
 
 
 def _with_probes(
-    container: ContainerRules, report: ContainerReport, verdicts: Verdicts
+    container: ContainerRules, report: ContainerReport, verdicts: ProbeVerdicts
 ) -> ContainerReport:
     if not isinstance(report.state, Running):
         return replace(report, started=False, ready=False)
     startup = verdicts.startup.get(report.container_id)
-    started = startup is Verdict.SUCCESS if startup is not None else not container.has_startup_probe
+    started = (
+        startup is ProbeVerdict.SUCCESS if startup is not None else not container.has_startup_probe
+    )
     if not started:
         return replace(report, started=False, ready=False)
     readiness = verdicts.readiness.get(report.container_id)
-    ready = not container.has_readiness_probe or readiness is Verdict.SUCCESS
+    ready = not container.has_readiness_probe or readiness is ProbeVerdict.SUCCESS
     return replace(report, started=True, ready=ready)
 
 

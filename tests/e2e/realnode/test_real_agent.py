@@ -183,7 +183,7 @@ def pods(cluster: RealCluster, place: str) -> Pods:
 
 
 def shown(status: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a status says, without identities, addresses and times."""
+    """Return a status without identities, addresses and times."""
     states = [*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ())]
     return {
         "phase": status["phase"],

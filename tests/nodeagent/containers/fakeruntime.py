@@ -91,7 +91,7 @@ class FakeRuntime:
         self._hanging[method] = asyncio.Event()
 
     def mend(self, method: str) -> None:
-        """Let calls of `method` succeed again, also those that wait."""
+        """Let calls of `method` succeed again, also calls that wait."""
         self._failing.pop(method, None)
         if method in self._hanging:
             self._hanging.pop(method).set()

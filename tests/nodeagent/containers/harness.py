@@ -21,13 +21,13 @@ from bindery.kube.http.requests import ApiRequest
 from bindery.kube.objects.watched import Meta, Node
 from bindery.nodeagent.containers.cgroups import NoCgroupKeeper
 from bindery.nodeagent.containers.checks import Checks
-from bindery.nodeagent.containers.configs import NodeSurroundings, Places
+from bindery.nodeagent.containers.configs import AgentPlaces, NodeSurroundings
 from bindery.nodeagent.containers.downward import Surroundings
 from bindery.nodeagent.containers.hostfiles import ClusterNames, Resolver
 from bindery.nodeagent.containers.images import Images
-from bindery.nodeagent.containers.objects import PodObjects, TokenStatus
+from bindery.nodeagent.containers.objects import ConfigObject, PodObjects, Service, TokenStatus
 from bindery.nodeagent.containers.parts import NoAllocations, NodeParts
-from bindery.nodeagent.containers.podspec import RUN_PODS, ConfigObject, RunPod, Service
+from bindery.nodeagent.containers.podspec import RUN_PODS, RunPod
 from bindery.nodeagent.containers.resources import NodeResources
 from bindery.nodeagent.containers.runtime import Runtime
 from bindery.nodeagent.containers.security import NodeLimits
@@ -269,7 +269,7 @@ async def running(
             cgroups=NoCgroupKeeper("a test"),
             resources=resources,
             allocations=NoAllocations(),
-            places=Places(tmp_path / "root", tmp_path / "logs"),
+            places=AgentPlaces(tmp_path / "root", tmp_path / "logs"),
             node=NodeSurroundings(ClusterNames(), Resolver(), "", NodeLimits(1 << 33)),
             around=Surroundings((NODE.address,), (), NODE.machine.allocatable),
             backoff=RestartBackoff(clock),

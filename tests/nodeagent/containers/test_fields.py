@@ -8,6 +8,7 @@ import pytest
 from bindery.nodeagent.containers.fields import RULES, Fate, FieldRule, refusals, rule_of
 from bindery.nodeagent.containers.podspec import RunPodSpec
 from devcluster.plane import ControlPlane
+from tests.nodeagent.containers.fieldtable import DOCUMENT, written
 from tests.nodeagent.containers.podfields import of_schema, of_struct, with_value
 
 REFUSED = [rule for rule in RULES if rule.fate is Fate.REFUSED]
@@ -82,3 +83,9 @@ def test_fields_of_init_containers_are_refused_as_those_of_containers() -> None:
     (found,) = refusals(spec)
 
     assert found.startswith("initContainers.volumeDevices: ")
+
+
+def test_the_table_of_the_page_is_that_of_the_code() -> None:
+    text = DOCUMENT.read_text()
+
+    assert written(text) == text, "python -m tests.nodeagent.containers.fieldtable"

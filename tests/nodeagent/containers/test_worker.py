@@ -3,7 +3,7 @@
 import base64
 from pathlib import Path
 
-from bindery.nodeagent.containers.podspec import ConfigObject
+from bindery.nodeagent.containers.objects import ConfigObject
 from tests.nodeagent.containers.fakeruntime import ADDRESS, FakeRuntime
 from tests.nodeagent.containers.harness import FixedObjects, container, manifest, running
 

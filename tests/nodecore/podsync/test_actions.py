@@ -10,10 +10,10 @@ from bindery.nodecore.podsync.facts import (
     ContainerRules,
     ExitCodeRule,
     PodRules,
+    ProbeVerdict,
+    ProbeVerdicts,
     RuntimePod,
     RuntimeSandbox,
-    Verdict,
-    Verdicts,
 )
 from tests.nodecore.podsync.pods import SANDBOX, rules, seen
 
@@ -125,13 +125,23 @@ def test_a_lost_sandbox(
 @pytest.mark.parametrize(
     ("policy", "verdicts", "reason", "restarts"),
     [
-        ("Always", Verdicts(liveness={"fake://a": Verdict.FAILURE}), "LivenessProbe", True),
-        ("Never", Verdicts(liveness={"fake://a": Verdict.FAILURE}), "LivenessProbe", False),
-        ("Always", Verdicts(startup={"fake://a": Verdict.FAILURE}), "StartupProbe", True),
+        (
+            "Always",
+            ProbeVerdicts(liveness={"fake://a": ProbeVerdict.FAILURE}),
+            "LivenessProbe",
+            True,
+        ),
+        (
+            "Never",
+            ProbeVerdicts(liveness={"fake://a": ProbeVerdict.FAILURE}),
+            "LivenessProbe",
+            False,
+        ),
+        ("Always", ProbeVerdicts(startup={"fake://a": ProbeVerdict.FAILURE}), "StartupProbe", True),
     ],
 )
 def test_a_container_that_fails_its_probe_is_ended(
-    policy: str, verdicts: Verdicts, reason: str, restarts: bool
+    policy: str, verdicts: ProbeVerdicts, reason: str, restarts: bool
 ) -> None:
     found = next_actions(rules(policy), seen("a:running"), verdicts)
 
@@ -141,7 +151,7 @@ def test_a_container_that_fails_its_probe_is_ended(
 
 
 def test_a_sidecar_that_fails_its_liveness_probe_is_started_again() -> None:
-    verdicts = Verdicts(liveness={"fake://S": Verdict.FAILURE})
+    verdicts = ProbeVerdicts(liveness={"fake://S": ProbeVerdict.FAILURE})
 
     found = next_actions(rules(inits="S"), seen("a:running S:running"), verdicts)
 
@@ -151,15 +161,20 @@ def test_a_sidecar_that_fails_its_liveness_probe_is_started_again() -> None:
 
 @pytest.mark.parametrize(
     ("verdict", "starts"),
-    [(None, ""), (Verdict.UNKNOWN, ""), (Verdict.SUCCESS, "x"), (Verdict.FAILURE, "S")],
+    [
+        (None, ""),
+        (ProbeVerdict.UNKNOWN, ""),
+        (ProbeVerdict.SUCCESS, "x"),
+        (ProbeVerdict.FAILURE, "S"),
+    ],
 )
 def test_what_follows_a_sidecar_waits_for_its_startup_probe(
-    verdict: Verdict | None, starts: str
+    verdict: ProbeVerdict | None, starts: str
 ) -> None:
     pod = rules(inits="Sx")
     sidecar = replace(pod.init_containers[0], has_startup_probe=True)
     pod = replace(pod, init_containers=(sidecar, pod.init_containers[1]))
-    verdicts = Verdicts() if verdict is None else Verdicts(startup={"fake://S": verdict})
+    verdicts = ProbeVerdicts() if verdict is None else ProbeVerdicts(startup={"fake://S": verdict})
 
     found = next_actions(pod, seen("S:running"), verdicts)
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from bindery.nodecore.podsync.actions import KillReason
 from bindery.nodecore.podsync.ending import ends_after, grace_s
 from bindery.nodecore.podsync.expansion import expand, references
-from bindery.nodecore.podsync.facts import Verdict
+from bindery.nodecore.podsync.facts import ProbeVerdict
 from bindery.nodecore.podsync.probing import ProbeCount, ProbeKind
 from bindery.nodecore.podsync.restarts import RestartBackoff
 from tests.nodecore.podsync.pods import rules
@@ -45,14 +45,14 @@ def test_a_container_that_ran_for_ten_minutes_starts_from_the_first_pause() -> N
 @pytest.mark.parametrize(
     ("kind", "results", "wanted"),
     [
-        (ProbeKind.LIVENESS, "0001", [None, None, Verdict.FAILURE, Verdict.SUCCESS]),
-        (ProbeKind.LIVENESS, "00100", [None, None, Verdict.SUCCESS, None, None]),
-        (ProbeKind.READINESS, "1000", [Verdict.SUCCESS, None, None, Verdict.FAILURE]),
-        (ProbeKind.STARTUP, "01", [None, Verdict.SUCCESS]),
+        (ProbeKind.LIVENESS, "0001", [None, None, ProbeVerdict.FAILURE, ProbeVerdict.SUCCESS]),
+        (ProbeKind.LIVENESS, "00100", [None, None, ProbeVerdict.SUCCESS, None, None]),
+        (ProbeKind.READINESS, "1000", [ProbeVerdict.SUCCESS, None, None, ProbeVerdict.FAILURE]),
+        (ProbeKind.STARTUP, "01", [None, ProbeVerdict.SUCCESS]),
     ],
 )
 def test_results_in_a_row_become_a_verdict(
-    kind: ProbeKind, results: str, wanted: list[Verdict | None]
+    kind: ProbeKind, results: str, wanted: list[ProbeVerdict | None]
 ) -> None:
     count = ProbeCount(kind)
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from bindery.nodecore.podsync.facts import PodRules, RuntimePod, Verdict, Verdicts
+from bindery.nodecore.podsync.facts import PodRules, ProbeVerdict, ProbeVerdicts, RuntimePod
 from bindery.nodecore.podsync.phase import Conditions, phase
 from bindery.nodecore.podsync.statuses import (
     ContainerReport,
@@ -21,11 +21,11 @@ from tests.nodecore.podsync.pods import rules, seen
 
 
 def reports(
-    pod: PodRules, runtime: RuntimePod, verdicts: Verdicts | None = None
+    pod: PodRules, runtime: RuntimePod, verdicts: ProbeVerdicts | None = None
 ) -> tuple[list[ContainerReport], list[ContainerReport]]:
     """Return the reports of app and init containers that were not reported before."""
     apps, inits = app_reports(pod, runtime, (), {}), init_reports(pod, runtime, (), {})
-    return with_readiness(pod, apps, inits, verdicts or Verdicts())
+    return with_readiness(pod, apps, inits, verdicts or ProbeVerdicts())
 
 
 def phase_of(pod: PodRules, runtime: RuntimePod, *, is_terminal: bool = False) -> str:
@@ -179,25 +179,27 @@ def test_an_init_container_that_was_removed_after_its_work_has_completed() -> No
 @pytest.mark.parametrize(
     ("verdicts", "started", "ready"),
     [
-        (Verdicts(), False, False),
-        (Verdicts(startup={"fake://a": Verdict.SUCCESS}), True, False),
+        (ProbeVerdicts(), False, False),
+        (ProbeVerdicts(startup={"fake://a": ProbeVerdict.SUCCESS}), True, False),
         (
-            Verdicts(
-                startup={"fake://a": Verdict.SUCCESS}, readiness={"fake://a": Verdict.SUCCESS}
+            ProbeVerdicts(
+                startup={"fake://a": ProbeVerdict.SUCCESS},
+                readiness={"fake://a": ProbeVerdict.SUCCESS},
             ),
             True,
             True,
         ),
         (
-            Verdicts(
-                startup={"fake://a": Verdict.UNKNOWN}, readiness={"fake://a": Verdict.SUCCESS}
+            ProbeVerdicts(
+                startup={"fake://a": ProbeVerdict.UNKNOWN},
+                readiness={"fake://a": ProbeVerdict.SUCCESS},
             ),
             False,
             False,
         ),
     ],
 )
-def test_readiness_follows_the_probes(verdicts: Verdicts, started: bool, ready: bool) -> None:
+def test_readiness_follows_the_probes(verdicts: ProbeVerdicts, started: bool, ready: bool) -> None:
     own = replace(rules().containers[0], has_startup_probe=True, has_readiness_probe=True)
 
     (found,), _ = reports(PodRules((own,)), seen("a:running"), verdicts)
