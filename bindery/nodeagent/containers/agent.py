@@ -22,7 +22,7 @@ from bindery.nodeagent.containers.cgroups import NoCgroupKeeper, PodCgroupKeeper
 from bindery.nodeagent.containers.checks import Checks
 from bindery.nodeagent.containers.configs import AgentPlaces, NodeSurroundings
 from bindery.nodeagent.containers.definitions import cri_pb2 as cri
-from bindery.nodeagent.containers.downward import Surroundings
+from bindery.nodeagent.containers.downward import PodSurroundings
 from bindery.nodeagent.containers.errors import EndpointError, RuntimeCallError
 from bindery.nodeagent.containers.hostfiles import ClusterNames
 from bindery.nodeagent.containers.images import Images
@@ -111,7 +111,7 @@ class ContainerAgent:
             allocations=NoAllocations(),
             places=AgentPlaces(options.node.root, options.logs),
             node=_surroundings(options, node),
-            around=Surroundings((node.address,), (), node.machine.allocatable),
+            around=PodSurroundings((node.address,), (), node.machine.allocatable),
             backoff=RestartBackoff(clock),
             refusal=fields.refusal_by(client),
             clock=clock,

@@ -18,7 +18,7 @@ _HUGE_PAGES: Final = "hugepages-"
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class PodSurroundings:
     """What a pod's values depend on beside the pod.
 
     Attributes:
@@ -32,7 +32,7 @@ class Surroundings:
     allocatable: Mapping[str, int] = field(default_factory=dict)
 
 
-def field_value(pod: RunPod, path: str, around: Surroundings) -> str:
+def field_value(pod: RunPod, path: str, around: PodSurroundings) -> str:
     """Return the value of a field of `pod`; raises StartError if no such field is offered."""
     meta = pod.metadata
     values = {
@@ -58,7 +58,7 @@ def field_value(pod: RunPod, path: str, around: Surroundings) -> str:
 
 
 def resource_value(
-    pod: RunPod, container: RunContainer, selector: ResourceFieldSelector, around: Surroundings
+    pod: RunPod, container: RunContainer, selector: ResourceFieldSelector, around: PodSurroundings
 ) -> str:
     """Return a request or limit in units of its divisor, rounded up; raises StartError."""
     name = selector.container_name or container.name

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from bindery.nodeagent.containers import downward
-from bindery.nodeagent.containers.downward import Surroundings
+from bindery.nodeagent.containers.downward import PodSurroundings
 from bindery.nodeagent.containers.errors import CREATE_CONFIG, StartError
 from bindery.nodeagent.containers.objects import ConfigObject, PodObjects, Service
 from bindery.nodeagent.containers.podspec import (
@@ -69,7 +69,7 @@ class _Reading:
 
 
 async def variables(
-    pod: RunPod, container: RunContainer, objects: PodObjects, around: Surroundings
+    pod: RunPod, container: RunContainer, objects: PodObjects, around: PodSurroundings
 ) -> dict[str, str]:
     """Return the variables of a container, in the order of their declaration.
 
@@ -104,7 +104,7 @@ async def _value(
     container: RunContainer,
     variable: SourcedVariable,
     reading: _Reading,
-    around: Surroundings,
+    around: PodSurroundings,
 ) -> str | None:
     """Return the value of a variable from its source; None if an optional one is missing."""
     source = variable.value_from

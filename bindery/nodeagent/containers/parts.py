@@ -10,14 +10,14 @@ from bindery.kube.events.recorder import EventRecorder, reference_to
 from bindery.nodeagent.containers.cgroups import PodCgroupKeeper
 from bindery.nodeagent.containers.checks import Checks
 from bindery.nodeagent.containers.configs import AgentPlaces, NodeSurroundings
-from bindery.nodeagent.containers.downward import Surroundings
+from bindery.nodeagent.containers.downward import PodSurroundings
 from bindery.nodeagent.containers.fields import Refusal
 from bindery.nodeagent.containers.images import Images
 from bindery.nodeagent.containers.objects import PodObjects
 from bindery.nodeagent.containers.podspec import RUN_PODS, RunContainer, RunPod
 from bindery.nodeagent.containers.resources import NodeResources
 from bindery.nodeagent.containers.runtime import Runtime
-from bindery.nodeagent.containers.volumes import Volumes
+from bindery.nodeagent.containers.volumes import NodeVolumes
 from bindery.nodecore.devices.options import RunOptions
 from bindery.nodecore.podsync.restarts import RestartBackoff
 
@@ -62,7 +62,7 @@ class NodeParts:
     runtime: Runtime
     runtime_name: str
     objects: PodObjects
-    volumes: Volumes
+    volumes: NodeVolumes
     images: Images
     checks: Checks
     cgroups: PodCgroupKeeper
@@ -70,7 +70,7 @@ class NodeParts:
     allocations: Allocations
     places: AgentPlaces
     node: NodeSurroundings
-    around: Surroundings
+    around: PodSurroundings
     backoff: RestartBackoff
     refusal: Refusal
     clock: Callable[[], float]

@@ -1,6 +1,6 @@
 """Security contexts, namespaces and limits of containers, as the runtime takes them. Pure.
 
-Source: `kuberuntime/security_context.go` and `kuberuntime_container_linux.go`, Kubernetes 1.36.
+Source: the kubelet's kuberuntime package, Kubernetes 1.36.
 """
 
 from collections.abc import Mapping

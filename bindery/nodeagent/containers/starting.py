@@ -12,7 +12,7 @@ from bindery.nodeagent.containers import configs, environment, hostfiles, labels
 from bindery.nodeagent.containers.checks import Target
 from bindery.nodeagent.containers.configs import Start
 from bindery.nodeagent.containers.definitions import cri_pb2 as cri
-from bindery.nodeagent.containers.downward import Surroundings
+from bindery.nodeagent.containers.downward import PodSurroundings
 from bindery.nodeagent.containers.errors import (
     CRASH_LOOP,
     CREATE,
@@ -139,11 +139,11 @@ class Starter:
             pod, container, attempt, image, user, variables, volumes, options, cpuset, is_own
         )
 
-    def around(self, pod: RunPod, addresses: tuple[str, ...]) -> Surroundings:
+    def around(self, pod: RunPod, addresses: tuple[str, ...]) -> PodSurroundings:
         """Return what values of the pod depend on; `addresses`: of its sandbox."""
         around = self._parts.around
         own = around.host_addresses if pod.spec.host_network else addresses
-        return Surroundings(around.host_addresses, own, around.allocatable)
+        return PodSurroundings(around.host_addresses, own, around.allocatable)
 
     async def _create(
         self,

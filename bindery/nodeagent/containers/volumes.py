@@ -3,7 +3,6 @@
 The paths are the kubelet's: `pods/UID/volumes/PLUGIN/NAME` below its root directory.
 """
 
-import asyncio
 import base64
 import os
 import shutil
@@ -16,7 +15,7 @@ from typing import Final, Protocol
 from bindery.api import quantity, times
 from bindery.nodeagent.containers import atomicfiles, downward
 from bindery.nodeagent.containers.atomicfiles import FileContent
-from bindery.nodeagent.containers.downward import Surroundings
+from bindery.nodeagent.containers.downward import PodSurroundings
 from bindery.nodeagent.containers.errors import StartError, VolumeError
 from bindery.nodeagent.containers.objects import ConfigObject, PodObjects, TokenStatus
 from bindery.nodeagent.containers.podspec import (
@@ -45,10 +44,10 @@ class Prepared:
     read_only: bool = False
 
 
-class Volumes(Protocol):
+class NodeVolumes(Protocol):
     """Makes the volumes of pods ready, and takes them down."""
 
-    async def prepare(self, pod: RunPod, around: Surroundings) -> Mapping[str, Prepared]:
+    async def prepare(self, pod: RunPod, around: PodSurroundings) -> Mapping[str, Prepared]:
         """Make all volumes of a pod ready or up to date; return them by name.
 
         Called again while the pod runs, so that files follow their objects.
@@ -97,8 +96,8 @@ class SimpleVolumes:
         self._clock, self._token = clock, token
         self._tokens: dict[tuple[str, str, str], _Token] = {}
 
-    async def prepare(self, pod: RunPod, around: Surroundings) -> Mapping[str, Prepared]:
-        """See `Volumes`."""
+    async def prepare(self, pod: RunPod, around: PodSurroundings) -> Mapping[str, Prepared]:
+        """See `NodeVolumes`."""
         found = {}
         for volume in pod.spec.volumes or ():
             try:
@@ -108,10 +107,10 @@ class SimpleVolumes:
         return found
 
     async def release(self, uid: str) -> None:
-        """See `Volumes`."""
+        """See `NodeVolumes`."""
         for key in [key for key in self._tokens if key[0] == uid]:
             del self._tokens[key]
-        await asyncio.to_thread(self._remove, uid)
+        self._remove(uid)
 
     def _remove(self, uid: str) -> None:
         directory = self._root / "pods" / uid / "volumes"
@@ -123,7 +122,7 @@ class SimpleVolumes:
         except OSError as error:
             raise VolumeError(f"the volumes of pod {uid} cannot be removed: {error}") from error
 
-    async def _prepare(self, pod: RunPod, volume: RunVolume, around: Surroundings) -> Prepared:
+    async def _prepare(self, pod: RunPod, volume: RunVolume, around: PodSurroundings) -> Prepared:
         if volume.empty_dir is not None:
             path = self._path(pod, "empty-dir", volume.name)
             self._empty_dir(path, volume.empty_dir, _group(pod))
@@ -173,7 +172,7 @@ class SimpleVolumes:
                 path.chmod(0o2777)
 
     async def _projected(
-        self, pod: RunPod, volume: RunVolume, source: ProjectedVolume, around: Surroundings
+        self, pod: RunPod, volume: RunVolume, source: ProjectedVolume, around: PodSurroundings
     ) -> dict[str, FileContent]:
         found: dict[str, FileContent] = {}
         for one in source.sources or ():
@@ -181,7 +180,7 @@ class SimpleVolumes:
         return found
 
     async def _files(
-        self, pod: RunPod, volume: RunVolume, source: Projection, mode: int, around: Surroundings
+        self, pod: RunPod, volume: RunVolume, source: Projection, mode: int, around: PodSurroundings
     ) -> dict[str, FileContent]:
         namespace = pod.metadata.namespace
         if source.config_map is not None:
@@ -265,7 +264,7 @@ def _of_object(
 
 
 def _of_pod(
-    pod: RunPod, source: DownwardVolume, mode: int, around: Surroundings
+    pod: RunPod, source: DownwardVolume, mode: int, around: PodSurroundings
 ) -> dict[str, FileContent]:
     files = {}
     for item in source.items or ():

@@ -391,7 +391,7 @@ class PodWorker:
                 await parts.runtime.remove_sandbox(sandbox.id)
             except ContainerError as error:
                 log.warning("a sandbox stays", pod=meta.name, error=str(error))
-        await asyncio.to_thread(_remove_files, parts, self.pod)
+        _remove_files(parts, self.pod)
 
     def _take_written(self, pod: RunPod) -> None:
         if pod.metadata.uid == self.pod.metadata.uid and pod.status.phase in ENDED_POD_PHASES:

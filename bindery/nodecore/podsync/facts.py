@@ -1,4 +1,4 @@
-"""What the decisions about containers read: the rules of a pod, and what a runtime has of it."""
+"""Declares what decisions about containers read: the rules of a pod, and its runtime state."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

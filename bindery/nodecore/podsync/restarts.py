@@ -1,7 +1,6 @@
 """Whether a container is started again, and when.
 
-Source: `ContainerShouldRestart` and `ShouldContainerBeRestarted` of Kubernetes 1.36, and its
-`flowcontrol.Backoff` with the kubelet's times.
+Source: the kubelet of Kubernetes 1.36, and the back-off of client-go with the kubelet's times.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """The status of containers in the API, from their states in the runtime.
 
-Source: `convertToAPIContainerStatuses` and the probe manager's `UpdatePodStatus` of Kubernetes
-1.36. Times are seconds since the epoch.
+Source: how the kubelet of Kubernetes 1.36 converts statuses, and its probe manager. Times are
+seconds since the epoch.
 """
 
 from collections.abc import Mapping, Sequence
@@ -69,7 +69,7 @@ class ContainerReport:
     """`v1.ContainerStatus`, as far as it is decided here.
 
     Attributes:
-        last: how the container before this one ended.
+        last: how the previous container ended.
         started: None before it has been decided.
     """
 

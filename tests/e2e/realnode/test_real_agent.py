@@ -257,7 +257,7 @@ def test_a_deleted_pod_runs_its_hook_and_leaves_nothing(pods: Pods, node: RealNo
 
 
 def _left(node: RealNode) -> list[str]:
-    """Return what the node has of pods: directories, logs and cgroups."""
+    """Return the directories, logs and cgroups of pods on the node."""
     paths = "/var/lib/kubelet/pods /var/log/pods"
     found = node.run("sh", "-c", f"ls -d {paths.replace(' ', '/* ')}/* 2>/dev/null || true")
     groups = node.run("sh", "-c", f"find /sys/fs/cgroup -path '*{node.plan.cgroup}*' -name 'pod*'")

@@ -27,7 +27,7 @@ class FakeSandbox:
     config: cri.PodSandboxConfig
     handler: str
     created: int
-    state: int = cri.SANDBOX_READY
+    state: cri.PodSandboxState = cri.SANDBOX_READY
 
 
 @dataclass
@@ -36,7 +36,7 @@ class FakeContainer:
     sandbox: str
     config: cri.ContainerConfig
     created: int
-    state: int = cri.CONTAINER_CREATED
+    state: cri.ContainerState = cri.CONTAINER_CREATED
     started: int = 0
     finished: int = 0
     exit_code: int = 0

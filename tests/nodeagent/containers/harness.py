@@ -22,7 +22,7 @@ from bindery.kube.objects.watched import Meta, Node
 from bindery.nodeagent.containers.cgroups import NoCgroupKeeper
 from bindery.nodeagent.containers.checks import Checks
 from bindery.nodeagent.containers.configs import AgentPlaces, NodeSurroundings
-from bindery.nodeagent.containers.downward import Surroundings
+from bindery.nodeagent.containers.downward import PodSurroundings
 from bindery.nodeagent.containers.hostfiles import ClusterNames, Resolver
 from bindery.nodeagent.containers.images import Images
 from bindery.nodeagent.containers.objects import ConfigObject, PodObjects, Service, TokenStatus
@@ -271,7 +271,7 @@ async def running(
             allocations=NoAllocations(),
             places=AgentPlaces(tmp_path / "root", tmp_path / "logs"),
             node=NodeSurroundings(ClusterNames(), Resolver(), "", NodeLimits(1 << 33)),
-            around=Surroundings((NODE.address,), (), NODE.machine.allocatable),
+            around=PodSurroundings((NODE.address,), (), NODE.machine.allocatable),
             backoff=RestartBackoff(clock),
             refusal=_accept,
             clock=clock,

@@ -1,5 +1,7 @@
 """Rules and runtime states for the tables of tests."""
 
+from typing import Any
+
 from bindery.nodecore.podsync.facts import (
     ContainerRules,
     PodRules,
@@ -13,7 +15,7 @@ ALWAYS = "Always"
 SANDBOX = RuntimeSandbox("sandbox", is_ready=True, addresses=("10.0.0.1",))
 
 
-def rules(policy: str = ALWAYS, inits: str = "", apps: str = "a", **fields: bool) -> PodRules:
+def rules(policy: str = ALWAYS, inits: str = "", apps: str = "a", **fields: Any) -> PodRules:
     """Return rules of containers with names of one letter; an init container in upper case is a
     sidecar.
     """
