@@ -1,8 +1,8 @@
 """`make protocols`: generates the messages of the kubelet's sockets from their definitions.
 
-The definitions are those of the module `k8s.io/kubelet` in the version of the control plane, and of
-the Container Storage Interface in the version that this kubelet has. The generated modules are kept
-in the repository, so only a new version needs this.
+The definitions are those of the modules `k8s.io/kubelet` and `k8s.io/cri-api` in the version of the
+control plane, and of the Container Storage Interface in the version that this kubelet has. The
+generated modules are kept in the repository, so only a new version needs this.
 """
 
 import json
@@ -18,6 +18,7 @@ from devcluster import build, checkout, go
 _PLUGINS: Final = "bindery/nodeagent/sockets/definitions"
 _STORAGE: Final = "bindery/nodeagent/volumes/definitions"
 _CSI: Final = "github.com/container-storage-interface/spec"
+_RUNTIME: Final = "bindery/nodeagent/containers/definitions"
 _FILES: Final = {
     (_PLUGINS, "deviceplugin"): ("k8s.io/kubelet", "pkg/apis/deviceplugin/v1beta1/api.proto"),
     (_PLUGINS, "dra"): ("k8s.io/kubelet", "pkg/apis/dra/v1/api.proto"),
@@ -27,6 +28,7 @@ _FILES: Final = {
     ),
     (_PLUGINS, "podresources"): ("k8s.io/kubelet", "pkg/apis/podresources/v1/api.proto"),
     (_STORAGE, "csi"): (_CSI, "csi.proto"),
+    (_RUNTIME, "cri"): ("k8s.io/cri-api", "pkg/apis/runtime/v1/api.proto"),
 }  # fmt: skip
 """Package and name of the generated module -> the Go module and the definition in it."""
 

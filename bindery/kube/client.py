@@ -172,6 +172,18 @@ class Client:
         request = write(resource, "create", resource.path(namespace), repeat, body)
         return await self._caller.ask(resource, request)
 
+    async def create_below(
+        self, resource: Resource[T], name: str, subresource: str, body: Body, namespace: str = ""
+    ) -> T:
+        """Create what the `subresource` of an object makes, such as a token of an account.
+
+        Not tried again after an answer of the server: each call may make another one.
+        """
+        path = resource.path(namespace, name, subresource)
+        return await self._caller.ask(
+            resource, write(resource, "create", path, Repeat.REFUSED, body)
+        )
+
     async def try_create(
         self, resource: Resource[T], body: Body, namespace: str = ""
     ) -> tuple[str, ...]:

@@ -54,8 +54,6 @@ class HollowAgent:
         self.nodes = NodeKeeper(
             client,
             nodes,
-            clock=clock,
-            random=random,
             events=self._events,
             prepare=self.kubelets.prepare,
             on_registered=self._take_up_pods,

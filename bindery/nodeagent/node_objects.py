@@ -1,17 +1,16 @@
-"""The API objects of a hollow node: Node, its status and label patches, its Lease.
+"""The API objects of a node: Node, its status and label patches, its Lease.
 
-Used by `nodes`. Pure. The fields are those of a kubelet, but texts for people mark the node as one
-without a machine. `spec` is written only at creation, because cordons and taints belong to other
-writers.
+Used by `nodes`. Pure. The fields are those of a kubelet, but texts for people mark a hollow node as
+one without a machine. `spec` is written only at creation, because cordons and taints belong to
+other writers.
 """
 
 from collections.abc import Mapping
 from typing import Any, Final
 
-from bindery import __version__
 from bindery.api.times import timestamp, timestamp_micro
 from bindery.kube.objects.watched import Node
-from bindery.nodeagent.shapes import HOLLOW_LABEL, HollowNode
+from bindery.nodeagent.shapes import HollowNode
 
 Body = Mapping[str, Any]
 
@@ -19,12 +18,10 @@ LEASE_NAMESPACE: Final = "kube-node-lease"
 LEASE_DURATION_S: Final = 40
 """The kubelet's default (`nodeLeaseDurationSeconds`)."""
 
-_IMAGE_BYTES: Final = 705_000
-_CONDITIONS: Final = (
-    ("MemoryPressure", "False", "KubeletHasSufficientMemory"),
-    ("DiskPressure", "False", "KubeletHasNoDiskPressure"),
-    ("PIDPressure", "False", "KubeletHasSufficientPID"),
-    ("Ready", "True", "KubeletReady"),
+_NO_PRESSURE: Final = (
+    ("MemoryPressure", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+    ("DiskPressure", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+    ("PIDPressure", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
 )
 
 
@@ -38,12 +35,13 @@ def node_body(node: HollowNode, now_s: float) -> Body:
     }
 
 
-def status_patch(node: HollowNode, existing: Node | None, now_s: float) -> Body:
+def status_patch(node: HollowNode, existing: Node | None, now_s: float, problem: str = "") -> Body:
     """Return the strategic merge patch that refreshes the node's status.
 
-    A condition with the same status in `existing` keeps its transition time.
+    A condition with the same status in `existing` keeps its transition time. `problem`: why the
+    node cannot run pods, empty if it can.
     """
-    return {"status": _status(node, existing, now_s)}
+    return {"status": _status(node, existing, now_s, problem)}
 
 
 def adoption_patch(node: HollowNode, existing: Node, now_s: float) -> Body:
@@ -67,9 +65,9 @@ def label_patch(node: HollowNode, existing: Node) -> Body | None:
     return {"metadata": {"labels": differing}} if differing else None
 
 
-def is_hollow(node: Node) -> bool:
-    """Return whether a hollow node's agent made `node`."""
-    return node.metadata.labels.get(HOLLOW_LABEL) == "true"
+def is_marked(node: Node, mark: str) -> bool:
+    """Return whether an agent of the kind that has `mark` made `node`."""
+    return node.metadata.labels.get(mark) == "true"
 
 
 def is_ready(node: Node) -> bool:
@@ -107,40 +105,50 @@ def lease_patch(node: HollowNode, now_s: float) -> Body:
     }
 
 
-def _status(node: HollowNode, existing: Node | None, now_s: float) -> dict[str, Any]:
+def _status(
+    node: HollowNode, existing: Node | None, now_s: float, problem: str = ""
+) -> dict[str, Any]:
+    about = node.description
     return {
         "capacity": node.resources,
         "allocatable": node.allocatable,
         "declaredFeatures": node.machine.declared_features,
-        "conditions": _conditions(existing, now_s),
+        "conditions": _conditions(existing, about.note, problem, now_s),
         # A second import under the same tag leaves an image with `names: null`.
-        "images": [{"sizeBytes": _IMAGE_BYTES}],
+        "images": [{"sizeBytes": size} for size in about.image_bytes],
         "addresses": [
             {"type": "InternalIP", "address": node.address},
             {"type": "Hostname", "address": node.name},
         ],
         "nodeInfo": {
-            "architecture": "amd64",
+            "architecture": about.architecture,
             "operatingSystem": "linux",
-            "osImage": "hollow node",
-            "kernelVersion": "",
-            "containerRuntimeVersion": "hollow://",
-            "kubeletVersion": f"bindery-hollow-{__version__}",
+            "osImage": about.os_image,
+            "kernelVersion": about.kernel_version,
+            "containerRuntimeVersion": about.runtime,
+            "kubeletVersion": about.agent,
             "kubeProxyVersion": "",
-            "machineID": "",
-            "systemUUID": "",
-            "bootID": "",
+            "machineID": about.machine_id,
+            "systemUUID": about.system_uuid,
+            "bootID": about.boot_id,
         },
     }
 
 
-def _conditions(existing: Node | None, now_s: float) -> list[dict[str, str]]:
+def _conditions(
+    existing: Node | None, note: str, problem: str, now_s: float
+) -> list[dict[str, str]]:
     present = {
         condition.type: condition
         for condition in (existing.status.conditions if existing else None) or ()
     }
+    wanted = [(kind, "False", reason, message) for kind, reason, message in _NO_PRESSURE]
+    if problem:
+        wanted.append(("Ready", "False", "KubeletNotReady", problem))
+    else:
+        wanted.append(("Ready", "True", "KubeletReady", "kubelet is posting ready status"))
     conditions = []
-    for kind, status, reason in _CONDITIONS:
+    for kind, status, reason, message in wanted:
         before = present.get(kind)
         unchanged = before is not None and before.status == status
         since = before.last_transition_time if before is not None and unchanged else None
@@ -149,7 +157,7 @@ def _conditions(existing: Node | None, now_s: float) -> list[dict[str, str]]:
                 "type": kind,
                 "status": status,
                 "reason": reason,
-                "message": "a hollow node: no machine is behind it",
+                "message": note or message,
                 "lastHeartbeatTime": timestamp(now_s),
                 "lastTransitionTime": since or timestamp(now_s),
             }

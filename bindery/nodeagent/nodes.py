@@ -1,15 +1,15 @@
-"""Keeps the Node objects and Leases of all hollow nodes, as a kubelet does for its node.
+"""Keeps Node objects and Leases, as a kubelet does for its node.
 
-Started by `agent`; `pods` reads from it which nodes are registered. Like a kubelet, it registers a
-node only at the start: a deleted node stays deleted, and its Lease is no longer renewed. A node
-without the hollow label is never written to.
+Started by `agent` for all hollow nodes, and by `containers.agent` for this machine; `pods` reads
+from it which nodes are registered. Like a kubelet, it registers a node only at the start: a deleted
+node stays deleted, and its Lease is no longer renewed. A node without the label that marks its kind
+is never written to.
 """
 
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from random import Random
 from typing import Final, NamedTuple
 
 import structlog
@@ -23,7 +23,7 @@ from bindery.kube.objects.watched import Meta, Node
 from bindery.kube.watches.reflector import Change, EventType, Reflector
 from bindery.nodeagent import metrics, node_objects
 from bindery.nodeagent.node_objects import LEASE_DURATION_S, LEASE_NAMESPACE
-from bindery.nodeagent.shapes import HOLLOW_LABEL, HollowNode
+from bindery.nodeagent.shapes import HollowNode
 from bindery.nodeagent.work import WorkQueue
 
 RENEW_S: Final = LEASE_DURATION_S * 0.25
@@ -56,7 +56,7 @@ class NodeStage(StrEnum):
     RETIRED = "retired"
     """The Node or its hollow label was deleted by another client."""
     REFUSED = "refused"
-    """A Node of the same name exists that is not hollow."""
+    """A Node of the same name exists that is of another kind."""
     FAILED = "failed"
     """The node's kubelet does not start."""
 
@@ -82,8 +82,9 @@ class _State:
 class NodeKeeper:
     """Registers `nodes`, renews their Leases and refreshes their status.
 
-    `prepare` starts the kubelet of a node; it returns the reason if the kubelet does not start.
-    `on_registered` is called with a node when its pods may be run.
+    All have the same mark. `prepare` starts the kubelet of a node; it returns the reason if the
+    kubelet does not start. `on_registered` is called with a node when its pods may be run.
+    `problem` returns why a node cannot run pods, empty if it can.
     """
 
     def __init__(
@@ -91,19 +92,21 @@ class NodeKeeper:
         client: Client,
         nodes: tuple[HollowNode, ...],
         *,
-        clock: Callable[[], float],
-        random: Random,
         events: EventRecorder,
         prepare: Callable[[HollowNode], str | None],
         on_registered: Callable[[HollowNode], None],
+        problem: Callable[[], str] = lambda: "",
     ) -> None:
-        self._client, self._clock, self._random = client, clock, random
+        environment = client.environment
+        self._client, self._clock = client, environment.now_s
+        self._random = random = environment.random
         self._events, self._prepare, self._on_registered = events, prepare, on_registered
+        self._problem = problem
         self._states = {node.name: _State(node) for node in nodes}
         self._pending = set(self._states)
         self._queue = WorkQueue("nodes", self._handle, workers=_WORKERS, random=random)
         self._reflector = Reflector(
-            client, NODES, self._on_change, label_selector=f"{HOLLOW_LABEL}=true"
+            client, NODES, self._on_change, label_selector=f"{nodes[0].mark}=true"
         )
         self.settled = asyncio.Event()
         """Set when all nodes have finished their first registration."""
@@ -125,9 +128,13 @@ class NodeKeeper:
 
     def complain(self, node: HollowNode, problem: str, reason: str = "StateLost") -> None:
         """Write a warning event for `node`."""
-        log.error("a hollow node has a problem", node=node.name, problem=problem)
+        log.error("a node has a problem", node=node.name, problem=problem)
         reference = ObjectReference(NODES.api_version, NODES.kind, "", node.name, node.name)
         self._events.warning(reference, reason, problem)
+
+    def refresh(self, node: HollowNode) -> None:
+        """Write the status of `node` now: what makes it ready has changed."""
+        self._queue.add(NodeTask(Duty.REFRESH, node.name))
 
     @property
     def healthy(self) -> bool:
@@ -194,9 +201,9 @@ class NodeKeeper:
         name = state.node.name
         try:
             existing = await self._client.get(NODES, name)
-            if not node_objects.is_hollow(existing):
-                log.error("a node of this name exists and is not hollow; it is left unchanged",
-                          node=name)  # fmt: skip
+            if not node_objects.is_marked(existing, state.node.mark):
+                log.error("a node of this name exists that another program made; it is left "
+                          "unchanged", node=name, missing_label=state.node.mark)  # fmt: skip
                 self._enter(state, NodeStage.REFUSED)
                 return
             labels = node_objects.label_patch(state.node, existing)
@@ -246,7 +253,7 @@ class NodeKeeper:
             await self._client.patch(
                 NODES,
                 state.node.name,
-                node_objects.status_patch(state.node, existing, now),
+                node_objects.status_patch(state.node, existing, now, self._problem()),
                 subresource="status",
                 kind=PatchKind.STRATEGIC,
             )
@@ -277,7 +284,11 @@ class NodeKeeper:
                 self._enter(state, NodeStage.RETIRED)
         elif state.stage is NodeStage.RETIRED and change.type is EventType.ADDED:
             self._queue.add(NodeTask(Duty.ADOPT, state.node.name))
-        elif state.stage is NodeStage.REGISTERED and not node_objects.is_ready(change.object):
+        elif (
+            state.stage is NodeStage.REGISTERED
+            and not node_objects.is_ready(change.object)
+            and not self._problem()
+        ):
             # The node controller marks a node with a late Lease as not ready: write the status now.
             pause_s = HEAL_S - (self._clock() - state.refreshed_s)
             self._queue.add_later(NodeTask(Duty.REFRESH, state.node.name), pause_s)

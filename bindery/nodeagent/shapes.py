@@ -14,6 +14,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from bindery.api import names
 from bindery.api.base import ApiModel, NonNegative
+from bindery.nodeagent.descriptions import HOLLOW, NodeDescription
 from bindery.nodeagent.hardware import (
     Amount,
     HollowMachine,
@@ -126,7 +127,7 @@ class HollowNodesFile(ApiModel):
 
 @dataclass(frozen=True)
 class HollowNode:
-    """One complete node to create."""
+    """One complete node to create: hollow, or of the kind that its `mark` names."""
 
     name: str
     labels: dict[str, str]
@@ -137,6 +138,9 @@ class HollowNode:
     address: str
     machine: HollowMachine
     """The machine; one object for all nodes of a shape."""
+    mark: str = HOLLOW_LABEL
+    """The label, with the value "true", of the nodes that this kind of agent may take over."""
+    description: NodeDescription = HOLLOW
 
 
 def expand(shapes: tuple[NodeShape, ...]) -> tuple[HollowNode, ...]:

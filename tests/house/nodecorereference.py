@@ -25,7 +25,7 @@ CPU is in millicores, memory in bytes, devices are counted.
 
 This page is generated from the source by `make crds`.
 """
-_FOOT: Final = "\nNext: [the node agent without a kubelet](node-agent.md)\n"
+_FOOT: Final = "\nNext: [the node agent](node-agent.md)\n"
 _SECTIONS: Final = ("Args", "Attributes", "Raises")
 Documented = ast.Module | ast.ClassDef | ast.FunctionDef
 

@@ -22,7 +22,7 @@ def refusal(command_line: CommandLine) -> Refusal:
 
 
 def test_a_start_without_hollow_is_refused_with_the_reason(refusal: Refusal) -> None:
-    assert "only hollow nodes are supported" in refusal()
+    assert "--container-runtime-endpoint for this machine" in refusal()
 
 
 def test_a_number_and_a_file_exclude_each_other(refusal: Refusal, tmp_path: Path) -> None:

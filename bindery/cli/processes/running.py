@@ -83,3 +83,11 @@ async def until_stopped(work: Coroutine[Any, Any, None]) -> None:
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)
     with contextlib.suppress(asyncio.CancelledError):
         await task
+
+
+def stop_event() -> asyncio.Event:
+    """Return an event that SIGTERM and SIGINT set, for work that ends in an order of its own."""
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    return stop

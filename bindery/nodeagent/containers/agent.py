@@ -1,0 +1,234 @@
+"""Runs the pods of this machine until a stop signal: the entry point of the package.
+
+`bindery.cli.processes.containers` connects the client and calls `run`. The agent ends without
+ending pods: the next one takes them over. All state is in the API server, in the runtime, and in
+the kubelet's checkpoint files below the agent's directory.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from bindery.kube.client import Client
+from bindery.kube.events.recorder import EventRecorder
+from bindery.kube.objects.watched import Node
+from bindery.nodeagent.containers import cgroups, fields, hostfiles, thismachine
+from bindery.nodeagent.containers.cgroups import NoCgroupKeeper, PodCgroupKeeper
+from bindery.nodeagent.containers.checks import Checks
+from bindery.nodeagent.containers.configs import AgentPlaces, NodeSurroundings
+from bindery.nodeagent.containers.definitions import cri_pb2 as cri
+from bindery.nodeagent.containers.downward import PodSurroundings
+from bindery.nodeagent.containers.errors import EndpointError, RuntimeCallError
+from bindery.nodeagent.containers.hostfiles import ClusterNames
+from bindery.nodeagent.containers.images import Images
+from bindery.nodeagent.containers.memorymounts import TmpfsMounts
+from bindery.nodeagent.containers.objects import PodObjects
+from bindery.nodeagent.containers.parts import NoAllocations, NodeParts
+from bindery.nodeagent.containers.resources import NodeResources
+from bindery.nodeagent.containers.runtime import Runtime, socket_of
+from bindery.nodeagent.containers.security import NodeLimits
+from bindery.nodeagent.containers.thismachine import NodeOptions
+from bindery.nodeagent.containers.volumes import SimpleVolumes
+from bindery.nodeagent.containers.workers import PodWorkers
+from bindery.nodeagent.kubelets import Kubelets
+from bindery.nodeagent.nodes import NodeKeeper
+from bindery.nodeagent.shapes import HollowNode
+from bindery.nodecore.cgroups.manager import CgroupError
+from bindery.nodecore.podsync.restarts import RestartBackoff
+from bindery.observability.health import HealthServer
+from bindery.observability.listening import NOWHERE, Listening
+
+COMPONENT: Final = "bindery-nodeagent"
+_STATUS_S: Final = 10.0
+_NETWORK: Final = "NetworkReady"
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class AgentOptions:
+    """Where the agent's runtime and files are.
+
+    Attributes:
+        endpoint: the runtime's address, as the kubelet's `--container-runtime-endpoint`.
+        resolver: the node's resolv.conf; None: pods get none.
+    """
+
+    endpoint: str
+    node: NodeOptions
+    logs: Path
+    names: ClusterNames
+    resolver: Path | None
+
+
+class ContainerAgent:
+    """The agent of this machine; `runtime` is connected."""
+
+    def __init__(
+        self, client: Client, runtime: Runtime, options: AgentOptions, node: HollowNode, name: str
+    ) -> None:
+        clock, random = client.environment.now_s, client.environment.random
+        token = client.environment.token
+        self._runtime, self._network = runtime, ""
+        self._events = EventRecorder(client, COMPONENT)
+        self._registered = asyncio.Event()
+        self._node = node
+        kubelets = Kubelets(
+            node_object=self._node_object,
+            changed=lambda _: None,
+            complain=self._complain,
+            clock=clock,
+            checkpoints=options.node.root / "checkpoints",
+        )
+        self.nodes = NodeKeeper(
+            client,
+            (node,),
+            events=self._events,
+            prepare=kubelets.prepare,
+            on_registered=lambda _: self._registered.set(),
+            problem=lambda: self.problem,
+        )
+        self._objects = PodObjects(client)
+        resources = NodeResources(node, kubelets)
+        self._parts = NodeParts(
+            client=client,
+            events=self._events,
+            runtime=runtime,
+            runtime_name=name,
+            objects=self._objects,
+            volumes=SimpleVolumes(
+                options.node.root, self._objects, TmpfsMounts(), clock, lambda: token(10)
+            ),
+            images=Images(runtime, self._objects, clock),
+            checks=Checks(runtime),
+            cgroups=_cgroups(resources),
+            resources=resources,
+            allocations=NoAllocations(),
+            places=AgentPlaces(options.node.root, options.logs),
+            node=_surroundings(options, node),
+            around=PodSurroundings((node.address,), (), node.machine.allocatable),
+            backoff=RestartBackoff(clock),
+            refusal=fields.refusal_by(client),
+            clock=clock,
+            random=random,
+        )
+        self.workers = PodWorkers(self._parts, self._registered)
+
+    @property
+    def problem(self) -> str:
+        """Why this node cannot run pods; empty if it can."""
+        return self.workers.runtime_problem or self._network
+
+    async def run(self, stop: asyncio.Event, *, listening: Listening = NOWHERE) -> None:
+        """Run pods until `stop` is set; they go on running then."""
+        checks: dict[str, Callable[[], bool]] = {
+            "nodes": lambda: self.nodes.healthy,
+            "registered": self._registered.is_set,
+            "pods": lambda: self.workers.healthy,
+        }
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(HealthServer(listening, checks))
+            group = await stack.enter_async_context(asyncio.TaskGroup())
+            works = (
+                self._events.run(), self._objects.run(), self.nodes.run(), self._watch_runtime(),
+                self.workers.run(),
+            )  # fmt: skip
+            tasks = [group.create_task(work) for work in works]
+            await stop.wait()
+            for task in tasks:
+                task.cancel()
+
+    async def _watch_runtime(self) -> None:
+        """Ask the runtime whether its network is ready, and write the node when that changes."""
+        while True:
+            before = self.problem
+            try:
+                status = await self._runtime.status()
+            except RuntimeCallError as error:
+                self._network = f"container runtime is down: {error}"
+            else:
+                self._network = _network_problem(status)
+            if self.problem != before and self._registered.is_set():
+                self.nodes.refresh(self._node)
+            await asyncio.sleep(_STATUS_S)
+
+    def _node_object(self, node: HollowNode) -> Node:
+        return self.nodes.seen(node)  # the keeper is made after what asks for its Node
+
+    def _complain(self, node: HollowNode, problem: str) -> None:
+        self.nodes.complain(node, problem)
+
+
+async def connected(runtime: Runtime, endpoint: str) -> cri.VersionResponse:
+    """Return the name and version of the runtime.
+
+    Raises:
+        EndpointError: no runtime that this agent can use serves there; the text has advice.
+    """
+    socket = socket_of(endpoint)
+    if not socket.exists():
+        raise EndpointError(f"{socket} does not exist: is the container runtime running?")
+    try:
+        version = await runtime.version()
+        driver = await runtime.driver()
+    except RuntimeCallError as error:
+        raise EndpointError(f"{socket}: no container runtime answers: {error}") from error
+    if driver != cri.CGROUPFS:
+        raise EndpointError(
+            f"{socket}: the runtime uses systemd for cgroups; this agent needs cgroupfs "
+            "(containerd: SystemdCgroup = false)"
+        )
+    return version
+
+
+def _network_problem(status: cri.RuntimeStatus) -> str:
+    for one in status.conditions:
+        if not one.status and one.type == _NETWORK:
+            text = f"NetworkReady=false reason:{one.reason} message:{one.message}"
+            return f"container runtime network not ready: {text}"
+        if not one.status:
+            return f"container runtime status check may not have completed yet: {one.message}"
+    return ""
+
+
+def _cgroups(resources: NodeResources) -> PodCgroupKeeper:
+    files, version, _ = cgroups.of_machine()
+    root = resources.node.machine.config.cgroup_root
+    if not files.exists(root):
+        return NoCgroupKeeper(f"there is no cgroup {root}")
+    probe = f"{root.rstrip('/')}/bindery-probe"
+    try:
+        files.make(probe)
+        files.remove(probe)
+    except (CgroupError, OSError) as error:
+        return NoCgroupKeeper(str(error))
+    return PodCgroupKeeper(lambda: resources.kubelet.manager, files, version)
+
+
+def _surroundings(options: AgentOptions, node: HollowNode) -> NodeSurroundings:
+    resolver = "" if options.resolver is None else _text(options.resolver)
+    config = node.machine.config
+    pages = {pages.size_kib * 1024 for each in config.machine.nodes for pages in each.huge_pages}
+    return NodeSurroundings(
+        options.names,
+        hostfiles.read_resolver(resolver),
+        _text(Path("/etc/hosts")),
+        NodeLimits(
+            thismachine.memory_bytes(options.node.proc),
+            tuple(sorted(pages)),
+            config.subsystems.is_unified,
+        ),
+    )
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text()
+    except OSError as error:
+        log.warning("a file of the node cannot be read", file=str(file), error=error.strerror)
+        return ""

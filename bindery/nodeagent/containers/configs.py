@@ -1,0 +1,278 @@
+"""The configurations of sandboxes and containers, as the runtime takes them.
+
+Source: `generatePodSandboxConfig`, `generateContainerConfig` and `makeMounts`, Kubernetes 1.36. The
+paths of logs are the kubelet's: `NAMESPACE_NAME_UID/CONTAINER/ATTEMPT.log`.
+"""
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from bindery.nodeagent.candidates import core_pod
+from bindery.nodeagent.containers import hostfiles, labels, security
+from bindery.nodeagent.containers.definitions import cri_pb2 as cri
+from bindery.nodeagent.containers.errors import CREATE_CONFIG, StartError
+from bindery.nodeagent.containers.hostfiles import ClusterNames, Resolver
+from bindery.nodeagent.containers.podspec import Mounted, RunContainer, RunPod
+from bindery.nodeagent.containers.security import ImageUser, NodeLimits
+from bindery.nodeagent.containers.volumes import Prepared
+from bindery.nodecore.devices.options import RunOptions
+from bindery.nodecore.lifecycle import CpusetConfig
+from bindery.nodecore.pods import total
+from bindery.nodecore.podsync.expansion import expand, references
+
+HOSTS: Final = "/etc/hosts"
+_PROPAGATION: Final = {
+    "HostToContainer": cri.PROPAGATION_HOST_TO_CONTAINER,
+    "Bidirectional": cri.PROPAGATION_BIDIRECTIONAL,
+}
+_PROTOCOLS: Final = {"": cri.TCP, "TCP": cri.TCP, "UDP": cri.UDP, "SCTP": cri.SCTP}
+_LOG: Final = re.compile(r"(\d+)\.log")
+_MOST_KERNEL_NAME: Final = 64
+
+
+@dataclass(frozen=True)
+class AgentPlaces:
+    """The directories of the agent. `root`: as the kubelet's `--root-dir`."""
+
+    root: Path
+    logs: Path
+
+    def pod(self, uid: str) -> Path:
+        """Return the directory of a pod."""
+        return self.root / "pods" / uid
+
+    def pod_logs(self, pod: RunPod) -> Path:
+        """Return the directory with the logs of a pod."""
+        meta = pod.metadata
+        return self.logs / f"{meta.namespace}_{meta.name}_{meta.uid}"
+
+
+@dataclass(frozen=True)
+class NodeSurroundings:
+    """What the configurations depend on beside the pod.
+
+    Attributes:
+        hosts: the content of the node's hosts file.
+    """
+
+    names: ClusterNames
+    resolver: Resolver
+    hosts: str
+    limits: NodeLimits
+
+
+def sandbox(
+    pod: RunPod, attempt: int, cgroup: str, places: AgentPlaces, node: NodeSurroundings
+) -> cri.PodSandboxConfig:
+    """Return the configuration of a sandbox; `cgroup`: the path of the pod's cgroup.
+
+    Raises:
+        StartError: the pod wants its full name as the host's, which is too long for it.
+    """
+    meta, spec = pod.metadata, pod.spec
+    found = hostfiles.resolver(pod, node.names, node.resolver)
+    core = core_pod(pod)
+    whole = security.limits(total(core), total(core, "limits"))
+    config = cri.PodSandboxConfig(
+        metadata=cri.PodSandboxMetadata(
+            name=meta.name, uid=meta.uid, namespace=meta.namespace, attempt=attempt
+        ),
+        log_directory=str(places.pod_logs(pod)),
+        dns_config=cri.DNSConfig(
+            servers=found.servers, searches=found.searches, options=found.options
+        ),
+        labels=labels.of_pod(pod),
+        annotations=meta.annotations,
+        linux=cri.LinuxPodSandboxConfig(
+            cgroup_parent=cgroup,
+            security_context=security.of_sandbox(pod),
+            sysctls={
+                one.name.replace("/", "."): one.value
+                for one in (spec.security_context.sysctls if spec.security_context else None) or ()
+            },
+            resources=whole,
+            overhead=security.limits(core.overhead, core.overhead) if core.overhead else None,
+        ),
+    )
+    if not spec.host_network:
+        config.hostname = _kernel_name(pod, node.names)
+    for container in spec.all_containers:
+        for port in container.ports or ():
+            if port.host_port:
+                config.port_mappings.add(
+                    protocol=_PROTOCOLS.get(port.protocol, cri.TCP),
+                    container_port=port.container_port,
+                    host_port=port.host_port,
+                    host_ip=port.host_ip,
+                )
+    return config
+
+
+def _kernel_name(pod: RunPod, names: ClusterNames) -> str:
+    name, domain = hostfiles.hostname(pod), hostfiles.domain(pod, names)
+    if not pod.spec.set_hostname_as_fqdn or not domain:
+        return name
+    full = f"{name}.{domain}"
+    if len(full) > _MOST_KERNEL_NAME:
+        raise StartError(
+            "ConfigPodSandboxError",
+            f"failed to construct FQDN from pod hostname and cluster domain, FQDN {full} is too "
+            f"long ({_MOST_KERNEL_NAME} characters is the max, {len(full)} characters requested)",
+        )
+    return full
+
+
+@dataclass(frozen=True)
+class Start:
+    """All that a new container is made from."""
+
+    pod: RunPod
+    container: RunContainer
+    attempt: int
+    image: str
+    user: ImageUser
+    variables: Mapping[str, str]
+    volumes: Mapping[str, Prepared]
+    options: RunOptions
+    cpuset: CpusetConfig
+    has_own_cpus: bool = False
+
+
+def container(start: Start, places: AgentPlaces, node: NodeSurroundings) -> cri.ContainerConfig:
+    """Return the configuration of a container, and make its directories and files.
+
+    Raises:
+        StartError: the container's spec cannot be carried out.
+        OSError: a directory cannot be made.
+    """
+    pod, wanted = start.pod, start.container
+    variables = {**start.variables, **start.options.envs}
+    (places.pod_logs(pod) / wanted.name).mkdir(parents=True, exist_ok=True)
+    config = cri.ContainerConfig(
+        metadata=cri.ContainerMetadata(name=wanted.name, attempt=start.attempt),
+        image=cri.ImageSpec(image=start.image, user_specified_image=wanted.image),
+        command=[expand(one, variables) for one in wanted.command or ()],
+        args=[expand(one, variables) for one in wanted.args or ()],
+        working_dir=wanted.working_dir,
+        envs=[
+            cri.KeyValue(key=key, value=text.encode(errors="surrogateescape"))
+            for key, text in variables.items()
+        ],
+        mounts=_mounts(start, places),
+        devices=[
+            cri.Device(
+                container_path=one.container_path,
+                host_path=one.host_path,
+                permissions=one.permissions,
+            )
+            for one in start.options.devices
+        ],
+        CDI_devices=[cri.CDIDevice(name=name) for name in start.options.cdi_devices],
+        labels=labels.of_container(pod, wanted),
+        annotations={
+            **start.options.annotations,
+            **labels.annotations(pod, wanted, start.attempt),
+        },
+        log_path=f"{wanted.name}/{start.attempt}.log",
+        stdin=wanted.stdin,
+        stdin_once=wanted.stdin_once,
+        tty=wanted.tty,
+        linux=_linux(start, node),
+    )
+    if wanted.lifecycle is not None and wanted.lifecycle.stop_signal:
+        config.stop_signal = cri.Signal.Value(wanted.lifecycle.stop_signal)
+    return config
+
+
+def _linux(start: Start, node: NodeSurroundings) -> cri.LinuxContainerConfig:
+    core = core_pod(start.pod)
+    own = next(one for one in core.all_containers if one.name == start.container.name)
+    return cri.LinuxContainerConfig(
+        resources=security.of_resources(
+            core,
+            own,
+            node.limits,
+            start.cpuset,
+            is_node_critical=security.is_node_critical(start.pod),
+            has_own_cpus=start.has_own_cpus,
+        ),
+        security_context=security.of_container(start.pod, start.container, start.user),
+    )
+
+
+def _mounts(start: Start, places: AgentPlaces) -> list[cri.Mount]:
+    pod, wanted = start.pod, start.container
+    found = [_of_volume(start, one) for one in wanted.volume_mounts or ()]
+    found += [
+        cri.Mount(
+            container_path=one.container_path, host_path=one.host_path, readonly=one.read_only
+        )
+        for one in start.options.mounts
+    ]
+    directory = places.pod(pod.metadata.uid)
+    if not any(one.container_path == HOSTS for one in found):
+        file = directory / "etc-hosts"
+        found.append(cri.Mount(container_path=HOSTS, host_path=str(file)))
+    if wanted.termination_message_path:
+        messages = directory / "containers" / wanted.name
+        messages.mkdir(parents=True, exist_ok=True)
+        file = messages / f"{start.attempt:08x}"
+        file.touch()
+        file.chmod(0o666)  # any user of the container writes there
+        found.append(cri.Mount(container_path=wanted.termination_message_path, host_path=str(file)))
+    return found
+
+
+def _of_volume(start: Start, mount: Mounted) -> cri.Mount:
+    volume = start.volumes.get(mount.name)
+    if volume is None:
+        raise StartError(
+            CREATE_CONFIG, f'cannot find volume "{mount.name}" to mount into container'
+        )
+    path = _sub_path(volume.path, mount, start)
+    target = mount.mount_path
+    if not target.startswith("/"):
+        target = os.path.normpath(f"/{target}")
+    return cri.Mount(
+        container_path=target,
+        host_path=str(path),
+        readonly=mount.read_only or volume.read_only,
+        propagation=_PROPAGATION.get(mount.mount_propagation or "", cri.PROPAGATION_PRIVATE),
+    )
+
+
+def _sub_path(volume: Path, mount: Mounted, start: Start) -> Path:
+    """Return the path in a volume; one that does not exist becomes a directory."""
+    below = mount.sub_path
+    if mount.sub_path_expr:
+        variables = {**start.variables, **start.options.envs}
+        missing = [one for one in references(mount.sub_path_expr) if not variables.get(one)]
+        if missing:
+            names = ", ".join(sorted(missing))
+            raise StartError(CREATE_CONFIG, f"missing value for {names}")
+        below = expand(mount.sub_path_expr, variables)
+    if not below:
+        return volume
+    base = volume.resolve()
+    path = (base / below).resolve()
+    if below.startswith("/") or not path.is_relative_to(base):
+        raise StartError(
+            CREATE_CONFIG, f'failed to prepare subPath for volumeMount "{mount.name}": it leaves it'
+        )
+    if not path.exists():
+        path.mkdir(parents=True)
+    return path
+
+
+def attempt_by_logs(places: AgentPlaces, pod: RunPod, name: str) -> int:
+    """Return the attempt after the last one that has a log; 0 without logs."""
+    directory = places.pod_logs(pod) / name
+    try:
+        found = [_LOG.fullmatch(one.name) for one in directory.iterdir()]
+    except OSError:
+        return 0
+    return max((int(one[1]) + 1 for one in found if one), default=0)

@@ -1,0 +1,304 @@
+"""Bindery's agent runs pods with a real containerd as the kubelet of another node does.
+
+Each pod goes to both nodes; phase, conditions, states, exit codes and reasons are compared.
+"""
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from devcluster.realnode.cluster import RealCluster
+from devcluster.realnode.node import RealNode
+from tests.administrator import Administrator
+from tests.e2e.realnode import agentnode
+from tests.e2e.realnode.nodepods import (
+    Spec,
+    by_command,
+    container,
+    first,
+    of,
+    pod,
+    probing,
+    sidecar,
+)
+from tests.e2e.support import WAIT_S
+
+pytestmark = pytest.mark.e2e
+
+KUBELET = "node-1"
+MESSAGE = "/dev/termination-log"
+READS = f"echo $MODE $KEY $(cat /c/mode) $(cat /s/key) $(cat /d/name) >{MESSAGE}"
+SOURCES = {
+    "env": [
+        {"name": "MODE", "valueFrom": {"configMapKeyRef": {"name": "settings", "key": "mode"}}},
+        {"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "settings", "key": "key"}}},
+    ],
+    "volumeMounts": [{"name": name, "mountPath": f"/{name}"} for name in "csd"],
+}
+FILES = [
+    {"name": "c", "configMap": {"name": "settings"}},
+    {"name": "s", "secret": {"secretName": "settings"}},
+    {
+        "name": "d",
+        "downwardAPI": {
+            "items": [{"path": "name", "fieldRef": {"fieldPath": "metadata.namespace"}}]
+        },
+    },
+]
+Done = Callable[[Mapping[str, Any]], bool]
+
+
+def in_phase(phase: str) -> Done:
+    return lambda found: found["phase"] == phase
+
+
+def waiting(reason: str) -> Done:
+    def is_waiting(found: Mapping[str, Any]) -> bool:
+        states = [*found.get("initContainerStatuses", ()), *found.get("containerStatuses", ())]
+        return any(one["state"].get("waiting", {}).get("reason") == reason for one in states)
+
+    return is_waiting
+
+
+def restarted(found: Mapping[str, Any]) -> bool:
+    (one,) = found["containerStatuses"]
+    return bool(one["restartCount"] == 1 and "running" in one["state"])
+
+
+CASES: dict[str, tuple[Spec, Done]] = {
+    "a success": (pod(command="exit 0"), in_phase("Succeeded")),
+    "an exit code": (pod(command="exit 3"), in_phase("Failed")),
+    "restarts with a back-off": (
+        pod(command="exit 3", restartPolicy="OnFailure"),
+        waiting("CrashLoopBackOff"),
+    ),
+    "an init container and a sidecar": (
+        pod(command="sleep 2", initContainers=[first(), sidecar()]),
+        in_phase("Succeeded"),
+    ),
+    "an init container that fails": (
+        pod(initContainers=[first(command="exit 4")]),
+        in_phase("Failed"),
+    ),
+    "variables and files": (
+        pod(command=READS, main=SOURCES, volumes=FILES),
+        in_phase("Succeeded"),
+    ),
+    "a readiness probe that fails": (
+        probing(readinessProbe=by_command("false")),
+        in_phase("Running"),
+    ),
+    "a liveness probe that fails once": (
+        pod(
+            command="sleep 600",
+            main={"livenessProbe": by_command("false", failureThreshold=3)},
+            restartPolicy="Always",
+            terminationGracePeriodSeconds=1,
+        ),
+        restarted,
+    ),
+    "a missing ConfigMap": (
+        pod(
+            main={
+                "env": [
+                    {"name": "A", "valueFrom": {"configMapKeyRef": {"name": "none", "key": "a"}}}
+                ]
+            }
+        ),
+        waiting("CreateContainerConfigError"),
+    ),
+    "a missing program": (
+        of({**container("main"), "command": ["/none"]}),
+        in_phase("Failed"),
+    ),
+    "a missing image": (
+        of({**container("main"), "image": "bindery.dev/none:1", "imagePullPolicy": "Never"}),
+        waiting("ErrImageNeverPull"),
+    ),
+    "root that is not allowed": (
+        pod(securityContext={"runAsNonRoot": True}),
+        waiting("CreateContainerConfigError"),
+    ),
+    "a deadline": (pod(activeDeadlineSeconds=4), in_phase("Failed")),
+}
+
+
+@pytest.fixture(scope="module")
+def node(cluster: RealCluster) -> Iterator[RealNode]:
+    with agentnode.added(cluster) as node:
+        yield node
+
+
+@pytest.fixture(scope="module")
+def place(administrator: Administrator, cluster: RealCluster) -> Iterator[str]:
+    """A namespace with a ConfigMap and a Secret."""
+    with cluster.control_plane.network.entered(), administrator.fresh_namespace() as name:
+        for kind, literal in ((["configmap"], "mode=fast"), (["secret", "generic"], "key=hidden")):
+            cluster.control_plane.kubectl(
+                "create", *kind, "settings", f"--namespace={name}", f"--from-literal={literal}"
+            )
+        yield name
+
+
+class Pods:
+    """Pods of one namespace."""
+
+    def __init__(self, cluster: RealCluster, namespace: str) -> None:
+        self._plane, self._namespace = cluster.control_plane, namespace
+
+    def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
+        return self._plane.kubectl(*arguments, f"--namespace={self._namespace}", stdin=stdin)
+
+    def create(self, name: str, spec: Spec, node: str) -> None:
+        body = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name},
+            "spec": {**spec, "nodeName": node},
+        }
+        self.kubectl("create", "--filename=-", stdin=json.dumps(body))
+
+    def status(self, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.kubectl("get", "pod", name, "--output=json"))
+        status: dict[str, Any] = found["status"]
+        return status
+
+    def until(self, name: str, holds: Done) -> dict[str, Any]:
+        """Wait until the status of a pod fulfils `holds`; return it."""
+        deadline_s = time.monotonic() + WAIT_S
+        while True:
+            found = self.status(name)
+            if holds(found):
+                return found
+            assert time.monotonic() < deadline_s, json.dumps(found, indent=1)
+            time.sleep(0.2)
+
+
+@pytest.fixture(scope="module")
+def pods(cluster: RealCluster, place: str) -> Pods:
+    return Pods(cluster, place)
+
+
+def shown(status: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a status without identities, addresses and times."""
+    states = [*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ())]
+    return {
+        "phase": status["phase"],
+        "reason": status.get("reason"),
+        "conditions": {
+            one["type"]: (one["status"], one.get("reason"), one.get("message"))
+            for one in status["conditions"]
+        },
+        "containers": {
+            one["name"]: (
+                _state(one["state"]), _state(one["lastState"]), one["ready"], one["started"],
+            )
+            for one in states
+        },
+    }  # fmt: skip
+
+
+def _state(state: Mapping[str, Any]) -> tuple[Any, ...]:
+    for kind, about in state.items():
+        message = about.get("message") if kind == "terminated" else None
+        return (kind, about.get("reason"), about.get("exitCode"), message)
+    return ()
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_pod_is_run_as_a_kubelet_runs_it(pods: Pods, node: RealNode, case: str) -> None:
+    spec, done = CASES[case]
+    name = case.lower().replace(" ", "-")
+    for where in (KUBELET, node.name):
+        pods.create(f"{name}-{where}", spec, where)
+
+    by_kubelet, by_agent = (pods.until(f"{name}-{where}", done) for where in (KUBELET, node.name))
+
+    assert shown(by_agent) == shown(by_kubelet)
+    for where in (KUBELET, node.name):
+        pods.kubectl("delete", "pod", f"{name}-{where}", "--grace-period=1", "--wait=false")
+
+
+def test_a_job_completes(pods: Pods, node: RealNode) -> None:
+    template = {"spec": pod(command="exit 0", nodeName=node.name)}
+    body = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "job"},
+        "spec": {"template": template},
+    }
+    pods.kubectl("create", "--filename=-", stdin=json.dumps(body))
+
+    pods.kubectl("wait", "job/job", "--for=condition=Complete", "--timeout=50s")
+
+
+def test_a_deleted_pod_runs_its_hook_and_leaves_nothing(pods: Pods, node: RealNode) -> None:
+    mounts = {"volumeMounts": [{"name": "v", "mountPath": "/v"}]}
+    hook = {"preStop": {"exec": {"command": ["sh", "-c", "echo saved >/v/file"]}}}
+    spec = pod(
+        main={**mounts, "lifecycle": hook},
+        volumes=[{"name": "v", "hostPath": {"path": "/node/shared"}}],
+        terminationGracePeriodSeconds=10,
+    )
+    pods.create("hooked", spec, node.name)
+    pods.until("hooked", in_phase("Running"))
+    uid = pods.kubectl("get", "pod", "hooked", "--output=jsonpath={.metadata.uid}")
+
+    pods.kubectl("delete", "pod", "hooked", "--timeout=50s")
+
+    assert (node.shared / "file").read_text() == "saved\n"
+    deadline_s = time.monotonic() + WAIT_S
+    while any(uid in text for text in _left(node)):
+        assert time.monotonic() < deadline_s, _left(node)
+        time.sleep(0.2)
+
+
+def _left(node: RealNode) -> list[str]:
+    """Return the directories, logs and cgroups of pods on the node."""
+    paths = "/var/lib/kubelet/pods /var/log/pods"
+    found = node.run("sh", "-c", f"ls -d {paths.replace(' ', '/* ')}/* 2>/dev/null || true")
+    groups = node.run("sh", "-c", f"find /sys/fs/cgroup -path '*{node.plan.cgroup}*' -name 'pod*'")
+    return [*found.split(), *groups.split()]
+
+
+def test_a_killed_agent_takes_over_what_runs_and_ends_what_is_gone(
+    pods: Pods, node: RealNode
+) -> None:
+    for name in ("kept", "removed"):
+        pods.create(name, pod(restartPolicy="Always"), node.name)
+    kept = pods.until("kept", in_phase("Running"))["containerStatuses"][0]["containerID"]
+    removed = pods.until("removed", in_phase("Running"))["containerStatuses"][0]["containerID"]
+
+    node.hold("kubelet")
+    agentnode.kill(node)
+    pods.kubectl("delete", "pod", "removed", "--force", "--grace-period=0")
+    pods.create("later", pod(), node.name)
+    node.release("kubelet")
+
+    pods.until("later", in_phase("Running"))
+    deadline_s = time.monotonic() + WAIT_S
+    while removed.rpartition("/")[2] in _tasks(node):
+        assert time.monotonic() < deadline_s
+        time.sleep(0.2)
+    status = pods.until("kept", in_phase("Running"))["containerStatuses"][0]
+    assert (status["containerID"], status["restartCount"]) == (kept, 0)
+    assert kept.rpartition("/")[2] in _tasks(node)
+
+
+def _tasks(node: RealNode) -> str:
+    return node.run("ctr", "--namespace=k8s.io", "tasks", "list")
+
+
+def test_a_pod_with_what_is_not_carried_out_fails_with_the_reason(
+    pods: Pods, node: RealNode
+) -> None:
+    volume = {"name": "v", "csi": {"driver": "none.example.com"}}
+    pods.create("unsupported", pod(volumes=[volume]), node.name)
+
+    found = pods.until("unsupported", in_phase("Failed"))
+
+    assert found["reason"] == "UnsupportedPodSpec"
+    assert "volumes.csi: " in found["message"]
