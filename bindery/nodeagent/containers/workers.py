@@ -11,13 +11,13 @@ from typing import Final
 import structlog
 
 from bindery.kube.watches.reflector import Change, EventType, Reflector
+from bindery.nodeagent.admission import PREEMPTED
 from bindery.nodeagent.containers import labels
 from bindery.nodeagent.containers.errors import RuntimeCallError
 from bindery.nodeagent.containers.killing import Killer
 from bindery.nodeagent.containers.parts import NodeParts
 from bindery.nodeagent.containers.podspec import RUN_PODS, RunPod
 from bindery.nodeagent.containers.worker import PodWorker
-from bindery.nodeagent.kubelet import PREEMPTED
 from bindery.nodecore.cgroups.manager import CgroupError
 
 RELIST_S: Final = 1.0
