@@ -116,15 +116,20 @@ class NodeResources:
         Raises:
             ClaimsError: a driver fails; try again.
         """
-        claiming, claims = claims_of(pod), self.manager.claims
-        if claiming is None or claims is None:
-            return
-        if not any(claiming.uid in one.state.pod_uids for one in claims.claims.values()):
+        claiming = claims_of(pod)
+        if claiming is None or not self.has_claims(claiming.uid):
             return  # never prepared: its claims may not even exist
         try:
             await self._sockets.unprepare(claiming)
         except ClaimError as error:
             raise ClaimsError(str(error)) from error
+
+    def has_claims(self, uid: str) -> bool:
+        """Return whether claims of the pod `uid` have still to be unprepared."""
+        claims = self.manager.claims
+        return claims is not None and any(
+            uid in one.state.pod_uids for one in claims.claims.values()
+        )
 
     async def options(self, pod: RunPod, container: RunContainer) -> RunOptions:
         """Return what devices and claims add to a container that is about to start.

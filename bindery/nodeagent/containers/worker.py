@@ -243,8 +243,9 @@ class PodWorker:
         ending = self._ending or _Ending()
         if ending.reason or self._phase in ENDED_POD_PHASES:
             new = phase.FAILED if ending.reason else self._phase
-        # A phase is final only when no container runs any more.
-        shown = self._phase if new in ENDED_POD_PHASES and self._seen.running else new
+        # A phase is final only when no container runs any more and others can have its claims.
+        is_busy = bool(self._seen.running) or parts.resources.has_claims(pod.metadata.uid)
+        shown = self._phase if new in ENDED_POD_PHASES and is_busy else new
         conditions = phase.Conditions(
             found,
             self._seen,
@@ -371,7 +372,6 @@ class PodWorker:
         self._seen = await seen.read(parts.runtime, uid, parts.runtime_name)
         if self._seen.running:
             return 0.0
-        # Before the last status is written: then others may use the claims.
         await parts.resources.unprepare(pod)
         is_refused = self._ending is not None and self._ending.reason and not was_started
         if not self._was_over and not self._is_gone and not is_refused:

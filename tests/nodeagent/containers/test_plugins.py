@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -70,6 +71,12 @@ def claiming(uid: str, **spec: Any) -> dict[str, Any]:
     pod = named(uid, manifest(app, resourceClaims=claims, **spec))
     made = [{"name": "gpu", "resourceClaimName": "claim"}]
     return {**pod, "status": {**pod["status"], "resourceClaimStatuses": made}}
+
+
+def allocate(world: SocketWorld, uid: str) -> None:
+    """Make the claim of a pod from its template, allocated and reserved."""
+    world.claims.add("claim", uid)
+    world.claims.claims["claim"] = replace(world.claims.claims["claim"], owner_uid=uid)
 
 
 def named(uid: str, pod: dict[str, Any]) -> dict[str, Any]:
@@ -215,7 +222,7 @@ async def test_claims_are_prepared_before_the_sandbox_and_unprepared_before_the_
     tmp_path: Path, runtime: FakeRuntime, world: SocketWorld
 ) -> None:
     resources = await begun(world)
-    world.claims.add("claim", "one")
+    allocate(world, "one")
     driver = DraDriver()
     async with running(tmp_path, claiming("one"), runtime, plugins=resources) as pod:
         await asyncio.sleep(0)
@@ -240,7 +247,7 @@ async def test_a_container_that_restarts_under_another_agent_keeps_its_claim(
     tmp_path: Path, runtime: FakeRuntime, world: SocketWorld
 ) -> None:
     resources = await begun(world)
-    world.claims.add("claim", "one")
+    allocate(world, "one")
     async with world.driving(DraDriver()):
         spec = claiming("one", restartPolicy="Always")
         async with running(tmp_path, spec, runtime, plugins=resources) as pod:
