@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Final
 
 import msgspec
-import structlog
 
 from bindery.kube.objects.watched import Node
 from bindery.nodeagent import metrics
@@ -36,8 +35,6 @@ from bindery.nodecore.pods import Container, Pod
 
 _NONE: Final = "0"
 """The amount of a resource whose plugin is gone for long; others see that it was there."""
-
-log = structlog.get_logger(__name__)
 
 
 class NodeResources:
