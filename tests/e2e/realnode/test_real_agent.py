@@ -307,7 +307,8 @@ def test_pods_keep_the_devices_of_a_plugin_when_the_agent_is_killed(
     agentnode.kill(node)
 
     pods.create("device-3", running("sleep 600", devices=1), node.name)
-    assert pods.until("device-3", in_phase("Failed"))["reason"] == f"OutOf{DEVICE}"
+    refused = pods.until("device-3", in_phase("Failed"))
+    assert refused["reason"] == "UnexpectedAdmissionError", refused["message"]
     plane.kubectl("wait", f"node/{node.name}", offered, "--timeout=60s")
     assert [shown(pods.status(name)) for name in names] == list(map(shown, before))
 
