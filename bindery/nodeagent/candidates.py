@@ -67,7 +67,7 @@ def allocatable_of(node: HollowNode, seen: Node) -> Mapping[str, int]:
 def in_order_of_restoration(
     present: Iterable[PodT], is_recorded: Callable[[str], bool]
 ) -> tuple[list[PodT], list[PodT]]:
-    """Return the pods to admit when an agent starts: those that run, and then the others.
+    """Return the pods to admit when an agent starts: running pods, and then the others.
 
     Pods that hold resources come before pods that hold none, then the older before the younger.
     `is_recorded`: whether the pod of a UID holds resources.
