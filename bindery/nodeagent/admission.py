@@ -119,6 +119,16 @@ class PodAdmission:
         """Return a pod that is admitted or planned."""
         return self._admitted.get(uid)
 
+    def is_recorded(self, uid: str) -> bool:
+        """Return whether containers of the pod `uid` already hold resources."""
+        manager = self.manager
+        recorded = (
+            manager.cpu.state.containers,
+            manager.memory.state.containers,
+            manager.devices.state.held,
+        )
+        return any(uid in one for one in recorded)
+
     def admitted(self) -> Iterable[Pod]:
         """Return the pods that run, in the order of their admission."""
         return (one.pod for uid, one in self._admitted.items() if uid not in self._planned)
@@ -175,5 +185,5 @@ def _without_ended(candidate: Candidate) -> Candidate:
 
 
 def container_id(uid: str, container: str) -> str:
-    """Return the ID that the container runtime of a hollow node would give to a container."""
+    """Return the ID under which the managers know a container of a pod, also its next attempts."""
     return f"hollow://{uid}/{container}"

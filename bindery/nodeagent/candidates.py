@@ -1,19 +1,21 @@
-"""Converts a pod and its Node object to the input of the admission checks. Pure.
+"""Converts pods and their Node object to the input of the admission checks. Pure.
 
-Used by `kubelets`. Resources of a container that a claim serves (KEP-5004) are left out, as in the
-kubelet: the driver of the claim allocates them.
+Used by `kubelets` and by `containers.resources`. Resources of a container that a claim serves
+(KEP-5004) are left out, as in the kubelet: the driver of the claim allocates them.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import lru_cache
-from typing import Final
+from typing import Final, TypeVar
 
+from bindery.api.states import ENDED_POD_PHASES
 from bindery.kube.objects import taints
 from bindery.kube.objects.declaredfeatures import required_features
 from bindery.kube.objects.labels import selects_node
 from bindery.kube.objects.podspec import Container, ResourceRequirements
 from bindery.kube.objects.watched import Node
 from bindery.nodeagent.pod_objects import HollowPod, HollowPodSpec, PodSecurityContext
+from bindery.nodeagent.shapes import HollowNode
 from bindery.nodecore import pods
 from bindery.nodecore.admission.facts import Candidate, HostPort
 
@@ -21,7 +23,9 @@ _ALWAYS: Final = "Always"
 _NO_EXECUTE: Final = "NoExecute"
 _MEMORY_PRESSURE: Final = "node.kubernetes.io/memory-pressure"
 _TCP: Final = "TCP"
+_RUNNING: Final = "Running"
 _HASHABLE = tuple[tuple[str, str], ...]
+PodT = TypeVar("PodT", bound=HollowPod)
 
 
 def candidate_of(pod: HollowPod, node: Node) -> Candidate:
@@ -50,6 +54,38 @@ def candidate_of(pod: HollowPod, node: Node) -> Candidate:
         required_features=required_features(spec),
         is_pending=pod.status.phase in ("", "Pending"),
     )
+
+
+def allocatable_of(node: HollowNode, seen: Node) -> Mapping[str, int]:
+    """Return the amounts available to pods: the node's own and others' additions to the Node."""
+    own = node.machine.allocatable
+    listed = (seen.status.allocatable or {}).items()
+    more = {name: text for name, text in listed if name not in own}
+    return {**own, **pods.resources(more)} if more else own
+
+
+def in_order_of_restoration(
+    present: Iterable[PodT], is_recorded: Callable[[str], bool]
+) -> tuple[list[PodT], list[PodT]]:
+    """Return the pods to admit when an agent starts: running pods, and then the others.
+
+    Pods that hold resources come before pods that hold none, then the older before the younger.
+    `is_recorded`: whether the pod of a UID holds resources.
+    """
+
+    def order(pod: PodT) -> tuple[bool, str, str]:
+        uid, created = pod.metadata.uid, pod.metadata.creation_timestamp or ""
+        return not is_recorded(uid), created, uid
+
+    left = [pod for pod in present if pod.status.phase not in ENDED_POD_PHASES]
+    ordered = sorted(left, key=order)
+    running = [pod for pod in ordered if pod.status.phase == _RUNNING]
+    others = [
+        pod
+        for pod in ordered
+        if pod.status.phase != _RUNNING and pod.metadata.deletion_timestamp is None
+    ]
+    return running, others
 
 
 def _is_selected(pod: HollowPod, node: Node) -> bool:

@@ -88,13 +88,7 @@ class HollowKubelet:
 
     def is_recorded(self, uid: str) -> bool:
         """Return whether containers of the pod `uid` already hold resources."""
-        manager = self.manager
-        recorded = (
-            manager.cpu.state.containers,
-            manager.memory.state.containers,
-            manager.devices.state.held,
-        )
-        return any(uid in one for one in recorded)
+        return self._pods.is_recorded(uid)
 
     def admit(
         self, candidate: Candidate, allocatable: Mapping[str, int], *, starts: bool = True

@@ -3,7 +3,7 @@
 Used by `pods` and by `agent`, which does not register a node if its kubelet does not start.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
@@ -13,12 +13,11 @@ from bindery.api.states import ENDED_POD_PHASES
 from bindery.kube.objects.watched import Node
 from bindery.nodeagent import held as records
 from bindery.nodeagent import metrics
-from bindery.nodeagent.candidates import candidate_of
+from bindery.nodeagent.candidates import allocatable_of, candidate_of, in_order_of_restoration
 from bindery.nodeagent.held import Held
 from bindery.nodeagent.kubelet import HollowKubelet, Stores, in_memory
 from bindery.nodeagent.pod_objects import HollowPod
 from bindery.nodeagent.shapes import HollowNode
-from bindery.nodecore import pods as core
 from bindery.nodecore.admission.result import Admission
 from bindery.nodecore.checkpoints.store import CheckpointManager, DirectoryStore
 from bindery.nodecore.errors import NodeCoreError, StateError
@@ -26,7 +25,6 @@ from bindery.nodecore.errors import NodeCoreError, StateError
 DEVICE_DIRECTORY: Final = "device-plugins"
 """Directory of the device manager's checkpoint, below the kubelet's directory."""
 NOT_STARTED: Final = "Failed to start ContainerManager"
-_RUNNING: Final = "Running"
 
 log = structlog.get_logger(__name__)
 
@@ -82,20 +80,13 @@ class Kubelets:
         kubelet = self._kubelets.get(node.name) or self._restored(node, present)
         self._kubelets[node.name] = kubelet
         self._nodes[node.name] = node
-
-        def order(pod: HollowPod) -> tuple[bool, str, str]:
-            uid, created = pod.metadata.uid, pod.metadata.creation_timestamp or ""
-            return not kubelet.is_recorded(uid), created, uid
-
-        ordered = sorted(present, key=order)
-        for pod in ordered:
-            if pod.status.phase == _RUNNING:
-                self._decide(kubelet, node, pod)
+        running, others = in_order_of_restoration(present, kubelet.is_recorded)
+        for pod in running:
+            self._decide(kubelet, node, pod)
         # Pods with interrupted admission lose their old resources: they may get others now.
         kubelet.ready()
-        for pod in ordered:
-            if pod.status.phase != _RUNNING and pod.metadata.deletion_timestamp is None:
-                self._decide(kubelet, node, pod)
+        for pod in others:
+            self._decide(kubelet, node, pod)
         self._changed(node)
 
     def admit(self, node: HollowNode, pod: HollowPod) -> Admission:
@@ -156,7 +147,7 @@ class Kubelets:
 
     def _decide(self, kubelet: HollowKubelet, node: HollowNode, pod: HollowPod) -> Admission:
         seen = self._node_object(node)
-        answer = kubelet.admit(candidate_of(pod, seen), _allocatable(node, seen))
+        answer = kubelet.admit(candidate_of(pod, seen), allocatable_of(node, seen))
         if not answer.admit:
             metrics.REFUSALS.labels(answer.reason).inc()
         return answer
@@ -189,11 +180,3 @@ def _stores(directory: Path) -> Stores:
 def _held(pods: Iterable[HollowPod]) -> dict[str, Held]:
     texts = ((pod.metadata.uid, pod.metadata.annotations.get(records.ANNOTATION)) for pod in pods)
     return {uid: records.decode(text) for uid, text in texts if text is not None}
-
-
-def _allocatable(node: HollowNode, seen: Node) -> Mapping[str, int]:
-    """Return the amounts available to pods: from the shape and from others' additions."""
-    own = node.machine.allocatable
-    listed = (seen.status.allocatable or {}).items()
-    more = {name: text for name, text in listed if name not in own}
-    return {**own, **core.resources(more)} if more else own

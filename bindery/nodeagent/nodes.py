@@ -133,7 +133,8 @@ class NodeKeeper:
         self._events.warning(reference, reason, problem)
 
     def refresh(self, node: HollowNode) -> None:
-        """Write the status of `node` now: what makes it ready has changed."""
+        """Write the status of `node` now: its devices, or what makes it ready, have changed."""
+        self._states[node.name].node = node
         self._queue.add(NodeTask(Duty.REFRESH, node.name))
 
     @property

@@ -35,7 +35,11 @@ NodeLabels = Annotated[
     list[str] | None,
     typer.Option("--node-label", metavar="KEY=VALUE", help="A label of the node."),
 ]
-RootDir = Annotated[Path, typer.Option(metavar="DIR", help="For volumes and checkpoints.")]
+RootDir = Annotated[Path, typer.Option(metavar="DIR", help="For volumes.")]
+KubeletDir = Annotated[
+    Path,
+    typer.Option(metavar="DIR", help="Where plugins look for a kubelet; also for checkpoints."),
+]
 PodLogsDir = Annotated[Path, typer.Option(metavar="DIR", help="For the logs of containers.")]
 CgroupRoot = Annotated[str, typer.Option(metavar="PATH", help="Where kubepods is made.")]
 ClusterDns = Annotated[
@@ -56,6 +60,7 @@ class MachineOptions:
     address: str
     labels: list[str]
     root: Path
+    plugins: Path
     logs: Path
     cgroup_root: str
     dns: list[str]
@@ -90,7 +95,7 @@ async def _run(options: MachineOptions, kubeconfig: Path | None, listening: List
     )
     names = ClusterNames(tuple(options.dns), options.domain)
     settings = agent.AgentOptions(
-        options.endpoint, node_options, options.logs, names, options.resolver
+        options.endpoint, node_options, options.plugins, options.logs, names, options.resolver
     )
     stop = running.stop_event()
     try:

@@ -78,6 +78,7 @@ def run(  # noqa: PLR0913, PLR0917 -- every option of the command line is one
     node_ip: containers.NodeIp = "",
     node_label: containers.NodeLabels = None,
     root_dir: containers.RootDir = Path("/var/lib/bindery-nodeagent"),
+    kubelet_dir: containers.KubeletDir = Path("/var/lib/kubelet"),
     pod_logs_dir: containers.PodLogsDir = Path("/var/log/pods"),
     cgroup_root: containers.CgroupRoot = "/",
     cluster_dns: containers.ClusterDns = None,
@@ -108,7 +109,7 @@ def run(  # noqa: PLR0913, PLR0917 -- every option of the command line is one
     if container_runtime_endpoint is not None:
         options = containers.MachineOptions(
             container_runtime_endpoint, node_name, node_ip, node_label or [], root_dir,
-            pod_logs_dir, cgroup_root, cluster_dns or [], cluster_domain, resolv_conf,
+            kubelet_dir, pod_logs_dir, cgroup_root, cluster_dns or [], cluster_domain, resolv_conf,
             _kubelet_settings(settings or ()),
         )  # fmt: skip
         running.prepare(COMPONENT, log_level)

@@ -12,10 +12,17 @@ import msgspec
 from bindery.kube.objects.selectors import LabelSelector
 
 
+class ContainerClaim(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
+    """A use of one of the pod's claims: of one request, or of all."""
+
+    name: str = ""
+    request: str = ""
+
+
 class ResourceRequirements(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     requests: dict[str, str] | None = None
     limits: dict[str, str] | None = None
-    claims: list[dict[str, str]] | None = None
+    claims: list[ContainerClaim] | None = None
 
 
 class ContainerPort(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):

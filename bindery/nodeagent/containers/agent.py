@@ -2,11 +2,11 @@
 
 `bindery.cli.processes.containers` connects the client and calls `run`. The agent ends without
 ending pods: the next one takes them over. All state is in the API server, in the runtime, and in
-the kubelet's checkpoint files below the agent's directory.
+the kubelet's checkpoint files below the directory of plugins.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +16,7 @@ import structlog
 
 from bindery.kube.client import Client
 from bindery.kube.events.recorder import EventRecorder
-from bindery.kube.objects.watched import Node
-from bindery.nodeagent.containers import cgroups, fields, hostfiles, thismachine
+from bindery.nodeagent.containers import cgroups, fields, hostfiles, labels, thismachine
 from bindery.nodeagent.containers.cgroups import NoCgroupKeeper, PodCgroupKeeper
 from bindery.nodeagent.containers.checks import Checks
 from bindery.nodeagent.containers.configs import AgentPlaces, NodeSurroundings
@@ -28,17 +27,19 @@ from bindery.nodeagent.containers.hostfiles import ClusterNames
 from bindery.nodeagent.containers.images import Images
 from bindery.nodeagent.containers.memorymounts import TmpfsMounts
 from bindery.nodeagent.containers.objects import PodObjects
-from bindery.nodeagent.containers.parts import NoAllocations, NodeParts
+from bindery.nodeagent.containers.parts import NodeParts
 from bindery.nodeagent.containers.resources import NodeResources
 from bindery.nodeagent.containers.runtime import Runtime, socket_of
 from bindery.nodeagent.containers.security import NodeLimits
-from bindery.nodeagent.containers.thismachine import NodeOptions
+from bindery.nodeagent.containers.thismachine import MachineError, NodeOptions
 from bindery.nodeagent.containers.volumes import SimpleVolumes
 from bindery.nodeagent.containers.workers import PodWorkers
-from bindery.nodeagent.kubelets import Kubelets
+from bindery.nodeagent.kubeletside.claimapi import ServerClaims
+from bindery.nodeagent.kubeletside.node import NodeClocks, NodeSockets
 from bindery.nodeagent.nodes import NodeKeeper
 from bindery.nodeagent.shapes import HollowNode
 from bindery.nodecore.cgroups.manager import CgroupError
+from bindery.nodecore.containers import Ref
 from bindery.nodecore.podsync.restarts import RestartBackoff
 from bindery.observability.health import HealthServer
 from bindery.observability.listening import NOWHERE, Listening
@@ -56,18 +57,25 @@ class AgentOptions:
 
     Attributes:
         endpoint: the runtime's address, as the kubelet's `--container-runtime-endpoint`.
+        plugins: where plugins look for a kubelet, and the checkpoints; the kubelet's
+            `/var/lib/kubelet`.
         resolver: the node's resolv.conf; None: pods get none.
     """
 
     endpoint: str
     node: NodeOptions
+    plugins: Path
     logs: Path
     names: ClusterNames
     resolver: Path | None
 
 
 class ContainerAgent:
-    """The agent of this machine; `runtime` is connected."""
+    """The agent of this machine; `runtime` is connected.
+
+    Raises:
+        MachineError: the directory of plugins cannot be used.
+    """
 
     def __init__(
         self, client: Client, runtime: Runtime, options: AgentOptions, node: HollowNode, name: str
@@ -77,24 +85,23 @@ class ContainerAgent:
         self._runtime, self._network = runtime, ""
         self._events = EventRecorder(client, COMPONENT)
         self._registered = asyncio.Event()
-        self._node = node
-        kubelets = Kubelets(
-            node_object=self._node_object,
-            changed=lambda _: None,
-            complain=self._complain,
-            clock=clock,
-            checkpoints=options.node.root / "checkpoints",
+        self._plugins = options.plugins
+        self._sockets = self._sockets_of(client, node)
+        self._resources = NodeResources(
+            node,
+            self._sockets,
+            lambda: self.nodes.seen(node),
+            lambda problem: self.nodes.complain(node, problem),
         )
         self.nodes = NodeKeeper(
             client,
             (node,),
             events=self._events,
-            prepare=kubelets.prepare,
+            prepare=lambda _: self._resources.failure,
             on_registered=lambda _: self._registered.set(),
             problem=lambda: self.problem,
         )
         self._objects = PodObjects(client)
-        resources = NodeResources(node, kubelets)
         self._parts = NodeParts(
             client=client,
             events=self._events,
@@ -106,9 +113,8 @@ class ContainerAgent:
             ),
             images=Images(runtime, self._objects, clock),
             checks=Checks(runtime),
-            cgroups=_cgroups(resources),
-            resources=resources,
-            allocations=NoAllocations(),
+            cgroups=_cgroups(self._resources),
+            resources=self._resources,
             places=AgentPlaces(options.node.root, options.logs),
             node=_surroundings(options, node),
             around=PodSurroundings((node.address,), (), node.machine.allocatable),
@@ -125,7 +131,12 @@ class ContainerAgent:
         return self.workers.runtime_problem or self._network
 
     async def run(self, stop: asyncio.Event, *, listening: Listening = NOWHERE) -> None:
-        """Run pods until `stop` is set; they go on running then."""
+        """Run pods until `stop` is set; they go on running then.
+
+        Raises:
+            MachineError: plugins cannot be served, or are served by another program.
+            EndpointError: the runtime does not answer.
+        """
         checks: dict[str, Callable[[], bool]] = {
             "nodes": lambda: self.nodes.healthy,
             "registered": self._registered.is_set,
@@ -133,35 +144,73 @@ class ContainerAgent:
         }
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(HealthServer(listening, checks))
+            thismachine.check_plugins(self._plugins)
+            self._resources.start(await self._running())
+            if self._resources.failure is None:
+                await self._serve()
+                stack.push_async_callback(self._sockets.stop)
             group = await stack.enter_async_context(asyncio.TaskGroup())
             works = (
-                self._events.run(), self._objects.run(), self.nodes.run(), self._watch_runtime(),
-                self.workers.run(),
+                self._events.run(), self._objects.run(), self.nodes.run(), self._watch(),
+                self.workers.run(), self._sockets.wait(),
             )  # fmt: skip
             tasks = [group.create_task(work) for work in works]
             await stop.wait()
             for task in tasks:
                 task.cancel()
 
-    async def _watch_runtime(self) -> None:
-        """Ask the runtime whether its network is ready, and write the node when that changes."""
+    def _sockets_of(self, client: Client, node: HollowNode) -> NodeSockets:
+        environment = client.environment
+        try:
+            return NodeSockets(
+                node.name,
+                node.machine.config,
+                self._plugins,
+                ServerClaims(client, node.name),
+                NodeClocks(environment.now_s, environment.random),
+                self._evict,
+                node.machine.declared_features,
+            )
+        except OSError as error:
+            raise MachineError(f"{self._plugins} cannot be used: {error}") from error
+
+    async def _evict(self, uids: Sequence[str]) -> None:
+        await self.workers.evict(uids)  # the workers are made after what asks for them
+
+    async def _running(self) -> list[Ref]:
+        """Return the containers that run, of an earlier agent; raises EndpointError."""
+        try:
+            found = await self._runtime.containers()
+        except RuntimeCallError as error:
+            raise EndpointError(f"the container runtime does not answer: {error}") from error
+        return [
+            (one.labels.get(labels.POD_UID, ""), one.labels.get(labels.CONTAINER, ""))
+            for one in found
+            if one.state == cri.CONTAINER_RUNNING
+        ]
+
+    async def _serve(self) -> None:
+        """Open the sockets of plugins; raises MachineError."""
+        try:
+            await self._sockets.serve()
+        except OSError as error:
+            raise MachineError(f"the sockets of plugins cannot be opened: {error}") from error
+
+    async def _watch(self) -> None:
+        """Write the node when its network is ready or not any more, or its devices change."""
+        written = "", self._resources.node
         while True:
-            before = self.problem
             try:
                 status = await self._runtime.status()
             except RuntimeCallError as error:
                 self._network = f"container runtime is down: {error}"
             else:
                 self._network = _network_problem(status)
-            if self.problem != before and self._registered.is_set():
-                self.nodes.refresh(self._node)
+            found = self.problem, self._resources.described()
+            if found != written and self._registered.is_set():
+                self.nodes.refresh(found[1])
+                written = found
             await asyncio.sleep(_STATUS_S)
-
-    def _node_object(self, node: HollowNode) -> Node:
-        return self.nodes.seen(node)  # the keeper is made after what asks for its Node
-
-    def _complain(self, node: HollowNode, problem: str) -> None:
-        self.nodes.complain(node, problem)
 
 
 async def connected(runtime: Runtime, endpoint: str) -> cri.VersionResponse:
@@ -207,7 +256,7 @@ def _cgroups(resources: NodeResources) -> PodCgroupKeeper:
         files.remove(probe)
     except (CgroupError, OSError) as error:
         return NoCgroupKeeper(str(error))
-    return PodCgroupKeeper(lambda: resources.kubelet.manager, files, version)
+    return PodCgroupKeeper(lambda: resources.manager, files, version)
 
 
 def _surroundings(options: AgentOptions, node: HollowNode) -> NodeSurroundings:

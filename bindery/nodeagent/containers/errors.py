@@ -6,6 +6,7 @@ import grpc
 
 CREATE_CONFIG: Final = "CreateContainerConfigError"
 CREATE: Final = "CreateContainerError"
+PRE_START: Final = "PreStartHookError"
 RUN: Final = "RunContainerError"
 CREATE_SANDBOX: Final = "CreatePodSandboxError"
 POST_START: Final = "PostStartHookError"
@@ -48,6 +49,10 @@ class StartError(ContainerError):
     def __init__(self, reason: str, message: str, retry_at_s: float | None = None) -> None:
         super().__init__(message)
         self.reason, self.retry_at_s = reason, retry_at_s
+
+
+class ClaimsError(ContainerError):
+    """The claims of a pod cannot be prepared or unprepared now."""
 
 
 class VolumeError(ContainerError):

@@ -60,7 +60,6 @@ def _refused(path: str, note: str, *values: object) -> FieldRule:
 
 
 _DRIVERS: Final = "volumes with drivers are not mounted by this agent"
-_CLAIMS: Final = "drivers of resource claims are not served"
 _WINDOWS: Final = "the node runs Linux"
 
 RULES: Final = (
@@ -79,6 +78,7 @@ RULES: Final = (
         "serviceAccountName", "setHostnameAsFQDN", "subdomain", "terminationGracePeriodSeconds",
         "tolerations", "volumes.name", "volumes.configMap", "volumes.downwardAPI",
         "volumes.emptyDir", "volumes.hostPath", "volumes.projected", "volumes.secret",
+        "resourceClaims", "containers.resources.claims",
     ),
     FieldRule("volumes.emptyDir.sizeLimit", Fate.CARRIED_OUT, "of medium Memory; disks are not "
               "watched, as eviction is out"),
@@ -107,9 +107,7 @@ RULES: Final = (
     _refused("containers.resizePolicy.restartPolicy", "resources stay as they are at the start",
              "RestartContainer"),
     FieldRule("ephemeralContainers", Fate.REFUSED, "ephemeral containers are not started"),
-    _refused("resourceClaims", _CLAIMS),
-    _refused("containers.resources.claims", _CLAIMS),
-    _refused("resources.claims", _CLAIMS),
+    _refused("resources.claims", "claims are used by containers"),
     _refused("securityContext.windowsOptions", _WINDOWS),
     _refused("securityContext.seLinuxChangePolicy", "volumes are not relabelled"),
     _refused("containers.securityContext.windowsOptions", _WINDOWS),

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
-from typing import Protocol
 
 from bindery.kube.client import Client
 from bindery.kube.events.recorder import EventRecorder, reference_to
@@ -14,38 +13,11 @@ from bindery.nodeagent.containers.downward import PodSurroundings
 from bindery.nodeagent.containers.fields import Refusal
 from bindery.nodeagent.containers.images import Images
 from bindery.nodeagent.containers.objects import PodObjects
-from bindery.nodeagent.containers.podspec import RUN_PODS, RunContainer, RunPod
+from bindery.nodeagent.containers.podspec import RUN_PODS, RunPod
 from bindery.nodeagent.containers.resources import NodeResources
 from bindery.nodeagent.containers.runtime import Runtime
 from bindery.nodeagent.containers.volumes import NodeVolumes
-from bindery.nodecore.devices.options import RunOptions
 from bindery.nodecore.podsync.restarts import RestartBackoff
-
-
-class Allocations(Protocol):
-    """What device plugins and claims add to containers."""
-
-    async def options(self, pod: RunPod, container: RunContainer) -> RunOptions:
-        """Return what is added to a container of an admitted pod.
-
-        Raises:
-            StartError: a plugin or driver does not answer.
-        """
-
-    async def release(self, uid: str) -> None:
-        """Give back what the pod `uid` holds."""
-
-
-class NoAllocations:
-    """Stands where neither plugins nor drivers are served."""
-
-    async def options(self, pod: RunPod, container: RunContainer) -> RunOptions:
-        """Return nothing to add."""
-        del pod, container
-        return RunOptions()
-
-    async def release(self, uid: str) -> None:
-        """Do nothing."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +39,6 @@ class NodeParts:
     checks: Checks
     cgroups: PodCgroupKeeper
     resources: NodeResources
-    allocations: Allocations
     places: AgentPlaces
     node: NodeSurroundings
     around: PodSurroundings

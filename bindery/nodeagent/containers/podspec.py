@@ -8,9 +8,14 @@ from typing import Final
 
 import msgspec
 
-from bindery.kube.objects.podspec import ContainerPort, RestartRule, VolumeMount
+from bindery.kube.objects.podspec import (
+    ContainerPort,
+    PodResourceClaim,
+    RestartRule,
+    VolumeMount,
+)
 from bindery.kube.objects.resources import PODS
-from bindery.kube.objects.watched import Condition
+from bindery.kube.objects.watched import Condition, PodClaimStatus
 from bindery.nodeagent.pod_objects import (
     HollowPod,
     HollowPodSpec,
@@ -399,6 +404,7 @@ class RunPodSpec(HollowPodSpec, frozen=True, rename="camel", kw_only=True, gc=Fa
     subdomain: str = ""
     set_hostname_as_fqdn: bool = msgspec.field(default=False, name="setHostnameAsFQDN")
     host_aliases: list[HostAlias] | None = None
+    resource_claims: list[PodResourceClaim] | None = None
     priority_class_name: str = ""
     runtime_class_name: str | None = None
     enable_service_links: bool = True
@@ -461,6 +467,7 @@ class RunPodStatus(HollowPodStatus, frozen=True, rename="camel", kw_only=True, g
     conditions: list[Condition] | None = None
     reason: str = ""
     message: str = ""
+    resource_claim_statuses: list[PodClaimStatus] | None = None
     container_statuses: list[WrittenStatus] | None = None
     init_container_statuses: list[WrittenStatus] | None = None
 

@@ -134,7 +134,7 @@ class Starter:
         text = hostfiles.hosts(pod, addresses, parts.node.hosts, parts.node.names)
         hosts.write_text(text)
         cpuset, is_own = parts.resources.cpuset(pod, container.name)
-        options = await parts.allocations.options(pod, container)
+        options = await parts.resources.options(pod, container)
         return Start(
             pod, container, attempt, image, user, variables, volumes, options, cpuset, is_own
         )
@@ -161,6 +161,7 @@ class Starter:
             parts.report(pod, "Warning", "Failed", f"Error: {error}")
             raise StartError(CREATE, str(error)) from error
         parts.report(pod, "Normal", "Created", "Container created")
+        parts.resources.created(pod, container.name)
         try:
             await parts.runtime.start_container(container_id)
         except RuntimeCallError as error:

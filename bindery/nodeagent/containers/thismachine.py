@@ -6,6 +6,7 @@ Source: what the kubelet reads by cAdvisor, Kubernetes 1.36.
 import os
 import platform
 import shutil
+import socket
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -16,7 +17,9 @@ from bindery.nodeagent.beside.sources import NodeSources, SourceError
 from bindery.nodeagent.containers.errors import ContainerError
 from bindery.nodeagent.descriptions import NodeDescription
 from bindery.nodeagent.hardware import KubeletSettings, with_machine
+from bindery.nodeagent.kubeletside import deviceplugins
 from bindery.nodeagent.shapes import HollowNode
+from bindery.nodeagent.sockets.deviceplugins import KUBELET
 from bindery.nodecore import sysfs
 from bindery.nodecore.cgroups.system import Subsystems
 from bindery.nodecore.errors import ConfigurationError
@@ -107,6 +110,20 @@ def memory_bytes(proc: Path) -> int:
     except OSError as error:
         raise MachineError(f"{proc}/meminfo: {error.strerror}") from error
     raise MachineError(f"{proc}/meminfo has no MemTotal")
+
+
+def check_plugins(directory: Path) -> None:
+    """Raise MachineError if a kubelet serves plugins in `directory`: its own."""
+    path = directory / deviceplugins.DIRECTORY / KUBELET
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect(str(path))
+        except OSError:
+            return  # there is none, or one that was killed has left it
+    raise MachineError(
+        f"{path}: a kubelet, or another agent, serves plugins there: stop it, or choose another "
+        "directory by --kubelet-dir"
+    )
 
 
 def _check_swap(proc: Path) -> None:

@@ -19,7 +19,12 @@ from bindery.api.states import ENDED_POD_PHASES
 from bindery.kube.errors import ConflictError, KubeError, NotFoundError
 from bindery.nodeagent import pod_status
 from bindery.nodeagent.containers import rules, seen, statuspatch
-from bindery.nodeagent.containers.errors import ContainerError, StartError, VolumeError
+from bindery.nodeagent.containers.errors import (
+    ClaimsError,
+    ContainerError,
+    StartError,
+    VolumeError,
+)
 from bindery.nodeagent.containers.fields import UNSUPPORTED
 from bindery.nodeagent.containers.killing import Killer
 from bindery.nodeagent.containers.parts import NodeParts
@@ -81,7 +86,9 @@ class PodWorker:
         self._failures: dict[str, StartFailure] = {}
         self._seen = RuntimePod()
         self._ending = _Ending() if self._phase in ENDED_POD_PHASES else None
-        self._has_ended = self._is_gone = self._is_checked = False
+        self._is_gone = self._is_checked = False
+        self.ended = asyncio.Event()
+        """Set when nothing of the pod runs, and what it held is released."""
         self._was_over = self._phase in ENDED_POD_PHASES
         """Whether the pod had ended before this worker: its status is final."""
         self._wake, self._interrupt = asyncio.Event(), asyncio.Event()
@@ -129,7 +136,7 @@ class PodWorker:
         writer = asyncio.create_task(self._writer.run())
         try:
             delay_s = SYNC_S
-            while not (self._is_gone and self._has_ended):
+            while not (self._is_gone and self.ended.is_set()):
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._wake.wait(), delay_s)
                 self._wake.clear()
@@ -167,7 +174,7 @@ class PodWorker:
     async def _sync(self) -> float:
         parts = self._parts
         self._seen = await seen.read(parts.runtime, self.pod.metadata.uid, parts.runtime_name)
-        if self._has_ended:
+        if self.ended.is_set():
             return await self._end_deletion()
         if self.pod.is_being_deleted or self._is_gone or self._ending is not None:
             return await self._end()
@@ -196,7 +203,7 @@ class PodWorker:
                 self._refuse(problem)
                 return False
             self._is_checked = True
-        answer = parts.resources.admit(pod)
+        answer = await parts.resources.admit(pod)
         if not answer.admit:
             self._refuse(answer)
         return answer.admit
@@ -236,8 +243,9 @@ class PodWorker:
         ending = self._ending or _Ending()
         if ending.reason or self._phase in ENDED_POD_PHASES:
             new = phase.FAILED if ending.reason else self._phase
-        # A phase is final only when no container runs any more.
-        shown = self._phase if new in ENDED_POD_PHASES and self._seen.running else new
+        # A phase is final only when no container runs any more and others can have its claims.
+        is_busy = bool(self._seen.running) or parts.resources.has_claims(pod.metadata.uid)
+        shown = self._phase if new in ENDED_POD_PHASES and is_busy else new
         conditions = phase.Conditions(
             found,
             self._seen,
@@ -299,7 +307,12 @@ class PodWorker:
         parts, pod = self._parts, self.pod
         if actions.create_sandbox:
             try:
+                await parts.resources.prepare(pod)
                 await self._starter.sandbox(pod, actions.attempt)
+            except ClaimsError as error:
+                text = f"Failed to prepare dynamic resources: {error}"
+                parts.report(pod, "Warning", "FailedPrepareDynamicResources", text)
+                return self._pause_s()
             except StartError as error:
                 text = f"Failed to create pod sandbox: {error}"
                 parts.report(pod, "Warning", "FailedCreatePodSandBox", text)
@@ -359,16 +372,16 @@ class PodWorker:
         self._seen = await seen.read(parts.runtime, uid, parts.runtime_name)
         if self._seen.running:
             return 0.0
+        await parts.resources.unprepare(pod)
         is_refused = self._ending is not None and self._ending.reason and not was_started
         if not self._was_over and not self._is_gone and not is_refused:
             self._look(is_terminal=True)
         await self._writer.flush()
         await self._prober.stop()
         parts.resources.release(uid)
-        await parts.allocations.release(uid)
         await parts.volumes.release(uid)
         parts.cgroups.remove(uid)
-        self._has_ended = True
+        self.ended.set()
         return await self._end_deletion()
 
     async def _end_deletion(self) -> float:

@@ -5,7 +5,7 @@ workers of pods whose sandboxes or containers have changed look again (the kubel
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import structlog
@@ -60,6 +60,14 @@ class PodWorkers:
             return ""
         return f"PLEG is not healthy: pleg was last seen active {silent_s:.0f}s ago"
 
+    async def evict(self, uids: Sequence[str]) -> None:
+        """End pods in favour of a critical one; return when they have ended."""
+        workers = [self._workers[uid] for uid in uids if uid in self._workers]
+        for worker in workers:
+            worker.preempt(PREEMPTED)
+        for worker in workers:
+            await worker.ended.wait()
+
     async def run(self) -> None:
         """Run the pods; does not return."""
         async with asyncio.TaskGroup() as group:
@@ -112,9 +120,6 @@ class PodWorkers:
                 log.warning("the runtime does not answer", error=str(error))
             else:
                 self._compare(marks)
-            for uid in self._parts.resources.stopped():
-                if uid in self._workers:
-                    self._workers[uid].preempt(PREEMPTED)
             await asyncio.sleep(RELIST_S)
 
     async def _list(self) -> Marks:

@@ -72,4 +72,4 @@ def check(pod: Pod, requests: Mapping[str, Collection[str]]) -> None:
 def _entries(container: Container) -> Iterator[Use]:
     claims = container.resources.claims if container.resources is not None else None
     for each in claims or ():
-        yield each.get("name", ""), each.get("request", "")
+        yield each.name, each.request

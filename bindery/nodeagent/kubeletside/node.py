@@ -185,22 +185,48 @@ class NodeSockets:
         """Release the resources of pods that have not been admitted since the start."""
         self._pods.ready()
 
-    async def admit(self, candidate: Candidate, allocatable: Mapping[str, int]) -> Admission:
-        """Return whether a pod may run, once its plugins have answered; the answer is final.
+    def is_recorded(self, uid: str) -> bool:
+        """Return whether containers of the pod `uid` already hold resources."""
+        return self._pods.is_recorded(uid)
 
-        A second call for a pod waits for the same answer.
+    def begin(
+        self,
+        candidate: Candidate,
+        allocatable: Mapping[str, int],
+        claiming: ClaimingPod | None = None,
+    ) -> Admission | None:
+        """Plan a pod and begin to call its plugins; return the answer, None while they are asked.
+
+        `claiming`: the claims of the pod, if it has any.
         """
         uid = candidate.pod.uid
         known = self._pods.answer(uid)
+        if known is not None or uid in self._calls:
+            return known
+        planned = self._pods.plan(candidate, allocatable)
+        if not planned.admit:
+            return planned
+        if claiming is not None:
+            self._claiming[uid] = claiming
+        calls = asyncio.create_task(self._call_plugins(uid, self._evicted()))
+        self._calls[uid] = calls
+        calls.add_done_callback(lambda done: self._end(uid, done))
+        return None
+
+    async def admit(
+        self,
+        candidate: Candidate,
+        allocatable: Mapping[str, int],
+        claiming: ClaimingPod | None = None,
+    ) -> Admission:
+        """Return whether a pod may run, once its plugins have answered; the answer is final.
+
+        As `begin`, and waits. A second call for a pod waits for the same answer.
+        """
+        uid = candidate.pod.uid
+        known = self.begin(candidate, allocatable, claiming)
         if known is not None:
             return known
-        if uid not in self._calls:
-            planned = self._pods.plan(candidate, allocatable)
-            if not planned.admit:
-                return planned
-            calls = asyncio.create_task(self._call_plugins(uid, self._evicted()))
-            self._calls[uid] = calls
-            calls.add_done_callback(lambda done: self._end(uid, done))
         try:
             return await asyncio.shield(self._calls[uid])
         except asyncio.CancelledError:

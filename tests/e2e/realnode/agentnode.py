@@ -20,7 +20,7 @@ _SERVICE: Final = "kubelet"
 
 @contextmanager
 def added(cluster: RealCluster) -> Iterator[RealNode]:
-    """Start the node, and remove it afterwards."""
+    """Start the node with Kubernetes' sample device plugin, and remove it afterwards."""
     plan = cluster.plan(3)
     arguments = [
         *("nodeagent", "run", "--resolv-conf=/dev/null", "--root-dir=/var/lib/kubelet"),
@@ -37,7 +37,8 @@ def added(cluster: RealCluster) -> Iterator[RealNode]:
             f"exec {sys.executable} -P -m bindery.cli.main {' '.join(arguments)}",
         )
     )
-    node = cluster.add_node(cluster.plan(3, services={_SERVICE: script}))
+    services = {_SERVICE: script, "devices": "exec sample-device-plugin"}
+    node = cluster.add_node(cluster.plan(3, services=services))
     yield node
     cluster.nodes.pop(NAME).crash()
     cluster.control_plane.kubectl("delete", "node", NAME)

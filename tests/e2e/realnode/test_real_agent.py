@@ -24,6 +24,7 @@ from tests.e2e.realnode.nodepods import (
     probing,
     sidecar,
 )
+from tests.e2e.realnode.realpods import DEVICE, running
 from tests.e2e.support import WAIT_S
 
 pytestmark = pytest.mark.e2e
@@ -286,6 +287,30 @@ def test_a_killed_agent_takes_over_what_runs_and_ends_what_is_gone(
     status = pods.until("kept", in_phase("Running"))["containerStatuses"][0]
     assert (status["containerID"], status["restartCount"]) == (kept, 0)
     assert kept.rpartition("/")[2] in _tasks(node)
+
+
+def test_pods_keep_the_devices_of_a_plugin_when_the_agent_is_killed(
+    cluster: RealCluster, pods: Pods, node: RealNode
+) -> None:
+    path = DEVICE.replace(".", r"\.")
+    offered = f"--for=jsonpath={{.status.allocatable.{path}}}=2"
+    plane = cluster.control_plane
+    plane.kubectl("wait", f"node/{node.name}", offered, "--timeout=60s")
+    names = ("device-1", "device-2")
+    for name in names:
+        pods.create(name, running("ls /tmp; sleep 600", devices=1), node.name)
+    before = [pods.until(name, in_phase("Running")) for name in names]
+    # The plugin mounts a file for each device, with its name.
+    logs = [node.run("sh", "-c", f"cat /var/log/pods/*_{name}_*/worker/0.log") for name in names]
+    assert {log.split()[-1] for log in logs} == {"Dev-1", "Dev-2"}
+
+    agentnode.kill(node)
+
+    pods.create("device-3", running("sleep 600", devices=1), node.name)
+    refused = pods.until("device-3", in_phase("Failed"))
+    assert refused["reason"] == "UnexpectedAdmissionError", refused["message"]
+    plane.kubectl("wait", f"node/{node.name}", offered, "--timeout=60s")
+    assert [shown(pods.status(name)) for name in names] == list(map(shown, before))
 
 
 def _tasks(node: RealNode) -> str:

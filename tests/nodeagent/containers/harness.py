@@ -4,7 +4,14 @@ import asyncio
 import json
 import random
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,18 +33,21 @@ from bindery.nodeagent.containers.downward import PodSurroundings
 from bindery.nodeagent.containers.hostfiles import ClusterNames, Resolver
 from bindery.nodeagent.containers.images import Images
 from bindery.nodeagent.containers.objects import ConfigObject, PodObjects, Service, TokenStatus
-from bindery.nodeagent.containers.parts import NoAllocations, NodeParts
+from bindery.nodeagent.containers.parts import NodeParts
 from bindery.nodeagent.containers.podspec import RUN_PODS, RunPod
 from bindery.nodeagent.containers.resources import NodeResources
 from bindery.nodeagent.containers.runtime import Runtime
 from bindery.nodeagent.containers.security import NodeLimits
 from bindery.nodeagent.containers.volumes import SimpleVolumes
 from bindery.nodeagent.containers.worker import PodWorker
-from bindery.nodeagent.kubelets import Kubelets
+from bindery.nodeagent.kubeletside.claims import ClaimApi
+from bindery.nodeagent.kubeletside.node import NodeClocks, NodeSockets
 from bindery.nodeagent.shapes import NodeShape, expand
 from bindery.nodecore.admission.result import Admission
+from bindery.nodecore.containers import Ref
 from bindery.nodecore.podsync.restarts import RestartBackoff
 from tests.nodeagent.containers.fakeruntime import FakeRuntime
+from tests.nodeagent.kubeletside.socketworld import Claims
 
 NODE = expand((NodeShape(count=1, gpus=0),))[0]
 WAIT_S = 120.0
@@ -237,23 +247,22 @@ def decoded(pod: Mapping[str, Any]) -> RunPod:
 
 @asynccontextmanager
 async def running(
-    tmp_path: Path, pod: dict[str, Any], runtime: FakeRuntime, objects: FixedObjects | None = None
+    tmp_path: Path,
+    pod: dict[str, Any],
+    runtime: FakeRuntime,
+    objects: FixedObjects | None = None,
+    plugins: NodeResources | None = None,
 ) -> AsyncIterator[Harness]:
-    """Run a worker for `pod` on `runtime`, which serves."""
+    """Run a worker for `pod` on `runtime`, which serves.
+
+    `plugins`: the resources of a node with plugins, which has been started.
+    """
     server = OnePodServer(pod)
     objects = objects or FixedObjects()
     clock = Clock()
     environment = Environment(clock, random.Random(1))
     client = Client(server, 5.0, environment)
-    node = Node(metadata=Meta(name=NODE.name))
-    kubelets = Kubelets(
-        node_object=lambda _: node,
-        changed=lambda _: None,
-        complain=lambda _node, _text: None,
-        clock=clock,
-        checkpoints=None,
-    )
-    resources = NodeResources(NODE, kubelets)
+    resources = plugins or started(sockets_in(tmp_path / "kubelet", clock))
     async with Runtime(f"unix://{runtime.socket}") as connection:
         parts = NodeParts(
             client=client,
@@ -268,7 +277,6 @@ async def running(
             checks=Checks(connection),
             cgroups=NoCgroupKeeper("a test"),
             resources=resources,
-            allocations=NoAllocations(),
             places=AgentPlaces(tmp_path / "root", tmp_path / "logs"),
             node=NodeSurroundings(ClusterNames(), Resolver(), "", NodeLimits(1 << 33)),
             around=PodSurroundings((NODE.address,), (), NODE.machine.allocatable),
@@ -278,7 +286,8 @@ async def running(
             random=environment.random,
         )
         decoded_pod = decoded(pod)
-        resources.open([decoded_pod])
+        if not resources.is_open:
+            resources.open([decoded_pod])
         worker = PodWorker(decoded_pod, parts)
         runtime.clock, runtime.changed = clock, worker.wake
         task = asyncio.create_task(worker.run())
@@ -287,6 +296,32 @@ async def running(
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
+
+
+def sockets_in(
+    directory: Path, clock: Callable[[], float], claims: ClaimApi | None = None
+) -> NodeSockets:
+    """Return the sockets of the node, with its checkpoints in `directory`."""
+    clocks = NodeClocks(clock, random.Random(1))
+    config = NODE.machine.config
+    return NodeSockets(NODE.name, config, directory, claims or Claims(), clocks, _evict)
+
+
+def started(sockets: NodeSockets, running: Iterable[Ref] = ()) -> NodeResources:
+    """Return the resources of a node behind `sockets`; `running`: containers that run already."""
+    node = Node(metadata=Meta(name=NODE.name))
+    resources = NodeResources(NODE, sockets, lambda: node, _complain)
+    resources.start(running)
+    assert resources.failure is None
+    return resources
+
+
+def _complain(text: str) -> None:
+    raise AssertionError(text)
+
+
+async def _evict(uids: Sequence[str]) -> None:
+    raise AssertionError(uids)
 
 
 async def _accept(pod: RunPod) -> Admission | None:

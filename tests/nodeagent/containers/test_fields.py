@@ -73,7 +73,7 @@ def test_a_refusal_has_a_reason(rule: FieldRule) -> None:
         {"hostUsers": True},
         {"containers": [{"volumeMounts": [{"name": "v", "recursiveReadOnly": "Disabled"}]}]},
         {"containers": [{"resizePolicy": [{"restartPolicy": "NotRequired"}]}]},
-        {"resourceClaims": [], "volumes": [{"name": "v", "emptyDir": {}}]},
+        {"ephemeralContainers": [], "volumes": [{"name": "v", "emptyDir": {}}]},
     ],
 )
 def test_what_asks_for_nothing_is_not_refused(spec: dict[str, Any]) -> None:
