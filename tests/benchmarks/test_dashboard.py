@@ -31,8 +31,10 @@ def lap() -> Lap:
 
 
 def test_every_page_is_measured(lap: Lap) -> None:
-    assert {each.page for each in lap.times} == set(dashboard.paths_of(SMALL))
-    assert sum(each.count for each in lap.times) == 2 * len(dashboard.paths_of(SMALL))
+    questions = {"help of a gang", "whatif, a manifest"}  # asked after the turns over the pages
+    pages = [each for each in lap.times if each.page not in questions]
+    assert {each.page for each in lap.times} == set(dashboard.paths_of(SMALL)) | questions
+    assert sum(each.count for each in pages) == 2 * len(dashboard.paths_of(SMALL))
     assert all(0 < each.p50 <= each.p95 <= each.worst for each in lap.times)
 
 

@@ -44,11 +44,13 @@ def test_a_gang_is_bound_whole_with_a_single_status_write(
     took_s = (seconds(status["completionTime"]) or 0) - (
         seconds(found["metadata"]["creationTimestamp"]) or 0
     )
-    # A binder that has no outcome after two seconds writes once why: on a busy machine.
-    writes = 1 if took_s < 2 else 2
+    # A binder that has no outcome after two seconds writes why, and again when the reason changes:
+    # on a busy machine.
+    most = 1 if took_s < 2 else 3
     metrics = binder.metrics()
     patches = 'bindery_api_requests_total{code="200",resource="bindrequests",verb="patch"}'
-    assert f"{patches} 1.0" in metrics or f"{patches} {writes}.0" in metrics
+    (written,) = [line for line in metrics.splitlines() if line.startswith(patches)]
+    assert 1 <= float(written.rpartition(" ")[2]) <= most, (written, took_s)
     assert 'bindery_binder_pods_total{outcome="Bound"} 4.0' in metrics
     assert "bound 4 of 4 pods" in cluster.wait_event("Bound", "gang")
     assert not found["metadata"].get("annotations")
