@@ -6,7 +6,7 @@ the kubelet's checkpoint files below the agent's directory.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,29 +15,33 @@ from typing import Final
 import structlog
 
 from bindery.kube.client import Client
+from bindery.kube.errors import KubeError
 from bindery.kube.events.recorder import EventRecorder
 from bindery.kube.objects.watched import Node
 from bindery.nodeagent.containers import cgroups, fields, hostfiles, thismachine
 from bindery.nodeagent.containers.cgroups import NoCgroupKeeper, PodCgroupKeeper
 from bindery.nodeagent.containers.checks import Checks
 from bindery.nodeagent.containers.configs import AgentPlaces, NodeSurroundings
+from bindery.nodeagent.containers.csiregistration import CsiRegistration, NodeStorage
 from bindery.nodeagent.containers.definitions import cri_pb2 as cri
 from bindery.nodeagent.containers.downward import PodSurroundings
 from bindery.nodeagent.containers.errors import EndpointError, RuntimeCallError
 from bindery.nodeagent.containers.hostfiles import ClusterNames
 from bindery.nodeagent.containers.images import Images
-from bindery.nodeagent.containers.memorymounts import TmpfsMounts
 from bindery.nodeagent.containers.objects import PodObjects
 from bindery.nodeagent.containers.parts import NoAllocations, NodeParts
 from bindery.nodeagent.containers.resources import NodeResources
 from bindery.nodeagent.containers.runtime import Runtime, socket_of
 from bindery.nodeagent.containers.security import NodeLimits
+from bindery.nodeagent.containers.storageobjects import ApiVolumeObjects
 from bindery.nodeagent.containers.thismachine import NodeOptions
-from bindery.nodeagent.containers.volumes import SimpleVolumes
+from bindery.nodeagent.containers.volumes import NodeVolumes, VolumeParts
 from bindery.nodeagent.containers.workers import PodWorkers
 from bindery.nodeagent.kubelets import Kubelets
 from bindery.nodeagent.nodes import NodeKeeper
 from bindery.nodeagent.shapes import HollowNode
+from bindery.nodeagent.volumes import nodestatus
+from bindery.nodeagent.volumes.mounts import LinuxMounter
 from bindery.nodecore.cgroups.manager import CgroupError
 from bindery.nodecore.podsync.restarts import RestartBackoff
 from bindery.observability.health import HealthServer
@@ -45,6 +49,7 @@ from bindery.observability.listening import NOWHERE, Listening
 
 COMPONENT: Final = "bindery-nodeagent"
 _STATUS_S: Final = 10.0
+_ANNOUNCE_S: Final = 5.0
 _NETWORK: Final = "NetworkReady"
 
 log = structlog.get_logger(__name__)
@@ -73,7 +78,6 @@ class ContainerAgent:
         self, client: Client, runtime: Runtime, options: AgentOptions, node: HollowNode, name: str
     ) -> None:
         clock, random = client.environment.now_s, client.environment.random
-        token = client.environment.token
         self._runtime, self._network = runtime, ""
         self._events = EventRecorder(client, COMPONENT)
         self._registered = asyncio.Event()
@@ -85,6 +89,23 @@ class ContainerAgent:
             clock=clock,
             checkpoints=options.node.root / "checkpoints",
         )
+        self._objects = PodObjects(client)
+        around = PodSurroundings((node.address,), (), node.machine.allocatable)
+        self._volumes = NodeVolumes(
+            VolumeParts(
+                root=options.node.root,
+                name=node.name,
+                mounter=LinuxMounter(),
+                storage=ApiVolumeObjects(client, node.name),
+                objects=self._objects,
+                around=around,
+                now_s=clock,
+                report=lambda pod, reason, text: self._parts.report(pod, "Warning", reason, text),
+                labels=lambda: self.nodes.seen(node).metadata.labels,
+            )
+        )
+        self._storage = NodeStorage(client, node.name)
+        self.csi = CsiRegistration(self._volumes.drivers, self._storage)
         self.nodes = NodeKeeper(
             client,
             (node,),
@@ -92,8 +113,8 @@ class ContainerAgent:
             prepare=kubelets.prepare,
             on_registered=lambda _: self._registered.set(),
             problem=lambda: self.problem,
+            volumes=self._volumes,
         )
-        self._objects = PodObjects(client)
         resources = NodeResources(node, kubelets)
         self._parts = NodeParts(
             client=client,
@@ -101,9 +122,7 @@ class ContainerAgent:
             runtime=runtime,
             runtime_name=name,
             objects=self._objects,
-            volumes=SimpleVolumes(
-                options.node.root, self._objects, TmpfsMounts(), clock, lambda: token(10)
-            ),
+            volumes=self._volumes,
             images=Images(runtime, self._objects, clock),
             checks=Checks(runtime),
             cgroups=_cgroups(resources),
@@ -111,7 +130,7 @@ class ContainerAgent:
             allocations=NoAllocations(),
             places=AgentPlaces(options.node.root, options.logs),
             node=_surroundings(options, node),
-            around=PodSurroundings((node.address,), (), node.machine.allocatable),
+            around=around,
             backoff=RestartBackoff(clock),
             refusal=fields.refusal_by(client),
             clock=clock,
@@ -136,6 +155,7 @@ class ContainerAgent:
             group = await stack.enter_async_context(asyncio.TaskGroup())
             works = (
                 self._events.run(), self._objects.run(), self.nodes.run(), self._watch_runtime(),
+                self._announce(), self._volumes.run(self._attached, self._in_use_changed),
                 self.workers.run(),
             )  # fmt: skip
             tasks = [group.create_task(work) for work in works]
@@ -156,6 +176,24 @@ class ContainerAgent:
             if self.problem != before and self._registered.is_set():
                 self.nodes.refresh(self._node)
             await asyncio.sleep(_STATUS_S)
+
+    async def _announce(self) -> None:
+        """Write once what the API has of the node's volumes before a driver has registered."""
+        await self._registered.wait()
+        while True:
+            try:
+                return await self._storage.announce()
+            except KubeError as error:
+                log.warning("the CSINode cannot be written", error=str(error))
+            await asyncio.sleep(_ANNOUNCE_S)
+
+    def _attached(self) -> Mapping[str, str] | None:
+        if not self._registered.is_set():
+            return None
+        return nodestatus.attached(self.nodes.seen(self._node).status.volumes_attached or ())
+
+    def _in_use_changed(self) -> None:
+        self.nodes.refresh(self._node)
 
     def _node_object(self, node: HollowNode) -> Node:
         return self.nodes.seen(node)  # the keeper is made after what asks for its Node

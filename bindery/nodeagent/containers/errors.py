@@ -48,7 +48,3 @@ class StartError(ContainerError):
     def __init__(self, reason: str, message: str, retry_at_s: float | None = None) -> None:
         super().__init__(message)
         self.reason, self.retry_at_s = reason, retry_at_s
-
-
-class VolumeError(ContainerError):
-    """A volume is not ready."""
