@@ -172,10 +172,9 @@ class Starter:
             below, volume = configs.sub_path(mount, variables), volumes.get(mount.name)
             if not below or volume is None:
                 continue
-            named = mount.name, volume.path
             try:
                 found[index] = await self._parts.volumes.part(
-                    pod, container.name, index, named, below
+                    pod, container.name, index, volume, below
                 )
             except (VolumeError, OSError) as error:
                 log.warning("a part of a volume cannot be bound", pod=pod.metadata.name,

@@ -149,17 +149,17 @@ class NodeVolumes:
         return self.keeper.mounted(uid)
 
     async def part(
-        self, pod: RunPod, container: str, index: int, volume: tuple[str, Path], path: str
+        self, pod: RunPod, container: str, index: int, volume: PodVolumePath, path: str
     ) -> Path:
         """Return a part of a volume for a container (`subPath`), made if it is missing.
 
-        `index`: of the mount in the container. `volume`: its name in the pod, and where it is.
+        `index`: of the mount in the container.
 
         Raises:
             VolumeError: the path leads out of the volume.
         """
-        name, place = volume
-        wanted = SubPath(place, path, pod.metadata.uid, name, container, index)
+        uid = pod.metadata.uid
+        wanted = SubPath(volume.path, path, uid, volume.name, container, index)
         return await subpaths.bind(self._root, self._mounter, wanted)
 
     def groups(self, pod: RunPod) -> list[int]:

@@ -58,11 +58,13 @@ class PodVolumePath:
 
     Attributes:
         path: a directory or file, or a device.
+        name: its name in paths: that of the PersistentVolume, or that in the pod.
     """
 
     path: Path
     is_block: bool = False
     is_read_only: bool = False
+    name: str = ""
 
 
 class VolumeKeeper:
@@ -201,7 +203,7 @@ class VolumeKeeper:
                 plugin = self._plugins.volume(spec.plugin)
                 path = plugin.path(self._catalogue.mount(pod, spec))
             is_read_only = spec.is_read_only or spec.plugin in FILE_PLUGINS
-            found[outer] = PodVolumePath(path, spec.is_block, is_read_only)
+            found[outer] = PodVolumePath(path, spec.is_block, is_read_only, spec.name)
         return found
 
     def remove_directories(self) -> list[str]:

@@ -21,7 +21,7 @@ class SubPath:
     Attributes:
         volume: the pod's mount of it.
         path: the part, relative to it.
-        name: the volume's name in the pod.
+        name: the volume's name in paths, with which `clean` is called.
         index: of the mount in the container.
     """
 

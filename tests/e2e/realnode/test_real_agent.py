@@ -295,10 +295,10 @@ def _tasks(node: RealNode) -> str:
 def test_a_pod_with_what_is_not_carried_out_fails_with_the_reason(
     pods: Pods, node: RealNode
 ) -> None:
-    volume = {"name": "v", "csi": {"driver": "none.example.com"}}
+    volume = {"name": "v", "nfs": {"server": "none.example.com", "path": "/"}}
     pods.create("unsupported", pod(volumes=[volume]), node.name)
 
     found = pods.until("unsupported", in_phase("Failed"))
 
     assert found["reason"] == "UnsupportedPodSpec"
-    assert "volumes.csi: " in found["message"]
+    assert "volumes.nfs: " in found["message"]

@@ -245,6 +245,7 @@ async def keeping(
     storage: Objects | None = None,
     mounter: Mounter | None = None,
     events: Events | None = None,
+    knows_all: bool = True,
 ) -> AsyncIterator[NodeVolumes]:
     """Keep the volumes of a node to which nothing is attached; without a mounter, a fake one."""
     volumes = NodeVolumes(
@@ -259,7 +260,8 @@ async def keeping(
             report=events or Events(),
         )
     )
-    volumes.have_all()
+    if knows_all:
+        volumes.have_all()
     task = asyncio.create_task(volumes.run(dict, lambda: None))
     try:
         yield volumes
