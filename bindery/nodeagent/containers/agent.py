@@ -178,7 +178,7 @@ class ContainerAgent:
             await asyncio.sleep(_STATUS_S)
 
     async def _announce(self) -> None:
-        """Write once what the API has of the node's volumes before a driver has registered."""
+        """Write the CSINode and the mark of the Node once, before a driver has registered."""
         await self._registered.wait()
         while True:
             try:

@@ -1,6 +1,6 @@
 """Registers CSI drivers: what the plugin manager, the CSINode and the Node have of them.
 
-Source: the registration handler of CSI and `nodeinfomanager`, Kubernetes 1.36.
+Source: the kubelet's registration handler for CSI and its manager of CSINodes, Kubernetes 1.36.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,7 +35,7 @@ _MAJOR: Final = "1"
 class DriversSpec(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """`CSINodeSpec`, with all that others have written."""
 
-    drivers: list[dict[str, Any]] = msgspec.field(default_factory=list)
+    drivers: list[dict[str, Any]] | None = None
 
 
 class DriversOfNode(KubeObject, frozen=True, kw_only=True, gc=False):
@@ -48,7 +48,7 @@ _CSI_NODES: Final = CSI_NODES.decoded_as(DriversOfNode)
 
 
 class NodeStorage:
-    """What the API has of the drivers of the node called `name`. Its methods raise KubeError."""
+    """Writes the CSI drivers of the node called `name` to the API. Methods raise KubeError."""
 
     def __init__(self, client: Client, name: str) -> None:
         self._client, self._name = client, name
@@ -77,15 +77,16 @@ class NodeStorage:
             _CSI_NODES,
             self._name,
             "",
-            lambda found: {"spec": {"drivers": csi_node_drivers(found.spec.drivers, driver)}},
+            lambda found: {"spec": {"drivers": csi_node_drivers(found.spec.drivers or (), driver)}},
         )
 
     async def remove(self, driver: str) -> None:
         """Remove a driver; labels of the node stay, as in the kubelet."""
 
         def from_csi_node(found: DriversOfNode) -> Mapping[str, Any] | None:
-            others = [one for one in found.spec.drivers if one.get("name") != driver]
-            changes = len(others) != len(found.spec.drivers)
+            known = found.spec.drivers or []
+            others = [one for one in known if one.get("name") != driver]
+            changes = len(others) != len(known)
             return {"spec": {"drivers": others}} if changes else None
 
         def from_node(node: Node) -> Mapping[str, Any] | None:
