@@ -5,18 +5,37 @@ one without a machine. `spec` is written only at creation, because cordons and t
 other writers.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+import msgspec
+
 from bindery.api.times import timestamp, timestamp_micro
-from bindery.kube.objects.watched import Node
+from bindery.kube.objects.resources import NODES
+from bindery.kube.objects.watched import Node, NodeStatus
 from bindery.nodeagent.shapes import HollowNode
+from bindery.nodeagent.volumes.nodestatus import AttachedEntry
 
 Body = Mapping[str, Any]
 
 LEASE_NAMESPACE: Final = "kube-node-lease"
 LEASE_DURATION_S: Final = 40
 """The kubelet's default (`nodeLeaseDurationSeconds`)."""
+
+
+class AgentNodeStatus(NodeStatus, frozen=True, rename="camel", kw_only=True, gc=False):
+    """`NodeStatus`, as far as an agent reads it."""
+
+    volumes_attached: list[AttachedEntry] | None = None
+
+
+class AgentNode(Node, frozen=True, rename="camel", kw_only=True, gc=False):
+    """A node that an agent keeps."""
+
+    status: AgentNodeStatus = msgspec.field(default_factory=AgentNodeStatus)
+
+
+AGENT_NODES: Final = NODES.decoded_as(AgentNode)
 
 _NO_PRESSURE: Final = (
     ("MemoryPressure", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
@@ -35,13 +54,20 @@ def node_body(node: HollowNode, now_s: float) -> Body:
     }
 
 
-def status_patch(node: HollowNode, existing: Node | None, now_s: float, problem: str = "") -> Body:
+def status_patch(
+    node: HollowNode,
+    existing: Node | None,
+    now_s: float,
+    problem: str = "",
+    in_use: Sequence[str] | None = None,
+) -> Body:
     """Return the strategic merge patch that refreshes the node's status.
 
     A condition with the same status in `existing` keeps its transition time. `problem`: why the
-    node cannot run pods, empty if it can.
+    node cannot run pods, empty if it can. `in_use`: its attachable volumes, None: not known.
     """
-    return {"status": _status(node, existing, now_s, problem)}
+    status = _status(node, existing, now_s, problem)
+    return {"status": status if in_use is None else {**status, "volumesInUse": in_use}}
 
 
 def adoption_patch(node: HollowNode, existing: Node, now_s: float) -> Body:

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 import structlog
 
@@ -22,7 +22,12 @@ from bindery.kube.objects.resources import LEASES, NODES
 from bindery.kube.objects.watched import Meta, Node
 from bindery.kube.watches.reflector import Change, EventType, Reflector
 from bindery.nodeagent import metrics, node_objects
-from bindery.nodeagent.node_objects import LEASE_DURATION_S, LEASE_NAMESPACE
+from bindery.nodeagent.node_objects import (
+    AGENT_NODES,
+    LEASE_DURATION_S,
+    LEASE_NAMESPACE,
+    AgentNode,
+)
 from bindery.nodeagent.shapes import HollowNode
 from bindery.nodeagent.work import WorkQueue
 
@@ -79,12 +84,22 @@ class _State:
     refreshed_s: float = 0.0
 
 
+class UsedVolumes(Protocol):
+    """The volumes that the status of a node names in `volumesInUse`."""
+
+    def in_use(self) -> list[str] | None:
+        """Return them; None: the field stays as it is."""
+
+    def set_reported(self, volumes: list[str]) -> None:
+        """Record that the status names them."""
+
+
 class NodeKeeper:
     """Registers `nodes`, renews their Leases and refreshes their status.
 
     All have the same mark. `prepare` starts the kubelet of a node; it returns the reason if the
     kubelet does not start. `on_registered` is called with a node when its pods may be run.
-    `problem` returns why a node cannot run pods, empty if it can.
+    `problem` returns why a node cannot run pods, empty if it can. `volumes`: of the one node.
     """
 
     def __init__(
@@ -96,17 +111,18 @@ class NodeKeeper:
         prepare: Callable[[HollowNode], str | None],
         on_registered: Callable[[HollowNode], None],
         problem: Callable[[], str] = lambda: "",
+        volumes: UsedVolumes | None = None,
     ) -> None:
         environment = client.environment
         self._client, self._clock = client, environment.now_s
         self._random = random = environment.random
         self._events, self._prepare, self._on_registered = events, prepare, on_registered
-        self._problem = problem
+        self._problem, self._volumes = problem, volumes
         self._states = {node.name: _State(node) for node in nodes}
         self._pending = set(self._states)
         self._queue = WorkQueue("nodes", self._handle, workers=_WORKERS, random=random)
         self._reflector = Reflector(
-            client, NODES, self._on_change, label_selector=f"{nodes[0].mark}=true"
+            client, AGENT_NODES, self._on_change, label_selector=f"{nodes[0].mark}=true"
         )
         self.settled = asyncio.Event()
         """Set when all nodes have finished their first registration."""
@@ -121,10 +137,10 @@ class NodeKeeper:
         state = self._states.get(name)
         return state.uid if state is not None and state.stage is NodeStage.REGISTERED else None
 
-    def seen(self, node: HollowNode) -> Node:
+    def seen(self, node: HollowNode) -> AgentNode:
         """Return the Node object of `node` from the watch, or as it was registered."""
         found = self._reflector.objects.get(("", node.name))
-        return found or Node(metadata=Meta(name=node.name, labels=node.labels))
+        return found or AgentNode(metadata=Meta(name=node.name, labels=node.labels))
 
     def complain(self, node: HollowNode, problem: str, reason: str = "StateLost") -> None:
         """Write a warning event for `node`."""
@@ -250,11 +266,12 @@ class NodeKeeper:
     async def _refresh(self, state: _State) -> float | None:
         now = self._clock()
         existing = self._reflector.objects.get(("", state.node.name))
+        in_use = self._volumes.in_use() if self._volumes is not None else None
         try:
             await self._client.patch(
                 NODES,
                 state.node.name,
-                node_objects.status_patch(state.node, existing, now, self._problem()),
+                node_objects.status_patch(state.node, existing, now, self._problem(), in_use),
                 subresource="status",
                 kind=PatchKind.STRATEGIC,
             )
@@ -262,6 +279,8 @@ class NodeKeeper:
             self._enter(state, NodeStage.RETIRED)
             return None
         state.refreshed_s = now
+        if self._volumes is not None and in_use is not None:
+            self._volumes.set_reported(in_use)
         return REFRESH_S * (1 + self._random.uniform(0.0, RENEW_JITTER))
 
     async def _remove(self, state: _State, limit: asyncio.Semaphore) -> None:
@@ -274,7 +293,7 @@ class NodeKeeper:
             except KubeError as error:
                 log.warning("the node stays", node=state.node.name, error=str(error))
 
-    def _on_change(self, change: Change[Node]) -> None:
+    def _on_change(self, change: Change[AgentNode]) -> None:
         state = self._states.get(change.object.metadata.name)
         if state is None:
             return

@@ -6,7 +6,7 @@ the kubelet's checkpoint files below the directory of plugins.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,29 +15,33 @@ from typing import Final
 import structlog
 
 from bindery.kube.client import Client
+from bindery.kube.errors import KubeError
 from bindery.kube.events.recorder import EventRecorder
 from bindery.nodeagent.containers import cgroups, fields, hostfiles, labels, thismachine
 from bindery.nodeagent.containers.cgroups import NoCgroupKeeper, PodCgroupKeeper
 from bindery.nodeagent.containers.checks import Checks
 from bindery.nodeagent.containers.configs import AgentPlaces, NodeSurroundings
+from bindery.nodeagent.containers.csiregistration import CsiRegistration, NodeStorage
 from bindery.nodeagent.containers.definitions import cri_pb2 as cri
 from bindery.nodeagent.containers.downward import PodSurroundings
 from bindery.nodeagent.containers.errors import EndpointError, RuntimeCallError
 from bindery.nodeagent.containers.hostfiles import ClusterNames
 from bindery.nodeagent.containers.images import Images
-from bindery.nodeagent.containers.memorymounts import TmpfsMounts
 from bindery.nodeagent.containers.objects import PodObjects
 from bindery.nodeagent.containers.parts import NodeParts
 from bindery.nodeagent.containers.resources import NodeResources
 from bindery.nodeagent.containers.runtime import Runtime, socket_of
 from bindery.nodeagent.containers.security import NodeLimits
+from bindery.nodeagent.containers.storageobjects import ApiVolumeObjects
 from bindery.nodeagent.containers.thismachine import MachineError, NodeOptions
-from bindery.nodeagent.containers.volumes import SimpleVolumes
+from bindery.nodeagent.containers.volumes import NodeVolumes, VolumeParts
 from bindery.nodeagent.containers.workers import PodWorkers
 from bindery.nodeagent.kubeletside.claimapi import ServerClaims
 from bindery.nodeagent.kubeletside.node import NodeClocks, NodeSockets
 from bindery.nodeagent.nodes import NodeKeeper
 from bindery.nodeagent.shapes import HollowNode
+from bindery.nodeagent.volumes import nodestatus
+from bindery.nodeagent.volumes.mounts import LinuxMounter
 from bindery.nodecore.cgroups.manager import CgroupError
 from bindery.nodecore.containers import Ref
 from bindery.nodecore.podsync.restarts import RestartBackoff
@@ -46,6 +50,7 @@ from bindery.observability.listening import NOWHERE, Listening
 
 COMPONENT: Final = "bindery-nodeagent"
 _STATUS_S: Final = 10.0
+_ANNOUNCE_S: Final = 5.0
 _NETWORK: Final = "NetworkReady"
 
 log = structlog.get_logger(__name__)
@@ -81,12 +86,28 @@ class ContainerAgent:
         self, client: Client, runtime: Runtime, options: AgentOptions, node: HollowNode, name: str
     ) -> None:
         clock, random = client.environment.now_s, client.environment.random
-        token = client.environment.token
         self._runtime, self._network = runtime, ""
         self._events = EventRecorder(client, COMPONENT)
         self._registered = asyncio.Event()
         self._plugins = options.plugins
+        self._objects = PodObjects(client)
+        around = PodSurroundings((node.address,), (), node.machine.allocatable)
+        self._volumes = NodeVolumes(
+            VolumeParts(
+                root=options.node.root,
+                name=node.name,
+                mounter=LinuxMounter(),
+                storage=ApiVolumeObjects(client, node.name),
+                objects=self._objects,
+                around=around,
+                now_s=clock,
+                report=lambda pod, reason, text: self._parts.report(pod, "Warning", reason, text),
+                labels=lambda: self.nodes.seen(node).metadata.labels,
+            )
+        )
+        self._storage = NodeStorage(client, node.name)
         self._sockets = self._sockets_of(client, node)
+        self._sockets.use_csi(CsiRegistration(self._volumes.drivers, self._storage))
         self._resources = NodeResources(
             node,
             self._sockets,
@@ -100,24 +121,22 @@ class ContainerAgent:
             prepare=lambda _: self._resources.failure,
             on_registered=lambda _: self._registered.set(),
             problem=lambda: self.problem,
+            volumes=self._volumes,
         )
-        self._objects = PodObjects(client)
         self._parts = NodeParts(
             client=client,
             events=self._events,
             runtime=runtime,
             runtime_name=name,
             objects=self._objects,
-            volumes=SimpleVolumes(
-                options.node.root, self._objects, TmpfsMounts(), clock, lambda: token(10)
-            ),
+            volumes=self._volumes,
             images=Images(runtime, self._objects, clock),
             checks=Checks(runtime),
             cgroups=_cgroups(self._resources),
             resources=self._resources,
             places=AgentPlaces(options.node.root, options.logs),
             node=_surroundings(options, node),
-            around=PodSurroundings((node.address,), (), node.machine.allocatable),
+            around=around,
             backoff=RestartBackoff(clock),
             refusal=fields.refusal_by(client),
             clock=clock,
@@ -152,6 +171,7 @@ class ContainerAgent:
             group = await stack.enter_async_context(asyncio.TaskGroup())
             works = (
                 self._events.run(), self._objects.run(), self.nodes.run(), self._watch(),
+                self._announce(), self._volumes.run(self._attached, self._in_use_changed),
                 self.workers.run(), self._sockets.wait(),
             )  # fmt: skip
             tasks = [group.create_task(work) for work in works]
@@ -211,6 +231,25 @@ class ContainerAgent:
                 self.nodes.refresh(found[1])
                 written = found
             await asyncio.sleep(_STATUS_S)
+
+    async def _announce(self) -> None:
+        """Write the CSINode and the mark of the Node once, before a driver has registered."""
+        await self._registered.wait()
+        while True:
+            try:
+                return await self._storage.announce()
+            except KubeError as error:
+                log.warning("the CSINode cannot be written", error=str(error))
+            await asyncio.sleep(_ANNOUNCE_S)
+
+    def _attached(self) -> Mapping[str, str] | None:
+        if not self._registered.is_set():
+            return None
+        seen = self.nodes.seen(self._resources.node)
+        return nodestatus.attached(seen.status.volumes_attached or ())
+
+    def _in_use_changed(self) -> None:
+        self.nodes.refresh(self._resources.described())
 
 
 async def connected(runtime: Runtime, endpoint: str) -> cri.VersionResponse:

@@ -6,7 +6,7 @@ paths of logs are the kubelet's: `NAMESPACE_NAME_UID/CONTAINER/ATTEMPT.log`.
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -18,7 +18,7 @@ from bindery.nodeagent.containers.errors import CREATE_CONFIG, StartError
 from bindery.nodeagent.containers.hostfiles import ClusterNames, Resolver
 from bindery.nodeagent.containers.podspec import Mounted, RunContainer, RunPod
 from bindery.nodeagent.containers.security import ImageUser, NodeLimits
-from bindery.nodeagent.containers.volumes import Prepared
+from bindery.nodeagent.volumes.keeper import PodVolumePath
 from bindery.nodecore.devices.options import RunOptions
 from bindery.nodecore.lifecycle import CpusetConfig
 from bindery.nodecore.pods import total
@@ -66,9 +66,16 @@ class NodeSurroundings:
 
 
 def sandbox(
-    pod: RunPod, attempt: int, cgroup: str, places: AgentPlaces, node: NodeSurroundings
+    pod: RunPod,
+    attempt: int,
+    cgroup: str,
+    groups: Sequence[int],
+    places: AgentPlaces,
+    node: NodeSurroundings,
 ) -> cri.PodSandboxConfig:
-    """Return the configuration of a sandbox; `cgroup`: the path of the pod's cgroup.
+    """Return the configuration of a sandbox.
+
+    `cgroup`: the path of the pod's cgroup. `groups`: what the pod's volumes add to its groups.
 
     Raises:
         StartError: the pod wants its full name as the host's, which is too long for it.
@@ -89,7 +96,7 @@ def sandbox(
         annotations=meta.annotations,
         linux=cri.LinuxPodSandboxConfig(
             cgroup_parent=cgroup,
-            security_context=security.of_sandbox(pod),
+            security_context=security.of_sandbox(pod, groups),
             sysctls={
                 one.name.replace("/", "."): one.value
                 for one in (spec.security_context.sysctls if spec.security_context else None) or ()
@@ -128,7 +135,14 @@ def _kernel_name(pod: RunPod, names: ClusterNames) -> str:
 
 @dataclass(frozen=True)
 class Start:
-    """All that a new container is made from."""
+    """All that a new container is made from.
+
+    Attributes:
+        variables: with those of devices.
+        volumes: by their names in the pod.
+        sub_paths: the index of a mount -> its part of a volume, where it wants one.
+        groups: what the pod's volumes add to its groups.
+    """
 
     pod: RunPod
     container: RunContainer
@@ -136,7 +150,9 @@ class Start:
     image: str
     user: ImageUser
     variables: Mapping[str, str]
-    volumes: Mapping[str, Prepared]
+    volumes: Mapping[str, PodVolumePath]
+    sub_paths: Mapping[int, Path]
+    groups: Sequence[int]
     options: RunOptions
     cpuset: CpusetConfig
     has_own_cpus: bool = False
@@ -150,7 +166,7 @@ def container(start: Start, places: AgentPlaces, node: NodeSurroundings) -> cri.
         OSError: a directory cannot be made.
     """
     pod, wanted = start.pod, start.container
-    variables = {**start.variables, **start.options.envs}
+    variables = start.variables
     (places.pod_logs(pod) / wanted.name).mkdir(parents=True, exist_ok=True)
     config = cri.ContainerConfig(
         metadata=cri.ContainerMetadata(name=wanted.name, attempt=start.attempt),
@@ -163,14 +179,7 @@ def container(start: Start, places: AgentPlaces, node: NodeSurroundings) -> cri.
             for key, text in variables.items()
         ],
         mounts=_mounts(start, places),
-        devices=[
-            cri.Device(
-                container_path=one.container_path,
-                host_path=one.host_path,
-                permissions=one.permissions,
-            )
-            for one in start.options.devices
-        ],
+        devices=_devices(start),
         CDI_devices=[cri.CDIDevice(name=name) for name in start.options.cdi_devices],
         labels=labels.of_container(pod, wanted),
         annotations={
@@ -188,6 +197,28 @@ def container(start: Start, places: AgentPlaces, node: NodeSurroundings) -> cri.
     return config
 
 
+def _devices(start: Start) -> list[cri.Device]:
+    found = [
+        cri.Device(
+            container_path=one.container_path,
+            host_path=one.host_path,
+            permissions=one.permissions,
+        )
+        for one in start.options.devices
+    ]
+    for one in start.container.volume_devices or ():
+        volume = _volume(start, one.name)
+        permissions = "r" if volume.is_read_only else "mrw"
+        found.append(
+            cri.Device(
+                container_path=one.device_path,
+                host_path=str(volume.path),
+                permissions=permissions,
+            )
+        )
+    return found
+
+
 def _linux(start: Start, node: NodeSurroundings) -> cri.LinuxContainerConfig:
     core = core_pod(start.pod)
     own = next(one for one in core.all_containers if one.name == start.container.name)
@@ -200,13 +231,15 @@ def _linux(start: Start, node: NodeSurroundings) -> cri.LinuxContainerConfig:
             is_node_critical=security.is_node_critical(start.pod),
             has_own_cpus=start.has_own_cpus,
         ),
-        security_context=security.of_container(start.pod, start.container, start.user),
+        security_context=security.of_container(
+            start.pod, start.container, start.user, start.groups
+        ),
     )
 
 
 def _mounts(start: Start, places: AgentPlaces) -> list[cri.Mount]:
     pod, wanted = start.pod, start.container
-    found = [_of_volume(start, one) for one in wanted.volume_mounts or ()]
+    found = [_of_volume(start, *one) for one in enumerate(wanted.volume_mounts or ())]
     found += [
         cri.Mount(
             container_path=one.container_path, host_path=one.host_path, readonly=one.read_only
@@ -227,45 +260,40 @@ def _mounts(start: Start, places: AgentPlaces) -> list[cri.Mount]:
     return found
 
 
-def _of_volume(start: Start, mount: Mounted) -> cri.Mount:
-    volume = start.volumes.get(mount.name)
-    if volume is None:
-        raise StartError(
-            CREATE_CONFIG, f'cannot find volume "{mount.name}" to mount into container'
-        )
-    path = _sub_path(volume.path, mount, start)
+def _of_volume(start: Start, index: int, mount: Mounted) -> cri.Mount:
+    volume = _volume(start, mount.name)
+    path = start.sub_paths.get(index, volume.path)
     target = mount.mount_path
     if not target.startswith("/"):
         target = os.path.normpath(f"/{target}")
     return cri.Mount(
         container_path=target,
         host_path=str(path),
-        readonly=mount.read_only or volume.read_only,
+        readonly=mount.read_only or volume.is_read_only,
         propagation=_PROPAGATION.get(mount.mount_propagation or "", cri.PROPAGATION_PRIVATE),
     )
 
 
-def _sub_path(volume: Path, mount: Mounted, start: Start) -> Path:
-    """Return the path in a volume; one that does not exist becomes a directory."""
-    below = mount.sub_path
-    if mount.sub_path_expr:
-        variables = {**start.variables, **start.options.envs}
-        missing = [one for one in references(mount.sub_path_expr) if not variables.get(one)]
-        if missing:
-            names = ", ".join(sorted(missing))
-            raise StartError(CREATE_CONFIG, f"missing value for {names}")
-        below = expand(mount.sub_path_expr, variables)
-    if not below:
-        return volume
-    base = volume.resolve()
-    path = (base / below).resolve()
-    if below.startswith("/") or not path.is_relative_to(base):
-        raise StartError(
-            CREATE_CONFIG, f'failed to prepare subPath for volumeMount "{mount.name}": it leaves it'
-        )
-    if not path.exists():
-        path.mkdir(parents=True)
-    return path
+def _volume(start: Start, name: str) -> PodVolumePath:
+    volume = start.volumes.get(name)
+    if volume is None:
+        raise StartError(CREATE_CONFIG, f'cannot find volume "{name}" to mount into container')
+    return volume
+
+
+def sub_path(mount: Mounted, variables: Mapping[str, str]) -> str:
+    """Return the part of a volume that a mount wants, empty for the whole.
+
+    Raises:
+        StartError: a variable in it has no value.
+    """
+    if not mount.sub_path_expr:
+        return mount.sub_path
+    missing = [one for one in references(mount.sub_path_expr) if not variables.get(one)]
+    if missing:
+        names = ", ".join(sorted(missing))
+        raise StartError(CREATE_CONFIG, f"missing value for {names}")
+    return expand(mount.sub_path_expr, variables)
 
 
 def attempt_by_logs(places: AgentPlaces, pod: RunPod, name: str) -> int:

@@ -10,7 +10,8 @@ from typing import Final
 
 from bindery.api import quantity
 from bindery.nodeagent.containers.errors import CREATE_CONFIG, StartError
-from bindery.nodeagent.containers.podspec import ResourceFieldSelector, RunContainer, RunPod
+from bindery.nodeagent.containers.podspec import RunContainer, RunPod
+from bindery.nodeagent.volumes.sources import AmountReference
 from bindery.nodecore.pods import CPU
 
 _KEYED: Final = re.compile(r"metadata\.(labels|annotations)\['(.+)'\]")
@@ -58,7 +59,7 @@ def field_value(pod: RunPod, path: str, around: PodSurroundings) -> str:
 
 
 def resource_value(
-    pod: RunPod, container: RunContainer, selector: ResourceFieldSelector, around: PodSurroundings
+    pod: RunPod, container: RunContainer, selector: AmountReference, around: PodSurroundings
 ) -> str:
     """Return a request or limit in units of its divisor, rounded up; raises StartError."""
     name = selector.container_name or container.name

@@ -53,7 +53,3 @@ class StartError(ContainerError):
 
 class ClaimsError(ContainerError):
     """The claims of a pod cannot be prepared or unprepared now."""
-
-
-class VolumeError(ContainerError):
-    """A volume is not ready."""

@@ -59,7 +59,7 @@ def _refused(path: str, note: str, *values: object) -> FieldRule:
     return FieldRule(path, Fate.REFUSED, note, values or None)
 
 
-_DRIVERS: Final = "volumes with drivers are not mounted by this agent"
+_IN_TREE: Final = "in a pod it is not mounted; a claim can have a volume of a CSI driver"
 _WINDOWS: Final = "the node runs Linux"
 
 RULES: Final = (
@@ -79,13 +79,15 @@ RULES: Final = (
         "tolerations", "volumes.name", "volumes.configMap", "volumes.downwardAPI",
         "volumes.emptyDir", "volumes.hostPath", "volumes.projected", "volumes.secret",
         "resourceClaims", "containers.resources.claims",
+        "volumes.csi", "volumes.persistentVolumeClaim", "volumes.ephemeral",
+        "securityContext.fsGroupChangePolicy",
     ),
     FieldRule("volumes.emptyDir.sizeLimit", Fate.CARRIED_OUT, "of medium Memory; disks are not "
               "watched, as eviction is out"),
     FieldRule("hostUsers", Fate.CARRIED_OUT, "only true"),
     _refused("hostUsers", "user namespaces are not set up", False),
-    FieldRule("securityContext.fsGroupChangePolicy", Fate.CARRIED_OUT, "volumes that are made "
-              "here have the group from the start"),
+    FieldRule("volumes.ephemeral.volumeClaimTemplate", Fate.ELSEWHERE,
+              "the controller manager makes the claim"),
     *_all(
         Fate.PASSED,
         "dnsConfig", "dnsPolicy", "hostIPC", "hostNetwork", "hostPID", "overhead",
@@ -94,7 +96,7 @@ RULES: Final = (
         "containers.securityContext", "containers.stdin", "containers.stdinOnce", "containers.tty",
         "containers.workingDir", "containers.lifecycle.stopSignal", "containers.resources",
         "containers.volumeMounts.mountPath", "containers.volumeMounts.mountPropagation",
-        "containers.volumeMounts.readOnly",
+        "containers.volumeMounts.readOnly", "containers.volumeDevices",
     ),
     *_all(
         Fate.ELSEWHERE,
@@ -112,7 +114,6 @@ RULES: Final = (
     _refused("securityContext.seLinuxChangePolicy", "volumes are not relabelled"),
     _refused("containers.securityContext.windowsOptions", _WINDOWS),
     _refused("containers.env.valueFrom.fileKeyRef", "variables are not read from files"),
-    _refused("containers.volumeDevices", _DRIVERS),
     _refused("containers.volumeMounts.bindMountOptions", "mounts have no further options"),
     FieldRule("containers.volumeMounts.recursiveReadOnly", Fate.CARRIED_OUT, "as Disabled"),
     _refused("containers.volumeMounts.recursiveReadOnly", "mounts below a mount stay writable",
@@ -124,13 +125,13 @@ RULES: Final = (
     _refused("containers.lifecycle.preStop.tcpSocket", "it has no effect in Kubernetes either"),
     _refused("volumes.projected.sources.clusterTrustBundle", "trust bundles are not read"),
     _refused("volumes.projected.sources.podCertificate", "certificates are not requested"),
+    _refused("volumes.image", "images are not mounted as volumes"),
     _refused("volumes.emptyDir.stickyBit", "directories have no sticky bit"),
     *(
-        _refused(f"volumes.{kind}", _DRIVERS)
+        _refused(f"volumes.{kind}", _IN_TREE)
         for kind in (
-            "awsElasticBlockStore", "azureDisk", "azureFile", "cephfs", "cinder", "csi",
-            "ephemeral", "fc", "flexVolume", "flocker", "gcePersistentDisk", "gitRepo",
-            "glusterfs", "image", "iscsi", "nfs", "persistentVolumeClaim",
+            "awsElasticBlockStore", "azureDisk", "azureFile", "cephfs", "cinder", "fc",
+            "flexVolume", "flocker", "gcePersistentDisk", "gitRepo", "glusterfs", "iscsi", "nfs",
             "photonPersistentDisk", "portworxVolume", "quobyte", "rbd", "scaleIO", "storageos",
             "vsphereVolume",
         )

@@ -25,20 +25,7 @@ from bindery.nodeagent.pod_objects import (
     Sysctl,
     Variable,
 )
-
-
-class ObjectFieldSelector(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    """A field of the pod itself."""
-
-    field_path: str = ""
-
-
-class ResourceFieldSelector(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    """A request or limit of a container of the pod."""
-
-    container_name: str = ""
-    resource: str = ""
-    divisor: str = ""
+from bindery.nodeagent.volumes.sources import AmountReference, FieldReference, PodVolumeSource
 
 
 class KeySelector(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
@@ -52,8 +39,8 @@ class KeySelector(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=
 class ValueSource(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     """`EnvVarSource`."""
 
-    field_ref: ObjectFieldSelector | None = None
-    resource_field_ref: ResourceFieldSelector | None = None
+    field_ref: FieldReference | None = None
+    resource_field_ref: AmountReference | None = None
     config_map_key_ref: KeySelector | None = None
     secret_key_ref: KeySelector | None = None
 
@@ -227,6 +214,13 @@ class Mounted(VolumeMount, frozen=True, rename="camel", kw_only=True, gc=False):
     mount_propagation: str | None = None
 
 
+class UsedDevice(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    """`VolumeDevice`."""
+
+    name: str = ""
+    device_path: str = ""
+
+
 class Port(ContainerPort, frozen=True, rename="camel", kw_only=True, gc=False):
     """`ContainerPort`."""
 
@@ -258,6 +252,7 @@ class RunContainer(NodeContainer, frozen=True, rename="camel", kw_only=True, gc=
     env_from: list[VariablesSource] | None = None
     restart_policy_rules: list[ExitRule] | None = None  # type: ignore[assignment]  # read only
     volume_mounts: list[Mounted] | None = None  # type: ignore[assignment]  # read only
+    volume_devices: list[UsedDevice] | None = None
     liveness_probe: ProbeSpec | None = None
     readiness_probe: ProbeSpec | None = None
     startup_probe: ProbeSpec | None = None
@@ -269,90 +264,6 @@ class RunContainer(NodeContainer, frozen=True, rename="camel", kw_only=True, gc=
     stdin: bool = False
     stdin_once: bool = False
     tty: bool = False
-
-
-class KeyPath(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    """`KeyToPath`."""
-
-    key: str = ""
-    path: str = ""
-    mode: int | None = None
-
-
-class ObjectVolume(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    """`ConfigMapVolumeSource`, `SecretVolumeSource`, and their projections."""
-
-    name: str = ""
-    secret_name: str = ""
-    items: list[KeyPath] | None = None
-    default_mode: int = 0o644
-    optional: bool = False
-
-
-class DownwardFile(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    """`DownwardAPIVolumeFile`."""
-
-    path: str = ""
-    field_ref: ObjectFieldSelector | None = None
-    resource_field_ref: ResourceFieldSelector | None = None
-    mode: int | None = None
-
-
-class DownwardVolume(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    """`DownwardAPIVolumeSource`."""
-
-    items: list[DownwardFile] | None = None
-    default_mode: int = 0o644
-
-
-class TokenProjection(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    """`ServiceAccountTokenProjection`."""
-
-    audience: str = ""
-    expiration_seconds: int = 3600
-    path: str = ""
-
-
-class Projection(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    """`VolumeProjection`."""
-
-    config_map: ObjectVolume | None = None
-    secret: ObjectVolume | None = None
-    downward_api: DownwardVolume | None = msgspec.field(default=None, name="downwardAPI")
-    service_account_token: TokenProjection | None = None
-
-
-class ProjectedVolume(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    """`ProjectedVolumeSource`."""
-
-    sources: list[Projection] | None = None
-    default_mode: int = 0o644
-
-
-class EmptyDir(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    """`EmptyDirVolumeSource`."""
-
-    medium: str = ""
-    size_limit: str | None = None
-
-
-class HostPath(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """`HostPathVolumeSource`."""
-
-    path: str = ""
-    type: str = ""
-
-
-class RunVolume(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    """`Volume`, with the kinds that need no driver."""
-
-    name: str = ""
-    empty_dir: EmptyDir | None = None
-    host_path: HostPath | None = None
-    config_map: ObjectVolume | None = None
-    secret: ObjectVolume | None = None
-    downward_api: DownwardVolume | None = msgspec.field(default=None, name="downwardAPI")
-    projected: ProjectedVolume | None = None
 
 
 class HostAlias(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -389,7 +300,7 @@ class RunPodSpec(HollowPodSpec, frozen=True, rename="camel", kw_only=True, gc=Fa
     containers: list[RunContainer] = msgspec.field(default_factory=list)  # type: ignore[assignment]  # read only
     init_containers: list[RunContainer] | None = None  # type: ignore[assignment]  # read only
     ephemeral_containers: list[Named] | None = None
-    volumes: list[RunVolume] | None = None
+    volumes: list[PodVolumeSource] | None = None
     restart_policy: str = "Always"
     termination_grace_period_seconds: int | None = 30
     dns_policy: str = "ClusterFirst"

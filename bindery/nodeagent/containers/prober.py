@@ -115,7 +115,8 @@ class Prober:
         while True:
             await self._probe(probe)
             try:
-                await asyncio.wait_for(probe.kick.wait(), period_s)
+                async with asyncio.timeout(period_s):
+                    await probe.kick.wait()
                 # Not at once again, when the container has only just started to answer.
                 await asyncio.sleep(_SHORTEST_S)
             except TimeoutError:

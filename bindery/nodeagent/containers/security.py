@@ -3,7 +3,7 @@
 Source: the kubelet's kuberuntime package, Kubernetes 1.36.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -62,8 +62,8 @@ def namespaces(pod: RunPod) -> cri.NamespaceOption:
     )
 
 
-def of_sandbox(pod: RunPod) -> cri.LinuxSandboxSecurityContext:
-    """Return the security context of a sandbox."""
+def of_sandbox(pod: RunPod, groups: Sequence[int] = ()) -> cri.LinuxSandboxSecurityContext:
+    """Return the security context of a sandbox; `groups`: what the pod's volumes add."""
     own = pod.spec.security_context or _NO_POD
     context = cri.LinuxSandboxSecurityContext(
         namespace_options=namespaces(pod),
@@ -73,7 +73,7 @@ def of_sandbox(pod: RunPod) -> cri.LinuxSandboxSecurityContext:
         ),
         seccomp=cri.SecurityProfile(profile_type=cri.SecurityProfile.RuntimeDefault),
         selinux_options=_labels(own.se_linux_options),
-        supplemental_groups=_groups(own),
+        supplemental_groups=[*_groups(own), *groups],
         supplemental_groups_policy=_groups_policy(own),
     )
     if own.run_as_user is not None:
@@ -84,9 +84,9 @@ def of_sandbox(pod: RunPod) -> cri.LinuxSandboxSecurityContext:
 
 
 def of_container(
-    pod: RunPod, container: RunContainer, image: ImageUser
+    pod: RunPod, container: RunContainer, image: ImageUser, groups: Sequence[int] = ()
 ) -> cri.LinuxContainerSecurityContext:
-    """Return the security context of a container.
+    """Return the security context of a container; `groups`: what the pod's volumes add.
 
     Raises:
         StartError: the container must not run as root and would, or may.
@@ -106,7 +106,7 @@ def of_container(
         namespace_options=namespaces(pod),
         selinux_options=_labels(own.se_linux_options or whole.se_linux_options),
         readonly_rootfs=own.read_only_root_filesystem,
-        supplemental_groups=_groups(whole),
+        supplemental_groups=[*_groups(whole), *groups],
         supplemental_groups_policy=_groups_policy(whole),
         no_new_privs=own.allow_privilege_escalation is False,
         masked_paths=() if unmasked else _MASKED,

@@ -4,7 +4,10 @@ Source: `createPodSandbox` and `startContainer`, Kubernetes 1.36.
 """
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
+
+import structlog
 
 from bindery.kube.errors import KubeError
 from bindery.nodeagent.candidates import core_pod
@@ -25,11 +28,14 @@ from bindery.nodeagent.containers.errors import (
 )
 from bindery.nodeagent.containers.parts import NodeParts
 from bindery.nodeagent.containers.podspec import RunContainer, RunPod
-from bindery.nodeagent.containers.volumes import Prepared
+from bindery.nodeagent.volumes.keeper import PodVolumePath
 from bindery.nodecore.cgroups.manager import CgroupError
 from bindery.nodecore.podsync.facts import RuntimePod, RuntimeState
+from bindery.nodecore.volumes.populator import VolumeError
 
 _LEAST_S: Final = 2
+
+log = structlog.get_logger(__name__)
 
 
 class Starter:
@@ -53,14 +59,15 @@ class Starter:
         """Return the configuration of a sandbox; raises StartError, CgroupError, OSError."""
         parts = self._parts
         cgroup = parts.cgroups.ensure(core_pod(pod))
-        return configs.sandbox(pod, attempt, cgroup, parts.places, parts.node)
+        groups = parts.volumes.groups(pod)
+        return configs.sandbox(pod, attempt, cgroup, groups, parts.places, parts.node)
 
     async def container(
         self,
         pod: RunPod,
         container: RunContainer,
         seen: RuntimePod,
-        volumes: Mapping[str, Prepared],
+        volumes: Mapping[str, PodVolumePath],
         addresses: tuple[str, ...],
     ) -> None:
         """Start a container in the newest sandbox of `seen`; raises StartError."""
@@ -112,7 +119,7 @@ class Starter:
         container: RunContainer,
         seen: RuntimePod,
         sandbox: cri.PodSandboxConfig,
-        volumes: Mapping[str, Prepared],
+        volumes: Mapping[str, PodVolumePath],
         addresses: tuple[str, ...],
     ) -> Start:
         parts = self._parts
@@ -135,9 +142,50 @@ class Starter:
         hosts.write_text(text)
         cpuset, is_own = parts.resources.cpuset(pod, container.name)
         options = await parts.resources.options(pod, container)
+        # A variable of the container comes after that of a plugin, as in the kubelet.
+        variables = {**options.envs, **variables}
+        sub_paths = await self._sub_paths(pod, container, volumes, variables)
         return Start(
-            pod, container, attempt, image, user, variables, volumes, options, cpuset, is_own
+            pod=pod,
+            container=container,
+            attempt=attempt,
+            image=image,
+            user=user,
+            variables=variables,
+            volumes=volumes,
+            sub_paths=sub_paths,
+            groups=parts.volumes.groups(pod),
+            options=options,
+            cpuset=cpuset,
+            has_own_cpus=is_own,
         )
+
+    async def _sub_paths(
+        self,
+        pod: RunPod,
+        container: RunContainer,
+        volumes: Mapping[str, PodVolumePath],
+        variables: Mapping[str, str],
+    ) -> Mapping[int, Path]:
+        """Return where the parts of volumes are, by the index of the mount."""
+        found = {}
+        for index, mount in enumerate(container.volume_mounts or ()):
+            below, volume = configs.sub_path(mount, variables), volumes.get(mount.name)
+            if not below or volume is None:
+                continue
+            try:
+                found[index] = await self._parts.volumes.part(
+                    pod, container.name, index, volume, below
+                )
+            except (VolumeError, OSError) as error:
+                log.warning("a part of a volume cannot be bound", pod=pod.metadata.name,
+                            volume=mount.name, error=str(error))  # fmt: skip
+                raise StartError(
+                    CREATE_CONFIG,
+                    f'failed to prepare subPath for volumeMount "{mount.name}" of container '
+                    f'"{container.name}"',
+                ) from error
+        return found
 
     def around(self, pod: RunPod, addresses: tuple[str, ...]) -> PodSurroundings:
         """Return what values of the pod depend on; `addresses`: of its sandbox."""

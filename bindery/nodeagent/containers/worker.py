@@ -19,12 +19,7 @@ from bindery.api.states import ENDED_POD_PHASES
 from bindery.kube.errors import ConflictError, KubeError, NotFoundError
 from bindery.nodeagent import pod_status
 from bindery.nodeagent.containers import rules, seen, statuspatch
-from bindery.nodeagent.containers.errors import (
-    ClaimsError,
-    ContainerError,
-    StartError,
-    VolumeError,
-)
+from bindery.nodeagent.containers.errors import ClaimsError, ContainerError, StartError
 from bindery.nodeagent.containers.fields import UNSUPPORTED
 from bindery.nodeagent.containers.killing import Killer
 from bindery.nodeagent.containers.parts import NodeParts
@@ -33,13 +28,14 @@ from bindery.nodeagent.containers.prober import Prober
 from bindery.nodeagent.containers.starting import Starter
 from bindery.nodeagent.containers.statuspatch import PodReport, Transitions
 from bindery.nodeagent.containers.statuswriter import StatusWriter
-from bindery.nodeagent.containers.volumes import Prepared
+from bindery.nodeagent.volumes.keeper import PodVolumePath
 from bindery.nodecore.admission.result import Admission
 from bindery.nodecore.cgroups.manager import CgroupError
 from bindery.nodecore.podsync import phase, statuses
 from bindery.nodecore.podsync.actions import PodActions, next_actions
 from bindery.nodecore.podsync.facts import PodRules, RuntimePod, RuntimeState
 from bindery.nodecore.podsync.statuses import ContainerReport, StartFailure
+from bindery.nodecore.volumes.populator import VolumeError
 
 SYNC_S: Final = 60.0
 """Seconds after which a pod is looked at again without a reason, as in the kubelet."""
@@ -48,7 +44,7 @@ RETRY_S: Final = 10.0
 _DEADLINE: Final = "DeadlineExceeded"
 _KEPT_ENDED: Final = 2
 """How many containers of a name are kept: the newest, and the one before it."""
-_FAILURES: Final = (ContainerError, KubeError, CgroupError, OSError)
+_FAILURES: Final = (ContainerError, KubeError, CgroupError, VolumeError, OSError)
 
 log = structlog.get_logger(__name__)
 
@@ -138,7 +134,8 @@ class PodWorker:
             delay_s = SYNC_S
             while not (self._is_gone and self.ended.is_set()):
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._wake.wait(), delay_s)
+                    async with asyncio.timeout(delay_s):
+                        await self._wake.wait()
                 self._wake.clear()
                 delay_s = await self._attempt()
             await self._clean()
@@ -275,12 +272,10 @@ class PodWorker:
     async def _go_on(self) -> float:
         """Do what is next; return the seconds until the next look at the pod."""
         parts, pod = self._parts, self.pod
-        addresses = tuple(self._seen.addresses)
         try:
-            around = self._starter.around(pod, addresses)
-            volumes = await parts.volumes.prepare(pod, around)
-        except (VolumeError, KubeError) as error:
-            text = f"MountVolume.SetUp failed for {error}"
+            volumes = await parts.volumes.prepare(pod)
+        except VolumeError as error:
+            text = f"Unable to attach or mount volumes: {error}"
             parts.report(pod, "Warning", "FailedMount", text)
             return self._pause_s()
         self._prober.start(pod.spec.all_containers)
@@ -301,7 +296,7 @@ class PodWorker:
         return delay_s
 
     async def _start(
-        self, found: PodRules, actions: PodActions, volumes: Mapping[str, Prepared]
+        self, found: PodRules, actions: PodActions, volumes: Mapping[str, PodVolumePath]
     ) -> float:
         """Make the sandbox and start containers; return the seconds until the next attempt."""
         parts, pod = self._parts, self.pod
@@ -332,7 +327,7 @@ class PodWorker:
                 break
         return min(delays)
 
-    async def _start_one(self, name: str, volumes: Mapping[str, Prepared]) -> float | None:
+    async def _start_one(self, name: str, volumes: Mapping[str, PodVolumePath]) -> float | None:
         """Start a container; return the seconds until the next attempt, None if it has started."""
         pod = self.pod
         container = next(one for one in pod.spec.all_containers if one.name == name)
@@ -404,7 +399,8 @@ class PodWorker:
                 await parts.runtime.remove_sandbox(sandbox.id)
             except ContainerError as error:
                 log.warning("a sandbox stays", pod=meta.name, error=str(error))
-        _remove_files(parts, self.pod)
+        shutil.rmtree(parts.places.pod_logs(self.pod), ignore_errors=True)
+        parts.volumes.forget(meta.uid)
 
     def _take_written(self, pod: RunPod) -> None:
         if pod.metadata.uid == self.pod.metadata.uid and pod.status.phase in ENDED_POD_PHASES:
@@ -421,8 +417,3 @@ class PodWorker:
 def _old_addresses(pod: RunPod) -> tuple[str, ...]:
     """Return the address that was written: one that was seen once stays."""
     return (pod.status.pod_ip,) if pod.status.pod_ip else ()
-
-
-def _remove_files(parts: NodeParts, pod: RunPod) -> None:
-    for directory in (parts.places.pod(pod.metadata.uid), parts.places.pod_logs(pod)):
-        shutil.rmtree(directory, ignore_errors=True)

@@ -41,6 +41,7 @@ class PodWorkers:
         self._group: asyncio.TaskGroup | None = None
         self._waiting: dict[str, RunPod] = {}
         self._marks: Marks = {}
+        self._has_listed = False
         self._answered_s = parts.clock()
         name = parts.resources.node.name
         self._reflector = Reflector(
@@ -78,6 +79,7 @@ class PodWorkers:
             present = list(self._reflector.objects.values())
             self._parts.resources.open(present)
             self._parts.cgroups.prepare()
+            self._parts.volumes.open(present)
             waiting, self._waiting = self._waiting, {}
             for pod in waiting.values():
                 self._run(pod)
@@ -135,6 +137,10 @@ class PodWorkers:
 
     def _compare(self, marks: Marks) -> None:
         before, self._marks = self._marks, marks
+        if self._has_listed and not self._orphans:
+            # No container is left that uses volumes of a pod without a worker.
+            self._parts.volumes.have_all()
+        self._has_listed = True
         for uid in before.keys() | marks.keys():
             worker = self._workers.get(uid)
             if worker is not None:

@@ -125,17 +125,21 @@ class NodeSockets:
             clocks.claim_timeout_s,
         )
         self._pod_claims = PodClaims(claims, self._drivers, api)
-        handlers: dict[str, PluginHandler] = {
+        self._handlers: dict[str, PluginHandler] = {
             PluginType.DEVICE: self._device_plugins,
             PluginType.DRA: self._drivers,
         }
         self.plugins = PluginManager(
-            directory / plugins.DIRECTORY, handlers, now_s, clocks.new_uuid
+            directory / plugins.DIRECTORY, self._handlers, now_s, clocks.new_uuid
         )
         self._pod_resources = PodResourcesServer(directory, self.manager, self)
         self._is_stopping = False
         self._server: grpc.aio.Server | None = None
         self._running: asyncio.Task[None] | None = None
+
+    def use_csi(self, csi: PluginHandler) -> None:
+        """Let `csi` take the CSI drivers that register; without it they are refused."""
+        self._handlers[PluginType.CSI] = csi
 
     def start(self, containers: ContainerIds | None = None) -> str | None:
         """Restore what containers hold; return a sentence if the state of devices is lost.

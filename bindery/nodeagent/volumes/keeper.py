@@ -14,6 +14,7 @@ import structlog
 
 from bindery.nodeagent.volumes import reconstruction
 from bindery.nodeagent.volumes.catalogue import Catalogue
+from bindery.nodeagent.volumes.filevolumes import FILE_PLUGINS
 from bindery.nodeagent.volumes.operations import VolumeOperations
 from bindery.nodeagent.volumes.sources import MountingPod
 from bindery.nodeagent.volumes.volumenode import VolumeNode
@@ -57,11 +58,13 @@ class PodVolumePath:
 
     Attributes:
         path: a directory or file, or a device.
+        name: its name in paths: that of the PersistentVolume, or that in the pod.
     """
 
     path: Path
     is_block: bool = False
     is_read_only: bool = False
+    name: str = ""
 
 
 class VolumeKeeper:
@@ -199,7 +202,8 @@ class VolumeKeeper:
             else:
                 plugin = self._plugins.volume(spec.plugin)
                 path = plugin.path(self._catalogue.mount(pod, spec))
-            found[outer] = PodVolumePath(path, spec.is_block, spec.is_read_only)
+            is_read_only = spec.is_read_only or spec.plugin in FILE_PLUGINS
+            found[outer] = PodVolumePath(path, spec.is_block, is_read_only, spec.name)
         return found
 
     def remove_directories(self) -> list[str]:

@@ -193,7 +193,7 @@ class RunsAs(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False
 
     run_as_user: int | None = None
     fs_group: int | None = None
-    fs_group_change_policy: str = "Always"
+    fs_group_change_policy: str | None = None
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True, gc=False):

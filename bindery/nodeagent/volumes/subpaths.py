@@ -21,7 +21,7 @@ class SubPath:
     Attributes:
         volume: the pod's mount of it.
         path: the part, relative to it.
-        name: the volume's name in the pod.
+        name: the volume's name in paths, with which `clean` is called.
         index: of the mount in the container.
     """
 
@@ -94,15 +94,20 @@ def _open(part: SubPath) -> int:
     if not target.is_relative_to(volume):
         raise MountError(f"path {target} is outside of allowed base {volume}")
     opened = os.open(volume, _STEP)
+    mode = stat.S_IMODE(os.fstat(opened).st_mode)
     try:
         for step in target.relative_to(volume).parts:
+            is_new = False
             try:
                 inner = os.open(step, _STEP, dir_fd=opened)
             except FileNotFoundError:
                 os.mkdir(step, 0o750, dir_fd=opened)
                 inner = os.open(step, _STEP, dir_fd=opened)
+                is_new = True
             os.close(opened)
             opened = inner
+            if is_new:  # whoever may use the volume may use its parts
+                Path(f"/proc/self/fd/{opened}").chmod(mode)
     except OSError as error:
         os.close(opened)
         raise MountError(f"cannot open {target}: {error.strerror}") from error

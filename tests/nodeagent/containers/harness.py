@@ -38,18 +38,21 @@ from bindery.nodeagent.containers.podspec import RUN_PODS, RunPod
 from bindery.nodeagent.containers.resources import NodeResources
 from bindery.nodeagent.containers.runtime import Runtime
 from bindery.nodeagent.containers.security import NodeLimits
-from bindery.nodeagent.containers.volumes import SimpleVolumes
+from bindery.nodeagent.containers.volumes import NodeVolumes, VolumeParts
 from bindery.nodeagent.containers.worker import PodWorker
 from bindery.nodeagent.kubeletside.claims import ClaimApi
 from bindery.nodeagent.kubeletside.node import NodeClocks, NodeSockets
 from bindery.nodeagent.shapes import NodeShape, expand
+from bindery.nodeagent.volumes.mounts import Mounter
 from bindery.nodecore.admission.result import Admission
 from bindery.nodecore.containers import Ref
 from bindery.nodecore.podsync.restarts import RestartBackoff
 from tests.nodeagent.containers.fakeruntime import FakeRuntime
 from tests.nodeagent.kubeletside.socketworld import Claims
+from tests.nodeagent.volumes.volumeworld import FakeMounter, Objects
 
 NODE = expand((NodeShape(count=1, gpus=0),))[0]
+AROUND = PodSurroundings((NODE.address,), (), NODE.machine.allocatable)
 WAIT_S = 120.0
 WAKE_S = 0.25
 """How often the worker looks without a change in the runtime, as the kubelet's timer does."""
@@ -161,17 +164,6 @@ class FixedObjects(PodObjects):
         return TokenStatus(token=f"token for {audience}", expiration_timestamp=None)
 
 
-class NoMounts:
-    """Stands for file systems in memory: plain directories."""
-
-    def mount(self, path: Path, size_bytes: int | None) -> None:
-        del size_bytes
-        path.mkdir(parents=True, exist_ok=True)
-
-    def unmount(self, path: Path) -> None:
-        del path
-
-
 @dataclass
 class Clock:
     """A time that stands still, and what a test adds to it."""
@@ -245,6 +237,49 @@ def decoded(pod: Mapping[str, Any]) -> RunPod:
     return RUN_PODS.decode(msgspec.json.encode(pod))
 
 
+@dataclass
+class Events:
+    """Warnings of volumes: the pod's name, reason, message."""
+
+    seen: list[tuple[str, str, str]] = field(default_factory=list)
+
+    def __call__(self, pod: RunPod, reason: str, message: str) -> None:
+        self.seen.append((pod.metadata.name, reason, message))
+
+
+@asynccontextmanager
+async def keeping(
+    root: Path,
+    objects: FixedObjects,
+    *,
+    storage: Objects | None = None,
+    mounter: Mounter | None = None,
+    events: Events | None = None,
+    knows_all: bool = True,
+) -> AsyncIterator[NodeVolumes]:
+    """Keep the volumes of a node to which nothing is attached; without a mounter, a fake one."""
+    volumes = NodeVolumes(
+        VolumeParts(
+            root=root,
+            name=NODE.name,
+            mounter=mounter or FakeMounter(),
+            storage=storage or Objects(),
+            objects=objects,
+            around=AROUND,
+            now_s=time.time,
+            report=events or Events(),
+        )
+    )
+    if knows_all:
+        volumes.have_all()
+    task = asyncio.create_task(volumes.run(dict, lambda: None))
+    try:
+        yield volumes
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
 @asynccontextmanager
 async def running(
     tmp_path: Path,
@@ -252,13 +287,22 @@ async def running(
     runtime: FakeRuntime,
     objects: FixedObjects | None = None,
     plugins: NodeResources | None = None,
+    kept: NodeVolumes | None = None,
 ) -> AsyncIterator[Harness]:
     """Run a worker for `pod` on `runtime`, which serves.
 
-    `plugins`: the resources of a node with plugins, which has been started.
+    `plugins`: the resources of a node with plugins, which has been started. Without `kept`, the
+    node's volumes are kept with mounts that only a list has.
     """
-    server = OnePodServer(pod)
     objects = objects or FixedObjects()
+    if kept is None:
+        async with (
+            keeping(tmp_path / "root", objects) as own,
+            running(tmp_path, pod, runtime, objects, plugins, own) as harness,
+        ):
+            yield harness
+        return
+    server = OnePodServer(pod)
     clock = Clock()
     environment = Environment(clock, random.Random(1))
     client = Client(server, 5.0, environment)
@@ -270,16 +314,14 @@ async def running(
             runtime=connection,
             runtime_name="fake",
             objects=objects,
-            volumes=SimpleVolumes(
-                tmp_path / "root", objects, NoMounts(), clock, lambda: environment.token(10)
-            ),
+            volumes=kept,
             images=Images(connection, objects, clock),
             checks=Checks(connection),
             cgroups=NoCgroupKeeper("a test"),
             resources=resources,
             places=AgentPlaces(tmp_path / "root", tmp_path / "logs"),
             node=NodeSurroundings(ClusterNames(), Resolver(), "", NodeLimits(1 << 33)),
-            around=PodSurroundings((NODE.address,), (), NODE.machine.allocatable),
+            around=AROUND,
             backoff=RestartBackoff(clock),
             refusal=_accept,
             clock=clock,

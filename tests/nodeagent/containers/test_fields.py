@@ -81,11 +81,12 @@ def test_what_asks_for_nothing_is_not_refused(spec: dict[str, Any]) -> None:
 
 
 def test_fields_of_init_containers_are_refused_as_those_of_containers() -> None:
-    spec = {"initContainers": [{"volumeDevices": [{"name": "v"}]}]}
+    hook = {"preStop": {"tcpSocket": {"port": 1}}}
+    spec = {"initContainers": [{"lifecycle": hook}]}
 
     (found,) = refusals(spec)
 
-    assert found.startswith("initContainers.volumeDevices: ")
+    assert found.startswith("initContainers.lifecycle.preStop.tcpSocket: ")
 
 
 def test_the_table_of_the_page_is_that_of_the_code() -> None:

@@ -54,6 +54,10 @@ class CsiDrivers:
         """Forget a driver."""
         self._sockets.pop(name, None)
 
+    def socket(self, name: str) -> Path | None:
+        """Return the socket of a driver, None if it has not registered."""
+        return self._sockets.get(name)
+
     def get(self, name: str) -> CsiDriver:
         """Return a driver; raises a transient MountError if it has not registered."""
         if name not in self._sockets:
@@ -81,6 +85,19 @@ def csi_node_drivers(
 
 def node_ids(annotation: str, driver: DriverOnNode) -> str:
     """Return the Node's annotation with the driver's name for the node."""
-    ids = json.loads(annotation) if annotation else {}
-    return json.dumps(dict(sorted({**ids, driver.name: driver.node_id}.items())),
-                      separators=(",", ":"))  # fmt: skip
+    return _written({**_read(annotation), driver.name: driver.node_id})
+
+
+def without_node_id(annotation: str, driver: str) -> str | None:
+    """Return the Node's annotation without the driver, None if no other is left."""
+    left = {name: node_id for name, node_id in _read(annotation).items() if name != driver}
+    return _written(left) if left else None
+
+
+def _read(annotation: str) -> dict[str, str]:
+    ids: dict[str, str] = json.loads(annotation) if annotation else {}
+    return ids
+
+
+def _written(ids: Mapping[str, str]) -> str:
+    return json.dumps(dict(sorted(ids.items())), separators=(",", ":"))
