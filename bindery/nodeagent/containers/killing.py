@@ -36,7 +36,8 @@ class _Order:
         if waits:
             done = asyncio.gather(*waits)
             try:
-                await asyncio.wait_for(done, at_most_s)
+                async with asyncio.timeout(at_most_s):
+                    await done
             except TimeoutError:
                 log.debug("containers did not end before others that wait for them", names=names)
 
@@ -88,9 +89,8 @@ class Killer:
 
     async def _pre_stop(self, hook: Hook, target: Target, grace_s: int) -> bool:
         try:
-            outcome = await asyncio.wait_for(
-                self._parts.checks.hook(hook, target, float(grace_s)), grace_s
-            )
+            async with asyncio.timeout(grace_s):
+                outcome = await self._parts.checks.hook(hook, target, float(grace_s))
         except TimeoutError:
             return True  # the grace period is over; the container gets its signal
         return outcome.success

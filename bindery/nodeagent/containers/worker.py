@@ -133,6 +133,7 @@ class PodWorker:
         try:
             delay_s = SYNC_S
             while not (self._is_gone and self.ended.is_set()):
+                # Not wait_for(): in Python 3.11 it loses a cancellation that comes with the event.
                 with suppress(TimeoutError):
                     async with asyncio.timeout(delay_s):
                         await self._wake.wait()

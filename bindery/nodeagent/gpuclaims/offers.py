@@ -98,7 +98,8 @@ class WatchedGpus:
     async def change(self, within_s: float) -> None:
         """Wait for a change, or until `within_s` are over."""
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._changed.wait(), within_s)
+            async with asyncio.timeout(within_s):
+                await self._changed.wait()
 
     async def run(self) -> None:
         """Look at each change; does not return."""

@@ -141,7 +141,8 @@ class ClaimPreparer:
                 if left_s <= 0:
                     raise
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(freed.wait(), left_s)
+                    async with asyncio.timeout(left_s):
+                        await freed.wait()
             else:
                 return
 
