@@ -37,6 +37,10 @@ TOGETHER = frozenset(
         "tests/e2e/realnode/test_real_share_plugin.py",
         "tests/e2e/realnode/test_real_life.py",
         "tests/e2e/realnode/test_real_failures.py",
+        "tests/e2e/realnode/test_real_agent.py",
+        "tests/e2e/realnode/test_real_beside.py",
+        "tests/e2e/realnode/test_real_idle_gpus.py",
+        "tests/e2e/realnode/test_real_shares.py",
     }
 )
 

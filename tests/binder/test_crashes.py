@@ -126,7 +126,7 @@ def test_one_trouble_at_any_call_leaves_nothing_of_a_gang_that_cannot_be_bound(
     raise AssertionError("the calls never end")
 
 
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(70), deadline=None)
 @given(scenes(min_bound=st.none()))
 def test_a_gang_is_bound_whole_or_not_at_all(scene: Any) -> None:
     world, script, plugins, refuses = scene
@@ -141,7 +141,7 @@ def test_a_gang_is_bound_whole_or_not_at_all(scene: Any) -> None:
     check_the_end(world, plugins)
 
 
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(35), deadline=None)
 @given(scenes(min_bound=st.integers(1, 4)))
 def test_at_least_min_bound_pods_are_bound_or_none(scene: Any) -> None:
     world, script, plugins, refuses = scene
@@ -154,7 +154,7 @@ def test_at_least_min_bound_pods_are_bound_or_none(scene: Any) -> None:
     check_the_end(world, plugins)
 
 
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(35), deadline=None)
 @given(scenes(min_bound=st.just(0)))
 def test_independent_pods_are_bound_unless_something_is_wrong_with_them(scene: Any) -> None:
     world, script, plugins, refuses = scene
@@ -167,7 +167,7 @@ def test_independent_pods_are_bound_unless_something_is_wrong_with_them(scene: A
     check_the_end(world, plugins)
 
 
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(52), deadline=None)
 @given(st.data())
 def test_what_happens_to_pods_in_the_middle_harms_only_them(data: Any) -> None:
     """Pods go, are replaced or bound elsewhere at any call: nothing leaks, nothing lies."""

@@ -258,7 +258,7 @@ SCRIPTS = st.builds(
 )
 
 
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(35), deadline=None)
 @given(st.data())
 def test_extra_pods_are_never_bound_without_their_gang(data: Any) -> None:
     world = World()

@@ -241,7 +241,7 @@ def spoil(scene: Scene, pod: str, trouble: str) -> None:
         scene.refuses[f"uid-{pod}"] = PluginError("no", permanent=permanent)
 
 
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(70), deadline=None)
 @given(scenes())
 def test_each_statement_is_bound_whole_or_not_at_all_independently(scene: Scene) -> None:
     if not scene.plugins:

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from playwright.sync_api import Browser, Dialog
 
 from tests.browser.conftest import BUSY, opened
 from tests.browser.visiting import SCHEMES, WIDTHS, Scheme, Visitor
+from tests.sizes import sample
 
 PAGES = {
     "overview": "/",
@@ -33,8 +35,7 @@ def answer(*words: str) -> Any:
     return json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize(("width", "scheme"), sample(3, product(WIDTHS, SCHEMES)))
 def test_each_page_is_complete_and_keeps_no_person_out(
     visitor: Visitor, tmp_path: Path, width: int, scheme: Scheme
 ) -> None:

@@ -7,6 +7,7 @@ from bindery.scheduler.insight.waiting import Explanation, explain_all
 from bindery.scheduler.world import World
 from tests.inlinescenarios import source_of
 from tests.ownscenarios import FOLDER, scenarios_of
+from tests.sizes import sample
 
 SCENARIOS = scenarios_of(*FOLDER.rglob("*.yaml"))
 
@@ -20,7 +21,7 @@ def reported(world: World) -> tuple[object, ...]:
     return evictions, report.jobs, statuses, [columns.tolist() for columns in held]
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+@pytest.mark.parametrize("scenario", sample(160, SCENARIOS), ids=lambda scenario: scenario.name)
 def test_a_cycle_after_queries_equals_an_undisturbed_cycle(scenario: Scenario) -> None:
     source = source_of(scenario)
     asked, undisturbed = source.world(), source.world()

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.sizes import sample
+
 pytestmark = pytest.mark.e2e
 
 DEMO = [sys.executable, "-m", "devcluster.demo"]
@@ -170,7 +172,7 @@ def interruptible() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("interruptible")
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("how", sample(1, [signal.SIGTERM, signal.SIGINT, signal.SIGKILL]))
 def test_a_stopped_demo_leaves_no_process(
     environment: dict[str, str], tmp_path: Path, how: signal.Signals
 ) -> None:

@@ -126,6 +126,7 @@ def test_a_second_build_of_the_base_has_the_same_bytes(built: Built, tmp_path: P
     assert again.diff_id == built.image.layers[0].diff_id
 
 
+@pytest.mark.skipif(not IS_LONG, reason="builds the image a second time; make test-long")
 def test_a_base_from_an_archive_is_kept_below_the_same_layers(built: Built, tmp_path: Path) -> None:
     """The base of a registry, in its compressed form; built in an empty cache."""
     lowest, *_ = built.image.layers

@@ -11,7 +11,7 @@ from devcluster.install import Installation
 from tests.e2e.sabotage import Sabotage
 from tests.e2e.support import Corner, Gang, Observer, binder_configuration, wait_for
 from tests.e2e.traps import Trap, TrapProxy, kill, ready, trapped
-from tests.sizes import IS_LONG
+from tests.sizes import IS_LONG, sample
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("scheduler")]
 
@@ -49,7 +49,10 @@ async def check_whole(corner: Corner, gang: Gang) -> None:
 
 @pytest.mark.parametrize(
     ("write", "after"),
-    [pytest.param(*each, id=f"{each[0]}-{'after' if each[1] else 'before'}") for each in moments()],
+    [
+        pytest.param(*each, id=f"{each[0]}-{'after' if each[1] else 'before'}")
+        for each in sample(3, moments())
+    ],
 )
 async def test_a_gang_is_bound_whole_after_the_binder_was_killed(
     corner: Corner,
@@ -74,7 +77,8 @@ async def test_a_gang_is_bound_whole_after_the_binder_was_killed(
 
 @pytest.mark.usefixtures("plugin_path")
 @pytest.mark.parametrize(
-    ("step", "at"), [("pre_bind", 1), ("pre_bind", SIZE), ("post_bind", 2), ("rollback", 2)]
+    ("step", "at"),
+    sample(2, [("pre_bind", 1), ("pre_bind", SIZE), ("rollback", 2), ("post_bind", 2)]),
 )
 async def test_a_gang_is_bound_whole_after_the_binder_died_in_a_plugin(
     corner: Corner, observer: Observer, components: Components, tmp_path: Path, step: str, at: int

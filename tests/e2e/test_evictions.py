@@ -29,6 +29,7 @@ from tests.e2e.support import (
     wait_for,
 )
 from tests.e2e.traps import Trap, TrapProxy, kill, ready, trapped
+from tests.sizes import sample
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("binder")]
 
@@ -410,8 +411,14 @@ async def proxied(installation: Installation, tmp_path: Path) -> AsyncIterator[P
 # A plan of two: both are asked for without effect, then evicted one after the other.
 @pytest.mark.parametrize(
     ("at", "has_standby"),
-    [(3, False), (4, False), (3, True)],
-    ids=["after-the-first", "after-the-last", "after-the-first-with-a-standby"],
+    sample(
+        1,
+        [
+            pytest.param(3, True, id="after-the-first-with-a-standby"),
+            pytest.param(3, False, id="after-the-first"),
+            pytest.param(4, False, id="after-the-last"),
+        ],
+    ),
 )
 async def test_a_gang_gets_its_room_after_the_scheduler_was_killed_during_evictions(
     corner: Corner, proxied: Proxied, components: Components, at: int, has_standby: bool

@@ -24,7 +24,7 @@ from tests.e2e.matrixworld import Phase, Step, World
 from tests.e2e.matrixworlds import WORLDS
 from tests.e2e.support import scheduler_configuration
 from tests.e2e.traps import ready
-from tests.sizes import IS_LONG
+from tests.sizes import IS_LONG, sample
 
 # Some fifty gangs and fifteen binders, of which each can wait for two minutes when it goes wrong. A
 # world takes a minute or less where two cores are half busy.
@@ -78,14 +78,14 @@ async def shared_ground(
                 yield ground
 
 
-@pytest.mark.parametrize("name", WORLDS)
+@pytest.mark.parametrize("name", sample(3, WORLDS))
 async def test_nothing_leaks_and_the_work_completes_despite_any_failure_of_a_write(
     name: str, ground: Ground, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await attack(name, WORLDS[name], ground, capsys)
 
 
-@pytest.mark.parametrize("name", NEIGHBOURS)
+@pytest.mark.parametrize("name", sample(1, NEIGHBOURS))
 async def test_each_gang_of_a_bind_request_is_bound_whole_despite_any_failure_of_a_write(
     name: str, shared_ground: Ground, capsys: pytest.CaptureFixture[str]
 ) -> None:

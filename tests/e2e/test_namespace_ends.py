@@ -14,6 +14,7 @@ from bindery.kube.objects.watched import KubeObject, Pod
 from devcluster.components import Components
 from tests.e2e.support import Corner, wait_for
 from tests.e2e.traps import ready
+from tests.sizes import sample
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("scheduler", "binder")]
 
@@ -80,7 +81,7 @@ STATES: dict[str, tuple[str, Callable[[Corner, str], Awaitable[None]]]] = {
 }
 
 
-@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("state", sample(1, STATES))
 async def test_a_namespace_is_deleted_while_pods_of_its_job_run_wait_or_are_evicted(
     state: str, corner: Corner, components: Components
 ) -> None:

@@ -22,6 +22,7 @@ from tests.e2e.support import Corner, scheduler_configuration, wait_for
 from tests.e2e.traps import ready
 from tests.e2e.workloads import JOBS, STATEFUL_SETS, Maker
 from tests.required import lacking
+from tests.sizes import sample
 
 LEADER_WORKER_SETS = Resource(
     "leaderworkerset.x-k8s.io", "v1", "leaderworkersets", "LeaderWorkerSet", True, Plain
@@ -229,7 +230,7 @@ async def rival_waits(maker: Maker) -> bool:
     return not any(pod.spec.node_name for pod in await maker.pods("rival"))
 
 
-@pytest.mark.parametrize("operator", [MpiOperator, KubeRay])
+@pytest.mark.parametrize("operator", sample(1, [MpiOperator, KubeRay]))
 async def test_the_last_pod_gets_its_reserved_room_although_another_gang_waits(
     maker: Maker, operator: type[MpiOperator | KubeRay]
 ) -> None:

@@ -13,6 +13,7 @@ from devcluster.components import Component, Components
 from devcluster.install import Installation
 from tests.e2e.support import Corner, Gang, Observer, scheduler_configuration
 from tests.e2e.traps import Trap, TrapProxy, kill, ready, trapped
+from tests.sizes import sample
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("binder")]
 
@@ -32,8 +33,18 @@ async def start_scheduler(proxied: Proxied, pool: str, max_pods: int = 500) -> C
     return await ready(components.start_scheduler(configuration, name=f"scheduler-{pool}"))
 
 
-@pytest.mark.parametrize("after", [False, True], ids=["before-commit", "after-commit"])
-@pytest.mark.parametrize("at", [1, 3])
+@pytest.mark.parametrize(
+    ("at", "after"),
+    sample(
+        2,
+        [
+            pytest.param(1, False, id="1-before-commit"),
+            pytest.param(3, False, id="3-before-commit"),
+            pytest.param(3, True, id="3-after-commit"),
+            pytest.param(1, True, id="1-after-commit"),
+        ],
+    ),
+)
 async def test_gangs_are_bound_whole_after_the_scheduler_was_killed_during_a_commit(
     corner: Corner, observer: Observer, proxied: Proxied, at: int, after: bool
 ) -> None:

@@ -25,6 +25,7 @@ from tests.e2e.support import (
     wait_for,
 )
 from tests.e2e.traps import ready
+from tests.sizes import sample
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("binder")]
 
@@ -96,7 +97,7 @@ async def test_a_standby_takes_over_with_a_higher_token_when_the_leader_is_kille
     assert observer.nodes_of_pods[stale.spec.pods[0].pod_uid] == []
 
 
-@pytest.mark.parametrize("comes_first", ["late", "own"])
+@pytest.mark.parametrize("comes_first", sample(1, ["late", "own"]))
 async def test_gangs_committed_by_two_leaders_in_different_requests_are_bound_once(
     corner: Corner, observer: Observer, installation: Installation, tmp_path: Path, comes_first: str
 ) -> None:

@@ -125,13 +125,13 @@ def played(events: Iterable[Event]) -> World:
 
 
 @given(st.permutations(EVENTS))
-@settings(max_examples=examples(50), deadline=None)
+@settings(max_examples=examples(18), deadline=None)
 def test_any_order_of_events_gives_the_same_plans(events: list[Event]) -> None:
     assert played(events).plans() == played(EVENTS).plans()
 
 
 @given(st.permutations(EVENTS), st.sampled_from(["uid-l0", "uid-r1", "uid-a0", "uid-k0"]))
-@settings(max_examples=examples(50), deadline=None)
+@settings(max_examples=examples(18), deadline=None)
 def test_a_deleted_pod_leaves_nothing(events: list[Event], uid: str) -> None:
     world = played(events)
     world.gangs.lose_pod(uid)

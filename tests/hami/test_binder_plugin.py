@@ -17,6 +17,7 @@ from bindery.kube.objects.resources import BIND_REQUESTS, NODES, PODS
 from bindery.kube.objects.watched import Pod
 from devcluster.components import Component
 from tests.hami.hamicluster import HamiCluster, gpu
+from tests.sizes import sample
 
 pytestmark = pytest.mark.e2e
 
@@ -205,7 +206,8 @@ async def legacy(hami: HamiCluster, node: str) -> str:
 
 
 @pytest.mark.parametrize(
-    "make", [gone, unbound_and_expired, ended, created_again, allocated, malformed, legacy]
+    "make",
+    sample(3, [gone, unbound_and_expired, ended, created_again, allocated, malformed, legacy]),
 )
 async def test_a_lock_of_a_dead_holder_is_released(
     hami: HamiCluster,
@@ -339,7 +341,7 @@ async def test_a_gang_with_a_request_deleted_in_the_lock_queue_leaves_nothing(
     assert await hami.lock(node) == held
 
 
-@pytest.mark.parametrize("after", ["written", "locked", "bound"])
+@pytest.mark.parametrize("after", sample(1, ["locked", "written", "bound"]))
 async def test_the_next_binder_completes_the_gang_of_a_killed_one(
     hami: HamiCluster, start_binder: Start, after: str
 ) -> None:
@@ -405,11 +407,14 @@ async def test_a_lock_of_a_stock_scheduler_is_taken_after_its_release(
 
 @pytest.mark.parametrize(
     "rewritten",
-    [
-        {NVIDIA.to_allocate_key: "GPU-9,NVIDIA,99999,100:;", NVIDIA.allocated_key: ""},
-        {"hami.io/dcu-devices-to-allocate": "DCU-9,DCU,1,1:;"},
-        {names.DEVICES_RECORD: None},
-    ],
+    sample(
+        1,
+        [
+            {NVIDIA.to_allocate_key: "GPU-9,NVIDIA,99999,100:;", NVIDIA.allocated_key: ""},
+            {"hami.io/dcu-devices-to-allocate": "DCU-9,DCU,1,1:;"},
+            {names.DEVICES_RECORD: None},
+        ],
+    ),
 )
 async def test_devices_changed_while_a_pod_waits_for_the_lock_are_not_served(
     hami: HamiCluster, start_binder: Start, rewritten: dict[str, str | None]

@@ -66,7 +66,7 @@ steps = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=examples(60))
+@settings(deadline=None, max_examples=examples(21))
 @given(steps, st.integers(0, 12))
 def test_undo_restores_every_device(doings: list[tuple[str, int, bool]], keep: int) -> None:
     with planner().engine.session() as session:
@@ -92,7 +92,7 @@ def test_undo_restores_every_device(doings: list[tuple[str, int, bool]], keep: i
         assert numbers(ledger) == start
 
 
-@settings(deadline=None, max_examples=examples(60))
+@settings(deadline=None, max_examples=examples(21))
 @given(steps)
 @example([("pipeline", 11, False), ("evict", 30, False), ("allocate", 59, False)])
 def test_no_plan_exceeds_the_capacity_of_a_device(doings: list[tuple[str, int, bool]]) -> None:

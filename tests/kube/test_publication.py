@@ -45,7 +45,7 @@ CONFIGURATIONS = st.builds(
 )
 
 
-@settings(max_examples=examples(60))
+@settings(max_examples=examples(21))
 @given(CONFIGURATIONS)
 def test_the_published_configuration_equals_the_used_one(
     configuration: SchedulerConfiguration,
@@ -57,7 +57,7 @@ def test_the_published_configuration_equals_the_used_one(
     assert found.hash == configuration_hash(configuration)
 
 
-@settings(max_examples=examples(60))
+@settings(max_examples=examples(21))
 @given(CONFIGURATIONS, CONFIGURATIONS)
 def test_hashes_of_configurations_are_equal_exactly_if_the_configurations_are(
     one: SchedulerConfiguration, other: SchedulerConfiguration

@@ -90,7 +90,7 @@ def written(drawn: Any, *, nulls: bool) -> Any:
 
 
 @pytest.mark.parametrize("kind", TYPES, ids=lambda kind: kind.__name__)
-@settings(max_examples=examples(20))
+@settings(max_examples=examples(8))
 @given(data=st.data())
 def test_null_is_an_empty_list_or_map_in_every_kind(kind: type[Any], data: st.DataObject) -> None:
     drawn = data.draw(value(kind))

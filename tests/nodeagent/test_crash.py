@@ -4,9 +4,10 @@ The agent's part is played by a forked process: it takes the pods one after anot
 step that is done, as the API server would show it to the next agent.
 """
 
+import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,6 +23,8 @@ from bindery.nodeagent.shapes import HollowNode
 from tests.nodeagent.numashapes import SETTINGS, one_node, pod, seen
 from tests.sizes import IS_LONG, examples
 
+_FORKS = multiprocessing.get_context("forkserver")
+_FORKS.set_forkserver_preload([__name__])
 FILES = (
     "cpu_manager_state",
     "memory_manager_state",
@@ -117,29 +120,32 @@ class Run:
         return [first[name].pod(phase) for name, phase in phases.items() if phase != "gone"]
 
 
-def killed(action: Callable[[], None], at: int, *, is_renamed: bool) -> bool:
-    """Run `action` in a process that is killed at its write number `at`; return whether it was.
+def killed(run: Run, at: int, *, is_renamed: bool) -> bool:
+    """Let `run` go on in a process that is killed at its write number `at`; return whether it was.
+
+    The process is forked from a server without threads: a fork of the tests' own process would
+    copy locks that its threads hold.
 
     Args:
-        action: what to do.
+        run: the agent's life.
         at: the number of the write, from 1.
         is_renamed: whether it dies after the file has its name, or before.
     """
-    child = os.fork()
-    if child == 0:
-        try:
-            _die_at(at, is_renamed=is_renamed)
-            action()
-            os._exit(0)
-        except BaseException as error:
-            os.write(2, f"{error!r}\n".encode())
-            os._exit(1)
-    _, status = os.waitpid(child, 0)
-    if os.WIFSIGNALED(status):
-        assert os.WTERMSIG(status) == signal.SIGKILL
-        return True
-    assert os.WEXITSTATUS(status) == 0
-    return False
+    child = _FORKS.Process(target=_go_on, args=(run, at, is_renamed))
+    child.start()
+    child.join()
+    assert child.exitcode in (0, -signal.SIGKILL)
+    return child.exitcode != 0
+
+
+def _go_on(run: Run, at: int, is_renamed: bool) -> None:
+    os.fsync = _no_sync  # type: ignore[assignment]
+    _die_at(at, is_renamed=is_renamed)
+    run.go_on()
+
+
+def _no_sync(_file: Any) -> None:
+    """The machine itself goes on."""
 
 
 def _die_at(at: int, *, is_renamed: bool) -> None:
@@ -172,7 +178,7 @@ POLICIES = (
 def test_the_state_is_the_same_after_a_kill_at_any_write(
     policy: str, scope: str, is_renamed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(os, "fsync", lambda _file: None)  # the machine itself goes on
+    monkeypatch.setattr(os, "fsync", _no_sync)
     chosen = {**SETTINGS, "topologyManagerPolicy": policy, "topologyManagerScope": scope}
     node = one_node(kubelet=chosen)
     undisturbed = Run(node, tmp_path)
@@ -182,7 +188,7 @@ def test_the_state_is_the_same_after_a_kill_at_any_write(
     while True:
         run = Run(node, tmp_path / f"kill-{kills}")
         run.directory.mkdir()
-        if not killed(run.go_on, kills + 1, is_renamed=is_renamed):
+        if not killed(run, kills + 1, is_renamed=is_renamed):
             break
         kills += 1
 
@@ -236,7 +242,7 @@ def test_any_sequence_of_pods_ends_in_the_same_state_after_a_kill(
         undisturbed.go_on()
         run = Run(node, Path(directory) / "killed", events)
         run.directory.mkdir()
-        if killed(run.go_on, at, is_renamed=is_renamed):
+        if killed(run, at, is_renamed=is_renamed):
             run.go_on()
 
         assert run.outcomes() == undisturbed.outcomes()

@@ -13,12 +13,12 @@ from tests.ownscenarios import FOLDER, scenarios_of
 from tests.scenario.snapshots import NOW, objects_in, played, promised, shown_plans
 from tests.scheduler import contestedworlds
 from tests.scheduler.plannedworlds import World, worlds
-from tests.sizes import IS_LONG, examples
+from tests.sizes import IS_LONG, examples, sample
 
 FILES = sorted(FOLDER.rglob("*.yaml"))
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(FOLDER)))
+@pytest.mark.parametrize("file", sample(60, FILES), ids=lambda file: str(file.relative_to(FOLDER)))
 def test_a_scenario_without_names_is_planned_as_with_them(file: Path) -> None:
     every = list(scenarios_of(file))
     for scenario in every if IS_LONG else every[1::8]:
@@ -32,7 +32,7 @@ def test_a_scenario_without_names_is_planned_as_with_them(file: Path) -> None:
 
 
 @given(contestedworlds.scenarios(), st.integers(0, 6))
-@settings(max_examples=examples(15), deadline=None)
+@settings(max_examples=examples(8), deadline=None)
 def test_a_contested_cluster_without_names_is_planned_as_with_them(
     scenario: Scenario, cycles: int
 ) -> None:
@@ -48,7 +48,7 @@ def test_a_contested_cluster_without_names_is_planned_as_with_them(
 
 
 @given(worlds(), st.data())
-@settings(max_examples=examples(20), deadline=None)
+@settings(max_examples=examples(8), deadline=None)
 def test_any_world_without_names_is_planned_as_with_them(world: World, data: st.DataObject) -> None:
     nodes = ["", "", *(node.metadata.name for node in world.nodes)]
     pods = [promised(pod, data.draw(st.sampled_from(nodes))) for pod in world.pods]

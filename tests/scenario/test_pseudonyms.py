@@ -21,7 +21,7 @@ def padded(name: str) -> tuple[str, str]:
 @given(WORDS)
 @example({"train1", "train-eval1", "train10", "train9"})
 @example({"0", "/"})
-@settings(max_examples=examples(150))
+@settings(max_examples=examples(52))
 def test_pseudonyms_are_sorted_as_words_and_with_numbers(words: AbstractSet[str]) -> None:
     found = pseudonyms(words)
 
@@ -34,7 +34,7 @@ def test_pseudonyms_are_sorted_as_words_and_with_numbers(words: AbstractSet[str]
 
 @given(WORDS)
 @example({"train", "train-1"})
-@settings(max_examples=examples(150))
+@settings(max_examples=examples(52))
 def test_pseudonyms_of_pods_are_sorted_as_the_pods_of_a_gang(words: AbstractSet[str]) -> None:
     found = pseudonyms(words, pods=words)
 
@@ -44,7 +44,7 @@ def test_pseudonyms_of_pods_are_sorted_as_the_pods_of_a_gang(words: AbstractSet[
 
 
 @given(WORDS)
-@settings(max_examples=examples(50))
+@settings(max_examples=examples(18))
 def test_pseudonyms_are_found_in_a_text(words: AbstractSet[str]) -> None:
     found = pseudonyms(words)
 

@@ -13,7 +13,7 @@ from tests.ownscenarios import FOLDER, scenarios_of
 from tests.scenario.snapshots import NOW, both_plans, objects_in, played, promised
 from tests.scheduler import contestedworlds
 from tests.scheduler.plannedworlds import World, worlds
-from tests.sizes import IS_LONG, examples
+from tests.sizes import IS_LONG, examples, sample
 
 FILES = sorted(FOLDER.rglob("*.yaml"))
 
@@ -23,7 +23,7 @@ def sampled(scenarios: list[Scenario]) -> list[Scenario]:
     return scenarios if IS_LONG else scenarios[::4]
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(FOLDER)))
+@pytest.mark.parametrize("file", sample(60, FILES), ids=lambda file: str(file.relative_to(FOLDER)))
 def test_a_snapshot_of_any_scenario_is_planned_as_its_cluster(file: Path) -> None:
     for scenario in sampled(list(scenarios_of(file))):
         for cycles in (0, 2):
@@ -36,7 +36,7 @@ def test_a_snapshot_of_any_scenario_is_planned_as_its_cluster(file: Path) -> Non
 
 
 @given(contestedworlds.scenarios(), st.integers(0, 6))
-@settings(max_examples=examples(20), deadline=None)
+@settings(max_examples=examples(8), deadline=None)
 def test_a_snapshot_of_a_contested_cluster_is_planned_as_the_cluster(
     scenario: Scenario, cycles: int
 ) -> None:
@@ -52,7 +52,7 @@ def test_a_snapshot_of_a_contested_cluster_is_planned_as_the_cluster(
 
 
 @given(worlds(), st.data())
-@settings(max_examples=examples(20), deadline=None)
+@settings(max_examples=examples(8), deadline=None)
 def test_a_snapshot_of_any_world_is_planned_as_the_world(world: World, data: st.DataObject) -> None:
     nodes = ["", "", *(node.metadata.name for node in world.nodes)]
     pods = [promised(pod, data.draw(st.sampled_from(nodes))) for pod in world.pods]

@@ -214,7 +214,7 @@ CONTENT = st.dictionaries(NAMES, st.binary(max_size=3), max_size=4)
 
 
 @given(st.lists(CONTENT, min_size=1, max_size=5))
-@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(21), suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_reader_sees_exactly_the_last_files(
     tmp_path_factory: pytest.TempPathFactory, versions: list[dict[str, bytes]]
 ) -> None:

@@ -39,7 +39,7 @@ RULES: list[dict[str, Any]] = [
 ]
 """Rules of pods that keep them apart from others with the same rule."""
 
-some_clusters = settings(max_examples=examples(30), deadline=None)
+some_clusters = settings(max_examples=examples(10), deadline=None)
 
 
 @st.composite

@@ -52,7 +52,7 @@ def claims(session: Session) -> Iterator[RoomClaim]:
             yield claim
 
 
-@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=examples(21), suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(world=protected_worlds())
 def test_the_vectors_exclude_exactly_the_refused_eviction_units(world: Scenario) -> None:
     planner = Planner(world, Faults(()))

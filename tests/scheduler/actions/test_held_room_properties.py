@@ -14,7 +14,7 @@ from tests.sizes import IS_LONG, examples
 CYCLES, IDLE_CYCLES = 24, 5
 PRESENT = {TaskStatus.RUNNING, TaskStatus.BINDING, TaskStatus.ALLOCATED, TaskStatus.RELEASING}
 
-some_clusters = settings(max_examples=examples(60), deadline=None)
+some_clusters = settings(max_examples=examples(21), deadline=None)
 same_clusters = settings(some_clusters, derandomize=not IS_LONG)
 """In a short run the same each time: a world in a thousand may still not settle (decision 067)."""
 

@@ -18,7 +18,7 @@ IDLE_CYCLES = 5
 """At the end of so many cycles nothing may happen any more."""
 MAKES_ROOM = {"consolidation", "reclaim", "preempt"}
 
-some_clusters = settings(max_examples=examples(40), deadline=None)
+some_clusters = settings(max_examples=examples(14), deadline=None)
 
 
 def planner_of(scenario: Scenario) -> Planner:

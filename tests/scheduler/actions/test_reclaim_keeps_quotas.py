@@ -36,7 +36,7 @@ def worlds(draw: st.DrawFn) -> Scenario:
     )
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(21), deadline=None)
 @given(worlds())
 def test_no_queue_falls_below_its_quota_while_single_gpus_above_quotas_suffice(
     world: Scenario,

@@ -94,7 +94,7 @@ def test_bound_pods_with_an_invented_group_take_no_gpu_from_other_pods() -> None
     assert placed(engine) == {each.metadata.name for each in honest}
 
 
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=examples(14), deadline=None)
 @given(order=st.permutations(range(4)))
 def test_another_schedulers_shares_count_by_its_reservation_in_any_order(
     order: list[int],

@@ -54,7 +54,7 @@ def told(resource: Resource[Any], body: dict[str, Any]) -> list[kube.KubeObject]
 
 @pytest.mark.parametrize("resource", KINDS, ids=lambda each: each.plural)
 @given(data=st.data())
-@settings(suppress_health_check=list(HealthCheck), deadline=None, max_examples=examples(15))
+@settings(suppress_health_check=list(HealthCheck), deadline=None, max_examples=examples(8))
 def test_a_gang_is_planned_beside_an_object_with_any_content(
     resource: Resource[Any], data: st.DataObject
 ) -> None:

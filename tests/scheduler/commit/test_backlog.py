@@ -132,7 +132,7 @@ def test_clearing_returns_everything() -> None:
 
 
 @given(statement_lists(), st.integers(1, 8), st.integers(1, 4), st.data())
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(35), deadline=None)
 def test_each_statement_is_written_once_in_order_and_after_its_prerequisite(
     committed: list[Parts], most: int, places: int, data: st.DataObject
 ) -> None:
@@ -180,7 +180,7 @@ def check_request(chosen: list[Parts], most: int) -> None:
 
 
 @given(statement_lists())
-@settings(max_examples=examples(50), deadline=None)
+@settings(max_examples=examples(18), deadline=None)
 def test_no_namespace_waits_for_the_second_request_of_another(committed: list[Parts]) -> None:
     backlog = backlog_of(*committed)
     rounds: defaultdict[str, int] = defaultdict(int)

@@ -107,7 +107,7 @@ def bound_of(job: Job) -> Tally:
 
 
 @given(worlds(), BIND_REQUESTS, st.randoms(use_true_random=False))
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(21), deadline=None)
 def test_no_gang_is_ever_partly_bound(
     world: World, bind_request: dict[str, int], chance: random.Random
 ) -> None:

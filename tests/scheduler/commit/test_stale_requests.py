@@ -317,7 +317,7 @@ CONDITIONS = ("fine", "group gone", "pod gone", "Succeeded", "Failed", "supersed
 
 
 @given(st.lists(st.lists(st.sampled_from(CONDITIONS), min_size=1, max_size=4), max_size=4))
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(35), deadline=None)
 def test_no_statement_is_lost_with_others_and_none_holds_room_for_ever(
     requests: list[list[str]],
 ) -> None:

@@ -153,7 +153,7 @@ def stories(draw: st.DrawFn) -> Story:
 
 
 @given(stories())
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(35), deadline=None)
 def test_every_statement_is_written_once_or_refused_or_known_to_be_missing(story: Story) -> None:
     api = FakeApi(story.troubles, story.bad, story.delays)
 

@@ -24,7 +24,7 @@ def divided(session: Session) -> Shares:
 @given(
     asked=st.lists(st.tuples(st.sampled_from(QUEUES), CORES, st.integers(0, 6), CORES), max_size=12)
 )
-@settings(max_examples=examples(60))
+@settings(max_examples=examples(21))
 def test_a_key_does_not_depend_on_earlier_questions(
     asked: list[tuple[str, int, int, int]],
 ) -> None:

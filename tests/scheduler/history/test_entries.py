@@ -57,7 +57,7 @@ def planned(name: str, at: float, namespace: str = "team", pods: int = 1) -> His
     return HistoryEntry(HistoryKind.PLANNED, gang, at, at, pods=pods, reason="Succeeded")
 
 
-@settings(max_examples=examples(100))
+@settings(max_examples=examples(35))
 @given(st.lists(entries(), max_size=40))
 def test_folding_keeps_the_sums_of_each_subject(given_entries: list[HistoryEntry]) -> None:
     kept = HistoryBook(given_entries).bound(oldest_s=-1.0)
@@ -67,7 +67,7 @@ def test_folding_keeps_the_sums_of_each_subject(given_entries: list[HistoryEntry
     assert all(entry.node_count >= len(entry.nodes) for entry in kept)
 
 
-@settings(max_examples=examples(100))
+@settings(max_examples=examples(35))
 @given(st.lists(entries(), max_size=60), st.integers(0, 40), st.integers(-1, 60_000))
 def test_bounds_hold_and_the_newest_of_each_namespace_stay(
     given_entries: list[HistoryEntry], most: int, oldest: int

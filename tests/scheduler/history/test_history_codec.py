@@ -39,7 +39,7 @@ def changed(**fields: Any) -> str:
     return packed(json.dumps(VALID | fields).encode())
 
 
-@settings(max_examples=examples(60))
+@settings(max_examples=examples(21))
 @given(st.lists(entries(), max_size=20), st.integers(0, 9))
 def test_what_is_written_is_read_again(given_entries: list[HistoryEntry], term: int) -> None:
     trends = watched(3_600.0, 60.0)
@@ -163,7 +163,7 @@ json_values = st.recursive(
 )
 
 
-@settings(max_examples=examples(200))
+@settings(max_examples=examples(70))
 @given(st.sampled_from(list(VALID)), json_values)
 def test_any_value_of_a_key_is_read_or_refused(key: str, value: Any) -> None:
     try:

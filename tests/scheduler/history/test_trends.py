@@ -57,7 +57,7 @@ def test_a_week_has_about_seventy_slices_and_the_last_hour_has_short_ones() -> N
     assert np.allclose(history.held[:, 0, 0] / history.capacity[:, 0], 4.0)
 
 
-@settings(max_examples=examples(60))
+@settings(max_examples=examples(21))
 @given(
     st.lists(st.tuples(st.floats(0, 100, allow_subnormal=False), st.floats(1, 5_000)), max_size=40),
     st.floats(0.01, 100),
@@ -78,7 +78,7 @@ def test_joining_keeps_amounts_and_observed_time(
     assert (joined.end >= joined.start).all()
 
 
-@settings(max_examples=examples(10))
+@settings(max_examples=examples(8))
 @given(st.integers(1, 80), st.integers(1, 30), st.integers(1, 3_000))
 def test_trends_fit_their_bounds_whatever_there_is(slices: int, rows: int, queues: int) -> None:
     fit = fitting(wide(slices, rows, queues), slices * SLICE_S)

@@ -76,7 +76,7 @@ def selects(term: NodeSelectorTerm, name: str, found: Mapping[str, str]) -> bool
 
 
 @given(st.lists(labels, min_size=1, max_size=4), st.lists(terms, max_size=3), labels)
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(52), deadline=None)
 def test_a_pod_is_placed_only_where_its_selector_and_affinity_allow(
     nodes: list[dict[str, str]], required: list[NodeSelectorTerm], selector: dict[str, str]
 ) -> None:
@@ -98,7 +98,7 @@ def test_a_pod_is_placed_only_where_its_selector_and_affinity_allow(
 
 
 @given(st.lists(labels, min_size=2, max_size=4), st.lists(terms, min_size=1, max_size=3))
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(35), deadline=None)
 def test_a_pod_is_placed_where_most_of_its_preferences_are_met(
     nodes: list[dict[str, str]], preferred: list[NodeSelectorTerm]
 ) -> None:

@@ -55,7 +55,7 @@ def by_victims(session: Session, job: Job, rule: Rule) -> tuple[RoomPlan | None,
     return plan, found
 
 
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(52), deadline=None)
 @given(scenarios())
 def test_a_claim_that_needs_no_victims_gets_the_places_that_allocate_gives_it(
     world: Scenario,
@@ -73,7 +73,7 @@ def test_a_claim_that_needs_no_victims_gets_the_places_that_allocate_gives_it(
                     assert found == expected
 
 
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(52), deadline=None)
 @given(scenarios())
 def test_room_that_victims_are_leaving_already_is_promised_alike(world: Scenario) -> None:
     planner = Planner(world, Faults(()))

@@ -17,7 +17,7 @@ from tests.scheduler.contestedworlds import play
 from tests.scheduler.heldworlds import scenarios
 from tests.sizes import examples
 
-some_clusters = settings(max_examples=examples(40), deadline=None)
+some_clusters = settings(max_examples=examples(14), deadline=None)
 
 
 def gpus_by_queue(session: Session) -> dict[str, int]:

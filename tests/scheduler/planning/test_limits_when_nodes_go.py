@@ -132,7 +132,7 @@ STEPS = st.one_of(
 
 
 @given(steps=st.lists(STEPS, min_size=5, max_size=40))
-@settings(deadline=None, max_examples=examples(40))
+@settings(deadline=None, max_examples=examples(14))
 def test_a_queue_never_exceeds_its_limit_while_nodes_are_created_and_deleted(
     steps: list[tuple[str, int | float | str]],
 ) -> None:

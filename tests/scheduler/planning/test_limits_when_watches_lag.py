@@ -252,7 +252,7 @@ STEPS = {
 
 
 @given(seed=st.integers(0, 2**32))
-@settings(deadline=None, max_examples=examples(20))
+@settings(deadline=None, max_examples=examples(8))
 def test_no_queue_and_no_node_exceeds_its_limit_with_any_lag_of_watches(seed: int) -> None:
     random = Random(seed)  # no secrets
     cluster = LaggingCluster(random)

@@ -36,7 +36,7 @@ from tests.scheduler.schedulerworld import (
 from tests.sizes import examples
 
 SETTINGS = settings(
-    max_examples=examples(30),
+    max_examples=examples(10),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )

@@ -38,7 +38,7 @@ from tests.scheduler.schedulerworld import (
 from tests.sizes import examples
 
 SETTINGS = settings(
-    max_examples=examples(20),
+    max_examples=examples(8),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )

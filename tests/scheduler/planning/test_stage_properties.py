@@ -86,7 +86,7 @@ def cycle(engine: Engine, clock: Clock, pods: dict[str, kube.Pod]) -> set[str]:
     rounds=st.lists(OTHERS, min_size=2, max_size=2),
     restarts=st.booleans(),
 )
-@settings(max_examples=examples(20), deadline=None)
+@settings(max_examples=examples(8), deadline=None)
 def test_later_pods_of_started_gangs_are_placed_in_the_next_cycle(
     nodes: Sequence[int],
     gangs: Sequence[Staged],

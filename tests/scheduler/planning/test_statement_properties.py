@@ -7,7 +7,7 @@ from tests.sizes import examples
 
 TestAnyOperations = StatementMachine.TestCase
 TestAnyOperations.settings = settings(
-    max_examples=examples(60),
+    max_examples=examples(21),
     stateful_step_count=30,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],

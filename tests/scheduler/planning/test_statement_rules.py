@@ -36,7 +36,7 @@ def fill(session: Session, statement: Statement) -> None:
 
 
 @given(worlds())
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=examples(14), deadline=None)
 def test_a_plan_is_replayed_whole_or_not_at_all(world: World) -> None:
     engine, moody = engine_with(*world.objects), MoodyPlugin()
     session = session_of(engine.cluster, moody)

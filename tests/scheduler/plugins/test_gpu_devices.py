@@ -86,7 +86,7 @@ def check(cluster: Cluster) -> None:
                 assert not set(devices) & set(places.devices), "a whole device is shared"
 
 
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(35), deadline=None)
 @given(data=st.data())
 def test_no_plan_overcommits_a_device_and_a_discard_restores_everything(
     data: st.DataObject,
@@ -129,7 +129,7 @@ def test_no_plan_overcommits_a_device_and_a_discard_restores_everything(
     assert books(cluster) == before
 
 
-@settings(max_examples=examples(50), deadline=None)
+@settings(max_examples=examples(18), deadline=None)
 @given(wanted=st.lists(shares, min_size=1, max_size=8), seed=st.integers(0, 1000))
 def test_a_restarted_scheduler_restores_the_groups_that_share_gpus(
     wanted: list[Share], seed: int
@@ -210,7 +210,7 @@ def test_a_gpu_is_held_while_its_reservation_pod_is_terminating() -> None:
     assert placed(engine) == {"three"}
 
 
-@settings(max_examples=examples(50), deadline=None)
+@settings(max_examples=examples(18), deadline=None)
 @given(
     index=st.sampled_from(["", "0", "1", "3", "GPU-8a56a4bc"]),
     deleting=st.sampled_from(["2025-06-15T15:06:45Z", "2025-06-15T01:00:00Z"]),
@@ -390,7 +390,7 @@ def test_pods_that_are_being_bound_keep_their_group_when_devices_are_reassigned(
     check(engine.cluster)
 
 
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(70), deadline=None)
 @given(data=st.data())
 def test_no_device_is_given_away_twice_after_events_in_any_order(data: st.DataObject) -> None:
     """Watches restart: a deleted object may be observed after its replacement."""

@@ -84,7 +84,7 @@ def _try(statement: Statement, data: st.DataObject, tasks: Sequence[Task], nodes
         pass
 
 
-@settings(max_examples=examples(25))
+@settings(max_examples=examples(9))
 @given(seed=st.integers(0, 10_000), data=st.data())
 def test_the_counts_equal_a_recount_after_every_step(seed: int, data: st.DataObject) -> None:
     cluster = RandomCluster(seed)
@@ -124,7 +124,7 @@ def test_all_copies_of_a_repeated_term_are_removed_with_the_pod() -> None:
             assert counts.kept() == counts.recounted() != before
 
 
-@settings(max_examples=examples(25))
+@settings(max_examples=examples(9))
 @given(seed=st.integers(0, 10_000))
 def test_pods_that_no_rule_distinguishes_have_one_shape(seed: int) -> None:
     cluster = RandomCluster(seed)
@@ -138,7 +138,7 @@ def test_pods_that_no_rule_distinguishes_have_one_shape(seed: int) -> None:
     assert shapes["twin"] is shapes[first["metadata"]["name"]]
 
 
-@settings(max_examples=examples(25))
+@settings(max_examples=examples(9))
 @given(seed=st.integers(0, 10_000))
 def test_the_order_in_which_pods_arrive_changes_no_rule(seed: int) -> None:
     cluster = RandomCluster(seed)

@@ -78,7 +78,7 @@ def columns(engine: Engine) -> list[np.ndarray]:
     return [np.copy(part) for part in (nodes.idle, nodes.releasing, nodes.pipelined)]
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(21), deadline=None)
 @given(worlds(), st.integers(1, 6), st.integers(1, 3), st.sampled_from([BLOCK, RACK]))
 def test_a_gang_is_placed_exactly_if_a_domain_has_room(
     world: World, size: int, gpus: int, level: str
@@ -100,7 +100,7 @@ def test_a_gang_is_placed_exactly_if_a_domain_has_room(
             assert (now == then).all()
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(21), deadline=None)
 @given(
     worlds(),
     st.lists(st.integers(1, 3), min_size=1, max_size=3),
@@ -138,7 +138,7 @@ def test_each_sub_group_is_in_one_rack_and_the_gang_in_one_block(
             assert (now == then).all()
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(21), deadline=None)
 @given(worlds(), st.integers(1, 3), st.integers(1, 3))
 def test_equal_sub_groups_are_placed_exactly_if_enough_racks_fit(
     world: World, size: int, count: int
@@ -156,7 +156,7 @@ def test_equal_sub_groups_are_placed_exactly_if_enough_racks_fit(
     assert len(found) == (size * count if room >= count else 0)
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(21), deadline=None)
 @given(worlds(), st.integers(1, 6))
 def test_a_preferred_level_never_delays_a_gang(world: World, size: int) -> None:
     asks = TopologyConstraint(name="dc", preferred=RACK)
@@ -170,7 +170,7 @@ def test_a_preferred_level_never_delays_a_gang(world: World, size: int) -> None:
         assert len({world.domain(name, RACK) for name in found.values()}) == 1
 
 
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=examples(14), deadline=None)
 @given(worlds(), st.integers(1, 3), st.integers(1, 3))
 def test_exclusive_gangs_never_share_a_rack(world: World, size: int, count: int) -> None:
     asks = TopologyConstraint(name="dc", required=RACK, exclusive=True)
@@ -229,7 +229,7 @@ def running_gangs(draw: st.DrawFn) -> tuple[World, list[kube.KubeObject], dict[s
     return world, items, places
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(21), deadline=None)
 @given(running_gangs(), st.integers(1, 3), st.integers(3, 4), st.booleans())
 def test_moved_gangs_stay_in_one_rack(
     running: tuple[World, list[kube.KubeObject], dict[str, str]],
@@ -256,7 +256,7 @@ def test_moved_gangs_stay_in_one_rack(
         assert len({world.domain(place, RACK) for place in bound.values()}) <= 1
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(21), deadline=None)
 @given(
     st.lists(st.lists(st.integers(1, 4), min_size=1, max_size=3), min_size=1, max_size=4),
     st.lists(

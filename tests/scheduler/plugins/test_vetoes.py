@@ -238,7 +238,7 @@ def assert_all_hold(engine: Engine, forbids: Vetoes) -> None:
     order=[None, "vetoes", "consent"],
 )
 @given(scenarios(), vetoes, st.permutations([None, "vetoes", "consent"]))
-@settings(max_examples=examples(50), deadline=None)
+@settings(max_examples=examples(18), deadline=None)
 def test_no_plugin_can_override_the_refusal_of_another_plugin(
     scenario: Scenario, forbids: Vetoes, order: Sequence[str | None]
 ) -> None:
@@ -250,7 +250,7 @@ def test_no_plugin_can_override_the_refusal_of_another_plugin(
 
 
 @given(scenarios(), vetoes)
-@settings(max_examples=examples(30), deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 def test_the_position_of_a_forbidding_plugin_does_not_change_the_plan(
     scenario: Scenario, forbids: Vetoes
 ) -> None:

@@ -413,7 +413,7 @@ def test_a_gang_gets_no_new_condition_while_its_evictions_are_requested() -> Non
     assert writes_of(engine) == {}
 
 
-@settings(max_examples=examples(60))
+@settings(max_examples=examples(21))
 @given(
     minimum=st.integers(0, 3),
     pods=st.lists(

@@ -76,7 +76,7 @@ def test_only_the_part_of_a_slice_within_the_window_counts() -> None:
     assert usage[0] == pytest.approx(500 / 1000)
 
 
-@settings(max_examples=examples(30))
+@settings(max_examples=examples(10))
 @given(
     st.lists(st.integers(1, 900), min_size=2, max_size=40),
     st.sampled_from([None, 300.0, 1800.0]),

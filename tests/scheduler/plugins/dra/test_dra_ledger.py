@@ -114,7 +114,7 @@ KINDS = st.sampled_from(["allocate", "pipeline", "evict", "save", "back"])
 STEPS = st.lists(st.tuples(KINDS, st.integers(0, 8), st.integers(0, 1)), max_size=25)
 
 
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=examples(14), deadline=None)
 @given(steps=STEPS)
 def test_undo_restores_every_device_and_every_claim(
     steps: list[tuple[str, int, int]],
@@ -135,7 +135,7 @@ def test_undo_restores_every_device_and_every_claim(
         assert looks(ledger, tasks) == before
 
 
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=examples(14), deadline=None)
 @given(steps=STEPS)
 def test_no_device_is_given_to_two_claims(steps: list[tuple[str, int, int]]) -> None:
     with opened() as (session, ledger, tasks), session.statement() as statement:

@@ -177,7 +177,7 @@ some_pods = st.lists(
 )
 
 
-@settings(max_examples=examples(200))
+@settings(max_examples=examples(70))
 @given(some_pods, st.lists(st.tuples(st.sampled_from("xyz"), st.integers(0, 3)), max_size=6))
 def test_each_claim_with_pods_counts_once_and_every_change_is_reported(
     pods: list[tuple[str, list[str], str]], claims: list[tuple[str, int]]

@@ -162,7 +162,7 @@ def growth_plainly(work: TypicalWorkload, nodes: NodeColumns, node: int, ask: As
     return min(grown)
 
 
-@settings(max_examples=examples(200))
+@settings(max_examples=examples(70))
 @given(some_nodes, some_kinds, some_barred, some_asks)
 def test_vectors_equal_a_plain_function(
     states: list[Node], kinds: list[Kind], barred: list[tuple[int, int]], ask: Ask
@@ -177,7 +177,7 @@ def test_vectors_equal_a_plain_function(
     assert ((devices == NO_DEVICE) == (grown == NO_PLACE)).all()
 
 
-@settings(max_examples=examples(200))
+@settings(max_examples=examples(70))
 @given(
     some_nodes,
     some_kinds,
@@ -211,7 +211,7 @@ def test_an_updated_table_equals_a_new_one(
     assert table.lost.tolist() == fragmentation(work, nodes).tolist()
 
 
-@settings(max_examples=examples(100))
+@settings(max_examples=examples(35))
 @given(some_nodes, some_kinds, st.data())
 def test_a_share_by_memory_is_a_different_portion_on_each_node(
     states: list[Node], kinds: list[Kind], data: st.DataObject

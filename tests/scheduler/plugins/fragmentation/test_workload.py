@@ -130,7 +130,7 @@ some_pods = st.lists(
 )
 
 
-@settings(max_examples=examples(60))
+@settings(max_examples=examples(21))
 @given(some_pods, st.randoms(use_true_random=False))
 def test_a_new_leader_learns_the_same_workload_from_the_pods(
     drawn: Sequence[tuple[str, int, int, bool]], chance: random.Random

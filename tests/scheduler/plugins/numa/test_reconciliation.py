@@ -86,7 +86,7 @@ def held(history: NodeHistory) -> Mapping[str, Any]:
     return {uid: part.amounts.tolist() for uid, part in history.parts.items()}
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(21), deadline=None)
 @given(first=reports(), steps=steps)
 def test_free_zones_stay_within_totals_and_the_same_facts_give_the_same_zones(
     first: ZoneReport, steps: list[tuple[ZoneReport | None, ObservedPods]]
@@ -108,7 +108,7 @@ def test_free_zones_stay_within_totals_and_the_same_facts_give_the_same_zones(
         history = node.history
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(21), deadline=None)
 @given(first=reports(), steps=steps)
 def test_zones_and_resources_of_other_nodes_change_nothing(
     first: ZoneReport, steps: list[tuple[ZoneReport | None, ObservedPods]]
@@ -127,7 +127,7 @@ def test_zones_and_resources_of_other_nodes_change_nothing(
 
 
 @given(first=reports(), pods=observed())
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(21), deadline=None)
 def test_a_report_that_lists_all_pods_is_taken_as_it_is(
     first: ZoneReport, pods: ObservedPods
 ) -> None:
