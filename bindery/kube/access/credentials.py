@@ -1,9 +1,9 @@
 """Address and credentials of the API server: kubeconfig files, in-cluster configuration.
 
 Read by `http.transport`. `kubeconfig` finds cluster and user, `tokens` provides the Authorization
-header, `execplugin` runs the plugins of cloud providers. Client certificates are read once. Tokens
-are renewed while requests are sent, and no token is used for longer than `_RENEW_AFTER_S` without
-another read of its source.
+header, `execplugin` runs the plugins of cloud providers. Client certificates are read at the start
+and by `reload`. Tokens are renewed while requests are sent, and no token is used for longer than
+`_RENEW_AFTER_S` without another read of its source.
 """
 
 import asyncio
@@ -11,6 +11,7 @@ import logging
 import os
 import ssl
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -95,6 +96,8 @@ class Credentials:
         self.tls = access.tls
         self.authorization = header
         """The header's value since the last `renew`; None for client certificates."""
+        self.reloaded: list[Callable[[], None]] = []
+        """Called after each `reload`: connections with the old certificate are to be replaced."""
 
     @classmethod
     async def load(cls, kubeconfig: Path | None, context: str | None = None) -> "Credentials":
@@ -144,6 +147,24 @@ class Credentials:
                 self.authorization = await self._tokens.header()
             except ConfigurationError as error:
                 _log.warning("token not renewed: %s", error)
+
+    async def reload(self) -> None:
+        """Read the client certificate and key of the kubeconfig again, for new connections.
+
+        Raises:
+            ConfigurationError: they cannot be read, or do not belong together; the old ones stay.
+        """
+        if self.tls is None or self._origin is None:
+            return
+        context = kubeconfig.read(*self._origin)
+        pair, _ = await _identity(context)
+        if pair is None or context.user is None:
+            return
+        # A pair that does not fit would leave the context with one half of it.
+        _load_pair(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), pair, context.user)
+        _load_pair(self.tls, pair, context.user)
+        for replace in self.reloaded:
+            replace()
 
 
 def default_namespace(path: Path | None, context: str | None = None) -> str:

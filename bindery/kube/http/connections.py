@@ -49,6 +49,7 @@ class Connections:
             self._server_hostname = tls_server_name or self._host
         self._idle: list[tuple[float, Connection]] = []
         self._open: set[Connection] = set()
+        self._retirements = 0
 
     async def exchange(
         self,
@@ -83,6 +84,16 @@ class Connections:
             connection.close()
         return answer
 
+    def retire(self) -> None:
+        """Let no request use a present connection; each is closed after its request has ended."""
+        self._retirements += 1
+        for connection in self._open:
+            connection.retire()
+        for _, connection in self._idle:
+            self._open.discard(connection)
+            connection.close()
+        self._idle.clear()
+
     def close(self) -> None:
         """Close all connections; requests under way fail."""
         for connection in self._open:
@@ -116,6 +127,7 @@ class Connections:
         return None
 
     async def _connect(self) -> "Connection":
+        retirements = self._retirements
         connecting = asyncio.get_running_loop().create_connection(
             Connection, self._host, self._port, ssl=self._tls, server_hostname=self._server_hostname
         )
@@ -127,6 +139,8 @@ class Connections:
             text = str(error) or f"no connection in {CONNECT_TIMEOUT_S:g} s"
             raise NotConnectedError(f"cannot connect to {where}: {text}") from error
         self._open.add(connection)
+        if retirements != self._retirements:
+            connection.retire()
         return connection
 
 
@@ -141,12 +155,16 @@ class Connection(asyncio.Protocol):
         self._warnings: list[str] = []
         self._body: list[bytes] = []
         self._keeps_alive = True
+        self._is_retired = False
 
     @property
     def is_reusable(self) -> bool:
         """Whether another request can be sent."""
         return (
-            self._keeps_alive and self._transport is not None and not self._transport.is_closing()
+            self._keeps_alive
+            and not self._is_retired
+            and self._transport is not None
+            and not self._transport.is_closing()
         )
 
     async def exchange(self, request: bytes) -> Answer:
@@ -163,6 +181,10 @@ class Connection(asyncio.Protocol):
         self._answer = asyncio.get_running_loop().create_future()
         self._transport.write(request)
         return await self._answer
+
+    def retire(self) -> None:
+        """Allow no further request."""
+        self._is_retired = True
 
     def close(self) -> None:
         """Close the connection; a request under way fails."""

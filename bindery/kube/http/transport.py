@@ -7,14 +7,12 @@ aiohttp session, and with a proxy all requests do. Every failure is raised as a 
 """
 
 import asyncio
-import socket
 from collections.abc import AsyncGenerator, AsyncIterable, Callable
 from functools import cache
 from typing import NoReturn
 
 import aiohttp
 from prometheus_client import Counter, Histogram
-from yarl import URL
 
 from bindery.kube.access.credentials import Credentials
 from bindery.kube.errors import (
@@ -25,14 +23,10 @@ from bindery.kube.errors import (
     error_from_answer,
 )
 from bindery.kube.http.carrier import Answer, headers, send_as
-from bindery.kube.http.connections import (
-    CONNECT_TIMEOUT_S,
-    Connections,
-    NotConnectedError,
-    notice_silence,
-)
+from bindery.kube.http.connections import CONNECT_TIMEOUT_S, Connections, NotConnectedError
 from bindery.kube.http.outages import Outages
 from bindery.kube.http.requests import ApiRequest
+from bindery.kube.http.sessions import Session
 from bindery.kube.metrics import API_REQUEST_SECONDS, API_REQUESTS
 
 
@@ -49,23 +43,23 @@ class Transport:
         self._connections = Connections(
             credentials.server, credentials.tls, credentials.tls_server_name
         )
-        self._session = aiohttp.ClientSession(
-            # The slots bound requests; watches must not take connections away from them.
-            connector=aiohttp.TCPConnector(
-                limit=0, ssl=credentials.tls or True, socket_factory=_socket, keepalive_timeout=75
-            ),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S),
-        )
-        # aiohttp would silently repeat GET, PUT and DELETE when a kept connection drops: then a
-        # deletion that finds nothing could be a repetition. There is no public switch; aiohttp's
-        # own test client sets this one.
-        self._session._retry_connection = False  # noqa: SLF001
+        self._session = Session(credentials)
+        self._retired: list[Session] = []
+        credentials.reloaded.append(self._replace)
 
     async def close(self) -> None:
         """Close all connections."""
         self._connections.close()
-        await self._session.close()
+        for session in (self._session, *self._retired):
+            await session.close()
+
+    def _replace(self) -> None:
+        """Make new connections from now on: the certificate of this process has changed."""
+        self._connections.retire()
+        self._retired = [one for one in self._retired if one.is_used]
+        self._retired.append(self._session)
+        self._session.retire()
+        self._session = Session(self._credentials)
 
     async def send(self, request: ApiRequest, timeout_s: float) -> Answer:
         """Send once and return the answer."""
@@ -114,13 +108,7 @@ class Transport:
 
     async def _by_session(self, request: ApiRequest, sent: dict[str, str]) -> Answer:
         async with self._session.request(
-            request.method,
-            self._url(request),
-            data=request.body,
-            headers=sent,
-            allow_redirects=False,
-            proxy=self._credentials.proxy,
-            server_hostname=self._credentials.tls_server_name,
+            request.method, request.target, data=request.body, headers=sent
         ) as response:
             body = await response.read()
         given = response.headers
@@ -129,7 +117,7 @@ class Transport:
         )
 
     async def stream(self, request: ApiRequest, idle_s: float) -> AsyncGenerator[bytes, None]:
-        """Yield the lines of an endless answer.
+        """Yield the lines of an endless answer, until the certificate of this process changes.
 
         Raises:
             SilentError: nothing was received for `idle_s`.
@@ -138,14 +126,13 @@ class Transport:
         if self._credentials.due:
             await self._credentials.renew()
         is_open = False
+        session = self._session
         try:
-            async with self._session.request(
+            async with session.request(
                 request.method,
-                self._url(request),
+                request.target,
+                is_stream=True,
                 headers=headers(request, self._credentials, self._user_agent),
-                allow_redirects=False,
-                proxy=self._credentials.proxy,
-                server_hostname=self._credentials.tls_server_name,
                 timeout=aiohttp.ClientTimeout(
                     total=None, sock_connect=CONNECT_TIMEOUT_S, sock_read=idle_s
                 ),
@@ -158,6 +145,8 @@ class Transport:
                 async for line in lines(response.content.iter_any()):
                     yield line
         except (aiohttp.ClientError, OSError) as error:
+            if is_open and session.is_retired:
+                return  # as at the end of a watch: the next one has the new certificate
             if is_open and isinstance(error, aiohttp.SocketTimeoutError):
                 text = f"watch {request.resource}: nothing came for {idle_s:g} s"
                 raise SilentError(text) from error
@@ -172,9 +161,6 @@ class Transport:
         refusal = error_from_answer(response.status, body, response.headers.get("Retry-After"))
         self._outages.failed(refusal)
         raise refusal
-
-    def _url(self, request: ApiRequest) -> URL:
-        return URL(self._credentials.server + request.target, encoded=True)
 
 
 async def lines(chunks: AsyncIterable[bytes]) -> AsyncGenerator[bytes, None]:
@@ -221,11 +207,3 @@ def _count(request: ApiRequest, code: str) -> None:
 
 def _time(request: ApiRequest, seconds: float) -> None:
     _histogram(request.verb, request.resource).observe(seconds)
-
-
-def _socket(address: aiohttp.AddrInfoType) -> socket.socket:
-    """Make a socket that detects a lost peer within about 30 s."""
-    family, kind, protocol, _, _ = address
-    connection = socket.socket(family, kind, protocol)
-    notice_silence(connection)
-    return connection
