@@ -12,9 +12,10 @@ import msgspec
 
 from bindery.api.times import timestamp, timestamp_micro
 from bindery.kube.objects.resources import NODES
-from bindery.kube.objects.watched import Node, NodeStatus
+from bindery.kube.objects.watched import Node, NodeSpec, NodeStatus
 from bindery.nodeagent.shapes import HollowNode
 from bindery.nodeagent.volumes.nodestatus import AttachedEntry
+from bindery.nodecore.addresses import HOSTNAME, INTERNAL_IP, Address
 
 Body = Mapping[str, Any]
 
@@ -29,9 +30,16 @@ class AgentNodeStatus(NodeStatus, frozen=True, rename="camel", kw_only=True, gc=
     volumes_attached: list[AttachedEntry] | None = None
 
 
+class AgentNodeSpec(NodeSpec, frozen=True, rename="camel", kw_only=True, gc=False):
+    """`NodeSpec`, as far as an agent reads it."""
+
+    provider_id: str = msgspec.field(default="", name="providerID")
+
+
 class AgentNode(Node, frozen=True, rename="camel", kw_only=True, gc=False):
     """A node that an agent keeps."""
 
+    spec: AgentNodeSpec = msgspec.field(default_factory=AgentNodeSpec)
     status: AgentNodeStatus = msgspec.field(default_factory=AgentNodeStatus)
 
 
@@ -50,6 +58,7 @@ def node_body(node: HollowNode, now_s: float) -> Body:
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {"name": node.name, "labels": node.labels},
+        "spec": {"providerID": node.provider_id} if node.provider_id else {},
         "status": _status(node, None, now_s),
     }
 
@@ -66,7 +75,7 @@ def status_patch(
     A condition with the same status in `existing` keeps its transition time. `problem`: why the
     node cannot run pods, empty if it can. `in_use`: its attachable volumes, None: not known.
     """
-    status = _status(node, existing, now_s, problem)
+    status = _status_patch(node, existing, now_s, problem)
     return {"status": status if in_use is None else {**status, "volumesInUse": in_use}}
 
 
@@ -74,21 +83,33 @@ def adoption_patch(node: HollowNode, existing: Node, now_s: float) -> Body:
     """Return the status patch of a start: like `status_patch`, but it also removes resources that
     the node no longer has.
     """
-    status = _status(node, existing, now_s)
+    status = _status_patch(node, existing, now_s)
     lost = dict.fromkeys(set(existing.status.allocatable or ()) - set(node.resources))
     status["capacity"] = {**node.resources, **lost}
     status["allocatable"] = {**node.allocatable, **lost}
     return {"status": status}
 
 
-def label_patch(node: HollowNode, existing: Node) -> Body | None:
-    """Return the merge patch of the shape's labels, None for no change; others are kept."""
+def own_patch(node: HollowNode, existing: AgentNode) -> Body | None:
+    """Return the merge patch of what the agent sets beside the status, None for no change.
+
+    Other labels are kept, and so is the provider's id that a Node has: it cannot be changed.
+    """
     differing = {
         key: value
         for key, value in node.labels.items()
         if existing.metadata.labels.get(key) != value
     }
-    return {"metadata": {"labels": differing}} if differing else None
+    patch: dict[str, Any] = {"metadata": {"labels": differing}} if differing else {}
+    if node.provider_id and not existing.spec.provider_id:
+        patch["spec"] = {"providerID": node.provider_id}
+    return patch or None
+
+
+def addresses(node: HollowNode) -> tuple[Address, ...]:
+    """Return the addresses of a node's status."""
+    own = (Address(INTERNAL_IP, node.address), Address(HOSTNAME, node.name))
+    return node.addresses or own
 
 
 def is_marked(node: Node, mark: str) -> bool:
@@ -131,6 +152,16 @@ def lease_patch(node: HollowNode, now_s: float) -> Body:
     }
 
 
+def _status_patch(
+    node: HollowNode, existing: Node | None, now_s: float, problem: str = ""
+) -> dict[str, Any]:
+    status = _status(node, existing, now_s, problem)
+    if node.addresses:
+        # They are merged by type, of which there may be several addresses.
+        status["addresses"] = [{"$patch": "replace"}, *status["addresses"]]
+    return status
+
+
 def _status(
     node: HollowNode, existing: Node | None, now_s: float, problem: str = ""
 ) -> dict[str, Any]:
@@ -142,10 +173,7 @@ def _status(
         "conditions": _conditions(existing, about.note, problem, now_s),
         # A second import under the same tag leaves an image with `names: null`.
         "images": [{"sizeBytes": size} for size in about.image_bytes],
-        "addresses": [
-            {"type": "InternalIP", "address": node.address},
-            {"type": "Hostname", "address": node.name},
-        ],
+        "addresses": [{"type": one.kind, "address": one.address} for one in addresses(node)],
         "nodeInfo": {
             "architecture": about.architecture,
             "operatingSystem": "linux",

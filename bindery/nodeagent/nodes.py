@@ -19,7 +19,7 @@ from bindery.kube.errors import AlreadyExistsError, ConflictError, KubeError, No
 from bindery.kube.events.recorder import EventRecorder, ObjectReference
 from bindery.kube.http.requests import PatchKind
 from bindery.kube.objects.resources import LEASES, NODES
-from bindery.kube.objects.watched import Meta, Node
+from bindery.kube.objects.watched import Meta
 from bindery.kube.watches.reflector import Change, EventType, Reflector
 from bindery.nodeagent import metrics, node_objects
 from bindery.nodeagent.node_objects import (
@@ -51,6 +51,7 @@ class Duty(StrEnum):
     ADOPT = "adopt"
     RENEW = "renew"
     REFRESH = "refresh"
+    DESCRIBE = "describe"
 
 
 class NodeStage(StrEnum):
@@ -122,7 +123,12 @@ class NodeKeeper:
         self._pending = set(self._states)
         self._queue = WorkQueue("nodes", self._handle, workers=_WORKERS, random=random)
         self._reflector = Reflector(
-            client, AGENT_NODES, self._on_change, label_selector=f"{nodes[0].mark}=true"
+            client,
+            AGENT_NODES,
+            self._on_change,
+            label_selector=f"{nodes[0].mark}=true",
+            # The API server lets a node watch only itself, by its name.
+            field_selector=f"metadata.name={nodes[0].name}" if len(nodes) == 1 else "",
         )
         self.settled = asyncio.Event()
         """Set when all nodes have finished their first registration."""
@@ -149,9 +155,15 @@ class NodeKeeper:
         self._events.warning(reference, reason, problem)
 
     def refresh(self, node: HollowNode) -> None:
-        """Write the status of `node` now: its devices, or what makes it ready, have changed."""
-        self._states[node.name].node = node
+        """Write the status of `node` now: its devices, or what makes it ready, have changed.
+
+        Its labels are written too if they are other ones than before.
+        """
+        state = self._states[node.name]
+        before, state.node = state.node, node
         self._queue.add(NodeTask(Duty.REFRESH, node.name))
+        if (before.labels, before.provider_id) != (node.labels, node.provider_id):
+            self._queue.add(NodeTask(Duty.DESCRIBE, node.name))
 
     @property
     def healthy(self) -> bool:
@@ -196,6 +208,8 @@ class NodeKeeper:
                 return await self._renew(state)
             case Duty.REFRESH if state.stage is NodeStage.REGISTERED:
                 return await self._refresh(state)
+            case Duty.DESCRIBE if state.stage is NodeStage.REGISTERED:
+                await self._describe(state)
         return None
 
     async def _register(self, state: _State) -> None:
@@ -206,7 +220,7 @@ class NodeKeeper:
             return
         try:
             created = await self._client.create(
-                NODES, node_objects.node_body(state.node, self._clock())
+                AGENT_NODES, node_objects.node_body(state.node, self._clock())
             )
         except AlreadyExistsError:
             await self._adopt(state)
@@ -217,25 +231,25 @@ class NodeKeeper:
         """Continue with an existing node; its cordon and taints are kept."""
         name = state.node.name
         try:
-            existing = await self._client.get(NODES, name)
+            existing = await self._client.get(AGENT_NODES, name)
             if not node_objects.is_marked(existing, state.node.mark):
                 log.error("a node of this name exists that another program made; it is left "
                           "unchanged", node=name, missing_label=state.node.mark)  # fmt: skip
                 self._enter(state, NodeStage.REFUSED)
                 return
-            labels = node_objects.label_patch(state.node, existing)
-            if labels is not None:
-                await self._client.patch(NODES, name, labels)
+            own = node_objects.own_patch(state.node, existing)
+            if own is not None:
+                await self._client.patch(NODES, name, own)
             patch = node_objects.adoption_patch(state.node, existing, self._clock())
             adopted = await self._client.patch(
-                NODES, name, patch, subresource="status", kind=PatchKind.STRATEGIC
+                AGENT_NODES, name, patch, subresource="status", kind=PatchKind.STRATEGIC
             )
         except NotFoundError:
             self._enter(state, NodeStage.RETIRED)
             return
         self._begin(state, adopted)
 
-    def _begin(self, state: _State, node: Node) -> None:
+    def _begin(self, state: _State, node: AgentNode) -> None:
         state.uid = node.metadata.uid
         state.refreshed_s = state.renewed_s = self._clock()
         self._enter(state, NodeStage.REGISTERED)
@@ -244,6 +258,8 @@ class NodeKeeper:
         refresh_s = self._random.uniform(0.5, 1.0) * REFRESH_S
         self._queue.add_later(NodeTask(Duty.RENEW, state.node.name), renew_s)
         self._queue.add_later(NodeTask(Duty.REFRESH, state.node.name), refresh_s)
+        if node_objects.own_patch(state.node, node) is not None:  # described otherwise meanwhile
+            self._queue.add(NodeTask(Duty.DESCRIBE, state.node.name))
         self._on_registered(state.node)
 
     async def _renew(self, state: _State) -> float:
@@ -282,6 +298,15 @@ class NodeKeeper:
         if self._volumes is not None and in_use is not None:
             self._volumes.set_reported(in_use)
         return REFRESH_S * (1 + self._random.uniform(0.0, RENEW_JITTER))
+
+    async def _describe(self, state: _State) -> None:
+        try:
+            existing = await self._client.get(AGENT_NODES, state.node.name)
+            own = node_objects.own_patch(state.node, existing)
+            if own is not None:
+                await self._client.patch(NODES, state.node.name, own)
+        except NotFoundError:
+            self._enter(state, NodeStage.RETIRED)
 
     async def _remove(self, state: _State, limit: asyncio.Semaphore) -> None:
         async with limit:

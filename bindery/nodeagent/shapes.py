@@ -23,6 +23,7 @@ from bindery.nodeagent.hardware import (
     machine_of,
 )
 from bindery.nodecore import pods
+from bindery.nodecore.addresses import Address
 
 HOLLOW_LABEL: Final = "hollow.bindery.dev/node"
 """Label of every hollow node, with the value "true": the node has no machine. The agent never takes
@@ -141,6 +142,10 @@ class HollowNode:
     mark: str = HOLLOW_LABEL
     """The label, with the value "true", of the nodes that this kind of agent may take over."""
     description: NodeDescription = HOLLOW
+    provider_id: str = ""
+    """The id of the machine at its cloud provider."""
+    addresses: tuple[Address, ...] = ()
+    """The addresses that a cloud provider has; empty: the node's own address and name."""
 
 
 def expand(shapes: tuple[NodeShape, ...]) -> tuple[HollowNode, ...]:

@@ -143,12 +143,17 @@ async def test_a_watch_ends_without_an_error_and_the_next_has_the_new_certificat
     following.cancel()
 
 
+def mix(authority: SigningAuthority, pair: Path) -> None:
+    """Write a certificate with the key of another."""
+    mark = b"-----BEGIN PRIVATE"
+    one, other = authority.pair(Template("new")), authority.pair(Template("new"))
+    pair.write_bytes(one[: one.index(mark)] + other[other.index(mark) :])
+
+
 async def test_a_pair_that_does_not_fit_is_refused_and_the_old_one_stays(
     client: Client, credentials: Credentials, authority: SigningAuthority, pair: Path
 ) -> None:
-    one, other = authority.pair(Template("new")), authority.pair(Template("new"))
-    key = other.index(b"-----BEGIN PRIVATE")
-    pair.write_bytes(one[: one.index(b"-----BEGIN PRIVATE")] + other[key:])
+    mix(authority, pair)
 
     with pytest.raises(ConfigurationError, match="no matching pair"):
         await credentials.reload()

@@ -6,18 +6,28 @@
 import ipaddress
 import os
 import socket
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from bindery import __version__
 from bindery.cli.errors import CommandError, ExitCode
 from bindery.cli.processes import running
+from bindery.kube.access.credentials import Credentials
 from bindery.kube.client import Client
+from bindery.kube.realenvironment import REAL
 from bindery.nodeagent.hardware import KubeletSettings
 from bindery.observability.listening import Listening
+
+if TYPE_CHECKING:
+    from bindery.nodeagent.identity.cloud import CloudRequestManager
+    from bindery.nodeagent.identity.process import NodeIdentity
+    from bindery.nodeagent.shapes import HollowNode
+
+_USER_AGENT: Final = f"bindery-nodeagent/{__version__}"
 
 Endpoint = Annotated[
     str | None,
@@ -49,6 +59,20 @@ ClusterDomain = Annotated[str, typer.Option(metavar="DOMAIN", help="Domain of Se
 ResolvConf = Annotated[
     Path | None, typer.Option(metavar="FILE", help="The node's own name servers.")
 ]
+BootstrapKubeconfig = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Credentials with which the node requests its certificates."),
+]
+CertDir = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="For certificates; default: ROOT-DIR/pki.")
+]
+CloudNodeFile = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="JSON with the node's type, zone, region and addresses."),
+]
+CloudNodeUrl = Annotated[
+    str | None, typer.Option(metavar="URL", help="Serves such JSON, as of a cloud provider.")
+]
 
 
 @dataclass(frozen=True)
@@ -67,6 +91,10 @@ class MachineOptions:
     domain: str
     resolver: Path | None
     settings: KubeletSettings
+    bootstrap: Path | None
+    certificates: Path | None
+    cloud_file: Path | None
+    cloud_url: str | None
 
 
 def run(options: MachineOptions, kubeconfig: Path | None, listening: Listening) -> None:
@@ -74,6 +102,11 @@ def run(options: MachineOptions, kubeconfig: Path | None, listening: Listening) 
     if os.geteuid() != 0:
         raise CommandError(
             "running pods needs root: mounts, cgroups and the runtime's socket", ExitCode.BAD_INPUT
+        )
+    if options.cloud_file is not None and options.cloud_url is not None:
+        raise typer.BadParameter(
+            "--cloud-node-file and --cloud-node-url exclude each other",
+            param_hint="--cloud-node-url",
         )
     running.run(_run(options, kubeconfig, listening))
 
@@ -84,6 +117,7 @@ async def _run(options: MachineOptions, kubeconfig: Path | None, listening: List
     from bindery.nodeagent.containers.hostfiles import ClusterNames
     from bindery.nodeagent.containers.runtime import Runtime
     from bindery.nodeagent.containers.thismachine import MachineError, NodeOptions
+    from bindery.nodeagent.identity.errors import IdentityError
 
     node_options = NodeOptions(
         options.name or socket.gethostname().lower(),
@@ -99,20 +133,79 @@ async def _run(options: MachineOptions, kubeconfig: Path | None, listening: List
     )
     stop = running.stop_event()
     try:
-        async with Runtime(options.endpoint) as runtime:
+        async with AsyncExitStack() as stack:
+            runtime = await stack.enter_async_context(Runtime(options.endpoint))
             version = await agent.connected(runtime, options.endpoint)
             _, _, found = cgroups.of_machine()
             name = version.runtime_name
             node = thismachine.node_of(
                 node_options, f"{name}://{version.runtime_version.removeprefix('v')}", found
             )
-            async with Client.connect(
-                kubeconfig, user_agent=f"{agent.COMPONENT}/{__version__}"
-            ) as client:
-                made = agent.ContainerAgent(client, runtime, settings, node, name)
-                await made.run(stop, listening=listening)
-    except (EndpointError, MachineError) as error:
+            cloud = _cloud(options)
+            identity = _identity(options, kubeconfig, node, cloud)
+            if not await running.unless_stopped(_ready(identity, cloud), stop):
+                return
+            credentials = await Credentials.load(identity.kubeconfig if identity else kubeconfig)
+            client = await stack.enter_async_context(
+                Client.connect(credentials=credentials, user_agent=_USER_AGENT)
+            )
+            if identity is not None:
+                identity.use(client, credentials)
+            made = agent.ContainerAgent(
+                client, runtime, settings, node if cloud is None else cloud.described(node), name,
+                identity=identity, cloud=cloud,
+            )  # fmt: skip
+            await made.run(stop, listening=listening)
+        if identity is not None and identity.problem:
+            raise CommandError(identity.problem, ExitCode.NO_CLUSTER)
+    except (EndpointError, IdentityError, MachineError) as error:
         raise CommandError(str(error), ExitCode.BAD_INPUT) from error
+
+
+def _identity(
+    options: MachineOptions,
+    kubeconfig: Path | None,
+    node: "HollowNode",
+    cloud: "CloudRequestManager | None",
+) -> "NodeIdentity | None":
+    """Return the certificates of the node, None if the kubeconfig has its credentials."""
+    from bindery.nodeagent import node_objects
+    from bindery.nodeagent.identity.process import IdentityOptions, NodeIdentity, Surroundings
+
+    if options.bootstrap is None:
+        return None
+    directory = options.certificates or options.root / "pki"
+    return NodeIdentity(
+        IdentityOptions(
+            node.name,
+            options.bootstrap,
+            directory,
+            kubeconfig or directory / "kubeconfig",
+            _USER_AGENT,
+        ),
+        Surroundings(
+            REAL,
+            lambda: node_objects.addresses(node if cloud is None else cloud.described(node)),
+        ),
+    )
+
+
+def _cloud(options: MachineOptions) -> "CloudRequestManager | None":
+    from bindery.nodeagent.identity.cloud import CloudRequestManager, FileProvider, UrlProvider
+
+    if options.cloud_file is not None:
+        return CloudRequestManager(FileProvider(options.cloud_file))
+    if options.cloud_url is not None:
+        return CloudRequestManager(UrlProvider(options.cloud_url))
+    return None
+
+
+async def _ready(identity: "NodeIdentity | None", cloud: "CloudRequestManager | None") -> None:
+    """Wait for the cloud provider's first answer and for the first certificate."""
+    if cloud is not None:
+        await cloud.wait()
+    if identity is not None:
+        await identity.join()
 
 
 def _address(wanted: str) -> str:

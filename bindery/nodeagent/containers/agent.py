@@ -36,6 +36,8 @@ from bindery.nodeagent.containers.storageobjects import ApiVolumeObjects
 from bindery.nodeagent.containers.thismachine import MachineError, NodeOptions
 from bindery.nodeagent.containers.volumes import NodeVolumes, VolumeParts
 from bindery.nodeagent.containers.workers import PodWorkers
+from bindery.nodeagent.identity.cloud import CloudRequestManager
+from bindery.nodeagent.identity.process import NodeIdentity
 from bindery.nodeagent.kubeletside.claimapi import ServerClaims
 from bindery.nodeagent.kubeletside.node import NodeClocks, NodeSockets
 from bindery.nodeagent.nodes import NodeKeeper
@@ -78,15 +80,26 @@ class AgentOptions:
 class ContainerAgent:
     """The agent of this machine; `runtime` is connected.
 
+    `identity`: the certificates of `client`, if the agent rotates them. `cloud` has answered once.
+
     Raises:
         MachineError: the directory of plugins cannot be used.
     """
 
     def __init__(
-        self, client: Client, runtime: Runtime, options: AgentOptions, node: HollowNode, name: str
+        self,
+        client: Client,
+        runtime: Runtime,
+        options: AgentOptions,
+        node: HollowNode,
+        name: str,
+        *,
+        identity: NodeIdentity | None = None,
+        cloud: CloudRequestManager | None = None,
     ) -> None:
         clock, random = client.environment.now_s, client.environment.random
         self._runtime, self._network = runtime, ""
+        self._identity, self._cloud = identity, cloud
         self._events = EventRecorder(client, COMPONENT)
         self._registered = asyncio.Event()
         self._plugins = options.plugins
@@ -169,11 +182,16 @@ class ContainerAgent:
                 await self._serve()
                 stack.push_async_callback(self._sockets.stop)
             group = await stack.enter_async_context(asyncio.TaskGroup())
-            works = (
+            works = [
                 self._events.run(), self._objects.run(), self.nodes.run(), self._watch(),
-                self._announce(), self._volumes.run(self._attached, self._in_use_changed),
+                self._announce(), self._volumes.run(self._attached, self._changed),
                 self.workers.run(), self._sockets.wait(),
-            )  # fmt: skip
+            ]  # fmt: skip
+            if self._identity is not None:
+                self._identity.complain = self._complain_of_certificate
+                works.append(self._identity.run(stop))
+            if self._cloud is not None:
+                works.append(self._cloud.run(self._changed))
             tasks = [group.create_task(work) for work in works]
             await stop.wait()
             for task in tasks:
@@ -226,7 +244,7 @@ class ContainerAgent:
                 self._network = f"container runtime is down: {error}"
             else:
                 self._network = _network_problem(status)
-            found = self.problem, self._resources.described()
+            found = self.problem, self._described()
             if found != written and self._registered.is_set():
                 self.nodes.refresh(found[1])
                 written = found
@@ -248,8 +266,15 @@ class ContainerAgent:
         seen = self.nodes.seen(self._resources.node)
         return nodestatus.attached(seen.status.volumes_attached or ())
 
-    def _in_use_changed(self) -> None:
-        self.nodes.refresh(self._resources.described())
+    def _changed(self) -> None:
+        self.nodes.refresh(self._described())
+
+    def _described(self) -> HollowNode:
+        node = self._resources.described()
+        return node if self._cloud is None else self._cloud.described(node)
+
+    def _complain_of_certificate(self, problem: str) -> None:
+        self.nodes.complain(self._resources.node, problem, "CertificateRefused")
 
 
 async def connected(runtime: Runtime, endpoint: str) -> cri.VersionResponse:
