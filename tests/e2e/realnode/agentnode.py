@@ -1,5 +1,6 @@
 """A real node whose pods Bindery's agent runs, in place of a kubelet."""
 
+import json
 import os
 import signal
 import sys
@@ -14,25 +15,36 @@ from devcluster.realnode.configuration import RUNTIME_SOCKET
 from devcluster.realnode.node import RealNode
 
 NAME: Final = "node-3"
+DIRECTORY: Final = "/var/lib/kubelet"
+FACTS: Final = {"providerID": "test://node-3", "instanceType": "test.small", "zone": "test-1a"}
+"""What the node's cloud provider, a file, knows of it."""
 _SERVICE: Final = "kubelet"
 """The service that the agent stands for."""
 
 
 @contextmanager
-def added(cluster: RealCluster) -> Iterator[RealNode]:
-    """Start the node with Kubernetes' sample device plugin, and remove it afterwards."""
+def added(cluster: RealCluster, *further: str) -> Iterator[RealNode]:
+    """Start the node with Kubernetes' sample device plugin, and remove it afterwards.
+
+    The agent has the credentials of any new node, and gets its own by them. `further`: its further
+    arguments.
+    """
     plan = cluster.plan(3)
+    facts = "/node/shared/node.json"
     arguments = [
-        *("nodeagent", "run", "--resolv-conf=/dev/null", "--root-dir=/var/lib/kubelet"),
+        *("nodeagent", "run", "--resolv-conf=/dev/null", f"--root-dir={DIRECTORY}"),
         f"--container-runtime-endpoint=unix://{RUNTIME_SOCKET}",
         f"--node-name={plan.name}",
         f"--node-ip={plan.address}",
         f"--cgroup-root={plan.cgroup}",
-        f"--kubeconfig={cluster.control_plane.admin_kubeconfig}",
+        "--bootstrap-kubeconfig=/node/bootstrap.kubeconfig",
+        f"--cloud-node-file={facts}",
+        *further,
     ]
     script = "\n".join(
         (
             f"until [ -S {RUNTIME_SOCKET} ]; do sleep 0.1; done",
+            f"echo '{json.dumps(FACTS)}' >{facts}",
             f"export PYTHONPATH={checkout.ROOT}",
             f"exec {sys.executable} -P -m bindery.cli.main {' '.join(arguments)}",
         )

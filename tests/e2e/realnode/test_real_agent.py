@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from bindery.nodecore.certificates.requests import SERVING_SIGNER, client_template, leaf_of
 from devcluster.realnode.cluster import RealCluster
 from devcluster.realnode.node import RealNode
 from tests.administrator import Administrator
@@ -338,3 +339,53 @@ def test_a_pod_with_what_is_not_carried_out_fails_with_the_reason(
 
     assert found["reason"] == "UnsupportedPodSpec"
     assert "volumes.nfs: " in found["message"]
+
+
+PKI = f"{agentnode.DIRECTORY}/pki"
+
+
+def test_the_agent_has_a_certificate_of_its_node(node: RealNode) -> None:
+    pem = node.run("cat", f"{PKI}/kubelet-client-current.pem").encode()
+
+    assert leaf_of(pem).template == client_template(node.name)
+    assert f"{PKI}/kubelet-client-current.pem" in node.run("cat", f"{PKI}/kubeconfig")
+
+
+def test_a_serving_certificate_is_signed_once_an_administrator_approves_it(
+    cluster: RealCluster, node: RealNode
+) -> None:
+    def requests() -> list[dict[str, Any]]:
+        found = json.loads(cluster.control_plane.kubectl("get", "csr", "--output=json"))["items"]
+        own = {"signerName": SERVING_SIGNER, "username": f"system:node:{node.name}"}
+        return [each for each in found if own.items() <= each["spec"].items()]
+
+    deadline_s = time.monotonic() + WAIT_S
+    while not (found := requests()):
+        assert time.monotonic() < deadline_s
+        time.sleep(0.2)
+    assert len(found) == 1, "kills of the agent have not made further ones"
+    cluster.control_plane.kubectl("certificate", "approve", found[0]["metadata"]["name"])
+    current = f"{PKI}/kubelet-server-current.pem"
+    while not node.run("sh", "-c", f"ls {current} 2>/dev/null || true"):
+        assert time.monotonic() < deadline_s
+        time.sleep(0.2)
+
+    served = leaf_of(node.run("cat", current).encode()).template
+    assert (served.dns_names, served.ip_addresses) == ((node.name,), (node.plan.address,))
+
+
+def test_the_node_has_what_its_cloud_provider_knows(cluster: RealCluster, node: RealNode) -> None:
+    found = json.loads(cluster.control_plane.kubectl("get", "node", node.name, "--output=json"))
+
+    labels = found["metadata"]["labels"]
+    assert found["spec"]["providerID"] == agentnode.FACTS["providerID"]
+    assert labels["node.kubernetes.io/instance-type"] == agentnode.FACTS["instanceType"]
+    assert labels["topology.kubernetes.io/zone"] == agentnode.FACTS["zone"]
+
+
+def test_the_rights_of_a_node_were_enough(node: RealNode) -> None:
+    """For all tests before this one."""
+    lines = (node.logs / "kubelet.log").read_text().splitlines()
+
+    assert lines
+    assert [line for line in lines if "orbidden" in line or "403" in line] == []

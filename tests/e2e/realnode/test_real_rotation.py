@@ -1,0 +1,92 @@
+"""The agent's certificates are rotated under load, and no call fails."""
+
+import json
+import re
+import time
+from pathlib import Path
+from urllib.request import urlopen
+
+import pytest
+
+from devcluster.realnode import machine
+from devcluster.realnode.cluster import RealCluster
+from tests.e2e.realnode import agentnode
+from tests.e2e.realnode.nodepods import pod
+from tests.required import lacking
+from tests.sizes import IS_LONG
+
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.skipif(not IS_LONG, reason="minutes; make test-long"),
+]
+
+CERTIFICATE_S = 180
+ROTATIONS = 3
+LONGEST_S = 900
+PORT = 18080
+SERIES = re.compile(r"(?P<name>\w+?)(\{(?P<labels>.*)\})? (?P<value>\S+)")
+ANSWERS = ("200", "201", "404", "409")
+"""Also that an object is not there, or was there: a Lease before its creation, a pod that ended."""
+
+
+@pytest.fixture(autouse=True)
+def inside() -> None:
+    """This test has a cluster of its own."""
+    for reason in machine.lacks():
+        lacking(reason, part="realnode")
+
+
+def series(text: str, name: str) -> dict[str, float]:
+    """Return the values of a metric by their labels."""
+    found = (SERIES.fullmatch(line) for line in text.splitlines())
+    return {
+        one["labels"] or "": float(one["value"]) for one in found if one and one["name"] == name
+    }
+
+
+def test_certificates_are_rotated_under_load_without_a_failed_call(tmp_path: Path) -> None:
+    with (
+        RealCluster(tmp_path, print, certificate_s=CERTIFICATE_S) as cluster,
+        agentnode.added(cluster, f"--health-port={PORT}") as node,
+        cluster.control_plane.network.entered(),
+    ):
+        plane = cluster.control_plane
+
+        def metrics() -> str:
+            with urlopen(f"http://127.0.0.1:{PORT}/metrics") as answer:
+                text: str = answer.read().decode()
+                return text
+
+        def rotations(kind: str) -> float:
+            found = series(metrics(), "bindery_nodeagent_certificate_requests_total")
+            return found.get(f'certificate="{kind}",outcome="signed"', 0)
+
+        def approve() -> None:
+            for each in json.loads(plane.kubectl("get", "csr", "--output=json"))["items"]:
+                if not each["status"]:
+                    plane.kubectl("certificate", "approve", each["metadata"]["name"])
+
+        deadline_s, count = time.monotonic() + LONGEST_S, 0
+        while rotations("client") <= ROTATIONS or rotations("serving") <= ROTATIONS:
+            assert time.monotonic() < deadline_s, metrics()
+            body = {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {"name": f"load-{count}"},
+                "spec": {**pod(command="exit 0"), "nodeName": node.name},
+            }
+            plane.kubectl("create", "--filename=-", stdin=json.dumps(body))
+            count += 1
+            approve()
+            assert plane.kubectl("get", "nodes", "--no-headers").split()[1] == "Ready"
+
+        path = "--for=jsonpath={.status.phase}=Succeeded"
+        plane.kubectl("wait", "pod", "--all", path, "--timeout=120s")
+        text = metrics()
+        calls = series(text, "bindery_api_requests_total")
+        answered = {code for labels in calls for code in re.findall(r'code="(\w+)"', labels)}
+        print(count, "pods", sum(calls.values()), "calls", answered, rotations("client"),
+              rotations("serving"))  # fmt: skip
+        assert answered <= set(ANSWERS)
+        assert set(series(text, "bindery_watch_errors_total").values()) == {0}
+        assert set(series(text, "bindery_watch_relists_total").values()) == {1}
