@@ -296,6 +296,13 @@ class Client:
         )
         await self._caller.call(request)
 
+    async def delete_all(self, resource: Resource[T], selection: Selection) -> None:
+        """Delete the objects that `selection` has, with their dependents in the background."""
+        target = resource.path(selection.namespace) + selection.query()
+        options = {"propagationPolicy": "Background"}
+        request = write(resource, "deletecollection", target, Repeat.ALWAYS, options)
+        await self._caller.call(request)
+
     async def bind(
         self,
         namespace: str,

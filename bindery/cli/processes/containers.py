@@ -170,10 +170,20 @@ def _identity(
 ) -> "NodeIdentity | None":
     """Return the certificates of the node, None if the kubeconfig has its credentials."""
     from bindery.nodeagent import node_objects
-    from bindery.nodeagent.identity.process import IdentityOptions, NodeIdentity, Surroundings
+    from bindery.nodeagent.identity import restriction
+    from bindery.nodeagent.identity.process import (
+        IdentityOptions,
+        IdentitySurroundings,
+        NodeIdentity,
+    )
 
     if options.bootstrap is None:
         return None
+    if taken := restriction.forbidden(node.labels):
+        raise typer.BadParameter(
+            f"a node may not give itself {', '.join(taken)}: let an administrator do it",
+            param_hint="--node-label",
+        )
     directory = options.certificates or options.root / "pki"
     return NodeIdentity(
         IdentityOptions(
@@ -183,7 +193,7 @@ def _identity(
             kubeconfig or directory / "kubeconfig",
             _USER_AGENT,
         ),
-        Surroundings(
+        IdentitySurroundings(
             REAL,
             lambda: node_objects.addresses(node if cloud is None else cloud.described(node)),
         ),

@@ -97,7 +97,7 @@ class Credentials:
         self.authorization = header
         """The header's value since the last `renew`; None for client certificates."""
         self.reloaded: list[Callable[[], None]] = []
-        """Called after each `reload`: connections with the old certificate are to be replaced."""
+        """Called after each `reload`: connections have the old certificate."""
 
     @classmethod
     async def load(cls, kubeconfig: Path | None, context: str | None = None) -> "Credentials":

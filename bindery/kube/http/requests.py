@@ -25,6 +25,7 @@ _METHODS: Final = {
     "update": "PUT",
     "patch": "PATCH",
     "delete": "DELETE",
+    "deletecollection": "DELETE",
 }
 
 _BINDINGS: Final = Resource("", "v1", "pods/binding", "Binding", True, KubeObject)
@@ -66,7 +67,7 @@ class ApiRequest(msgspec.Struct, frozen=True):
     """The content of one call."""
 
     verb: str
-    """Verb as in RBAC rules: get, list, watch, create, update, patch, delete."""
+    """Verb as in RBAC rules: get, list, watch, create, update, patch, delete, deletecollection."""
     method: str
     resource: str
     """The plural, for metrics."""

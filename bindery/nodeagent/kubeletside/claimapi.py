@@ -1,9 +1,8 @@
 """The API server's part of `claims.ClaimApi`: ResourceClaims are read, ResourceSlices deleted."""
 
-from contextlib import suppress
-
 from bindery.kube.client import Client
-from bindery.kube.errors import KubeError, NotFoundError
+from bindery.kube.errors import KubeError
+from bindery.kube.http.requests import Selection
 from bindery.kube.objects.claims import RESOURCE_CLAIMS
 from bindery.kube.objects.devices import RESOURCE_SLICES
 from bindery.nodecore.claims.facts import ClaimError, ResourceClaim
@@ -41,6 +40,5 @@ class ServerClaims:
         selector = f"spec.nodeName={self._node}"
         if driver is not None:
             selector += f",spec.driver={driver}"
-        for one in await self._client.list(RESOURCE_SLICES, field_selector=selector):
-            with suppress(NotFoundError):
-                await self._client.delete(RESOURCE_SLICES, one.metadata.name)
+        # A node may not delete them one by one.
+        await self._client.delete_all(RESOURCE_SLICES, Selection(field_selector=selector))

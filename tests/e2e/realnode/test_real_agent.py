@@ -384,7 +384,7 @@ def test_the_node_has_what_its_cloud_provider_knows(cluster: RealCluster, node: 
 
 
 def test_the_rights_of_a_node_were_enough(node: RealNode) -> None:
-    """For all tests before this one."""
+    """By all tests above."""
     lines = (node.logs / "kubelet.log").read_text().splitlines()
 
     assert lines

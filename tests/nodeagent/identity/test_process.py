@@ -18,7 +18,7 @@ from bindery.kube.access.credentials import Credentials
 from bindery.kube.client import Client
 from bindery.kube.environment import Environment
 from bindery.nodeagent.identity.errors import IdentityError
-from bindery.nodeagent.identity.process import IdentityOptions, NodeIdentity, Surroundings
+from bindery.nodeagent.identity.process import IdentityOptions, IdentitySurroundings, NodeIdentity
 from bindery.nodeagent.identity.signing import CLIENT, SERVING, SIGNING_REQUESTS
 from bindery.nodecore.addresses import Address
 from bindery.nodecore.certificates.requests import Template, client_template, request_pem
@@ -45,7 +45,9 @@ class Node:
 
     def start(self) -> NodeIdentity:
         environment = Environment(lambda: self.now, Random(1))
-        return NodeIdentity(self.options, Surroundings(environment, lambda: ADDRESSES, self.pause))
+        return NodeIdentity(
+            self.options, IdentitySurroundings(environment, lambda: ADDRESSES, self.pause)
+        )
 
     async def pause(self, seconds: float) -> None:
         self.now += seconds
@@ -157,7 +159,7 @@ def serving_context(directory: Path) -> ssl.SSLContext:
 
 
 async def user_of_server(port: int) -> str:
-    """Return whom the server's certificate names, by its bytes in the handshake."""
+    """Return the user of the server's certificate."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
