@@ -54,13 +54,13 @@ _NO_PRESSURE: Final = (
 
 def node_body(node: HollowNode, now_s: float) -> Body:
     """Return the whole Node object for its creation."""
-    return {
+    body = {
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {"name": node.name, "labels": node.labels},
-        "spec": {"providerID": node.provider_id} if node.provider_id else {},
         "status": _status(node, None, now_s),
     }
+    return {**body, "spec": {"providerID": node.provider_id}} if node.provider_id else body
 
 
 def status_patch(

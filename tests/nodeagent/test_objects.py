@@ -2,6 +2,7 @@ from typing import Any
 
 from bindery.kube.objects.watched import Condition, Meta, Node, NodeStatus
 from bindery.nodeagent import node_objects, pod_status
+from bindery.nodeagent.node_objects import AgentNode
 from bindery.nodeagent.pod_objects import HollowPod, HollowPodSpec, HollowPodStatus, NodeContainer
 from bindery.nodeagent.shapes import NodeShape, expand
 
@@ -44,10 +45,10 @@ def test_an_adopted_node_loses_resources_that_its_shape_does_not_have() -> None:
 def test_only_labels_that_differ_are_written() -> None:
     labels = {**NODE.labels, "kubernetes.io/arch": "arm64", "theirs": "kept"}
 
-    patch = node_objects.label_patch(NODE, Node(metadata=Meta(labels=labels)))
+    patch = node_objects.own_patch(NODE, AgentNode(metadata=Meta(labels=labels)))
 
     assert patch == {"metadata": {"labels": {"kubernetes.io/arch": "amd64"}}}
-    assert node_objects.label_patch(NODE, Node(metadata=Meta(labels=NODE.labels))) is None
+    assert node_objects.own_patch(NODE, AgentNode(metadata=Meta(labels=NODE.labels))) is None
 
 
 def test_a_patch_leaves_the_fields_of_others_in_the_nodes_spec() -> None:
