@@ -19,7 +19,7 @@ from tests.kube.mirror import WAIT_S
 
 pytestmark = pytest.mark.e2e
 
-RAW: Final[Resource[Any]] = NODES.decoded_as(dict)  # type: ignore[type-var]  # with all fields
+RAW: Final[Resource[Any]] = NODES.decoded_as(dict)  # with all fields
 INSIDE: Final = (Address("InternalIP", "10.0.0.1"), Address("InternalIP", "fd00::1"))
 OUTSIDE: Final = Address("ExternalIP", "203.0.113.7")
 

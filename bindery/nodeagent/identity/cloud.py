@@ -104,7 +104,7 @@ class UrlProvider:
             ):
                 return await response.read()
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
-            raise AddressError(f"{self._url}: {error or type(error).__name__}") from error
+            raise AddressError(f"{self._url}: {str(error) or type(error).__name__}") from error
 
 
 def instance_of(answer: bytes) -> Instance:

@@ -17,6 +17,7 @@ from cryptography.x509.oid import NameOID
 from bindery.kube.access.credentials import Credentials
 from bindery.kube.client import Client
 from bindery.kube.environment import Environment
+from bindery.kube.objects.resources import Resource
 from bindery.nodeagent.identity.errors import IdentityError
 from bindery.nodeagent.identity.process import IdentityOptions, IdentitySurroundings, NodeIdentity
 from bindery.nodeagent.identity.signing import CLIENT, SERVING, SIGNING_REQUESTS
@@ -69,7 +70,7 @@ async def client(control_plane: ControlPlane) -> AsyncIterator[Client]:
 
 async def sign(client: Client, signer: str, authority: SigningAuthority) -> dict[str, Any]:
     """Approve and sign the first request for `signer`; return its spec."""
-    raw = SIGNING_REQUESTS.decoded_as(dict)  # type: ignore[type-var]  # all fields are read
+    raw: Resource[Any] = SIGNING_REQUESTS.decoded_as(dict)  # with all fields
     while True:
         for each in await client.list(SIGNING_REQUESTS):
             found: Any = await client.get(raw, each.metadata.name)
