@@ -30,6 +30,22 @@ def test_a_number_and_a_file_exclude_each_other(refusal: Refusal, tmp_path: Path
 
 
 @pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--cloud-node-file=a", "--cloud-node-url=http://b"), "exclude each other"),
+        (
+            ("--bootstrap-kubeconfig=a", "--node-label=node-role.kubernetes.io/worker="),
+            "may not give itself node-role.kubernetes.io/worker",
+        ),
+    ],
+)
+def test_what_contradicts_the_identity_of_a_node_is_refused(
+    refusal: Refusal, arguments: tuple[str, ...], message: str
+) -> None:
+    assert message in refusal("--container-runtime-endpoint=unix:///none", *arguments)
+
+
+@pytest.mark.parametrize(
     ("argument", "message"),
     [
         ("--memory=much", "'much' is not a Kubernetes quantity"),

@@ -99,14 +99,22 @@ class MachineOptions:
 
 def run(options: MachineOptions, kubeconfig: Path | None, listening: Listening) -> None:
     """Run pods until stopped."""
-    if os.geteuid() != 0:
-        raise CommandError(
-            "running pods needs root: mounts, cgroups and the runtime's socket", ExitCode.BAD_INPUT
+    from bindery.nodeagent.identity import restriction
+
+    taken = restriction.forbidden(_labels(options.labels))
+    if options.bootstrap is not None and taken:
+        raise typer.BadParameter(
+            f"a node may not give itself {', '.join(taken)}: let an administrator do it",
+            param_hint="--node-label",
         )
     if options.cloud_file is not None and options.cloud_url is not None:
         raise typer.BadParameter(
             "--cloud-node-file and --cloud-node-url exclude each other",
             param_hint="--cloud-node-url",
+        )
+    if os.geteuid() != 0:
+        raise CommandError(
+            "running pods needs root: mounts, cgroups and the runtime's socket", ExitCode.BAD_INPUT
         )
     running.run(_run(options, kubeconfig, listening))
 
@@ -170,7 +178,6 @@ def _identity(
 ) -> "NodeIdentity | None":
     """Return the certificates of the node, None if the kubeconfig has its credentials."""
     from bindery.nodeagent import node_objects
-    from bindery.nodeagent.identity import restriction
     from bindery.nodeagent.identity.process import (
         IdentityOptions,
         IdentitySurroundings,
@@ -179,11 +186,6 @@ def _identity(
 
     if options.bootstrap is None:
         return None
-    if taken := restriction.forbidden(node.labels):
-        raise typer.BadParameter(
-            f"a node may not give itself {', '.join(taken)}: let an administrator do it",
-            param_hint="--node-label",
-        )
     directory = options.certificates or options.root / "pki"
     return NodeIdentity(
         IdentityOptions(

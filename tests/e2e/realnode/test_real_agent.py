@@ -383,6 +383,16 @@ def test_the_node_has_what_its_cloud_provider_knows(cluster: RealCluster, node: 
     assert labels["topology.kubernetes.io/zone"] == agentnode.FACTS["zone"]
 
 
+def test_the_node_stays_ready_although_its_runtime_has_warnings(
+    cluster: RealCluster, node: RealNode
+) -> None:
+    """containerd has a condition for each kind of warning, such as cgroup v1."""
+    path = "{.status.conditions[?(@.type=='Ready')].status}"
+    plane = cluster.control_plane
+
+    assert plane.kubectl("get", "node", node.name, f"--output=jsonpath={path}") == "True"
+
+
 def test_the_rights_of_a_node_were_enough(node: RealNode) -> None:
     """By all tests above."""
     lines = (node.logs / "kubelet.log").read_text().splitlines()

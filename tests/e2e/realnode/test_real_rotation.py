@@ -24,6 +24,7 @@ CERTIFICATE_S = 180
 ROTATIONS = 3
 LONGEST_S = 900
 PORT = 18080
+SUCCEEDED = "--for=jsonpath={.status.phase}=Succeeded"
 SERIES = re.compile(r"(?P<name>\w+?)(\{(?P<labels>.*)\})? (?P<value>\S+)")
 ANSWERS = ("200", "201", "404", "409")
 """Also that an object is not there, or was there: a Lease before its creation, a pod that ended."""
@@ -66,22 +67,27 @@ def test_certificates_are_rotated_under_load_without_a_failed_call(tmp_path: Pat
                 if not each["status"]:
                     plane.kubectl("certificate", "approve", each["metadata"]["name"])
 
-        deadline_s, count = time.monotonic() + LONGEST_S, 0
-        while rotations("client") <= ROTATIONS or rotations("serving") <= ROTATIONS:
-            assert time.monotonic() < deadline_s, metrics()
+        def start(number: int) -> None:
             body = {
                 "apiVersion": "v1",
                 "kind": "Pod",
-                "metadata": {"name": f"load-{count}"},
+                "metadata": {"name": f"load-{number}"},
                 "spec": {**pod(command="exit 0"), "nodeName": node.name},
             }
             plane.kubectl("create", "--filename=-", stdin=json.dumps(body))
+
+        start(0)
+        plane.kubectl("wait", "pod/load-0", SUCCEEDED, "--timeout=60s")
+        plane.kubectl("wait", f"node/{node.name}", "--for=condition=Ready", "--timeout=60s")
+        deadline_s, count = time.monotonic() + LONGEST_S, 1
+        while min(rotations("client"), rotations("serving")) <= ROTATIONS:
+            assert time.monotonic() < deadline_s, metrics()
+            start(count)
             count += 1
             approve()
             assert plane.kubectl("get", "nodes", "--no-headers").split()[1] == "Ready"
 
-        path = "--for=jsonpath={.status.phase}=Succeeded"
-        plane.kubectl("wait", "pod", "--all", path, "--timeout=120s")
+        plane.kubectl("wait", "pod", "--all", SUCCEEDED, "--timeout=120s")
         text = metrics()
         calls = series(text, "bindery_api_requests_total")
         answered = {code for labels in calls for code in re.findall(r'code="(\w+)"', labels)}
