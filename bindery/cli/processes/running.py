@@ -94,14 +94,14 @@ def stop_event() -> asyncio.Event:
 
 
 async def unless_stopped(work: Coroutine[Any, Any, None], stop: asyncio.Event) -> bool:
-    """Run `work` until it ends or `stop` is set; return whether it has ended."""
-    working, stopping = asyncio.ensure_future(work), asyncio.ensure_future(stop.wait())
+    """Run `work` until it ends or `stop` is set, which cancels it; return whether it has ended."""
+    tasks = [asyncio.ensure_future(work), asyncio.ensure_future(stop.wait())]
     try:
-        await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
-        if not working.done():
-            return False
-        await working
-        return True
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        if tasks[0].done():
+            tasks[0].result()
+        return tasks[0].done()
     finally:
-        for task in (working, stopping):
+        for task in tasks:
             task.cancel()
+        await asyncio.wait(tasks)

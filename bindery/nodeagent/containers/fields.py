@@ -14,7 +14,6 @@ from typing import Any, Final
 import msgspec
 
 from bindery.kube.client import Client
-from bindery.kube.errors import NotFoundError
 from bindery.kube.objects.resources import PODS
 from bindery.kube.objects.watched import KubeObject
 from bindery.nodeagent.containers.podspec import RunPod
@@ -198,10 +197,12 @@ def refusal_by(client: Client) -> Refusal:
 
     async def refusal(pod: RunPod) -> Admission | None:
         meta = pod.metadata
-        try:
-            whole = await client.get(_WHOLE_PODS, meta.name, meta.namespace)
-        except NotFoundError:
+        # A node may list its pods at once; to get one is allowed a moment after it was bound.
+        selector = f"metadata.name={meta.name},spec.nodeName={pod.spec.node_name}"
+        found = await client.list(_WHOLE_PODS, namespace=meta.namespace, field_selector=selector)
+        if not found:
             return None  # the watch will deliver the deletion
+        (whole,) = found
         problems = list(refusals(whole.spec))
         if problems:
             text = "this agent does not carry out " + "; ".join(problems)
