@@ -92,6 +92,18 @@ async def test_objects_are_created_patched_replaced_read_and_deleted(
     await client.delete(TEXTS, "a", namespace)
     with pytest.raises(NotFoundError):
         await client.get(TEXTS, "a", namespace)
+
+
+async def test_the_objects_of_a_selection_are_deleted_at_once(
+    client: Client, namespace: str
+) -> None:
+    for name in ("a", "b"):
+        await client.create(TEXTS, config_map(name), namespace)
+
+    await client.delete_all(TEXTS, Selection(namespace, field_selector="metadata.name=a"))
+
+    left = await client.list(TEXTS, namespace=namespace)
+    assert {"a", "b"} & {one.metadata.name for one in left} == {"b"}
     with pytest.raises(NotFoundError):
         await client.delete(TEXTS, "a", namespace)
 

@@ -13,6 +13,7 @@ import pytest
 from bindery.api.hami import names
 from bindery.api.hami.lock import NodeLock
 from bindery.api.hami.vendortable import NVIDIA
+from bindery.kube.objects.devices import RESOURCE_SLICES
 from bindery.nodeagent.beside.gpuparts import GpuOptions, GpuParts
 from bindery.nodeagent.devices.filesource import FileSource
 from bindery.nodeagent.gpuclaims.driver import DriverPaths, GpuClaimsDriver
@@ -26,6 +27,17 @@ from bindery.nodecore.pods import Container
 from tests.nodeagent import sharingpods
 from tests.nodeagent.gpuclaims.claimedgpus import FIRST, NODE, NOW_S, SECOND, Arena, result
 from tests.nodeagent.kubeletside.socketworld import ALLOCATABLE, SocketWorld, until, using, wanting
+
+
+class OneByOne(ServerClaims):
+    """Claims of an API server that deletes no collections, as the one in memory."""
+
+    async def wipe_slices(self, driver: str | None) -> None:
+        selector = f"spec.nodeName={NODE}"
+        if driver is not None:
+            selector += f",spec.driver={driver}"
+        for one in await self._client.list(RESOURCE_SLICES, field_selector=selector):
+            await self._client.delete(RESOURCE_SLICES, one.metadata.name)
 
 
 @dataclass(frozen=True)
@@ -61,7 +73,7 @@ async def ground() -> AsyncIterator[Ground]:
         arena = Arena(Path(directory) / "cdi")
         arena.server.add("nodes", {"metadata": {"name": NODE}})
         world = SocketWorld(Path(directory) / "k")
-        world.api = ServerClaims(arena.client, NODE)
+        world.api = OneByOne(arena.client, NODE)
         await world.start()
         yield Ground(arena, world)
         await world.stop()
