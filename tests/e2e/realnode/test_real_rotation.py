@@ -18,6 +18,7 @@ from tests.sizes import IS_LONG
 pytestmark = [
     pytest.mark.e2e,
     pytest.mark.skipif(not IS_LONG, reason="minutes; make test-long"),
+    pytest.mark.timeout(1800),
 ]
 
 CERTIFICATE_S = 180
