@@ -27,6 +27,7 @@ def added(cluster: RealCluster) -> Iterator[RealNode]:
         f"--container-runtime-endpoint=unix://{RUNTIME_SOCKET}",
         f"--node-name={plan.name}",
         f"--node-ip={plan.address}",
+        "--client-ca-file=/node/ca.crt",
         f"--cgroup-root={plan.cgroup}",
         f"--kubeconfig={cluster.control_plane.admin_kubeconfig}",
     ]
