@@ -189,7 +189,7 @@ async def read(
         OSError: the file cannot be read.
     """
     writer = LogWriter(query)
-    file = path.open("rb")
+    file: BinaryIO = path.open("rb")
     try:
         if query.tail_lines is not None:
             file.seek(tail_start(file, query.tail_lines))

@@ -219,7 +219,7 @@ class NodeServer:
     async def _containers(self, pod: RunPod, name: str) -> list[cri.Container]:
         """Return the containers of a pod with a name, the newest first; raises HTTPNotFound."""
         spec = pod.spec
-        if name not in {one.name for one in (*spec.init_containers, *spec.containers)}:
+        if name not in {one.name for one in (*(spec.init_containers or ()), *spec.containers)}:
             raise web.HTTPNotFound(text=f'container "{name}" not found in pod "{_name(pod)}"')
         found = [
             one
