@@ -13,7 +13,7 @@ from devcluster.install import Installation, install
 from devcluster.plane import ControlPlane
 from tests.administrator import Administrator
 from tests.commandline import CommandLine
-from tests.sizes import PROPERTY_TIMEOUT_S, load_profile
+from tests.sizes import IS_LONG, PROPERTY_TIMEOUT_S, load_profile
 from tests.spreading import Spread, longest_first, spread
 
 _LAST_LINES = 12
@@ -34,6 +34,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         uses_control_plane = "control_plane" in getattr(item, "fixturenames", ())
         if uses_control_plane and not item.get_closest_marker("e2e"):
             raise pytest.UsageError(f"{item.nodeid} uses the control plane: mark it with e2e")
+        long = item.get_closest_marker("long")
+        if long is not None and not IS_LONG:
+            item.add_marker(pytest.mark.skip(reason=f"{long.args[0]}: make test-long"))
         if item.get_closest_marker("hypothesis") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(PROPERTY_TIMEOUT_S))
     longest_first(items)

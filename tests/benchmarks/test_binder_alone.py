@@ -11,7 +11,6 @@ from benchmarks.bindingworlds import HamiDevices, Placed, World
 from benchmarks.commits import Delays
 from benchmarks.races import Lap
 from fakes.haminodes import HamiDevicePlugins, Prompt
-from tests.sizes import IS_LONG
 
 SIZES = Sizes(nodes=20, pods=100, gang_size=10, runs=3)
 SMALL = Sizes(
@@ -115,7 +114,7 @@ def test_the_report_has_a_separate_table_for_the_binder(tmp_path: Path) -> None:
     assert "| binder alone, plain: against a bare client | 80 | pods/s | 100 | 0.8 |" in text
 
 
-@pytest.mark.skipif(not IS_LONG, reason="the races are of the sample; make test-long")
+@pytest.mark.long("the races are of the sample")
 @pytest.mark.e2e
 @pytest.mark.timeout(900)
 async def test_every_lap_binds_all_its_pods_at_a_small_size() -> None:

@@ -136,6 +136,7 @@ def test_the_report_has_a_table_of_the_races(tmp_path: Path) -> None:
 
 @pytest.mark.e2e
 @pytest.mark.timeout(900)
+@pytest.mark.long("a benchmark")
 async def test_every_kind_of_contender_binds_all_pods_at_a_small_size() -> None:
     names = (
         "namespaces/bindery",

@@ -30,6 +30,7 @@ def test_the_next_binder_binds_a_gang_whole_after_a_kill_at_a_plugin_step(
     assert cluster.nodes_of("gang") == [cluster.node(n) for n in range(3)]
 
 
+@pytest.mark.long("the kill matrix shows it")
 def test_the_next_binder_binds_a_gang_whole_after_a_kill_between_two_bindings(
     cluster: Cluster, start_binder: Start
 ) -> None:
@@ -133,6 +134,7 @@ def test_a_stopped_binder_exits_cleanly_and_the_next_one_continues(
     cluster.wait_for("job", "Succeeded")
 
 
+@pytest.mark.long("histories show it")
 def test_a_standby_takes_over_from_a_killed_binder(cluster: Cluster, start_binder: Start) -> None:
     cluster.add_nodes(1)
     bindings = cluster.add_pods("job", 1)

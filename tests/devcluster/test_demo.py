@@ -13,8 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.sizes import sample
-
 pytestmark = pytest.mark.e2e
 
 DEMO = [sys.executable, "-m", "devcluster.demo"]
@@ -144,6 +142,7 @@ def test_the_demo_cluster_works_until_demo_down_removes_it(
     assert "is not up" in demo(environment, "down").stdout
 
 
+@pytest.mark.long("starts a demo for a message")
 def test_a_demo_with_a_dead_process_ends_at_once_and_names_it(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
@@ -172,7 +171,8 @@ def interruptible() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("interruptible")
-@pytest.mark.parametrize("how", sample(1, [signal.SIGTERM, signal.SIGINT, signal.SIGKILL]))
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+@pytest.mark.long("starts a demo to stop it")
 def test_a_stopped_demo_leaves_no_process(
     environment: dict[str, str], tmp_path: Path, how: signal.Signals
 ) -> None:

@@ -13,7 +13,6 @@ from devcluster.image import oci, parts
 from devcluster.image.build import Built, build, fill
 from devcluster.image.packages import Packages
 from tests.debianpackages import require_packages
-from tests.sizes import IS_LONG
 
 MOST_MB = 350
 NAME = "registry.example:5000/bindery:test"
@@ -108,7 +107,7 @@ def test_an_image_name_is_completed_as_by_engines(name: str, full: str) -> None:
     assert oci.full_name(name) == full
 
 
-@pytest.mark.skipif(not IS_LONG, reason="make test-long; the next two are of the sample")
+@pytest.mark.long("the next two are of the sample")
 def test_a_second_build_in_an_empty_cache_has_the_same_bytes(built: Built, tmp_path: Path) -> None:
     again = build(NAME, tmp_path / "image", print, cache=tmp_path / "cache")
 
@@ -126,7 +125,7 @@ def test_a_second_build_of_the_base_has_the_same_bytes(built: Built, tmp_path: P
     assert again.diff_id == built.image.layers[0].diff_id
 
 
-@pytest.mark.skipif(not IS_LONG, reason="builds the image a second time; make test-long")
+@pytest.mark.long("builds the image a second time")
 def test_a_base_from_an_archive_is_kept_below_the_same_layers(built: Built, tmp_path: Path) -> None:
     """The base of a registry, in its compressed form; built in an empty cache."""
     lowest, *_ = built.image.layers

@@ -18,7 +18,6 @@ from tests.e2e.support import (
 )
 from tests.e2e.webhooks import Webhooks
 from tests.required import lacking
-from tests.sizes import IS_LONG
 
 pytestmark = pytest.mark.e2e
 
@@ -70,7 +69,7 @@ async def test_gangs_are_bound_whole_and_run_after_the_api_server_was_killed(
     assert all(component.process.is_running for component in (agent, binder, scheduler))
 
 
-@pytest.mark.skipif(not IS_LONG, reason="a second restart; make test-long")
+@pytest.mark.long("a second restart")
 async def test_a_restart_of_the_api_server_adds_few_log_lines_to_each_component(
     corner: Corner, components: Components, control_plane: ControlPlane
 ) -> None:

@@ -10,7 +10,7 @@ from tests.sizes import IS_LONG
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(2400)]
 
-ATTACK_S = 600 if IS_LONG else 45
+ATTACK_S = 600 if IS_LONG else 25
 
 
 async def test_no_pod_is_bound_twice_and_no_gang_is_half_bound_under_churn_and_kills(

@@ -90,7 +90,7 @@ async def test_a_gang_that_no_node_can_align_waits_and_reports_it(
     await corner.wait_bound(fitting)
 
 
-@pytest.mark.skipif(not IS_LONG, reason="a comparison of minutes; make test-long")
+@pytest.mark.long("a comparison of minutes")
 @pytest.mark.timeout(LOAD_TIMEOUT_S)
 @pytest.mark.parametrize("instead", ["none", "believer"])
 async def test_nodes_refuse_pods_without_the_prediction_or_its_ledger(

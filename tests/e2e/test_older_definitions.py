@@ -114,6 +114,7 @@ async def test_an_unreadable_podgroup_reports_it_until_it_is_corrected(corner: C
     await corner.wait_condition(odd, "True", "Scheduled")
 
 
+@pytest.mark.long("more than a minute")
 async def test_commands_show_unreadable_objects_and_all_others(
     corner: Corner, control_plane: ControlPlane, tmp_path: Path
 ) -> None:

@@ -96,6 +96,7 @@ def after(name: str, status: str) -> dict[str, Any]:
     return {"dependsOn": [{"name": name, "status": status}]}
 
 
+@pytest.mark.long("more than a minute")
 async def test_stages_of_a_job_set_run_one_after_the_other_to_completion(maker: Maker) -> None:
     pipe = job_set(
         maker,

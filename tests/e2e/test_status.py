@@ -25,6 +25,7 @@ def rows_of(done: Done) -> Rows:
     return {row["component"]: row for row in json.loads(done.stdout)}
 
 
+@pytest.mark.long("waits for the end of a Lease")
 async def test_status_names_the_leaders_and_the_expired_lease(
     corner: Corner, components: Components, command_line: CommandLine, reader: Path
 ) -> None:

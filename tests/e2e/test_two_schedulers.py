@@ -34,6 +34,7 @@ def is_leading(component: Component) -> bool:
     return metric(component, "bindery_leading") == 1
 
 
+@pytest.mark.long("histories show it")
 async def test_two_schedulers_without_an_election_bind_every_gang_whole_and_once(
     corner: Corner, observer: Observer, components: Components
 ) -> None:

@@ -208,6 +208,7 @@ async def minute_passes(clock: Clock, workload: Workload) -> None:
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.long("two minutes")
 async def test_the_usage_of_two_queues_becomes_equal_over_an_hour(
     corner: Corner, components: Components, inside: Inside, record_name: str
 ) -> None:

@@ -194,6 +194,7 @@ async def serving(webhooks: Webhooks, access: Path) -> Webhooks:
     return webhooks
 
 
+@pytest.mark.long("half a minute")
 async def test_no_pod_is_refused_while_certificates_and_authorities_are_renewed(
     corner: Corner, webhooks: Webhooks, access: Path
 ) -> None:

@@ -5,7 +5,7 @@ import pytest
 from tests.exhaustive.compare import Comparison, Outcome, compare
 from tests.exhaustive.making import make
 from tests.exhaustive.table import ALL, LEAST_FOUND, MOST_EVICTED, markdown, rows
-from tests.sizes import IS_LONG, PROPERTY_TIMEOUT_S
+from tests.sizes import PROPERTY_TIMEOUT_S
 
 SAMPLE, FULL = 500, 10_000
 FIRST_SEED = 0
@@ -33,7 +33,7 @@ def test_the_scheduler_finds_plans_that_exist_and_evicts_few_pods_in_a_sample_of
     check(compared(SAMPLE), LEAST_FOUND - 0.005, MOST_EVICTED + 0.03)
 
 
-@pytest.mark.skipif(not IS_LONG, reason="takes ten minutes: make test-long")
+@pytest.mark.long("takes ten minutes")
 @pytest.mark.timeout(PROPERTY_TIMEOUT_S)
 def test_the_scheduler_finds_plans_that_exist_and_evicts_few_pods_in_all_worlds() -> None:
     check(compared(FULL), LEAST_FOUND, MOST_EVICTED)

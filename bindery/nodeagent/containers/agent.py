@@ -230,7 +230,8 @@ class ContainerAgent:
 
     async def _watch(self) -> None:
         """Write the node when its network is ready or not any more, or its devices change."""
-        written = "", self._resources.node
+        # The registration may have written a problem that is over at the first look after it.
+        written: tuple[str, HollowNode] | None = None
         while True:
             try:
                 status = await self._runtime.status()

@@ -33,7 +33,7 @@ from bindery.scheduler.cache.contests import Contests
 from bindery.scheduler.cache.defects import Defects
 from bindery.scheduler.cache.eviction_history import EvictionHistory
 from bindery.scheduler.cache.failures import FailureMemory
-from bindery.scheduler.cache.holds import Hold, Holds, carried
+from bindery.scheduler.cache.holds import Holds, carried
 from bindery.scheduler.cache.idlegpus import IdleGpus
 from bindery.scheduler.cache.intake import Intake
 from bindery.scheduler.cache.members import JobMembership, Members
@@ -234,7 +234,7 @@ class Cluster:
         for change in self._costs.due():
             self.intake.apply(change)
         self._tasks.reshape(self._tasks.shapes.due())
-        self._tasks.note_time(now)
+        self._end_holds(now)
         self.changed_jobs.update(self.starting.late(now), self._idle.renew(now))
         self.promises.expire(now)
         self.failures.expire(now)
@@ -465,10 +465,8 @@ class Cluster:
         return self.observers.get(Pod, (task.namespace, task.name)) if task is not None else None
 
     def _apply_statement(self, statement: CommittedStatement, gone: bool) -> bool:
-        interrupted: list[tuple[Uid, Hold]] = []
         if gone:
-            interrupted = list(self.holds.unfinished(statement))
-            changed = self.holds.remove(statement)
+            changed = self.holds.remove(statement, self._clock())
             # No further event of these pods will end their holds.
             for bound in statement.status.bound_pods:
                 if Uid(bound) not in self.state.tasks:
@@ -480,11 +478,19 @@ class Cluster:
                 failed_at = seconds(statement.status.completion_time) or self._clock()
                 self.failures.note(statement, self._job_of, failed_at)
             changed = self.holds.put(statement)
-        moved = [uid for uid in changed if self._tasks.refresh(uid)]
-        for uid, hold in interrupted:
-            self._tasks.expect_reservations(uid, hold)
+        moved = self._moved(changed)
         # A process that does not lead runs no cycles, so time is noted here too.
-        self._tasks.note_time(self._clock())
+        self._end_holds(self._clock())
+        return moved
+
+    def _end_holds(self, now: float) -> None:
+        """End the holds of deleted requests, and the placeholders of reservations, that are due."""
+        self._moved(self.holds.expired(now))
+        self._tasks.note_time(now)
+
+    def _moved(self, uids: Iterable[Uid]) -> bool:
+        """Enter pods whose holds may have changed; return whether a task has changed."""
+        moved = [uid for uid in uids if self._tasks.refresh(uid)]
         jobs = (self._job_of(uid) for uid in moved)
         self.changed_jobs.update(job for job in jobs if job is not None)
         return bool(moved)

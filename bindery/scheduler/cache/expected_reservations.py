@@ -1,9 +1,9 @@
-"""Reservation pods that the binder may still create for deleted pods and deleted requests.
+"""Reservation pods that the binder may still create for deleted pods.
 
 Owned by `tasks`. A BindRequest names the GPU groups of its pods, and the binder creates a
-reservation pod for each group before it binds. If the pod or the request is deleted in between, no
-task holds the device any more, but the reservation pod may still appear. Until the request has
-ended, and `LINGER_S` longer, a placeholder task holds the device, so that no other pod gets it, and
+reservation pod for each group before it binds. If the pod is deleted in between, no task holds the
+device any more, but the reservation pod may still appear. Until the request has ended, and
+`LINGER_S` longer, a placeholder task holds the device, so that no other pod gets it, and
 what the reservation pod requests beside it: pods that join its group need that pod. If no
 reservation pod appears, the room stays unused for that time.
 """
@@ -14,14 +14,11 @@ from bindery.api import gpushare
 from bindery.api.gpureservation import given_resources
 from bindery.kube.objects.podspec import Container, PodSpec, ResourceRequirements
 from bindery.kube.objects.watched import Meta, Pod
-from bindery.scheduler.cache.holds import Hold
+from bindery.scheduler.cache.holds import LINGER_S, Hold
 from bindery.scheduler.cache.members import JobMembership
 from bindery.scheduler.cache.reading import read_pod
 from bindery.scheduler.model.jobs import JobKey, Task, TaskStatus, Uid
 from bindery.scheduler.model.shapes import ShapeBook
-
-LINGER_S = 5.0
-"""Time for a creation that is under way when its request ends, in seconds."""
 
 
 class ExpectedReservations:

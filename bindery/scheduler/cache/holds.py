@@ -1,8 +1,9 @@
 """Holds: the places of unbound pods in BindRequests, and in commits that are being written.
 
 A hold makes a pending pod count as Binding on its node. It ends when the request finishes without
-binding the pod, is deleted, or could not be created. A pod that is bound by its request keeps the
-hold until the pod itself shows its node, as the two watches are not ordered.
+binding the pod, or could not be created, and `LINGER_S` after it was deleted unfinished: its binder
+learns of that later. A pod that is bound by its request keeps the hold until the pod itself shows
+its node, as the two watches are not ordered.
 
 Two schedulers may commit one pod in two requests, and two requests may carry the same Statement.
 Each request has its own hold. The hold that counts follows from the requests alone, not from the
@@ -11,12 +12,14 @@ order of their events.
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, NamedTuple
 
 from bindery.kube.objects.bindrequests import CommittedStatement, StatementKey, StatementSpec
 from bindery.scheduler.model.jobs import Uid
 
+LINGER_S: Final = 5.0
+"""Time for what a binder does before it learns that its request was deleted, in seconds."""
 _MOST_COMMIT_DIGITS = 18
 """More digits than any count of commits has. Users may write a longer number into a request."""
 
@@ -74,6 +77,8 @@ class Holds:
         self.statements: dict[Carried, CommittedStatement] = {}
         self._live: set[Carried] = set()
         """The Statements that are not finished."""
+        self._lingering: dict[Carried, float] = {}
+        """Statements that were deleted unfinished -> when their holds end, in epoch seconds."""
         self.settled: dict[Uid, Hold] = {}
         """Pod on a node -> its last hold, if that has plugin data.
 
@@ -97,6 +102,16 @@ class Holds:
         first = _first(holds)
         known = self.statements.get(first) or self.assumed.get(first.statement)
         return known.spec if known is not None else None
+
+    def is_live(self, uid: Uid) -> bool:
+        """Return whether a request that is not finished holds the pod `uid` and has not bound it.
+
+        A request that is being written counts, one that was deleted does not.
+        """
+        return any(
+            not hold.is_bound and (known in self._live or known.statement in self.assumed)
+            for known, hold in self._by_pod.get(uid, {}).items()
+        )
 
     def with_data(self) -> Iterator[tuple[Uid, Hold]]:
         """Yield the held pods with plugin data, each with the hold that counts."""
@@ -126,6 +141,7 @@ class Holds:
         """Add or update a Statement; return the pods whose hold may have changed."""
         known = carried(statement)
         self.statements[known] = statement
+        self._lingering.pop(known, None)
         final, bound = statement.is_final, frozenset(statement.status.bound_pods)
         if final:
             self._live.discard(known)
@@ -133,31 +149,37 @@ class Holds:
             self._live.add(known)
         holds = _holds(statement.spec, bound)
         if final:
-            holds = {uid: hold for uid, hold in holds.items() if hold.is_bound}
+            holds = _bound(holds)
         changed = self._replace(known, holds)
         if statement.key not in self.assumed:
             return changed
         return sorted({*changed, *self.forget(statement.key)})
 
-    def unfinished(self, statement: CommittedStatement) -> Iterator[tuple[Uid, Hold]]:
-        """Yield the pods that only `statement` holds and has not bound, with their holds."""
-        known = carried(statement)
-        for uid in self._by_request.get(known, ()) if known in self._live else ():
-            hold = self._by_pod[uid][known]
-            if len(self._by_pod[uid]) == 1 and not hold.is_bound:
-                yield uid, hold
+    def remove(self, statement: CommittedStatement, now_s: float) -> Iterable[Uid]:
+        """Remove a Statement of a deleted request; return the pods that it no longer holds.
 
-    def remove(self, statement: CommittedStatement) -> Iterable[Uid]:
-        """Remove a deleted request; return the pods that it no longer holds.
-
-        Bound pods stay held until they show their node.
+        Bound pods stay held until they show their node, and the pods of an unfinished Statement
+        for `LINGER_S`. `now_s`: seconds since the epoch.
         """
         known = carried(statement)
         self.statements.pop(known, None)
-        self._live.discard(known)
         bound = frozenset(statement.status.bound_pods)
-        held = self._by_request.get(known, ())
-        return self._replace(known, {u: self._by_pod[u][known] for u in held if u in bound})
+        holds = {
+            uid: replace(self._by_pod[uid][known], is_bound=uid in bound)
+            for uid in self._by_request.get(known, ())
+        }
+        if known in self._live:
+            self._live.discard(known)
+            self._lingering[known] = now_s + LINGER_S
+            return self._replace(known, holds)
+        return self._replace(known, _bound(holds))
+
+    def expired(self, now_s: float) -> Iterator[Uid]:
+        """Yield the pods that Statements of deleted requests no longer hold at `now_s`."""
+        for known in [known for known, end_s in self._lingering.items() if end_s <= now_s]:
+            del self._lingering[known]
+            holds = {uid: self._by_pod[uid][known] for uid in self._by_request.get(known, ())}
+            yield from self._replace(known, _bound(holds))
 
     def pod_gone(self, uid: Uid) -> None:
         """Remove the holds of a deleted pod, except an unfinished hold with GPU groups.
@@ -218,6 +240,10 @@ def _holds(spec: StatementSpec, bound: Collection[str] = ()) -> dict[Uid, Hold]:
         )
         for pod in spec.pods
     }
+
+
+def _bound(holds: Mapping[Uid, Hold]) -> dict[Uid, Hold]:
+    return {uid: hold for uid, hold in holds.items() if hold.is_bound}
 
 
 def _assumed(statement: StatementKey) -> Carried:

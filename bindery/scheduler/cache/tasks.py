@@ -17,7 +17,7 @@ from bindery.scheduler.cache.defects import Defects, DefectStage, Subject
 from bindery.scheduler.cache.expected_reservations import ExpectedReservations
 from bindery.scheduler.cache.future_pods import FuturePods
 from bindery.scheduler.cache.grants import Grants
-from bindery.scheduler.cache.holds import Hold, Holds
+from bindery.scheduler.cache.holds import Holds
 from bindery.scheduler.cache.members import Members
 from bindery.scheduler.cache.namespaces import Namespaces
 from bindery.scheduler.cache.pod_shapes import PodShapes
@@ -212,25 +212,17 @@ class TaskStore:
     def note_time(self, now: float) -> None:
         """End the placeholders of reservations whose requests ended some seconds ago."""
         # A bound hold may outlast its request: where the pod's node was seen before the outcome.
-        holds = ((uid, self._holds.get(uid)) for uid in self._expected.pods())
-        held = frozenset(uid for uid, hold in holds if hold is not None and not hold.is_bound)
+        held = frozenset(uid for uid in self._expected.pods() if self._holds.is_live(uid))
         for uid in self._expected.due(held, now):
             self._drop_reservations(uid)
 
-    def expect_reservations(self, uid: Uid, hold: Hold) -> None:
-        """Hold the devices for which the binder may still reserve, for `hold` of the pod `uid`.
-
-        The pod was deleted, or its request: the binder may learn of it later.
-        """
-        if hold.gpu_groups and not hold.is_bound:
+    def _expect_reservations(self, uid: Uid) -> None:
+        """Hold the devices for which the binder may still reserve, for the deleted pod `uid`."""
+        hold = self._holds.get(uid)
+        if hold is not None and hold.gpu_groups and not hold.is_bound:
             for task in self._expected.expect(uid, hold):
                 self._state.tasks[task.uid] = task
                 self._enter(task)
-
-    def _expect_reservations(self, uid: Uid) -> None:
-        hold = self._holds.get(uid)
-        if hold is not None:
-            self.expect_reservations(uid, hold)
 
     def _end_placeholders(self, task: Task) -> None:
         """Drop the placeholders of the pod `task` if it is about to take its devices itself."""

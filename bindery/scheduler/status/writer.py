@@ -147,7 +147,8 @@ class StatusWriter:
             if not due:
                 self._wake.clear()
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._wake.wait(), 1.0 if self._waiting else None)
+                    async with asyncio.timeout(1.0 if self._waiting else None):
+                        await self._wake.wait()
                 if self._waiting:
                     await asyncio.sleep(0.05)  # lets one cycle's writes gather
                 continue

@@ -27,7 +27,7 @@ from tests.e2e.realnode.nodepods import (
 )
 from tests.e2e.realnode.realpods import DEVICE, running
 from tests.e2e.support import WAIT_S
-from tests.sizes import IS_LONG, sample
+from tests.sizes import sample
 
 pytestmark = pytest.mark.e2e
 
@@ -166,7 +166,7 @@ def test_a_pod_is_run_as_a_kubelet_runs_it(pods: Pods, node: RealNode, case: str
         pods.kubectl("delete", "pod", f"{name}-{where}", "--grace-period=1", "--wait=false")
 
 
-@pytest.mark.skipif(not IS_LONG, reason="a pause of minutes; make test-long")
+@pytest.mark.long("a pause of minutes")
 def test_a_container_that_fails_again_is_restarted_after_a_pause(
     pods: Pods, node: RealNode
 ) -> None:

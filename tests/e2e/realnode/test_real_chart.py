@@ -133,6 +133,7 @@ def test_helm_test_passes_when_all_components_work(release: Release) -> None:
     assert {each for each in release.objects() - known if not each.startswith("lease.")} == set()
 
 
+@pytest.mark.long("Deployments move their pods")
 def test_draining_a_node_moves_the_components_and_gangs_continue(release: Release) -> None:
     release.submit("drained-1", "drained-2")
 
@@ -151,6 +152,7 @@ def test_draining_a_node_moves_the_components_and_gangs_continue(release: Releas
     until(lambda: all_ready(release), "all components are ready again")
 
 
+@pytest.mark.long("more than a minute")
 def test_an_upgrade_while_gangs_run_loses_and_duplicates_no_pods(release: Release) -> None:
     names = [f"upgraded-{number}" for number in range(6)]
     old = {pod["metadata"]["uid"] for pod in release.pods()}
@@ -171,6 +173,7 @@ def test_an_upgrade_while_gangs_run_loses_and_duplicates_no_pods(release: Releas
     assert release.plane.kubectl("get", webhooks, path)
 
 
+@pytest.mark.long("the next one serves the GPUs of a file too")
 def test_the_daemonset_reports_about_each_node_and_serves_the_gpus_of_a_file(
     release: Release, cluster: RealCluster
 ) -> None:

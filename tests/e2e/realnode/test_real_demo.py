@@ -46,6 +46,7 @@ def demo(environment: dict[str, str], command: str) -> subprocess.CompletedProce
     )
 
 
+@pytest.mark.long("its chapters are tests of real nodes too")
 def test_real_nodes_of_the_demo_are_usable_until_demo_down_removes_them(
     environment: dict[str, str], tmp_path: Path
 ) -> None:

@@ -22,7 +22,6 @@ from tests.e2e.realnode.realpods import (
     wait_running,
 )
 from tests.e2e.support import Corner, Gang, Observer, wait_for
-from tests.sizes import IS_LONG
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("scheduler", "binder")]
 
@@ -97,7 +96,7 @@ async def test_containers_continue_when_a_service_of_their_node_is_killed(
     assert not await corner.events("Evicted")
 
 
-@pytest.mark.skipif(not IS_LONG, reason="the kubelet's own work; make test-long")
+@pytest.mark.long("the kubelet's own work")
 async def test_a_killed_container_is_restarted_in_its_pod(
     corner: Corner, observer: Observer, node: RealNode
 ) -> None:

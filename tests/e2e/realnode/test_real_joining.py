@@ -9,11 +9,10 @@ from devcluster.realnode import machine
 from devcluster.realnode.cluster import RealCluster
 from devcluster.realnode.plane import MOST_NODES
 from tests.required import lacking
-from tests.sizes import IS_LONG
 
 pytestmark = [
     pytest.mark.e2e,
-    pytest.mark.skipif(not IS_LONG, reason="minutes; make test-long"),
+    pytest.mark.long("minutes"),
 ]
 
 CERTIFICATE_S = 60

@@ -15,7 +15,6 @@ from tests.e2e.realnode.realpods import (
     wait_running,
 )
 from tests.e2e.support import Corner, Gang, Observer, wait_for
-from tests.sizes import IS_LONG
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("scheduler", "binder")]
 
@@ -49,7 +48,7 @@ async def test_an_elastic_gang_grows_into_free_devices_and_gives_them_back(corne
     await wait_running(corner, elastic, 2)
 
 
-@pytest.mark.skipif(not IS_LONG, reason="its parts are in other tests; make test-long")
+@pytest.mark.long("its parts are in other tests")
 async def test_a_preempted_job_saves_its_state_and_resumes_when_there_is_room(
     corner: Corner, cluster: RealCluster
 ) -> None:

@@ -205,6 +205,7 @@ async def test_a_job_with_a_gang_from_kubernetes_is_bound_as_a_gang(
     await upstream.wait_bound(group, 3)
 
 
+@pytest.mark.long("a minute")
 async def test_three_hundred_pods_share_a_claim_of_their_group(
     corner: Corner, upstream: Upstream, driver: Driver
 ) -> None:

@@ -1,7 +1,7 @@
-"""A binding that arrives late, from a binder that has lost its Lease.
+"""A binding that arrives late: after its gang was given up, or its request was deleted.
 
 It is under way in the network while the binder freezes. The next binder gives the gang up, and the
-room goes to another gang. Then the binding arrives.
+room goes to another gang. Then the binding arrives. Or people delete the request meanwhile.
 """
 
 import asyncio
@@ -15,6 +15,7 @@ from bindery.kube.objects.resources import BIND_REQUESTS
 from tests.histories.known.knownworld import KnownHistory, KnownWorld, plan
 from tests.histories.known.objects import group, pod
 from tests.histories.reading import all_of
+from tests.histories.world import NAMESPACE
 from tests.sizes import CHANCES
 
 LATE_S = 60.0
@@ -79,3 +80,24 @@ def test_a_binding_that_arrives_after_its_gang_was_given_up_has_no_effect(
         and VOID_BINDINGS_ANNOTATION in change.version.object["metadata"]["annotations"]
     ]
     assert voided[0] == gives_up
+
+
+@pytest.mark.parametrize("seed", [16, 55, 77, 82, 87])  # the room was given away in these
+def test_a_pod_that_is_bound_just_after_its_request_was_deleted_has_its_room(seed: int) -> None:
+    async def people(world: KnownWorld) -> None:
+        late_s = Random(f"late {seed}").uniform(0.05, 0.15)
+        world.network.held_s = lambda request, _: (
+            late_s if request.target.endswith("g-1/binding") else 0.0
+        )
+        kept = {"preemptibility": "NonPreemptible"}
+        await world.submit(group("g", 2, **kept), [pod(f"g-{n}", "g", 2) for n in range(2)])
+        await world.until_bound("g", 1)
+        await world.submit(group("h", 1, priorityClassName="high"), [pod("h-0", "h", 2)])
+        for each in all_of(world.server, BIND_REQUESTS):
+            if each.spec.statements:
+                await world.client.delete(BIND_REQUESTS, each.metadata.name, NAMESPACE)
+        await asyncio.sleep(10.0)
+        await world.remove("g-0", "g-1")
+        await world.until_bound("h", 1)
+
+    KnownHistory(plan(seed, nodes=1), people).expect()

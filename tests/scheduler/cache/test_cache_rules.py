@@ -9,6 +9,7 @@ from bindery.kube.objects import watched as kube
 from bindery.kube.objects.podgroups import PodGroup
 from bindery.kube.watches.store import Change, EventType
 from bindery.scheduler.cache.cluster import Cluster
+from bindery.scheduler.cache.holds import LINGER_S
 from bindery.scheduler.model.jobs import JobKey, TaskStatus, Uid
 from tests.scheduler.recounting import recount, view
 from tests.scheduler.schedulerworld import (
@@ -92,6 +93,8 @@ def test_a_refused_copy_of_a_statement_does_not_end_its_holds(first: str) -> Non
     delete(cluster, refused)
     assert status_of(cluster, "a") == (TaskStatus.BINDING, "n")
     delete(cluster, one)
+    assert status_of(cluster, "a") == (TaskStatus.BINDING, "n")
+    cluster.note_time(NOW + LINGER_S)
     assert status_of(cluster, "a") == (TaskStatus.PENDING, "")
 
 
@@ -116,6 +119,7 @@ def test_a_pod_in_two_requests_is_held_while_one_of_them_is_active() -> None:
         assert status_of(cluster, "a") == (TaskStatus.BINDING, "n1")
 
         delete(cluster, one)
+        cluster.note_time(NOW + LINGER_S)
 
         assert status_of(cluster, "a") == (TaskStatus.BINDING, "n2")
         assert view(cluster.state) == recount(cluster.state)

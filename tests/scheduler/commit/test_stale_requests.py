@@ -10,10 +10,12 @@ from hypothesis import strategies as st
 from bindery.api.names import ROLL_BACK_FINALIZER
 from bindery.kube.objects.bindrequests import CommittedStatement
 from bindery.kube.objects.watched import KubeObject, Meta, Namespace
+from bindery.scheduler.cache.holds import LINGER_S
 from bindery.scheduler.commit.stale import stale_requests
 from tests.scheduler.schedulerworld import (
     NAMESPACE,
     NOW,
+    Clock,
     add,
     delete,
     engine_with,
@@ -113,10 +115,13 @@ def test_a_deleted_request_is_released_without_a_binder_only_where_a_namespace_w
 
 def test_the_pods_of_a_deleted_request_are_not_planned_before_it_is_gone() -> None:
     found = deleted(MINUTE_OLD)
-    engine = engine_with(*BOTH, found)
+    clock = Clock()
+    engine = engine_with(*BOTH, found, clock=clock)
     assert not list(engine.cycle())
 
     delete(engine.cluster, found)
+    assert not list(engine.cycle()), "its binder may still bind them"
+    clock.now += LINGER_S
 
     assert list(engine.cycle())
 

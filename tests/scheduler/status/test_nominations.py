@@ -4,6 +4,7 @@ import msgspec
 
 from bindery.api.times import timestamp
 from bindery.kube.objects.bindrequests import CommittedStatement
+from bindery.scheduler.cache.holds import LINGER_S
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.status.conditions import ConditionWrite, pending_writes
 from bindery.scheduler.status.nominations import NOMINATED_AFTER_S
@@ -82,6 +83,7 @@ def test_the_nomination_is_removed_after_a_failed_binding_without_room() -> None
 
     delete(engine.cluster, request)
     delete(engine.cluster, node("n"))
+    clock.now += LINGER_S
     written = [each for each in writes(engine, clock) if each.meta.name == "a"]
 
     assert [each.nominated_node for each in written] == [""]
