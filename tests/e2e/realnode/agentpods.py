@@ -37,7 +37,7 @@ class Pods:
         self._plane, self.namespace = cluster.control_plane, namespace
 
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
-        return self._plane.kubectl(*arguments, f"--namespace={self.namespace}", stdin=stdin)
+        return self._plane.kubectl(f"--namespace={self.namespace}", *arguments, stdin=stdin)
 
     def create(self, name: str, spec: Spec, node: str) -> None:
         body = {

@@ -9,6 +9,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 from urllib.error import HTTPError
 
 import pytest
@@ -24,7 +25,12 @@ from tests.e2e.support import WAIT_S
 
 pytestmark = pytest.mark.e2e
 
-PRINTS = "echo first; echo second; echo wrong >&2; echo third; sleep 1"
+PRINTS = "echo first; echo second; echo wrong >&2; mkdir /kept/once && exit 1; sleep 600"
+"""The container fails once, and runs then."""
+KEPT: dict[str, Any] = {
+    "main": {"volumeMounts": [{"name": "kept", "mountPath": "/kept"}]},
+    "volumes": [{"name": "kept", "emptyDir": {}}],
+}
 ANSWERS = "nc -lk -p 8080 -e echo hello"
 PORT = 10250
 
@@ -41,7 +47,9 @@ def pods(cluster: RealCluster, administrator: Administrator, node: RealNode) -> 
     with cluster.control_plane.network.entered(), administrator.fresh_namespace() as name:
         pods = Pods(cluster, name)
         for where in (KUBELET, node.name):
-            pods.create(f"prints-{where}", pod(command=PRINTS, restartPolicy="Always"), where)
+            pods.create(
+                f"prints-{where}", pod(command=PRINTS, restartPolicy="Always", **KEPT), where
+            )
             pods.create(f"runs-{where}", pod(), where)
             pods.create(f"answers-{where}", pod(command=ANSWERS), where)
         yield pods
