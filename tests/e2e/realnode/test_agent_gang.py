@@ -23,8 +23,10 @@ DRIVER = "\n".join(
     (
         "mkdir -p /var/lib/kubelet/plugins_registry /var/lib/driver",
         f"export PYTHONPATH={checkout.ROOT}",
-        f"exec {sys.executable} -P -m {csidriver.__name__}"
-        " /var/lib/driver/csi.sock /var/lib/driver /var/lib/kubelet/plugins_registry",
+        (
+            f"exec {sys.executable} -P -m {csidriver.__name__}"
+            " /var/lib/driver/csi.sock /var/lib/driver /var/lib/kubelet/plugins_registry"
+        ),
     )
 )
 SCRIPT = """
