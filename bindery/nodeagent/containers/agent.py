@@ -54,7 +54,10 @@ from bindery.observability.listening import NOWHERE, Listening
 COMPONENT: Final = "bindery-nodeagent"
 _STATUS_S: Final = 10.0
 _ANNOUNCE_S: Final = 5.0
-_NETWORK: Final = "NetworkReady"
+_CONDITIONS: Final = {
+    "RuntimeReady": "container runtime",
+    "NetworkReady": "container runtime network",
+}
 
 log = structlog.get_logger(__name__)
 
@@ -238,7 +241,7 @@ class ContainerAgent:
             except RuntimeCallError as error:
                 self._network = f"container runtime is down: {error}"
             else:
-                self._network = _network_problem(status)
+                self._network = _runtime_problem(status)
             found = self.problem, self._resources.described()
             if found != written and self._registered.is_set():
                 self.nodes.refresh(found[1])
@@ -287,13 +290,12 @@ async def connected(runtime: Runtime, endpoint: str) -> cri.VersionResponse:
     return version
 
 
-def _network_problem(status: cri.RuntimeStatus) -> str:
+def _runtime_problem(status: cri.RuntimeStatus) -> str:
+    """Return which of the conditions that a kubelet reads does not hold; others are warnings."""
     for one in status.conditions:
-        if not one.status and one.type == _NETWORK:
-            text = f"NetworkReady=false reason:{one.reason} message:{one.message}"
-            return f"container runtime network not ready: {text}"
-        if not one.status:
-            return f"container runtime status check may not have completed yet: {one.message}"
+        if not one.status and one.type in _CONDITIONS:
+            text = f"{one.type}=false reason:{one.reason} message:{one.message}"
+            return f"{_CONDITIONS[one.type]} not ready: {text}"
     return ""
 
 
