@@ -146,6 +146,8 @@ class HollowNode:
     """The id of the machine at its cloud provider."""
     addresses: tuple[Address, ...] = ()
     """The addresses that a cloud provider has; empty: the node's own address and name."""
+    port: int | None = None
+    """Where the API server calls the node for logs; None: nowhere."""
 
 
 def expand(shapes: tuple[NodeShape, ...]) -> tuple[HollowNode, ...]:

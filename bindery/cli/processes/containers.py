@@ -56,6 +56,17 @@ ClusterDns = Annotated[
     list[str] | None, typer.Option(metavar="ADDRESS", help="Name server of pods.")
 ]
 ClusterDomain = Annotated[str, typer.Option(metavar="DOMAIN", help="Domain of Services.")]
+Port = Annotated[
+    int,
+    typer.Option(
+        min=0, max=65535, metavar="PORT",
+        help="For kubectl logs, exec and port-forward; 0: nowhere.",
+    ),
+]  # fmt: skip
+ClientCaFile = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Who signs the API server's certificate as a caller."),
+]
 ResolvConf = Annotated[
     Path | None, typer.Option(metavar="FILE", help="The node's own name servers.")
 ]
@@ -91,6 +102,8 @@ class MachineOptions:
     domain: str
     resolver: Path | None
     settings: KubeletSettings
+    port: int
+    client_ca: Path | None
     bootstrap: Path | None
     certificates: Path | None
     cloud_file: Path | None
@@ -124,6 +137,7 @@ async def _run(options: MachineOptions, kubeconfig: Path | None, listening: List
     from bindery.nodeagent.containers.errors import EndpointError
     from bindery.nodeagent.containers.hostfiles import ClusterNames
     from bindery.nodeagent.containers.runtime import Runtime
+    from bindery.nodeagent.containers.serving.tls import ServingError
     from bindery.nodeagent.containers.thismachine import MachineError, NodeOptions
     from bindery.nodeagent.identity.errors import IdentityError
 
@@ -132,13 +146,15 @@ async def _run(options: MachineOptions, kubeconfig: Path | None, listening: List
         _address(options.address),
         options.root,
         options.cgroup_root,
+        options.port or None,
         _labels(options.labels),
         options.settings,
     )
     names = ClusterNames(tuple(options.dns), options.domain)
     settings = agent.AgentOptions(
-        options.endpoint, node_options, options.plugins, options.logs, names, options.resolver
-    )
+        options.endpoint, node_options, options.plugins, options.logs, names, options.resolver,
+        options.client_ca,
+    )  # fmt: skip
     stop = running.stop_event()
     try:
         async with AsyncExitStack() as stack:
@@ -166,7 +182,7 @@ async def _run(options: MachineOptions, kubeconfig: Path | None, listening: List
             await made.run(stop, listening=listening)
         if identity is not None and identity.problem:
             raise CommandError(identity.problem, ExitCode.NO_CLUSTER)
-    except (EndpointError, IdentityError, MachineError) as error:
+    except (EndpointError, IdentityError, MachineError, ServingError) as error:
         raise CommandError(str(error), ExitCode.BAD_INPUT) from error
 
 

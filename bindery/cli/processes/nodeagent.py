@@ -84,6 +84,8 @@ def run(  # noqa: PLR0913, PLR0917 -- every option of the command line is one
     cluster_dns: containers.ClusterDns = None,
     cluster_domain: containers.ClusterDomain = "cluster.local",
     resolv_conf: containers.ResolvConf = Path("/etc/resolv.conf"),
+    port: containers.Port = 10250,
+    client_ca_file: containers.ClientCaFile = None,
     bootstrap_kubeconfig: containers.BootstrapKubeconfig = None,
     cert_dir: containers.CertDir = None,
     cloud_node_file: containers.CloudNodeFile = None,
@@ -114,8 +116,8 @@ def run(  # noqa: PLR0913, PLR0917 -- every option of the command line is one
         options = containers.MachineOptions(
             container_runtime_endpoint, node_name, node_ip, node_label or [], root_dir,
             kubelet_dir, pod_logs_dir, cgroup_root, cluster_dns or [], cluster_domain, resolv_conf,
-            _kubelet_settings(settings or ()), bootstrap_kubeconfig, cert_dir, cloud_node_file,
-            cloud_node_url,
+            _kubelet_settings(settings or ()), port, client_ca_file, bootstrap_kubeconfig,
+            cert_dir, cloud_node_file, cloud_node_url,
         )  # fmt: skip
         running.prepare(COMPONENT, log_level)
         containers.run(options, kubeconfig, listening)

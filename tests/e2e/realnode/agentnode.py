@@ -4,7 +4,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -14,32 +14,37 @@ from devcluster.realnode.cluster import RealCluster
 from devcluster.realnode.configuration import RUNTIME_SOCKET
 from devcluster.realnode.node import RealNode
 
-NAME: Final = "node-3"
 DIRECTORY: Final = "/var/lib/kubelet"
-FACTS: Final = {"providerID": "test://node-3", "instanceType": "test.small", "zone": "test-1a"}
+FACTS: Final = {"providerID": "test://machine", "instanceType": "test.small", "zone": "test-1a"}
 """What the node's cloud provider, a file, knows of it."""
 _SERVICE: Final = "kubelet"
 """The service that the agent stands for."""
+_DEVICES: Final = {"devices": "exec sample-device-plugin"}
 
 
 @contextmanager
-def added(cluster: RealCluster, *further: str) -> Iterator[RealNode]:
-    """Start the node with Kubernetes' sample device plugin, and remove it afterwards.
+def added(
+    cluster: RealCluster,
+    number: int = 3,
+    *options: str,
+    services: Mapping[str, str] = _DEVICES,
+) -> Iterator[RealNode]:
+    """Start the node with a number, and remove it afterwards.
 
-    The agent has the credentials of any new node, and gets its own by them. `further`: its further
-    arguments.
+    The agent has the credentials of any new node, and gets its own by them. `options`: further ones
+    of the agent. `services`: beside it, by default Kubernetes' sample device plugin.
     """
-    plan = cluster.plan(3)
+    plan = cluster.plan(number)
     facts = "/node/shared/node.json"
     arguments = [
-        *("nodeagent", "run", "--resolv-conf=/dev/null", f"--root-dir={DIRECTORY}"),
+        *("nodeagent", "run", *options, "--resolv-conf=/dev/null", f"--root-dir={DIRECTORY}"),
         f"--container-runtime-endpoint=unix://{RUNTIME_SOCKET}",
         f"--node-name={plan.name}",
         f"--node-ip={plan.address}",
+        "--client-ca-file=/node/ca.crt",
         f"--cgroup-root={plan.cgroup}",
         "--bootstrap-kubeconfig=/node/bootstrap.kubeconfig",
         f"--cloud-node-file={facts}",
-        *further,
     ]
     script = "\n".join(
         (
@@ -49,11 +54,10 @@ def added(cluster: RealCluster, *further: str) -> Iterator[RealNode]:
             f"exec {sys.executable} -P -m bindery.cli.main {' '.join(arguments)}",
         )
     )
-    services = {_SERVICE: script, "devices": "exec sample-device-plugin"}
-    node = cluster.add_node(cluster.plan(3, services=services))
+    node = cluster.add_node(cluster.plan(number, services={_SERVICE: script, **services}))
     yield node
-    cluster.nodes.pop(NAME).crash()
-    cluster.control_plane.kubectl("delete", "node", NAME)
+    cluster.nodes.pop(plan.name).crash()
+    cluster.control_plane.kubectl("delete", "node", plan.name)
 
 
 def kill(node: RealNode) -> int:

@@ -49,7 +49,7 @@ def series(text: str, name: str) -> dict[str, float]:
 def test_certificates_are_rotated_under_load_without_a_failed_call(tmp_path: Path) -> None:
     with (
         RealCluster(tmp_path, print, certificate_s=CERTIFICATE_S) as cluster,
-        agentnode.added(cluster, f"--health-port={PORT}") as node,
+        agentnode.added(cluster, 3, f"--health-port={PORT}") as node,
         cluster.control_plane.network.entered(),
     ):
         plane = cluster.control_plane
