@@ -1,6 +1,7 @@
 """A real node whose pods Bindery's agent runs, in place of a kubelet."""
 
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Iterator, Mapping
@@ -44,7 +45,7 @@ def added(
         (
             f"until [ -S {RUNTIME_SOCKET} ]; do sleep 0.1; done",
             f"export PYTHONPATH={checkout.ROOT}",
-            f"exec {sys.executable} -P -m bindery.cli.main {' '.join(arguments)}",
+            f"exec {sys.executable} -P -m bindery.cli.main {shlex.join(arguments)}",
         )
     )
     node = cluster.add_node(cluster.plan(number, services={_SERVICE: script, **services}))
