@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Iterator, Mapping
@@ -51,7 +52,7 @@ def added(
             f"until [ -S {RUNTIME_SOCKET} ]; do sleep 0.1; done",
             f"echo '{json.dumps(FACTS)}' >{facts}",
             f"export PYTHONPATH={checkout.ROOT}",
-            f"exec {sys.executable} -P -m bindery.cli.main {' '.join(arguments)}",
+            f"exec {sys.executable} -P -m bindery.cli.main {shlex.join(arguments)}",
         )
     )
     node = cluster.add_node(cluster.plan(number, services={_SERVICE: script, **services}))

@@ -2,7 +2,6 @@
 
 import json
 import re
-import socket
 import ssl
 import subprocess
 import time
@@ -31,7 +30,7 @@ KEPT: dict[str, Any] = {
     "main": {"volumeMounts": [{"name": "kept", "mountPath": "/kept"}]},
     "volumes": [{"name": "kept", "emptyDir": {}}],
 }
-ANSWERS = "nc -lk -p 8080 -e echo hello"
+ANSWERS = "mkdir /www; echo hello >/www/index.html; exec httpd -f -p 8080 -h /www"
 PORT = 10250
 
 
@@ -131,8 +130,8 @@ def test_a_port_of_a_pod_is_forwarded(cluster: RealCluster, pods: Pods, node: Re
 
     with forwarded(cluster, pods.namespace, name) as port:
         for _ in range(3):
-            with socket.create_connection(("127.0.0.1", port), timeout=WAIT_S) as connection:
-                assert connection.makefile().read() == "hello\n"
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=WAIT_S) as answer:
+                assert answer.read() == b"hello\n"
 
 
 def test_use_is_shown_under_the_names_of_a_kubelet(pods: Pods, node: RealNode) -> None:

@@ -53,7 +53,7 @@ def node_use(proc: Path) -> NodeUse:
     return NodeUse(ticks / os.sysconf("SC_CLK_TCK"), max(0, used))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Uses:
     """What was measured. `starts`: container id -> when it was started, in ns since 1970."""
 

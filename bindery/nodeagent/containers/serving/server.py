@@ -200,10 +200,15 @@ class NodeServer:
             is_complete = False
         containers = await runtime.container_uses()
         pods = await runtime.pod_uses()
-        starts = {
-            one.attributes.id: (await runtime.container_status(one.attributes.id)).started_at
-            for one in containers
-        }
+        starts = {}
+        for one in containers:
+            try:
+                status = await runtime.container_status(one.attributes.id)
+            except RuntimeCallError as error:
+                if not error.is_not_found:
+                    raise
+            else:
+                starts[status.id] = status.started_at
         uses = resourcemetrics.Uses(node, containers, pods, starts, is_complete)
         return web.Response(body=resourcemetrics.exposition(uses), headers={"Content-Type": _TEXT})
 
