@@ -175,10 +175,9 @@ async def _run(options: MachineOptions, kubeconfig: Path | None, listening: List
             )
             if identity is not None:
                 identity.use(client, credentials)
-            made = agent.ContainerAgent(
-                client, runtime, settings, node if cloud is None else cloud.described(node), name,
-                identity=identity, cloud=cloud,
-            )  # fmt: skip
+            described = node if cloud is None else cloud.described(node)
+            made = agent.ContainerAgent(client, runtime, settings, described, name)
+            made.keep(identity, cloud)
             await made.run(stop, listening=listening)
         if identity is not None and identity.problem:
             raise CommandError(identity.problem, ExitCode.NO_CLUSTER)

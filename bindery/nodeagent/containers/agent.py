@@ -88,26 +88,17 @@ class AgentOptions:
 class ContainerAgent:
     """The agent of this machine; `runtime` is connected.
 
-    `identity`: the certificates of `client`, if the agent rotates them. `cloud` has answered once.
-
     Raises:
         MachineError: the directory of plugins cannot be used.
     """
 
     def __init__(
-        self,
-        client: Client,
-        runtime: Runtime,
-        options: AgentOptions,
-        node: HollowNode,
-        name: str,
-        *,
-        identity: NodeIdentity | None = None,
-        cloud: CloudRequestManager | None = None,
+        self, client: Client, runtime: Runtime, options: AgentOptions, node: HollowNode, name: str
     ) -> None:
         clock, random = client.environment.now_s, client.environment.random
         self._runtime, self._network = runtime, ""
-        self._identity, self._cloud = identity, cloud
+        self._identity: NodeIdentity | None = None
+        self._cloud: CloudRequestManager | None = None
         self._events = EventRecorder(client, COMPONENT)
         self._registered = asyncio.Event()
         self._plugins = options.plugins
@@ -168,6 +159,12 @@ class ContainerAgent:
         callers = Callers(client, node.name, clock)
         self._server = NodeServer(Served(runtime, self.workers.find, callers, clock))
 
+    def keep(self, identity: NodeIdentity | None, cloud: CloudRequestManager | None) -> None:
+        """Rotate the certificates of the client, and follow a provider that has answered once."""
+        self._identity, self._cloud = identity, cloud
+        if identity is not None:
+            identity.complain = self._complain_of_certificate
+
     @property
     def problem(self) -> str:
         """Why this node cannot run pods; empty if it can."""
@@ -205,7 +202,6 @@ class ContainerAgent:
                 self.workers.run(), self._sockets.wait(),
             ]  # fmt: skip
             if self._identity is not None:
-                self._identity.complain = self._complain_of_certificate
                 works.append(self._identity.run(stop))
             if self._cloud is not None:
                 works.append(self._cloud.run(self._changed))
