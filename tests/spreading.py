@@ -38,6 +38,8 @@ TOGETHER = frozenset(
         "tests/e2e/realnode/test_real_life.py",
         "tests/e2e/realnode/test_real_failures.py",
         "tests/e2e/realnode/test_real_agent.py",
+        "tests/e2e/realnode/test_real_agent_port.py",
+        "tests/e2e/realnode/test_agent_gang.py",
         "tests/e2e/realnode/test_real_beside.py",
         "tests/e2e/realnode/test_real_idle_gpus.py",
         "tests/e2e/realnode/test_real_shares.py",

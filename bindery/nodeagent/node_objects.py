@@ -158,7 +158,14 @@ def _status(
             "systemUUID": about.system_uuid,
             "bootID": about.boot_id,
         },
+        **_endpoints(node),
     }
+
+
+def _endpoints(node: HollowNode) -> dict[str, Any]:
+    if node.port is None:
+        return {}
+    return {"daemonEndpoints": {"kubeletEndpoint": {"Port": node.port}}}
 
 
 def _conditions(

@@ -141,6 +141,8 @@ class HollowNode:
     mark: str = HOLLOW_LABEL
     """The label, with the value "true", of the nodes that this kind of agent may take over."""
     description: NodeDescription = HOLLOW
+    port: int | None = None
+    """Where the API server calls the node for logs; None: nowhere."""
 
 
 def expand(shapes: tuple[NodeShape, ...]) -> tuple[HollowNode, ...]:

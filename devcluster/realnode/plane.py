@@ -17,7 +17,7 @@ from devcluster.processes import Command, Process
 from devcluster.realnode.network import Network
 
 T = TypeVar("T")
-MOST_NODES: Final = 3
+MOST_NODES: Final = 5
 _PORT: Final = 443
 _NODE_GRACE_S: Final = 40
 _FORWARDING: Final = Path("/proc/sys/net/ipv4/ip_forward")

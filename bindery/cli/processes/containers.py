@@ -46,6 +46,17 @@ ClusterDns = Annotated[
     list[str] | None, typer.Option(metavar="ADDRESS", help="Name server of pods.")
 ]
 ClusterDomain = Annotated[str, typer.Option(metavar="DOMAIN", help="Domain of Services.")]
+Port = Annotated[
+    int,
+    typer.Option(
+        min=0, max=65535, metavar="PORT",
+        help="For kubectl logs, exec and port-forward; 0: nowhere.",
+    ),
+]  # fmt: skip
+ClientCaFile = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Who signs the API server's certificate as a caller."),
+]
 ResolvConf = Annotated[
     Path | None, typer.Option(metavar="FILE", help="The node's own name servers.")
 ]
@@ -67,6 +78,8 @@ class MachineOptions:
     domain: str
     resolver: Path | None
     settings: KubeletSettings
+    port: int
+    client_ca: Path | None
 
 
 def run(options: MachineOptions, kubeconfig: Path | None, listening: Listening) -> None:
@@ -83,6 +96,7 @@ async def _run(options: MachineOptions, kubeconfig: Path | None, listening: List
     from bindery.nodeagent.containers.errors import EndpointError
     from bindery.nodeagent.containers.hostfiles import ClusterNames
     from bindery.nodeagent.containers.runtime import Runtime
+    from bindery.nodeagent.containers.serving.tls import ServingError
     from bindery.nodeagent.containers.thismachine import MachineError, NodeOptions
 
     node_options = NodeOptions(
@@ -90,13 +104,15 @@ async def _run(options: MachineOptions, kubeconfig: Path | None, listening: List
         _address(options.address),
         options.root,
         options.cgroup_root,
+        options.port or None,
         _labels(options.labels),
         options.settings,
     )
     names = ClusterNames(tuple(options.dns), options.domain)
     settings = agent.AgentOptions(
-        options.endpoint, node_options, options.plugins, options.logs, names, options.resolver
-    )
+        options.endpoint, node_options, options.plugins, options.logs, names, options.resolver,
+        options.client_ca,
+    )  # fmt: skip
     stop = running.stop_event()
     try:
         async with Runtime(options.endpoint) as runtime:
@@ -111,7 +127,7 @@ async def _run(options: MachineOptions, kubeconfig: Path | None, listening: List
             ) as client:
                 made = agent.ContainerAgent(client, runtime, settings, node, name)
                 await made.run(stop, listening=listening)
-    except (EndpointError, MachineError) as error:
+    except (EndpointError, MachineError, ServingError) as error:
         raise CommandError(str(error), ExitCode.BAD_INPUT) from error
 
 

@@ -84,6 +84,8 @@ def run(  # noqa: PLR0913, PLR0917 -- every option of the command line is one
     cluster_dns: containers.ClusterDns = None,
     cluster_domain: containers.ClusterDomain = "cluster.local",
     resolv_conf: containers.ResolvConf = Path("/etc/resolv.conf"),
+    port: containers.Port = 10250,
+    client_ca_file: containers.ClientCaFile = None,
     name_prefix: NamePrefix = "hollow-",
     cpu: Cpu = "64",
     memory: Memory = "512Gi",
@@ -110,7 +112,7 @@ def run(  # noqa: PLR0913, PLR0917 -- every option of the command line is one
         options = containers.MachineOptions(
             container_runtime_endpoint, node_name, node_ip, node_label or [], root_dir,
             kubelet_dir, pod_logs_dir, cgroup_root, cluster_dns or [], cluster_domain, resolv_conf,
-            _kubelet_settings(settings or ()),
+            _kubelet_settings(settings or ()), port, client_ca_file,
         )  # fmt: skip
         running.prepare(COMPONENT, log_level)
         containers.run(options, kubeconfig, listening)

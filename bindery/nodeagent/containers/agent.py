@@ -32,6 +32,9 @@ from bindery.nodeagent.containers.parts import NodeParts
 from bindery.nodeagent.containers.resources import NodeResources
 from bindery.nodeagent.containers.runtime import Runtime, socket_of
 from bindery.nodeagent.containers.security import NodeLimits
+from bindery.nodeagent.containers.serving import tls
+from bindery.nodeagent.containers.serving.callers import Callers
+from bindery.nodeagent.containers.serving.server import NodeServer, Served
 from bindery.nodeagent.containers.storageobjects import ApiVolumeObjects
 from bindery.nodeagent.containers.thismachine import MachineError, NodeOptions
 from bindery.nodeagent.containers.volumes import NodeVolumes, VolumeParts
@@ -65,6 +68,7 @@ class AgentOptions:
 
     Attributes:
         endpoint: the runtime's address, as the kubelet's `--container-runtime-endpoint`.
+        client_ca: who signs certificates of callers of the agent's port; None: callers have tokens.
         plugins: where plugins look for a kubelet, and the checkpoints; the kubelet's
             `/var/lib/kubelet`.
         resolver: the node's resolv.conf; None: pods get none.
@@ -76,6 +80,7 @@ class AgentOptions:
     logs: Path
     names: ClusterNames
     resolver: Path | None
+    client_ca: Path | None = None
 
 
 class ContainerAgent:
@@ -146,6 +151,9 @@ class ContainerAgent:
             random=random,
         )
         self.workers = PodWorkers(self._parts, self._registered)
+        self._client_ca, self._address = options.client_ca, node.address
+        callers = Callers(client, node.name, clock)
+        self._server = NodeServer(Served(runtime, self.workers.find, callers, clock))
 
     @property
     def problem(self) -> str:
@@ -167,6 +175,10 @@ class ContainerAgent:
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(HealthServer(listening, checks))
             thismachine.check_plugins(self._plugins)
+            if (port := self._resources.node.port) is not None:
+                context = tls.context_of(self._client_ca)
+                tls.use_own(context, self._resources.node.name, self._address, self._parts.clock())
+                await stack.enter_async_context(self._server.serving(self._address, port, context))
             self._resources.start(await self._running())
             if self._resources.failure is None:
                 await self._serve()

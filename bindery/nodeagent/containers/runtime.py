@@ -159,6 +159,30 @@ class Runtime:
         # The runtime's own limit comes first, so that it ends the command.
         return await self._call("ExecSync", request, cri.ExecSyncResponse, timeout_s + 5)
 
+    async def exec_url(self, request: cri.ExecRequest) -> str:
+        """Return where the streams of a command are served."""
+        return (await self._call("Exec", request, cri.ExecResponse)).url
+
+    async def attach_url(self, request: cri.AttachRequest) -> str:
+        """Return where the streams of a container's process are served."""
+        return (await self._call("Attach", request, cri.AttachResponse)).url
+
+    async def port_forward_url(self, request: cri.PortForwardRequest) -> str:
+        """Return where connections to ports of a sandbox are served."""
+        return (await self._call("PortForward", request, cri.PortForwardResponse)).url
+
+    async def container_uses(self) -> Sequence[cri.ContainerStats]:
+        """Return what the running containers use."""
+        request = cri.ListContainerStatsRequest()
+        answer = await self._call("ListContainerStats", request, cri.ListContainerStatsResponse)
+        return list(answer.stats)
+
+    async def pod_uses(self) -> Sequence[cri.PodSandboxStats]:
+        """Return what the ready sandboxes use, each with all its containers."""
+        request = cri.ListPodSandboxStatsRequest()
+        answer = await self._call("ListPodSandboxStats", request, cri.ListPodSandboxStatsResponse)
+        return list(answer.stats)
+
     async def image(self, name: str, handler: str = "") -> cri.Image | None:
         """Return an image that is on the node, None if it is not."""
         spec = cri.ImageSpec(image=name, runtime_handler=handler)

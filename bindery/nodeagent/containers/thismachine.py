@@ -44,6 +44,7 @@ class NodeOptions:
 
     Attributes:
         root: the agent's directory, as the kubelet's `--root-dir`.
+        port: where the agent serves logs and streams; None: nowhere.
         settings: fields of the kubelet's configuration.
         proc: where /proc is.
     """
@@ -52,6 +53,7 @@ class NodeOptions:
     address: str
     root: Path
     cgroup_root: str = "/"
+    port: int | None = None
     labels: dict[str, str] = field(default_factory=dict)
     settings: KubeletSettings = field(default_factory=KubeletSettings)
     system: Path = Path("/sys/devices/system")
@@ -97,6 +99,7 @@ def node_of(options: NodeOptions, runtime: str, found: Subsystems) -> HollowNode
         machine=replace(made, config=config, is_reported=False),
         mark=MARK,
         description=_description(options, runtime),
+        port=options.port,
     )
 
 

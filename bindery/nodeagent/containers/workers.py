@@ -61,6 +61,10 @@ class PodWorkers:
             return ""
         return f"PLEG is not healthy: pleg was last seen active {silent_s:.0f}s ago"
 
+    def find(self, namespace: str, name: str) -> RunPod | None:
+        """Return the pod of this node with a name, None if there is none."""
+        return self._reflector.objects.get((namespace, name))
+
     async def evict(self, uids: Sequence[str]) -> None:
         """End pods in favour of a critical one; return when they have ended."""
         workers = [self._workers[uid] for uid in uids if uid in self._workers]

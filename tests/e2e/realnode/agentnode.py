@@ -1,9 +1,10 @@
 """A real node whose pods Bindery's agent runs, in place of a kubelet."""
 
 import os
+import shlex
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -13,20 +14,30 @@ from devcluster.realnode.cluster import RealCluster
 from devcluster.realnode.configuration import RUNTIME_SOCKET
 from devcluster.realnode.node import RealNode
 
-NAME: Final = "node-3"
 _SERVICE: Final = "kubelet"
 """The service that the agent stands for."""
+_DEVICES: Final = {"devices": "exec sample-device-plugin"}
 
 
 @contextmanager
-def added(cluster: RealCluster) -> Iterator[RealNode]:
-    """Start the node with Kubernetes' sample device plugin, and remove it afterwards."""
-    plan = cluster.plan(3)
+def added(
+    cluster: RealCluster,
+    number: int = 3,
+    *options: str,
+    services: Mapping[str, str] = _DEVICES,
+) -> Iterator[RealNode]:
+    """Start the node with a number, and remove it afterwards.
+
+    `options`: further ones of the agent. `services`: beside it, by default Kubernetes' sample
+    device plugin.
+    """
+    plan = cluster.plan(number)
     arguments = [
-        *("nodeagent", "run", "--resolv-conf=/dev/null", "--root-dir=/var/lib/kubelet"),
+        *("nodeagent", "run", *options, "--resolv-conf=/dev/null", "--root-dir=/var/lib/kubelet"),
         f"--container-runtime-endpoint=unix://{RUNTIME_SOCKET}",
         f"--node-name={plan.name}",
         f"--node-ip={plan.address}",
+        "--client-ca-file=/node/ca.crt",
         f"--cgroup-root={plan.cgroup}",
         f"--kubeconfig={cluster.control_plane.admin_kubeconfig}",
     ]
@@ -34,14 +45,13 @@ def added(cluster: RealCluster) -> Iterator[RealNode]:
         (
             f"until [ -S {RUNTIME_SOCKET} ]; do sleep 0.1; done",
             f"export PYTHONPATH={checkout.ROOT}",
-            f"exec {sys.executable} -P -m bindery.cli.main {' '.join(arguments)}",
+            f"exec {sys.executable} -P -m bindery.cli.main {shlex.join(arguments)}",
         )
     )
-    services = {_SERVICE: script, "devices": "exec sample-device-plugin"}
-    node = cluster.add_node(cluster.plan(3, services=services))
+    node = cluster.add_node(cluster.plan(number, services={_SERVICE: script, **services}))
     yield node
-    cluster.nodes.pop(NAME).crash()
-    cluster.control_plane.kubectl("delete", "node", NAME)
+    cluster.nodes.pop(plan.name).crash()
+    cluster.control_plane.kubectl("delete", "node", plan.name)
 
 
 def kill(node: RealNode) -> int:

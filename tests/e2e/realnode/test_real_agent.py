@@ -5,7 +5,7 @@ Each pod goes to both nodes; phase, conditions, states, exit codes and reasons a
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -14,6 +14,7 @@ from devcluster.realnode.cluster import RealCluster
 from devcluster.realnode.node import RealNode
 from tests.administrator import Administrator
 from tests.e2e.realnode import agentnode
+from tests.e2e.realnode.agentpods import KUBELET, Done, Pods, in_phase, restarted, waiting
 from tests.e2e.realnode.nodepods import (
     Spec,
     by_command,
@@ -30,7 +31,6 @@ from tests.sizes import sample
 
 pytestmark = pytest.mark.e2e
 
-KUBELET = "node-1"
 MESSAGE = "/dev/termination-log"
 READS = f"echo $MODE $KEY $(cat /c/mode) $(cat /s/key) $(cat /d/name) >{MESSAGE}"
 SOURCES = {
@@ -50,26 +50,6 @@ FILES = [
         },
     },
 ]
-Done = Callable[[Mapping[str, Any]], bool]
-
-
-def in_phase(phase: str) -> Done:
-    return lambda found: found["phase"] == phase
-
-
-def waiting(reason: str) -> Done:
-    def is_waiting(found: Mapping[str, Any]) -> bool:
-        states = [*found.get("initContainerStatuses", ()), *found.get("containerStatuses", ())]
-        return any(one["state"].get("waiting", {}).get("reason") == reason for one in states)
-
-    return is_waiting
-
-
-def restarted(found: Mapping[str, Any]) -> bool:
-    (one,) = found["containerStatuses"]
-    return bool(one["restartCount"] == 1 and "running" in one["state"])
-
-
 CASES: dict[str, tuple[Spec, Done]] = {
     "a success": (pod(command="exit 0"), in_phase("Succeeded")),
     "an exit code": (pod(command="exit 3"), in_phase("Failed")),
@@ -139,40 +119,6 @@ def place(administrator: Administrator, cluster: RealCluster) -> Iterator[str]:
                 "create", *kind, "settings", f"--namespace={name}", f"--from-literal={literal}"
             )
         yield name
-
-
-class Pods:
-    """Pods of one namespace."""
-
-    def __init__(self, cluster: RealCluster, namespace: str) -> None:
-        self._plane, self._namespace = cluster.control_plane, namespace
-
-    def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
-        return self._plane.kubectl(*arguments, f"--namespace={self._namespace}", stdin=stdin)
-
-    def create(self, name: str, spec: Spec, node: str) -> None:
-        body = {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": name},
-            "spec": {**spec, "nodeName": node},
-        }
-        self.kubectl("create", "--filename=-", stdin=json.dumps(body))
-
-    def status(self, name: str) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.kubectl("get", "pod", name, "--output=json"))
-        status: dict[str, Any] = found["status"]
-        return status
-
-    def until(self, name: str, holds: Done) -> dict[str, Any]:
-        """Wait until the status of a pod fulfils `holds`; return it."""
-        deadline_s = time.monotonic() + WAIT_S
-        while True:
-            found = self.status(name)
-            if holds(found):
-                return found
-            assert time.monotonic() < deadline_s, json.dumps(found, indent=1)
-            time.sleep(0.2)
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,7 @@
 """A CSI driver for tests: directories and disk images of its own, really mounted.
 
-`python -m tests.nodeagent.volumes.csidriver SOCKET STATE` serves it. In a test's process it can be
+`python -m tests.nodeagent.volumes.csidriver SOCKET STATE` serves it, and with a third argument, the
+kubelet's directory of plugins, it registers, too. In a test's process it can be
 served with a mounter that mounts nothing. It obeys the rules of the node service: all calls can be
 repeated, a target is made and removed by the driver, and publishing needs staging.
 """
@@ -14,6 +15,8 @@ from typing import Any
 
 import grpc
 
+from bindery.nodeagent.sockets import pluginregistry
+from bindery.nodeagent.sockets.pluginregistry import RegisteredPlugin
 from bindery.nodeagent.sockets.services import Refusal, serve
 from bindery.nodeagent.volumes.definitions import csi_pb2 as api
 from bindery.nodeagent.volumes.mounts import LinuxMounter, Mounter, at, remove_mount, run
@@ -21,6 +24,7 @@ from bindery.nodeagent.volumes.mounts import LinuxMounter, Mounter, at, remove_m
 NODE = api.DESCRIPTOR.services_by_name["Node"]
 RPC = api.NodeServiceCapability.RPC
 EVERYTHING = (RPC.STAGE_UNSTAGE_VOLUME, RPC.EXPAND_VOLUME)
+NAME = "directories.test.bindery.dev"
 IMAGE_BYTES = 8 << 20
 
 
@@ -203,12 +207,16 @@ def _make(place: Path, *, is_file: bool) -> None:
         place.mkdir(exist_ok=True)
 
 
-async def _serve(socket: Path, state: Path) -> None:
-    server = Driver(state).server(socket)
-    await server.start()
+async def _serve(socket: Path, state: Path, registry: Path | None = None) -> None:
+    servers = [Driver(state).server(socket)]
+    if registry is not None:
+        plugin = RegisteredPlugin(pluginregistry.CSI, NAME, str(socket), ["1.0.0"])
+        servers.append(pluginregistry.server(registry / f"{NAME}-reg.sock", plugin))
+    for server in servers:
+        await server.start()
     print("ready", flush=True)
-    await server.wait_for_termination()
+    await asyncio.gather(*(server.wait_for_termination() for server in servers))
 
 
 if __name__ == "__main__":
-    asyncio.run(_serve(Path(sys.argv[1]), Path(sys.argv[2])))
+    asyncio.run(_serve(*map(Path, sys.argv[1:])))

@@ -1,0 +1,134 @@
+"""Scheduler, binder and three agents run a gang: no kubelet has a part in it."""
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from devcluster import checkout
+from devcluster.realnode.cluster import RealCluster
+from tests.e2e.realnode import agentnode
+from tests.e2e.realnode.realpods import logs, running, wait_phase
+from tests.e2e.support import Corner, Gang
+from tests.nodeagent.volumes import csidriver
+
+pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("scheduler", "binder")]
+
+NUMBERS = (3, 4, 5)
+SETTINGS = ("cpuManagerPolicy=static", "reservedSystemCPUs='0'", "systemReserved.memory=100Mi")
+DRIVER = "\n".join(
+    (
+        "mkdir -p /var/lib/kubelet/plugins_registry /var/lib/driver",
+        f"export PYTHONPATH={checkout.ROOT}",
+        (
+            f"exec {sys.executable} -P -m {csidriver.__name__}"
+            " /var/lib/driver/csi.sock /var/lib/driver /var/lib/kubelet/plugins_registry"
+        ),
+    )
+)
+SCRIPT = """
+set -e
+test $(cat /settings/mode) = fast
+echo kept >/scratch/file && test $(cat /scratch/file) = kept
+echo $HOSTNAME >/data/$HOSTNAME
+echo cpus $(grep Cpus_allowed_list /proc/self/status | cut -f2)
+until [ -e /scratch/end ]; do sleep 0.2; done
+"""
+
+
+@pytest.fixture(scope="module")
+def agents(cluster: RealCluster) -> Iterator[list[str]]:
+    """The names of three nodes whose agents give exclusive CPUs, each with a CSI driver."""
+    options = [word for setting in SETTINGS for word in ("--set", f"kubelet.{setting}")]
+    with ExitStack() as stack:
+        nodes = [
+            stack.enter_context(
+                agentnode.added(cluster, number, *options, services={"driver": DRIVER})
+            )
+            for number in NUMBERS
+        ]
+        for node in nodes:
+            registered = f"jsonpath={{.spec.drivers[0].name}}={csidriver.NAME}"
+            cluster.control_plane.kubectl(
+                "wait", f"csinode/{node.name}", f"--for={registered}", "--timeout=60s"
+            )
+        yield [node.name for node in nodes]
+
+
+async def test_a_gang_with_cpus_and_volumes_runs_on_three_agents(
+    corner: Corner, cluster: RealCluster, agents: list[str]
+) -> None:
+    for body in storage(corner.namespace):
+        cluster.control_plane.kubectl("apply", "--filename=-", stdin=json.dumps(body))
+    mounts = {
+        "/settings": {"configMap": {"name": "settings"}},
+        "/scratch": {"emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}},
+        "/data": {"persistentVolumeClaim": {"claimName": "data"}},
+    }
+    pod = running(SCRIPT, mounts=mounts)
+    exact = {"cpu": "1", "memory": "32Mi"}
+    pod["containers"][0]["resources"] = {"requests": exact, "limits": exact}
+    pod["nodeSelector"] = {"nodeagent.bindery.dev/node": "true"}
+    gang = Gang("train", len(agents), pod=pod)
+
+    await corner.submit(gang)
+    await wait_phase(corner, gang, "Running")
+
+    found = {each.metadata.name: each.spec.node_name for each in await corner.pods(gang)}
+    assert sorted(found.values()) == agents, "an agent has one CPU to give"
+    for name, node in found.items():
+        words = logs(cluster, corner, name).split()
+        assert (words[0], words[1].isdecimal()) == ("cpus", True)
+        assert words[1] != "0", "this CPU is reserved"
+        kept = cluster.nodes[node].run("sh", "-c", "cat /var/lib/driver/data-of-*/train-*")
+        assert kept.split() == [name]
+        cluster.control_plane.kubectl(
+            "exec", name, f"--namespace={corner.namespace}", "--", "touch", "/scratch/end"
+        )
+    await wait_phase(corner, gang, "Succeeded")
+
+
+def storage(namespace: str) -> list[dict[str, Any]]:
+    """Return a ConfigMap, a CSI driver, a volume of it that all nodes have, and its claim."""
+    volume, size = f"data-of-{namespace}", {"storage": "1Mi"}
+    many = ["ReadWriteMany"]
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": "settings", "namespace": namespace},
+            "data": {"mode": "fast"},
+        },
+        {
+            "apiVersion": "storage.k8s.io/v1",
+            "kind": "CSIDriver",
+            "metadata": {"name": csidriver.NAME},
+            "spec": {"attachRequired": False},
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolume",
+            "metadata": {"name": volume},
+            "spec": {
+                "capacity": size,
+                "accessModes": many,
+                "storageClassName": "",
+                "claimRef": {"namespace": namespace, "name": "data"},
+                "csi": {"driver": csidriver.NAME, "volumeHandle": volume},
+            },
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {"name": "data", "namespace": namespace},
+            "spec": {
+                "accessModes": many,
+                "storageClassName": "",
+                "volumeName": volume,
+                "resources": {"requests": size},
+            },
+        },
+    ]
