@@ -13,11 +13,10 @@ from devcluster.realnode.cluster import RealCluster
 from tests.e2e.realnode import agentnode
 from tests.e2e.realnode.nodepods import pod
 from tests.required import lacking
-from tests.sizes import IS_LONG
 
 pytestmark = [
     pytest.mark.e2e,
-    pytest.mark.skipif(not IS_LONG, reason="minutes; make test-long"),
+    pytest.mark.long("minutes"),
     pytest.mark.timeout(1800),
 ]
 

@@ -1,1 +1,1 @@
-"""The agent's port, which the API server calls for `kubectl logs`, `exec` and `port-forward`."""
+"""The agent's port, which the API server calls for logs, commands and ports of containers."""

@@ -31,7 +31,7 @@ _VERBS: Final = {
 }
 _PROXY: Final = "proxy"
 _SUBRESOURCES: Final = {"metrics": ("metrics",), "healthz": ("healthz", _PROXY)}
-"""First part of a path -> the subresources of `nodes` of which one must be allowed."""
+"""First part of a path -> the subresources of `nodes`; one of them must be allowed."""
 
 
 class _TokenUser(msgspec.Struct, frozen=True):

@@ -77,7 +77,7 @@ def _taken_over(request: web.Request) -> tuple[asyncio.StreamReader, asyncio.Str
 
 
 async def _passed(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
-    """Pass bytes on until `source` ends; then the other side is told by the end of the stream."""
+    """Pass bytes on until `source` ends, and then end `sink`."""
     with suppress(ConnectionError):
         while block := await source.read(_BLOCK):
             sink.write(block)

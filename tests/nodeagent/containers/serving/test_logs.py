@@ -83,7 +83,7 @@ def test_a_followed_log_ends_with_its_container_and_after_its_last_line(file: Pa
 
 
 def begin_again(file: Path) -> None:
-    """Do what a runtime does when its log is to be opened again."""
+    """Begin the log again, as a runtime that is asked to open it again."""
     with file.open("ab") as more:
         more.write(b"2026-11-28T10:00:05Z stdout F of the old file\n")
     file.rename(file.with_suffix(".1"))
