@@ -85,6 +85,7 @@ def test_certificates_are_rotated_under_load_without_a_failed_call(tmp_path: Pat
             start(count)
             count += 1
             approve()
+            plane.kubectl("logs", "load-0")  # by the node's port
             assert plane.kubectl("get", "nodes", "--no-headers").split()[1] == "Ready"
 
         plane.kubectl("wait", "pod", "--all", SUCCEEDED, "--timeout=120s")
