@@ -57,6 +57,8 @@ class RealNode:
         self.name = plan.name
         self._site = site
         self._directory = directory = site.directory / plan.name
+        for each in ("hold", "services"):  # of an earlier node of this name
+            shutil.rmtree(directory / each, ignore_errors=True)
         for each in ("logs", "hold", "services", "static-pods", "shared"):
             (directory / each).mkdir(parents=True, exist_ok=True)
         (directory / "containerd.toml").write_text(configuration.containerd(site.programs))

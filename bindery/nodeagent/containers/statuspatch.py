@@ -102,7 +102,9 @@ def patch(pod: RunPod, report: PodReport, transitions: Transitions, now_s: float
 def _addresses(kind: str, addresses: Sequence[str]) -> dict[str, Any]:
     if not addresses:
         return {}
-    return {f"{kind}IP": addresses[0], f"{kind}IPs": [{"ip": one} for one in addresses]}
+    # A new sandbox has another address; without this, the old one would stay beside it.
+    replaced = [{"$patch": "replace"}, *({"ip": one} for one in addresses)]
+    return {f"{kind}IP": addresses[0], f"{kind}IPs": replaced}
 
 
 def _statuses(

@@ -59,6 +59,8 @@ def added(
     yield node
     cluster.nodes.pop(plan.name).crash()
     cluster.control_plane.kubectl("delete", "node", plan.name)
+    serving = "--field-selector=spec.signerName=kubernetes.io/kubelet-serving"
+    cluster.control_plane.kubectl("delete", "certificatesigningrequests", serving)
 
 
 def kill(node: RealNode) -> int:

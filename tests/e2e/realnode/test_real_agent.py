@@ -225,6 +225,22 @@ def _left(node: RealNode) -> list[str]:
     return [*found.split(), *groups.split()]
 
 
+def test_a_pod_whose_sandbox_dies_runs_again_with_another_address(
+    pods: Pods, node: RealNode
+) -> None:
+    pods.create("moved", pod(restartPolicy="Always"), node.name)
+    before = pods.until("moved", in_phase("Running"))["podIP"]
+    labels = 'labels."io.cri-containerd.kind"==sandbox,labels."io.kubernetes.pod.name"==moved'
+    ctr = ("ctr", "--namespace=k8s.io")
+    sandbox = node.run(*ctr, "containers", "list", "--quiet", labels).strip()
+
+    node.run(*ctr, "tasks", "kill", "--signal=SIGKILL", sandbox)
+
+    found = pods.until("moved", lambda status: status.get("podIP") not in (before, None))
+    assert found["podIPs"] == [{"ip": found["podIP"]}]
+    pods.kubectl("delete", "pod", "moved", "--grace-period=1", "--wait=false")
+
+
 def test_a_killed_agent_takes_over_what_runs_and_ends_what_is_gone(
     pods: Pods, node: RealNode
 ) -> None:
@@ -234,10 +250,12 @@ def test_a_killed_agent_takes_over_what_runs_and_ends_what_is_gone(
     removed = pods.until("removed", in_phase("Running"))["containerStatuses"][0]["containerID"]
 
     node.hold("kubelet")
-    agentnode.kill(node)
-    pods.kubectl("delete", "pod", "removed", "--force", "--grace-period=0")
-    pods.create("later", pod(), node.name)
-    node.release("kubelet")
+    try:
+        agentnode.kill(node)
+        pods.kubectl("delete", "pod", "removed", "--force", "--grace-period=0")
+        pods.create("later", pod(), node.name)
+    finally:
+        node.release("kubelet")
 
     pods.until("later", in_phase("Running"))
     deadline_s = time.monotonic() + WAIT_S
