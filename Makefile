@@ -37,6 +37,9 @@ demo-real-down: $(VENV)/ready ## Take down what demo-real-up left up.
 # The tests start hundreds of processes: compiled modules are kept, whatever the environment says.
 unexport PYTHONDONTWRITEBYTECODE
 
+# Kubernetes' programs are small or short-lived here: their collectors of garbage run more rarely.
+test test-long: export GOGC = 400
+
 # Tests on a control plane mostly wait, so three run at once on two cores, beside a fourth worker for
 # the others (tests/spreading.py). Each of the three has a control plane of its own (about 1 GiB).
 WORKERS ?= 4
