@@ -37,13 +37,11 @@ demo-real-down: $(VENV)/ready ## Take down what demo-real-up left up.
 # The tests start hundreds of processes: compiled modules are kept, whatever the environment says.
 unexport PYTHONDONTWRITEBYTECODE
 
-# Kubernetes' programs are small or short-lived here: their collectors of garbage run more rarely.
-test test-long: export GOGC = 400
-
 # Tests on a control plane mostly wait, so three run at once on two cores, beside a fourth worker for
 # the others (tests/spreading.py). Each of the three has a control plane of its own (about 1 GiB).
+# Kubernetes' programs are small or short-lived here: their collectors of garbage run more rarely.
 WORKERS ?= 4
-PYTEST  := $(RUN)/pytest --numprocesses=$(WORKERS)
+PYTEST  := GOGC=400 $(RUN)/pytest --numprocesses=$(WORKERS)
 
 check: lint ## Check the style and run every test that needs no control plane.
 	$(RUN)/pytest --numprocesses=2 -m "not e2e"
