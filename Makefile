@@ -39,9 +39,8 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # Tests on a control plane mostly wait, so three run at once on two cores, beside a fourth worker for
 # the others (tests/spreading.py). Each of the three has a control plane of its own (about 1 GiB).
-# Kubernetes' programs are small or short-lived here: their collectors of garbage run more rarely.
 WORKERS ?= 4
-PYTEST  := GOGC=400 $(RUN)/pytest --numprocesses=$(WORKERS)
+PYTEST  := $(RUN)/pytest --numprocesses=$(WORKERS)
 
 check: lint ## Check the style and run every test that needs no control plane.
 	$(RUN)/pytest --numprocesses=2 -m "not e2e"
