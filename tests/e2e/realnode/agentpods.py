@@ -36,8 +36,9 @@ class Pods:
     def __init__(self, cluster: RealCluster, namespace: str) -> None:
         self._plane, self.namespace = cluster.control_plane, namespace
 
-    def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
-        return self._plane.kubectl(f"--namespace={self.namespace}", *arguments, stdin=stdin)
+    def kubectl(self, *arguments: str, stdin: str | None = None, timeout_s: float = 60.0) -> str:
+        words = (f"--namespace={self.namespace}", *arguments)
+        return self._plane.kubectl(*words, stdin=stdin, timeout_s=timeout_s)
 
     def create(self, name: str, spec: Spec, node: str) -> None:
         body = {

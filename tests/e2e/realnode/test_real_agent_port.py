@@ -4,10 +4,12 @@ import json
 import re
 import ssl
 import subprocess
+import sys
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
 
@@ -80,6 +82,27 @@ def test_a_followed_log_ends_with_its_container(pods: Pods, node: RealNode) -> N
     pods.until("follows", lambda found: found["phase"] in ("Running", "Succeeded"))
 
     assert pods.kubectl("logs", "follows", "--follow").split() == ["1", "2", "3"]
+
+
+def test_the_log_of_a_reader_who_has_gone_is_closed(pods: Pods, node: RealNode) -> None:
+    pods.until(f"runs-{node.name}", in_phase("Running"))
+    with pytest.raises(ControlPlaneError, match="did not exit"):
+        pods.kubectl("logs", f"runs-{node.name}", "--follow", timeout_s=3.0)
+
+    deadline_s = time.monotonic() + WAIT_S
+    while open_logs := _open_logs(node):
+        assert time.monotonic() < deadline_s, open_logs
+        time.sleep(0.2)
+
+
+def _open_logs(node: RealNode) -> list[str]:
+    """Return the logs of containers that the agent has open."""
+    (agent,) = node.pids(Path(sys.executable).resolve().name)
+    found = []
+    for each in Path(f"/proc/{agent}/fd").iterdir():
+        with suppress(OSError):
+            found += [path for path in [str(each.readlink())] if "/pods/" in path]
+    return found
 
 
 def test_a_missing_container_is_refused_in_the_kubelets_words(pods: Pods, node: RealNode) -> None:

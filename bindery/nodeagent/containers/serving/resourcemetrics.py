@@ -55,13 +55,17 @@ def node_use(proc: Path) -> NodeUse:
 
 @dataclass(frozen=True, eq=False)
 class Uses:
-    """What was measured. `starts`: container id -> when it was started, in ns since 1970."""
+    """What was measured.
+
+    Attributes:
+        node: None if it cannot be read.
+        starts: container id -> when it was started, in ns since 1970.
+    """
 
     node: NodeUse | None
     containers: Sequence[cri.ContainerStats]
     pods: Sequence[cri.PodSandboxStats]
     starts: dict[str, int]
-    is_complete: bool
 
     def collect(self) -> Iterable[Metric]:
         """Return the families of metrics; called by `prometheus_client`."""
@@ -81,7 +85,7 @@ class Uses:
         yield GaugeMetricFamily(
             "resource_scrape_error",
             "1 if there was an error while getting container metrics, 0 otherwise",
-            0 if self.is_complete else 1,
+            1 if self.node is None else 0,
         )
 
     def _of_containers(self) -> Iterable[Metric]:

@@ -139,7 +139,12 @@ class NodeServer:
             rest = "not found" if query.previous else "is waiting to start: ContainerCreating"
             raise web.HTTPBadRequest(text=f'{kind} "{name}" in pod "{_name(pod)}" {rest}')
         status = await self._served.runtime.container_status(found[0].id)
-        pieces = logs.read(Path(status.log_path), query, lambda: self._runs(status.id))
+
+        async def goes_on() -> bool:
+            is_read = request.transport is not None and not request.transport.is_closing()
+            return is_read and await self._runs(status.id)
+
+        pieces = logs.read(Path(status.log_path), query, goes_on)
         response = web.StreamResponse(headers={"Content-Type": "text/plain"})
         try:
             first = await anext(pieces, b"")
@@ -191,13 +196,11 @@ class NodeServer:
 
     async def _metrics(self, _request: web.Request) -> web.StreamResponse:
         runtime = self._served.runtime
-        is_complete = True
         node = None
         try:
             node = resourcemetrics.node_use(self._served.proc)
         except (OSError, KeyError) as error:
             log.warning("what the node uses cannot be read", error=str(error))
-            is_complete = False
         containers = await runtime.container_uses()
         pods = await runtime.pod_uses()
         starts = {}
@@ -209,7 +212,7 @@ class NodeServer:
                     raise
             else:
                 starts[status.id] = status.started_at
-        uses = resourcemetrics.Uses(node, containers, pods, starts, is_complete)
+        uses = resourcemetrics.Uses(node, containers, pods, starts)
         return web.Response(body=resourcemetrics.exposition(uses), headers={"Content-Type": _TEXT})
 
     def _pod(self, request: web.Request) -> RunPod:
