@@ -8,7 +8,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from bindery.nodecore.certificates.requests import PrivateKey, Template, request_pem
+from bindery.nodeagent.identity.keys import key_pem
+from bindery.nodecore.certificates.requests import Template, request_pem
 
 YEAR_S = 365 * 86400.0
 START_S = 1_700_000_000.0
@@ -17,14 +18,6 @@ _USES = [ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH]
 
 def new_key() -> ec.EllipticCurvePrivateKey:
     return ec.generate_private_key(ec.SECP256R1())
-
-
-def key_pem(key: PrivateKey) -> bytes:
-    return key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
-    )
 
 
 class SigningAuthority:

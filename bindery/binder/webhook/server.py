@@ -5,11 +5,9 @@ on. Answers need no other requests, so a slow network elsewhere delays no pod.
 """
 
 import ssl
-import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
-from pathlib import Path
 from typing import Final, Self
 
 import structlog
@@ -17,6 +15,7 @@ from aiohttp import web
 from prometheus_client import Counter
 
 from bindery.binder.webhook.answers import MalformedReviewError, Review
+from bindery.kube.access.credentials import load_pem
 from bindery.observability.listening import serving
 
 _log: Final = structlog.get_logger(__name__)
@@ -53,11 +52,7 @@ class WebhookServer:
 
     def use(self, certificate: str, key: str) -> None:
         """Serve new connections with this certificate, in PEM."""
-        with tempfile.TemporaryDirectory() as directory:  # the ssl module reads only files
-            path = Path(directory) / "served.pem"
-            path.touch(mode=0o600)
-            path.write_text(certificate + key, encoding="ascii")
-            self._context.load_cert_chain(path)
+        load_pem(self._context, (certificate + key).encode("ascii"))
         self.is_trusted = True
 
     async def __aenter__(self) -> Self:

@@ -273,12 +273,20 @@ def _tls_context(cluster: Entry) -> ssl.SSLContext:
 
 
 def _load_pair(context: ssl.SSLContext, pem: bytes, user: Entry) -> None:
-    """Load the certificate and key in `pem` into `context`; `ssl` reads them only from a file."""
+    try:
+        load_pem(context, pem)
+    except (OSError, ValueError) as error:
+        text = f"client-certificate and client-key: no matching pair in PEM ({error})"
+        raise user.error(text) from error
+
+
+def load_pem(context: ssl.SSLContext, pem: bytes) -> None:
+    """Load the certificate and key in `pem` into `context`; `ssl` reads them only from a file.
+
+    Raises:
+        OSError, ValueError: they are no matching pair, or no temporary file can be written.
+    """
     with tempfile.NamedTemporaryFile(prefix="bindery-") as file:
         file.write(pem)
         file.flush()
-        try:
-            context.load_cert_chain(file.name)
-        except (OSError, ValueError) as error:
-            text = f"client-certificate and client-key: no matching pair in PEM ({error})"
-            raise user.error(text) from error
+        context.load_cert_chain(file.name)

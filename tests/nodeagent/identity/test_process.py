@@ -19,6 +19,7 @@ from bindery.kube.client import Client
 from bindery.kube.environment import Environment
 from bindery.kube.objects.resources import Resource
 from bindery.nodeagent.identity.errors import IdentityError
+from bindery.nodeagent.identity.keys import key_pem
 from bindery.nodeagent.identity.process import IdentityOptions, IdentitySurroundings, NodeIdentity
 from bindery.nodeagent.identity.signing import CLIENT, SERVING, SIGNING_REQUESTS
 from bindery.nodecore.addresses import Address
@@ -26,7 +27,7 @@ from bindery.nodecore.certificates.requests import Template, client_template, re
 from bindery.nodecore.certificates.store import CertificateStore, DirectoryFiles
 from devcluster.plane import ControlPlane
 from tests.kube.mirror import WAIT_S, wait_until
-from tests.signing import START_S, SigningAuthority, key_pem, new_key
+from tests.signing import START_S, SigningAuthority, new_key
 
 pytestmark = pytest.mark.e2e
 

@@ -6,7 +6,6 @@ without `serverTLSBootstrap`. The API server then connects without checking it.
 
 import ipaddress
 import ssl
-import tempfile
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
@@ -16,7 +15,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from bindery.kube.access.credentials import load_pem
 from bindery.nodeagent.containers.errors import ContainerError
+from bindery.nodeagent.identity.keys import key_pem
 
 _LIFE: Final = timedelta(days=365)
 _CLOCKS_DIFFER: Final = timedelta(hours=1)
@@ -60,13 +61,4 @@ def use_own(context: ssl.SSLContext, name: str, address: str, now_s: float) -> N
         .add_extension(x509.SubjectAlternativeName(names), critical=False)
         .sign(key, hashes.SHA256())
     )
-    with tempfile.TemporaryDirectory() as directory:  # the ssl module reads only files
-        file = Path(directory) / "own.pem"
-        file.touch(mode=0o600)
-        private = key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-        file.write_bytes(certificate.public_bytes(serialization.Encoding.PEM) + private)
-        context.load_cert_chain(file)
+    load_pem(context, certificate.public_bytes(serialization.Encoding.PEM) + key_pem(key))
