@@ -61,7 +61,7 @@ async def test_a_reservation_deleted_during_its_recreation_is_created_again(
     healer = asyncio.create_task(
         Healer(stored(USER), reservations, lambda: [USER], gone, events).run()
     )
-    await asyncio.wait_for(reservations.is_made_again.wait(), 10)
+    await asyncio.wait_for(reservations.is_made_again.wait(), 60)
     healer.cancel()
     await asyncio.gather(healer, return_exceptions=True)
 
@@ -90,7 +90,7 @@ async def test_a_reservation_is_not_made_again_for_a_pod_that_only_the_mirror_ha
     events: Any = None
     gone: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
     healer = asyncio.create_task(Healer(stored(there), reservations, sharers, gone, events).run())
-    await asyncio.wait_for(has_ended.wait(), 10)
+    await asyncio.wait_for(has_ended.wait(), 60)
     healer.cancel()
     await asyncio.gather(healer, return_exceptions=True)
 

@@ -23,7 +23,7 @@ from devcluster.processes import (
 SLEEP = ["/bin/sh", "-c", "echo started; exec sleep 60"]
 
 
-def wait_for_end(record: Record, timeout_s: float = 10.0) -> None:
+def wait_for_end(record: Record, timeout_s: float = 60.0) -> None:
     deadline = time.monotonic() + timeout_s
     while is_recorded_running(record):
         assert time.monotonic() < deadline, f"{record} still runs"
@@ -96,7 +96,7 @@ def test_a_recorded_process_is_stopped_by_its_pid(tmp_path: Path) -> None:
 
     assert stop_recorded(record)
 
-    assert process.wait(timeout_s=10) == -signal.SIGTERM
+    assert process.wait(timeout_s=60) == -signal.SIGTERM
     assert not stop_recorded(record)
 
 

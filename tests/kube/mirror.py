@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from bindery.kube.objects.watched import KubeObject, Meta
 from bindery.kube.watches.reflector import Change, EventType, Reflector
 
-WAIT_S = 20.0
+WAIT_S = 60.0
 
 Aside = Callable[[Callable[[], None]], Awaitable[None]]
 """Runs something blocking beside the event loop."""

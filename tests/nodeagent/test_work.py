@@ -16,7 +16,7 @@ async def running(handle: Handle, workers: int = 4) -> AsyncIterator[WorkQueue[s
     queue = WorkQueue("test", handle, workers=workers, random=Random(1))
     task = asyncio.create_task(queue.run())
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             yield queue
     finally:
         task.cancel()
@@ -129,7 +129,7 @@ async def test_a_programming_error_ends_the_queue() -> None:
     queue.add("a")
 
     with pytest.raises(ExceptionGroup) as caught:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await queue.run()
     assert caught.group_contains(ZeroDivisionError)
 

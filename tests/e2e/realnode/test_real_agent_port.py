@@ -26,8 +26,10 @@ from tests.e2e.support import WAIT_S
 
 pytestmark = pytest.mark.e2e
 
-PRINTS = "echo first; echo second; echo wrong >&2; mkdir /kept/once && exit 1; sleep 600"
+PRINTS = "echo first; echo second; mkdir /kept/once && exit 1; sleep 600"
 """The container fails once, and runs then."""
+ERRS = f"echo wrong >&2; {PRINTS}"
+"""The runtime writes what comes through two pipes in any order."""
 KEPT: dict[str, Any] = {
     "main": {"volumeMounts": [{"name": "kept", "mountPath": "/kept"}]},
     "volumes": [{"name": "kept", "emptyDir": {}}],
@@ -45,33 +47,34 @@ def node(cluster: RealCluster) -> Iterator[RealNode]:
 @pytest.fixture(scope="module")
 def pods(cluster: RealCluster, administrator: Administrator, node: RealNode) -> Iterator[Pods]:
     """Pods on both nodes: some that print, run, and answer."""
-    with cluster.control_plane.network.entered(), administrator.fresh_namespace() as name:
-        pods = Pods(cluster, name)
+    with cluster.control_plane.network.entered(), administrator.fresh_namespace() as namespace:
+        pods = Pods(cluster, namespace)
         for where in (KUBELET, node.name):
-            pods.create(
-                f"prints-{where}", pod(command=PRINTS, restartPolicy="Always", **KEPT), where
-            )
+            for name, command in (("prints", PRINTS), ("errs", ERRS)):
+                spec = pod(command=command, restartPolicy="Always", **KEPT)
+                pods.create(f"{name}-{where}", spec, where)
             pods.create(f"runs-{where}", pod(), where)
             pods.create(f"answers-{where}", pod(command=ANSWERS), where)
         yield pods
 
 
 @pytest.mark.parametrize(
-    "words",
+    ("name", "words"),
     [
-        ["--previous"],
-        ["--previous", "--tail=2"],
-        ["--previous", "--limit-bytes=9"],
-        ["--previous", "--since=1h", "--timestamps"],
-        ["--previous", "--since-time=2100-01-01T00:00:00Z"],
+        ("errs", ["--previous"]),
+        ("prints", ["--previous", "--tail=2"]),
+        ("prints", ["--previous", "--limit-bytes=9"]),
+        ("errs", ["--previous", "--since=1h", "--timestamps"]),
+        ("errs", ["--previous", "--since-time=2100-01-01T00:00:00Z"]),
     ],
-    ids=" ".join,
 )
-def test_logs_are_those_that_a_kubelet_shows(pods: Pods, node: RealNode, words: list[str]) -> None:
+def test_logs_are_those_that_a_kubelet_shows(
+    pods: Pods, node: RealNode, name: str, words: list[str]
+) -> None:
     found = []
     for where in (KUBELET, node.name):
-        pods.until(f"prints-{where}", restarted)
-        text = pods.kubectl("logs", f"prints-{where}", *words)
+        pods.until(f"{name}-{where}", restarted)
+        text = pods.kubectl("logs", f"{name}-{where}", *words)
         found.append(sorted(re.sub(r"^\S+Z ", "TIME ", line) for line in text.splitlines()))
 
     assert found[0] == found[1]
